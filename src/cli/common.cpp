@@ -58,7 +58,7 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
   config::Overrides overrides = arguments.overrides;
   if (arguments.at_submission && !overrides.mount_dir) overrides.mount_dir = mount_dir_of_site();
   const auto read = config::read_files(arguments.job_file, arguments.text);
-  auto config = read ? config::parse_for_user(*read, arguments.job_file, overrides, *user, arguments.at_submission) : std::unexpected(read.error());
+  auto config = read ? config::parse_for_user(*read, arguments.job_file, overrides, *user, {.before_job = arguments.at_submission, .directory = {}}) : std::unexpected(read.error());
   if (config && !arguments.at_submission) config->job_memory = job_memory_of(arguments);
   if (config) return *config;
   if (world.json) {

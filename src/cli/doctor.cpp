@@ -34,7 +34,7 @@ Finding silent(const std::string& what, const std::string& path) {
 
 int doctor(World& world, const std::string& job_file, const std::string& memory) {
   Findings all;
-  for (Findings part : {examine_kernel(), examine_limits(), examine_memory(config::parse_memory(memory)), examine_stores(job_file, config::parse_memory(memory)), examine_leftovers(), examine_slurm()}) std::ranges::move(part, std::back_inserter(all));
+  for (Findings part : {examine_daemon(), examine_kernel(), examine_limits(), examine_memory(config::parse_memory(memory)), examine_stores(job_file, config::parse_memory(memory)), examine_leftovers(), examine_slurm()}) std::ranges::move(part, std::back_inserter(all));
   const auto count = [&](Level level) { return std::ranges::count(all, level, &Finding::level); };
   const int code = count(Level::problem) == 0 ? exit_good : exit_failure;
   if (world.json) {

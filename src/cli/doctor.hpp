@@ -34,6 +34,8 @@ inline constexpr const char* silent_job = "global-settings:\n  root-dir: /tmp/ef
 Finding silent(const std::string& what, const std::string& path);
 
 // The parts
+/// Starts efsd, which shows its version and ends.
+Findings examine_daemon();
 Findings examine_kernel();
 Findings examine_limits();
 /// What a store in memory gets that declares no capacity; and in a job of `memory` bytes.

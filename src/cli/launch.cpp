@@ -7,30 +7,27 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/daemon_program.hpp"
 #include "config/mount_options.hpp"
 #include "config/read_file.hpp"
 #include "config/start_command.hpp"
 #include "control/asking.hpp"
+#include "control/end_watch.hpp"
 
 extern char** environ;
 
 namespace efs::cli {
 namespace {
-
-// efsd lies beside efs, in the build tree as when installed.
-std::string daemon_program() {
-  std::error_code problem;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", problem);
-  const auto beside = self.parent_path() / "efsd";
-  return !problem && ::access(beside.c_str(), X_OK) == 0 ? beside.string() : "efsd";
-}
 
 // Of another user's job file root takes no path: where it holds turns is the site's word alone.
 std::string trusted_queue(const JobArguments& a, const config::JobConfig& config) {
@@ -109,7 +106,9 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
 }
 
 // A session of its own, so that a signal to the starter's group does not end the instance. Of the starter's descriptors it has
-// `told` alone, as ready_fd: a lock or a pipe that a script holds must not be held until the job ends. `input`: its standard input; -1: nothing.
+// `told` alone, as ready_fd: a lock or a pipe that a script holds must not be held until the job ends. `told` is
+// standard error, too, until the daemon is ready: the loader's message may be why there is no daemon.
+// `input`: its standard input; -1: nothing.
 Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int told, int input) {
   std::vector<char*> argv;
   for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -124,7 +123,7 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   if (!foreground) {
     // Nobody must wait for the daemon's end because it holds his pipe.
     ::posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-    ::posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&files, told, STDERR_FILENO);
   }
   ::posix_spawn_file_actions_adddup2(&files, told, ready_fd);
   ::posix_spawn_file_actions_addclosefrom_np(&files, ready_fd + 1);
@@ -132,7 +131,7 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   const int problem = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&files);
   ::posix_spawnattr_destroy(&attributes);
-  if (problem != 0) return fail(problem, "cannot start " + words[0]);
+  if (problem != 0) return std::unexpected(cannot_start(words[0], problem));
   return pid;
 }
 
@@ -163,14 +162,46 @@ void tell_skipped(World& world, const std::string& name, const Json& staged_in) 
 }
 
 // The daemon is gone, and nobody has said why: what became of the instance, and the way on.
-Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config, const control::Instance& instance) {
+Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config,
+                  const control::Instance& instance, int status) {
   std::vector<std::string> words = start_options(arguments, config);
   for (const auto& [name, value] : config.circumstances.variables) words.insert(words.begin(), name + "=" + value);
   const std::string again = config::start_command(job_file_of(arguments), words), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
   const auto manifest = manifest_of(instance);
   if (config::is_of_batch_job(config.name)) return {EIO, config.name + ": its daemon died while it staged in; submit the job again" + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
   const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store + "): go on with it: " + again + "; or remove it: efs clean " + config.name : "Nothing was in its buffer yet: start it again: " + again;
-  return {EIO, config.name + ": its daemon died while it staged in. " + left + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
+  return {EIO, config.name + ": its daemon died while it staged in: efsd " + how_ended(status) + ". " + left + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
+}
+
+// The daemon's own message stands alone. One of the loader or a library lacks what became of the daemon.
+Error why_not_ready(const std::string& said, int status) {
+  constexpr int by_loader = 127;
+  const bool has_told = WIFEXITED(status) && WEXITSTATUS(status) != by_loader;
+  const std::string text = has_told ? said : "efsd " + how_ended(status) + ": " + said;
+  return {EIO, text, text.contains('\n')};
+}
+
+// A start that was interrupted holds the name until its daemon has noticed and has cleaned up.
+void await_given_up_start(const config::JobConfig& config) {
+  constexpr std::chrono::milliseconds to_notice{600}, between_looks{50};
+  constexpr std::chrono::seconds longest_end{15};
+  using Clock = std::chrono::steady_clock;
+  control::Instance instance{.name = config.name, .directory = {}, .owner = ::geteuid(), .alive = true};
+  instance.directory = control::runtime_directory(::geteuid()) + "/" + config.name;
+  const auto end = Clock::now() + to_notice;
+  while (control::is_alive(instance.directory) && Clock::now() < end) {
+    struct stat st {};
+    if (::stat(instance.directory.c_str(), &st) == 0) instance.owner = st.st_uid;
+    const Json status = status_of(instance);
+    const std::string state = status.value("state", "");
+    if (state == "failed" || status.value("given_up", false)) {
+      const control::EndWatch ending(instance.directory, status.value("supervisor_pid", 0));
+      (void)ending.wait(longest_end);
+      return;
+    }
+    if (state != "planning" && state != "staging-in") return;
+    std::this_thread::sleep_for(between_looks);
+  }
 }
 
 }  // namespace
@@ -180,6 +211,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   if (!arguments.user.empty() && ::geteuid() != 0) return std::unexpected(report(world, {EPERM, "--user " + arguments.user + ": only root may start an instance for somebody else"}));
   for (const auto& place : {config.name, config.mount_dir})
     if (const Status reachable = refuse_unreachable(place); !reachable) return std::unexpected(report(world, reachable.error()));
+  await_given_up_start(config);
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(report(world, {errno, "pipe"}));
   const UniqueFd ready(ends[0]);
@@ -191,11 +223,15 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
   if (!pid) return std::unexpected(report(world, pid.error()));
   std::string said = read_all(ready.get());
   while (said.ends_with('\n')) said.pop_back();
+  int status = 0;
   control::Instance instance{.name = config.name, .directory = control::runtime_directory(::geteuid()) + "/" + config.name, .owner = ::geteuid()};
-  if (said != "ready") {
-    ::waitpid(*pid, nullptr, 0);
-    return std::unexpected(report(world, said.empty() ? lost_daemon(arguments, config, instance) : Error{EIO, said}));
+  if (said != "ready" && !said.ends_with("\nready")) {
+    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
+    const bool is_silent = said.empty();
+    return std::unexpected(report(world, is_silent ? lost_daemon(arguments, config, instance, status) : why_not_ready(said, status)));
   }
+  said.resize(said.size() - std::strlen("ready"));
+  world.err << printable(said, true);
   // With --user the socket is his; its directory is root's to look into.
   struct stat st {};
   if (::stat(instance.directory.c_str(), &st) == 0) instance.owner = st.st_uid;
@@ -207,9 +243,9 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments, con
     return *result;
   }
   // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.
-  while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
   if (result) return std::unexpected(report(world, error_in(*result, "start failed")));
-  return std::unexpected(report(world, control::is_lost(result.error().code) ? lost_daemon(arguments, config, instance) : result.error()));
+  return std::unexpected(report(world, control::is_lost(result.error().code) ? lost_daemon(arguments, config, instance, status) : result.error()));
 }
 
 }  // namespace efs::cli

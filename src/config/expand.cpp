@@ -120,6 +120,10 @@ class Expansion {
 
 bool is_expanded(std::string_view key) { return key == "path" || key == "list" || key == "as" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
 
+bool is_path_of_its_own(std::string_view key) {
+  return is_expanded(key) && key != "path" && key != "list" && key != "as" && key != "name";
+}
+
 std::string escape(std::string_view text) {
   std::string escaped;
   for (const char c : text) escaped.append(c == '%' || c == '$' ? 2 : 1, c);
@@ -140,6 +144,7 @@ void expand(Section& section, const Surroundings& surroundings, ProblemList& pro
         continue;
       }
     }
+    if (is_path_of_its_own(at->first)) at->second.text = surroundings.in_directory(at->second.text);
     ++at;
   }
 }

@@ -11,6 +11,8 @@ namespace efs::config {
 
 /// Is the value of this key (a path, or the name) expanded at all?
 bool is_expanded(std::string_view key);
+/// Is it a path that is not relative to root-dir or the mount point?
+bool is_path_of_its_own(std::string_view key);
 
 /// `value` with everything in its text replaced:
 ///   %j %A %a %u %x %N  as in Slurm's file names (sbatch(1)); their values never hold a '/'
@@ -25,7 +27,8 @@ Value expand(const Value& value, std::string_view key, const Surroundings& surro
 /// `text` so written that it expands to itself.
 std::string escape(std::string_view text);
 
-/// Expands in place; values of keys that cannot be expanded become bad.
+/// Expands in place, and puts the directory of the surroundings before relative paths. Values of keys that
+/// cannot be expanded become bad.
 void expand(Section& section, const Surroundings& surroundings, ProblemList& problems);
 
 }  // namespace efs::config

@@ -53,18 +53,19 @@ std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& fil
   return read;
 }
 
-std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, bool before_job) {
+std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, const Loading& how) {
   const auto read = read_files(file);
   if (!read) return std::unexpected(read.error());
-  return parse_for_user(*read, file, overrides, user, before_job);
+  return parse_for_user(*read, file, overrides, user, how);
 }
 
-std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read, const std::string& file, const Overrides& overrides, const User& user, bool before_job) {
+std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read, const std::string& file, const Overrides& overrides, const User& user, const Loading& how) {
   auto surroundings = surroundings_of_process(user);
   auto site = site_of(read.site_file.empty() ? std::nullopt : std::optional(SiteText{.file = read.site_file, .text = read.site}));
   if (!site) return std::unexpected(std::move(site.error()));
   surroundings.site = std::move(*site);
-  surroundings.before_job = before_job;
+  surroundings.before_job = how.before_job;
+  surroundings.directory = how.directory;
   Circumstances used{.variables = {}, .settings = overrides.settings, .user = surroundings.user, .home = surroundings.home, .node = surroundings.node};
   surroundings.variable = [&used, all = surroundings.variable](const std::string& name) {
     auto value = all(name);

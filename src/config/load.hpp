@@ -52,12 +52,17 @@ struct ReadFiles {
 /// `text`: of a job file that has been read already, from a pipe.
 std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file, const std::optional<std::string>& text = {});
 
-/// load() as the programs do it: for a job of `user`, with the environment of this process and the site file; perhaps before
-/// the job, when it is submitted.
-std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, bool before_job = false);
+/// How the programs load a job file.
+struct Loading {
+  bool before_job = false;  // when it is submitted
+  std::string directory;    // as in Surroundings
+};
+
+/// load() as the programs do it: for a job of `user`, with this process's environment and the site file.
+std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file, const Overrides& overrides, const User& user, const Loading& how = {});
 
 /// The same of what read_files() has read of `file`, now or at another time.
-std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read, const std::string& file, const Overrides& overrides, const User& user, bool before_job = false);
+std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read, const std::string& file, const Overrides& overrides, const User& user, const Loading& how = {});
 
 /// parse() of a job file that load_for_user() once read, by somebody else and later: with what was around it then, and the
 /// site file of now, unless the file does not go with that any more.

@@ -25,7 +25,7 @@ std::string meaning_of(const Value& value, std::string_view key, const Surroundi
   ProblemList ignored;
   if (is_expanded(key)) {
     const auto text = value.source == Source::command_line ? value.text : expand(value, key, surroundings, ignored).text;
-    return key == "name" || text.empty() ? text : absolute_path(text).value_or(text);
+    return key == "name" || text.empty() ? text : absolute_path(surroundings.in_directory(text)).value_or(text);
   }
   const auto size = parse_size(value.text);
   return size ? std::to_string(*size) : value.text;

@@ -22,14 +22,11 @@ std::string yaml_string(std::string_view text) {
   return result + '"';
 }
 
-// Paths below root-dir or the mount point; all others are directories and files of their own.
-bool is_relative_key(std::string_view key) { return key == "path" || key == "list" || key == "as" || key == "name"; }
-
 std::string text_for_nodes(std::string_view key, const Value& value) {
   if (!is_expanded(key)) return value.text;
   const std::string text = value.source == Source::command_line ? escape(value.text) : value.for_nodes;
   if (text.starts_with('/')) return text;
-  if (is_relative_key(key)) return text.starts_with('~') ? "./" + text : text;
+  if (!is_path_of_its_own(key)) return text.starts_with('~') ? "./" + text : text;
   std::error_code gone;
   return escape(std::filesystem::current_path(gone).string()) + "/" + text;  // one that is gone has been reported
 }

@@ -22,6 +22,12 @@ struct Surroundings {
   std::shared_ptr<const Site> site;
   bool before_job = false;  // a batch job that is being submitted: its number, its nodes and the like are not known yet
 
+  std::string directory;  // of relative paths; "": the working directory of this process
+
+  /// `path`, with that directory before it where it is relative and one is given.
+  std::string in_directory(const std::string& path) const {
+    return directory.empty() || path.starts_with('/') ? path : directory + "/" + path;
+  }
   std::optional<std::string> find(const std::string& name) const { return variable ? variable(name) : std::nullopt; }
 };
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -36,6 +35,7 @@
 #include "daemon/life_line.hpp"
 #include "daemon/restart_policy.hpp"
 #include "daemon/signal_watch.hpp"
+#include "daemon/starter.hpp"
 #include "daemon/supervisor.hpp"
 #include "daemon/turn_keeper.hpp"
 #include "image/manifest.hpp"
@@ -48,6 +48,7 @@ struct Arguments {
   std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving, node, memory;
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> start_options;
+  std::string directory;  // the starter's, see leave_starter()
   int ready_fd = -1;
   bool debug = false;
 };
@@ -95,11 +96,28 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   return arguments;
 }
 
+// Of what it is called with, efs makes most paths absolute, but not those of another user's job.
+void leave_starters_directory(Arguments& arguments) {
+  arguments.directory = leave_starter();
+  for (auto* path : {&arguments.job_file, &arguments.runtime_directory, &arguments.log_file})
+    if (!arguments.directory.empty() && !path->empty() && !path->starts_with('/')) *path = arguments.directory + "/" + *path;
+}
+
 // The starter reads this line: "ready", or why not.
 void tell(int ready_fd, const std::string& line) {
   if (ready_fd < 0) return;
   const std::string text = line + "\n";
   (void)!::write(ready_fd, text.data(), text.size());
+}
+
+// Standard error may be the starter's pipe until the daemon is ready. The starter does not read it afterwards.
+void leave_starters_output(int ready_fd) {
+  struct stat ready {}, error {};
+  if (ready_fd < 0 || ::fstat(ready_fd, &ready) != 0 || ::fstat(STDERR_FILENO, &error) != 0) return;
+  if (ready.st_dev != error.st_dev || ready.st_ino != error.st_ino) return;
+  const UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (nowhere) (void)::dup2(nowhere.get(), STDERR_FILENO);
+  else ::close(STDERR_FILENO);
 }
 
 // The job file and the site file. A successor takes what the first worker read, whatever has become of them since; without that, which takes
@@ -119,7 +137,7 @@ Result<config::ReadFiles> read_files(const Arguments& a, const KeptFiles& kept, 
 
 Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Arguments& a, const User& user) {
   const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
-  auto config = config::parse_for_user(read, a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user);
+  auto config = config::parse_for_user(read, a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user, {.before_job = false, .directory = a.directory});
   if (config) {
     config->start_options = a.start_options;
     config->job_memory = config::parse_size(a.memory);
@@ -188,13 +206,6 @@ void widen_descriptor_table() {
   if (far >= 0) ::close(far);
 }
 
-void raise_file_size() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_FSIZE, &limit);
-}
-
 std::string source_of(const Arguments& arguments, const config::MountOptions& mount) { return mount.source.empty() ? usual_source(arguments.name) : mount.source; }
 
 // The worker: the job's user from the first line on.
@@ -207,14 +218,12 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept, const
     ::signal(signal, SIG_DFL);
   }
   ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // the supervisor keeps SIGCHLD for itself
-  // A login's soft limits are for its programs: those of select(2), and those that write too much. An own file that is too large
-  // is an error like any other.
+  // A login's soft limit is for its programs, which may use select(2).
   const Status enough_files = raise_open_files();
   if (!enough_files && predecessors.count == 0) return tell(arguments.ready_fd, describe(enough_files.error())), 1;
-  raise_file_size();
   widen_descriptor_table();
   keep_little_of_freed();
-  ::signal(SIGXFSZ, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // an own file that is too large is an error like any other
   ::signal(SIGIO, SIG_IGN);  // a thread opens a container for writing in the moment in which another has a lease on it (backends/fsdax.cpp)
   if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights
   TurnClient turns = keep_turns(arguments, user);
@@ -235,6 +244,8 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept, const
     if (const Status done = keep_files(*read, kept.files, copy); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
   if (!seen) log::warn("event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the kernel has no successor until that ends\"", describe(seen.error()));
   (void)!::chdir("/");
+  if (const auto seconds = cpu_limit())
+    log::warn("event=cpu_limited seconds={} note=\"the starter's hard limit on CPU time ends the daemon: ulimit -Ht\"", *seconds);
   SupervisorClient supervisor(std::move(channel));
   InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .root_mode = mount.mode, .spin = std::chrono::microseconds(mount.spin),
                           .source = source_of(arguments, mount), .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_is_unusual = predecessors.stop_is_unusual, .figures = kept.figures.get()};
@@ -242,6 +253,7 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept, const
   if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
   const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
   if (!watch) return tell(arguments.ready_fd, describe(watch.error())), 1;
+  leave_starters_output(arguments.ready_fd);
   tell(arguments.ready_fd, "ready");
   ::close(arguments.ready_fd);
   return instance.run();
@@ -315,6 +327,7 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
 
 int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceDirectory made, Child child, bool privileged, const config::MountOptions& mount) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
+  leave_starters_output(arguments.ready_fd);
   if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
   Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
                          .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .source = source_of(arguments, mount), .privileged = privileged, .keep_store = made.was_there});
@@ -364,7 +377,9 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
 int efsd(int argc, char** argv) {
   if (const std::string_view only = argc == 2 ? argv[1] : ""; only == "--version" || only == "--help") {
     std::puts(only == "--version" ? "efsd " EFS_VERSION : "efsd serves an instance of efs. `efs start` and `efs run` start it; efsd(8) is for those who watch it.");
-    return 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+    std::perror("efsd: cannot write to standard output");
+    return 1;
   }
   auto arguments = parse_arguments(argc, argv);
   if (!arguments) {
@@ -379,6 +394,7 @@ int efsd(int argc, char** argv) {
   };
   auto mount = config::parse_mount_options(arguments->options);
   if (!mount) return refuse(mount.error());
+  leave_starters_directory(*arguments);
   const bool privileged = ::geteuid() == 0;
   if (!privileged && !arguments->user.empty()) return refuse({EPERM, "--user " + arguments->user + ": only root may start an instance for somebody else"});
   if (privileged && !may_mount()) return refuse({EPERM, "root has no CAP_SYS_ADMIN here and cannot mount; start the container with that capability, or start efs as an ordinary user"});

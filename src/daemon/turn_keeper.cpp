@@ -146,6 +146,9 @@ Result<KeeperLines> start_keeper(const QueueOptions& options, const User& user) 
   if (child < 0) return fail_errno("fork");
   if (child > 0) return ours;
   close_all_but(theirs[0].get(), theirs[1].get());
+  // The starter waits for the end of its pipe, which standard error may be.
+  const UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (nowhere) (void)::dup2(nowhere.get(), STDERR_FILENO);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // it ends with the worker
   (void)!::chdir("/");
   const std::string refused = become_owner(options, user);

@@ -33,6 +33,9 @@ daemon_options() { grep -ohE '"--[a-z-]+"' "$1"/src/daemon/efsd.cpp | tr -d '"' 
 daemon_manual() { sed -e 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "OPTIONS")} inside && term {if (match($0, /--[a-z-]+/)) print substr($0, RSTART, RLENGTH)} {term = ($0 == ".TP")}' | sort -u; }
 events() { grep -rohE 'event=[a-z_]+' "$1"/src "$1"/backends --include='*.cpp' | cut -d= -f2 | sort -u; }
 manual_events() { awk '/^\.SH /{inside = ($2 == "LOG")} inside && term {print} {term = ($0 == ".TP")}' "$1" | sed 's/ "\? *(.*//; s/"[^"]*(.*//' | grep -oE '[a-z_]{4,}' | sort -u; }
+# States: of the daemon, and those that efs status makes up of an instance that does not answer.
+states() { { sed -nE 's/.*case State::[a-z_]+: return "([a-z-]+)".*/\1/p' "$1/src/daemon/instance.cpp"; sed -nE 's/.*"state", "([a-z]+)".*/\1/p; s/.*\["state"\] = [a-z]+ \? "([a-z]+)" : "([a-z]+)".*/\1\n\2/p; s/.*Left::unsaved\) \? "([a-z]+)" : shown.*/\1/p' "$1/src/cli/status.cpp"; } | sort -u; }
+manual_states() { sed 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "STATES")} inside && term && /^\.B /{print $2} {term = ($0 == ".TP")}' | sort -u; }
 same() { local d; d=$(diff <(printf '%s\n' "$1") <(printf '%s\n' "$2")); [ -z "$d" ] || { echo "$d" | grep '^[<>]'; return 1; }; }
 nothing() { [ -z "$1" ] || { echo "$1"; return 1; }; }
 
@@ -46,11 +49,15 @@ check 'an option that the help does not have is found' grep -q 'alone has, for s
 sed '/^\.SH VERBS/,/^\.SH OPTIONS/s/^\.B stop$/.B halt/' "$page" >"$S/page"
 check 'a verb without an entry is found' grep -q 'no entry for stop' <<<"$(missing_verbs "$S/page")"
 sed 's/^\.BR staged_in /.BR staged_into /' "$daemon" >"$S/page"
+sed 's/^\.B unsaved$/.B saved/' "$page" >"$S/page1"
+check_not 'a state that the page does not have is found' same "$(states "$SOURCE")" "$(manual_states "$S/page1")"
 check_not 'an event that the page does not have is found' same "$(events "$SOURCE")" "$(manual_events "$S/page")"
 
 # --- the manual ---
 check 'every verb has its entry' nothing "$(missing_verbs "$page")"
 check 'efs(1) and --help have the same options' nothing "$(differences "$page")"
+check 'efs(1) has every state' same "$(states "$SOURCE")" "$(manual_states "$page")"
+check 'there are states' test "$(states "$SOURCE" | wc -l)" -ge 13
 check 'efsd(8) and efsd have the same options' same "$(daemon_options "$SOURCE")" "$(daemon_manual "$daemon")"
 check 'efsd(8) has every event of the log, and no other' same "$(events "$SOURCE")" "$(manual_events "$daemon")"
 if command -v man >/dev/null; then
