@@ -283,7 +283,7 @@ mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now,
   if (!item.group_handed_down || was_handed_down) mode |= now.st_mode & S_ISGID;
   const bool has_acl = finished.has.xattrs.contains(fs::access_acl_name);
   const bool was_given_acl = has_acl && !item.xattrs.contains(fs::access_acl_name);
-  if (!finished.exactly && was_given_acl && made_.contains(item.path)) mode &= now.st_mode | 07000U;
+  if (!finished.exactly && was_given_acl) mode &= now.st_mode | 07000U;
   return mode;
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("stage-out: a name that is free by the end of the time is given yet", 
 
 TEST_CASE("stage-out: where time may run out, a name that is free again goes before what comes behind it", "[stage][out][merge]") {
   Changed scene({"a", "b", "c"});
-  REQUIRE(::truncate(scene.buffer.container(scene.buffer.nodes.at("b").ino).c_str(), 140 << 20) == 0);  // which fills a batch
+  REQUIRE(::truncate(scene.buffer.container(scene.buffer.nodes.at("b").ino).c_str(), 140 << 20) == 0);
   Claims claims(scene.root);
   claims.make("a");
   bool is_before = false;
@@ -150,6 +150,7 @@ TEST_CASE("stage-out: where time may run out, a name that is free again goes bef
     return 0;
   });
   scene.options.by_rank = true;
+  scene.options.batch_bytes = 8;  // a batch each
   Progress progress;
   CHECK(stage_out(scene.config, scene.buffer, pfs, scene.options, progress).verdict == Verdict::complete);
   CHECK(is_before);
