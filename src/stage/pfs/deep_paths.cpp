@@ -11,7 +11,8 @@ DeepPaths::Directory DeepPaths::nearest(const std::string& path) {
   auto best = open_.end();
   for (auto it = open_.begin(); it != open_.end(); ++it) {
     if (best != open_.end() && it->path.size() <= best->path.size()) continue;
-    const bool is_above = path.starts_with(it->path) && (path.size() == it->path.size() || path[it->path.size()] == '/');
+    const std::size_t size = it->path.size();
+    const bool is_above = path.starts_with(it->path) && (path.size() == size || path[size] == '/');
     if (is_above) best = it;
   }
   if (best == open_.end()) return {};
@@ -31,17 +32,21 @@ Result<DeepPaths::Directory> DeepPaths::passage(const std::string& path) {
   while (!at.fd || at.path.size() < path.size()) {
     const std::size_t begin = at.fd ? at.path.size() + 1 : 0;
     std::size_t end = path.find('/', begin);
-    for (std::size_t i = 1; i < stride && end != std::string::npos; ++i) end = path.find('/', end + 1);
+    for (std::size_t i = 1; i < stride && end != std::string::npos; ++i)
+      end = path.find('/', end + 1);
     end = std::min(end, path.size());
-    auto opened = pfs_.open_beneath(at.fd ? at.fd->get() : root_, path.substr(begin, end - begin), passage_flags);
+    auto opened = pfs_.open_beneath(at.fd ? at.fd->get() : root_, path.substr(begin, end - begin),
+        passage_flags);
     if (!opened) return std::unexpected(opened.error());
-    at = remember({.path = path.substr(0, end), .fd = std::make_shared<const UniqueFd>(std::move(*opened))});
+    at = remember({.path = path.substr(0, end),
+        .fd = std::make_shared<const UniqueFd>(std::move(*opened))});
   }
   return at;
 }
 
 Result<UniqueFd> DeepPaths::open(const std::string& path, int flags) {
-  if (static_cast<std::size_t>(std::ranges::count(path, '/')) < few) return pfs_.open_beneath(root_, path, flags);
+  if (static_cast<std::size_t>(std::ranges::count(path, '/')) < few)
+    return pfs_.open_beneath(root_, path, flags);
   const auto parent = passage(parent_of(path));
   if (!parent) return std::unexpected(parent.error());
   return pfs_.open_beneath(parent->fd->get(), leaf_of(path), flags);

@@ -1,5 +1,6 @@
 #pragma once
-// Paths below one directory, opened in time that does not grow with their depth where neighbours are opened one after the other.
+// Paths below one directory, opened in time that does not grow with their depth where neighbours
+// are opened one after the other.
 
 #include <list>
 #include <memory>
@@ -10,12 +11,14 @@
 
 namespace efs::stage {
 
-/// Thread-safe. Keeps some directories open that deep paths led through. A path of few components is opened from the root each time, by one call:
+/// Thread-safe. Keeps some directories open that deep paths led through. A path of few components
+/// is opened from the root each time, by one call:
 /// each call to a PFS costs more than the kernel's walk.
 class DeepPaths {
  public:
   static constexpr std::size_t few = 32;        // components
-  static constexpr std::size_t stride = 16;     // components between the directories of one path that stay open: the next path may be above it
+  // components between the directories of one path that stay open: the next path may be above it
+  static constexpr std::size_t stride = 16;
   static constexpr std::size_t most_open = 64;  // directories
 
   /// `root`: an open directory, borrowed.

@@ -14,7 +14,8 @@
 namespace efs::stage {
 namespace {
 
-/// The target as a path from the top of the mount, without "." and ".."; nullopt where it leads out of there.
+/// The target as a path from the top of the mount, without "." and ".."; nullopt where it leads out
+/// of there.
 std::optional<std::string> inside(const std::string& link, std::string_view target) {
   std::string at = parent_of(link);
   while (!target.empty()) {
@@ -29,41 +30,58 @@ std::optional<std::string> inside(const std::string& link, std::string_view targ
   return at;
 }
 
-std::string word_on(const config::JobConfig& config, const PlanEntry& entry, const std::vector<PlanEntry>& entries) {
+std::string word_on(const config::JobConfig& config, const PlanEntry& entry,
+    const std::vector<PlanEntry>& entries) {
   constexpr const char* way_out = " ('follow: true' stages in what it leads to)";
   if (entry.target.starts_with('/')) {
     if (config::is_within(entry.target, config.mount_dir)) return "";
-    return (config::is_within(entry.target, config.root_dir) ? "leads to the PFS, past the mount" : "leads out of root-dir") + std::string(way_out);
+    return (config::is_within(entry.target, config.root_dir) ? "leads to the PFS, past the mount"
+        : "leads out of root-dir") + std::string(way_out);
   }
   const auto there = inside(entry.path, entry.target);
-  if (!there) return std::string("leads out of root-dir: on the mount it leads elsewhere") + way_out;
-  const bool is_input = there->empty() || std::ranges::binary_search(entries, *there, {}, &PlanEntry::path);
-  return is_input ? "" : "leads to what is not an input: on the mount it leads nowhere" + std::string(way_out);
+  if (!there)
+    return std::string("leads out of root-dir: on the mount it leads elsewhere") + way_out;
+  const bool is_input = there->empty() || std::ranges::binary_search(entries, *there, {},
+      &PlanEntry::path);
+  return is_input ? "" : "leads to what is not an input: on the mount it leads nowhere"
+      + std::string(way_out);
 }
 
 }  // namespace
 
-bool is_gone(const Error& error) { return error.code == ENOENT || error.code == ESTALE || error.code == ENOTDIR || error.code == ELOOP; }
+bool is_gone(const Error& error) {
+  const int code = error.code;
+  return code == ENOENT || code == ESTALE || code == ENOTDIR || code == ELOOP;
+}
 
 Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const Found& link) {
   const std::string what = "is a symbolic link to " + link.target + ", which ";
   const auto at = pfs.open_beneath(root, parent_of(path), passage_flags);
   const auto seen = at ? pfs.open(at->get(), leaf_of(path), O_PATH) : std::unexpected(at.error());
   if (!seen && seen.error().code == ELOOP) return fail(ELOOP, what + "leads in a circle");
-  if (!seen) return fail(seen.error().code, what + (seen.error().code == ENOENT ? "does not exist" : "cannot be read: " + describe(seen.error())));
+  if (!seen)
+    return fail(seen.error().code, what + (seen.error().code == ENOENT ? "does not exist"
+        : "cannot be read: " + describe(seen.error())));
   LinkTarget target;
   const auto attributes = pfs.fstat(seen->get());
-  if (!attributes) return fail(attributes.error().code, what + "cannot be read: " + describe(attributes.error()));
+  if (!attributes)
+    return fail(attributes.error().code, what + "cannot be read: " + describe(attributes.error()));
   target.attributes = *attributes;
-  if (::geteuid() == 0 && link.attributes.st_uid != 0 && link.attributes.st_uid != attributes->st_uid)
+  if (::geteuid() == 0 && link.attributes.st_uid != 0
+      && link.attributes.st_uid != attributes->st_uid)
     return fail(EPERM, what + "belongs to another user: root does not follow it");
   std::error_code problem;
-  target.path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(seen->get()), problem);
-  if (problem || !target.path.starts_with('/')) return fail(ENOENT, what + "is not to be found from here");
+  target.path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(seen->get()),
+      problem);
+  if (problem || !target.path.starts_with('/'))
+    return fail(ENOENT, what + "is not to be found from here");
   if (target.path == "/") return fail(EINVAL, what + "is the top of all directories");
-  if (!S_ISREG(attributes->st_mode) && !S_ISDIR(attributes->st_mode)) return fail(EINVAL, what + "is neither a file nor a directory");
-  auto opened = open_source(pfs, root, target.path, S_ISDIR(attributes->st_mode) ? directory_flags : O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  if (!opened) return fail(opened.error().code, what + "is not readable: " + describe(opened.error()));
+  if (!S_ISREG(attributes->st_mode) && !S_ISDIR(attributes->st_mode))
+    return fail(EINVAL, what + "is neither a file nor a directory");
+  auto opened = open_source(pfs, root, target.path, S_ISDIR(attributes->st_mode) ? directory_flags
+      : O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (!opened)
+    return fail(opened.error().code, what + "is not readable: " + describe(opened.error()));
   if (S_ISDIR(attributes->st_mode)) target.directory = std::move(*opened);
   return target;
 }
@@ -81,11 +99,13 @@ Result<UniqueFd> open_source(PfsIo& pfs, int root, const std::string& path, int 
   return pfs.open_beneath(top->get(), path.substr(1), flags);
 }
 
-std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config, const std::vector<PlanEntry>& entries) {
+std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config,
+    const std::vector<PlanEntry>& entries) {
   std::vector<PlanNote> notes;
   for (const auto& entry : entries) {
     if (entry.type != EntryType::symlink) continue;
-    if (std::string word = word_on(config, entry, entries); !word.empty()) notes.push_back({entry.path, entry.target, std::move(word)});
+    if (std::string word = word_on(config, entry, entries); !word.empty())
+      notes.push_back({entry.path, entry.target, std::move(word)});
   }
   return notes;
 }

@@ -23,19 +23,24 @@ struct LinkTarget {
   UniqueFd directory;  // for listing; of a directory only
 };
 
-/// A regular file or a directory that the caller may read. An error says what is wrong with the link. For root a link counts only
-/// where root or the owner of the target made it: others' links must not lead root to files of third parties.
+/// A regular file or a directory that the caller may read. An error says what is wrong with the
+/// link. For root a link counts only
+/// where root or the owner of the target made it: others' links must not lead root to files of
+/// third parties.
 /// `path`: of the link, below the open directory `root`.
 Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const Found& link);
 
 /// Where the entry's content is: relative to root-dir, or a whole path.
-inline const std::string& source_of(const PlanEntry& entry) { return entry.outside.empty() ? entry.from() : entry.outside; }
+inline const std::string& source_of(const PlanEntry& entry) {
+  return entry.outside.empty() ? entry.from() : entry.outside;
+}
 std::string directory_of_source(const PlanEntry& entry);
 
 /// Opens such a path, the one below `root`, without following a symbolic link anywhere in it.
 Result<UniqueFd> open_source(PfsIo& pfs, int root, const std::string& path, int flags);
 
 /// The symbolic links of the plan whose target is not what the mount has in its place.
-std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config, const std::vector<PlanEntry>& entries);
+std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config,
+    const std::vector<PlanEntry>& entries);
 
 }  // namespace efs::stage

@@ -1,5 +1,6 @@
 #pragma once
-// The files that efs itself makes on the PFS for this job. They are not inputs (efs-job(5), INPUTS).
+// The files that efs itself makes on the PFS for this job. They are not inputs (efs-job(5),
+// "What is not an input").
 
 #include <sys/stat.h>
 
@@ -24,10 +25,12 @@ struct OwnFile {
 /// Not thread-safe.
 class OwnFiles {
  public:
-  /// Looks for the files and directories that the job file names. `root`: root-dir, open and borrowed.
+  /// Looks for the files and directories that the job file names. `root`: root-dir, open and
+  /// borrowed.
   OwnFiles(const config::JobConfig& config, PfsIo& pfs, int root);
 
-  /// What `path`, relative to root-dir, is by its name alone: the part of a result, or a receipt. nullopt: an input. `mode`: its
+  /// What `path`, relative to root-dir, is by its name alone: the part of a result, or a receipt.
+  /// nullopt: an input. `mode`: its
   /// st_mode, 0 where that is not known.
   std::optional<OwnFile> by_name(const std::string& path, mode_t mode) const;
 
@@ -35,7 +38,8 @@ class OwnFiles {
   std::optional<OwnFile> find(const std::string& path, const struct stat& attributes) const;
 
  private:
-  /// Remembers the file or directory `path`, which `reason` describes. A file may be replaced at any time: its name counts too.
+  /// Remembers the file or directory `path`, which `reason` describes. A file may be replaced at
+  /// any time: its name counts too.
   void add(const std::string& path, const std::string& reason);
   void add_name(const std::string& path, const std::string& reason);
   /// Remembers that the directories of stores and caches below `directory` are efs's.
@@ -46,8 +50,10 @@ class OwnFiles {
   PfsIo& pfs_;
   const int root_;
   std::map<Identity, std::string> known_;                           // reasons
-  std::map<std::string, std::map<Identity, std::string>> by_leaf_;  // a name, and the directory that holds it
-  std::map<Identity, std::string> stores_;                          // directories that hold stores or caches
+  // a name, and the directory that holds it
+  std::map<std::string, std::map<Identity, std::string>> by_leaf_;
+  // directories that hold stores or caches
+  std::map<Identity, std::string> stores_;
 };
 
 }  // namespace efs::stage

@@ -6,7 +6,8 @@
 
 namespace efs::stage {
 
-/// Left out without harm: sockets, FIFOs and devices below a resource, what efs itself makes for the job, what is not there yet, and
+/// Left out without harm: sockets, FIFOs and devices below a resource, what efs itself makes for
+/// the job, what is not there yet, and
 /// what has vanished.
 struct PlanSkip {
   std::string path;

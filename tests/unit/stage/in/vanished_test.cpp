@@ -43,8 +43,10 @@ std::vector<std::string> paths_of(const std::vector<PlanSkip>& skips) {
 using Paths = std::vector<std::string>;
 
 /// The survey's call for one name fails as it does when the name has just gone.
-Plan plan_without(VanishingScene& scene, const std::string& call, const std::string& object, int error = ENOENT) {
-  FaultPfs pfs([&](auto, const std::string& called, const std::string& on) { return called == call && on == object ? error : 0; });
+Plan plan_without(VanishingScene& scene, const std::string& call, const std::string& object,
+    int error = ENOENT) {
+  FaultPfs pfs([&](auto, const std::string& called, const std::string& on) { return called == call
+      && on == object ? error : 0; });
   return make_plan(scene.config, pfs).value();
 }
 
@@ -53,7 +55,8 @@ Plan plan_without(VanishingScene& scene, const std::string& call, const std::str
 TEST_CASE("vanished: what goes while the inputs are listed is an error that names the key, or is left out", "[stage][in][vanished]") {
   VanishingScene scene;
   scene.whole(config::Vanished::fail);
-  CHECK(has_problem(plan_without(scene, "lstat", "b"), scene.root + "/d/b", "vanished while the inputs were listed; 'vanished: skip'"));
+  CHECK(has_problem(plan_without(scene, "lstat", "b"), scene.root + "/d/b",
+      "vanished while the inputs were listed; 'vanished: skip'"));
   scene.config.resources.clear();
   scene.whole(config::Vanished::skip);
   for (const int error : {ENOENT, ESTALE, ENOTDIR, ELOOP}) {
@@ -66,7 +69,9 @@ TEST_CASE("vanished: what goes while the inputs are listed is an error that name
   CHECK(without_directory.problems.empty());
   CHECK(paths_of(without_directory.skipped) == Paths{"d/sub"});
   CHECK(without_directory.inodes == 3);
-  CHECK(has_problem(plan_without(scene, "open", "d"), scene.root + "/d", "directory cannot be read"));  // the resource itself
+  // the resource itself
+  CHECK(has_problem(plan_without(scene, "open", "d"), scene.root + "/d",
+      "directory cannot be read"));
   CHECK(plan_without(scene, "lstat", "b", EACCES).problems.size() == 1);
 }
 
@@ -102,7 +107,8 @@ TEST_CASE("vanished: what goes between plan and copy is an error that names the 
   CHECK_FALSE(other.buffer.nodes.contains("d/a"));
 }
 
-TEST_CASE("vanished: a file that another one replaces is read in its new version", "[stage][in][vanished]") {
+TEST_CASE("vanished: a file that another one replaces is read in its new version",
+    "[stage][in][vanished]") {
   VanishingScene scene;
   scene.whole(config::Vanished::skip);
   const auto replace = [&](const std::string& content) {
@@ -118,14 +124,16 @@ TEST_CASE("vanished: a file that another one replaces is read in its new version
     CHECK(report.bytes == 7 + 7 + 17);
   }
   SECTION("by something that is no file") {
-    const auto report = scene.in_after([&] { stdfs::remove(scene.root + "/d/a"), stdfs::create_directory(scene.root + "/d/a"); });
+    const auto report = scene.in_after([&] { stdfs::remove(scene.root + "/d/a"),
+        stdfs::create_directory(scene.root + "/d/a"); });
     REQUIRE(report.ok());
     CHECK(paths_of(report.skipped) == Paths{"d/a"});
   }
   SECTION("again and again, which is an error") {
     int version = 0;
     FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "a") write_file(scene.root + "/d/a", std::string(static_cast<std::size_t>(++version), 'x'));
+      if (call == "open" && object == "a")
+        write_file(scene.root + "/d/a", std::string(static_cast<std::size_t>(++version), 'x'));
       return 0;
     });
     const auto report = scene.in_after([] {}, pfs);

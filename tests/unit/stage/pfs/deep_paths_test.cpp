@@ -18,7 +18,8 @@ namespace {
 class CountingPfs final : public ForwardingPfs {
  public:
   CountingPfs() : ForwardingPfs(posix_pfs()) {}
-  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
+  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
+      mode_t mode) override {
     looked_up += static_cast<std::uint64_t>(std::ranges::count(path, '/')) + 1;
     return ForwardingPfs::open_beneath(root, path, flags, mode);
   }
@@ -67,7 +68,8 @@ TEST_CASE("deep paths: plan, stage-in and stage-out look up names in proportion 
   CHECK(twice.out < once.out * 5 / 2);
 }
 
-TEST_CASE("deep paths: a path leads to what it names, whichever were opened before", "[stage][deep]") {
+TEST_CASE("deep paths: a path leads to what it names, whichever were opened before",
+    "[stage][deep]") {
   Scene scene;
   const std::string deep = chain(60);
   write_file(scene.root + "/" + deep + "/a/file", "1");
@@ -77,7 +79,8 @@ TEST_CASE("deep paths: a path leads to what it names, whichever were opened befo
   for (const char* name : {"/a/file", "/ab/file", "/a", "/ab", "/a/file", ""}) {
     const auto opened = paths.open(deep + name, O_RDONLY);
     REQUIRE(opened);
-    CHECK(posix_pfs().fstat(opened->get())->st_ino == stat_of(scene.root + "/" + deep + name).st_ino);
+    CHECK(posix_pfs().fstat(opened->get())->st_ino == stat_of(scene.root + "/" + deep
+        + name).st_ino);
   }
   CHECK(paths.open(deep + "/none", O_RDONLY).error().code == ENOENT);
   CHECK(paths.open(deep + "/none/file", O_RDONLY).error().code == ENOENT);
@@ -90,13 +93,16 @@ TEST_CASE("deep paths: a path leads to what it names, whichever were opened befo
 TEST_CASE("deep paths: no more directories stay open than are meant to", "[stage][deep]") {
   Scene scene;
   const std::string deep = chain(40);
-  for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) write_file(scene.root + "/" + deep + "/" + std::to_string(i) + "/file", "1");
-  const auto open_files = [] { return std::distance(stdfs::directory_iterator("/proc/self/fd"), stdfs::directory_iterator()); };
+  for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) write_file(scene.root + "/" + deep
+      + "/" + std::to_string(i) + "/file", "1");
+  const auto open_files = [] { return std::distance(stdfs::directory_iterator("/proc/self/fd"),
+      stdfs::directory_iterator()); };
   const UniqueFd root(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const auto before = open_files();
   {
     DeepPaths paths(posix_pfs(), root.get());
-    for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) REQUIRE(paths.open(deep + "/" + std::to_string(i) + "/file", O_RDONLY));
+    for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) REQUIRE(paths.open(deep + "/"
+        + std::to_string(i) + "/file", O_RDONLY));
     CHECK(open_files() <= before + static_cast<std::ptrdiff_t>(DeepPaths::most_open));
   }
   CHECK(open_files() == before);
