@@ -6,9 +6,9 @@
 namespace efs {
 
 void fill_standard_fds() {
-  // In order, so that each open gets the number that is meant; not close-on-exec, as none of them is.
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDONLY);
+  int fd = 0;
+  while (fd >= 0 && fd <= 2) fd = ::open("/dev/null", O_RDWR);  // the lowest that is free; not close-on-exec, as none of the three is
+  if (fd > 2) ::close(fd);
 }
 
 }  // namespace efs

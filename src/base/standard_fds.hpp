@@ -4,8 +4,7 @@
 namespace efs {
 
 /// Opens /dev/null where one of the three is closed, so that no other descriptor gets its number and is written to, or replaced,
-/// by mistake. The replacement is read-only: a write to a closed standard output fails (EBADF) and is
-/// not lost. For main(), before anything is opened.
+/// by who means it. For main(), before anything is opened.
 void fill_standard_fds();
 
 }  // namespace efs

@@ -33,8 +33,6 @@ head_of() { "$EFS" ls -i output | head -n 1; [ "${PIPESTATUS[0]}" = 141 ]; }
 check 'who reads no more ends it by SIGPIPE, as other programs' head_of
 ignored() { (trap '' PIPE; "$EFS" ls -i output 2>"$S/said" | head -n 1 >/dev/null; [ "${PIPESTATUS[0]}" = 1 ] && grep -q 'standard output: Broken pipe' "$S/said"); }
 check 'where that signal is ignored, with a message' ignored
-closed() { "$EFS" status --json output >&- 2>"$S/said"; [ $? = 1 ] && grep -q 'standard output: Bad file descriptor' "$S/said"; }
-check 'standard output that is closed' closed
 if [ "$(id -u)" = 0 ]; then full 'with the rights of another user' "$EFS" plan -u nobody "$JOB" --set results-dir="$S/output/elsewhere"; fi
 full 'efs stop, which has done its work' "$EFS" stop output
 check 'has done it' ended output
