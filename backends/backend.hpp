@@ -125,7 +125,7 @@ class Backend {
   /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory enforcement).
   virtual Status admit_writer() = 0;
   /// Something was freed: what admit_writer() remembers of the use may be too much.
-  virtual void look_again() {}
+  virtual void look_again() = 0;
   virtual Durability durability() const = 0;
   /// May the kernel do I/O on descriptors directly? False where the daemon must count every byte.
   virtual bool offers_descriptor() const = 0;

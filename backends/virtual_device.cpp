@@ -48,13 +48,13 @@ class VirtualDevice final : public Backend {
     WriteLock lock(mutex_);
     for (unsigned place = 0; place < places(); ++place) {
       std::optional<std::uint64_t> twice;
-      // for_each() reports a directory that cannot be listed to the callers that need all containers.
-      (void)member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
+      const Status seen = member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
         const auto other = index_.find(id);
         // An unfinished one is what power loss left of a creation that this place refused, and the next one took.
         if (!other || member(*other).whose(id) == Whose::unfinished) index_.set(id, place);
         else if (member(place).whose(id) != Whose::unfinished) twice = id;
       });
+      if (!seen && listed_) listed_ = fail(seen.error().code, id_of(place) + ": " + describe(seen.error()));
       if (twice) return fail(EUCLEAN, "container " + std::to_string(*twice) + " is in two backends, " + id_of(*index_.find(*twice)) + " and " + id_of(place) + ", and nothing tells which of them counts");
     }
     return {};
@@ -129,7 +129,8 @@ class VirtualDevice final : public Backend {
   }
 
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
-    Status first;
+    // The index lacks what could not be listed at the set-up, even where it can be listed now.
+    Status first = listed_at_set_up();
     for (auto& one : options_.members)
       if (const Status listed = one.backend->for_each(visit); !listed && first) first = fail(listed.error().code, one.id + ": " + describe(listed.error()));
     return first;
@@ -164,6 +165,9 @@ class VirtualDevice final : public Backend {
       any = any || last;
     }
     return any ? Status{} : last;
+  }
+  void look_again() override {
+    for (auto& one : options_.members) one.backend->look_again();
   }
 
   Durability durability() const override { return options_.members.front().backend->durability(); }
@@ -212,8 +216,15 @@ class VirtualDevice final : public Backend {
 
   Backend* holder(std::uint64_t id) {
     ReadLock lock(mutex_);
-    const auto place = index_.find(id);
-    return place ? &member(*place) : nullptr;
+    if (const auto place = index_.find(id)) return &member(*place);
+    if (listed_) return nullptr;
+    for (unsigned place = 0; place < places(); ++place)
+      if (member(place).attributes(id)) return &member(place);
+    return nullptr;
+  }
+  Status listed_at_set_up() {
+    ReadLock lock(mutex_);
+    return listed_;
   }
   bool claim(std::uint64_t id, unsigned place) {
     WriteLock lock(mutex_);
@@ -233,6 +244,7 @@ class VirtualDevice final : public Backend {
   const VirtualDeviceOptions options_;
   SharedMutex mutex_;  // rank 48
   PlaceIndex index_ EFS_GUARDED_BY(mutex_);
+  Status listed_ EFS_GUARDED_BY(mutex_);  // why the index may lack containers; success: it has all
 };
 
 }  // namespace

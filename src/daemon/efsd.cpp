@@ -100,7 +100,7 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
 void leave_starters_directory(Arguments& arguments) {
   arguments.directory = leave_starter();
   for (auto* path : {&arguments.job_file, &arguments.runtime_directory, &arguments.log_file})
-    if (!arguments.directory.empty() && !path->empty() && !path->starts_with('/')) *path = arguments.directory + "/" + *path;
+    if (*path != config::standard_input && !arguments.directory.empty() && !path->empty() && !path->starts_with('/')) *path = arguments.directory + "/" + *path;
 }
 
 // The starter reads this line: "ready", or why not.

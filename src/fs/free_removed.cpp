@@ -125,7 +125,7 @@ bool Filesystem::free_removed() try {
   wait_for_removals();
   room_.settle();
   if (KernelView* kernel = kernel_) kernel->release_space();
-  for (unsigned place = 0; place < backend_.places(); ++place) backend_.at(place).look_again();
+  backend_.look_again();
   freed_up_to_ = removals;  // not before: others come here to wait for it
   ++times_freed_;
   return true;

@@ -25,10 +25,10 @@ class KernelView {
   virtual void let_go(std::uint64_t ino) = 0;
   /// The container of `ino` is gone, which held so many bytes. A registration would hold them; it ends soon. Waits for
   /// nothing; any thread.
-  virtual void container_removed(std::uint64_t, std::uint64_t) {}
+  virtual void container_removed(std::uint64_t ino, std::uint64_t bytes) = 0;
   /// Returns when no registration of a removed container is left. Waits for the supervisor alone, so a thread that serves
   /// requests may call it.
-  virtual void release_space() {}
+  virtual void release_space() = 0;
 };
 
 }  // namespace efs::fs

@@ -153,7 +153,9 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
     if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) return;  // without a name: the next start frees it, where there was no memory to
     const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
-    const bool lost = !std::binary_search(there.begin(), there.end(), inode.ino);
+    const bool is_listed = std::binary_search(there.begin(), there.end(), inode.ino);
+    const bool is_there = is_listed || (!recovery_.unlisted.empty() && backend_.attributes(inode.ino));
+    const bool lost = !is_there;
     if (lost && options_.takeover) return missing.push_back(inode.ino);
     // An input comes again. What was brought out does not, nor what has another name now: without power loss somebody has removed its
     // container.
@@ -192,7 +194,8 @@ Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) 
 // read fails, and a stage-out names each of them. A look at an image drops the names.
 Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (missing.empty()) return {};
-  if (options_.takeover || (journal_ && !options_.after_power_loss)) {
+  const bool may_be_there = options_.takeover || !recovery_.unlisted.empty();
+  if (may_be_there || (journal_ && !options_.after_power_loss)) {
     recovery_.lost = names_of(missing);
     return {};
   }

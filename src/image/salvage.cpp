@@ -62,7 +62,9 @@ class ImageBuffer final : public stage::ForwardingBuffer {
 
 // What the job removed goes only where nothing that it made instead can have been lost, and from no place that it did not know.
 bool may_remove(const Image& image, const SalvageOptions& options) {
-  return options.to.empty() && !image.rebooted && image.missing.empty() && image.filesystem->recovery().emptied.empty() && what_is_missing(image).empty();
+  const auto& met = image.filesystem->recovery();
+  const bool is_whole = met.emptied.empty() && met.lost.empty() && met.unlisted.empty() && what_is_missing(image).empty();
+  return options.to.empty() && !image.rebooted && image.missing.empty() && is_whole;
 }
 
 // Which backend a file was in is known by its container only.

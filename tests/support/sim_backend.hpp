@@ -194,6 +194,7 @@ class SimBackend final : public PlainBackend {
   bool may_be_written(std::uint64_t) override { return false; }  // by nobody whom the scenario does not know
   bool is_written(std::uint64_t) override { return false; }
   Space space() override { return {.capacity = 1u << 30, .used = 0, .available = place_.containers.size() < place_.room ? 1u << 30 : 0}; }
+  void look_again() override {}
   Status admit_writer() override { return world_.injects(ENOSPC) ? world_.call("admit_writer") : Status{}; }  // it knows of no other failure
   Durability durability() const override { return world_.durability(); }
   bool offers_descriptor() const override { return false; }

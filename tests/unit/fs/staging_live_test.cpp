@@ -46,6 +46,8 @@ struct AskingKernel final : fs::KernelView {
   void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override { doubted += std::to_string(parent) + ":" + name + (ino != 0 ? " " : "? "); request(); }
   void attributes_changed(std::uint64_t) override { request(); }
   void let_go(std::uint64_t) override { request(); }
+  void container_removed(std::uint64_t, std::uint64_t) override {}
+  void release_space() override {}
   void request() {
     auto answered = std::async(std::launch::async, [this] { (void)filesystem_.make_node({}, fs::root_ino, "asked" + std::to_string(++asked), S_IFREG | 0600, 0); });
     if (answered.wait_for(std::chrono::seconds(20)) != std::future_status::ready) std::abort();  // a lock is held
@@ -452,6 +454,8 @@ TEST_CASE("of a large directory every name is doubted once") {
     void name_doubted(std::uint64_t, const std::string& name, std::uint64_t) override { names.insert(name); }
     void attributes_changed(std::uint64_t) override {}
     void let_go(std::uint64_t) override {}
+    void container_removed(std::uint64_t, std::uint64_t) override {}
+    void release_space() override {}
     std::multiset<std::string> names;
   } kernel;
   buffer.filesystem->attach(&kernel);

@@ -36,6 +36,8 @@ struct NamesTold final : fs::KernelView {
   void name_doubted(std::uint64_t, const std::string&, std::uint64_t) override {}
   void attributes_changed(std::uint64_t) override {}
   void let_go(std::uint64_t) override {}
+  void container_removed(std::uint64_t, std::uint64_t) override {}
+  void release_space() override {}
   fs::Filesystem& filesystem_;
   std::function<void(const std::string&)> told_;
 };
