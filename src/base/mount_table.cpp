@@ -7,7 +7,7 @@
 namespace efs {
 namespace {
 
-bool is_octal(const std::string& digits) {
+bool are_octal(const std::string& digits) {
   return digits.size() == 3 && digits.find_first_not_of("01234567") == std::string::npos;
 }
 
@@ -16,7 +16,7 @@ bool is_octal(const std::string& digits) {
 std::string unescaped(const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\' || !is_octal(text.substr(i + 1, 3))) {
+    if (text[i] != '\\' || !are_octal(text.substr(i + 1, 3))) {
       result += text[i];
       continue;
     }

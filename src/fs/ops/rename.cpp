@@ -26,19 +26,18 @@ Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std:
   // The sync is made without the lock, so that it holds up nobody, and once more if the name means another file by then.
   std::vector<Unsettled> synced;
   while (true) {
-    std::optional<Removing> removing(removing_);
-    auto step = rename_unless_unsynced(caller, parent, name, new_parent, new_name, flags, synced);
-    if (!step) return std::unexpected(step.error());
-    if (step->sync_first.empty()) {
-      remove_container(step->replaced);
-      removing.reset();
-      free_removed_if(Room::noticeable);
-      return {};
+    {
+      const Removing removing(removing_);
+      auto step = rename_unless_unsynced(caller, parent, name, new_parent, new_name, flags, synced);
+      if (!step) return std::unexpected(step.error());
+      synced = std::move(step->sync_first);
+      if (synced.empty()) remove_container(step->replaced);
     }
-    removing.reset();
-    synced = std::move(step->sync_first);
+    if (synced.empty()) break;
     EFS_TRY(sync_containers(synced));
   }
+  free_removed_if(Room::noticeable);
+  return {};
 }
 
 Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent, const std::string& new_name, unsigned flags, std::span<const Unsettled> synced) {

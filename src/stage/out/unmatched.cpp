@@ -9,7 +9,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t most_names = 3;
+constexpr std::size_t most_named = 3;
 
 std::string text_of(const std::vector<const ReceiptEntry*>& largest, std::uint64_t files, std::uint64_t bytes, bool stays) {
   const bool one = files == 1;
@@ -33,7 +33,7 @@ nlohmann::json unmatched_in(const Receipt& receipt, bool stays) {
   }
   if (found.empty()) return nullptr;
   const std::uint64_t files = found.size();
-  const std::size_t named = std::min(most_names, found.size());
+  const std::size_t named = std::min(most_named, found.size());
   const auto is_larger = [](const ReceiptEntry* a, const ReceiptEntry* b) { return a->bytes != b->bytes ? a->bytes > b->bytes : a->path < b->path; };
   std::ranges::partial_sort(found, found.begin() + static_cast<std::ptrdiff_t>(named), is_larger);
   found.resize(named);
