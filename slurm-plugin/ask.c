@@ -131,10 +131,8 @@ int efs_ask_end(const struct efs_site *site, uint32_t id, struct efs_end *end) {
   efs_format(begin, sizeof begin, "%-24u", id);
   known = ask(site, id, "--Format=JobID:24,ArrayJobID:24,ArrayTaskID:24,BatchFlag:8,Name:256,WorkDir:512,STDOUT:1000", begin, &outcome, &line);
   if (known != 1) return known;
-  if (sscanf(line, "%u %u", &number, &index) == 2) { /* of a job in no array the second is no number */
-    efs_format(end->array, EFS_NUMBER, "%u", number);
-    efs_format(end->task, EFS_NUMBER, "%u", index);
-  }
+  /* Of a job in no array the second is no number. A name with a line break can pose as a line: a question without names decides. */
+  if (sscanf(line, "%u %u", &number, &index) == 2 && efs_ask_array(site, id, end->array, end->task) != 1) end->array[0] = end->task[0] = '\0';
   if (strlen(line) <= BEFORE || strtoul(line + BEFORE_FLAG, NULL, 10) == 0) return 1;
   line = keep_column(line + BEFORE, 256, end->name);
   line = keep_column(line, 512, end->directory);

@@ -87,6 +87,7 @@ int efs_make_job(const struct efs_site *site, const struct efs_job *job);
 int efs_write_file(const char *directory, const char *name, const char *text, mode_t mode, uid_t owner);
 int efs_read_file(const char *directory, const char *name, char *text, size_t size); /* 0, or -1 where there is none */
 void efs_remove_job(const struct efs_site *site, const struct efs_job *job);
+void efs_remove_run(const struct efs_job *job); /* the same, without the mount point, which all runs of a job share */
 int efs_find_job(const struct efs_site *site, struct efs_job *job); /* whatever restart is there: 1 if there is one */
 int efs_is_there(const struct efs_site *site, const struct efs_job *job); /* 1: its instance has a directory */
 void efs_note_boot(const struct efs_job *job);

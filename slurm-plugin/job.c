@@ -133,10 +133,14 @@ static void remove_entries(const char *path) {
   closedir(directory);
 }
 
-void efs_remove_job(const struct efs_site *site, const struct efs_job *job) {
-  (void)site;
+void efs_remove_run(const struct efs_job *job) {
   remove_entries(job->directory);
   if (rmdir(job->directory) != 0 && errno != ENOENT) slurm_error("efs: job %u: %s cannot be removed: %s", job->id, job->directory, strerror(errno));
+}
+
+void efs_remove_job(const struct efs_site *site, const struct efs_job *job) {
+  (void)site;
+  efs_remove_run(job);
   rmdir(job->mount);
 }
 

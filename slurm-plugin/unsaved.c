@@ -13,34 +13,59 @@
 
 #include "efs_plugin.h"
 
-#define ANSWER_TIME 20 /* seconds, of results-dir */
+#define ANSWER_TIME 5 /* seconds, of results-dir, and of the instance: users can make either hang, and the node waits */
+#define UNANSWERED 2  /* questions without an answer, of one review */
 #define TO_WRITE 40    /* seconds, for the accounting */
 #define HEAD 8192      /* bytes of a receipt, in which its verdict is */
 
 struct question {
   const struct efs_job *job;
   const char *receipt;
+  time_t since; /* a receipt that is older is another job's */
 };
 
-/* As the user, whose file it is. In a text of JSON no string has such quotes. 1: all is back. */
+/* 1: all is back; 0: it is not, or there is no such receipt; 2: nobody can say. In a text of JSON no string has such quotes. */
+static int verdict_of(const char *receipt, time_t since) {
+  static char head[HEAD + 1];
+  struct stat st;
+  ssize_t n;
+  const int fd = open(receipt, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT ? 0 : 2;
+  n = fstat(fd, &st) == 0 ? read(fd, head, HEAD) : -1;
+  close(fd);
+  if (n < 0) return 2;
+  head[n] = '\0';
+  return st.st_mtime >= since && strstr(head, ", \"verdict\": \"complete\"") != NULL;
+}
+
+/* As the user, whose file it is. A salvage writes a receipt of its own beside the stop's. */
 static int read_verdict(void *what, int out) {
   const struct question *question = what;
   const struct passwd *user = getpwuid(question->job->uid);
-  static char head[HEAD + 1];
-  ssize_t n;
-  int fd;
+  static const char stop[] = "/efs-receipt-", salvage[] = "/efs-salvage-";
+  static char other[2 * EFS_PATH];
+  char *leaf;
+  int verdict;
   (void)out;
   if (user == NULL || initgroups(user->pw_name, user->pw_gid) != 0 || setresgid(user->pw_gid, user->pw_gid, user->pw_gid) != 0 || setresuid(question->job->uid, question->job->uid, question->job->uid) != 0) return 2;
-  fd = open(question->receipt, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT ? 0 : 2;
-  n = read(fd, head, HEAD);
-  return n < 0 ? 2 : strstr(head, ", \"verdict\": \"complete\"") != NULL;
+  verdict = verdict_of(question->receipt, question->since);
+  if (verdict != 0 || efs_copy(other, sizeof other, question->receipt) != 0) return verdict;
+  leaf = strrchr(other, '/');
+  if (leaf == NULL || strncmp(leaf, stop, sizeof stop - 1) != 0) return verdict;
+  memcpy(leaf, salvage, sizeof salvage - 1);
+  return verdict_of(other, question->since);
+}
+
+static time_t when_it_ended(const struct efs_job *job) {
+  char path[2 * EFS_PATH];
+  struct stat st;
+  return efs_format(path, sizeof path, "%s/result", job->directory) == 0 && stat(path, &st) == 0 ? st.st_mtime : 0;
 }
 
 /* 1: yes; 0: no; -1: nobody can say now. */
 static int is_back(const struct efs_job *job) {
   char receipt[2 * EFS_PATH];
-  struct question question = {job, receipt};
+  struct question question = {job, receipt, when_it_ended(job)};
   const int is_known = efs_read_file(job->directory, "receipt", receipt, sizeof receipt) == 0;
   const int back = is_known ? efs_in_child(read_verdict, &question, ANSWER_TIME, NULL, 0) : -1;
   return back == 0 || back == 1 ? back : -1;
@@ -50,7 +75,7 @@ static void settle(const struct efs_site *site, const struct efs_job *job, const
   slurm_info("efs: job %u: %s", job->id, text);
   efs_publish(site, job, state, text);
   if (efs_seconds_left() > TO_WRITE) efs_comment_in_accounting(site, job, text); /* which says that results are not back */
-  efs_remove_job(site, job);
+  efs_remove_run(job); /* the mount point is that of a newer run, too */
 }
 
 /* What became of the file system; as long as it has something that is nowhere else, nothing changes. 0: it is not known, for a PFS hangs. */
@@ -62,7 +87,7 @@ static int review(const struct efs_site *site, const struct efs_job *job) {
   int back;
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   if (efs_is_there(site, job)) {
-    efs_run(words, environment, 60, NULL, NULL, &outcome);
+    efs_run(words, environment, ANSWER_TIME, NULL, NULL, &outcome);
     efs_json_text(outcome.text, "left", left, sizeof left);
     if (strcmp(left, "salvaged") != 0 && strcmp(left, "kept") != 0) return outcome.code != -1;
     settle(site, job, "done", left[0] == 's' ? "all results are back, by a later efs salvage" : "all results are back, by a later efs stop");
@@ -99,11 +124,12 @@ static int review_locked(const struct efs_site *site, uint32_t id, uint32_t rest
 void efs_review_unsaved(const struct efs_site *site, uint32_t but) {
   DIR *state = site->run[0] == '\0' ? NULL : opendir(site->state);
   const struct dirent *entry;
-  while (state != NULL && (entry = readdir(state)) != NULL) {
+  int unanswered = 0;
+  while (unanswered < UNANSWERED && efs_seconds_left() > 4 * ANSWER_TIME && state != NULL && (entry = readdir(state)) != NULL) {
     unsigned id, restart;
     char more;
-    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || id == but || efs_seconds_left() == 0) continue;
-    if (!review_locked(site, id, restart)) break;
+    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || id == but) continue;
+    if (!review_locked(site, id, restart)) ++unanswered;
   }
   if (state != NULL) closedir(state);
 }

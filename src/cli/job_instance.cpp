@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/slurm_site.hpp"
 #include "config/start_command.hpp"
@@ -17,17 +19,31 @@ namespace {
 namespace stdfs = std::filesystem;
 constexpr const char* usual_state = "/run/efs-slurm";  // as in slurm-plugin/site.c
 
-// Of those that the plugin has named for this job, that of the last run; "": none.
-std::string named_for(const std::string& job) {
-  const std::string argument = "--job " + job, begin = "slurm-" + job + ".";
-  std::string best;
-  long best_restart = -1;
-  for (const auto& instance : control::list_instances()) {
-    if (config::instance_argument(instance.name) != argument) continue;
-    const long restart = std::strtol(instance.name.c_str() + begin.size(), nullptr, 10);
-    if (restart > best_restart) best = instance.name, best_restart = restart;
+// What the plugin has named for this job: an instance for each of its runs.
+std::vector<std::string> named_for(const std::string& job) {
+  std::vector<std::string> names;
+  for (const auto& instance : control::list_instances())
+    if (config::instance_argument(instance.name) == "--job " + job) names.push_back(instance.name);
+  return names;
+}
+
+Result<std::string> only_run(const std::string& job, const std::vector<std::string>& names) {
+  if (names.size() == 1) return names.front();
+  std::string text = "several runs of job " + job + " have a file system here. Name one:";
+  for (const auto& name : names) text += " " + as_word(name);
+  return fail(EINVAL, text);
+}
+
+// The job that runs in this instance besides, having attached to it; "": none.
+std::string other_user_of(const std::string& instance, const std::string& job, const std::string& state) {
+  std::error_code problem;
+  for (stdfs::directory_iterator it(state, problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string run = it->path().filename().string();
+    std::string name;
+    const bool is_other = !run.starts_with(job + ".") && std::ifstream(it->path() / "instance") >> name && name == instance;
+    if (is_other && !stdfs::exists(it->path() / "result", problem)) return run.substr(0, run.find('.'));
   }
-  return best;
+  return {};
 }
 
 // What outlives a job (--efs-keep) has a name of its own, which the plugin has noted.
@@ -61,11 +77,15 @@ Result<std::string> instance_of_job(const std::string& job) {
     if (!known) return fail(ENOENT, "slurmctld does not know the task " + job + " (any more): name it by its own number, which is SLURM_JOB_ID in the task");
     number = std::to_string(known->id);
   }
-  if (const std::string name = named_for(number); !name.empty()) return name;
-  if (use_runtime_directory_of_plugin())
-    if (const std::string name = named_for(number); !name.empty()) return name;
-  const std::string state = site_argument("state");
-  if (const std::string name = noted_for(number, state.empty() ? usual_state : state); !name.empty()) return name;
+  auto names = named_for(number);
+  if (names.empty() && use_runtime_directory_of_plugin()) names = named_for(number);
+  if (!names.empty()) return only_run(number, names);
+  const std::string given = site_argument("state"), state = given.empty() ? usual_state : given;
+  if (const std::string name = noted_for(number, state); !name.empty()) {
+    const std::string other = other_user_of(name, number, state);
+    if (other.empty()) return name;
+    return fail(EBUSY, "the file system of job " + number + ", " + as_word(name) + ", is in use by job " + other);
+  }
   return fail(ENOENT, "no file system of job " + job + " is on this node, " + host_name() + ", or it is another user's. efs status --job " + job + " says on which nodes it has one: run this there");
 }
 

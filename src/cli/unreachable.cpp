@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +26,21 @@ std::vector<std::string> command_line_of(const std::filesystem::path& process) {
   std::vector<std::string> words;
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   return words;
+}
+
+// A command line is the caller's choice, also that of a set-user-ID program, whose effective uid is root's. The program and
+// the real uid are not.
+bool is_daemon_of_caller(const std::filesystem::path& process) {
+  std::error_code problem;
+  const std::string program = std::filesystem::read_symlink(process / "exe", problem).filename().string();
+  if (problem || (program != "efsd" && program != "efsd (deleted)")) return false;
+  std::ifstream status(process / "status");
+  for (std::string line; std::getline(status, line);) {
+    unsigned real = 0, effective = 0;
+    if (std::sscanf(line.c_str(), "Uid: %u %u", &real, &effective) == 2)
+      return real == ::geteuid() && effective == ::geteuid();
+  }
+  return false;
 }
 
 // The value of an option that launch() passes; "": it is not there.
@@ -89,12 +105,10 @@ std::vector<UnreachableInstance> unreachable_instances(const std::string& which)
   std::error_code problem;
   for (std::filesystem::directory_iterator it("/proc", problem), end; !problem && it != end;
        it.increment(problem)) {
-    struct stat st{};
     const pid_t pid = std::atoi(it->path().filename().c_str());
-    if (pid <= 0 || ::stat(it->path().c_str(), &st) != 0 || st.st_uid != ::geteuid()) continue;
+    if (pid <= 0 || !is_daemon_of_caller(it->path())) continue;
     const auto words = command_line_of(it->path());
-    if (words.empty() || !words.front().ends_with("efsd") || value_of(words, "--name").empty())
-      continue;
+    if (value_of(words, "--name").empty()) continue;
     note(found, words, pid);
   }
   std::erase_if(found,

@@ -323,7 +323,10 @@ Status Instance::plan_and_stage_in() {
 
 void Instance::keep_staged_in(const stage::StagedIn& staged_in) {
   if (options_.figures == nullptr) return;
-  options_.figures->staged_in = staged_in;
+  options_.figures->staged_in = {.files = staged_in.files, .bytes = staged_in.bytes,
+                                 .files_reused = staged_in.files_reused,
+                                 .bytes_reused = staged_in.bytes_reused,
+                                 .files_away = staged_in.files_away};
   options_.figures->has_staged_in = true;
 }
 
@@ -331,7 +334,9 @@ void Instance::keep_staged_in(const stage::StagedIn& staged_in) {
 void Instance::inherit_staged_in() {
   if (options_.figures == nullptr || !options_.figures->has_staged_in) return;
   MutexLock lock(mutex_);
-  staged_in_ = options_.figures->staged_in;
+  const KeptStagedIn& kept = options_.figures->staged_in;
+  staged_in_ = {.files = kept.files, .bytes = kept.bytes, .files_reused = kept.files_reused,
+                .bytes_reused = kept.bytes_reused, .files_away = kept.files_away, .skipped = {}};
 }
 
 // A successor does not read the lists again: they may have changed, and the PFS may hang.

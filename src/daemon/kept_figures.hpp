@@ -3,16 +3,26 @@
 // it forks. The supervisor itself reads none of it.
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <type_traits>
 
 #include "fuse/counters.hpp"
-#include "stage/out/receipt.hpp"
 
 namespace efs::daemon {
 
+/// The numbers of stage::StagedIn.
+struct KeptStagedIn {
+  std::uint64_t files = 0, bytes = 0;
+  std::uint64_t files_reused = 0, bytes_reused = 0;
+  std::uint64_t files_away = 0;
+};
+// A pointer of a dead worker means nothing to its successor.
+static_assert(std::is_trivially_copyable_v<KeptStagedIn>);
+
 struct KeptFigures {
   fuse::Counters counters;
-  stage::StagedIn staged_in;            // written once, before:
+  KeptStagedIn staged_in;               // written once, before:
   std::atomic<bool> has_staged_in{false};
 };
 

@@ -31,6 +31,13 @@ check_exit 'input: the stop succeeds and names it' 0 'skipped: input/a: its cont
 check 'input: all results are back' grep -q result "$OUT/r1" "$OUT/r2" "$OUT/r3"
 check 'input: the receipt has it' json "$(receipt)" '[(e["action"], e["unreadable"]) for e in d["entries"] if e["path"] == "input/a"] == [("skipped", True)] and d["verdict"] == "complete"'
 
+# --- the same where the daemon does the I/O ---
+fresh strict 'resources: [ [ path: input, flags: persistent ] ]' "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/scratch, capacity: 64 MiB, enforce: strict ] ]"
+started "$JOB"
+take alpha
+check_exit 'strict: a program gets an error and not an empty file' 1 'Input/output error' cat "$MNT/input/a"
+check_exit 'strict: the stop succeeds and names it' 0 'skipped: input/a: its content cannot be read' "$EFS" stop strict
+
 # --- a load brings an input again ---
 scratch loaded
 started "$JOB"

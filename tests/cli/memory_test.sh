@@ -87,14 +87,15 @@ else skip 'what others were promised' 'needs root'; fi
 # --- after the death of a worker ---
 replaced() { json "$(status_of "$1")" 'd["takeovers"] > 0 and d["state"] == "running"'; }
 if kernel_has_it; then
-  undeclared heir; started --memory '300 MiB' "$JOB"
+  undeclared heir; mkfifo "$IN/pipe"  # it is skipped: names of what is skipped are the worker's own memory
+  started --memory '300 MiB' "$JOB"
   for i in 1 2 3 4 5; do : >"$MNT/new$i"; done
   before=$(status_of heir)
   kill -KILL "$(field "$before" 'd["worker_pid"]')"
   check 'the worker is replaced' await 20 replaced heir
   after=$(status_of heir)
   check 'the capacity is the same' test "$(field "$after" 'd["capacity"]')" = "$(field "$before" 'd["capacity"]')"
-  check 'the inputs are still counted' test "$(field "$after" 'd["staged_in"]')" = "$(field "$before" 'd["staged_in"]')"
+  check 'the inputs are still counted' test "$(field "$after" 'd["staged_in"]["files"], d["staged_in"]["bytes"]')" = "$(field "$before" 'd["staged_in"]["files"], d["staged_in"]["bytes"]')"
   check 'for people' grep -q '^  inputs   2 files' <("$EFS" status heir)
   check 'the counters go on' json "$after" "d['counters']['opens'] >= $(field "$before" 'd["counters"]["opens"]') >= 5 and d['counters']['requests'] >= $(field "$before" 'd["counters"]["requests"]')"
   check_not 'nothing is said of a capacity that was not declared' grep -q capacity_not_lowered "$EFS_RUNTIME_DIR/heir/efsd.log"

@@ -29,9 +29,18 @@ full 'efs unload' "$EFS" unload -i output -w new
 # A list that is larger than a buffer.
 mkdir "$MNT/many"; (cd "$MNT/many" && seq -f 'a name that is as long as it takes %g' 400 | xargs -d '\n' touch)
 full 'a long list' "$EFS" ls -i output
-head_of() { "$EFS" ls -i output | head -n 1; [ "${PIPESTATUS[0]}" = 141 ]; }
-check 'who reads no more ends it by SIGPIPE, as other programs' head_of
-ignored() { (trap '' PIPE; "$EFS" ls -i output 2>"$S/said" | head -n 1 >/dev/null; [ "${PIPESTATUS[0]}" = 1 ] && grep -q 'standard output: Broken pipe' "$S/said"); }
+# unread HOW COMMAND...: prints how the command ends whose standard output nothing reads; HOW: SIG_DFL or SIG_IGN.
+unread() { python3 - "$@" <<'END'
+import os, signal, subprocess, sys
+read, write = os.pipe()
+os.close(read)
+how = getattr(signal, sys.argv[1])
+print(subprocess.run(sys.argv[2:], stdout=write, preexec_fn=lambda: signal.signal(signal.SIGPIPE, how), restore_signals=False).returncode)
+END
+}
+killed() { [ "$(unread SIG_DFL "$EFS" ls -i output)" = -13 ]; }
+check 'who reads no more ends it by SIGPIPE, as other programs' killed
+ignored() { [ "$(unread SIG_IGN "$EFS" ls -i output 2>"$S/said")" = 1 ] && grep -q 'standard output: Broken pipe' "$S/said"; }
 check 'where that signal is ignored, with a message' ignored
 if [ "$(id -u)" = 0 ]; then full 'with the rights of another user' "$EFS" plan -u nobody "$JOB" --set results-dir="$S/output/elsewhere"; fi
 full 'efs stop, which has done its work' "$EFS" stop output

@@ -7,6 +7,18 @@
 #include "fs/removing.hpp"
 
 namespace efs::fs {
+namespace {
+
+// The kernel takes the recorded size of a file whose container is gone, 0, for its end, and asks for no data.
+Status has_container(Backend& backend, std::uint64_t ino) {
+  const auto there = backend.attributes(ino);
+  if (there) return {};
+  const int code = there.error().code;
+  if (code != ENOENT && code != EUCLEAN) return std::unexpected(there.error());
+  return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
+}
+
+}  // namespace
 
 Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags, bool just_made) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
@@ -34,7 +46,8 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
       opened.attributes_go_stale = inode.read_write_opens.fetch_add(1) == 0;
     }
   }
-  const Status status = prepare_open(caller, ino, writes && !dirty, writes);
+  Status status = opened.passthrough ? Status() : has_container(backend_, ino);
+  if (status) status = prepare_open(caller, ino, writes && !dirty, writes);
   if (!status) opened.passthrough = false;
   if (status || (just_made && dirty)) return opened;
   release(ino, flags);

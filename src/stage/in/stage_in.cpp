@@ -279,7 +279,7 @@ class StageIn {
     skipped_.push_back({.path = entry.path, .reason = reason, .vanished = true});
     if (entry.type != EntryType::file) return {};
     --progress_.files_total;
-    progress_.bytes_total -= entry.size;
+    progress_.bytes_total -= data_of(entry);
     return {};
   }
 

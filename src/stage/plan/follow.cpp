@@ -14,6 +14,17 @@
 namespace efs::stage {
 namespace {
 
+// `target`, as the link in the directory says it, is the path without a link that it leads to.
+bool leads_straight(const std::string& target, int directory, const std::string& path) {
+  std::error_code problem;
+  std::filesystem::path said = target;
+  if (said.is_relative())
+    said = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), problem) / said;
+  std::string straight = said.lexically_normal().string();
+  if (straight.size() > 1 && straight.ends_with('/')) straight.pop_back();
+  return !problem && straight == path;
+}
+
 /// The target as a path from the top of the mount, without "." and ".."; nullopt where it leads out
 /// of there.
 std::optional<std::string> inside(const std::string& link, std::string_view target) {
@@ -75,6 +86,8 @@ Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const F
       problem);
   if (problem || !target.path.starts_with('/'))
     return fail(ENOENT, what + "is not to be found from here");
+  if (::geteuid() == 0 && !leads_straight(link.target, at->get(), target.path))
+    return fail(EPERM, what + "leads through further links: root does not follow it");
   if (target.path == "/") return fail(EINVAL, what + "is the top of all directories");
   if (!S_ISREG(attributes->st_mode) && !S_ISDIR(attributes->st_mode))
     return fail(EINVAL, what + "is neither a file nor a directory");

@@ -257,6 +257,7 @@ class Planner {
   /// Leaves it out, or records the problem: false.
   bool vanished(const std::string& path) {
     if (!skips_vanished_) return problem(absolute(path), std::string("vanished while the inputs were listed; ") + vanished_hint), false;
+    complete_.erase({placed(path), path});  // a resource that names it later lists it anew
     const auto [entry, is_known] = find(placed(path));
     const auto next = is_known ? std::next(entry) : entry;
     const bool is_empty = next == entries_.end() || !next->first.starts_with(placed(path) + "/");
