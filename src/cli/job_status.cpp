@@ -189,7 +189,9 @@ int job_status(World& world, const std::string& job, const std::string& given) {
   const auto known = ask_slurm_for_all(job);
   const bool is_array = has_tasks || std::ranges::any_of(known, [&](const SlurmJob& one) { return one.array == job && !one.task.empty() && one.task != "N/A"; });
   if (is_array) return show(world, job, look_at_array(shared, runs, job, known));
-  return status_of_job(world, runs, job, known.empty() ? std::nullopt : std::optional(known.front()), shared);
+  const auto itself = std::ranges::find_if(known, [&](const SlurmJob& one) { return std::to_string(one.id) == job; });
+  const auto meant = itself == known.end() ? known.begin() : itself;
+  return status_of_job(world, runs, job, meant == known.end() ? std::nullopt : std::optional(*meant), shared);
 }
 
 }  // namespace efs::cli

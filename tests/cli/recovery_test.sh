@@ -102,7 +102,7 @@ some() { local text; text=$(status_of halfway 2>/dev/null) && json "$text" "d['s
 check 'a stage-in that takes its time' await 20 some
 kill_both halfway; wait "$starter" 2>/dev/null; code=$?; pids=()
 check 'the start fails' test $code = 1
-check 'it says what became of it, how to go on, and where the log is' grep -qE "^efs: halfway: its daemon died while it staged in\. .*not lost .*efs start --set 'max-rate=20 MB/s' $JOB; .*efs clean halfway\. .*$EFS_RUNTIME_DIR/halfway/efsd.log\$" "$S/halfway/said"
+check 'it says what became of it, how to go on, and where the log is' grep -qE "^efs: halfway: its daemon died while it staged in: efsd .*\. .*not lost .*efs start --set 'max-rate=20 MB/s' $JOB; .*efs clean halfway\. .*$EFS_RUNTIME_DIR/halfway/efsd.log\$" "$S/halfway/said"
 check 'the image is whole but for the files on their way' bash -c "'$EFS' check-image halfway >/dev/null; [ \$? -eq 0 -o \$? -eq 3 ]"
 started "$JOB"
 check 'everything is there' bash -c "for i in \$(seq 1 600); do cmp -s $PFS/input/f\$i $MNT/input/f\$i || exit 1; done"

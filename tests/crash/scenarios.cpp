@@ -324,6 +324,12 @@ Step load_directory(const std::string& path) {
 Step stage_xattrs(const std::string& path) {
   return {"stage in xattrs of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).set_xattrs(path, {{"user.one", "1"}, {"user.two", "2"}})); }};
 }
+Step stage_root() {
+  return {"stage in what root-dir hands down", [](Life& life) { life.note(fs::Staging(life.filesystem).set_root(0, {{"user.top", "1"}})); }};
+}
+Step free_removed() {
+  return {"free what was removed", [](Life& life) { (void)life.filesystem.free_removed(); }};
+}
 Step stage_version(const std::string& path) {
   return {"note the version of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).note_directory(path, 17)); }};
 }
@@ -413,10 +419,10 @@ Scenario every_operation() {
 Scenario every_staging() {
   const std::string one(700, '1'), two(900, '2');
   return {
-      new_connection(), stage_directory("in"), stage_xattrs("in"), stage_version("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
+      new_connection(), stage_root(), stage_directory("in"), stage_xattrs("in"), stage_version("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
       set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
       load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), load_in_vain("d/vain"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
-      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), surely(disown("in/a")), unlink("in/a"), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), create("v"), write("v", one), close_after_write("v"), surely(secure_staged("v")), unlink("d/part"), new_connection(), fsyncdir()};
+      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), surely(disown("in/a")), unlink("in/a"), free_removed(), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), create("v"), write("v", one), close_after_write("v"), surely(secure_staged("v")), unlink("d/part"), new_connection(), fsyncdir()};
 }
 
 Scenario visible_operations() {

@@ -294,7 +294,7 @@ starts() {  # the worker of a start is killed at its nth system call: it fails a
       0) [ "$(takeovers)" = 0 ] || after=$((after + 1)) ;;
       1)
         down=$((down + 1))
-        check "starts: killed at $point: it says so, and how to go on" grep -qE "^efs: $NAME: its daemon died while it staged in\. .* efs start $JOB" "$S/$NAME/said"
+        check "starts: killed at $point: it says so, and how to go on" grep -qE "^efs: $NAME: its daemon died while it staged in: efsd .*\. .* efs start $JOB" "$S/$NAME/said"
         check "starts: killed at $point: no daemon" await 10 no_daemon
         check "starts: killed at $point: no mount" eval '! mounted "$MNT"'
         check "starts: killed at $point: the next start" timeout 60 "$EFS" start "$JOB" ;;

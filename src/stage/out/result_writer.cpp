@@ -180,7 +180,7 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   } else if (!in_place_ && there->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
     return false;
   }
-  out.replaces = is_anothers(out, *there);
+  out.replaces = there && is_anothers(out, *there);
   return out.state == Outgoing::State::waiting;
 }
 

@@ -6,6 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "backends/fsdax.hpp"
@@ -60,7 +61,8 @@ struct SmallStore {
     std::uint64_t done = 0;
     while (done < size) {
       const auto at = static_cast<std::uint64_t>(filesystem->getattr(ino)->attributes.st_size);
-      const auto n = filesystem->with_room([&] { return filesystem->write({}, ino, data, at); });
+      const auto piece = std::span(data).first(std::min<std::uint64_t>(data.size(), size - done));
+      const auto n = filesystem->with_room([&] { return filesystem->write({}, ino, piece, at); });
       if (!n) break;
       done += *n;
     }

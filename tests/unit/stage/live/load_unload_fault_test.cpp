@@ -95,7 +95,7 @@ Transfer load_of_other_versions() {
 
 Transfer load_of_a_part() {
   return {.name = "load of a part",
-          .calls = {"open", "open_beneath", "read", "fstat", "lstat", "xattrs"},
+          .calls = {"open", "open_beneath", "read", "seek", "fstat", "lstat", "xattrs"},
           .prepare =
               [](LiveScene& scene) {
                 set_xattr(scene.config.root_dir + "/d/b");
@@ -116,7 +116,7 @@ Transfer load_of_a_part() {
 /// The first part of a file in a directory that is not there either.
 Transfer load_of_a_first_part() {
   return {.name = "load of a first part",
-          .calls = {"open", "open_beneath", "read", "fstat", "lstat", "xattrs"},
+          .calls = {"open", "open_beneath", "read", "seek", "fstat", "lstat", "xattrs"},
           .prepare = [](LiveScene&) {},
           .run = [request = LoadRequest{.names = {"d/b"}, .part = {.offset = 10000, .length = 5000}}](LiveScene& scene, PfsIo& pfs) { return scene.in(request, pfs).ok(); },
           .check =
@@ -135,7 +135,7 @@ void check_result(LiveScene& scene, const std::string& name, const std::string& 
 Transfer unload_of_all() {
   static const std::string content(70000, 'n');
   return {.name = "unload",
-          .calls = of_an_unload + Calls{"set_times", "symlink", "set_times_name", "link", "list"},
+          .calls = of_an_unload + Calls{"set_times", "symlink", "set_times_name", "link", "list", "xattrs"},
           .prepare =
               [](LiveScene& scene) {
                 scene.buffer.write("f", content);
@@ -183,7 +183,7 @@ Transfer unload_and_remove() {
 
 Transfer unload_in_place() {
   return {.name = "unload in place",
-          .calls = of_an_unload + Calls{"set_times", "readlink", "xattrs", "symlink", "set_times_name", "list", "rename_noreplace", "unlink"},
+          .calls = of_an_unload + Calls{"set_times", "chmod", "readlink", "xattrs", "symlink", "set_times_name", "list", "rename_noreplace", "unlink"},
           .prepare =
               [](LiveScene& scene) {
                 scene.config.results_dir = scene.config.root_dir;
@@ -211,7 +211,7 @@ Transfer unload_in_place() {
 Transfer unload_of_a_part(bool in_place) {
   static const std::string before(1000, 'p'), now = std::string(900, 'p') + std::string(300, 'q');
   return {.name = in_place ? "unload of a part in place" : "unload of a part",
-          .calls = of_an_unload + Calls{"read", "chmod", "xattrs", "unlink", "remove_xattr", "symlink"},
+          .calls = of_an_unload + Calls{"read", "seek", "truncate", "chmod", "xattrs", "unlink", "remove_xattr", "symlink"},
           .prepare =
               [in_place](LiveScene& scene) {
                 scene.config.verify = config::Verify::read_back;
