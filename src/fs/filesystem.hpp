@@ -207,11 +207,19 @@ class Filesystem {
   /// yet, that is freed and the operation is tried again.
   template <typename Operation>
   auto with_room(Operation operation) -> decltype(operation()) {
-    const auto before = times_freed_.load();
+    constexpr int most_tries = 20;
     auto done = operation();
-    if (done || done.error().code != ENOSPC || !(free_removed() || times_freed_ != before)) return done;
-    return operation();
+    for (int tries = 0; tries < most_tries && !done && done.error().code == ENOSPC; ++tries) {
+      const auto before = times_freed_.load();
+      const bool is_freed = free_removed() || times_freed_ != before;
+      if (!is_freed && !await_release()) break;
+      done = operation();
+    }
+    return done;
   }
+  /// Waits for some milliseconds where a removed file counts as open: the kernel sends the RELEASE of a file that a program
+  /// has closed when it likes. False, at once, where there is none.
+  bool await_release() EFS_EXCLUDES(mutex_);
   /// Returns when the space of everything that was removed, and that no program has open, is free: the journal is synced
   /// first where R3 wants it, and the kernel's registrations are closed. False where nothing was removed since the last call.
   bool free_removed() EFS_EXCLUDES(mutex_, sync_mutex_, freeing_);

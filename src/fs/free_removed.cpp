@@ -2,7 +2,9 @@
 // synced on a page-cache file system, and before the kernel closes the passthrough registration. Each of them holds the
 // container's space, and with passthrough the next write is refused by the kernel: nobody asks us.
 #include <algorithm>
+#include <chrono>
 #include <new>
+#include <thread>
 
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
@@ -95,6 +97,16 @@ void Filesystem::wait_for_removals() const {
     if (running == 0) return;
     removing_.wait(running);
   }
+}
+
+bool Filesystem::await_release() {
+  {
+    ReadLock lock(mutex_);
+    if (unnamed_.empty()) return false;
+  }
+  slow_work_begins();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return true;
 }
 
 bool Filesystem::free_removed() try {

@@ -87,7 +87,7 @@ else skip 'what others were promised' 'needs root'; fi
 # --- after the death of a worker ---
 replaced() { json "$(status_of "$1")" 'd["takeovers"] > 0 and d["state"] == "running"'; }
 if kernel_has_it; then
-  undeclared heir; mkfifo "$IN/pipe"  # it is skipped: names of what is skipped are the worker's own memory
+  undeclared heir; mkfifo "$PFS/input/pipe"  # it is skipped: names of what is skipped are the worker's own memory
   started --memory '300 MiB' "$JOB"
   for i in 1 2 3 4 5; do : >"$MNT/new$i"; done
   before=$(status_of heir)
