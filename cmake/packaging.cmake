@@ -10,7 +10,8 @@ get_filename_component(private_prefix "${EFS_PREFIX}" REALPATH)
 set(EFS_BUNDLES_LIBFUSE OFF)
 if(fuse3_LIBRARY_DIRS AND fuse_library_dir MATCHES "^${private_prefix}/")
   set(EFS_BUNDLES_LIBFUSE ON)
-  set(EFS_INSTALL_RPATH "$ORIGIN/../lib/efs")
+  # Behind our own copy, the prefix of libfuse: an efsd that is copied out of the build runs, too. The installation drops it.
+  set(EFS_INSTALL_RPATH "$ORIGIN/../lib/efs;${fuse_library_dir}")
   # The build has it at the same place beside efsd, as a link.
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
   file(CREATE_LINK ${fuse_library_dir} ${CMAKE_BINARY_DIR}/lib/efs SYMBOLIC)
