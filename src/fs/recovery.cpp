@@ -191,7 +191,7 @@ Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) 
 
 // Files whose containers power loss took are empty from now on: they were never synced. Without power loss something else has
 // removed the containers. An empty file would then take the place of a result, so the names stay without a container, every
-// read fails, and a stage-out names each of them. A look at an image drops the names.
+// read fails, and a stage-out names each of them. A look at an image drops the names, unless not all containers could be listed.
 Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (missing.empty()) return {};
   const bool may_be_there = options_.takeover || !recovery_.unlisted.empty();
