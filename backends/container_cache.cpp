@@ -11,15 +11,20 @@ namespace efs {
 std::shared_ptr<Container> ContainerCache::find(std::uint64_t id) {
   MutexLock lock(mutex_);
   const auto found = places_.find(id);
-  if (found == places_.end()) return nullptr;
+  if (found == places_.end()) {
+    return nullptr;
+  }
   recent_.splice(recent_.begin(), recent_, found->second);
   return found->second->second;
 }
 
-std::shared_ptr<Container> ContainerCache::remember(std::uint64_t id, std::shared_ptr<Container> container) {
+std::shared_ptr<Container> ContainerCache::remember(std::uint64_t id,
+                                                    std::shared_ptr<Container> container) {
   std::shared_ptr<Container> evicted;  // closed after the lock is released
   MutexLock lock(mutex_);
-  if (const auto found = places_.find(id); found != places_.end()) return found->second->second;
+  if (const auto found = places_.find(id); found != places_.end()) {
+    return found->second->second;
+  }
   if (places_.size() < most_) {
     std::list<Cached> place;
     place.emplace_front(id, container);
@@ -40,7 +45,9 @@ void ContainerCache::forget(std::uint64_t id) {
   std::shared_ptr<Container> closed;
   MutexLock lock(mutex_);
   const auto found = places_.find(id);
-  if (found == places_.end()) return;
+  if (found == places_.end()) {
+    return;
+  }
   closed = std::move(found->second->second);
   recent_.erase(found->second);
   places_.erase(found);

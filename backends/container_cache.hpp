@@ -14,7 +14,8 @@
 
 namespace efs {
 
-/// Each holds a descriptor. Who has a container from here keeps it open for as long as he holds it, whatever goes from here. Thread-safe.
+/// Each holds a descriptor. Who has a container from here keeps it open for as long as he holds it,
+/// whatever goes from here. Thread-safe.
 class ContainerCache {
  public:
   /// Up to `most`, and one at least; the one that was asked for least recently goes first.
@@ -37,8 +38,8 @@ class ContainerCache {
   std::unordered_map<std::uint64_t, std::list<Cached>::iterator> places_ EFS_GUARDED_BY(mutex_);
 };
 
-/// How many may be kept open: a part of what this process may open (RLIMIT_NOFILE), for there are other backends, files being staged
-/// and connections as well.
+/// How many may be kept open: a part of what this process may open (RLIMIT_NOFILE), for there are
+/// other backends, files being staged and connections as well.
 std::size_t containers_to_keep_open();
 
 }  // namespace efs

@@ -15,17 +15,25 @@ namespace efs {
 namespace {
 
 constexpr std::uint64_t page_bytes = 4096;
-std::uint64_t round_up(std::uint64_t n) { return (n + page_bytes - 1) / page_bytes * page_bytes; }
+
+std::uint64_t round_up(std::uint64_t n) {
+  return (n + page_bytes - 1) / page_bytes * page_bytes;
+}
 
 class MappedSegment final : public Segment {
  public:
   MappedSegment(void* address, std::size_t length) : address_(address), length_(length) {}
+
   ~MappedSegment() override { ::munmap(address_, length_); }
+
   MappedSegment(const MappedSegment&) = delete;
   MappedSegment& operator=(const MappedSegment&) = delete;
+
   std::span<std::byte> bytes() override { return {static_cast<std::byte*>(address_), length_}; }
+
   void store(std::size_t offset, std::span<const std::byte> data) override {
-    pmem_memcpy(static_cast<std::byte*>(address_) + offset, data.data(), data.size(), PMEM_F_MEM_NODRAIN);
+    pmem_memcpy(static_cast<std::byte*>(address_) + offset, data.data(), data.size(),
+                PMEM_F_MEM_NODRAIN);
   }
 
  private:
@@ -39,13 +47,15 @@ bool CapacityAccount::take(std::uint64_t bytes) {
   const auto want = static_cast<std::int64_t>(bytes);
   auto now = used_.load();
   do {
-    if (now + want > static_cast<std::int64_t>(limit_)) return false;
+    if (now + want > static_cast<std::int64_t>(limit_)) {
+      return false;
+    }
   } while (!used_.compare_exchange_weak(now, now + want));
   return true;
 }
 
 std::int64_t ContainerFile::allocated() const {
-  struct stat st {};
+  struct stat st{};
   return ::fstat(fd_.get(), &st) == 0 ? static_cast<std::int64_t>(st.st_blocks) * 512 : 0;
 }
 
@@ -56,14 +66,23 @@ std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length)
   std::uint64_t holes = 0;
   while (at < end) {
     const off_t data = ::lseek(fd_.get(), static_cast<off_t>(at), SEEK_DATA);
-    if (data < 0) return holes + (end - at);  // ENXIO: nothing but a hole up to and beyond the end of the file
+    // ENXIO: nothing but a hole up to and beyond the end of the file
+    if (data < 0) {
+      return holes + (end - at);
+    }
     const auto data_at = std::min(static_cast<std::uint64_t>(data), end);
     holes += data_at - at;
-    if (data_at == end) break;
+    if (data_at == end) {
+      break;
+    }
     const off_t hole = ::lseek(fd_.get(), data, SEEK_HOLE);
-    if (hole < 0) break;
+    if (hole < 0) {
+      break;
+    }
     at = static_cast<std::uint64_t>(hole) / page_bytes * page_bytes;
-    if (static_cast<std::uint64_t>(hole) % page_bytes != 0) at += page_bytes;
+    if (static_cast<std::uint64_t>(hole) % page_bytes != 0) {
+      at += page_bytes;
+    }
   }
   return holes;
 }
@@ -71,9 +90,13 @@ std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length)
 // Runs a change that allocates at most `upper_bound` bytes and books what it really did.
 template <typename Change>
 Status ContainerFile::counted(std::uint64_t upper_bound, Change change) {
-  if (!account_) return change();
+  if (!account_) {
+    return change();
+  }
   MutexLock lock(growth_);
-  if (!account_->take(upper_bound)) return fail(ENOSPC);
+  if (!account_->take(upper_bound)) {
+    return fail(ENOSPC);
+  }
   const auto before = allocated();
   Status status = change();
   account_->adjust(allocated() - before - static_cast<std::int64_t>(upper_bound));
@@ -84,14 +107,24 @@ Result<std::size_t> ContainerFile::read(std::span<std::byte> into, std::uint64_t
   std::size_t done = 0;
   if (waits_) {
     iovec all{into.data(), into.size()};
-    done = static_cast<std::size_t>(std::max<ssize_t>(0, ::preadv2(fd_.get(), &all, 1, static_cast<off_t>(offset), RWF_NOWAIT)));
-    if (done < into.size()) slow_work_begins();  // not in memory, or the end
+    done = static_cast<std::size_t>(std::max<ssize_t>(
+        0, ::preadv2(fd_.get(), &all, 1, static_cast<off_t>(offset), RWF_NOWAIT)));
+    if (done < into.size()) {
+      slow_work_begins();  // not in memory, or the end
+    }
   }
   while (done < into.size()) {
-    const ssize_t n = ::pread(fd_.get(), into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno();
-    if (n == 0) break;
+    const ssize_t n = ::pread(fd_.get(), into.data() + done, into.size() - done,
+                              static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return fail_errno();
+    }
+    if (n == 0) {
+      break;
+    }
     done += static_cast<std::size_t>(n);
   }
   return done;
@@ -99,12 +132,19 @@ Result<std::size_t> ContainerFile::read(std::span<std::byte> into, std::uint64_t
 
 Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::uint64_t offset) {
   std::size_t done = 0;
-  if (waits_) slow_work_begins();
+  if (waits_) {
+    slow_work_begins();
+  }
   auto store = [&]() -> Status {
     while (done < from.size()) {
-      const ssize_t n = ::pwrite(fd_.get(), from.data() + done, from.size() - done, static_cast<off_t>(offset + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return done > 0 ? Status{} : fail_errno();
+      const ssize_t n = ::pwrite(fd_.get(), from.data() + done, from.size() - done,
+                                 static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) {
+        continue;
+      }
+      if (n < 0) {
+        return done > 0 ? Status{} : fail_errno();
+      }
       done += static_cast<std::size_t>(n);
     }
     return {};
@@ -115,7 +155,9 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
     const std::uint64_t left = account_->limit() - std::min(account_->limit(), account_->used());
     if (need > left) {
       const std::uint64_t excess = need - left;
-      if (excess >= from.size()) return fail(ENOSPC);
+      if (excess >= from.size()) {
+        return fail(ENOSPC);
+      }
       from = from.first(from.size() - excess);
     }
     EFS_TRY(counted(missing(offset, from.size()), store));
@@ -126,30 +168,40 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
 }
 
 void ContainerFile::count_stored() {
-  if (account_) account_->adjust(allocated() - booked_);
+  if (account_) {
+    account_->adjust(allocated() - booked_);
+  }
 }
 
 Status ContainerFile::truncate(std::uint64_t size) {
-  return counted(0, [&]() -> Status { return ::ftruncate(fd_.get(), static_cast<off_t>(size)) == 0 ? Status{} : fail_errno(); });
+  return counted(0, [&]() -> Status {
+    return ::ftruncate(fd_.get(), static_cast<off_t>(size)) == 0 ? Status{} : fail_errno();
+  });
 }
 
 Status ContainerFile::allocate(int mode, std::uint64_t offset, std::uint64_t length) {
   const bool frees = (mode & FALLOC_FL_PUNCH_HOLE) != 0;
   const std::uint64_t bound = frees || !account_ ? 0 : missing(offset, length);
   return counted(bound, [&]() -> Status {
-    return ::fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0 ? Status{} : fail_errno();
+    return ::fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0
+               ? Status{}
+               : fail_errno();
   });
 }
 
 Result<std::uint64_t> ContainerFile::seek(std::uint64_t offset, int whence) {
   const off_t at = ::lseek(fd_.get(), static_cast<off_t>(offset), whence);
-  if (at < 0) return fail_errno();
+  if (at < 0) {
+    return fail_errno();
+  }
   return static_cast<std::uint64_t>(at);
 }
 
 Result<struct stat> ContainerFile::attributes() {
-  struct stat st {};
-  if (::fstat(fd_.get(), &st) != 0) return fail_errno();
+  struct stat st{};
+  if (::fstat(fd_.get(), &st) != 0) {
+    return fail_errno();
+  }
   return st;
 }
 
@@ -162,26 +214,43 @@ Status ContainerFile::set_times(std::optional<FileTime> atime, std::optional<Fil
   return ::futimens(fd_.get(), times_to_set(atime, mtime).data()) == 0 ? Status{} : fail_errno();
 }
 
-// Our own descriptor has O_NOATIME, and a time that is set would move ctime too: so the kernel does it, by a read.
+// Our own descriptor has O_NOATIME, and a time that is set would move ctime too: so the kernel does
+// it, by a read.
 void ContainerFile::accessed(AccessTimes policy) {
-  struct stat st {};
-  if (::fstat(fd_.get(), &st) != 0 || !atime_is_due(policy, st.st_atim, st.st_mtim, st.st_ctim)) return;
-  const UniqueFd reader(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat st{};
+  if (::fstat(fd_.get(), &st) != 0 || !atime_is_due(policy, st.st_atim, st.st_mtim, st.st_ctim)) {
+    return;
+  }
+  const UniqueFd reader(
+      ::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(), O_RDONLY | O_CLOEXEC));
   char byte = 0;
-  if (reader) (void)!::pread(reader.get(), &byte, 1, 0);
+  if (reader) {
+    (void)!::pread(reader.get(), &byte, 1, 0);
+  }
 }
 
 Status ContainerFile::sync(bool metadata) {
-  if (pmem_) pmem_drain();
+  if (pmem_) {
+    pmem_drain();
+  }
   return (metadata ? ::fsync(fd_.get()) : ::fdatasync(fd_.get())) == 0 ? Status{} : fail_errno();
 }
 
 Result<std::unique_ptr<Segment>> ContainerFile::map(std::uint64_t offset, std::size_t length) {
-  if (!pmem_) return fail(ENOTSUP);
-  void* address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd_.get(), static_cast<off_t>(offset));
-  // Without MAP_SYNC (a page-cache file system under PMEM_IS_PMEM_FORCE) fsync keeps the promise instead.
-  if (address == MAP_FAILED) address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), static_cast<off_t>(offset));
-  if (address == MAP_FAILED) return fail_errno();
+  if (!pmem_) {
+    return fail(ENOTSUP);
+  }
+  void* address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC,
+                         fd_.get(), static_cast<off_t>(offset));
+  // Without MAP_SYNC (a page-cache file system under PMEM_IS_PMEM_FORCE) fsync keeps the promise
+  // instead.
+  if (address == MAP_FAILED) {
+    address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(),
+                     static_cast<off_t>(offset));
+  }
+  if (address == MAP_FAILED) {
+    return fail_errno();
+  }
   try {
     return std::make_unique<MappedSegment>(address, length);
   } catch (const std::bad_alloc&) {  // nobody else knows the mapping

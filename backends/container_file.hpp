@@ -15,10 +15,16 @@ namespace efs {
 class CapacityAccount {
  public:
   explicit CapacityAccount(std::uint64_t limit) : limit_(limit) {}
+
   std::uint64_t limit() const { return limit_; }
-  std::uint64_t used() const { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, used_.load())); }
+
+  std::uint64_t used() const {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, used_.load()));
+  }
+
   /// Takes `bytes` if they fit.
   bool take(std::uint64_t bytes);
+
   /// Corrects by what was really allocated (negative: released).
   void adjust(std::int64_t bytes) { used_.fetch_add(bytes); }
 
@@ -32,9 +38,15 @@ std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optiona
 
 class ContainerFile final : public Container {
  public:
-  /// `account`: null where bytes are not counted. `pmem`: mappings are persistent memory. `waits`: I/O may wait for a disk. `booked`: bytes of it that are counted already.
-  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits, std::int64_t booked = 0)
-      : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem), waits_(waits), booked_(booked) {}
+  /// `account`: null where bytes are not counted. `pmem`: mappings are persistent memory. `waits`:
+  /// I/O may wait for a disk. `booked`: bytes of it that are counted already.
+  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits,
+                std::int64_t booked = 0)
+      : fd_(std::move(fd)),
+        account_(std::move(account)),
+        pmem_(pmem),
+        waits_(waits),
+        booked_(booked) {}
 
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override;
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override;
@@ -46,7 +58,9 @@ class ContainerFile final : public Container {
   void accessed(AccessTimes policy) override;
   Status sync(bool metadata) override;
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
+
   int descriptor() const override { return fd_.get(); }
+
   void count_stored() override;
 
  private:

@@ -32,16 +32,20 @@ constexpr unsigned fan_out = 256;  // directories, so that none of them grows a 
 
 struct ContainerName {
   std::array<char, 24> text{};
+
   explicit ContainerName(std::uint64_t id) {
     write_hex(std::span(text).first(directory_digits), id % fan_out);
     text[directory_digits] = '/';
     write_hex(std::span(text).subspan(directory_digits + 1, digits), id);
   }
+
   operator const char*() const { return text.data(); }
+
   std::string_view number() const { return {text.data() + directory_digits + 1, digits}; }
 
  private:
   static constexpr std::size_t directory_digits = 2, digits = 16;
+
   static void write_hex(std::span<char> into, std::uint64_t number) {
     for (auto& digit : into | std::views::reverse) {
       digit = "0123456789abcdef"[number % 16];
@@ -52,17 +56,26 @@ struct ContainerName {
 
 struct DirectoryName {
   std::array<char, 4> text{};
-  explicit DirectoryName(std::uint64_t id) { std::snprintf(text.data(), text.size(), "%02x", static_cast<unsigned>(id % fan_out)); }
+
+  explicit DirectoryName(std::uint64_t id) {
+    std::snprintf(text.data(), text.size(), "%02x", static_cast<unsigned>(id % fan_out));
+  }
+
   operator const char*() const { return text.data(); }
 };
 
 // Does this directory map persistent memory? Asked once: it is the file system's answer.
 bool probe_pmem(int directory) {
   UniqueFd fd(::openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!fd || ::ftruncate(fd.get(), 4096) != 0) return false;
+  if (!fd || ::ftruncate(fd.get(), 4096) != 0) {
+    return false;
+  }
   const SharedMapping mapping = map_shared(fd.get(), 4096, 0);
-  if (mapping.address == nullptr) return false;
-  const bool pmem = mapping.synchronous || (may_be_forced() && pmem_is_pmem(mapping.address, 4096) != 0);
+  if (mapping.address == nullptr) {
+    return false;
+  }
+  const bool pmem =
+      mapping.synchronous || (may_be_forced() && pmem_is_pmem(mapping.address, 4096) != 0);
   ::munmap(mapping.address, 4096);
   return pmem;
 }
@@ -74,17 +87,25 @@ class Fsdax final : public PlainBackend {
         pmem_(probe_pmem(options_.directory.get())),
         account_(counts_bytes() ? std::make_shared<CapacityAccount>(*options_.capacity) : nullptr),
         cache_(options_.open_containers) {
-    struct statfs fs {};
-    if (::fstatfs(options_.directory.get(), &fs) == 0) memory_ = fs.f_type == TMPFS_MAGIC;
+    struct statfs fs{};
+    if (::fstatfs(options_.directory.get(), &fs) == 0) {
+      memory_ = fs.f_type == TMPFS_MAGIC;
+    }
   }
 
   Status prepare() {
     read_owner();
-    if (options_.read_only) return {};
-    for (unsigned i = 0; i < fan_out; ++i) {
-      if (::mkdirat(options_.directory.get(), DirectoryName(i), 0700) != 0 && errno != EEXIST) return fail_errno("container directory");
+    if (options_.read_only) {
+      return {};
     }
-    if (account_) account_->adjust(static_cast<std::int64_t>(scan()));
+    for (unsigned i = 0; i < fan_out; ++i) {
+      if (::mkdirat(options_.directory.get(), DirectoryName(i), 0700) != 0 && errno != EEXIST) {
+        return fail_errno("container directory");
+      }
+    }
+    if (account_) {
+      account_->adjust(static_cast<std::int64_t>(scan()));
+    }
     return {};
   }
 
@@ -94,125 +115,198 @@ class Fsdax final : public PlainBackend {
       EFS_TRY(make_directory_again(id));
       fd = open_file(id, O_CREAT | O_EXCL | O_RDWR);
     }
-    if (!fd) return fail_errno();
+    if (!fd) {
+      return fail_errno();
+    }
     if (const Status said = write_label(fd.get(), id); !said) {
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
       return std::unexpected(said.error());
     }
     std::int64_t booked = 0;  // for its label, or for what its directory hands down
-    if (struct stat st {}; account_ && ::fstat(fd.get(), &st) == 0) account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
+    if (struct stat st{}; account_ && ::fstat(fd.get(), &st) == 0) {
+      account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
+    }
     try {
-      auto made = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page, booked);
-      if (afterwards != Afterwards::kept_open) return made;
+      auto made = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_,
+                                                  durability() == Durability::page, booked);
+      if (afterwards != Afterwards::kept_open) {
+        return made;
+      }
       return cache_.remember(id, std::move(made));
     } catch (const std::bad_alloc&) {  // nobody would know of it
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
-      if (account_) account_->adjust(-booked);
+      if (account_) {
+        account_->adjust(-booked);
+      }
       throw;
     }
   }
 
   Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
-    struct stat st {};
-    if (::fstat(fd, &st) != 0) return fail_errno();
+    struct stat st{};
+    if (::fstat(fd, &st) != 0) {
+      return fail_errno();
+    }
     const auto bytes = static_cast<std::uint64_t>(st.st_blocks) * 512;
-    if (account_ && !account_->take(bytes)) return fail(ENOSPC);
+    if (account_ && !account_->take(bytes)) {
+      return fail(ENOSPC);
+    }
     Status linked = link_file(id, fd);
-    if (!linked && linked.error().code == ENOENT && (linked = make_directory_again(id))) linked = link_file(id, fd);
+    if (!linked && linked.error().code == ENOENT && (linked = make_directory_again(id))) {
+      linked = link_file(id, fd);
+    }
     if (!linked) {
-      if (account_) account_->adjust(-static_cast<std::int64_t>(bytes));
+      if (account_) {
+        account_->adjust(-static_cast<std::int64_t>(bytes));
+      }
       return std::unexpected(linked.error());
     }
     return open(id);
   }
 
   using Backend::open;
+
   Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
-    if (auto known = cache_.find(id)) return known;
-    const int mode = options_.read_only || afterwards == Afterwards::only_read ? O_RDONLY | O_NONBLOCK : O_RDWR;
+    if (auto known = cache_.find(id)) {
+      return known;
+    }
+    const int mode =
+        options_.read_only || afterwards == Afterwards::only_read ? O_RDONLY | O_NONBLOCK : O_RDWR;
     UniqueFd fd = open_file(id, mode);
-    if (!fd && errno == EROFS) fd = open_file(id, O_RDONLY | O_NONBLOCK);  // a file system that has failed can be read
-    if (!fd) return fail_errno();
+    // a file system that has failed can be read
+    if (!fd && errno == EROFS) {
+      fd = open_file(id, O_RDONLY | O_NONBLOCK);
+    }
+    if (!fd) {
+      return fail_errno();
+    }
     EFS_TRY(refuse_other(fd.get(), id));
-    auto opened = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_, durability() == Durability::page);
-    if (afterwards != Afterwards::kept_open) return opened;
+    auto opened = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_,
+                                                  durability() == Durability::page);
+    if (afterwards != Afterwards::kept_open) {
+      return opened;
+    }
     return cache_.remember(id, std::move(opened));
   }
 
   Status label(std::uint64_t id) override {
-    if (whose(id) != Whose::unfinished)
-      if (const auto container = open(id); !container) return std::unexpected(container.error());
-    const UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (whose(id) != Whose::unfinished) {
+      if (const auto container = open(id); !container) {
+        return std::unexpected(container.error());
+      }
+    }
+    const UniqueFd fd(
+        ::openat(options_.directory.get(), ContainerName(id), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     return fd ? write_label(fd.get(), id) : fail_errno();
   }
 
   Whose whose(std::uint64_t id) override {
-    if (!labels_) return Whose::own;
+    if (!labels_) {
+      return Whose::own;
+    }
     std::array<char, 96> text{};
     ssize_t length = 0;
     if (const auto known = cache_.find(id)) {
       length = ::fgetxattr(known->descriptor(), label_name, text.data(), text.size());
     } else {
-      const std::string path = "/proc/self/fd/" + std::to_string(options_.directory.get()) + "/" + static_cast<const char*>(ContainerName(id));
+      const std::string path = "/proc/self/fd/" + std::to_string(options_.directory.get()) + "/" +
+                               static_cast<const char*>(ContainerName(id));
       length = ::lgetxattr(path.c_str(), label_name, text.data(), text.size());
     }
-    if (length >= 0) return contradicts({text.data(), static_cast<std::size_t>(length)}, id) ? Whose::another : Whose::own;
-    if (errno == ERANGE) return Whose::another;
-    if (errno != ENODATA) return Whose::own;
+    if (length >= 0) {
+      return contradicts({text.data(), static_cast<std::size_t>(length)}, id) ? Whose::another
+                                                                              : Whose::own;
+    }
+    if (errno == ERANGE) {
+      return Whose::another;
+    }
+    if (errno != ENODATA) {
+      return Whose::own;
+    }
     const auto st = attributes(id);
     return st && st->st_size == 0 && !is_sealed(*st) ? Whose::unfinished : Whose::own;
   }
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
     const auto st = attributes(id);
-    if (!st) return 0;
+    if (!st) {
+      return 0;
+    }
     const std::int64_t freed = static_cast<std::int64_t>(st->st_blocks) * 512;
-    if (static_cast<std::uint64_t>(freed) > slow_copy) slow_work_begins();
-    if (whose(id) == Whose::another) return std::nullopt;
+    if (static_cast<std::uint64_t>(freed) > slow_copy) {
+      slow_work_begins();
+    }
+    if (whose(id) == Whose::another) {
+      return std::nullopt;
+    }
     cache_.forget(id);
-    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
-    if (account_) account_->adjust(-freed);
-    else if (counts_at_times()) forget_scanned(static_cast<std::uint64_t>(freed));
+    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) {
+      return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
+    }
+    if (account_) {
+      account_->adjust(-freed);
+    } else if (counts_at_times()) {
+      forget_scanned(static_cast<std::uint64_t>(freed));
+    }
     return static_cast<std::uint64_t>(freed);
   }
 
   Result<struct stat> attributes(std::uint64_t id) override {
-    if (const auto known = cache_.find(id)) return known->attributes();
-    struct stat st {};
-    if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno();
-    if (!S_ISREG(st.st_mode)) return fail(EUCLEAN, "is no regular file");
+    if (const auto known = cache_.find(id)) {
+      return known->attributes();
+    }
+    struct stat st{};
+    if (::fstatat(options_.directory.get(), ContainerName(id), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+      return fail_errno();
+    }
+    if (!S_ISREG(st.st_mode)) {
+      return fail(EUCLEAN, "is no regular file");
+    }
     return st;
   }
 
-  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
-    if (const auto known = cache_.find(id)) return known->set_times(atime, mtime);
-    return ::utimensat(options_.directory.get(), ContainerName(id), times_to_set(atime, mtime).data(), AT_SYMLINK_NOFOLLOW) == 0 ? Status{} : fail_errno();
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime,
+                   std::optional<FileTime> mtime) override {
+    if (const auto known = cache_.find(id)) {
+      return known->set_times(atime, mtime);
+    }
+    return ::utimensat(options_.directory.get(), ContainerName(id),
+                       times_to_set(atime, mtime).data(), AT_SYMLINK_NOFOLLOW) == 0
+               ? Status{}
+               : fail_errno();
   }
 
   Status sync_name(std::uint64_t id) override {
-    const UniqueFd fd(::openat(options_.directory.get(), DirectoryName(id), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const UniqueFd fd(
+        ::openat(options_.directory.get(), DirectoryName(id), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return fd && ::fsync(fd.get()) == 0 ? Status{} : fail_errno();
   }
 
   Status sync_all() override {
-    if (pmem_) pmem_drain();
+    if (pmem_) {
+      pmem_drain();
+    }
     return ::syncfs(options_.directory.get()) == 0 ? Status{} : fail_errno("containers");
   }
 
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
     Status first;
-    for (unsigned i = 0; i < fan_out; ++i)
-      if (const Status listed = for_each_in(i, visit); !listed && first) first = listed;
+    for (unsigned i = 0; i < fan_out; ++i) {
+      if (const Status listed = for_each_in(i, visit); !listed && first) {
+        first = listed;
+      }
+    }
     return first;
   }
 
-  // fcntl(2): the kernel grants a read lease only on a file that nobody has open for writing, and a mapping keeps its
-  // file open. Given back at once, so that nobody who opens it has to wait.
+  // fcntl(2): the kernel grants a read lease only on a file that nobody has open for writing, and a
+  // mapping keeps its file open. Given back at once, so that nobody who opens it has to wait.
   bool may_be_written(std::uint64_t id) override { return lease_problem(id) != 0; }
+
   bool is_written(std::uint64_t id) override { return lease_problem(id) == EAGAIN; }
 
   Space space() override {
-    struct statvfs fs {};
+    struct statvfs fs{};
     Space space;
     if (::fstatvfs(options_.directory.get(), &fs) == 0) {
       space.capacity = fs.f_blocks * fs.f_frsize;
@@ -222,25 +316,34 @@ class Fsdax final : public PlainBackend {
     if (options_.capacity && !options_.kernel_holds_capacity) {
       space.used = account_ ? account_->used() : advisory_use();
       space.capacity = *options_.capacity;
-      space.available = std::min(space.available, space.capacity - std::min(space.capacity, space.used));
+      space.available =
+          std::min(space.available, space.capacity - std::min(space.capacity, space.used));
     }
     return space;
   }
 
   Status admit_writer() override {
-    if (!counts_at_times()) return {};
+    if (!counts_at_times()) {
+      return {};
+    }
     return advisory_use() < *options_.capacity ? Status{} : fail(ENOSPC);
   }
 
   // Of a store that is full only: to look at all containers takes time.
   void look_again() override {
-    if (!counts_at_times()) return;
+    if (!counts_at_times()) {
+      return;
+    }
     MutexLock lock(scan_mutex_);
-    if (scanned_ >= *options_.capacity) next_scan_ = {};
+    if (scanned_ >= *options_.capacity) {
+      next_scan_ = {};
+    }
   }
 
   Durability durability() const override {
-    if (memory_) return Durability::volatile_memory;
+    if (memory_) {
+      return Durability::volatile_memory;
+    }
     return pmem_ ? Durability::cache_line : Durability::page;
   }
 
@@ -249,7 +352,10 @@ class Fsdax final : public PlainBackend {
   std::string description() const override {
     static constexpr std::array names{"memory", "page cache", "persistent memory"};
     std::string text = options_.kind + " (" + names.at(static_cast<std::size_t>(durability()));
-    if (options_.capacity) text += ", " + format_bytes(*options_.capacity) + (options_.kernel_holds_capacity || options_.strict ? " strict" : " advisory");
+    if (options_.capacity) {
+      text += ", " + format_bytes(*options_.capacity) +
+              (options_.kernel_holds_capacity || options_.strict ? " strict" : " advisory");
+    }
     return text + ")";
   }
 
@@ -257,58 +363,90 @@ class Fsdax final : public PlainBackend {
   // By the descriptor, as the name it was opened under may be another file's by now.
   Status link_file(std::uint64_t id, int fd) {
     const std::string open_file = "/proc/self/fd/" + std::to_string(fd);
-    const int done = ::linkat(AT_FDCWD, open_file.c_str(), options_.directory.get(), ContainerName(id), AT_SYMLINK_FOLLOW);
+    const int done = ::linkat(AT_FDCWD, open_file.c_str(), options_.directory.get(),
+                              ContainerName(id), AT_SYMLINK_FOLLOW);
     return done == 0 ? Status{} : fail_errno();
   }
 
-  /// Makes the directory of a container again: cleaners of scratch remove directories that are empty. EIO where the
-  /// directory above is gone, too: a program would take ENOENT for a missing name.
+  /// Makes the directory of a container again: cleaners of scratch remove directories that are
+  /// empty. EIO where the directory above is gone, too: a program would take ENOENT for a missing
+  /// name.
   Status make_directory_again(std::uint64_t id) {
     const DirectoryName name(id);
     if (::mkdirat(options_.directory.get(), name, 0700) != 0 && errno != EEXIST) {
       const int code = errno == ENOENT ? EIO : errno;
       return fail(code, "the store's directory of containers has been removed");
     }
-    if (!directory_told_.exchange(true)) log::warn("event=container_directory_made_again directory={} note=\"something removes empty directories from the store\"", std::string_view(name));
-    return durability() == Durability::volatile_memory || ::fsync(options_.directory.get()) == 0 ? Status{} : fail_errno("container directory");
+    if (!directory_told_.exchange(true)) {
+      log::warn(
+          "event=container_directory_made_again directory={} note=\"something removes empty "
+          "directories from the store\"",
+          std::string_view(name));
+    }
+    return durability() == Durability::volatile_memory || ::fsync(options_.directory.get()) == 0
+               ? Status{}
+               : fail_errno("container directory");
   }
 
-  // What has a container's name and is none (a directory, a pipe, a link), or lies in another one's directory, cannot be opened as one.
+  // What has a container's name and is none (a directory, a pipe, a link), or lies in another one's
+  // directory, cannot be opened as one.
   static bool is_container(int directory, unsigned number, const dirent& entry, std::uint64_t& id) {
     const std::string_view text = entry.d_name;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
-    if (problem != std::errc{} || end != text.data() + text.size() || id % fan_out != number || ContainerName(id).number() != text) return false;
-    struct stat st {};
-    return entry.d_type == DT_REG || (entry.d_type == DT_UNKNOWN && ::fstatat(directory, entry.d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode));
+    if (problem != std::errc{} || end != text.data() + text.size() || id % fan_out != number ||
+        ContainerName(id).number() != text) {
+      return false;
+    }
+    struct stat st{};
+    return entry.d_type == DT_REG ||
+           (entry.d_type == DT_UNKNOWN &&
+            ::fstatat(directory, entry.d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode));
   }
 
   Status for_each_in(unsigned number, const std::function<void(std::uint64_t id)>& visit) const {
     const DirectoryName name(number);
-    UniqueFd fd(::openat(options_.directory.get(), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    const std::unique_ptr<DIR, int (*)(DIR*)> directory(fd ? ::fdopendir(fd.get()) : nullptr, ::closedir);
-    if (!directory) return errno == ENOENT ? Status{} : fail_errno(std::string("container directory ") + name.text.data());
+    UniqueFd fd(
+        ::openat(options_.directory.get(), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(fd ? ::fdopendir(fd.get()) : nullptr,
+                                                        ::closedir);
+    if (!directory) {
+      return errno == ENOENT ? Status{}
+                             : fail_errno(std::string("container directory ") + name.text.data());
+    }
     const int listed = fd.release();  // the stream's
     std::uint64_t id = 0;
     errno = 0;
-    for (const dirent* entry = nullptr; (entry = ::readdir(directory.get())) != nullptr; errno = 0)
-      if (is_container(listed, number, *entry, id)) visit(id);
+    for (const dirent* entry = nullptr; (entry = ::readdir(directory.get())) != nullptr;
+         errno = 0) {
+      if (is_container(listed, number, *entry, id)) {
+        visit(id);
+      }
+    }
     // What is not listed would be taken for lost.
-    return errno == 0 ? Status{} : fail_errno(std::string("container directory ") + name.text.data());
+    return errno == 0 ? Status{}
+                      : fail_errno(std::string("container directory ") + name.text.data());
   }
 
   // 0, or why there is no read lease.
   int lease_problem(std::uint64_t id) {
     cache_.forget(id);
-    const UniqueFd fd(::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    return fd && ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 && ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) == 0 ? 0 : errno;
+    const UniqueFd fd(
+        ::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    return fd && ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 &&
+                   ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) == 0
+               ? 0
+               : errno;
   }
 
   void read_owner() {
     std::array<char, 64> text{};
-    const ssize_t length = ::readlinkat(options_.directory.get(), owner_link, text.data(), text.size());
+    const ssize_t length =
+        ::readlinkat(options_.directory.get(), owner_link, text.data(), text.size());
     owner_.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
     labels_ = ::fgetxattr(options_.directory.get(), label_name, nullptr, 0) >= 0;
   }
+
   std::string label_of(std::uint64_t id) const {
     const ContainerName name(id);
     std::string label;
@@ -317,9 +455,13 @@ class Fsdax final : public PlainBackend {
   }
 
   Status write_label(int fd, std::uint64_t id) {
-    if (!labels_) return {};
+    if (!labels_) {
+      return {};
+    }
     const std::string text = label_of(id);
-    return ::fsetxattr(fd, label_name, text.data(), text.size(), 0) == 0 ? Status{} : fail_errno("the label of a container");
+    return ::fsetxattr(fd, label_name, text.data(), text.size(), 0) == 0
+               ? Status{}
+               : fail_errno("the label of a container");
   }
 
   // fs/seal.hpp.
@@ -328,42 +470,71 @@ class Fsdax final : public PlainBackend {
   // What has none contradicts nothing here; a store that is not known contradicts none.
   bool contradicts(std::string_view label, std::uint64_t id) const {
     const std::string own = label_of(id);
-    const auto number = [](std::string_view text) { return text.substr(std::min(text.size(), text.rfind('/'))); };
-    return number(label) != number(own) || (!label.starts_with('/') && !own.starts_with('/') && label != own);
+    const auto number = [](std::string_view text) {
+      return text.substr(std::min(text.size(), text.rfind('/')));
+    };
+    return number(label) != number(own) ||
+           (!label.starts_with('/') && !own.starts_with('/') && label != own);
   }
 
   Status refuse_other(int fd, std::uint64_t id) {
-    struct stat st {};
-    if (!labels_) return ::fstat(fd, &st) != 0 ? fail_errno() : S_ISREG(st.st_mode) ? Status{} : fail(EUCLEAN, "container " + std::to_string(id) + " is no regular file");
+    struct stat st{};
+    if (!labels_) {
+      return ::fstat(fd, &st) != 0 ? fail_errno()
+             : S_ISREG(st.st_mode)
+                 ? Status{}
+                 : fail(EUCLEAN, "container " + std::to_string(id) + " is no regular file");
+    }
     std::array<char, 96> text{};
     const ssize_t length = ::fgetxattr(fd, label_name, text.data(), text.size());
-    if (length < 0 && errno != ENODATA && errno != ERANGE) return fail_errno("the label of container " + std::to_string(id));
+    if (length < 0 && errno != ENODATA && errno != ERANGE) {
+      return fail_errno("the label of container " + std::to_string(id));
+    }
     const bool none = length < 0 && errno == ENODATA;
-    const std::string_view label(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
-    if (none ? ::fstat(fd, &st) == 0 && is_sealed(st) : !contradicts(label, id)) return {};
-    if (!options_.read_only && !told_.exchange(true))
-      log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"", std::string_view(ContainerName(id)), printable(label), label_of(id));
+    const std::string_view label(text.data(),
+                                 static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+    if (none ? ::fstat(fd, &st) == 0 && is_sealed(st) : !contradicts(label, id)) {
+      return {};
+    }
+    if (!options_.read_only && !told_.exchange(true)) {
+      log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"",
+                 std::string_view(ContainerName(id)), printable(label), label_of(id));
+    }
     const std::string way_out = ": somebody has exchanged containers of this store; put them back";
-    if (none) return fail(EUCLEAN, "container " + std::to_string(id) + " has lost its label" + way_out);
-    return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" + printable(label) + "\" instead of \"" + label_of(id) + "\"" + way_out);
+    if (none) {
+      return fail(EUCLEAN, "container " + std::to_string(id) + " has lost its label" + way_out);
+    }
+    return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" +
+                             printable(label) + "\" instead of \"" + label_of(id) + "\"" + way_out);
   }
 
-  bool counts_at_times() const { return options_.capacity && !options_.kernel_holds_capacity && !account_; }
-  bool counts_bytes() const { return options_.capacity && !options_.kernel_holds_capacity && options_.strict; }
+  bool counts_at_times() const {
+    return options_.capacity && !options_.kernel_holds_capacity && !account_;
+  }
+
+  bool counts_bytes() const {
+    return options_.capacity && !options_.kernel_holds_capacity && options_.strict;
+  }
 
   /// Opens a container; what is kept open makes room where this process may open no more.
   UniqueFd open_file(std::uint64_t id, int flags) {
-    const auto attempt = [&] { return UniqueFd(::openat(options_.directory.get(), ContainerName(id), flags | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600)); };
+    const auto attempt = [&] {
+      return UniqueFd(::openat(options_.directory.get(), ContainerName(id),
+                               flags | O_CLOEXEC | O_NOFOLLOW | O_NOATIME, 0600));
+    };
     UniqueFd fd = attempt();
     const bool too_many = !fd && (errno == EMFILE || errno == ENFILE);
     if (too_many && cache_.clear()) {
-      if (!short_told_.exchange(true)) log::warn("event=containers_closed reason=\"too many open files\"");
+      if (!short_told_.exchange(true)) {
+        log::warn("event=containers_closed reason=\"too many open files\"");
+      }
       fd = attempt();  // last: errno is its
     }
     return fd;
   }
 
-  // What all containers use, by asking each. Advisory only: never more often than a twentieth of the time.
+  // What all containers use, by asking each. Advisory only: never more often than a twentieth of
+  // the time.
   std::uint64_t advisory_use() {
     using clock = std::chrono::steady_clock;
     MutexLock lock(scan_mutex_);
@@ -372,12 +543,14 @@ class Fsdax final : public PlainBackend {
       slow_work_begins();
       scanned_ = scan();
       const auto cost = clock::now() - now;
-      next_scan_ = clock::now() + std::max<clock::duration>(std::chrono::milliseconds(200), cost * 20);
+      next_scan_ =
+          clock::now() + std::max<clock::duration>(std::chrono::milliseconds(200), cost * 20);
     }
     return scanned_;
   }
 
-  // Until the next look at all: what was made since the last one is not in the sum, and may be what is removed here.
+  // Until the next look at all: what was made since the last one is not in the sum, and may be what
+  // is removed here.
   void forget_scanned(std::uint64_t bytes) {
     MutexLock lock(scan_mutex_);
     scanned_ -= std::min(scanned_, bytes);
@@ -386,13 +559,18 @@ class Fsdax final : public PlainBackend {
   std::uint64_t scan() const {
     std::uint64_t sum = 0;
     for (unsigned i = 0; i < fan_out; ++i) {
-      const int fd = ::openat(options_.directory.get(), DirectoryName(i), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      const int fd =
+          ::openat(options_.directory.get(), DirectoryName(i), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       DIR* directory = fd < 0 ? nullptr : ::fdopendir(fd);
-      if (directory == nullptr) continue;
+      if (directory == nullptr) {
+        continue;
+      }
       while (const dirent* entry = ::readdir(directory)) {
-        struct stat st {};
-        if (entry->d_name[0] != '.' && ::fstatat(::dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        struct stat st{};
+        if (entry->d_name[0] != '.' &&
+            ::fstatat(::dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
           sum += static_cast<std::uint64_t>(st.st_blocks) * 512;
+        }
       }
       ::closedir(directory);
     }
@@ -401,12 +579,12 @@ class Fsdax final : public PlainBackend {
 
   const FsdaxOptions options_;
   const bool pmem_;
-  bool memory_ = false;  // constant after construction
+  bool memory_ = false;                             // constant after construction
   const std::shared_ptr<CapacityAccount> account_;  // null: bytes are not counted
-  std::string owner_;    // constant after prepare()
-  bool labels_ = false;  // likewise
+  std::string owner_;                               // constant after prepare()
+  bool labels_ = false;                             // likewise
   std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
-  std::atomic<bool> short_told_{false};  // likewise
+  std::atomic<bool> short_told_{false};      // likewise
   std::atomic<bool> directory_told_{false};  // likewise
 
   ContainerCache cache_;

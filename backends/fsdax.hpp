@@ -1,5 +1,6 @@
 #pragma once
-// Containers as files of a directory: on a DAX file system, on tmpfs (`dram`), or on any other that maps.
+// Containers as files of a directory: on a DAX file system, on tmpfs (`dram`), or on any other that
+// maps.
 
 #include <memory>
 
@@ -9,26 +10,30 @@
 
 namespace efs {
 
-/// A symbolic link to nowhere in the directory: its target is the id of the store whose containers these are. Made by who
-/// makes the store, before the first container.
+/// A symbolic link to nowhere in the directory: its target is the id of the store whose containers
+/// these are. Made by who makes the store, before the first container.
 inline constexpr const char* owner_link = "instance";
 
-/// Extended attribute of each container that was created: "STORE/NUMBER", STORE as in owner_link, 16 hexadecimal digits. The
-/// directory has it where its file system can and the store was made so; then a container without one is refused, but
-/// for a sealed one (fs/seal.hpp).
+/// Extended attribute of each container that was created: "STORE/NUMBER", STORE as in owner_link,
+/// 16 hexadecimal digits. The directory has it where its file system can and the store was made so;
+/// then a container without one is refused, but for a sealed one (fs/seal.hpp).
 inline constexpr const char* label_name = "user.efs.container";
 
 struct FsdaxOptions {
   UniqueFd directory;                     // an empty or former store, writable by this process
   std::string kind = "fsdax";             // as description() names it
   std::optional<std::uint64_t> capacity;  // bytes; absent: what the file system has
-  bool kernel_holds_capacity = false;     // the file system itself ends at `capacity` (a tmpfs with size=)
-  bool strict = false;                    // else advisory; ignored where the kernel holds the capacity
+  // the file system itself ends at `capacity` (a tmpfs with size=)
+  bool kernel_holds_capacity = false;
+  // else advisory; ignored where the kernel holds the capacity
+  bool strict = false;
   std::size_t open_containers = containers_to_keep_open();
-  bool read_only = false;                 // nothing is made or changed: for a look at the store of a dead instance
+  // nothing is made or changed: for a look at the store of a dead instance
+  bool read_only = false;
 };
 
-/// Whose the containers are (owner_link, label_name) is read here, and believed for good. EEXIST never; ENOTDIR, EACCES, ENOSPC as the file system says.
+/// Whose the containers are (owner_link, label_name) is read here, and believed for good. EEXIST
+/// never; ENOTDIR, EACCES, ENOSPC as the file system says.
 Result<std::unique_ptr<Backend>> make_fsdax(FsdaxOptions options);
 
 }  // namespace efs

@@ -17,26 +17,39 @@ class PlaceIndex {
     const std::uint8_t known = page == pages_.end() ? 0 : page->second->places[id % per_page];
     return known == 0 ? std::nullopt : std::optional<unsigned>(known - 1U);
   }
+
   void set(std::uint64_t id, unsigned place) {
     auto page = pages_.find(id / per_page);
-    if (page == pages_.end()) page = pages_.emplace(id / per_page, std::make_unique<Page>()).first;
+    if (page == pages_.end()) {
+      page = pages_.emplace(id / per_page, std::make_unique<Page>()).first;
+    }
     std::uint8_t& known = page->second->places[id % per_page];
-    if (known == 0) ++page->second->used;
+    if (known == 0) {
+      ++page->second->used;
+    }
     known = static_cast<std::uint8_t>(place + 1);
   }
+
   void erase(std::uint64_t id) {
     const auto page = pages_.find(id / per_page);
-    if (page == pages_.end() || page->second->places[id % per_page] == 0) return;
+    if (page == pages_.end() || page->second->places[id % per_page] == 0) {
+      return;
+    }
     page->second->places[id % per_page] = 0;
-    if (--page->second->used == 0) pages_.erase(page);
+    if (--page->second->used == 0) {
+      pages_.erase(page);
+    }
   }
 
  private:
-  static constexpr std::uint64_t per_page = 4096;  // numbers follow one another: pages are full, and a byte is a byte
+  // numbers follow one another: pages are full, and a byte is a byte
+  static constexpr std::uint64_t per_page = 4096;
+
   struct Page {
     std::array<std::uint8_t, per_page> places{};  // the place and 1; 0: no such container
     unsigned used = 0;
   };
+
   std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
 };
 
@@ -50,31 +63,49 @@ class VirtualDevice final : public Backend {
       std::optional<std::uint64_t> twice;
       const Status seen = member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
         const auto other = index_.find(id);
-        // An unfinished one is what power loss left of a creation that this place refused, and the next one took.
-        if (!other || member(*other).whose(id) == Whose::unfinished) index_.set(id, place);
-        else if (member(place).whose(id) != Whose::unfinished) twice = id;
+        // An unfinished one is what power loss left of a creation that this place refused, and the
+        // next one took.
+        if (!other || member(*other).whose(id) == Whose::unfinished) {
+          index_.set(id, place);
+        } else if (member(place).whose(id) != Whose::unfinished) {
+          twice = id;
+        }
       });
-      if (!seen && listed_) listed_ = fail(seen.error().code, id_of(place) + ": " + describe(seen.error()));
-      if (twice) return fail(EUCLEAN, "container " + std::to_string(*twice) + " is in two backends, " + id_of(*index_.find(*twice)) + " and " + id_of(place) + ", and nothing tells which of them counts");
+      if (!seen && listed_) {
+        listed_ = fail(seen.error().code, id_of(place) + ": " + describe(seen.error()));
+      }
+      if (twice) {
+        return fail(EUCLEAN, "container " + std::to_string(*twice) + " is in two backends, " +
+                                 id_of(*index_.find(*twice)) + " and " + id_of(place) +
+                                 ", and nothing tells which of them counts");
+      }
     }
     return {};
   }
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
     const auto place = place_for({});
-    if (!place) return std::unexpected(place.error());
+    if (!place) {
+      return std::unexpected(place.error());
+    }
     return create_at(id, *place, afterwards);
   }
 
-  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned first, Afterwards afterwards) override {
-    if (!claim(id, first)) return fail(EEXIST);
+  Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned first,
+                                               Afterwards afterwards) override {
+    if (!claim(id, first)) {
+      return fail(EEXIST);
+    }
     auto made = member(first).create(id, afterwards);
-    for (unsigned step = 1; options_.spill && !made && made.error().code == ENOSPC && step < places(); ++step) {
+    for (unsigned step = 1;
+         options_.spill && !made && made.error().code == ENOSPC && step < places(); ++step) {
       const unsigned next = (first + step) % places();
       move_claim(id, next);
       made = member(next).create(id, afterwards);
     }
-    if (!made) disclaim(id);
+    if (!made) {
+      disclaim(id);
+    }
     return made;
   }
 
@@ -83,7 +114,9 @@ class VirtualDevice final : public Backend {
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
     Backend* where = holder(id);
-    if (where == nullptr) return fail(ENOENT);
+    if (where == nullptr) {
+      return fail(ENOENT);
+    }
     return where->open(id, afterwards);
   }
 
@@ -99,19 +132,26 @@ class VirtualDevice final : public Backend {
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
     Backend* where = holder(id);
-    if (where == nullptr) return 0;
+    if (where == nullptr) {
+      return 0;
+    }
     const auto freed = where->remove(id);
-    if (freed) disclaim(id);  // behind the removal: until then its number makes no second container
+    if (freed) {
+      disclaim(id);  // behind the removal: until then its number makes no second container
+    }
     return freed;
   }
 
   Result<struct stat> attributes(std::uint64_t id) override {
     Backend* where = holder(id);
-    if (where == nullptr) return fail(ENOENT);
+    if (where == nullptr) {
+      return fail(ENOENT);
+    }
     return where->attributes(id);
   }
 
-  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime,
+                   std::optional<FileTime> mtime) override {
     Backend* where = holder(id);
     return where != nullptr ? where->set_times(id, atime, mtime) : fail(ENOENT);
   }
@@ -123,16 +163,22 @@ class VirtualDevice final : public Backend {
 
   Status sync_all() override {
     Status first;
-    for (auto& one : options_.members)
-      if (const Status done = one.backend->sync_all(); !done && first) first = fail(done.error().code, one.id + ": " + describe(done.error()));
+    for (auto& one : options_.members) {
+      if (const Status done = one.backend->sync_all(); !done && first) {
+        first = fail(done.error().code, one.id + ": " + describe(done.error()));
+      }
+    }
     return first;
   }
 
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
     // The index lacks what could not be listed at the set-up, even where it can be listed now.
     Status first = listed_at_set_up();
-    for (auto& one : options_.members)
-      if (const Status listed = one.backend->for_each(visit); !listed && first) first = fail(listed.error().code, one.id + ": " + describe(listed.error()));
+    for (auto& one : options_.members) {
+      if (const Status listed = one.backend->for_each(visit); !listed && first) {
+        first = fail(listed.error().code, one.id + ": " + describe(listed.error()));
+      }
+    }
     return first;
   }
 
@@ -140,6 +186,7 @@ class VirtualDevice final : public Backend {
     Backend* where = holder(id);
     return where == nullptr || where->may_be_written(id);
   }
+
   bool is_written(std::uint64_t id) override {
     Backend* where = holder(id);
     return where != nullptr && where->is_written(id);
@@ -151,12 +198,15 @@ class VirtualDevice final : public Backend {
       const Space one = member(place).space();
       sum.capacity += one.capacity;
       sum.used += one.used;
-      if (options_.spill || place == options_.new_containers) sum.available += one.available;
+      if (options_.spill || place == options_.new_containers) {
+        sum.available += one.available;
+      }
     }
     return sum;
   }
 
-  // Asked before it is known where, and without locks: place_for() asks the place itself again, which has just looked.
+  // Asked before it is known where, and without locks: place_for() asks the place itself again,
+  // which has just looked.
   Status admit_writer() override {
     Status last;
     bool any = false;
@@ -166,22 +216,33 @@ class VirtualDevice final : public Backend {
     }
     return any ? Status{} : last;
   }
+
   void look_again() override {
-    for (auto& one : options_.members) one.backend->look_again();
+    for (auto& one : options_.members) {
+      one.backend->look_again();
+    }
   }
 
   Durability durability() const override { return options_.members.front().backend->durability(); }
+
   bool offers_descriptor() const override {
-    return std::ranges::any_of(options_.members, [](const auto& one) { return one.backend->offers_descriptor(); });
+    return std::ranges::any_of(options_.members,
+                               [](const auto& one) { return one.backend->offers_descriptor(); });
   }
+
   std::string description() const override {
     std::string text = std::to_string(places()) + " backends:";
-    for (const auto& one : options_.members) text += (&one == &options_.members.front() ? " " : "; ") + one.id + " " + one.backend->description();
+    for (const auto& one : options_.members) {
+      text += (&one == &options_.members.front() ? " " : "; ") + one.id + " " +
+              one.backend->description();
+    }
     return text;
   }
 
   unsigned places() const override { return static_cast<unsigned>(options_.members.size()); }
+
   Backend& at(unsigned place) override { return member(place); }
+
   unsigned place_of(std::uint64_t id) override {
     ReadLock lock(mutex_);
     return index_.find(id).value_or(0);
@@ -189,7 +250,9 @@ class VirtualDevice final : public Backend {
 
   Result<unsigned> place_for(const Placement& wanted) override {
     const unsigned home = wanted.place.value_or(options_.new_containers);
-    if (home >= places()) return fail(EINVAL, "there is no backend " + std::to_string(home));
+    if (home >= places()) {
+      return fail(EINVAL, "there is no backend " + std::to_string(home));
+    }
     if (!options_.spill) {
       EFS_TRY(member(home).admit_writer());
       return home;
@@ -198,7 +261,9 @@ class VirtualDevice final : public Backend {
     for (const bool ample : {true, false}) {
       for (unsigned step = 0; step < places(); ++step) {
         const unsigned place = (home + step) % places();
-        if (takes(member(place), wanted.size, ample)) return place;
+        if (takes(member(place), wanted.size, ample)) {
+          return place;
+        }
       }
     }
     return fail(ENOSPC);
@@ -212,30 +277,44 @@ class VirtualDevice final : public Backend {
   }
 
   Backend& member(unsigned place) { return *options_.members[place].backend; }
+
   const std::string& id_of(unsigned place) const { return options_.members[place].id; }
 
   Backend* holder(std::uint64_t id) {
     ReadLock lock(mutex_);
-    if (const auto place = index_.find(id)) return &member(*place);
-    if (listed_) return nullptr;
-    for (unsigned place = 0; place < places(); ++place)
-      if (member(place).attributes(id)) return &member(place);
+    if (const auto place = index_.find(id)) {
+      return &member(*place);
+    }
+    if (listed_) {
+      return nullptr;
+    }
+    for (unsigned place = 0; place < places(); ++place) {
+      if (member(place).attributes(id)) {
+        return &member(place);
+      }
+    }
     return nullptr;
   }
+
   Status listed_at_set_up() {
     ReadLock lock(mutex_);
     return listed_;
   }
+
   bool claim(std::uint64_t id, unsigned place) {
     WriteLock lock(mutex_);
-    if (index_.find(id)) return false;
+    if (index_.find(id)) {
+      return false;
+    }
     index_.set(id, place);
     return true;
   }
+
   void move_claim(std::uint64_t id, unsigned place) {
     WriteLock lock(mutex_);
     index_.set(id, place);
   }
+
   void disclaim(std::uint64_t id) {
     WriteLock lock(mutex_);
     index_.erase(id);
@@ -249,11 +328,15 @@ class VirtualDevice final : public Backend {
 
 }  // namespace
 
-std::uint64_t room_for_unknown(const Space& space) { return std::clamp<std::uint64_t>(space.capacity / 64, 1u << 20, 1u << 30); }
+std::uint64_t room_for_unknown(const Space& space) {
+  return std::clamp<std::uint64_t>(space.capacity / 64, 1u << 20, 1u << 30);
+}
 
 Result<std::unique_ptr<Backend>> make_virtual_device(VirtualDeviceOptions options) {
   const std::size_t count = options.members.size();
-  if (count == 0 || count > VirtualDeviceOptions::most_places || options.new_containers >= count) return fail(EINVAL, "a virtual device of " + std::to_string(count) + " backends");
+  if (count == 0 || count > VirtualDeviceOptions::most_places || options.new_containers >= count) {
+    return fail(EINVAL, "a virtual device of " + std::to_string(count) + " backends");
+  }
   auto device = std::make_unique<VirtualDevice>(std::move(options));
   EFS_TRY(device->look_around());
   return device;
@@ -261,7 +344,9 @@ Result<std::unique_ptr<Backend>> make_virtual_device(VirtualDeviceOptions option
 
 Durability weakest_durability(Backend& store) {
   Durability weakest = store.at(0).durability();
-  for (unsigned place = 1; place < store.places(); ++place) weakest = std::min(weakest, store.at(place).durability());
+  for (unsigned place = 1; place < store.places(); ++place) {
+    weakest = std::min(weakest, store.at(place).durability());
+  }
   return weakest;
 }
 

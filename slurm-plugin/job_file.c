@@ -7,7 +7,7 @@
 
 #include "efs_plugin.h"
 
-static void append(struct efs_text *text, const char *words) {
+static void append(struct efs_text* text, const char* words) {
   const size_t length = strlen(words);
   if (text->length + length + 1 > text->size) {
     text->full = 1;
@@ -17,63 +17,76 @@ static void append(struct efs_text *text, const char *words) {
   text->length += length;
 }
 
-static void append_quoted(struct efs_text *text, const char *words) {
+static void append_quoted(struct efs_text* text, const char* words) {
   char quoted[20 * EFS_PATH];
   efs_json_quote(words, quoted, sizeof quoted); /* JSON's strings are YAML's */
   append(text, quoted);
 }
 
 /* None of efs' patterns: twice what they begin with. */
-static void escape(const char *words, char *escaped, size_t size) {
+static void escape(const char* words, char* escaped, size_t size) {
   size_t n = 0;
   for (; *words != '\0' && n + 3 < size; ++words) {
-    if (*words == '%' || *words == '$') escaped[n++] = *words;
+    if (*words == '%' || *words == '$') {
+      escaped[n++] = *words;
+    }
     escaped[n++] = *words;
   }
   escaped[n] = '\0';
 }
 
-static void append_escaped(struct efs_text *text, const char *words) {
+static void append_escaped(struct efs_text* text, const char* words) {
   char escaped[2 * EFS_PATH];
   escape(words, escaped, sizeof escaped);
   append_quoted(text, escaped);
 }
 
 /* SRC[:DST]; a colon within SRC cannot be said. */
-static const char *split(const char *word, char *path) {
-  const char *colon = strchr(word, ':');
-  if (colon == NULL) return efs_copy(path, EFS_PATH, word) == 0 ? "" : NULL;
-  if ((size_t)(colon - word) >= EFS_PATH) return NULL;
+static const char* split(const char* word, char* path) {
+  const char* colon = strchr(word, ':');
+  if (colon == NULL) {
+    return efs_copy(path, EFS_PATH, word) == 0 ? "" : NULL;
+  }
+  if ((size_t)(colon - word) >= EFS_PATH) {
+    return NULL;
+  }
   memcpy(path, word, (size_t)(colon - word));
   path[colon - word] = '\0';
   return colon + 1;
 }
 
-static int is_renamed(const char *word) {
+static int is_renamed(const char* word) {
   char path[EFS_PATH];
-  const char *to = split(word, path);
+  const char* to = split(word, path);
   return to != NULL && *to != '\0' && strcmp(to, path) != 0;
 }
 
-static int is_below(const char *path, const char *top) {
+static int is_below(const char* path, const char* top) {
   const size_t length = strlen(top);
   return strncmp(path, top, length) == 0 && path[length] == '/';
 }
 
 /* From the root on, without "." and ".."; "" is the root. */
-static int make_absolute(const char *here, const char *path, char *to) {
+static int make_absolute(const char* here, const char* path, char* to) {
   char whole[2 * EFS_PATH];
-  const char *p;
+  const char* p;
   size_t n = 0, length;
-  if (efs_format(whole, sizeof whole, "%s/%s", path[0] == '/' ? "" : here, path) != 0) return -1;
+  if (efs_format(whole, sizeof whole, "%s/%s", path[0] == '/' ? "" : here, path) != 0) {
+    return -1;
+  }
   for (p = whole + strspn(whole, "/"); *p != '\0'; p += length, p += strspn(p, "/")) {
     length = strcspn(p, "/");
-    if (length == 1 && p[0] == '.') continue;
-    if (length == 2 && p[0] == '.' && p[1] == '.') {
-      while (n > 0 && to[--n] != '/') {}
+    if (length == 1 && p[0] == '.') {
       continue;
     }
-    if (n + length + 2 > EFS_PATH) return -1;
+    if (length == 2 && p[0] == '.' && p[1] == '.') {
+      while (n > 0 && to[--n] != '/') {
+      }
+      continue;
+    }
+    if (n + length + 2 > EFS_PATH) {
+      return -1;
+    }
     to[n++] = '/';
     memcpy(to + n, p, length);
     n += length;
@@ -83,18 +96,25 @@ static int make_absolute(const char *here, const char *path, char *to) {
 }
 
 /* Only efs knows what it means. */
-static int is_variable(const char *path) { return path[0] == '$' || path[0] == '~'; }
-
-/* Where an input lies; "" where that is not known here. */
-static void find_input(const char *word, const char *here, char *path) {
-  char source[EFS_PATH];
-  if (split(word, source) == NULL || is_variable(source) || make_absolute(here, source, path) != 0) path[0] = '\0';
+static int is_variable(const char* path) {
+  return path[0] == '$' || path[0] == '~';
 }
 
-static int is_elsewhere(const char *path, const char *here) { return path[0] != '\0' && strcmp(path, here) != 0 && !is_below(path, here); }
+/* Where an input lies; "" where that is not known here. */
+static void find_input(const char* word, const char* here, char* path) {
+  char source[EFS_PATH];
+  if (split(word, source) == NULL || is_variable(source) ||
+      make_absolute(here, source, path) != 0) {
+    path[0] = '\0';
+  }
+}
+
+static int is_elsewhere(const char* path, const char* here) {
+  return path[0] != '\0' && strcmp(path, here) != 0 && !is_below(path, here);
+}
 
 /* root-dir: the directory of the submission; where inputs lie elsewhere, the one above them all. */
-static int find_root(const struct efs_options *given, const char *here, char *root) {
+static int find_root(const struct efs_options* given, const char* here, char* root) {
   char path[EFS_PATH];
   int i, elsewhere = 0;
   efs_copy(root, EFS_PATH, here);
@@ -102,124 +122,182 @@ static int find_root(const struct efs_options *given, const char *here, char *ro
     find_input(given->in[i], here, path);
     elsewhere = elsewhere || is_elsewhere(path, here);
   }
-  if (!elsewhere) return 0;
+  if (!elsewhere) {
+    return 0;
+  }
   for (i = 0; i < given->ins; ++i) {
     find_input(given->in[i], here, path);
-    if (path[0] == '\0') continue;
+    if (path[0] == '\0') {
+      continue;
+    }
     if (!is_renamed(given->in[i]) && !is_below(path, here)) {
-      slurm_error("efs: --efs-stage-in=%s is not below the directory of the submission, %s; say where the job is to find it: --efs-stage-in=%s:DST", given->in[i], here, given->in[i]);
+      slurm_error(
+          "efs: --efs-stage-in=%s is not below the directory of the submission, %s; say where the "
+          "job is to find it: --efs-stage-in=%s:DST",
+          given->in[i], here, given->in[i]);
       return -1;
     }
-    if (i == 0) efs_copy(root, EFS_PATH, path);
-    while (root[0] != '\0' && !is_below(path, root)) *strrchr(root, '/') = '\0';
+    if (i == 0) {
+      efs_copy(root, EFS_PATH, path);
+    }
+    while (root[0] != '\0' && !is_below(path, root)) {
+      *strrchr(root, '/') = '\0';
+    }
   }
-  if (root[0] != '\0') return 0;
+  if (root[0] != '\0') {
+    return 0;
+  }
   slurm_error("efs: --efs-stage-in: the inputs have no directory above them all but /");
   return -1;
 }
 
 /* SRC[:DST] of a job whose root-dir is that of the submission. */
-static int append_input(struct efs_text *text, const char *word) {
+static int append_input(struct efs_text* text, const char* word) {
   char path[EFS_PATH];
-  const char *to = split(word, path);
-  if (to == NULL) return -1;
+  const char* to = split(word, path);
+  if (to == NULL) {
+    return -1;
+  }
   append(text, "  - path: ");
   append_quoted(text, path);
-  if (is_renamed(word)) append(text, "\n    as: ");
-  if (is_renamed(word)) append_quoted(text, to);
+  if (is_renamed(word)) {
+    append(text, "\n    as: ");
+  }
+  if (is_renamed(word)) {
+    append_quoted(text, to);
+  }
   append(text, "\n");
   return 0;
 }
 
 /* Of another one: what has no DST keeps its place below the directory of the submission. */
-static int append_far_input(struct efs_text *text, const char *word, const char *here) {
+static int append_far_input(struct efs_text* text, const char* word, const char* here) {
   char path[EFS_PATH], place[EFS_PATH], above[2 * EFS_PATH], whole[3 * EFS_PATH];
-  const char *to = split(word, path);
-  if (to == NULL) return -1;
+  const char* to = split(word, path);
+  if (to == NULL) {
+    return -1;
+  }
   find_input(word, here, place);
   escape(here, above, sizeof above);
-  if (efs_format(whole, sizeof whole, "%s%s%s", path[0] == '/' || is_variable(path) ? "" : above, path[0] == '/' || is_variable(path) ? "" : "/", path) != 0) return -1;
-  if (!is_renamed(word)) to = is_below(place, here) ? place + strlen(here) + 1 : "";
+  if (efs_format(whole, sizeof whole, "%s%s%s", path[0] == '/' || is_variable(path) ? "" : above,
+                 path[0] == '/' || is_variable(path) ? "" : "/", path) != 0) {
+    return -1;
+  }
+  if (!is_renamed(word)) {
+    to = is_below(place, here) ? place + strlen(here) + 1 : "";
+  }
   append(text, "  - path: ");
   append_quoted(text, whole);
-  if (*to != '\0') append(text, "\n    as: ");
-  if (*to != '\0') append_quoted(text, to);
+  if (*to != '\0') {
+    append(text, "\n    as: ");
+  }
+  if (*to != '\0') {
+    append_quoted(text, to);
+  }
   append(text, "\n");
   return 0;
 }
 
-static const char *leaf_of(const char *path) {
-  const char *slash = strrchr(path, '/');
+static const char* leaf_of(const char* path) {
+  const char* slash = strrchr(path, '/');
   return slash == NULL ? path : slash + 1;
 }
 
 /* But for the one of "/". */
-static void drop_slashes(char *path) {
+static void drop_slashes(char* path) {
   size_t n = strlen(path);
-  while (n > 1 && path[n - 1] == '/') path[--n] = '\0';
+  while (n > 1 && path[n - 1] == '/') {
+    path[--n] = '\0';
+  }
 }
 
 /* The directory above `path` that `name` hangs below. -1: it does not end so. */
-static int cut_off(char *path, const char *name) {
+static int cut_off(char* path, const char* name) {
   const size_t length = strlen(path), n = strlen(name);
-  if (n == 0 || length < n || strcmp(path + length - n, name) != 0 || (length > n && path[length - n - 1] != '/')) return -1;
+  if (n == 0 || length < n || strcmp(path + length - n, name) != 0 ||
+      (length > n && path[length - n - 1] != '/')) {
+    return -1;
+  }
   path[length - n] = '\0';
-  if (length == n) efs_copy(path, EFS_PATH, ".");
+  if (length == n) {
+    efs_copy(path, EFS_PATH, ".");
+  }
   drop_slashes(path);
   return 0;
 }
 
 /* Is it the DST of this SRC alone? */
-static int is_own(const struct efs_options *given, const char *word, const char *to) {
+static int is_own(const struct efs_options* given, const char* word, const char* to) {
   char path[EFS_PATH];
   int i;
   for (i = 0; i < given->outs; ++i) {
-    const char *other = split(given->out[i], path);
-    if (given->out[i] != word && other != NULL && strcmp(other, to) == 0) return 0;
+    const char* other = split(given->out[i], path);
+    if (given->out[i] != word && other != NULL && strcmp(other, to) == 0) {
+      return 0;
+    }
   }
   return 1;
 }
 
-static int is_directory(const char *here, const char *path) {
+static int is_directory(const char* here, const char* path) {
   char whole[EFS_PATH];
   struct stat st;
   return make_absolute(here, path, whole) == 0 && stat(whole, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Where SRC[:DST] goes to: a directory, and its name there; "" where nothing is said of it. As cp has it, DST is a directory where it is one
- * now, has a slash at its end, or takes several results; else it is the result's own path. (Of one with variables only efs knows.) Where
- * it ends in SRC it is that in any case. */
-static int find_place(const struct efs_options *given, const char *word, const char *here, char *directory, char *name) {
+/* Where SRC[:DST] goes to: a directory, and its name there; "" where nothing is said of it. As cp
+ * has it, DST is a directory where it is one now, has a slash at its end, or takes several results;
+ * else it is the result's own path. (Of one with variables only efs knows.) Where it ends in SRC it
+ * is that in any case. */
+static int find_place(const struct efs_options* given, const char* word, const char* here,
+                      char* directory, char* name) {
   char path[EFS_PATH];
   const char *to = split(word, path), *source = path;
   const size_t length = to == NULL ? 0 : strlen(to);
   name[0] = '\0';
-  if (to == NULL || efs_copy(directory, EFS_PATH, to) != 0) return -1;
-  while (source[0] == '.' && source[1] == '/') source += 1 + strspn(source + 1, "/");
+  if (to == NULL || efs_copy(directory, EFS_PATH, to) != 0) {
+    return -1;
+  }
+  while (source[0] == '.' && source[1] == '/') {
+    source += 1 + strspn(source + 1, "/");
+  }
   drop_slashes(path);
   drop_slashes(directory);
-  if (length == 0 || to[length - 1] == '/' || cut_off(directory, source) == 0) return 0;
-  if (strpbrk(source, "*?[") != NULL || strpbrk(to, "$%~") != NULL || !is_own(given, word, to) || is_directory(here, directory)) return 0;
+  if (length == 0 || to[length - 1] == '/' || cut_off(directory, source) == 0) {
+    return 0;
+  }
+  if (strpbrk(source, "*?[") != NULL || strpbrk(to, "$%~") != NULL || !is_own(given, word, to) ||
+      is_directory(here, directory)) {
+    return 0;
+  }
   efs_copy(name, EFS_PATH, leaf_of(directory));
   return cut_off(directory, name);
 }
 
-static int is_same_directory(const char *here, const char *one, const char *other) {
+static int is_same_directory(const char* here, const char* one, const char* other) {
   char first[EFS_PATH], second[EFS_PATH];
-  if (is_variable(one) || is_variable(other)) return strcmp(one, other) == 0;
-  return make_absolute(here, one, first) == 0 && make_absolute(here, other, second) == 0 && strcmp(first, second) == 0;
+  if (is_variable(one) || is_variable(other)) {
+    return strcmp(one, other) == 0;
+  }
+  return make_absolute(here, one, first) == 0 && make_absolute(here, other, second) == 0 &&
+         strcmp(first, second) == 0;
 }
 
 /* Of all results; "" where nothing is said. */
-static int find_results(const struct efs_options *given, const char *here, char *results) {
+static int find_results(const struct efs_options* given, const char* here, char* results) {
   char directory[EFS_PATH], name[EFS_PATH];
   int i;
   results[0] = '\0';
   for (i = 0; i < given->outs; ++i) {
-    if (find_place(given, given->out[i], here, directory, name) != 0) return -1;
-    if (directory[0] == '\0') continue;
+    if (find_place(given, given->out[i], here, directory, name) != 0) {
+      return -1;
+    }
+    if (directory[0] == '\0') {
+      continue;
+    }
     if (results[0] != '\0' && !is_same_directory(here, results, directory)) {
-      slurm_error("efs: --efs-stage-out: %s and %s: results of one job go into one directory", results, directory);
+      slurm_error("efs: --efs-stage-out: %s and %s: results of one job go into one directory",
+                  results, directory);
       return -1;
     }
     efs_copy(results, EFS_PATH, directory);
@@ -227,40 +305,70 @@ static int find_results(const struct efs_options *given, const char *here, char 
   return 0;
 }
 
-int efs_make_job_file(const struct efs_options *given, struct efs_text *text) {
-  char here[EFS_PATH], root[EFS_PATH], path[EFS_PATH], directory[EFS_PATH], place[EFS_PATH], name[EFS_PATH];
-  const char *results = directory;
+int efs_make_job_file(const struct efs_options* given, struct efs_text* text) {
+  char here[EFS_PATH], root[EFS_PATH], path[EFS_PATH], directory[EFS_PATH], place[EFS_PATH],
+      name[EFS_PATH];
+  const char* results = directory;
   int i, renamed = 0;
   if (getcwd(here, sizeof here) == NULL) {
-    slurm_error("efs: the directory of the submission cannot be told, or its path is longer than %d bytes; use a job file", EFS_PATH - 1);
+    slurm_error(
+        "efs: the directory of the submission cannot be told, or its path is longer than %d bytes; "
+        "use a job file",
+        EFS_PATH - 1);
     return -1;
   }
-  if (find_results(given, here, directory) != 0) return -1;
-  if (directory[0] == '\0') results = NULL;
-  for (i = 0; i < given->ins; ++i) renamed = renamed || is_renamed(given->in[i]);
+  if (find_results(given, here, directory) != 0) {
+    return -1;
+  }
+  if (directory[0] == '\0') {
+    results = NULL;
+  }
+  for (i = 0; i < given->ins; ++i) {
+    renamed = renamed || is_renamed(given->in[i]);
+  }
   if (renamed && results == NULL && given->outs > 0) {
-    slurm_error("efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of other names: --efs-stage-out=SRC:DST");
+    slurm_error(
+        "efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of "
+        "other names: --efs-stage-out=SRC:DST");
     return -1;
   }
-  if (find_root(given, here, root) != 0) return -1;
+  if (find_root(given, here, root) != 0) {
+    return -1;
+  }
   append(text, "global-settings:\n  mount-dir: /efs\n  root-dir: ");
   append_escaped(text, root);
-  if (results != NULL && !renamed && make_absolute(here, results, path) == 0 && strcmp(path, root) == 0) results = NULL;
+  if (results != NULL && !renamed && make_absolute(here, results, path) == 0 &&
+      strcmp(path, root) == 0) {
+    results = NULL;
+  }
   append(text, results != NULL ? "\n  results-dir: " : renamed ? "" : "\n  in-place: true\n");
-  if (results != NULL) append_quoted(text, results);
+  if (results != NULL) {
+    append_quoted(text, results);
+  }
   append(text, "\nresources:\n");
-  for (i = 0; i < given->ins; ++i)
-    if ((strcmp(root, here) == 0 ? append_input(text, given->in[i]) : append_far_input(text, given->in[i], here)) != 0) return -1;
+  for (i = 0; i < given->ins; ++i) {
+    if ((strcmp(root, here) == 0 ? append_input(text, given->in[i])
+                                 : append_far_input(text, given->in[i], here)) != 0) {
+      return -1;
+    }
+  }
   append(text, "outputs:\n");
   for (i = 0; i < given->outs; ++i) {
     split(given->out[i], path);
     append(text, "  - path: ");
     append_quoted(text, path);
-    if (find_place(given, given->out[i], here, place, name) == 0 && name[0] != '\0') append(text, "\n    as: ");
-    if (name[0] != '\0') append_quoted(text, name);
-    append(text, "\n    inputs: true\n"); /* what is named comes back, also what the job found there */
+    if (find_place(given, given->out[i], here, place, name) == 0 && name[0] != '\0') {
+      append(text, "\n    as: ");
+    }
+    if (name[0] != '\0') {
+      append_quoted(text, name);
+    }
+    append(text,
+           "\n    inputs: true\n"); /* what is named comes back, also what the job found there */
   }
-  if (given->outs == 0) append(text, "  - path: \"**\"\n    flags: temporary\n");
+  if (given->outs == 0) {
+    append(text, "  - path: \"**\"\n    flags: temporary\n");
+  }
   if (given->capacity[0] != '\0') {
     append(text, "backends:\n  - id: memory\n    capacity: ");
     append_quoted(text, given->capacity);

@@ -1,8 +1,8 @@
-/* What a job keeps on the node for a later one of the same user. Such an instance has a name of its own,
- *   slurm-kept.UID.NAME-NODE
- * so that nobody meets another user's, and a record of root's says since when it is kept:
- *   STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime counts
- * Whether it is whole is what its manifest says, which is the user's: he could deceive himself alone. */
+/* What a job keeps on the node for a later one of the same user. Such an instance has a name of its
+ * own, slurm-kept.UID.NAME-NODE so that nobody meets another user's, and a record of root's says
+ * since when it is kept: STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime
+ * counts Whether it is whole is what its manifest says, which is the user's: he could deceive
+ * himself alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,181 +15,290 @@
 
 #include "efs_plugin.h"
 
-void efs_state_of(const struct efs_site *site, const struct efs_job *job, const char *const *environment, char *state, size_t size) {
+void efs_state_of(const struct efs_site* site, const struct efs_job* job,
+                  const char* const* environment, char* state, size_t size) {
   static struct efs_outcome outcome;
-  const char *words[] = {site->efs, "status", "--json", job->name, NULL};
+  const char* words[] = {site->efs, "status", "--json", job->name, NULL};
   efs_run(words, environment, 60, NULL, NULL, &outcome);
-  if (efs_json_text(outcome.text, "state", state, size) != 0) efs_copy(state, size, "in a state that cannot be told");
+  if (efs_json_text(outcome.text, "state", state, size) != 0) {
+    efs_copy(state, size, "in a state that cannot be told");
+  }
 }
 
-int efs_will_be_kept(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+int efs_will_be_kept(const struct efs_site* site, const struct efs_job* job,
+                     const char* const* environment) {
   int tries;
   for (tries = 0; tries < 20 && efs_is_there(site, job); ++tries) {
-    if (efs_is_kept_now(site, job, environment)) return 1;
+    if (efs_is_kept_now(site, job, environment)) {
+      return 1;
+    }
     usleep(500000);
   }
   return 0;
 }
 
-int efs_is_kept_now(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+int efs_is_kept_now(const struct efs_site* site, const struct efs_job* job,
+                    const char* const* environment) {
   char state[64];
   efs_state_of(site, job, environment, state, sizeof state);
   return strcmp(state, "kept") == 0;
 }
 
-#define PATIENCE 60   /* seconds for the lock: each look at an instance has an end, but there may be many */
+#define PATIENCE \
+  60 /* seconds for the lock: each look at an instance has an end, but there may be many */
 #define TO_ACT_ON_IT 10 /* seconds of the hook's that are not spent on waiting for it */
 
-/* Who looks at what is kept for a user, and acts on what he saw, holds it: a job that chooses, and the sweep. A file of root's, which
- * nobody else can open, and so not lock; one for each user, for a look at what is his takes as long as he likes. -1: it cannot be had
- * within `seconds`. */
-static int lock_kept(const struct efs_site *site, uid_t uid, int seconds) {
+/* Who looks at what is kept for a user, and acts on what he saw, holds it: a job that chooses, and
+ * the sweep. A file of root's, which nobody else can open, and so not lock; one for each user, for
+ * a look at what is his takes as long as he likes. -1: it cannot be had within `seconds`. */
+static int lock_kept(const struct efs_site* site, uid_t uid, int seconds) {
   const time_t until = time(NULL) + seconds;
   char path[2 * EFS_PATH];
   struct stat st;
   int fd, locked;
-  if (efs_format(path, sizeof path, "%s/.lock.%u", site->state, (unsigned)uid) != 0) return -1;
+  if (efs_format(path, sizeof path, "%s/.lock.%u", site->state, (unsigned)uid) != 0) {
+    return -1;
+  }
   fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-  if (fd < 0) return -1;
+  if (fd < 0) {
+    return -1;
+  }
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0) {
     close(fd);
     return -1;
   }
-  while (!(locked = flock(fd, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK && time(NULL) < until && efs_seconds_left() > TO_ACT_ON_IT) usleep(200000);
-  if (locked) return fd;
+  while (!(locked = flock(fd, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK &&
+         time(NULL) < until && efs_seconds_left() > TO_ACT_ON_IT) {
+    usleep(200000);
+  }
+  if (locked) {
+    return fd;
+  }
   close(fd);
   return -1;
 }
 
-/* A job here has chosen it, and its epilog, which stops it by this name, is still to come. `but` is none of these. */
-static int has_job(const struct efs_site *site, const char *instance, const struct efs_job *but) {
-  DIR *state = opendir(site->state);
-  const struct dirent *entry;
+/* A job here has chosen it, and its epilog, which stops it by this name, is still to come. `but` is
+ * none of these. */
+static int has_job(const struct efs_site* site, const char* instance, const struct efs_job* but) {
+  DIR* state = opendir(site->state);
+  const struct dirent* entry;
   int found = 0;
   while (!found && state != NULL && (entry = readdir(state)) != NULL) {
     char directory[2 * EFS_PATH], name[EFS_PATH], result[EFS_TEXT], more;
     unsigned id, restart;
-    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || efs_format(directory, sizeof directory, "%s/%s", site->state, entry->d_name) != 0) continue;
-    if (but != NULL && strcmp(directory, but->directory) == 0) continue;
-    if (efs_read_file(directory, "instance", name, sizeof name) != 0 || strcmp(name, instance) != 0) continue;
-    found = efs_read_file(directory, "result", result, sizeof result) != 0 || strncmp(result, "running ", 8) == 0;
+    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 ||
+        efs_format(directory, sizeof directory, "%s/%s", site->state, entry->d_name) != 0) {
+      continue;
+    }
+    if (but != NULL && strcmp(directory, but->directory) == 0) {
+      continue;
+    }
+    if (efs_read_file(directory, "instance", name, sizeof name) != 0 ||
+        strcmp(name, instance) != 0) {
+      continue;
+    }
+    found = efs_read_file(directory, "result", result, sizeof result) != 0 ||
+            strncmp(result, "running ", 8) == 0;
   }
-  if (state != NULL) closedir(state);
+  if (state != NULL) {
+    closedir(state);
+  }
   return found;
 }
 
 /* Nothing is guessed: what is not there, or not as it was kept, is not gone on with. */
-static int may_attach(const struct efs_site *site, const struct efs_job *job, const char *name, const char *const *environment, char *why, size_t size) {
+static int may_attach(const struct efs_site* site, const struct efs_job* job, const char* name,
+                      const char* const* environment, char* why, size_t size) {
   char state[64];
   if (!efs_is_there(site, job)) {
-    efs_format(why, size, "there is nothing of yours on %s that was kept as %s. An earlier job keeps it with --efs-keep=%s; ask for the same node (-w) with --efs-attach. It may have been removed after %d hours, or by a restart of the node", site->node, name, name, site->keep);
+    efs_format(why, size,
+               "there is nothing of yours on %s that was kept as %s. An earlier job keeps it with "
+               "--efs-keep=%s; ask for the same node (-w) with --efs-attach. It may have been "
+               "removed after %d hours, or by a restart of the node",
+               site->node, name, name, site->keep);
     return 0;
   }
   efs_state_of(site, job, environment, state, sizeof state);
-  if (strcmp(state, "kept") == 0) return 1;
-  if (strcmp(state, "dead") == 0)
-    efs_format(why, size, "what is there as %s on %s was left by a job that died, or whose results are not back. Have it brought out: efs salvage %s", name, site->node, job->name);
-  else
-    efs_format(why, size, "what was kept as %s on %s is in use by another job of yours (%s). Submit with --dependency=afterany:JOB", name, site->node, state);
+  if (strcmp(state, "kept") == 0) {
+    return 1;
+  }
+  if (strcmp(state, "dead") == 0) {
+    efs_format(why, size,
+               "what is there as %s on %s was left by a job that died, or whose results are not "
+               "back. Have it brought out: efs salvage %s",
+               name, site->node, job->name);
+  } else {
+    efs_format(why, size,
+               "what was kept as %s on %s is in use by another job of yours (%s). Submit with "
+               "--dependency=afterany:JOB",
+               name, site->node, state);
+  }
   return 0;
 }
 
-static const char *record_of(const struct efs_job *job) { return job->name + strlen("slurm-"); }
+static const char* record_of(const struct efs_job* job) {
+  return job->name + strlen("slurm-");
+}
 
-int efs_has_kept(const struct efs_site *site, const struct efs_job *job) {
+int efs_has_kept(const struct efs_site* site, const struct efs_job* job) {
   char text[32], id[32];
   efs_format(id, sizeof id, "%u", job->id);
-  return strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0 && efs_read_file(site->state, record_of(job), text, sizeof text) == 0 && strcmp(text, id) == 0;
+  return strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0 &&
+         efs_read_file(site->state, record_of(job), text, sizeof text) == 0 &&
+         strcmp(text, id) == 0;
 }
 
 /* A run before a requeue has kept it: this one goes on with it. */
-static int is_own(const struct efs_site *site, const struct efs_job *job, const char *const *environment) { return efs_has_kept(site, job) && efs_will_be_kept(site, job, environment); }
+static int is_own(const struct efs_site* site, const struct efs_job* job,
+                  const char* const* environment) {
+  return efs_has_kept(site, job) && efs_will_be_kept(site, job, environment);
+}
 
-static int may_keep(const struct efs_site *site, const struct efs_job *job, const char *name, const char *const *environment, char *why, size_t size) {
-  if (!efs_is_there(site, job) || is_own(site, job, environment)) return 1;
-  efs_format(why, size, "there is something of yours on %s already that is kept as %s. Go on with it (--efs-attach=%s), or take another name for --efs-keep", site->node, name, name);
+static int may_keep(const struct efs_site* site, const struct efs_job* job, const char* name,
+                    const char* const* environment, char* why, size_t size) {
+  if (!efs_is_there(site, job) || is_own(site, job, environment)) {
+    return 1;
+  }
+  efs_format(why, size,
+             "there is something of yours on %s already that is kept as %s. Go on with it "
+             "(--efs-attach=%s), or take another name for --efs-keep",
+             site->node, name, name);
   return 0;
 }
 
-enum efs_life efs_whose_life(const struct efs_site *site, const struct efs_job *job, const char *const *environment) {
+enum efs_life efs_whose_life(const struct efs_site* site, const struct efs_job* job,
+                             const char* const* environment) {
   char state[64] = "dead";
   int lock;
-  if (!efs_is_there(site, job)) return EFS_NOT_OWN;
+  if (!efs_is_there(site, job)) {
+    return EFS_NOT_OWN;
+  }
   lock = lock_kept(site, job->uid, PATIENCE); /* or another job would choose it between two looks */
-  if (lock < 0) return EFS_NOBODY_CAN_SAY;
-  if (efs_is_there(site, job) && !has_job(site, job->name, job)) efs_state_of(site, job, environment, state, sizeof state);
+  if (lock < 0) {
+    return EFS_NOBODY_CAN_SAY;
+  }
+  if (efs_is_there(site, job) && !has_job(site, job->name, job)) {
+    efs_state_of(site, job, environment, state, sizeof state);
+  }
   close(lock);
   return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0 ? EFS_OWN : EFS_NOT_OWN;
 }
 
 /* What is in use, or holds results that are nowhere else, stays: efs clean sees to that. */
-static void sweep_one(const struct efs_site *site, const char *record) {
+static void sweep_one(const struct efs_site* site, const char* record) {
   static struct efs_outcome outcome;
   struct efs_job job;
   char runtime[EFS_PATH + 24], path[2 * EFS_PATH];
-  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
-  const char *words[] = {site->efs, "clean", job.name, NULL};
+  const char* environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                               runtime, NULL};
+  const char* words[] = {site->efs, "clean", job.name, NULL};
   memset(&job, 0, sizeof job);
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_format(job.name, EFS_PATH, "slurm-%.400s", record);
-  if (has_job(site, job.name, NULL)) return;
-  if (efs_is_there(site, &job)) efs_run(words, environment, 60, NULL, NULL, &outcome);
-  if (efs_is_there(site, &job)) return;
+  if (has_job(site, job.name, NULL)) {
+    return;
+  }
+  if (efs_is_there(site, &job)) {
+    efs_run(words, environment, 60, NULL, NULL, &outcome);
+  }
+  if (efs_is_there(site, &job)) {
+    return;
+  }
   slurm_info("efs: %s was kept for more than %d hours, or is gone: removed", job.name, site->keep);
-  if (efs_format(path, sizeof path, "%s/%s", site->state, record) == 0) unlink(path);
+  if (efs_format(path, sizeof path, "%s/%s", site->state, record) == 0) {
+    unlink(path);
+  }
 }
 
 /* Where a job of that user's is at it, the next sweep is as good. */
-void efs_sweep_kept(const struct efs_site *site) {
-  DIR *state = opendir(site->state);
-  const struct dirent *entry;
+void efs_sweep_kept(const struct efs_site* site) {
+  DIR* state = opendir(site->state);
+  const struct dirent* entry;
   struct stat st;
   unsigned uid;
   while (state != NULL && (entry = readdir(state)) != NULL) {
     int lock;
-    if (sscanf(entry->d_name, "kept.%u.", &uid) != 1 || fstatat(dirfd(state), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (time(NULL) - st.st_mtime <= (time_t)site->keep * 3600 || (lock = lock_kept(site, (uid_t)uid, 0)) < 0) continue;
+    if (sscanf(entry->d_name, "kept.%u.", &uid) != 1 ||
+        fstatat(dirfd(state), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+      continue;
+    }
+    if (time(NULL) - st.st_mtime <= (time_t)site->keep * 3600 ||
+        (lock = lock_kept(site, (uid_t)uid, 0)) < 0) {
+      continue;
+    }
     sweep_one(site, entry->d_name);
     close(lock);
   }
-  if (state != NULL) closedir(state);
+  if (state != NULL) {
+    closedir(state);
+  }
 }
 
 /* With the lock. */
-static int choose_locked(const struct efs_site *site, struct efs_job *job, const char *name, int attaches, const char *const *environment, char *why, size_t size) {
+static int choose_locked(const struct efs_site* site, struct efs_job* job, const char* name,
+                         int attaches, const char* const* environment, char* why, size_t size) {
   struct efs_job chosen = *job;
   efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, name, site->node);
-  if (has_job(site, chosen.name, NULL))
-    efs_format(why, size, "what is kept as %s on %s is in use by another job of yours. Submit with --dependency=afterany:JOB", name, site->node);
-  else if (!(attaches ? may_attach(site, &chosen, name, environment, why, size) : may_keep(site, &chosen, name, environment, why, size)))
+  if (has_job(site, chosen.name, NULL)) {
+    efs_format(why, size,
+               "what is kept as %s on %s is in use by another job of yours. Submit with "
+               "--dependency=afterany:JOB",
+               name, site->node);
+  } else if (!(attaches ? may_attach(site, &chosen, name, environment, why, size)
+                        : may_keep(site, &chosen, name, environment, why, size))) {
     slurm_info("efs: job %u: %s is refused to it", job->id, chosen.name);
-  else if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0)
+  } else if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0) {
     efs_format(why, size, "the state of the job cannot be kept on this node");
-  if (why[0] != '\0') return -1;
+  }
+  if (why[0] != '\0') {
+    return -1;
+  }
   *job = chosen;
   return 0;
 }
 
-int efs_choose_kept(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment, char *why, size_t size) {
+int efs_choose_kept(const struct efs_site* site, struct efs_job* job, const char* flags,
+                    const char* const* environment, char* why, size_t size) {
   char name[EFS_KEPT_NAME + 1];
   int lock, done;
-  const int attaches = efs_flag(flags, "attach=", name, sizeof name), keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
+  const int attaches = efs_flag(flags, "attach=", name, sizeof name),
+            keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
   why[0] = '\0';
-  if (keeps && name[0] == '\0') efs_format(name, sizeof name, "%u", job->id);
-  if ((attaches || keeps) && site->keep == 0) efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
-  else if ((attaches || keeps) && !efs_is_kept_name(name)) efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
-  if (why[0] != '\0') return -1;
+  if (keeps && name[0] == '\0') {
+    efs_format(name, sizeof name, "%u", job->id);
+  }
+  if ((attaches || keeps) && site->keep == 0) {
+    efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
+  } else if ((attaches || keeps) && !efs_is_kept_name(name)) {
+    efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
+  }
+  if (why[0] != '\0') {
+    return -1;
+  }
   efs_sweep_kept(site);
-  if (!attaches && !keeps) return 0;
+  if (!attaches && !keeps) {
+    return 0;
+  }
   lock = lock_kept(site, job->uid, PATIENCE);
   done = lock >= 0 ? choose_locked(site, job, name, attaches, environment, why, size) : -1;
-  if (lock >= 0) close(lock);
-  if (done != 0 && why[0] == '\0') efs_format(why, size, "what is kept for you on %s (--efs-keep, --efs-attach) cannot be looked at: another job of yours looks at it (%s/.lock.%u). Submit again; if it stays so, tell the administrators", site->node, site->state, (unsigned)job->uid);
+  if (lock >= 0) {
+    close(lock);
+  }
+  if (done != 0 && why[0] == '\0') {
+    efs_format(
+        why, size,
+        "what is kept for you on %s (--efs-keep, --efs-attach) cannot be looked at: another job of "
+        "yours looks at it (%s/.lock.%u). Submit again; if it stays so, tell the administrators",
+        site->node, site->state, (unsigned)job->uid);
+  }
   return done;
 }
 
-void efs_note_kept(const struct efs_site *site, const struct efs_job *job) {
+void efs_note_kept(const struct efs_site* site, const struct efs_job* job) {
   char id[32];
   efs_format(id, sizeof id, "%u", job->id);
-  if (strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0) efs_write_file(site->state, record_of(job), id, 0644, 0);
+  if (strncmp(job->name, "slurm-kept.", strlen("slurm-kept.")) == 0) {
+    efs_write_file(site->state, record_of(job), id, 0644, 0);
+  }
 }

@@ -1,5 +1,6 @@
-/* The last line of a batch job's output: what its stage-out did. Slurm has opened that file as the user. So has this line: in a child that
- * is the user, for a regular file that is there, and with an end, for its file system may hang. */
+/* The last line of a batch job's output: what its stage-out did. Slurm has opened that file as the
+ * user. So has this line: in a child that is the user, for a regular file that is there, and with
+ * an end, for its file system may hang. */
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -11,17 +12,25 @@
 
 #include "efs_plugin.h"
 
-#define ANSWER_TIME 20  /* seconds, of the output's file system */
-#define LONGEST 900     /* bytes of a line; of a longer one the middle is left out, for its end says what to do */
+#define ANSWER_TIME 20 /* seconds, of the output's file system */
+#define LONGEST \
+  900 /* bytes of a line; of a longer one the middle is left out, for its end says what to do */
 #define END 300
-#define EACH_TELLS 16   /* nodes: of a larger job the first one tells, and those with trouble */
+#define EACH_TELLS 16 /* nodes: of a larger job the first one tells, and those with trouble */
 
-/* What Slurm puts in the place of a pattern, with zeros before a number up to `width`. -1: it is none that is known here. */
-static int replace(const struct efs_job *job, const struct efs_end *end, unsigned node, char pattern, int width, char *value, size_t size) {
-  const struct passwd *user;
+/* What Slurm puts in the place of a pattern, with zeros before a number up to `width`. -1: it is
+ * none that is known here. */
+static int replace(const struct efs_job* job, const struct efs_end* end, unsigned node,
+                   char pattern, int width, char* value, size_t size) {
+  const struct passwd* user;
   switch (pattern) {
-    case 'A': return efs_format(value, size, "%0*u", width, end->array[0] != '\0' ? (unsigned)strtoul(end->array, NULL, 10) : job->id);
-    case 'a': return end->task[0] == '\0' ? -1 : efs_format(value, size, "%0*u", width, (unsigned)strtoul(end->task, NULL, 10));
+    case 'A':
+      return efs_format(value, size, "%0*u", width,
+                        end->array[0] != '\0' ? (unsigned)strtoul(end->array, NULL, 10) : job->id);
+    case 'a':
+      return end->task[0] == '\0'
+                 ? -1
+                 : efs_format(value, size, "%0*u", width, (unsigned)strtoul(end->task, NULL, 10));
     case 'J':
     case 'j': return efs_format(value, size, "%0*u", width, job->id);
     case 'n': return efs_format(value, size, "%0*u", width, node);
@@ -32,7 +41,9 @@ static int replace(const struct efs_job *job, const struct efs_end *end, unsigne
       user = getpwuid(job->uid);
       return user == NULL ? -1 : efs_copy(value, size, user->pw_name);
     case 'N':
-      if (gethostname(value, size) != 0) return -1;
+      if (gethostname(value, size) != 0) {
+        return -1;
+      }
       value[size - 1] = '\0';
       value[strcspn(value, ".")] = '\0';
       return 0;
@@ -41,20 +52,33 @@ static int replace(const struct efs_job *job, const struct efs_end *end, unsigne
 }
 
 /* The path of the output, as the step that had it opened it. -1: it cannot be told. */
-static int expand(const struct efs_job *job, const struct efs_end *end, unsigned node, char *path, size_t size) {
-  const char *from = end->output;
+static int expand(const struct efs_job* job, const struct efs_end* end, unsigned node, char* path,
+                  size_t size) {
+  const char* from = end->output;
   size_t n = 0;
-  if (from[0] == '\0' || strchr(from, '\\') != NULL) return -1;
-  if (from[0] != '/' && (end->directory[0] != '/' || efs_format(path, size, "%s/", end->directory) != 0)) return -1;
-  if (from[0] != '/') n = strlen(path);
+  if (from[0] == '\0' || strchr(from, '\\') != NULL) {
+    return -1;
+  }
+  if (from[0] != '/' &&
+      (end->directory[0] != '/' || efs_format(path, size, "%s/", end->directory) != 0)) {
+    return -1;
+  }
+  if (from[0] != '/') {
+    n = strlen(path);
+  }
   for (; *from != '\0'; ++from) {
     char value[EFS_PATH] = {*from, '\0'}, *word = NULL;
     const long width = *from == '%' ? strtol(from + 1, &word, 10) : 0;
     if (*from == '%') {
-      if (width < 0 || width > 10 || replace(job, end, node, *word, (int)width, value, sizeof value) != 0) return -1;
+      if (width < 0 || width > 10 ||
+          replace(job, end, node, *word, (int)width, value, sizeof value) != 0) {
+        return -1;
+      }
       from = word;
     }
-    if (n + strlen(value) >= size) return -1;
+    if (n + strlen(value) >= size) {
+      return -1;
+    }
     memcpy(path + n, value, strlen(value) + 1);
     n += strlen(value);
   }
@@ -62,50 +86,78 @@ static int expand(const struct efs_job *job, const struct efs_end *end, unsigned
 }
 
 struct ending {
-  const struct efs_job *job;
-  const struct efs_end *end;
+  const struct efs_job* job;
+  const struct efs_end* end;
   unsigned node;
-  const char *line;
+  const char* line;
 };
 
 /* What may be read and written by groups of the user's, too. */
-static int become_user(const struct efs_job *job) {
-  const struct passwd *user = getpwuid(job->uid);
-  if (user == NULL || initgroups(user->pw_name, user->pw_gid) != 0) return -1;
-  return setresgid(user->pw_gid, user->pw_gid, user->pw_gid) == 0 && setresuid(job->uid, job->uid, job->uid) == 0 ? 0 : -1;
+static int become_user(const struct efs_job* job) {
+  const struct passwd* user = getpwuid(job->uid);
+  if (user == NULL || initgroups(user->pw_name, user->pw_gid) != 0) {
+    return -1;
+  }
+  return setresgid(user->pw_gid, user->pw_gid, user->pw_gid) == 0 &&
+                 setresuid(job->uid, job->uid, job->uid) == 0
+             ? 0
+             : -1;
 }
 
-static int append_as_user(void *what, int out) {
-  const struct ending *ending = what;
+static int append_as_user(void* what, int out) {
+  const struct ending* ending = what;
   char path[2 * EFS_TEXT];
   struct stat st;
   const size_t length = strlen(ending->line);
   int fd;
   (void)out;
-  if (expand(ending->job, ending->end, ending->node, path, sizeof path) != 0 || become_user(ending->job) != 0) return 1;
+  if (expand(ending->job, ending->end, ending->node, path, sizeof path) != 0 ||
+      become_user(ending->job) != 0) {
+    return 1;
+  }
   fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return 1;
+  if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    return 1;
+  }
   return write(fd, ending->line, length) == (ssize_t)length ? 0 : 1;
 }
 
-static void append(const struct efs_site *site, const struct efs_job *job, unsigned node, const struct efs_end *end, const char *text) {
+static void append(const struct efs_site* site, const struct efs_job* job, unsigned node,
+                   const struct efs_end* end, const char* text) {
   char line[EFS_TEXT];
   struct ending ending = {job, end, node, line};
-  if (end->output[0] == '\0') return;
-  if (strlen(text) <= LONGEST) efs_format(line, sizeof line - 1, "efs on %s: %s", site->node, text);
-  else efs_format(line, sizeof line - 1, "efs on %s: %.*s ... %s", site->node, LONGEST - END, text, text + strlen(text) - END);
+  if (end->output[0] == '\0') {
+    return;
+  }
+  if (strlen(text) <= LONGEST) {
+    efs_format(line, sizeof line - 1, "efs on %s: %s", site->node, text);
+  } else {
+    efs_format(line, sizeof line - 1, "efs on %s: %.*s ... %s", site->node, LONGEST - END, text,
+               text + strlen(text) - END);
+  }
   efs_one_line(line);
   strcat(line, "\n");
-  if (efs_in_child(append_as_user, &ending, ANSWER_TIME, NULL, 0) != 0) slurm_verbose("efs: job %u: its output %s takes no line of how it ended", job->id, end->output);
+  if (efs_in_child(append_as_user, &ending, ANSWER_TIME, NULL, 0) != 0) {
+    slurm_verbose("efs: job %u: its output %s takes no line of how it ended", job->id, end->output);
+  }
 }
 
-void efs_tell_end(const struct efs_site *site, const struct efs_job *job, const char *text, int is_trouble) {
+void efs_tell_end(const struct efs_site* site, const struct efs_job* job, const char* text,
+                  int is_trouble) {
   static struct efs_end end;
   unsigned node = 0, nodes = 1;
   const int is_told = text != NULL && site->output;
   efs_read_place(job, &node, &nodes);
-  if (efs_seconds_left() <= ANSWER_TIME || (!is_told && site->shared[0] == '\0')) return;
-  if ((!is_trouble && node != 0 && nodes > EACH_TELLS) || efs_ask_end(site, job->id, &end) != 1) return;
-  if (end.array[0] != '\0') efs_publish_task(site, job, end.array, end.task);
-  if (is_told) append(site, job, node, &end, text);
+  if (efs_seconds_left() <= ANSWER_TIME || (!is_told && site->shared[0] == '\0')) {
+    return;
+  }
+  if ((!is_trouble && node != 0 && nodes > EACH_TELLS) || efs_ask_end(site, job->id, &end) != 1) {
+    return;
+  }
+  if (end.array[0] != '\0') {
+    efs_publish_task(site, job, end.array, end.task);
+  }
+  if (is_told) {
+    append(site, job, node, &end, text);
+  }
 }

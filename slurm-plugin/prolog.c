@@ -1,5 +1,6 @@
-/* Before the job, on every node, as root: start efs and wait until the inputs are there. It succeeds in any case, for a
- * prolog that fails drains the node; what went wrong is written down and fails the tasks (task.c). */
+/* Before the job, on every node, as root: start efs and wait until the inputs are there. It
+ * succeeds in any case, for a prolog that fails drains the node; what went wrong is written down
+ * and fails the tasks (task.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +9,15 @@
 
 #include "efs_plugin.h"
 
-/* What efs is told on this node: what root knows of the job, for the patterns of its job file, and nothing that came with it. */
+/* What efs is told on this node: what root knows of the job, for the patterns of its job file, and
+ * nothing that came with it. */
 struct world {
   unsigned node, nodes;
-  char runtime[EFS_PATH + 24], id[32], name_of_node[EFS_PATH + 24], index[32], array[EFS_NUMBER + 24], task[EFS_NUMBER + 24], name[EFS_PATH + 24];
-  char memory[96]; /* "--memory=500MiB", of the job on this node; "": nothing is known, or nothing bounds it */
-  const char *words[10];
+  char runtime[EFS_PATH + 24], id[32], name_of_node[EFS_PATH + 24], index[32],
+      array[EFS_NUMBER + 24], task[EFS_NUMBER + 24], name[EFS_PATH + 24];
+  char memory[96]; /* "--memory=500MiB", of the job on this node; "": nothing is known, or nothing
+                      bounds it */
+  const char* words[10];
 };
 
 /* What it does until the inputs are there. */
@@ -27,96 +31,139 @@ struct told {
 };
 
 struct wait {
-  const struct efs_site *site;
-  const struct efs_job *job;
-  const struct world *world;
+  const struct efs_site* site;
+  const struct efs_job* job;
+  const struct world* world;
   time_t asks; /* slurmctld, the next time */
   int cancelled, late;
   struct told record, comment;
 };
 
 enum { FLAGS_SIZE = 160, BAD_JOB_FILE = 2 }; /* exit code of efs check */
-#define BETWEEN_RECORDS 60   /* seconds: each is a file on the PFS, of each node */
+
+#define BETWEEN_RECORDS 60    /* seconds: each is a file on the PFS, of each node */
 #define RECORDS_PER_SECOND 10 /* of all nodes of a job, where they are many */
-#define BETWEEN_COMMENTS 30  /* seconds: each is a question to slurmctld, of one node */
-#define LONGEST_TELLING 60   /* seconds: who has no more left for his work does not tell of it */
+#define BETWEEN_COMMENTS 30   /* seconds: each is a question to slurmctld, of one node */
+#define LONGEST_TELLING 60    /* seconds: who has no more left for his work does not tell of it */
 
 /* It comes from a daemon of the user's. */
-static long whole(const char *number, long most) {
+static long whole(const char* number, long most) {
   const double value = strtod(number, NULL);
   return !(value > 0) ? 0 : value < (double)most ? (long)value : most;
 }
 
-static void say_seconds(const char *number, char *text, size_t size) {
+static void say_seconds(const char* number, char* text, size_t size) {
   const long seconds = whole(number, 1000000000);
-  if (seconds < 60) efs_format(text, size, "about %ld s", seconds);
-  else if (seconds < 3600) efs_format(text, size, "about %ldm%02lds", seconds / 60, seconds % 60);
-  else efs_format(text, size, "about %ldh%02ldm", seconds / 3600, seconds / 60 % 60);
+  if (seconds < 60) {
+    efs_format(text, size, "about %ld s", seconds);
+  } else if (seconds < 3600) {
+    efs_format(text, size, "about %ldm%02lds", seconds / 60, seconds % 60);
+  } else {
+    efs_format(text, size, "about %ldh%02ldm", seconds / 3600, seconds / 60 % 60);
+  }
 }
 
 /* What `efs status --json` says of its turn. 1: it waits for one. */
-static int describe_turn(const char *status, char *line, size_t size) {
+static int describe_turn(const char* status, char* line, size_t size) {
   char turn[1024], standing[32], ahead[32] = "some", seconds[32], left[64];
-  if (efs_json_value(status, "turn", turn, sizeof turn) != 0 || efs_json_text(turn, "standing", standing, sizeof standing) != 0 || strcmp(standing, "waiting") != 0) return 0;
+  if (efs_json_value(status, "turn", turn, sizeof turn) != 0 ||
+      efs_json_text(turn, "standing", standing, sizeof standing) != 0 ||
+      strcmp(standing, "waiting") != 0) {
+    return 0;
+  }
   efs_json_value(turn, "ahead", ahead, sizeof ahead);
-  if (efs_json_value(turn, "wait_seconds", seconds, sizeof seconds) != 0) return efs_format(line, size, "waits to stage in, %s ahead", ahead) == 0;
+  if (efs_json_value(turn, "wait_seconds", seconds, sizeof seconds) != 0) {
+    return efs_format(line, size, "waits to stage in, %s ahead", ahead) == 0;
+  }
   say_seconds(seconds, left, sizeof left);
   return efs_format(line, size, "waits to stage in, %s ahead, %s", ahead, left) == 0;
 }
 
 /* And of the bytes. 1: they move, and it is known for how long still. */
-static int describe_bytes(const char *status, char *line, size_t size) {
+static int describe_bytes(const char* status, char* line, size_t size) {
   const long most = 1000000000000000000 / 100;
   char done[32], total[32], seconds[32], left[64];
-  if (efs_json_value(status, "bytes_done", done, sizeof done) != 0 || efs_json_value(status, "bytes_total", total, sizeof total) != 0) return 0;
-  if (efs_json_value(status, "eta_seconds", seconds, sizeof seconds) != 0 || whole(total, most) == 0) return 0;
+  if (efs_json_value(status, "bytes_done", done, sizeof done) != 0 ||
+      efs_json_value(status, "bytes_total", total, sizeof total) != 0) {
+    return 0;
+  }
+  if (efs_json_value(status, "eta_seconds", seconds, sizeof seconds) != 0 ||
+      whole(total, most) == 0) {
+    return 0;
+  }
   say_seconds(seconds, left, sizeof left);
-  return efs_format(line, size, "staging in, %ld%% moved, %s left", 100 * whole(done, most) / whole(total, most), left) == 0;
+  return efs_format(line, size, "staging in, %ld%% moved, %s left",
+                    100 * whole(done, most) / whole(total, most), left) == 0;
 }
 
-/* What is new, at once where it does another thing now; else no sooner than `seconds` after what was told last. */
-static int is_due(struct told *told, enum standing standing, const char *line, unsigned seconds) {
-  if (strcmp(line, told->line) == 0 || (told->line[0] != '\0' && told->standing == standing && time(NULL) - told->when < (time_t)seconds)) return 0;
+/* What is new, at once where it does another thing now; else no sooner than `seconds` after what
+ * was told last. */
+static int is_due(struct told* told, enum standing standing, const char* line, unsigned seconds) {
+  if (strcmp(line, told->line) == 0 || (told->line[0] != '\0' && told->standing == standing &&
+                                        time(NULL) - told->when < (time_t)seconds)) {
+    return 0;
+  }
   efs_copy(told->line, sizeof told->line, line);
   told->standing = standing;
   told->when = time(NULL);
   return 1;
 }
 
-/* A job has one comment, for which the nodes do not fight: of several the first one writes it, until one fails. */
-static void comment_progress(const struct wait *wait, const char *line) {
+/* A job has one comment, for which the nodes do not fight: of several the first one writes it,
+ * until one fails. */
+static void comment_progress(const struct wait* wait, const char* line) {
   char comment[320], text[EFS_TEXT];
-  if (wait->world->nodes > 1 && efs_find_failure(wait->site, wait->job, text, sizeof text) != 0) return;
-  if (wait->world->nodes > 1) efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line, wait->world->nodes, wait->job->id);
+  if (wait->world->nodes > 1 && efs_find_failure(wait->site, wait->job, text, sizeof text) != 0) {
+    return;
+  }
+  if (wait->world->nodes > 1) {
+    efs_format(comment, sizeof comment, "%s (the first of %u nodes; see efs status --job %u)", line,
+               wait->world->nodes, wait->job->id);
+  }
   efs_comment(wait->site, wait->job, wait->world->nodes > 1 ? comment : line);
 }
 
-static void tell_progress(struct wait *wait) {
+static void tell_progress(struct wait* wait) {
   static struct efs_outcome outcome;
-  const char *words[] = {wait->site->efs, "status", "--json", wait->job->name, NULL};
+  const char* words[] = {wait->site->efs, "status", "--json", wait->job->name, NULL};
   char line[256] = "staging in";
   enum standing standing = BEGINS;
   efs_run(words, wait->world->words, 60, NULL, NULL, &outcome);
-  if (describe_turn(outcome.text, line, sizeof line)) standing = WAITS;
-  else if (describe_bytes(outcome.text, line, sizeof line)) standing = MOVES;
-  if (is_due(&wait->record, standing, line, BETWEEN_RECORDS + wait->world->nodes / RECORDS_PER_SECOND)) efs_publish(wait->site, wait->job, "staging-in", line);
-  if (wait->world->node == 0 && is_due(&wait->comment, standing, line, BETWEEN_COMMENTS)) comment_progress(wait, line);
+  if (describe_turn(outcome.text, line, sizeof line)) {
+    standing = WAITS;
+  } else if (describe_bytes(outcome.text, line, sizeof line)) {
+    standing = MOVES;
+  }
+  if (is_due(&wait->record, standing, line,
+             BETWEEN_RECORDS + wait->world->nodes / RECORDS_PER_SECOND)) {
+    efs_publish(wait->site, wait->job, "staging-in", line);
+  }
+  if (wait->world->node == 0 && is_due(&wait->comment, standing, line, BETWEEN_COMMENTS)) {
+    comment_progress(wait, line);
+  }
 }
 
 /* Each second. */
-static int tick(void *what) {
-  struct wait *wait = what;
+static int tick(void* what) {
+  struct wait* wait = what;
   wait->late = efs_seconds_left() == 0;
-  if (wait->late) return 1;
-  if (time(NULL) < wait->asks) return 0;
+  if (wait->late) {
+    return 1;
+  }
+  if (time(NULL) < wait->asks) {
+    return 0;
+  }
   /* Nobody tells a prolog that its job was cancelled. */
   wait->cancelled = efs_job_is_over(wait->site, wait->job->id) == 1;
-  if (!wait->cancelled && efs_seconds_left() > LONGEST_TELLING) tell_progress(wait);
+  if (!wait->cancelled && efs_seconds_left() > LONGEST_TELLING) {
+    tell_progress(wait);
+  }
   wait->asks = time(NULL) + wait->site->poll;
   return wait->cancelled;
 }
 
-static void end_as(const struct efs_site *site, const struct efs_job *job, const char *kind, const char *state, const char *text) {
+static void end_as(const struct efs_site* site, const struct efs_job* job, const char* kind,
+                   const char* state, const char* text) {
   char result[EFS_TEXT];
   efs_format(result, sizeof result, "%s %.1900s", kind, text);
   efs_one_line(result);
@@ -126,63 +173,90 @@ static void end_as(const struct efs_site *site, const struct efs_job *job, const
   efs_comment(site, job, result);
 }
 
-static void fail_job(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "failed", "failed", text); }
+static void fail_job(const struct efs_site* site, const struct efs_job* job, const char* text) {
+  end_as(site, job, "failed", "failed", text);
+}
 
 /* What the job cannot help: it goes back into the queue (task.c). */
-static void put_off(const struct efs_site *site, const struct efs_job *job, const char *text) { end_as(site, job, "put-off", "put-off", text); }
+static void put_off(const struct efs_site* site, const struct efs_job* job, const char* text) {
+  end_as(site, job, "put-off", "put-off", text);
+}
 
 /* "SECONDS MINUTES": since the epoch, and what of the limit is given back already. */
-static void note_began(const struct efs_job *job, long long began, long minutes) {
+static void note_began(const struct efs_job* job, long long began, long minutes) {
   char text[64];
   efs_format(text, sizeof text, "%lld %ld", began, minutes);
   efs_write_file(job->directory, "began", text, 0644, 0);
 }
 
-/* Only one node gives back. Whoever has no script has another host: that on which its srun or salloc runs. */
-static int is_giver(const struct efs_site *site, const struct efs_job *job, const char *host) {
+/* Only one node gives back. Whoever has no script has another host: that on which its srun or
+ * salloc runs. */
+static int is_giver(const struct efs_site* site, const struct efs_job* job, const char* host) {
   unsigned node, nodes;
-  const int is_first = efs_read_place(job, &node, &nodes) == 0 && node == 0, is_host = strcmp(host, site->node) == 0;
-  if (!is_first && !is_host) return 0;
+  const int is_first = efs_read_place(job, &node, &nodes) == 0 && node == 0,
+            is_host = strcmp(host, site->node) == 0;
+  if (!is_first && !is_host) {
+    return 0;
+  }
   return efs_has_script(site, job->id) == 0 ? is_first : is_host;
 }
 
-void efs_give_back(const struct efs_site *site, const struct efs_job *job) {
+void efs_give_back(const struct efs_site* site, const struct efs_job* job) {
   static struct efs_outcome outcome;
   char text[64], id[48], more[64];
-  const char *update[] = {site->scontrol, "update", id, more, NULL};
+  const char* update[] = {site->scontrol, "update", id, more, NULL};
   struct efs_record record;
   long long began, owed;
   long given;
-  if (efs_read_file(job->directory, "began", text, sizeof text) != 0 || sscanf(text, "%lld %ld", &began, &given) != 2) return;
+  if (efs_read_file(job->directory, "began", text, sizeof text) != 0 ||
+      sscanf(text, "%lld %ld", &began, &given) != 2) {
+    return;
+  }
   owed = (long long)time(NULL) - began - 60LL * given;
-  if (owed < 10) return;
-  if (efs_ask_job(site, job->id, &record) != 1 || strcmp(record.limit, "UNLIMITED") == 0 || !is_giver(site, job, record.host)) {
-    efs_write_file(job->directory, "began", "", 0644, 0); /* the script does not wait for such an answer once more */
+  if (owed < 10) {
+    return;
+  }
+  if (efs_ask_job(site, job->id, &record) != 1 || strcmp(record.limit, "UNLIMITED") == 0 ||
+      !is_giver(site, job, record.host)) {
+    efs_write_file(job->directory, "began", "", 0644,
+                   0); /* the script does not wait for such an answer once more */
     return;
   }
   efs_format(id, sizeof id, "JobId=%u", job->id);
   efs_format(more, sizeof more, "TimeLimit=+%lld", (owed + 59) / 60);
   efs_run(update, NULL, 20, NULL, NULL, &outcome);
-  if (outcome.code == 0) note_began(job, began, given + (long)((owed + 59) / 60));
+  if (outcome.code == 0) {
+    note_began(job, began, given + (long)((owed + 59) / 60));
+  }
 }
 
-static void fail_late(const struct efs_site *site, const struct efs_job *job) {
+static void fail_late(const struct efs_site* site, const struct efs_job* job) {
   char text[EFS_TEXT];
-  efs_format(text, sizeof text, "the inputs were not there within the time that slurmd gives a prolog here (PrologEpilogTimeout, %u s); tell the administrators", efs_hook_limit());
+  efs_format(text, sizeof text,
+             "the inputs were not there within the time that slurmd gives a prolog here "
+             "(PrologEpilogTimeout, %u s); tell the administrators",
+             efs_hook_limit());
   fail_job(site, job, text);
 }
 
 /* Where it will be, for those who ask later whether all is back. */
-static void note_receipt(const struct efs_job *job, const char *status) {
+static void note_receipt(const struct efs_job* job, const char* status) {
   char results[EFS_PATH], receipt[2 * EFS_PATH];
-  if (efs_json_text(status, "results_dir", results, sizeof results) != 0 || results[0] != '/' || strlen(results) + 1 == sizeof results) return;
-  if (efs_format(receipt, sizeof receipt, "%s/efs-receipt-%s.json", results, job->name) == 0) efs_write_file(job->directory, "receipt", receipt, 0644, 0);
+  if (efs_json_text(status, "results_dir", results, sizeof results) != 0 || results[0] != '/' ||
+      strlen(results) + 1 == sizeof results) {
+    return;
+  }
+  if (efs_format(receipt, sizeof receipt, "%s/efs-receipt-%s.json", results, job->name) == 0) {
+    efs_write_file(job->directory, "receipt", receipt, 0644, 0);
+  }
 }
 
-static void start(const struct efs_site *site, const struct efs_job *job, const struct world *world) {
+static void start(const struct efs_site* site, const struct efs_job* job,
+                  const struct world* world) {
   static struct efs_outcome outcome;
-  char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24], file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[128];
-  const char *words[16];
+  char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24],
+      file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[128];
+  const char* words[16];
   struct wait wait = {.site = site, .job = job, .world = world, .asks = time(NULL) + site->poll};
   int n = 0;
   words[n++] = site->efs;
@@ -199,8 +273,13 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
   efs_write_file(job->directory, "node", number, 0644, 0);
   efs_format(number, sizeof number, "--node=%u/%u", world->node, world->nodes);
   words[n++] = number;
-  if (site->queue[0] != '\0' && efs_format(queue, sizeof queue, "--interleaving=%s", site->queue) == 0) words[n++] = queue;
-  if (world->memory[0] != '\0') words[n++] = world->memory;
+  if (site->queue[0] != '\0' &&
+      efs_format(queue, sizeof queue, "--interleaving=%s", site->queue) == 0) {
+    words[n++] = queue;
+  }
+  if (world->memory[0] != '\0') {
+    words[n++] = world->memory;
+  }
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   words[n++] = file;
   words[n] = NULL;
@@ -213,77 +292,117 @@ static void start(const struct efs_site *site, const struct efs_job *job, const 
     efs_publish_more(site, job, "running", job->mount, figures);
     efs_watch(site, job, outcome.text);
     efs_give_back(site, job);
-    if (wait.comment.line[0] != '\0') comment_progress(&wait, "staged in");
-    if (world->nodes <= 1) efs_give_back_licence(site, job);
+    if (wait.comment.line[0] != '\0') {
+      comment_progress(&wait, "staged in");
+    }
+    if (world->nodes <= 1) {
+      efs_give_back_licence(site, job);
+    }
     return;
   }
   if (wait.cancelled) {
-    /* Tasks of it that start all the same are those of a job that was requeued, or that slurmctld, killed, took for pending. */
-    end_as(site, job, "put-off", "cancelled", "the stage-in was given up, for the job was over or requeued");
+    /* Tasks of it that start all the same are those of a job that was requeued, or that slurmctld,
+     * killed, took for pending. */
+    end_as(site, job, "put-off", "cancelled",
+           "the stage-in was given up, for the job was over or requeued");
     return;
   }
   if (wait.late) {
     fail_late(site, job);
     return;
   }
-  if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
+  if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) {
+    efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
+  }
   fail_job(site, job, error);
 }
 
-/* What sbatch could not know, or was not asked: a store in memory is no larger than what the job was given on this node. One whose
- * capacity is not declared efs makes by that. 0, or -1 and the job has failed. */
-static int check_memory(const struct efs_site *site, const struct efs_job *job, struct world *world) {
+/* What sbatch could not know, or was not asked: a store in memory is no larger than what the job
+ * was given on this node. One whose capacity is not declared efs makes by that. 0, or -1 and the
+ * job has failed. */
+static int check_memory(const struct efs_site* site, const struct efs_job* job,
+                        struct world* world) {
   static struct efs_outcome outcome;
   char size[64], mount[EFS_PATH + 16], file[EFS_PATH + 16], error[EFS_TEXT];
-  const char *words[] = {site->efs, "check", "--json", mount, world->memory, "--memory-source=what Slurm has given the job", file, NULL};
+  const char* words[] = {site->efs, "check",       "--json",
+                         mount,     world->memory, "--memory-source=what Slurm has given the job",
+                         file,      NULL};
   const int known = efs_memory_of_job(site, job->id, size, sizeof size);
-  /* Where Slurm does not give jobs memory, all of a node is nothing that the job has. What it asked for bounds it all the same. */
-  if (known < 0 || (known == EFS_ALL_OF_NODE && !efs_memory_is_counted(site))) return 0;
+  /* Where Slurm does not give jobs memory, all of a node is nothing that the job has. What it asked
+   * for bounds it all the same. */
+  if (known < 0 || (known == EFS_ALL_OF_NODE && !efs_memory_is_counted(site))) {
+    return 0;
+  }
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   efs_format(world->memory, sizeof world->memory, "--memory=%s", size);
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   outcome.as = job; /* root reads nothing that a user wrote */
   efs_run(words, world->words, 60, NULL, NULL, &outcome);
-  if (outcome.code != BAD_JOB_FILE || efs_json_text(outcome.text, "error", error, sizeof error) != 0 || !efs_memory_is_counted(site)) return 0;
+  if (outcome.code != BAD_JOB_FILE ||
+      efs_json_text(outcome.text, "error", error, sizeof error) != 0 ||
+      !efs_memory_is_counted(site)) {
+    return 0;
+  }
   fail_job(site, job, error);
   return -1;
 }
 
 /* 0, or -1 and the job has failed. */
-static int choose_instance(const struct efs_site *site, struct efs_job *job, const char *flags, const char *const *environment) {
+static int choose_instance(const struct efs_site* site, struct efs_job* job, const char* flags,
+                           const char* const* environment) {
   char why[EFS_TEXT];
-  if (efs_choose_kept(site, job, flags, environment, why, sizeof why) == 0) return 0;
+  if (efs_choose_kept(site, job, flags, environment, why, sizeof why) == 0) {
+    return 0;
+  }
   fail_job(site, job, why);
   return -1;
 }
 
-/* What a run before a requeue left, whose epilog was lost; and then a name for this one that is free. */
-static void clear_the_way(const struct efs_site *site, struct efs_job *job) {
+/* What a run before a requeue left, whose epilog was lost; and then a name for this one that is
+ * free. */
+static void clear_the_way(const struct efs_site* site, struct efs_job* job) {
   struct efs_job older = *job;
   while (efs_find_job(site, &older)) {
     const uint32_t restart = older.restart;
     efs_stop_job(site, &older);
-    if (!efs_find_job(site, &older) || older.restart == restart) break; /* not saved: it stays */
+    if (!efs_find_job(site, &older) || older.restart == restart) {
+      break; /* not saved: it stays */
+    }
   }
-  if (!efs_find_job(site, &older) || older.restart < job->restart) return;
+  if (!efs_find_job(site, &older) || older.restart < job->restart) {
+    return;
+  }
   job->restart = older.restart + 1;
   efs_name_job(site, job);
 }
 
-/* The job file that the options or the directives made, kept for the user alone; or the job has failed. */
-static int keep_job_file(const struct efs_site *site, const struct efs_job *job, const char **text) {
+/* The job file that the options or the directives made, kept for the user alone; or the job has
+ * failed. */
+static int keep_job_file(const struct efs_site* site, const struct efs_job* job,
+                         const char** text) {
   static char directives[EFS_LARGEST_JOB];
-  const int told = *text == NULL ? efs_read_directives(site, job, directives, sizeof directives) : 0;
-  if (*text == NULL && told == 0) *text = directives;
-  if (*text != NULL && strlen(*text) <= EFS_LARGEST_JOB && efs_write_file(job->directory, "job.yaml", *text, 0400, job->uid) == 0) return 0;
-  if (told > 0) put_off(site, job, "the directives of the script cannot be read back from slurmctld");
-  else if (told < 0) fail_job(site, job, "the directives of the script cannot be read back");
-  else fail_job(site, job, "the job file cannot be kept on this node");
+  const int told =
+      *text == NULL ? efs_read_directives(site, job, directives, sizeof directives) : 0;
+  if (*text == NULL && told == 0) {
+    *text = directives;
+  }
+  if (*text != NULL && strlen(*text) <= EFS_LARGEST_JOB &&
+      efs_write_file(job->directory, "job.yaml", *text, 0400, job->uid) == 0) {
+    return 0;
+  }
+  if (told > 0) {
+    put_off(site, job, "the directives of the script cannot be read back from slurmctld");
+  } else if (told < 0) {
+    fail_job(site, job, "the directives of the script cannot be read back");
+  } else {
+    fail_job(site, job, "the job file cannot be kept on this node");
+  }
   return -1;
 }
 
 /* What every job has. */
-static void begin_world(struct world *world, const struct efs_site *site, const struct efs_job *job) {
+static void begin_world(struct world* world, const struct efs_site* site,
+                        const struct efs_job* job) {
   static const char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
   int n = 0;
   memset(world, 0, sizeof *world);
@@ -296,29 +415,44 @@ static void begin_world(struct world *world, const struct efs_site *site, const 
   world->words[n++] = world->name_of_node;
 }
 
-static void add_word(struct world *world, char *word, size_t size, const char *name, const char *value) {
+static void add_word(struct world* world, char* word, size_t size, const char* name,
+                     const char* value) {
   int n = 0;
-  while (world->words[n] != NULL) ++n;
-  if (value[0] != '\0' && efs_format(word, size, "%s=%s", name, value) == 0) world->words[n] = word;
+  while (world->words[n] != NULL) {
+    ++n;
+  }
+  if (value[0] != '\0' && efs_format(word, size, "%s=%s", name, value) == 0) {
+    world->words[n] = word;
+  }
 }
 
 /* Which of the job's nodes this one is; or the job is put off, or has failed. */
-static int find_place(struct world *world, const struct efs_site *site, const struct efs_job *job) {
+static int find_place(struct world* world, const struct efs_site* site, const struct efs_job* job) {
   char index[EFS_NUMBER];
   const int known = efs_find_node(site, job->id, &world->node, &world->nodes);
-  if (known == EFS_TOO_LONG) fail_job(site, job, "the list of the job's nodes is longer than 64 KiB, and slurmd does not say it; ask for fewer nodes, or for such as Slurm can write as ranges");
-  else if (known != 0) put_off(site, job, "slurmctld does not say which nodes the job has; it is away, or does not answer");
+  if (known == EFS_TOO_LONG) {
+    fail_job(site, job,
+             "the list of the job's nodes is longer than 64 KiB, and slurmd does not say it; ask "
+             "for fewer nodes, or for such as Slurm can write as ranges");
+  } else if (known != 0) {
+    put_off(site, job,
+            "slurmctld does not say which nodes the job has; it is away, or does not answer");
+  }
   efs_format(index, sizeof index, "%u", world->node);
   add_word(world, world->index, sizeof world->index, "SLURM_NODEID", index);
   return known == 0 ? 0 : -1;
 }
 
 /* And what slurmctld has to be asked for, where the job file may have use for it; likewise. */
-static int ask_for_world(struct world *world, const struct efs_site *site, const struct efs_job *job, const char *text) {
+static int ask_for_world(struct world* world, const struct efs_site* site,
+                         const struct efs_job* job, const char* text) {
   char array[EFS_NUMBER] = "", task[EFS_NUMBER] = "", name[EFS_PATH] = "";
-  const int has_array = strstr(text, "%a") != NULL || strstr(text, "%A") != NULL, has_name = strstr(text, "%x") != NULL;
-  if ((has_array && efs_ask_array(site, job->id, array, task) < 0) || (has_name && efs_ask_name(site, job->id, name, sizeof name) < 0)) {
-    put_off(site, job, "slurmctld does not say what the job is called; it is away, or does not answer");
+  const int has_array = strstr(text, "%a") != NULL || strstr(text, "%A") != NULL,
+            has_name = strstr(text, "%x") != NULL;
+  if ((has_array && efs_ask_array(site, job->id, array, task) < 0) ||
+      (has_name && efs_ask_name(site, job->id, name, sizeof name) < 0)) {
+    put_off(site, job,
+            "slurmctld does not say what the job is called; it is away, or does not answer");
     return -1;
   }
   add_word(world, world->array, sizeof world->array, "SLURM_ARRAY_JOB_ID", array);
@@ -328,32 +462,51 @@ static int ask_for_world(struct world *world, const struct efs_site *site, const
 }
 
 /* Most jobs have no directives. Those that have know it themselves (task.c), and are put off. */
-static int note_unasked(const struct efs_site *site, struct efs_job *job) {
+static int note_unasked(const struct efs_site* site, struct efs_job* job) {
   clear_the_way(site, job);
-  if (efs_make_job(site, job) == 0) efs_write_file(job->directory, "result", "unasked slurmctld does not say whether the job has directives; it is away, or does not answer", 0644, 0);
+  if (efs_make_job(site, job) == 0) {
+    efs_write_file(job->directory, "result",
+                   "unasked slurmctld does not say whether the job has directives; it is away, or "
+                   "does not answer",
+                   0644, 0);
+  }
   return 0;
 }
 
-/* What is wrong with what the allocator has handed over, or the user in its place. NULL: nothing. */
-static const char *find_fault(const char *text, const char *flags) {
-  if (text != NULL && strlen(text) > EFS_LARGEST_JOB) return "the job file that sbatch handed over is too large";
-  if (flags != NULL && strlen(flags) >= FLAGS_SIZE) return "the flags that sbatch handed over are too long";
+/* What is wrong with what the allocator has handed over, or the user in its place. NULL: nothing.
+ */
+static const char* find_fault(const char* text, const char* flags) {
+  if (text != NULL && strlen(text) > EFS_LARGEST_JOB) {
+    return "the job file that sbatch handed over is too large";
+  }
+  if (flags != NULL && strlen(flags) >= FLAGS_SIZE) {
+    return "the flags that sbatch handed over are too long";
+  }
   return NULL;
 }
 
-int efs_prolog(spank_t spank, const struct efs_site *site) {
+int efs_prolog(spank_t spank, const struct efs_site* site) {
   struct efs_job job;
   struct world world;
-  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS"), *fault = find_fault(text, flags);
-  if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) return 0;
+  const char *text = getenv("SPANK_EFS_JOB"), *flags = getenv("SPANK_EFS_FLAGS"),
+             *fault = find_fault(text, flags);
+  if ((text == NULL && !site->directives) || efs_describe_job(spank, site, &job) != 0) {
+    return 0;
+  }
   if (text == NULL) {
     const int has = efs_has_directives(site, &job);
-    if (has == 0) return 0;
-    if (has < 0) return note_unasked(site, &job);
+    if (has == 0) {
+      return 0;
+    }
+    if (has < 0) {
+      return note_unasked(site, &job);
+    }
   }
   clear_the_way(site, &job);
   if (efs_make_job(site, &job) != 0) {
-    fail_job(site, &job, "the directories of efs (state=, run= and mount= in plugstack.conf) cannot be used on this node; tell the administrators");
+    fail_job(site, &job,
+             "the directories of efs (state=, run= and mount= in plugstack.conf) cannot be used on "
+             "this node; tell the administrators");
     return 0;
   }
   note_began(&job, (long long)time(NULL), 0);
@@ -363,11 +516,20 @@ int efs_prolog(spank_t spank, const struct efs_site *site) {
     fail_job(site, &job, fault);
     return 0;
   }
-  if (flags == NULL) flags = text == NULL ? "directives" : "";
+  if (flags == NULL) {
+    flags = text == NULL ? "directives" : "";
+  }
   efs_write_file(job.directory, "flags", flags, 0644, 0);
-  if (keep_job_file(site, &job, &text) != 0 || find_place(&world, site, &job) != 0 || ask_for_world(&world, site, &job, text) != 0) return 0;
-  if (check_memory(site, &job, &world) != 0) return 0;
+  if (keep_job_file(site, &job, &text) != 0 || find_place(&world, site, &job) != 0 ||
+      ask_for_world(&world, site, &job, text) != 0) {
+    return 0;
+  }
+  if (check_memory(site, &job, &world) != 0) {
+    return 0;
+  }
   efs_publish(site, &job, "staging-in", "");
-  if (choose_instance(site, &job, flags, world.words) == 0) start(site, &job, &world);
+  if (choose_instance(site, &job, flags, world.words) == 0) {
+    start(site, &job, &world);
+  }
   return 0;
 }

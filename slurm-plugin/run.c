@@ -22,13 +22,19 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static const char *const *small_environment(void) {
+static const char* const* small_environment(void) {
   static char conf[EFS_PATH + 16], node[EFS_PATH + 24];
-  static const char *words[4];
+  static const char* words[4];
   int n = 0;
   words[n++] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-  if (getenv("SLURM_CONF") != NULL && efs_format(conf, sizeof conf, "SLURM_CONF=%s", getenv("SLURM_CONF")) == 0) words[n++] = conf;
-  if (getenv("SLURMD_NODENAME") != NULL && efs_format(node, sizeof node, "SLURMD_NODENAME=%s", getenv("SLURMD_NODENAME")) == 0) words[n++] = node;
+  if (getenv("SLURM_CONF") != NULL &&
+      efs_format(conf, sizeof conf, "SLURM_CONF=%s", getenv("SLURM_CONF")) == 0) {
+    words[n++] = conf;
+  }
+  if (getenv("SLURMD_NODENAME") != NULL &&
+      efs_format(node, sizeof node, "SLURMD_NODENAME=%s", getenv("SLURMD_NODENAME")) == 0) {
+    words[n++] = node;
+  }
   words[n] = NULL;
   return words;
 }
@@ -36,9 +42,13 @@ static const char *const *small_environment(void) {
 static void close_from(int first) {
   int fd;
 #ifdef SYS_close_range
-  if (syscall(SYS_close_range, (unsigned)first, ~0U, 0U) == 0) return;
+  if (syscall(SYS_close_range, (unsigned)first, ~0U, 0U) == 0) {
+    return;
+  }
 #endif
-  for (fd = first; fd < 4096; ++fd) close(fd);
+  for (fd = first; fd < 4096; ++fd) {
+    close(fd);
+  }
 }
 
 /* Slurm's daemons are spared when memory runs out; what runs for a job is not. */
@@ -46,102 +56,148 @@ static void be_spared_no_more(void) {
   static const char path[] = "/proc/self/oom_score_adj";
   char sign = '0';
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || read(fd, &sign, 1) != 1) sign = '0';
-  if (fd >= 0) close(fd);
-  if (sign != '-') return;
+  if (fd < 0 || read(fd, &sign, 1) != 1) {
+    sign = '0';
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (sign != '-') {
+    return;
+  }
   fd = open(path, O_WRONLY | O_CLOEXEC);
-  if (fd >= 0 && write(fd, "0", 1) < 0) sign = '0';
-  if (fd >= 0) close(fd);
+  if (fd >= 0 && write(fd, "0", 1) < 0) {
+    sign = '0';
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
 }
 
 enum { NO_GROUP = 65534 };
 
 /* Slurm may not tell the group, and -1 would leave root's. */
-static gid_t group_of(const struct efs_job *job) {
-  const struct passwd *user = job->gid == (gid_t)-1 ? getpwuid(job->uid) : NULL;
+static gid_t group_of(const struct efs_job* job) {
+  const struct passwd* user = job->gid == (gid_t)-1 ? getpwuid(job->uid) : NULL;
   return job->gid != (gid_t)-1 ? job->gid : user != NULL ? user->pw_gid : NO_GROUP;
 }
 
-static int become_user(const struct efs_job *job, gid_t group) {
-  return setgroups(0, NULL) == 0 && setresgid(group, group, group) == 0 && setresuid(job->uid, job->uid, job->uid) == 0;
+static int become_user(const struct efs_job* job, gid_t group) {
+  return setgroups(0, NULL) == 0 && setresgid(group, group, group) == 0 &&
+         setresuid(job->uid, job->uid, job->uid) == 0;
 }
 
-/* Between fork and exec: only what is safe in the child of a process with threads. The PATH is that of `environment`:
- * Slurm's prologs have none. */
-static void become_program(const char *const *words, const char *const *environment, const struct efs_job *as, gid_t group, int out) {
+/* Between fork and exec: only what is safe in the child of a process with threads. The PATH is that
+ * of `environment`: Slurm's prologs have none. */
+static void become_program(const char* const* words, const char* const* environment,
+                           const struct efs_job* as, gid_t group, int out) {
   sigset_t none;
   const int null = open("/dev/null", O_RDONLY);
   int fd;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  for (fd = 1; fd < 32; ++fd) signal(fd, SIG_DFL);
-  if (null >= 0) dup2(null, 0);
+  for (fd = 1; fd < 32; ++fd) {
+    signal(fd, SIG_DFL);
+  }
+  if (null >= 0) {
+    dup2(null, 0);
+  }
   dup2(out, 1);
   dup2(out, 2);
   close_from(3);
   be_spared_no_more();
-  if (as != NULL && geteuid() == 0 && !become_user(as, group)) _exit(126);
-  environ = (char **)environment;
-  execvp(words[0], (char *const *)words);
+  if (as != NULL && geteuid() == 0 && !become_user(as, group)) {
+    _exit(126);
+  }
+  environ = (char**)environment;
+  execvp(words[0], (char* const*)words);
   {
     static const char text[] = "cannot run it: ";
-    const char *why = errno == ENOENT ? "no such program" : "not permitted, or not a program";
-    if (write(2, text, sizeof text - 1) > 0 && write(2, why, strlen(why)) > 0) _exit(127);
+    const char* why = errno == ENOENT ? "no such program" : "not permitted, or not a program";
+    if (write(2, text, sizeof text - 1) > 0 && write(2, why, strlen(why)) > 0) {
+      _exit(127);
+    }
   }
   _exit(127);
 }
 
 /* Of the whole lines those that begin so; how many bytes are left. */
-static size_t keep_lines(char *text, size_t length, const char *begin) {
+static size_t keep_lines(char* text, size_t length, const char* begin) {
   size_t from = 0, kept = 0;
   while (from < length) {
-    const char *end = memchr(text + from, '\n', length - from);
+    const char* end = memchr(text + from, '\n', length - from);
     const size_t size = end == NULL ? length - from : (size_t)(end + 1 - (text + from));
     const int stays = end == NULL || strncmp(text + from, begin, strlen(begin)) == 0;
-    if (stays) memmove(text + kept, text + from, size);
-    if (stays) kept += size;
+    if (stays) {
+      memmove(text + kept, text + from, size);
+    }
+    if (stays) {
+      kept += size;
+    }
     from += size;
   }
   return kept;
 }
 
-static void keep_text(struct efs_outcome *outcome, size_t *length, int fd, int *open_end) {
+static void keep_text(struct efs_outcome* outcome, size_t* length, int fd, int* open_end) {
   char buffer[4096];
   const ssize_t n = read(fd, buffer, sizeof buffer);
   const size_t most = sizeof outcome->text - 1;
   size_t room;
-  if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) *open_end = 0;
-  if (n <= 0) return;
-  if ((size_t)n > most - *length && outcome->wanted != NULL) *length = keep_lines(outcome->text, *length, outcome->wanted);
+  if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
+    *open_end = 0;
+  }
+  if (n <= 0) {
+    return;
+  }
+  if ((size_t)n > most - *length && outcome->wanted != NULL) {
+    *length = keep_lines(outcome->text, *length, outcome->wanted);
+  }
   room = most - *length;
-  if ((size_t)n > room) outcome->cut = 1;
-  else room = (size_t)n; /* what is more is dropped, but read */
+  if ((size_t)n > room) {
+    outcome->cut = 1;
+  } else {
+    room = (size_t)n; /* what is more is dropped, but read */
+  }
   memcpy(outcome->text + *length, buffer, room);
   *length += room;
   outcome->text[*length] = '\0';
 }
 
 /* 0: it runs; 1: it has ended. */
-static int has_ended(pid_t child, int *status) {
+static int has_ended(pid_t child, int* status) {
   const pid_t waited = waitpid(child, status, WNOHANG);
-  if (waited < 0 && errno == EINTR) return 0;
-  if (waited < 0) *status = 127 << 8; /* somebody else has reaped it: nothing is known */
+  if (waited < 0 && errno == EINTR) {
+    return 0;
+  }
+  if (waited < 0) {
+    *status = 127 << 8; /* somebody else has reaped it: nothing is known */
+  }
   return waited != 0;
 }
 
-void efs_run(const char *const *words, const char *const *environment, int seconds, int (*tick)(void *), void *what, struct efs_outcome *outcome) {
+void efs_run(const char* const* words, const char* const* environment, int seconds,
+             int (*tick)(void*), void* what, struct efs_outcome* outcome) {
   int ends[2], status = 0, open_end = 1, stopped = 0, gone = 0;
   size_t length = 0;
   double next = now() + seconds, kill_at = 0;
-  const gid_t group = outcome->as == NULL ? NO_GROUP : group_of(outcome->as); /* before the fork: it may take locks */
+  const gid_t group = outcome->as == NULL
+                          ? NO_GROUP
+                          : group_of(outcome->as); /* before the fork: it may take locks */
   pid_t child;
   outcome->code = 127;
   outcome->cut = 0;
   outcome->text[0] = '\0';
-  if (environment == NULL) environment = small_environment();
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  if (environment == NULL) {
+    environment = small_environment();
+  }
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return;
+  }
   child = fork();
-  if (child == 0) become_program(words, environment, outcome->as, group, ends[1]);
+  if (child == 0) {
+    become_program(words, environment, outcome->as, group, ends[1]);
+  }
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);
@@ -150,8 +206,12 @@ void efs_run(const char *const *words, const char *const *environment, int secon
   while (!gone) {
     struct pollfd line = {ends[0], POLLIN, 0};
     const int slice = 50;
-    if (open_end && poll(&line, 1, slice) > 0) keep_text(outcome, &length, ends[0], &open_end);
-    if (!open_end) poll(NULL, 0, slice);
+    if (open_end && poll(&line, 1, slice) > 0) {
+      keep_text(outcome, &length, ends[0], &open_end);
+    }
+    if (!open_end) {
+      poll(NULL, 0, slice);
+    }
     gone = has_ended(child, &status);
     if (!gone && seconds > 0 && !stopped && now() >= next) {
       const int stop = tick == NULL || tick(what) != 0;
@@ -162,13 +222,19 @@ void efs_run(const char *const *words, const char *const *environment, int secon
         kill_at = now() + 10;
       }
     }
-    if (!gone && stopped && now() >= kill_at) kill(child, SIGKILL);
-    if (!gone && stopped && now() >= kill_at + UNKILLABLE) break; /* it hangs in the kernel */
+    if (!gone && stopped && now() >= kill_at) {
+      kill(child, SIGKILL);
+    }
+    if (!gone && stopped && now() >= kill_at + UNKILLABLE) {
+      break; /* it hangs in the kernel */
+    }
   }
   /* What it wrote last; a daemon that it started may keep the pipe open, so not until its end. */
   while (open_end) {
     struct pollfd line = {ends[0], POLLIN, 0};
-    if (poll(&line, 1, 0) <= 0) break;
+    if (poll(&line, 1, 0) <= 0) {
+      break;
+    }
     keep_text(outcome, &length, ends[0], &open_end);
   }
   close(ends[0]);
@@ -177,29 +243,41 @@ void efs_run(const char *const *words, const char *const *environment, int secon
 
 void efs_keep_alone(int end) {
   int null, fd;
-  if (end != 3) dup2(end, 3);
+  if (end != 3) {
+    dup2(end, 3);
+  }
   null = open("/dev/null", O_RDWR);
-  for (fd = 0; fd < 3; ++fd)
-    if (null < 0 || dup2(null, fd) < 0) close(fd);
+  for (fd = 0; fd < 3; ++fd) {
+    if (null < 0 || dup2(null, fd) < 0) {
+      close(fd);
+    }
+  }
   close_from(4);
 }
 
-int efs_in_child(int (*what)(void *, int), void *with, int seconds, char *text, size_t size) {
+int efs_in_child(int (*what)(void*, int), void* with, int seconds, char* text, size_t size) {
   const double until = now() + seconds;
   int ends[2], status = 0, gone = 0;
   ssize_t n = 0;
   pid_t child;
-  if (size > 0) text[0] = '\0';
-  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  if (size > 0) {
+    text[0] = '\0';
+  }
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return -1;
+  }
   child = fork();
   if (child == 0) {
-    efs_keep_alone(ends[1]); /* else one that hangs in the kernel holds the job's lock and a task's output for as long */
+    efs_keep_alone(ends[1]); /* else one that hangs in the kernel holds the job's lock and a task's
+                                output for as long */
     _exit(what(with, 3) & 0xff);
   }
   close(ends[1]);
   while (child > 0 && !gone && now() < until) {
     gone = has_ended(child, &status);
-    if (!gone) poll(NULL, 0, 5);
+    if (!gone) {
+      poll(NULL, 0, 5);
+    }
   }
   if (child > 0 && !gone) {
     kill(child, SIGKILL);

@@ -1,4 +1,5 @@
-/* The dispatcher: which hook, in which context, is whose. Only the symbols that Slurm looks for leave the plugin. */
+/* The dispatcher: which hook, in which context, is whose. Only the symbols that Slurm looks for
+ * leave the plugin. */
 #include <stdlib.h>
 
 #include "efs_plugin.h"
@@ -14,9 +15,10 @@ EXPORT const unsigned int spank_plugin_version = 1;
 /* For `efs doctor`: which release of Slurm this was built for. */
 #define TEXT_OF(number) #number
 #define TEXT_OF_NUMBER(number) TEXT_OF(number)
-static const char built_for[] __attribute__((used)) = "efs-built-for-slurm=" TEXT_OF_NUMBER(SLURM_VERSION_NUMBER);
+static const char built_for[] __attribute__((used)) =
+    "efs-built-for-slurm=" TEXT_OF_NUMBER(SLURM_VERSION_NUMBER);
 
-EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
+EXPORT int slurm_spank_init(spank_t spank, int count, char** words) {
   struct efs_site site;
   const spank_context_t context = spank_context();
   if (context == S_CTX_SLURMD) {
@@ -29,27 +31,35 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char **words) {
   return 0;
 }
 
-EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **words) {
+EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** words) {
   struct efs_site site;
   const spank_context_t context = spank_context();
   const int is_step = context == S_CTX_LOCAL && getenv("SLURM_JOB_ID") != NULL;
-  if (is_step) return efs_check_step();
-  if (context != S_CTX_ALLOCATOR && context != S_CTX_LOCAL) return 0;
-  if (efs_read_site(&site, count, words) != 0) return efs_is_wanted() ? -1 : 0;
+  if (is_step) {
+    return efs_check_step();
+  }
+  if (context != S_CTX_ALLOCATOR && context != S_CTX_LOCAL) {
+    return 0;
+  }
+  if (efs_read_site(&site, count, words) != 0) {
+    return efs_is_wanted() ? -1 : 0;
+  }
   return efs_allocator_check(spank, &site);
 }
 
-/* A prolog that fails drains the node: it never does. What went wrong is written down, and the tasks fail. Where a value of
- * the site's cannot be, nothing is begun, and the tasks fail, too. */
-EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char **words) {
+/* A prolog that fails drains the node: it never does. What went wrong is written down, and the
+ * tasks fail. Where a value of the site's cannot be, nothing is begun, and the tasks fail, too. */
+EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char** words) {
   struct efs_site site;
   efs_begin_hook();
-  if (efs_read_site(&site, count, words) != EFS_SITE_BAD) efs_prolog(spank, &site);
+  if (efs_read_site(&site, count, words) != EFS_SITE_BAD) {
+    efs_prolog(spank, &site);
+  }
   return 0;
 }
 
 /* In any case: what was begun has to end. */
-EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char **words) {
+EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char** words) {
   struct efs_site site;
   efs_begin_hook();
   efs_read_site(&site, count, words);
@@ -57,19 +67,19 @@ EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char **words) {
   return 0;
 }
 
-EXPORT int slurm_spank_user_init(spank_t spank, int count, char **words) {
+EXPORT int slurm_spank_user_init(spank_t spank, int count, char** words) {
   struct efs_site site;
   efs_read_site(&site, count, words);
   return efs_user_init(spank, &site);
 }
 
-EXPORT int slurm_spank_task_init(spank_t spank, int count, char **words) {
+EXPORT int slurm_spank_task_init(spank_t spank, int count, char** words) {
   struct efs_site site;
   efs_read_site(&site, count, words);
   return efs_task_init(spank, &site);
 }
 
-EXPORT int slurm_spank_task_init_privileged(spank_t spank, int count, char **words) {
+EXPORT int slurm_spank_task_init_privileged(spank_t spank, int count, char** words) {
   struct efs_site site;
   return efs_task_init_privileged(spank, &site, efs_read_site(&site, count, words) == EFS_SITE_BAD);
 }

@@ -1,5 +1,5 @@
-/* In slurmstepd: the tasks learn where their files are, or fail with the reason. A failure anywhere else than in
- * task_init_privileged would drain the node and let the job succeed. */
+/* In slurmstepd: the tasks learn where their files are, or fail with the reason. A failure anywhere
+ * else than in task_init_privileged would drain the node and let the job succeed. */
 #include <sched.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -11,89 +11,129 @@
 
 enum { MOST_TRIES = 3 };
 
-static int read_result(spank_t spank, const struct efs_site *site, struct efs_job *job, char *result, size_t size) {
-  if (efs_describe_job(spank, site, job) != 0 || !efs_find_job(site, job)) return -1;
+static int read_result(spank_t spank, const struct efs_site* site, struct efs_job* job,
+                       char* result, size_t size) {
+  if (efs_describe_job(spank, site, job) != 0 || !efs_find_job(site, job)) {
+    return -1;
+  }
   return efs_read_file(job->directory, "result", result, size);
 }
 
-static void tell_place(spank_t spank, const struct efs_site *site, const struct efs_job *job) {
+static void tell_place(spank_t spank, const struct efs_site* site, const struct efs_job* job) {
   char text[2 * EFS_PATH];
   unsigned node, nodes;
-  if (efs_read_place(job, &node, &nodes) != 0) return;
+  if (efs_read_place(job, &node, &nodes) != 0) {
+    return;
+  }
   efs_format(text, sizeof text, "%u", node);
   spank_setenv(spank, "EFS_NODE", text, 1);
   efs_format(text, sizeof text, "%u", nodes);
   spank_setenv(spank, "EFS_NODES", text, 1);
-  /* efs has written it, where inputs were dealt out; a job that this one submits must not inherit it. */
-  if (efs_format(text, sizeof text, "%s/%s/parts", site->run, job->name) == 0 && access(text, R_OK) == 0) spank_setenv(spank, "EFS_PARTS", text, 1);
-  else spank_unsetenv(spank, "EFS_PARTS");
+  /* efs has written it, where inputs were dealt out; a job that this one submits must not inherit
+   * it. */
+  if (efs_format(text, sizeof text, "%s/%s/parts", site->run, job->name) == 0 &&
+      access(text, R_OK) == 0) {
+    spank_setenv(spank, "EFS_PARTS", text, 1);
+  } else {
+    spank_unsetenv(spank, "EFS_PARTS");
+  }
 }
 
-int efs_user_init(spank_t spank, const struct efs_site *site) {
+int efs_user_init(spank_t spank, const struct efs_site* site) {
   struct efs_job job;
   char result[EFS_TEXT], own[32], before[EFS_PATH], private[EFS_PATH];
-  const char *mount;
+  const char* mount;
   int is_ours;
-  if (read_result(spank, site, &job, result, sizeof result) != 0 || strncmp(result, "running ", 8) != 0) return 0;
+  if (read_result(spank, site, &job, result, sizeof result) != 0 ||
+      strncmp(result, "running ", 8) != 0) {
+    return 0;
+  }
   mount = site->view[0] != '\0' ? site->view : result + 8;
   /* Jobs that this one submits inherit it: it must not speak of them. */
   if (spank_getenv(spank, "EFS_DIRECTIVES", own, sizeof own) == ESPANK_SUCCESS) {
     efs_format(own, sizeof own, "%u", job.id);
     spank_setenv(spank, "EFS_DIRECTIVES", own, 1);
   }
-  /* What it inherits from the script, on another node, or from the job that submitted this one, is ours; else it is the user's. */
-  is_ours = spank_getenv(spank, "EFS_MOUNT", before, sizeof before) == ESPANK_SUCCESS && spank_getenv(spank, "DW_JOB_PRIVATE", private, sizeof private) == ESPANK_SUCCESS && strcmp(before, private) == 0;
+  /* What it inherits from the script, on another node, or from the job that submitted this one, is
+   * ours; else it is the user's. */
+  is_ours = spank_getenv(spank, "EFS_MOUNT", before, sizeof before) == ESPANK_SUCCESS &&
+            spank_getenv(spank, "DW_JOB_PRIVATE", private, sizeof private) == ESPANK_SUCCESS &&
+            strcmp(before, private) == 0;
   spank_setenv(spank, "EFS_MOUNT", mount, 1);
   spank_setenv(spank, "DW_JOB_PRIVATE", mount, is_ours);
   spank_setenv(spank, "EFS_INSTANCE", job.name, 1);
   tell_place(spank, site, &job);
-  if (strcmp(site->run, EFS_USUAL_RUN) != 0) spank_setenv(spank, "EFS_RUNTIME_DIR", site->run, 1); /* else efs looks there by itself */
+  if (strcmp(site->run, EFS_USUAL_RUN) != 0) {
+    spank_setenv(spank, "EFS_RUNTIME_DIR", site->run, 1); /* else efs looks there by itself */
+  }
   return 0;
 }
 
 /* Below `directory`, with a name that begins with `with`. */
-static int is_below(const char *path, const char *directory, const char *with) {
+static int is_below(const char* path, const char* directory, const char* with) {
   const size_t length = strlen(directory);
-  return length > 0 && strncmp(path, directory, length) == 0 && path[length] == '/' && strncmp(path + length + 1, with, strlen(with)) == 0;
+  return length > 0 && strncmp(path, directory, length) == 0 && path[length] == '/' &&
+         strncmp(path + length + 1, with, strlen(with)) == 0;
 }
 
-/* Copies of what other jobs have mounted: where the host's tree is not shared they would stay when those end, and hold them up. */
-static void drop_others(const struct efs_site *site, const struct efs_job *job) {
+/* Copies of what other jobs have mounted: where the host's tree is not shared they would stay when
+ * those end, and hold them up. */
+static void drop_others(const struct efs_site* site, const struct efs_job* job) {
   static char points[64][EFS_PATH];
   char line[4096];
-  FILE *mounts = fopen("/proc/self/mountinfo", "re");
+  FILE* mounts = fopen("/proc/self/mountinfo", "re");
   int count = 0;
   while (mounts != NULL && count < 64 && fgets(line, sizeof line, mounts) != NULL) {
-    char *point = points[count];
-    if (sscanf(line, "%*s %*s %*s %*s %511s", point) == 1 && (is_below(point, site->mount, "") || is_below(point, site->run, "slurm-")) && strcmp(point, job->mount) != 0) ++count;
+    char* point = points[count];
+    if (sscanf(line, "%*s %*s %*s %*s %511s", point) == 1 &&
+        (is_below(point, site->mount, "") || is_below(point, site->run, "slurm-")) &&
+        strcmp(point, job->mount) != 0) {
+      ++count;
+    }
   }
-  if (mounts != NULL) fclose(mounts);
-  while (count-- > 0) umount2(points[count], MNT_DETACH | UMOUNT_NOFOLLOW);
+  if (mounts != NULL) {
+    fclose(mounts);
+  }
+  while (count-- > 0) {
+    umount2(points[count], MNT_DETACH | UMOUNT_NOFOLLOW);
+  }
 }
 
-/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still arrive, and go (slave). A step
- * that `ends` it does not, for the file system lives as long as it has a second place. */
-static int enter_view(const struct efs_site *site, const struct efs_job *job, int ends) {
-  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) return -1;
+/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still
+ * arrive, and go (slave). A step that `ends` it does not, for the file system lives as long as it
+ * has a second place. */
+static int enter_view(const struct efs_site* site, const struct efs_job* job, int ends) {
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
+    return -1;
+  }
   drop_others(site, job);
-  if (ends) umount2(job->mount, MNT_DETACH | UMOUNT_NOFOLLOW);
-  else if (mount(job->mount, site->view, NULL, MS_BIND, NULL) != 0) return -1;
-  return mount("efs-hidden", site->mount, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=4k,mode=0711");
+  if (ends) {
+    umount2(job->mount, MNT_DETACH | UMOUNT_NOFOLLOW);
+  } else if (mount(job->mount, site->view, NULL, MS_BIND, NULL) != 0) {
+    return -1;
+  }
+  return mount("efs-hidden", site->mount, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV,
+               "size=4k,mode=0711");
 }
 
 /* "yes" of a job with directives (job_submit.lua), its number of its steps. */
-static int says_directives(spank_t spank, const struct efs_site *site, const struct efs_job *job, int site_is_bad) {
+static int says_directives(spank_t spank, const struct efs_site* site, const struct efs_job* job,
+                           int site_is_bad) {
   char value[32], own[32];
-  if ((!site->directives && !site_is_bad) || spank_getenv(spank, "EFS_DIRECTIVES", value, sizeof value) != ESPANK_SUCCESS) return 0;
+  if ((!site->directives && !site_is_bad) ||
+      spank_getenv(spank, "EFS_DIRECTIVES", value, sizeof value) != ESPANK_SUCCESS) {
+    return 0;
+  }
   efs_format(own, sizeof own, "%u", job->id);
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
 }
 
 /* As the batch script's task says it (in_job.c). */
-static int stages_out(spank_t spank, const struct efs_job *job) {
+static int stages_out(spank_t spank, const struct efs_job* job) {
   char value[32], own[32];
   efs_format(own, sizeof own, "%u", job->id);
-  return spank_getenv(spank, EFS_STAGING_OUT, value, sizeof value) == ESPANK_SUCCESS && strcmp(value, own) == 0;
+  return spank_getenv(spank, EFS_STAGING_OUT, value, sizeof value) == ESPANK_SUCCESS &&
+         strcmp(value, own) == 0;
 }
 
 static int is_first_task(spank_t spank) {
@@ -101,19 +141,26 @@ static int is_first_task(spank_t spank) {
   return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
-/* Back into the queue; held once it has been put off so often that it would go round for ever. Of the tasks on a node the
- * first one asks for it. */
-static int put_off(spank_t spank, const struct efs_site *site, const struct efs_job *job, const char *where_and_why) {
+/* Back into the queue; held once it has been put off so often that it would go round for ever. Of
+ * the tasks on a node the first one asks for it. */
+static int put_off(spank_t spank, const struct efs_site* site, const struct efs_job* job,
+                   const char* where_and_why) {
   static struct efs_outcome outcome;
   char id[32];
   const int held = job->restart >= MOST_TRIES;
-  const char *words[] = {site->scontrol, held ? "requeuehold" : "requeue", id, NULL};
-  if (!is_first_task(spank)) return -1;
+  const char* words[] = {site->scontrol, held ? "requeuehold" : "requeue", id, NULL};
+  if (!is_first_task(spank)) {
+    return -1;
+  }
   slurm_error("efs: nothing was staged on %s", where_and_why);
   efs_format(id, sizeof id, "%u", job->id);
   efs_run(words, NULL, 30, NULL, NULL, &outcome);
-  if (outcome.code != 0) slurm_error("efs: the job fails, for it cannot be requeued; submit it again");
-  else slurm_error("efs: the job is requeued%s", held ? " and held, for this was not the first time; tell the administrators" : "");
+  if (outcome.code != 0) {
+    slurm_error("efs: the job fails, for it cannot be requeued; submit it again");
+  } else {
+    slurm_error("efs: the job is requeued%s",
+                held ? " and held, for this was not the first time; tell the administrators" : "");
+  }
   return -1;
 }
 
@@ -122,46 +169,73 @@ static int is_script(spank_t spank) {
   return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
 }
 
-/* There is no result. Of the tasks on a node the first one finds out why, as far as it can be seen now: 1, and it has said so. */
-static int has_said_why(const struct efs_site *site, struct efs_job *job) {
+/* There is no result. Of the tasks on a node the first one finds out why, as far as it can be seen
+ * now: 1, and it has said so. */
+static int has_said_why(const struct efs_site* site, struct efs_job* job) {
   char text[EFS_TEXT];
   int can_be_used;
   if (efs_find_failure(site, job, text, sizeof text) == 1) {
     slurm_error("efs: stage-in failed on %s", text);
     return 1;
   }
-  if (efs_find_job(site, job)) return 0;
-  can_be_used = efs_make_job(site, job) == 0 && efs_write_file(job->directory, "result", "", 0644, 0) == 0;
+  if (efs_find_job(site, job)) {
+    return 0;
+  }
+  can_be_used =
+      efs_make_job(site, job) == 0 && efs_write_file(job->directory, "result", "", 0644, 0) == 0;
   efs_remove_job(site, job);
-  if (!can_be_used) slurm_error("efs: nothing was staged on %s: %s, %s or %s cannot be used there, or is full; tell the administrators", site->node, site->state, site->run, site->mount);
+  if (!can_be_used) {
+    slurm_error(
+        "efs: nothing was staged on %s: %s, %s or %s cannot be used there, or is full; tell the "
+        "administrators",
+        site->node, site->state, site->run, site->mount);
+  }
   return !can_be_used;
 }
 
 /* What the prolog should have left is not there. */
-static int fail_without_result(spank_t spank, const struct efs_site *site, struct efs_job *job) {
+static int fail_without_result(spank_t spank, const struct efs_site* site, struct efs_job* job) {
   char text[EFS_TEXT];
   int restarts;
-  if (!is_first_task(spank) || has_said_why(site, job)) return -1;
-  /* A job that is requeued while its prolog runs is started on the same node without another one, as its first run. */
+  if (!is_first_task(spank) || has_said_why(site, job)) {
+    return -1;
+  }
+  /* A job that is requeued while its prolog runs is started on the same node without another one,
+   * as its first run. */
   restarts = efs_ask_restarts(site, job->id);
   if (restarts > 0) {
     job->restart = (uint32_t)restarts;
-    efs_format(text, sizeof text, "%s: Slurm has run no prolog for this run of the job", site->node);
+    efs_format(text, sizeof text, "%s: Slurm has run no prolog for this run of the job",
+               site->node);
     return put_off(spank, site, job, text);
   }
-  if (efs_find_job(site, job)) slurm_error("efs: nothing was staged on %s: its prolog did not come to its end, or could not write below %s; tell the administrators", site->node, site->state);
-  else slurm_error("efs: nothing was staged on %s: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch (see spank_efs(8))", site->node);
+  if (efs_find_job(site, job)) {
+    slurm_error(
+        "efs: nothing was staged on %s: its prolog did not come to its end, or could not write "
+        "below %s; tell the administrators",
+        site->node, site->state);
+  } else {
+    slurm_error(
+        "efs: nothing was staged on %s: its prolog has not run. The site must set "
+        "PrologFlags=Alloc,DeferBatch (see spank_efs(8))",
+        site->node);
+  }
   return -1;
 }
 
-int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int site_is_bad) {
+int efs_task_init_privileged(spank_t spank, const struct efs_site* site, int site_is_bad) {
   struct efs_job job = {0};
   char result[EFS_TEXT], text[EFS_TEXT];
   unsigned node, nodes;
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
-    if (!efs_is_wanted() && !says_directives(spank, site, &job, site_is_bad)) return 0;
+    if (!efs_is_wanted() && !says_directives(spank, site, &job, site_is_bad)) {
+      return 0;
+    }
     if (site_is_bad) {
-      slurm_error("efs: nothing was staged on %s: plugstack.conf there has a bad value; tell the administrators (see spank_efs(8))", site->node);
+      slurm_error(
+          "efs: nothing was staged on %s: plugstack.conf there has a bad value; tell the "
+          "administrators (see spank_efs(8))",
+          site->node);
       return -1;
     }
     return fail_without_result(spank, site, &job);
@@ -171,24 +245,33 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site *site, int sit
     return -1;
   }
   if (strncmp(result, "put-off ", 8) == 0 || strncmp(result, "unasked ", 8) == 0) {
-    if (result[0] == 'u' && !says_directives(spank, site, &job, site_is_bad)) return 0;
+    if (result[0] == 'u' && !says_directives(spank, site, &job, site_is_bad)) {
+      return 0;
+    }
     efs_format(text, sizeof text, "%s: %s", site->node, result + strcspn(result, " ") + 1);
     return put_off(spank, site, &job, text);
   }
   /* All prologs are over before the first task: one look at the other nodes is enough. */
   if (efs_read_file(job.directory, "checked", text, sizeof text) != 0) {
     const int failure = efs_find_failure(site, &job, text, sizeof text);
-    if (failure == 2) return put_off(spank, site, &job, text);
+    if (failure == 2) {
+      return put_off(spank, site, &job, text);
+    }
     if (failure == 1) {
       slurm_error("efs: stage-in failed on %s", text);
       return -1;
     }
     efs_write_file(job.directory, "checked", "yes", 0644, 0);
-    if (efs_read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) efs_give_back_licence(site, &job);
+    if (efs_read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) {
+      efs_give_back_licence(site, &job);
+    }
   }
-  if (is_script(spank)) efs_give_back(site, &job);
+  if (is_script(spank)) {
+    efs_give_back(site, &job);
+  }
   if (site->view[0] != '\0' && enter_view(site, &job, stages_out(spank, &job)) != 0) {
-    slurm_error("efs: %s cannot be shown at %s; the directory must be there on every node", job.mount, site->view);
+    slurm_error("efs: %s cannot be shown at %s; the directory must be there on every node",
+                job.mount, site->view);
     return -1;
   }
   efs_prepare_in_job(spank, site);

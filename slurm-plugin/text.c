@@ -6,15 +6,17 @@
 
 #include "efs_plugin.h"
 
-int efs_copy(char *to, size_t size, const char *from) {
+int efs_copy(char* to, size_t size, const char* from) {
   const size_t length = strlen(from);
   to[0] = '\0';
-  if (length >= size) return -1;
+  if (length >= size) {
+    return -1;
+  }
   memcpy(to, from, length + 1);
   return 0;
 }
 
-int efs_format(char *to, size_t size, const char *format, ...) {
+int efs_format(char* to, size_t size, const char* format, ...) {
   va_list arguments;
   int length;
   va_start(arguments, format);
@@ -23,33 +25,47 @@ int efs_format(char *to, size_t size, const char *format, ...) {
   return length >= 0 && (size_t)length < size ? 0 : -1;
 }
 
-/* The end of the JSON string that begins behind `p`; its text, unescaped, to `value` (may be NULL). */
-static const char *skip_string(const char *p, char *value, size_t size) {
+/* The end of the JSON string that begins behind `p`; its text, unescaped, to `value` (may be NULL).
+ */
+static const char* skip_string(const char* p, char* value, size_t size) {
   size_t length = 0;
   for (++p; *p != '\0' && *p != '"'; ++p) {
     char c = *p;
     if (c == '\\') {
       ++p;
-      if (*p == '\0') break;
+      if (*p == '\0') {
+        break;
+      }
       c = *p == 'n' ? '\n' : *p == 't' ? '\t' : *p == 'u' ? '?' : *p;
-      if (*p == 'u' && strlen(p) > 4) p += 4;
+      if (*p == 'u' && strlen(p) > 4) {
+        p += 4;
+      }
     }
-    if (value != NULL && length + 1 < size) value[length++] = c;
+    if (value != NULL && length + 1 < size) {
+      value[length++] = c;
+    }
   }
-  if (value != NULL && size > 0) value[length] = '\0';
+  if (value != NULL && size > 0) {
+    value[length] = '\0';
+  }
   return *p == '"' ? p + 1 : p;
 }
 
 /* The value of a member of the outermost object. NULL: there is none. */
-static const char *find_member(const char *json, const char *key) {
+static const char* find_member(const char* json, const char* key) {
   char name[64];
   int depth = 0;
-  const char *p = strchr(json, '{');
-  if (p == NULL) return NULL;
+  const char* p = strchr(json, '{');
+  if (p == NULL) {
+    return NULL;
+  }
   while (*p != '\0') {
-    if (*p == '{' || *p == '[') ++depth;
-    else if (*p == '}' || *p == ']') {
-      if (--depth == 0) return NULL;
+    if (*p == '{' || *p == '[') {
+      ++depth;
+    } else if (*p == '}' || *p == ']') {
+      if (--depth == 0) {
+        return NULL;
+      }
     }
     if (*p != '"') {
       ++p;
@@ -57,26 +73,36 @@ static const char *find_member(const char *json, const char *key) {
     }
     p = skip_string(p, name, sizeof name);
     p += strspn(p, " \t\n");
-    if (*p != ':') continue;
+    if (*p != ':') {
+      continue;
+    }
     p += 1 + strspn(p + 1, " \t\n");
-    if (depth == 1 && strcmp(name, key) == 0) return p;
-    if (*p == '"') p = skip_string(p, NULL, 0);
+    if (depth == 1 && strcmp(name, key) == 0) {
+      return p;
+    }
+    if (*p == '"') {
+      p = skip_string(p, NULL, 0);
+    }
   }
   return NULL;
 }
 
 /* The end of the value that begins at `p`. NULL: it is cut off. */
-static const char *skip_value(const char *p) {
+static const char* skip_value(const char* p) {
   int depth = 0;
   for (; *p != '\0'; ++p) {
     if (*p == '"') {
       p = skip_string(p, NULL, 0);
-      if (p[-1] != '"') return NULL;
+      if (p[-1] != '"') {
+        return NULL;
+      }
       --p;
     } else if (*p == '{' || *p == '[') {
       ++depth;
     } else if (*p == '}' || *p == ']') {
-      if (depth == 0) return p;
+      if (depth == 0) {
+        return p;
+      }
       --depth;
     } else if (depth == 0 && (*p == ',' || isspace((unsigned char)*p))) {
       return p;
@@ -85,52 +111,73 @@ static const char *skip_value(const char *p) {
   return NULL;
 }
 
-static int copy_value(const char *p, char *value, size_t size, const char **end) {
+static int copy_value(const char* p, char* value, size_t size, const char** end) {
   *end = skip_value(p);
-  if (*end == NULL || *end == p || (size_t)(*end - p) >= size) return -1;
+  if (*end == NULL || *end == p || (size_t)(*end - p) >= size) {
+    return -1;
+  }
   memcpy(value, p, (size_t)(*end - p));
   value[*end - p] = '\0';
   return 0;
 }
 
-int efs_json_text(const char *json, const char *key, char *value, size_t size) {
-  const char *p = find_member(json, key);
-  if (p == NULL || *p != '"') return -1;
+int efs_json_text(const char* json, const char* key, char* value, size_t size) {
+  const char* p = find_member(json, key);
+  if (p == NULL || *p != '"') {
+    return -1;
+  }
   skip_string(p, value, size);
   return 0;
 }
 
-int efs_json_value(const char *json, const char *key, char *value, size_t size) {
+int efs_json_value(const char* json, const char* key, char* value, size_t size) {
   const char *p = find_member(json, key), *end;
   return p == NULL ? -1 : copy_value(p, value, size, &end);
 }
 
-int efs_json_item(const char *json, const char *key, unsigned number, char *value, size_t size) {
+int efs_json_item(const char* json, const char* key, unsigned number, char* value, size_t size) {
   const char *p = find_member(json, key), *end;
-  if (p == NULL || *p != '[') return -1;
+  if (p == NULL || *p != '[') {
+    return -1;
+  }
   for (++p;; p = end + (*end == ',')) {
     p += strspn(p, " \t\n");
     end = skip_value(p);
-    if (end == NULL || end == p) return -1;
-    if (number-- == 0) return copy_value(p, value, size, &end);
+    if (end == NULL || end == p) {
+      return -1;
+    }
+    if (number-- == 0) {
+      return copy_value(p, value, size, &end);
+    }
     end += strspn(end, " \t\n");
   }
 }
 
 /* Bytes of the UTF-8 character at `p`; 0: none is there. */
-static size_t utf8_length(const unsigned char *p) {
-  const size_t length = *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
+static size_t utf8_length(const unsigned char* p) {
+  const size_t length = *p >= 0xc2 && *p < 0xe0   ? 2
+                        : *p >= 0xe0 && *p < 0xf0 ? 3
+                        : *p >= 0xf0 && *p < 0xf5 ? 4
+                                                  : 0;
   size_t i;
-  for (i = 1; i < length; ++i)
-    if ((p[i] & 0xc0) != 0x80) return 0;
-  if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f)) return 0;
+  for (i = 1; i < length; ++i) {
+    if ((p[i] & 0xc0) != 0x80) {
+      return 0;
+    }
+  }
+  if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) ||
+      (*p == 0xf4 && p[1] > 0x8f)) {
+    return 0;
+  }
   return length;
 }
 
-void efs_json_quote(const char *text, char *quoted, size_t size) {
+void efs_json_quote(const char* text, char* quoted, size_t size) {
   size_t n = 0;
-  const unsigned char *p = (const unsigned char *)text;
-  if (size < 16) return;
+  const unsigned char* p = (const unsigned char*)text;
+  if (size < 16) {
+    return;
+  }
   quoted[n++] = '"';
   for (; *p != '\0' && n + 9 < size; ++p) {
     if (*p == '"' || *p == '\\') {
@@ -155,37 +202,52 @@ void efs_json_quote(const char *text, char *quoted, size_t size) {
   quoted[n] = '\0';
 }
 
-void efs_one_line(char *text) {
-  char *p;
+void efs_one_line(char* text) {
+  char* p;
   size_t length = strlen(text);
-  while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) text[--length] = '\0';
+  while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) {
+    text[--length] = '\0';
+  }
   for (p = text; *p != '\0'; ++p) {
-    if (*p == '\n') *p = ';';
-    else if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+    if (*p == '\n') {
+      *p = ';';
+    } else if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+      *p = '?';
+    }
   }
 }
 
-int efs_is_kept_name(const char *name) {
+int efs_is_kept_name(const char* name) {
   size_t i;
-  if (!isalnum((unsigned char)name[0])) return 0;
-  for (i = 0; name[i] != '\0'; ++i)
-    if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL) return 0;
+  if (!isalnum((unsigned char)name[0])) {
+    return 0;
+  }
+  for (i = 0; name[i] != '\0'; ++i) {
+    if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL) {
+      return 0;
+    }
+  }
   return i <= EFS_KEPT_NAME;
 }
 
-int efs_has_word(const char *flags, const char *word) {
+int efs_has_word(const char* flags, const char* word) {
   const size_t length = strlen(word);
-  const char *p = flags + strspn(flags, " ");
-  for (; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " "))
-    if (strcspn(p, " ") == length && strncmp(p, word, length) == 0) return 1;
+  const char* p = flags + strspn(flags, " ");
+  for (; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " ")) {
+    if (strcspn(p, " ") == length && strncmp(p, word, length) == 0) {
+      return 1;
+    }
+  }
   return 0;
 }
 
-int efs_flag(const char *flags, const char *key, char *value, size_t size) {
+int efs_flag(const char* flags, const char* key, char* value, size_t size) {
   const size_t length = strlen(key);
-  const char *p = flags + strspn(flags, " ");
+  const char* p = flags + strspn(flags, " ");
   for (; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " ")) {
-    if (strncmp(p, key, length) != 0) continue;
+    if (strncmp(p, key, length) != 0) {
+      continue;
+    }
     return efs_format(value, size, "%.*s", (int)strcspn(p + length, " "), p + length) == 0;
   }
   return 0;

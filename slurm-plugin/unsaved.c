@@ -1,5 +1,6 @@
-/* Runs whose results were not back, and may be since: somebody has stopped the file system again, brought out what it left, or given it up.
- * Nobody tells the plugin of that, so it looks: at the end of each job of efs on the node, and when slurmd starts. */
+/* Runs whose results were not back, and may be since: somebody has stopped the file system again,
+ * brought out what it left, or given it up. Nobody tells the plugin of that, so it looks: at the
+ * end of each job of efs on the node, and when slurmd starts. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,57 +14,74 @@
 
 #include "efs_plugin.h"
 
-#define ANSWER_TIME 5 /* seconds, of results-dir, and of the instance: users can make either hang, and the node waits */
-#define UNANSWERED 2  /* questions without an answer, of one review */
-#define TO_WRITE 40    /* seconds, for the accounting */
-#define HEAD 8192      /* bytes of a receipt, in which its verdict is */
+#define ANSWER_TIME                                                                           \
+  5 /* seconds, of results-dir, and of the instance: users can make either hang, and the node \
+       waits */
+#define UNANSWERED 2 /* questions without an answer, of one review */
+#define TO_WRITE 40  /* seconds, for the accounting */
+#define HEAD 8192    /* bytes of a receipt, in which its verdict is */
 
 struct question {
-  const struct efs_job *job;
-  const char *receipt;
+  const struct efs_job* job;
+  const char* receipt;
   time_t since; /* a receipt that is older is another job's */
 };
 
-/* 1: all is back; 0: it is not, or there is no such receipt; 2: nobody can say. In a text of JSON no string has such quotes. */
-static int verdict_of(const char *receipt, time_t since) {
+/* 1: all is back; 0: it is not, or there is no such receipt; 2: nobody can say. In a text of JSON
+ * no string has such quotes. */
+static int verdict_of(const char* receipt, time_t since) {
   static char head[HEAD + 1];
   struct stat st;
   ssize_t n;
   const int fd = open(receipt, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT ? 0 : 2;
+  if (fd < 0) {
+    return errno == ENOENT ? 0 : 2;
+  }
   n = fstat(fd, &st) == 0 ? read(fd, head, HEAD) : -1;
   close(fd);
-  if (n < 0) return 2;
+  if (n < 0) {
+    return 2;
+  }
   head[n] = '\0';
   return st.st_mtime >= since && strstr(head, ", \"verdict\": \"complete\"") != NULL;
 }
 
 /* As the user, whose file it is. A salvage writes a receipt of its own beside the stop's. */
-static int read_verdict(void *what, int out) {
-  const struct question *question = what;
-  const struct passwd *user = getpwuid(question->job->uid);
+static int read_verdict(void* what, int out) {
+  const struct question* question = what;
+  const struct passwd* user = getpwuid(question->job->uid);
   static const char stop[] = "/efs-receipt-", salvage[] = "/efs-salvage-";
   static char other[2 * EFS_PATH];
-  char *leaf;
+  char* leaf;
   int verdict;
   (void)out;
-  if (user == NULL || initgroups(user->pw_name, user->pw_gid) != 0 || setresgid(user->pw_gid, user->pw_gid, user->pw_gid) != 0 || setresuid(question->job->uid, question->job->uid, question->job->uid) != 0) return 2;
+  if (user == NULL || initgroups(user->pw_name, user->pw_gid) != 0 ||
+      setresgid(user->pw_gid, user->pw_gid, user->pw_gid) != 0 ||
+      setresuid(question->job->uid, question->job->uid, question->job->uid) != 0) {
+    return 2;
+  }
   verdict = verdict_of(question->receipt, question->since);
-  if (verdict != 0 || efs_copy(other, sizeof other, question->receipt) != 0) return verdict;
+  if (verdict != 0 || efs_copy(other, sizeof other, question->receipt) != 0) {
+    return verdict;
+  }
   leaf = strrchr(other, '/');
-  if (leaf == NULL || strncmp(leaf, stop, sizeof stop - 1) != 0) return verdict;
+  if (leaf == NULL || strncmp(leaf, stop, sizeof stop - 1) != 0) {
+    return verdict;
+  }
   memcpy(leaf, salvage, sizeof salvage - 1);
   return verdict_of(other, question->since);
 }
 
-static time_t when_it_ended(const struct efs_job *job) {
+static time_t when_it_ended(const struct efs_job* job) {
   char path[2 * EFS_PATH];
   struct stat st;
-  return efs_format(path, sizeof path, "%s/result", job->directory) == 0 && stat(path, &st) == 0 ? st.st_mtime : 0;
+  return efs_format(path, sizeof path, "%s/result", job->directory) == 0 && stat(path, &st) == 0
+             ? st.st_mtime
+             : 0;
 }
 
 /* 1: yes; 0: no; -1: nobody can say now. */
-static int is_back(const struct efs_job *job) {
+static int is_back(const struct efs_job* job) {
   char receipt[2 * EFS_PATH];
   struct question question = {job, receipt, when_it_ended(job)};
   const int is_known = efs_read_file(job->directory, "receipt", receipt, sizeof receipt) == 0;
@@ -71,38 +89,54 @@ static int is_back(const struct efs_job *job) {
   return back == 0 || back == 1 ? back : -1;
 }
 
-static void settle(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text) {
+static void settle(const struct efs_site* site, const struct efs_job* job, const char* state,
+                   const char* text) {
   slurm_info("efs: job %u: %s", job->id, text);
   efs_publish(site, job, state, text);
-  if (efs_seconds_left() > TO_WRITE) efs_comment_in_accounting(site, job, text); /* which says that results are not back */
+  if (efs_seconds_left() > TO_WRITE) {
+    efs_comment_in_accounting(site, job, text); /* which says that results are not back */
+  }
   efs_remove_run(job); /* the mount point is that of a newer run, too */
 }
 
-/* What became of the file system; as long as it has something that is nowhere else, nothing changes. 0: it is not known, for a PFS hangs. */
-static int review(const struct efs_site *site, const struct efs_job *job) {
+/* What became of the file system; as long as it has something that is nowhere else, nothing
+ * changes. 0: it is not known, for a PFS hangs. */
+static int review(const struct efs_site* site, const struct efs_job* job) {
   static struct efs_outcome outcome;
   char runtime[EFS_PATH + 24], left[32] = "", text[EFS_TEXT];
-  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
-  const char *words[] = {site->efs, "status", "--json", job->name, NULL};
+  const char* environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                               runtime, NULL};
+  const char* words[] = {site->efs, "status", "--json", job->name, NULL};
   int back;
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   if (efs_is_there(site, job)) {
     efs_run(words, environment, ANSWER_TIME, NULL, NULL, &outcome);
     efs_json_text(outcome.text, "left", left, sizeof left);
-    if (strcmp(left, "salvaged") != 0 && strcmp(left, "kept") != 0) return outcome.code != -1;
-    settle(site, job, "done", left[0] == 's' ? "all results are back, by a later efs salvage" : "all results are back, by a later efs stop");
+    if (strcmp(left, "salvaged") != 0 && strcmp(left, "kept") != 0) {
+      return outcome.code != -1;
+    }
+    settle(site, job, "done",
+           left[0] == 's' ? "all results are back, by a later efs salvage"
+                          : "all results are back, by a later efs stop");
     return 1;
   }
-  if (efs_node_was_restarted(job)) return 1; /* it may have a store on a disk */
+  if (efs_node_was_restarted(job)) {
+    return 1; /* it may have a store on a disk */
+  }
   back = is_back(job);
-  if (back == 1) settle(site, job, "done", "all results are back, by a later efs stop");
-  if (back != 0) return back == 1;
-  efs_format(text, sizeof text, "what was not back has been given up on %s: its buffer was removed", site->node);
+  if (back == 1) {
+    settle(site, job, "done", "all results are back, by a later efs stop");
+  }
+  if (back != 0) {
+    return back == 1;
+  }
+  efs_format(text, sizeof text, "what was not back has been given up on %s: its buffer was removed",
+             site->node);
   settle(site, job, "given-up", text);
   return 1;
 }
 
-static int review_locked(const struct efs_site *site, uint32_t id, uint32_t restart) {
+static int review_locked(const struct efs_site* site, uint32_t id, uint32_t restart) {
   struct efs_job job;
   char result[EFS_TEXT];
   struct stat st;
@@ -112,24 +146,38 @@ static int review_locked(const struct efs_site *site, uint32_t id, uint32_t rest
   job.restart = restart;
   efs_name_job(site, &job);
   at = open(job.directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (at < 0) return 1;
+  if (at < 0) {
+    return 1;
+  }
   has_owner = fstatat(at, "job.yaml", &st, AT_SYMLINK_NOFOLLOW) == 0;
-  if (has_owner) job.uid = st.st_uid;
-  if (has_owner && flock(at, LOCK_EX | LOCK_NB) == 0 && efs_read_file(job.directory, "result", result, sizeof result) == 0 && strncmp(result, "unsaved ", strlen("unsaved ")) == 0)
+  if (has_owner) {
+    job.uid = st.st_uid;
+  }
+  if (has_owner && flock(at, LOCK_EX | LOCK_NB) == 0 &&
+      efs_read_file(job.directory, "result", result, sizeof result) == 0 &&
+      strncmp(result, "unsaved ", strlen("unsaved ")) == 0) {
     known = review(site, &job);
+  }
   close(at);
   return known;
 }
 
-void efs_review_unsaved(const struct efs_site *site, uint32_t but) {
-  DIR *state = site->run[0] == '\0' ? NULL : opendir(site->state);
-  const struct dirent *entry;
+void efs_review_unsaved(const struct efs_site* site, uint32_t but) {
+  DIR* state = site->run[0] == '\0' ? NULL : opendir(site->state);
+  const struct dirent* entry;
   int unanswered = 0;
-  while (unanswered < UNANSWERED && efs_seconds_left() > 4 * ANSWER_TIME && state != NULL && (entry = readdir(state)) != NULL) {
+  while (unanswered < UNANSWERED && efs_seconds_left() > 4 * ANSWER_TIME && state != NULL &&
+         (entry = readdir(state)) != NULL) {
     unsigned id, restart;
     char more;
-    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || id == but) continue;
-    if (!review_locked(site, id, restart)) ++unanswered;
+    if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 || id == but) {
+      continue;
+    }
+    if (!review_locked(site, id, restart)) {
+      ++unanswered;
+    }
   }
-  if (state != NULL) closedir(state);
+  if (state != NULL) {
+    closedir(state);
+  }
 }

@@ -1,6 +1,7 @@
-/* While a job runs nothing of the plugin does, and its file system is the user's own: it may not write into the shared directory. So root
- * has a process that sleeps, looks from time to time, and writes what it saw into the node's record: how much is used, how often the
- * worker was replaced, and that both processes have died. It ends when the job's state changes, as the epilog does. */
+/* While a job runs nothing of the plugin does, and its file system is the user's own: it may not
+ * write into the shared directory. So root has a process that sleeps, looks from time to time, and
+ * writes what it saw into the node's record: how much is used, how often the worker was replaced,
+ * and that both processes have died. It ends when the job's state changes, as the epilog does. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -15,30 +16,43 @@
 
 #include "efs_plugin.h"
 
-#define WORKER_ENDS 2        /* seconds: a worker without its supervisor ends */
-#define LOOKS_FOR_FIGURES 10 /* of as many looks one writes figures that are new; more is written at once */
+#define WORKER_ENDS 2 /* seconds: a worker without its supervisor ends */
+#define LOOKS_FOR_FIGURES \
+  10 /* of as many looks one writes figures that are new; more is written at once */
 
-static int is_running(const struct efs_job *job) {
+static int is_running(const struct efs_job* job) {
   char result[EFS_TEXT];
-  return efs_read_file(job->directory, "result", result, sizeof result) == 0 && strncmp(result, "running ", strlen("running ")) == 0;
+  return efs_read_file(job->directory, "result", result, sizeof result) == 0 &&
+         strncmp(result, "running ", strlen("running ")) == 0;
 }
 
 /* Not while the epilog is at work, whose word is the newer one. */
-static int publish(const struct efs_site *site, const struct efs_job *job, const char *state, const char *text, const char *more) {
+static int publish(const struct efs_site* site, const struct efs_job* job, const char* state,
+                   const char* text, const char* more) {
   const int at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   const int is_ours = at >= 0 && flock(at, LOCK_EX | LOCK_NB) == 0 && is_running(job);
-  if (is_ours) efs_publish_more(site, job, state, text, more);
-  if (at >= 0) close(at);
+  if (is_ours) {
+    efs_publish_more(site, job, state, text, more);
+  }
+  if (at >= 0) {
+    close(at);
+  }
   return is_ours;
 }
 
-void efs_read_figures(const char *status, char *more, size_t size) {
+void efs_read_figures(const char* status, char* more, size_t size) {
   char used[32], capacity[32], takeovers[32];
   more[0] = '\0';
-  if (efs_json_value(status, "used", used, sizeof used) != 0 || efs_json_value(status, "capacity", capacity, sizeof capacity) != 0) return;
-  if (efs_json_value(status, "takeovers", takeovers, sizeof takeovers) != 0) efs_copy(takeovers, sizeof takeovers, "0");
+  if (efs_json_value(status, "used", used, sizeof used) != 0 ||
+      efs_json_value(status, "capacity", capacity, sizeof capacity) != 0) {
+    return;
+  }
+  if (efs_json_value(status, "takeovers", takeovers, sizeof takeovers) != 0) {
+    efs_copy(takeovers, sizeof takeovers, "0");
+  }
   /* They come from a daemon of the user's. */
-  efs_format(more, size, ",\"used\":%llu,\"capacity\":%llu,\"takeovers\":%llu", strtoull(used, NULL, 10), strtoull(capacity, NULL, 10), strtoull(takeovers, NULL, 10));
+  efs_format(more, size, ",\"used\":%llu,\"capacity\":%llu,\"takeovers\":%llu",
+             strtoull(used, NULL, 10), strtoull(capacity, NULL, 10), strtoull(takeovers, NULL, 10));
 }
 
 struct seen {
@@ -49,79 +63,117 @@ struct seen {
 };
 
 /* The number is the word of a daemon of the user's: nothing is done with it but to wait. */
-static void wait_for_supervisor(const char *status, struct seen *seen) {
+static void wait_for_supervisor(const char* status, struct seen* seen) {
   char number[32];
-  if (seen->supervisor >= 0 || efs_json_value(status, "supervisor_pid", number, sizeof number) != 0 || atoi(number) <= 1) return;
+  if (seen->supervisor >= 0 ||
+      efs_json_value(status, "supervisor_pid", number, sizeof number) != 0 || atoi(number) <= 1) {
+    return;
+  }
   seen->supervisor = (int)syscall(SYS_pidfd_open, (pid_t)atoi(number), 0);
 }
 
 /* 0: there is nothing to look at any more. */
-static int look(const struct efs_site *site, const struct efs_job *job, struct seen *seen) {
+static int look(const struct efs_site* site, const struct efs_job* job, struct seen* seen) {
   static struct efs_outcome outcome;
   char runtime[EFS_PATH + 24], state[64], figures[128], takeovers[32] = "0", text[EFS_TEXT];
-  const char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", runtime, NULL};
-  const char *words[] = {site->efs, "status", "--json", job->name, NULL};
+  const char* environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                               runtime, NULL};
+  const char* words[] = {site->efs, "status", "--json", job->name, NULL};
   int is_new;
-  if (!efs_is_there(site, job)) return 0;
+  if (!efs_is_there(site, job)) {
+    return 0;
+  }
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   efs_run(words, environment, 60, NULL, NULL, &outcome);
-  if (efs_json_text(outcome.text, "state", state, sizeof state) != 0) return 1;
+  if (efs_json_text(outcome.text, "state", state, sizeof state) != 0) {
+    return 1;
+  }
   if (strcmp(state, "dead") == 0 && efs_is_there(site, job)) {
-    efs_format(text, sizeof text, "both processes of the file system have died; what is not back is still on %s: efs salvage --job %u there", site->node, job->id);
+    efs_format(text, sizeof text,
+               "both processes of the file system have died; what is not back is still on %s: efs "
+               "salvage --job %u there",
+               site->node, job->id);
     publish(site, job, "dead", text, "");
     return 0;
   }
   wait_for_supervisor(outcome.text, seen);
   efs_read_figures(outcome.text, figures, sizeof figures);
   efs_json_value(outcome.text, "takeovers", takeovers, sizeof takeovers);
-  is_new = strtoull(takeovers, NULL, 10) != seen->takeovers || (seen->looks++ % LOOKS_FOR_FIGURES == 0 && strcmp(figures, seen->figures) != 0);
-  if (!is_new || figures[0] == '\0') return 1;
+  is_new = strtoull(takeovers, NULL, 10) != seen->takeovers ||
+           (seen->looks++ % LOOKS_FOR_FIGURES == 0 && strcmp(figures, seen->figures) != 0);
+  if (!is_new || figures[0] == '\0') {
+    return 1;
+  }
   seen->takeovers = strtoull(takeovers, NULL, 10);
   efs_copy(seen->figures, sizeof seen->figures, figures);
   return publish(site, job, "running", job->mount, figures);
 }
 
 /* Until the state of the job changes. */
-static void watch(const struct efs_site *site, const struct efs_job *job, const char *status, int changes) {
+static void watch(const struct efs_site* site, const struct efs_job* job, const char* status,
+                  int changes) {
   struct seen seen = {.supervisor = -1};
   char events[4096];
   wait_for_supervisor(status, &seen);
   for (;;) {
     struct pollfd lines[] = {{changes, POLLIN, 0}, {seen.supervisor, POLLIN, 0}};
     const int news = poll(lines, 2, site->watch * 1000);
-    if (news < 0 || !is_running(job)) return;
+    if (news < 0 || !is_running(job)) {
+      return;
+    }
     if (lines[0].revents != 0) { /* other notes of the plugin's */
-      if (read(changes, events, sizeof events) <= 0) return;
-      if (news == 1) continue;
+      if (read(changes, events, sizeof events) <= 0) {
+        return;
+      }
+      if (news == 1) {
+        continue;
+      }
     }
     if (lines[1].revents != 0) {
       close(seen.supervisor);
       seen.supervisor = -1;
       sleep(WORKER_ENDS);
     }
-    if (!look(site, job, &seen)) return;
+    if (!look(site, job, &seen)) {
+      return;
+    }
   }
 }
 
-void efs_watch(const struct efs_site *site, const struct efs_job *job, const char *status) {
+void efs_watch(const struct efs_site* site, const struct efs_job* job, const char* status) {
   int ends[2], changes;
   char word = 'y';
   pid_t child;
-  if (site->watch == 0 || site->shared[0] == '\0' || pipe2(ends, O_CLOEXEC) != 0) return;
+  if (site->watch == 0 || site->shared[0] == '\0' || pipe2(ends, O_CLOEXEC) != 0) {
+    return;
+  }
   child = fork();
   if (child == 0) {
-    if (setsid() < 0 || fork() != 0) _exit(0);
+    if (setsid() < 0 || fork() != 0) {
+      _exit(0);
+    }
     efs_keep_alone(ends[1]);
     prctl(PR_SET_NAME, "efs-watch");
     changes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (changes < 0 || chdir("/") != 0 || inotify_add_watch(changes, job->directory, IN_DELETE_SELF | IN_MOVED_TO | IN_DELETE) < 0) _exit(1);
-    if (write(3, &word, 1) != 1) _exit(1); /* slurmd may end the prolog's processes now: this is none of them */
+    if (changes < 0 || chdir("/") != 0 ||
+        inotify_add_watch(changes, job->directory, IN_DELETE_SELF | IN_MOVED_TO | IN_DELETE) < 0) {
+      _exit(1);
+    }
+    if (write(3, &word, 1) != 1) {
+      _exit(1); /* slurmd may end the prolog's processes now: this is none of them */
+    }
     close(3);
-    if (is_running(job)) watch(site, job, status, changes);
+    if (is_running(job)) {
+      watch(site, job, status, changes);
+    }
     _exit(0);
   }
   close(ends[1]);
-  if (child > 0) waitpid(child, NULL, 0);
-  if (read(ends[0], &word, 1) != 1) slurm_info("efs: job %u: nothing watches its file system", job->id);
+  if (child > 0) {
+    waitpid(child, NULL, 0);
+  }
+  if (read(ends[0], &word, 1) != 1) {
+    slurm_info("efs: job %u: nothing watches its file system", job->id);
+  }
   close(ends[0]);
 }

@@ -1,9 +1,11 @@
-// I/O and stat of one client on several directories, in turn: usage: efs-bench-io SECONDS NAME=DIRECTORY...
+// I/O and stat of one client on several directories, in turn: usage: efs-bench-io SECONDS
+// NAME=DIRECTORY...
 //
-// One process goes round the targets in slices of some milliseconds, so that whatever else the machine does, and the
-// speed its clock happens to have, meets all of them alike. Each operation is one pread or pwrite on a file of 256 MiB
-// that is written before, or one stat of a file that nobody changes; a slice's figure is its time over its operations.
-// Prints one line for each operation and target: OPERATION NAME NANOSECONDS, the median over the slices.
+// One process goes round the targets in slices of some milliseconds, so that whatever else the
+// machine does, and the speed its clock happens to have, meets all of them alike. Each operation is
+// one pread or pwrite on a file of 256 MiB that is written before, or one stat of a file that
+// nobody changes; a slice's figure is its time over its operations. Prints one line for each
+// operation and target: OPERATION NAME NANOSECONDS, the median over the slices.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,34 +42,50 @@ std::vector<char>& buffer() {
 
 /// A directory to measure in: its files are made by the constructor and removed by the destructor.
 struct Target {
-  Target(std::string target_name, std::string parent) : name(std::move(target_name)), directory(std::move(parent) + "/efs-bench-io") {
-    if (::mkdir(directory.c_str(), 0755) != 0) die(directory);
+  Target(std::string target_name, std::string parent)
+      : name(std::move(target_name)), directory(std::move(parent) + "/efs-bench-io") {
+    if (::mkdir(directory.c_str(), 0755) != 0) {
+      die(directory);
+    }
     fd = ::open(data().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0) die(data());
-    for (std::size_t at = 0; at < file_bytes; at += large)
-      if (::pwrite(fd, buffer().data(), large, static_cast<off_t>(at)) != static_cast<ssize_t>(large)) die(data());
+    if (fd < 0) {
+      die(data());
+    }
+    for (std::size_t at = 0; at < file_bytes; at += large) {
+      if (::pwrite(fd, buffer().data(), large, static_cast<off_t>(at)) !=
+          static_cast<ssize_t>(large)) {
+        die(data());
+      }
+    }
     for (int i = 0; i < stat_files; ++i) {
       names.push_back(directory + "/s" + std::to_string(i));
       const int made = ::open(names.back().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-      if (made < 0) die(names.back());
+      if (made < 0) {
+        die(names.back());
+      }
       ::close(made);
     }
   }
+
   ~Target() {
     ::close(fd);
-    for (const auto& path : names) ::unlink(path.c_str());
+    for (const auto& path : names) {
+      ::unlink(path.c_str());
+    }
     ::unlink(data().c_str());
     ::rmdir(directory.c_str());
   }
+
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
+
   std::string data() const { return directory + "/data"; }
 
   std::string name, directory;
   int fd = -1;
   std::vector<std::string> names;
-  std::size_t position = 0;           // of the sequential operations
-  std::vector<double> slices;         // ns per operation, of the operation at hand
+  std::size_t position = 0;    // of the sequential operations
+  std::vector<double> slices;  // ns per operation, of the operation at hand
 };
 
 struct Operation {
@@ -75,17 +93,39 @@ struct Operation {
   std::function<bool(Target&, std::uint64_t random)> once;
 };
 
-std::size_t place(std::uint64_t random) { return random % (file_bytes / small) * small; }
-std::size_t next(Target& target) { return std::exchange(target.position, (target.position + large) % file_bytes); }
+std::size_t place(std::uint64_t random) {
+  return random % (file_bytes / small) * small;
+}
+
+std::size_t next(Target& target) {
+  return std::exchange(target.position, (target.position + large) % file_bytes);
+}
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all{
-      {"randread-4k", [](Target& t, std::uint64_t r) { return ::pread(t.fd, buffer().data(), small, static_cast<off_t>(place(r))) == static_cast<ssize_t>(small); }},
-      {"randwrite-4k", [](Target& t, std::uint64_t r) { return ::pwrite(t.fd, buffer().data(), small, static_cast<off_t>(place(r))) == static_cast<ssize_t>(small); }},
-      {"read-1m", [](Target& t, std::uint64_t) { return ::pread(t.fd, buffer().data(), large, static_cast<off_t>(next(t))) == static_cast<ssize_t>(large); }},
-      {"write-1m", [](Target& t, std::uint64_t) { return ::pwrite(t.fd, buffer().data(), large, static_cast<off_t>(next(t))) == static_cast<ssize_t>(large); }},
-      {"stat", [](Target& t, std::uint64_t r) {
-         struct stat st {};
+      {"randread-4k",
+       [](Target& t, std::uint64_t r) {
+         return ::pread(t.fd, buffer().data(), small, static_cast<off_t>(place(r))) ==
+                static_cast<ssize_t>(small);
+       }},
+      {"randwrite-4k",
+       [](Target& t, std::uint64_t r) {
+         return ::pwrite(t.fd, buffer().data(), small, static_cast<off_t>(place(r))) ==
+                static_cast<ssize_t>(small);
+       }},
+      {"read-1m",
+       [](Target& t, std::uint64_t) {
+         return ::pread(t.fd, buffer().data(), large, static_cast<off_t>(next(t))) ==
+                static_cast<ssize_t>(large);
+       }},
+      {"write-1m",
+       [](Target& t, std::uint64_t) {
+         return ::pwrite(t.fd, buffer().data(), large, static_cast<off_t>(next(t))) ==
+                static_cast<ssize_t>(large);
+       }},
+      {"stat",
+       [](Target& t, std::uint64_t r) {
+         struct stat st{};
          return ::stat(t.names[r % stat_files].c_str(), &st) == 0;
        }},
   };
@@ -98,11 +138,15 @@ void run_slice(const Operation& operation, Target& target, std::mt19937_64& rand
   std::uint64_t count = 0;
   auto now = start;
   do {
-    for (int i = 0; i < 8; ++i, ++count)
-      if (!operation.once(target, random())) die(std::string(operation.name) + " on " + target.name);
+    for (int i = 0; i < 8; ++i, ++count) {
+      if (!operation.once(target, random())) {
+        die(std::string(operation.name) + " on " + target.name);
+      }
+    }
     now = Clock::now();
   } while (now - start < slice);
-  target.slices.push_back(std::chrono::duration<double, std::nano>(now - start).count() / static_cast<double>(count));
+  target.slices.push_back(std::chrono::duration<double, std::nano>(now - start).count() /
+                          static_cast<double>(count));
 }
 
 double median(std::vector<double> values) {
@@ -115,7 +159,9 @@ double median(std::vector<double> values) {
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 0;
   if (argc < 3 || seconds <= 0) {
-    std::fprintf(stderr, "usage: efs-bench-io SECONDS NAME=DIRECTORY...   (SECONDS for each operation and target)\n");
+    std::fprintf(stderr,
+                 "usage: efs-bench-io SECONDS NAME=DIRECTORY...   (SECONDS for each operation and "
+                 "target)\n");
     return 2;
   }
   {
@@ -123,17 +169,31 @@ int main(int argc, char** argv) {
     for (int i = 2; i < argc; ++i) {
       const std::string word = argv[i];
       const auto equals = word.find('=');
-      if (equals == std::string::npos) return 2;
+      if (equals == std::string::npos) {
+        return 2;
+      }
       targets.push_back(std::make_unique<Target>(word.substr(0, equals), word.substr(equals + 1)));
     }
     std::mt19937_64 random(1);
     for (const auto& operation : operations()) {
-      for (auto& target : targets) run_slice(operation, *target, random);  // warms caches; not counted
-      for (auto& target : targets) target->slices.clear();
-      const auto rounds = std::max(3, static_cast<int>(seconds / std::chrono::duration<double>(slice).count()));
-      for (int i = 0; i < rounds; ++i)
-        for (std::size_t k = 0; k < targets.size(); ++k) run_slice(operation, *targets[(k + static_cast<std::size_t>(i)) % targets.size()], random);
-      for (const auto& target : targets) std::printf("%s %s %.1f\n", operation.name, target->name.c_str(), median(target->slices));
+      // warms caches; not counted
+      for (auto& target : targets) {
+        run_slice(operation, *target, random);
+      }
+      for (auto& target : targets) {
+        target->slices.clear();
+      }
+      const auto rounds =
+          std::max(3, static_cast<int>(seconds / std::chrono::duration<double>(slice).count()));
+      for (int i = 0; i < rounds; ++i) {
+        for (std::size_t k = 0; k < targets.size(); ++k) {
+          run_slice(operation, *targets[(k + static_cast<std::size_t>(i)) % targets.size()],
+                    random);
+        }
+      }
+      for (const auto& target : targets) {
+        std::printf("%s %s %.1f\n", operation.name, target->name.c_str(), median(target->slices));
+      }
     }
   }
   return 0;

@@ -1,6 +1,7 @@
-// Metadata operations per second of one client in a directory. usage: efs-bench-meta DIRECTORY COUNT
-// Prints one line per operation: NAME OPS_PER_SECOND. stat goes on for a second, all others for COUNT. "null" is fsync of a directory: on the mount a round trip to
-// the daemon that does nothing.
+// Metadata operations per second of one client in a directory. usage: efs-bench-meta DIRECTORY
+// COUNT Prints one line per operation: NAME OPS_PER_SECOND. stat goes on for a second, all others
+// for COUNT. "null" is fsync of a directory: on the mount a round trip to the daemon that does
+// nothing.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,26 +17,29 @@ namespace {
 
 void measure(const char* name, int count, const std::function<bool(int)>& operation) {
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < count; ++i)
+  for (int i = 0; i < count; ++i) {
     if (!operation(i)) {
       std::perror(name);
       std::exit(1);
     }
+  }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::printf("%s %.0f\n", name, count / took.count());
 }
 
 /// As measure(), over the names again and again until the time is over.
-void measure_for(const char* name, std::chrono::nanoseconds least, int count, const std::function<bool(int)>& operation) {
+void measure_for(const char* name, std::chrono::nanoseconds least, int count,
+                 const std::function<bool(int)>& operation) {
   const auto start = std::chrono::steady_clock::now();
   double done = 0;
   std::chrono::duration<double> took{};
   do {
-    for (int i = 0; i < count; ++i)
+    for (int i = 0; i < count; ++i) {
       if (!operation(i)) {
         std::perror(name);
         std::exit(1);
       }
+    }
     done += count;
     took = std::chrono::steady_clock::now() - start;
   } while (took < least);
@@ -45,19 +49,30 @@ void measure_for(const char* name, std::chrono::nanoseconds least, int count, co
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 3) {
+    return 2;
+  }
   const int count = std::atoi(argv[2]);
-  if (::chdir(argv[1]) != 0) return 1;
+  if (::chdir(argv[1]) != 0) {
+    return 1;
+  }
   std::vector<std::string> names;
-  for (int i = 0; i < count; ++i) names.push_back("n" + std::to_string(i));
-  const auto name = [&](int i) { return names[static_cast<std::size_t>(i)].c_str(); };
+  for (int i = 0; i < count; ++i) {
+    names.push_back("n" + std::to_string(i));
+  }
+  const auto name = [&](int i) {
+    return names[static_cast<std::size_t>(i)].c_str();
+  };
   measure("create", count, [&](int i) {
     const int fd = ::open(name(i), O_CREAT | O_EXCL | O_WRONLY, 0644);
     return fd >= 0 && ::close(fd) == 0;
   });
-  struct stat st {};
-  for (int i = 0; i < count; ++i) (void)::stat(name(i), &st);
-  measure_for("stat", std::chrono::seconds(1), count, [&](int i) { return ::stat(name(i), &st) == 0; });
+  struct stat st{};
+  for (int i = 0; i < count; ++i) {
+    (void)::stat(name(i), &st);
+  }
+  measure_for("stat", std::chrono::seconds(1), count,
+              [&](int i) { return ::stat(name(i), &st) == 0; });
   measure("unlink", count, [&](int i) { return ::unlink(name(i)) == 0; });
   measure("mkdir", count, [&](int i) { return ::mkdir(name(i), 0755) == 0; });
   measure("rmdir", count, [&](int i) { return ::rmdir(name(i)) == 0; });

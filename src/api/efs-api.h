@@ -1,4 +1,5 @@
-/* The header of echofs' API: programs written for it compile unchanged, and are linked with -lefs. All of it is efs.h's. */
+/* The header of echofs' API: programs written for it compile unchanged, and are linked with -lefs.
+ * All of it is efs.h's. */
 #ifndef EFS_API_H
 #define EFS_API_H
 

@@ -25,25 +25,32 @@ using efs::control::Json;
 
 thread_local std::string last_error;
 
-constexpr int patience = 60;      // seconds: who says nothing for so long will not, as for efs(1)
-constexpr int look_patience = 5;  // for each instance that is asked where it is mounted: another one's worker may be stopped
+constexpr int patience = 60;  // seconds: who says nothing for so long will not, as for efs(1)
+// for each instance that is asked where it is mounted: another one's worker may be stopped
+constexpr int look_patience = 5;
 constexpr auto takeover_patience = std::chrono::minutes(2);
 
 /// The code for an errno that the daemon gave.
 int code_of(int error) {
   switch (error) {
-    case EINVAL: case EISDIR: case ENOTDIR: case ENAMETOOLONG: return EFS_API_EINVAL;
+    case EINVAL:
+    case EISDIR:
+    case ENOTDIR:
+    case ENAMETOOLONG: return EFS_API_EINVAL;
     case ENOMEM: return EFS_API_ENOMEM;
     case ESRCH: return EFS_API_ENOSUCHTASK;
     case ENOENT: return EFS_API_ENOSUCHPATH;
     case EEXIST: return EFS_API_EPATHEXISTS;
     case ECANCELED: return EFS_API_ECANCELED;
     case EBUSY: return EFS_API_EBUSY;
-    case EACCES: case EPERM: return EFS_API_EACCES;
-    case ENOSPC: case EDQUOT: return EFS_API_ENOSPC;
+    case EACCES:
+    case EPERM: return EFS_API_EACCES;
+    case ENOSPC:
+    case EDQUOT: return EFS_API_ENOSPC;
     case ESTALE: return EFS_API_ESTALE;
     case EIO: return EFS_API_EIO;
-    case EAGAIN: case ESHUTDOWN: return EFS_API_EAGAIN;
+    case EAGAIN:
+    case ESHUTDOWN: return EFS_API_EAGAIN;
     case ECONNABORTED: return EFS_API_ELOST;
     default: return EFS_API_ESNAFU;
   }
@@ -54,7 +61,10 @@ int code_of_way(int error) {
   switch (error) {
     case EPROTO: return EFS_API_EBADRESPONSE;
     case E2BIG: return EFS_API_EINVAL;
-    case ENOENT: case ECONNREFUSED: case EPERM: case EAGAIN: return EFS_API_ECONNFAILED;
+    case ENOENT:
+    case ECONNREFUSED:
+    case EPERM:
+    case EAGAIN: return EFS_API_ECONNFAILED;
     default: return EFS_API_ERPCRECVFAILED;
   }
 }
@@ -65,31 +75,45 @@ int told(int code, const std::string& text, bool lines = false) {
 }
 
 bool lies_in(const std::string& path, const std::string& top) {
-  return !top.empty() && path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/' || top == "/");
+  return !top.empty() && path.starts_with(top) &&
+         (path.size() == top.size() || path[top.size()] == '/' || top == "/");
 }
 
-/// Where it was found last: asked first, so that another one that does not answer holds up one call and not all.
+/// Where it was found last: asked first, so that another one that does not answer holds up one call
+/// and not all.
 thread_local std::string last_directory;
 
-/// Of those that live, the one on whose mount `given` lies; EAGAIN where one that has no worker just now may be it.
+/// Of those that live, the one on whose mount `given` lies; EAGAIN where one that has no worker
+/// just now may be it.
 Result<Instance> instance_at(std::string given, std::vector<Instance> living) {
-  while (given.size() > 1 && given.back() == '/') given.pop_back();
-  std::ranges::stable_partition(living, [](const Instance& instance) { return instance.directory == last_directory; });
+  while (given.size() > 1 && given.back() == '/') {
+    given.pop_back();
+  }
+  std::ranges::stable_partition(
+      living, [](const Instance& instance) { return instance.directory == last_directory; });
   bool replaced = false;
   std::string silent;
   for (const auto& instance : living) {
-    auto client = Client::connect(instance.socket(), instance.owner, instance.directory == last_directory ? patience : look_patience);
-    const auto status = client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
+    auto client = Client::connect(instance.socket(), instance.owner,
+                                  instance.directory == last_directory ? patience : look_patience);
+    const auto status =
+        client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
     replaced = replaced || (!status && efs::control::is_lost(status.error().code));
-    if (!status) silent += (silent.empty() ? "; these do not answer: " : ", ") + instance.name;
-    if (!status || !lies_in(given, status->value("mount", ""))) continue;
+    if (!status) {
+      silent += (silent.empty() ? "; these do not answer: " : ", ") + instance.name;
+    }
+    if (!status || !lies_in(given, status->value("mount", ""))) {
+      continue;
+    }
     last_directory = instance.directory;
     return instance;
   }
-  return efs::fail(replaced ? EAGAIN : ENOENT, "EFS_MOUNT is " + given + ", and no instance is mounted there" + silent);
+  return efs::fail(replaced ? EAGAIN : ENOENT,
+                   "EFS_MOUNT is " + given + ", and no instance is mounted there" + silent);
 }
 
-/// The instance of this job: EFS_INSTANCE names it; else the mount point in EFS_MOUNT; else the only one that runs.
+/// The instance of this job: EFS_INSTANCE names it; else the mount point in EFS_MOUNT; else the
+/// only one that runs.
 Result<Instance> own_instance() {
   const char* name = std::getenv("EFS_INSTANCE");
   const char* mount = std::getenv("EFS_MOUNT");
@@ -97,14 +121,25 @@ Result<Instance> own_instance() {
   std::erase_if(living, [](const Instance& instance) { return !instance.alive; });
   if (name != nullptr && *name != '\0') {
     const auto named = std::ranges::find(living, name, &Instance::name);
-    return named != living.end() ? Result<Instance>(*named) : efs::fail(ENOENT, std::string("EFS_INSTANCE is ") + name + ", and no such instance runs");
+    return named != living.end() ? Result<Instance>(*named)
+                                 : efs::fail(ENOENT, std::string("EFS_INSTANCE is ") + name +
+                                                         ", and no such instance runs");
   }
-  if (mount != nullptr && *mount != '\0') return instance_at(mount, std::move(living));
-  if (living.size() == 1) return living.front();
-  if (living.empty()) return efs::fail(ENOENT, "no instance is running");
+  if (mount != nullptr && *mount != '\0') {
+    return instance_at(mount, std::move(living));
+  }
+  if (living.size() == 1) {
+    return living.front();
+  }
+  if (living.empty()) {
+    return efs::fail(ENOENT, "no instance is running");
+  }
   std::string running;
-  for (const auto& instance : living) running += (running.empty() ? "" : ", ") + instance.name;
-  return efs::fail(EINVAL, "several instances are running (" + running + "): set EFS_MOUNT or EFS_INSTANCE");
+  for (const auto& instance : living) {
+    running += (running.empty() ? "" : ", ") + instance.name;
+  }
+  return efs::fail(
+      EINVAL, "several instances are running (" + running + "): set EFS_MOUNT or EFS_INSTANCE");
 }
 
 /// As own_instance(), which it asks again until the worker that has died has a successor.
@@ -112,7 +147,10 @@ Result<Instance> own_instance_soon() {
   const auto began = std::chrono::steady_clock::now();
   while (true) {
     auto instance = own_instance();
-    if (instance || instance.error().code != EAGAIN || std::chrono::steady_clock::now() - began > takeover_patience) return instance;
+    if (instance || instance.error().code != EAGAIN ||
+        std::chrono::steady_clock::now() - began > takeover_patience) {
+      return instance;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -120,55 +158,101 @@ Result<Instance> own_instance_soon() {
 /// One request to the job's instance; the answer in `answer`.
 int call(const Json& request, Json& answer) {
   const auto instance = own_instance_soon();
-  if (!instance) return told(EFS_API_ECONNFAILED, describe(instance.error()));
-  const auto ask = [&](const Json& what) { return efs::control::ask_until_answered(*instance, what, patience); };
+  if (!instance) {
+    return told(EFS_API_ECONNFAILED, describe(instance.error()));
+  }
+  const auto ask = [&](const Json& what) {
+    return efs::control::ask_until_answered(*instance, what, patience);
+  };
   auto got = ask(request);
   // A successor that is not there yet: wait for it.
-  if (got && got->value("code", 0) == EAGAIN && ask({{"verb", "wait"}})) got = ask(request);
-  if (!got) return told(code_of_way(got.error().code), describe(got.error()));
+  if (got && got->value("code", 0) == EAGAIN && ask({{"verb", "wait"}})) {
+    got = ask(request);
+  }
+  if (!got) {
+    return told(code_of_way(got.error().code), describe(got.error()));
+  }
   answer = std::move(*got);
-  if (answer.value("ok", false)) return EFS_API_SUCCESS;
-  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"), answer.value("lines", false));
+  if (answer.value("ok", false)) {
+    return EFS_API_SUCCESS;
+  }
+  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"),
+              answer.value("lines", false));
 }
 
 /// What is wrong with the control block of a call that knows `flags`; "": nothing.
 std::string mistake_in(const efs_iocb* cb, unsigned flags) {
-  if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') return "no path";
-  if (::strnlen(cb->efs_path, PATH_MAX) == PATH_MAX) return "the path is longer than any can be (" + std::to_string(PATH_MAX - 1) + " bytes)";
+  if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') {
+    return "no path";
+  }
+  if (::strnlen(cb->efs_path, PATH_MAX) == PATH_MAX) {
+    return "the path is longer than any can be (" + std::to_string(PATH_MAX - 1) + " bytes)";
+  }
   const std::string path = cb->efs_path;
-  if (cb->efs_offset < 0) return path + ": a negative offset";
-  if ((cb->efs_flags & ~flags) != 0) return path + ": efs_flags has a flag that this call does not know; load takes EFS_LOAD_..., unload EFS_UNLOAD_...";
-  if (std::ranges::any_of(cb->efs_reserved, [](std::uint64_t word) { return word != 0; })) return path + ": efs_reserved is not zero; make control blocks with EFS_IOCB_INIT";
+  if (cb->efs_offset < 0) {
+    return path + ": a negative offset";
+  }
+  if ((cb->efs_flags & ~flags) != 0) {
+    return path +
+           ": efs_flags has a flag that this call does not know; load takes EFS_LOAD_..., unload "
+           "EFS_UNLOAD_...";
+  }
+  if (std::ranges::any_of(cb->efs_reserved, [](std::uint64_t word) { return word != 0; })) {
+    return path + ": efs_reserved is not zero; make control blocks with EFS_IOCB_INIT";
+  }
   return {};
 }
 
 int begin(const char* verb, efs_iocb* cb, unsigned known) {
-  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) return told(EFS_API_EINVAL, mistake);
+  if (std::string mistake = mistake_in(cb, known); !mistake.empty()) {
+    return told(EFS_API_EINVAL, mistake);
+  }
   cb->efs_tid = 0;
   const unsigned flags = cb->efs_flags;
-  const Json request{{"verb", verb}, {"paths", Json::array({std::string(cb->efs_path)})}, {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend}, {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
-                     {"size", static_cast<std::uint64_t>(cb->efs_size)}, {"replace", (flags & EFS_LOAD_REPLACE) != 0}, {"force", (flags & EFS_LOAD_FORCE) != 0},
-                     {"as_is", (flags & EFS_UNLOAD_AS_IS) != 0}, {"remove", (flags & EFS_UNLOAD_REMOVE) != 0}};
+  const Json request{{"verb", verb},
+                     {"paths", Json::array({std::string(cb->efs_path)})},
+                     {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend},
+                     {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
+                     {"size", static_cast<std::uint64_t>(cb->efs_size)},
+                     {"replace", (flags & EFS_LOAD_REPLACE) != 0},
+                     {"force", (flags & EFS_LOAD_FORCE) != 0},
+                     {"as_is", (flags & EFS_UNLOAD_AS_IS) != 0},
+                     {"remove", (flags & EFS_UNLOAD_REMOVE) != 0}};
   Json answer;
-  if (const int code = call(request, answer); code != EFS_API_SUCCESS) return code;
+  if (const int code = call(request, answer); code != EFS_API_SUCCESS) {
+    return code;
+  }
   const auto task = answer.value("task", std::uint64_t{0});
-  if (task == 0 || task > INT_MAX) return told(EFS_API_EBADRESPONSE, "the daemon gave no usable task number");
+  if (task == 0 || task > INT_MAX) {
+    return told(EFS_API_EBADRESPONSE, "the daemon gave no usable task number");
+  }
   cb->efs_tid = static_cast<int>(task);
   return EFS_API_SUCCESS;
 }
 
 int look(efs_iocb* cb, Json request) {
-  if (cb == nullptr || cb->efs_tid <= 0) return told(EFS_API_ENOSUCHTASK, "the control block has no task");
+  if (cb == nullptr || cb->efs_tid <= 0) {
+    return told(EFS_API_ENOSUCHTASK, "the control block has no task");
+  }
   request["verb"] = "wait-task";
   request["task"] = cb->efs_tid;
   Json answer;
-  if (const int code = call(request, answer); code != EFS_API_SUCCESS) return code;
+  if (const int code = call(request, answer); code != EFS_API_SUCCESS) {
+    return code;
+  }
   const auto state = answer.value("task_state", "");
-  if (state == "pending") return EFS_API_ETASKPENDING;
-  if (state == "running") return EFS_API_ETASKINPROGRESS;
+  if (state == "pending") {
+    return EFS_API_ETASKPENDING;
+  }
+  if (state == "running") {
+    return EFS_API_ETASKINPROGRESS;
+  }
   const Json outcome = answer.value("outcome", Json::object());
-  if (outcome.value("ok", false)) return EFS_API_SUCCESS;
-  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"), outcome.value("lines", false));
+  if (outcome.value("ok", false)) {
+    return EFS_API_SUCCESS;
+  }
+  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"),
+              outcome.value("lines", false));
 }
 
 /// What a code of efs.h means.
@@ -224,26 +308,38 @@ extern "C" {
 int efs_load(efs_iocb* cb) {
   return guarded([cb] { return begin("load", cb, EFS_LOAD_REPLACE | EFS_LOAD_FORCE); });
 }
+
 int efs_unload(efs_iocb* cb) {
   return guarded([cb] { return begin("unload", cb, EFS_UNLOAD_AS_IS | EFS_UNLOAD_REMOVE); });
 }
+
 int efs_status(efs_iocb* cb) {
   return guarded([cb] { return look(cb, {{"timeout_ms", 0}}); });
 }
+
 int efs_wait(efs_iocb* cb, int timeout_ms) {
-  return guarded([cb, timeout_ms] { return look(cb, timeout_ms < 0 ? Json::object() : Json{{"timeout_ms", timeout_ms}}); });
+  return guarded([cb, timeout_ms] {
+    return look(cb, timeout_ms < 0 ? Json::object() : Json{{"timeout_ms", timeout_ms}});
+  });
 }
+
 int efs_cancel(efs_iocb* cb) {
   return guarded([cb] {
-    if (cb == nullptr || cb->efs_tid <= 0) return told(EFS_API_ENOSUCHTASK, "the control block has no task");
+    if (cb == nullptr || cb->efs_tid <= 0) {
+      return told(EFS_API_ENOSUCHTASK, "the control block has no task");
+    }
     Json answer;
     const int code = call({{"verb", "cancel"}, {"task", cb->efs_tid}}, answer);
     return answer.is_object() && answer.value("code", 0) == EALREADY ? EFS_API_SUCCESS : code;
   });
 }
 
-const char* efs_last_error(void) { return last_error.c_str(); }
+const char* efs_last_error(void) {
+  return last_error.c_str();
+}
 
-char* efs_strerror(int code) { return const_cast<char*>(meaning_of(code)); }
+char* efs_strerror(int code) {
+  return const_cast<char*>(meaning_of(code));
+}
 
 }  // extern "C"

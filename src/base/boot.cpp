@@ -21,7 +21,9 @@ std::string read_boot_id() {
   const UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   std::array<char, 64> text{};
   const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  if (length < 0) throw std::system_error(errno, std::generic_category(), "the boot id of the kernel");
+  if (length < 0) {
+    throw std::system_error(errno, std::generic_category(), "the boot id of the kernel");
+  }
   const std::string_view line(text.data(), static_cast<std::size_t>(length));
   return std::string(line.substr(0, line.find('\n')));
 }
@@ -41,8 +43,12 @@ std::string kernel_release() {
 std::string no_takeover_reason(const std::string& release) {
   unsigned major = 0, minor = 0;
   const bool read = std::sscanf(release.c_str(), "%u.%u", &major, &minor) == 2;
-  if (read && (major > 6 || (major == 6 && minor >= 9))) return {};
-  return "Linux " + release + " does not send requests again (6.9 or later does): if the worker dies, the mount ends, and efs start goes on with what is in the buffer";
+  if (read && (major > 6 || (major == 6 && minor >= 9))) {
+    return {};
+  }
+  return "Linux " + release +
+         " does not send requests again (6.9 or later does): if the worker dies, the mount ends, "
+         "and efs start goes on with what is in the buffer";
 }
 
 }  // namespace efs

@@ -5,8 +5,8 @@
 
 namespace efs {
 
-/// The running kernel's boot id: another one later means that the machine was restarted, or lost power. Read once; throws where it cannot
-/// be, for none would look like another one.
+/// The running kernel's boot id: another one later means that the machine was restarted, or lost
+/// power. Read once; throws where it cannot be, for none would look like another one.
 const std::string& boot_id();
 
 /// As `uname -r`.

@@ -11,25 +11,35 @@
 
 namespace efs {
 
-std::uint64_t checksum(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
+std::uint64_t checksum(std::span<const std::byte> data) {
+  return XXH3_64bits(data.data(), data.size());
+}
 
 struct Checksum::State {
   XXH3_state_t* xxh = XXH3_createState();
+
   State() {
-    if (xxh == nullptr) throw std::bad_alloc();
+    if (xxh == nullptr) {
+      throw std::bad_alloc();
+    }
     XXH3_64bits_reset(xxh);
   }
+
   ~State() { XXH3_freeState(xxh); }
+
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 };
 
 Checksum::Checksum() : state_(std::make_unique<State>()) {}
+
 Checksum::~Checksum() = default;
 Checksum::Checksum(Checksum&&) noexcept = default;
 Checksum& Checksum::operator=(Checksum&&) noexcept = default;
 
-void Checksum::update(std::span<const std::byte> data) { XXH3_64bits_update(state_->xxh, data.data(), data.size()); }
+void Checksum::update(std::span<const std::byte> data) {
+  XXH3_64bits_update(state_->xxh, data.data(), data.size());
+}
 
 void Checksum::update_zeros(std::uint64_t length) {
   static constexpr std::array<std::byte, 65536> zeros{};
@@ -40,9 +50,13 @@ void Checksum::update_zeros(std::uint64_t length) {
   }
 }
 
-std::uint64_t Checksum::digest() const { return XXH3_64bits_digest(state_->xxh); }
+std::uint64_t Checksum::digest() const {
+  return XXH3_64bits_digest(state_->xxh);
+}
 
-void Checksum::reset() { XXH3_64bits_reset(state_->xxh); }
+void Checksum::reset() {
+  XXH3_64bits_reset(state_->xxh);
+}
 
 SumKind sum_kind_for(std::uint64_t size, std::uint64_t allocated) {
   const bool saves = allocated < size && size >= FileChecksum::block_size;
@@ -54,7 +68,9 @@ namespace {
 constexpr std::string_view plain_begins = "xxh3:", sparse_begins = "xxh3-sparse:";
 
 bool is_zero(std::span<const std::byte> data) {
-  if (data.empty()) return true;
+  if (data.empty()) {
+    return true;
+  }
   return data.front() == std::byte{} &&
          std::memcmp(data.data(), data.data() + 1, data.size() - 1) == 0;
 }
@@ -68,11 +84,15 @@ std::string to_text(const FileSum& sum) {
 std::optional<FileSum> file_sum_of(std::string_view text) {
   const SumKind kind = text.starts_with(sparse_begins) ? SumKind::xxh3_sparse : SumKind::xxh3;
   const std::string_view begins = kind == SumKind::xxh3 ? plain_begins : sparse_begins;
-  if (!text.starts_with(begins)) return std::nullopt;
+  if (!text.starts_with(begins)) {
+    return std::nullopt;
+  }
   text.remove_prefix(begins.size());
   std::uint64_t value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (problem != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
   return FileSum(value, kind);
 }
 
@@ -97,7 +117,9 @@ void FileChecksum::update(std::span<const std::byte> data) {
     }
     at_ += piece.size();
     data = data.subspan(piece.size());
-    if (at_ % block_size == 0) end_block();
+    if (at_ % block_size == 0) {
+      end_block();
+    }
   }
 }
 
@@ -112,7 +134,9 @@ void FileChecksum::skip(std::uint64_t length) {
   const std::uint64_t begun = in_block == 0 ? 0 : std::min(length, block_size - in_block);
   zeros_ += begun;
   at_ += begun;
-  if (begun > 0 && at_ % block_size == 0) end_block();
+  if (begun > 0 && at_ % block_size == 0) {
+    end_block();
+  }
   const std::uint64_t rest = (length - begun) % block_size;
   at_ += length - begun;  // over whole blocks of zeros
   zeros_ += rest;
@@ -133,15 +157,21 @@ void FileChecksum::end_block() {
 void FileChecksum::add(std::uint64_t offset, std::uint64_t length, std::uint64_t digest) {
   std::array<std::byte, 24> bytes{};
   std::size_t at = 0;
-  for (const auto number : {offset, length, digest})
-    for (unsigned shift = 0; shift < 64; shift += 8)
+  for (const auto number : {offset, length, digest}) {
+    for (unsigned shift = 0; shift < 64; shift += 8) {
       bytes.at(at++) = static_cast<std::byte>(number >> shift);
+    }
+  }
   sum_.update(bytes);
 }
 
 FileSum FileChecksum::finish() {
-  if (kind_ == SumKind::xxh3) return {sum_.digest(), kind_};
-  if (at_ % block_size != 0) end_block();
+  if (kind_ == SumKind::xxh3) {
+    return {sum_.digest(), kind_};
+  }
+  if (at_ % block_size != 0) {
+    end_block();
+  }
   add(at_, 0, 0);
   return {sum_.digest(), kind_};
 }

@@ -1,5 +1,6 @@
 #pragma once
-// XXH3, 64 bits (xxHash's specification, doc/xxhash_spec.md there). Detects accidents, not adversaries.
+// XXH3, 64 bits (xxHash's specification, doc/xxhash_spec.md there). Detects accidents, not
+// adversaries.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace efs {
 /// XXH3-64 of a block of memory.
 std::uint64_t checksum(std::span<const std::byte> data);
 
-/// XXH3-64 of a stream; the value equals checksum() of the concatenation, and `xxhsum -H3`. Not thread-safe. Without memory its
-/// constructor throws std::bad_alloc.
+/// XXH3-64 of a stream; the value equals checksum() of the concatenation, and `xxhsum -H3`. Not
+/// thread-safe. Without memory its constructor throws std::bad_alloc.
 class Checksum {
  public:
   Checksum();
@@ -48,7 +49,9 @@ SumKind sum_kind_for(std::uint64_t size, std::uint64_t allocated);
 struct FileSum {
   std::uint64_t value = 0;
   SumKind kind = SumKind::xxh3;
+
   FileSum(std::uint64_t sum = 0, SumKind made = SumKind::xxh3) : value(sum), kind(made) {}
+
   friend bool operator==(const FileSum&, const FileSum&) = default;
 };
 
@@ -59,19 +62,24 @@ std::optional<FileSum> file_sum_of(std::string_view text);
 /// The checksum of a file that is told from its begin to its end. Not thread-safe.
 ///
 /// xxh3-sparse is the XXH3-64 of three numbers (64 bits each, little-endian) for each aligned block
-/// of 1 MiB, the last one cut at the file's end, that has a byte other than zero, in their order: its
-/// offset, its length, and the XXH3-64 of its bytes. Three more end it: the file's size, 0, 0.
+/// of 1 MiB, the last one cut at the file's end, that has a byte other than zero, in their order:
+/// its offset, its length, and the XXH3-64 of its bytes. Three more end it: the file's size, 0, 0.
 class FileChecksum {
  public:
   static constexpr std::uint64_t block_size = 1U << 20U;
+
   explicit FileChecksum(SumKind kind) : kind_(kind) {
-    if (kind == SumKind::xxh3_sparse) block_.emplace();
+    if (kind == SumKind::xxh3_sparse) {
+      block_.emplace();
+    }
   }
+
   void update(std::span<const std::byte> data);
   /// The next so many bytes are zero: a hole.
   void skip(std::uint64_t length);
   /// Once, at the end of the file.
   FileSum finish();
+
   /// Bytes that were hashed so far, which is what it costs.
   std::uint64_t hashed() const { return hashed_; }
 

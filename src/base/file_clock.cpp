@@ -8,11 +8,14 @@ namespace efs {
 
 FileClock::FileClock() : file_(::memfd_create("efs-clock", MFD_CLOEXEC)) {}
 
-// Only the access time is asked for: whoever asks for mtime or ctime makes the kernel give a fine stamp next.
+// Only the access time is asked for: whoever asks for mtime or ctime makes the kernel give a fine
+// stamp next.
 FileTime FileClock::now() const {
-  struct statx stamped {};
-  if (file_ && ::futimens(file_.get(), nullptr) == 0 && ::statx(file_.get(), "", AT_EMPTY_PATH, STATX_ATIME, &stamped) == 0)
+  struct statx stamped{};
+  if (file_ && ::futimens(file_.get(), nullptr) == 0 &&
+      ::statx(file_.get(), "", AT_EMPTY_PATH, STATX_ATIME, &stamped) == 0) {
     return timespec{.tv_sec = stamped.stx_atime.tv_sec, .tv_nsec = stamped.stx_atime.tv_nsec};
+  }
   timespec coarse{};
   ::clock_gettime(CLOCK_REALTIME_COARSE, &coarse);
   return coarse;

@@ -8,7 +8,9 @@ namespace efs {
 
 bool lock_soon(const UniqueFd& lock) {
   for (int tries = 0; tries < 20; ++tries) {
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return true;
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
+      return true;
+    }
     const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
     ::nanosleep(&pause, nullptr);
   }

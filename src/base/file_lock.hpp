@@ -5,7 +5,8 @@
 
 namespace efs {
 
-/// Takes the lock of an instance or a store. Whoever only looks at it holds it for a moment: false after 0.2 s.
+/// Takes the lock of an instance or a store. Whoever only looks at it holds it for a moment: false
+/// after 0.2 s.
 bool lock_soon(const UniqueFd& lock);
 
 }  // namespace efs

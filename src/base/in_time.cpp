@@ -25,12 +25,17 @@ bool in_time(std::chrono::milliseconds time, std::function<void()> action) {
     ending->ended = true;
     ending->changed.notify_all();
   });
-  if (!thread) return false;
+  if (!thread) {
+    return false;
+  }
   thread->detach();
   const auto end = std::chrono::steady_clock::now() + time;
   const MutexLock lock(ending->mutex);
-  while (!ending->ended)
-    if (!ending->changed.wait_until(ending->mutex, end)) break;
+  while (!ending->ended) {
+    if (!ending->changed.wait_until(ending->mutex, end)) {
+      break;
+    }
+  }
   return ending->ended;
 }
 

@@ -9,15 +9,25 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int deepest = 64;  // a hostile document must not use up the stack, on which its values are copied and written; nothing of ours is as deep
+// a hostile document must not use up the stack, on which its values are copied and written; nothing
+// of ours is as deep
+constexpr int deepest = 64;
 
-// Is there a string of which `changes` holds? Most documents have none, and are written and read as they are.
+// Is there a string of which `changes` holds? Most documents have none, and are written and read as
+// they are.
 template <typename Predicate>
 bool any_string(const Json& json, const Predicate& changes, int depth = 0) {
-  if (json.is_string()) return changes(json.get_ref<const std::string&>());
-  if (!json.is_structured() || depth == deepest) return false;
-  for (auto it = json.begin(); it != json.end(); ++it)
-    if ((json.is_object() && changes(it.key())) || any_string(*it, changes, depth + 1)) return true;
+  if (json.is_string()) {
+    return changes(json.get_ref<const std::string&>());
+  }
+  if (!json.is_structured() || depth == deepest) {
+    return false;
+  }
+  for (auto it = json.begin(); it != json.end(); ++it) {
+    if ((json.is_object() && changes(it.key())) || any_string(*it, changes, depth + 1)) {
+      return true;
+    }
+  }
   return false;
 }
 
@@ -28,20 +38,32 @@ void change_strings(Json& json, const Change& change, int depth = 0) {
     text = change(text);
     return;
   }
-  if (!json.is_structured() || depth == deepest) return;
-  for (auto& value : json) change_strings(value, change, depth + 1);
-  if (!json.is_object()) return;
+  if (!json.is_structured() || depth == deepest) {
+    return;
+  }
+  for (auto& value : json) {
+    change_strings(value, change, depth + 1);
+  }
+  if (!json.is_object()) {
+    return;
+  }
   Json::object_t changed;
-  for (auto& [key, value] : json.get_ref<Json::object_t&>()) changed[change(key)] = std::move(value);
+  for (auto& [key, value] : json.get_ref<Json::object_t&>()) {
+    changed[change(key)] = std::move(value);
+  }
   json.get_ref<Json::object_t&>() = std::move(changed);
 }
 
-std::string dump(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace
 
 std::string json_to_text(const Json& document, int indent) {
-  if (!any_string(document, needs_octal)) return dump(document, indent);
+  if (!any_string(document, needs_octal)) {
+    return dump(document, indent);
+  }
   Json changed = document;
   change_strings(changed, in_octal);
   return dump(changed, indent);
@@ -54,9 +76,15 @@ Json json_from_text(std::string_view text) {
     return !is_too_deep;
   };
   Json document = Json::parse(text, keep, false);
-  if (is_too_deep) return Json(Json::value_t::discarded);
-  const auto may_change = [](std::string_view string) { return string.contains('\\'); };
-  if (text.contains('\\') && any_string(document, may_change)) change_strings(document, from_octal);
+  if (is_too_deep) {
+    return Json(Json::value_t::discarded);
+  }
+  const auto may_change = [](std::string_view string) {
+    return string.contains('\\');
+  };
+  if (text.contains('\\') && any_string(document, may_change)) {
+    change_strings(document, from_octal);
+  }
   return document;
 }
 

@@ -23,7 +23,8 @@ constexpr auto interval = std::chrono::seconds(1);
 
 }  // namespace
 
-Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, std::string_view header, std::uint64_t most) {
+Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, std::string_view header,
+                                                 std::uint64_t most) {
   std::unique_ptr<LineFile> file(new LineFile(path, header, most));
   {
     const MutexLock writing(file->file_mutex_);
@@ -33,7 +34,8 @@ Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, std::s
   return file;
 }
 
-std::unique_ptr<LineFile> LineFile::open_later(const std::string& path, std::string_view header, std::uint64_t most) {
+std::unique_ptr<LineFile> LineFile::open_later(const std::string& path, std::string_view header,
+                                               std::uint64_t most) {
   std::unique_ptr<LineFile> file(new LineFile(path, header, most));
   {
     const MutexLock lock(file->mutex_);
@@ -49,40 +51,57 @@ LineFile::~LineFile() {
     ended_ = true;
     changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
   flush();
 }
 
 void LineFile::begin() {
   auto thread = start_thread([this] { work(); });
-  if (!thread) return;
+  if (!thread) {
+    return;
+  }
   thread_ = std::move(*thread);
   has_thread_ = true;
 }
 
 void LineFile::work() noexcept {
-  while (wait()) try {
-    flush();
-  } catch (const std::bad_alloc&) {  // the next time
+  while (wait()) {
+    try {
+      flush();
+    } catch (const std::bad_alloc&) {  // the next time
+    }
   }
 }
 
-// Until there is something to do: nothing moves on the node where nothing happens. False at the end.
+// Until there is something to do: nothing moves on the node where nothing happens. False at the
+// end.
 bool LineFile::wait() {
   const MutexLock lock(mutex_);
-  while (!ended_ && buffer_.empty() && !is_due_) changed_.wait(mutex_);
-  for (const auto end = std::chrono::steady_clock::now() + interval; !ended_ && !is_told_;)
-    if (!changed_.wait_until(mutex_, end)) break;
+  while (!ended_ && buffer_.empty() && !is_due_) {
+    changed_.wait(mutex_);
+  }
+  for (const auto end = std::chrono::steady_clock::now() + interval; !ended_ && !is_told_;) {
+    if (!changed_.wait_until(mutex_, end)) {
+      break;
+    }
+  }
   is_told_ = false;
   return !ended_;
 }
 
 Result<UniqueFd> LineFile::open_path(const std::string& path, std::uint64_t& size) {
   // O_NONBLOCK: a FIFO without a reader must not hang us.
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
-  struct stat st {};
-  if (!fd || ::fstat(fd.get(), &st) != 0) return fail_errno(path);
-  if (!S_ISREG(st.st_mode)) return fail(EINVAL, path + " is no regular file");
+  UniqueFd fd(::open(path.c_str(),
+                     O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  struct stat st{};
+  if (!fd || ::fstat(fd.get(), &st) != 0) {
+    return fail_errno(path);
+  }
+  if (!S_ISREG(st.st_mode)) {
+    return fail(EINVAL, path + " is no regular file");
+  }
   size = static_cast<std::uint64_t>(st.st_size);
   return fd;
 }
@@ -92,13 +111,17 @@ void LineFile::take(UniqueFd fd, std::uint64_t size) {
   size_ = size;
   const MutexLock lock(mutex_);
   is_open_ = true;
-  if (!header_.empty()) buffer_.insert(0, header_ + "\n");
+  if (!header_.empty()) {
+    buffer_.insert(0, header_ + "\n");
+  }
 }
 
 Status LineFile::open_file() {
   std::uint64_t size = 0;
   auto fd = open_path(path_, size);
-  if (!fd) return std::unexpected(fd.error());
+  if (!fd) {
+    return std::unexpected(fd.error());
+  }
   take(std::move(*fd), size);
   return {};
 }
@@ -109,26 +132,36 @@ void LineFile::open_if_due() {
     const MutexLock lock(mutex_);
     return is_due_;
   };
-  if (!is_due()) return;
+  if (!is_due()) {
+    return;
+  }
   std::uint64_t size = 0;
   auto fd = open_path(path_, size);
   const MutexLock writing(file_mutex_);
-  if (!is_due()) return;  // somebody else's flush was faster
+  if (!is_due()) {
+    return;  // somebody else's flush was faster
+  }
   const bool is_there = fd.has_value();
-  if (is_there) take(std::move(*fd), size);
+  if (is_there) {
+    take(std::move(*fd), size);
+  }
   const MutexLock lock(mutex_);
   is_due_ = !is_there;
   failure_ = is_there ? Status{} : std::unexpected(fd.error());
 }
 
 // With a bound, small enough that the file and what is to come stay below its half.
-std::uint64_t LineFile::most_buffered(std::uint64_t bytes) const { return most_ == 0 ? bytes : std::min<std::uint64_t>(bytes, most_ / 4); }
+std::uint64_t LineFile::most_buffered(std::uint64_t bytes) const {
+  return most_ == 0 ? bytes : std::min<std::uint64_t>(bytes, most_ / 4);
+}
 
 void LineFile::append(std::string_view line) {
   {
     const MutexLock lock(mutex_);
     if (!failure_) {
-      if (is_due_) ++lost_;
+      if (is_due_) {
+        ++lost_;
+      }
       return;
     }
     if (buffer_.size() + line.size() >= (is_open_ ? most_bytes : most_buffered(waiting_bytes))) {
@@ -138,10 +171,16 @@ void LineFile::append(std::string_view line) {
     const bool is_first = buffer_.empty();
     buffer_.append(line).append("\n");
     const bool is_much = is_open_ && buffer_.size() >= much && !is_told_;
-    if (!is_first && !is_much) return;
+    if (!is_first && !is_much) {
+      return;
+    }
     is_told_ = is_much;
-    if (has_thread_) return changed_.notify_all();
-    if (!is_much) return;
+    if (has_thread_) {
+      return changed_.notify_all();
+    }
+    if (!is_much) {
+      return;
+    }
     is_told_ = false;
   }
   flush();
@@ -153,11 +192,15 @@ void LineFile::flush() {
   std::string lines;
   {
     const MutexLock lock(mutex_);
-    if (!failure_ || !fd_) return;
+    if (!failure_ || !fd_) {
+      return;
+    }
     lines.swap(buffer_);
   }
   const Status written = write_out(lines);
-  if (written) return;
+  if (written) {
+    return;
+  }
   const MutexLock lock(mutex_);
   failure_ = written;
   buffer_.clear();
@@ -179,9 +222,13 @@ std::uint64_t LineFile::lost() const {
 }
 
 Status LineFile::rotate() {
-  if (::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) return fail_errno(path_ + ".1");
+  if (::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) {
+    return fail_errno(path_ + ".1");
+  }
   auto fd = open_path(path_, size_);
-  if (!fd) return std::unexpected(fd.error());
+  if (!fd) {
+    return std::unexpected(fd.error());
+  }
   fd_ = std::move(*fd);
   return {};
 }
@@ -194,7 +241,9 @@ Status LineFile::write_out(std::string_view lines) {
     const auto piece = lines.substr(0, end > 0 ? end : lines.find('\n') + 1);
     if (most_ != 0 && size_ > 0 && size_ + piece.size() > most_ / 2) {
       EFS_TRY(rotate());
-      if (!header_.empty() && !piece.starts_with(header_)) EFS_TRY(put(header_ + "\n"));
+      if (!header_.empty() && !piece.starts_with(header_)) {
+        EFS_TRY(put(header_ + "\n"));
+      }
     }
     EFS_TRY(put(piece));
     lines.remove_prefix(piece.size());
@@ -205,8 +254,12 @@ Status LineFile::write_out(std::string_view lines) {
 Status LineFile::put(std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd_.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno(path_);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return fail_errno(path_);
+    }
     size_ += static_cast<std::uint64_t>(n);
     text.remove_prefix(static_cast<std::size_t>(n));
   }

@@ -23,9 +23,10 @@ namespace {
 
 // spdlog's own opens by name, makes directories, and knows no mode.
 //
-// A line is in the file when the call returns, so that it outlives a process that is killed; but what is logged must not
-// hang where the file's place does, and least of all under a lock of the caller's. So a thread writes it, which is waited for
-// a second, and not again before it comes back. No thread stays: the supervisor forks.
+// A line is in the file when the call returns, so that it outlives a process that is killed; but
+// what is logged must not hang where the file's place does, and least of all under a lock of the
+// caller's. So a thread writes it, which is waited for a second, and not again before it comes
+// back. No thread stays: the supervisor forks.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FileSink(UniqueFd fd) : file_(std::make_shared<File>()) { file_->fd = std::move(fd); }
@@ -39,7 +40,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
     Mutex mutex;  // rank 95: nothing is taken under it
     Condition written;
     std::string waiting EFS_GUARDED_BY(mutex);
-    std::uint64_t lost EFS_GUARDED_BY(mutex) = 0;    // lines
+    std::uint64_t lost EFS_GUARDED_BY(mutex) = 0;      // lines
     bool is_written_to EFS_GUARDED_BY(mutex) = false;  // somebody is in write_waiting()
 
     void write_waiting() noexcept {
@@ -53,14 +54,20 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
       is_written_to = false;
       written.notify_all();
     }
+
     void put(std::string_view rest) const {
       while (!rest.empty()) {
         const ssize_t n = ::write(fd.get(), rest.data(), rest.size());
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return;  // there is no place to say so
+        if (n < 0 && errno == EINTR) {
+          continue;
+        }
+        if (n <= 0) {
+          return;  // there is no place to say so
+        }
         rest.remove_prefix(static_cast<std::size_t>(n));
       }
     }
+
     /// False: somebody writes already, and takes it with him when he comes back.
     bool add(const std::string& line) {
       const MutexLock lock(mutex);
@@ -68,55 +75,79 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
         ++lost;
         return false;
       }
-      if (lost > 0 && !is_written_to) waiting += "log: " + std::to_string(std::exchange(lost, 0)) + " lines were lost while its place took none\n";
+      if (lost > 0 && !is_written_to) {
+        waiting += "log: " + std::to_string(std::exchange(lost, 0)) +
+                   " lines were lost while its place took none\n";
+      }
       waiting += line;
       return !std::exchange(is_written_to, true);
     }
+
     void wait() {
       const auto end = std::chrono::steady_clock::now() + patience;
       const MutexLock lock(mutex);
-      while (is_written_to)
-        if (!written.wait_until(mutex, end)) return;
+      while (is_written_to) {
+        if (!written.wait_until(mutex, end)) {
+          return;
+        }
+      }
     }
   };
 
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t text;
     formatter_->format(message, text);
-    if (!file_->add(printable(std::string_view(text.data(), text.size() - 1)) + "\n")) return;  // (a name in it must not begin another line)
+    // (a name in it must not begin another line)
+    if (!file_->add(printable(std::string_view(text.data(), text.size() - 1)) + "\n")) {
+      return;
+    }
     auto writer = start_thread([file = file_] { file->write_waiting(); });
-    if (!writer) return file_->write_waiting();
+    if (!writer) {
+      return file_->write_waiting();
+    }
     writer->detach();
     file_->wait();
   }
+
   void flush_() override {}
 
   const std::shared_ptr<File> file_;
 };
 
-// As the trace and the access log. Names of files are their owner's business: who wants others to read it makes it before.
+// As the trace and the access log. Names of files are their owner's business: who wants others to
+// read it makes it before.
 Result<UniqueFd> open_log(const std::string& file, std::chrono::milliseconds patience) {
   struct Opening {
     std::string file;
     UniqueFd fd;
     int code = ETIMEDOUT;
   };
+
   const auto opening = std::make_shared<Opening>(file);
   const auto open = [opening] {
-    opening->fd.reset(::open(opening->file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+    opening->fd.reset(::open(opening->file.c_str(),
+                             O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                             0600));
     opening->code = opening->fd ? 0 : errno;
   };
-  if (!in_time(patience, open)) return fail(ETIMEDOUT, file + ": its place does not answer");
-  return opening->fd ? Result<UniqueFd>(std::move(opening->fd)) : fail(opening->code, file + ": " + describe(Error{opening->code, {}}));
+  if (!in_time(patience, open)) {
+    return fail(ETIMEDOUT, file + ": its place does not answer");
+  }
+  return opening->fd ? Result<UniqueFd>(std::move(opening->fd))
+                     : fail(opening->code, file + ": " + describe(Error{opening->code, {}}));
 }
 
 }  // namespace
 
-Status setup(const std::string& file, const std::string& level, std::chrono::milliseconds patience) {
+Status setup(const std::string& file, const std::string& level,
+             std::chrono::milliseconds patience) {
   auto fd = file.empty() ? Result<UniqueFd>(UniqueFd()) : open_log(file, patience);
   spdlog::sink_ptr sink;
-  if (fd && *fd) sink = std::make_shared<FileSink>(std::move(*fd));
-  else sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  if (fd && *fd) {
+    sink = std::make_shared<FileSink>(std::move(*fd));
+  } else {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  }
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("", sink));
   set_level(level);
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%f %l pid=%P %v");
@@ -124,6 +155,8 @@ Status setup(const std::string& file, const std::string& level, std::chrono::mil
   return fd ? Status{} : std::unexpected(fd.error());
 }
 
-void set_level(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
+void set_level(const std::string& level) {
+  spdlog::set_level(spdlog::level::from_str(level));
+}
 
 }  // namespace efs::log

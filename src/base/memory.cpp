@@ -13,22 +13,30 @@
 namespace efs {
 
 bool can_allocate(std::size_t bytes) noexcept {
-  void* volatile memory = std::malloc(bytes);  // volatile: compilers leave out what is only allocated and freed
+  // volatile: compilers leave out what is only allocated and freed
+  void* volatile memory = std::malloc(bytes);
   std::free(memory);
   return memory != nullptr;
 }
 
 void keep_little_of_freed() noexcept {
   ::mallopt(M_TRIM_THRESHOLD, 128 << 10);
-  ::mallopt(M_MXFAST, 0);  // small pieces that are kept apart (a thread that ends leaves some) would hide what is free behind them
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what is larger is seldom: each gets pages that the kernel clears
+  // small pieces that are kept apart (a thread that ends leaves some) would hide what is free
+  // behind them
+  ::mallopt(M_MXFAST, 0);
+  // what is larger is seldom: each gets pages that the kernel clears
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
-void give_back_freed() noexcept { (void)::malloc_trim(0); }
+void give_back_freed() noexcept {
+  (void)::malloc_trim(0);
+}
 
 PresentMemory::PresentMemory(std::size_t bytes) : size_(bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (memory == MAP_FAILED) {
+    throw std::bad_alloc();
+  }
   data_ = static_cast<std::byte*>(memory);
   if (::madvise(memory, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == ENOMEM) {
@@ -36,18 +44,28 @@ PresentMemory::PresentMemory(std::size_t bytes) : size_(bytes) {
       throw std::bad_alloc();
     }
     constexpr std::size_t page = 4096;  // before Linux 5.14; no page is smaller
-    for (std::size_t at = 0; at < bytes; at += page) static_cast<volatile std::byte*>(data_)[at] = std::byte{};
+    for (std::size_t at = 0; at < bytes; at += page) {
+      static_cast<volatile std::byte*>(data_)[at] = std::byte{};
+    }
   }
-  (void)::mlock(memory, bytes);  // users may lock a few MiB, and what is not locked goes only where there is swap
+  // users may lock a few MiB, and what is not locked goes only where there is swap
+  (void)::mlock(memory, bytes);
 }
 
-PresentMemory::~PresentMemory() { ::munmap(data_, size_); }
+PresentMemory::~PresentMemory() {
+  ::munmap(data_, size_);
+}
 
 bool SpareMemory::fill() noexcept {
-  if (bytes_ == pieces * piece_bytes) return true;
+  if (bytes_ == pieces * piece_bytes) {
+    return true;
+  }
   drop();
-  void* memory = ::mmap(nullptr, pieces * piece_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return false;
+  void* memory = ::mmap(nullptr, pieces * piece_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return false;
+  }
   memory_ = static_cast<std::byte*>(memory);
   bytes_ = pieces * piece_bytes;
   return true;
@@ -55,14 +73,18 @@ bool SpareMemory::fill() noexcept {
 
 // From the end, so that no mapping becomes two: their number is limited as well.
 bool SpareMemory::give() noexcept {
-  if (bytes_ == 0) return false;
+  if (bytes_ == 0) {
+    return false;
+  }
   bytes_ -= piece_bytes;
   ::munmap(memory_ + bytes_, piece_bytes);
   return true;
 }
 
 void SpareMemory::drop() noexcept {
-  if (bytes_ > 0) ::munmap(memory_, bytes_);
+  if (bytes_ > 0) {
+    ::munmap(memory_, bytes_);
+  }
   bytes_ = 0;
 }
 
@@ -71,9 +93,11 @@ namespace {
 // What a new-handler works on cannot be passed to it: one for the process.
 struct Shelter {
   Mutex mutex;  // rank 99: taken wherever memory is asked for
-  // A new thread that gets no arena of the allocator's takes a page for the smallest object, so this is not little.
+  // A new thread that gets no arena of the allocator's takes a page for the smallest object, so
+  // this is not little.
   std::array<SpareMemory, 3> kept EFS_GUARDED_BY(mutex);
 };
+
 Shelter& shelter() {
   static Shelter only;
   return only;
@@ -86,8 +110,11 @@ void give_or_throw() {
   if (sheltered > 0) {
     Shelter& all = shelter();
     const MutexLock lock(all.mutex);
-    for (SpareMemory& kept : all.kept)
-      if (kept.give()) return;
+    for (SpareMemory& kept : all.kept) {
+      if (kept.give()) {
+        return;
+      }
+    }
   }
   throw std::bad_alloc();
 }
@@ -100,14 +127,20 @@ Sheltered::Sheltered() noexcept {
   ++sheltered;
 }
 
-Sheltered::~Sheltered() { --sheltered; }
+Sheltered::~Sheltered() {
+  --sheltered;
+}
 
 bool Sheltered::ready() noexcept {
-  constexpr std::size_t enough = 1U << 20U;  // where the process is beyond its limit, what is kept back is of no use
+  // where the process is beyond its limit, what is kept back is of no use
+  constexpr std::size_t enough = 1U << 20U;
   Shelter& all = shelter();
   const MutexLock lock(all.mutex);
-  for (SpareMemory& kept : all.kept)
-    if (!kept.fill()) return false;
+  for (SpareMemory& kept : all.kept) {
+    if (!kept.fill()) {
+      return false;
+    }
+  }
   return can_allocate(enough);
 }
 

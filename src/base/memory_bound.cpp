@@ -38,8 +38,11 @@ std::optional<Bytes> number_in(const std::string& file) {
 // Of "KEY NUMBER" lines, as in memory.stat, or "KEY: NUMBER kB", as in meminfo.
 std::optional<Bytes> entry_in(const std::string& file, const std::string& key) {
   std::ifstream lines(file);
-  for (std::string line, name, number; std::getline(lines, line);)
-    if (std::istringstream(line) >> name >> number && name == key) return number_of(number);
+  for (std::string line, name, number; std::getline(lines, line);) {
+    if (std::istringstream(line) >> name >> number && name == key) {
+      return number_of(number);
+    }
+  }
   return std::nullopt;
 }
 
@@ -49,7 +52,9 @@ Bytes available_in(const std::string& root) {
   return 1024 * entry_in(root + meminfo, "MemAvailable:").value_or(0);
 }
 
-Bytes less(Bytes from, Bytes take) { return from > take ? from - take : 0; }
+Bytes less(Bytes from, Bytes take) {
+  return from > take ? from - take : 0;
+}
 
 // Where the kernel says that this process is: the paths of its groups.
 struct Membership {
@@ -62,11 +67,14 @@ std::vector<Membership> memberships(const std::string& controller, const std::st
   std::ifstream lines(root + "/proc/self/cgroup");
   for (std::string line; std::getline(lines, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
+    if (first == std::string::npos || second == std::string::npos) {
+      continue;
+    }
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const int version = controllers.empty() ? 2 : 1;
-    if (version == 2 || has_option(controllers, controller))
+    if (version == 2 || has_option(controllers, controller)) {
       found.push_back({line.substr(second + 1), version});
+    }
   }
   return found;
 }
@@ -74,9 +82,13 @@ std::vector<Membership> memberships(const std::string& controller, const std::st
 // What stands between a mount point and the directory of the group, "" or "/a/b"; nullopt where
 // that is not below this mount, or the kernel writes it relative to another namespace ("/../a").
 std::optional<std::string> place_below(const MountLine& mount, const std::string& group) {
-  if ((mount.root + "/" + group + "/").contains("/../")) return std::nullopt;
+  if ((mount.root + "/" + group + "/").contains("/../")) {
+    return std::nullopt;
+  }
   const std::string top = mount.root == "/" ? "" : mount.root, path = group == "/" ? "" : group;
-  if (path != top && !path.starts_with(top + "/")) return std::nullopt;
+  if (path != top && !path.starts_with(top + "/")) {
+    return std::nullopt;
+  }
   return path.substr(top.size());
 }
 
@@ -87,17 +99,25 @@ void add_groups(const Membership& member, const std::string& controller, const s
   std::optional<std::string> below;
   for (const auto& mount : mounts) {
     const bool first = mount.type == "cgroup" && has_option(mount.options, controller);
-    if (member.version == 2 ? mount.type != "cgroup2" : !first) continue;
+    if (member.version == 2 ? mount.type != "cgroup2" : !first) {
+      continue;
+    }
     auto place = place_below(mount, member.path);
     const bool better = best == nullptr || (place && (!below || place->size() > below->size()));
-    if (!better) continue;
+    if (!better) {
+      continue;
+    }
     best = &mount;
     below = std::move(place);
   }
-  if (best == nullptr) return;
+  if (best == nullptr) {
+    return;
+  }
   for (std::string place = below.value_or("");; place.resize(place.rfind('/'))) {
     groups.push_back({root + best->point + place, member.version});
-    if (place.empty()) return;
+    if (place.empty()) {
+      return;
+    }
   }
 }
 
@@ -105,7 +125,9 @@ void add_groups(const Membership& member, const std::string& controller, const s
 std::optional<MemoryBound> limit_of(const ControlGroup& group) {
   std::optional<MemoryBound> least;
   const auto consider = [&](std::optional<Bytes> limit, const char* file) {
-    if (limit && (!least || *limit < least->bytes)) least = {*limit, group.directory + "/" + file};
+    if (limit && (!least || *limit < least->bytes)) {
+      least = {*limit, group.directory + "/" + file};
+    }
   };
   const auto own = [&](const char* file) {
     consider(number_in(group.directory + "/" + file), file);
@@ -133,7 +155,9 @@ Bytes used_by(const ControlGroup& group) {
 
 // A group of version 1 may leave those below it uncounted.
 bool counts_those_below(const ControlGroup& group) {
-  if (group.version == 2) return true;
+  if (group.version == 2) {
+    return true;
+  }
   return number_in(group.directory + "/memory.use_hierarchy") != std::optional<Bytes>(0);
 }
 
@@ -145,21 +169,27 @@ UniqueFd open_at_once(const MountLine& mount) {
   how.resolve = RESOLVE_CACHED | RESOLVE_NO_SYMLINKS;
   const char* const path = mount.point.c_str();
   UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how)));
-  struct statx seen {};
+  struct statx seen{};
   constexpr int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
-  if (!fd || ::statx(fd.get(), "", flags, STATX_TYPE, &seen) != 0) return {};
+  if (!fd || ::statx(fd.get(), "", flags, STATX_TYPE, &seen) != 0) {
+    return {};
+  }
   // Something else may be mounted over it.
   const std::string major = std::to_string(seen.stx_dev_major);
-  if (major + ":" + std::to_string(seen.stx_dev_minor) != mount.device) return {};
+  if (major + ":" + std::to_string(seen.stx_dev_minor) != mount.device) {
+    return {};
+  }
   return fd;
 }
 
 // "size=524288k" among the options of a tmpfs.
 Bytes size_in(const std::string& options) {
   std::istringstream words(options);
-  for (std::string word; std::getline(words, word, ',');)
-    if (word.starts_with("size=") && word.ends_with("k"))
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word.starts_with("size=") && word.ends_with("k")) {
       return 1024 * number_of(word.substr(5, word.size() - 6)).value_or(0);
+    }
+  }
   return 0;
 }
 
@@ -168,42 +198,56 @@ Bytes size_in(const std::string& options) {
 std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& root) {
   std::vector<ControlGroup> groups;
   const auto mounts = mount_table(root);
-  for (const auto& member : memberships(controller, root))
+  for (const auto& member : memberships(controller, root)) {
     add_groups(member, controller, root, mounts, groups);
+  }
   return groups;
 }
 
 MemoryBound memory_bound(std::optional<std::uint64_t> unpromised, const std::string& root) {
   MemoryBound least{available_in(root), root + meminfo};
-  if (unpromised && *unpromised < least.bytes)
+  if (unpromised && *unpromised < least.bytes) {
     least = {*unpromised, least.source + ", less what other instances were promised"};
+  }
   bool bound_by_above = true;
   int version = 0;
   for (const auto& group : control_groups("memory", root)) {
     const bool is_first = group.version != version;
     version = group.version;
-    if (is_first) bound_by_above = true;
-    else if (!counts_those_below(group)) bound_by_above = false;
+    if (is_first) {
+      bound_by_above = true;
+    } else if (!counts_those_below(group)) {
+      bound_by_above = false;
+    }
     const auto limit = bound_by_above ? limit_of(group) : std::nullopt;
     const Bytes left = limit ? less(limit->bytes, used_by(group)) : least.bytes;
-    if (left < least.bytes) least = {left, limit->source};
+    if (left < least.bytes) {
+      least = {left, limit->source};
+    }
   }
   return least;
 }
 
 std::uint64_t unpromised_memory() {
   Bytes rest = available_in(""), unseen = 0;
-  const auto take = [&](Bytes promised) { rest -= std::min(promised, rest / 2); };
+  const auto take = [&](Bytes promised) {
+    rest -= std::min(promised, rest / 2);
+  };
   std::vector<std::string> devices;  // a bind mount shows a tmpfs twice
   for (const auto& mount : mount_table()) {
     const bool is_store = mount.type == "tmpfs" && mount.source == memory_store_source;
-    if (!is_store || std::ranges::find(devices, mount.device) != devices.end()) continue;
+    if (!is_store || std::ranges::find(devices, mount.device) != devices.end()) {
+      continue;
+    }
     devices.push_back(mount.device);
-    struct statfs fs {};
+    struct statfs fs{};
     const UniqueFd fd = open_at_once(mount);
     const bool seen = fd && ::fstatfs(fd.get(), &fs) == 0;
-    if (seen) take(static_cast<Bytes>(fs.f_bfree) * static_cast<Bytes>(fs.f_bsize));
-    else unseen += size_in(mount.options);
+    if (seen) {
+      take(static_cast<Bytes>(fs.f_bfree) * static_cast<Bytes>(fs.f_bsize));
+    } else {
+      unseen += size_in(mount.options);
+    }
   }
   take(less(unseen, 1024 * entry_in(meminfo, "Shmem:").value_or(0)));
   return rest;

@@ -35,7 +35,8 @@ std::vector<MountLine> mount_table(const std::string& root) {
     words >> mount.id >> mount.parent >> mount.device >> mount.root >> mount.point;
     mount.root = unescaped(mount.root);
     mount.point = unescaped(mount.point);
-    for (std::string word; words >> word && word != "-";) {}
+    for (std::string word; words >> word && word != "-";) {
+    }
     words >> mount.type >> mount.source >> mount.options;
     mount.source = unescaped(mount.source);
     all.push_back(std::move(mount));

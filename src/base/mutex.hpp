@@ -1,7 +1,8 @@
 #pragma once
-// Mutexes with clang's thread-safety annotations. Every mutex says beside its declaration what it guards and
-// its rank; the ranks are listed in docs/dev/locks.md and are taken in ascending order only.
-// The attributes are documented in clang's "Thread Safety Analysis"; other compilers see nothing.
+// Mutexes with clang's thread-safety annotations. Every mutex says beside its declaration what it
+// guards and its rank; the ranks are listed in docs/dev/locks.md and are taken in ascending order
+// only. The attributes are documented in clang's "Thread Safety Analysis"; other compilers see
+// nothing.
 
 #include <chrono>
 #include <condition_variable>
@@ -17,17 +18,22 @@
 #define EFS_REQUIRES(...) EFS_ANNOTATE(requires_capability(__VA_ARGS__))
 #define EFS_REQUIRES_SHARED(...) EFS_ANNOTATE(requires_shared_capability(__VA_ARGS__))
 #define EFS_EXCLUDES(...) EFS_ANNOTATE(locks_excluded(__VA_ARGS__))
-// On a lambda that goes into a std::function it stands behind the parameters: whoever takes it calls it under the lock.
+
+// On a lambda that goes into a std::function it stands behind the parameters: whoever takes it
+// calls it under the lock.
 
 namespace efs {
 
-/// How long this thread has waited for locks of other threads so far: time in which it waited for no device and no file server.
+/// How long this thread has waited for locks of other threads so far: time in which it waited for
+/// no device and no file server.
 inline thread_local std::chrono::nanoseconds waited_for_locks{0};
 
 /// `lock()`, counted in waited_for_locks; who need not wait pays nothing.
 template <typename Try, typename Lock>
 void lock_counted(Try try_lock, Lock lock) {
-  if (try_lock()) return;
+  if (try_lock()) {
+    return;
+  }
   const auto since = std::chrono::steady_clock::now();
   lock();
   waited_for_locks += std::chrono::steady_clock::now() - since;
@@ -38,6 +44,7 @@ class EFS_ANNOTATE(capability("mutex")) Mutex {
   void lock() EFS_ANNOTATE(acquire_capability()) {
     lock_counted([this] { return mutex_.try_lock(); }, [this] { mutex_.lock(); });
   }
+
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
 
  private:
@@ -45,8 +52,8 @@ class EFS_ANNOTATE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// A condition variable of a Mutex. The predicate is a loop of the caller's, so that it is analysed under the lock:
-/// `while (!ready_) condition_.wait(mutex_);`
+/// A condition variable of a Mutex. The predicate is a loop of the caller's, so that it is analysed
+/// under the lock: `while (!ready_) condition_.wait(mutex_);`
 class Condition {
  public:
   void wait(Mutex& mutex) EFS_REQUIRES(mutex) {
@@ -54,15 +61,19 @@ class Condition {
     condition_.wait(lock);
     lock.release();
   }
+
   /// False when the time is over.
   template <typename Clock, typename Duration>
-  bool wait_until(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& end) EFS_REQUIRES(mutex) {
+  bool wait_until(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& end)
+      EFS_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     const auto status = condition_.wait_until(lock, end);
     lock.release();
     return status == std::cv_status::no_timeout;
   }
+
   void notify_one() { condition_.notify_one(); }
+
   void notify_all() { condition_.notify_all(); }
 
  private:
@@ -74,16 +85,25 @@ class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
   void lock() EFS_ANNOTATE(acquire_capability()) {
     lock_counted([this] { return mutex_.try_lock(); }, [this] { mutex_.lock(); });
   }
+
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+
   /// Tells the analysis, where it cannot see it (in a callback), that the caller holds it.
   void assert_held() const EFS_ANNOTATE(assert_capability(this)) {}
+
   void assert_held_shared() const EFS_ANNOTATE(assert_shared_capability(this)) {}
+
   void lock_shared() EFS_ANNOTATE(acquire_shared_capability()) {
     lock_counted([this] { return mutex_.try_lock_shared(); }, [this] { mutex_.lock_shared(); });
   }
+
   void unlock_shared() EFS_ANNOTATE(release_shared_capability()) { mutex_.unlock_shared(); }
+
   bool try_lock() EFS_ANNOTATE(try_acquire_capability(true)) { return mutex_.try_lock(); }
-  bool try_lock_shared() EFS_ANNOTATE(try_acquire_shared_capability(true)) { return mutex_.try_lock_shared(); }
+
+  bool try_lock_shared() EFS_ANNOTATE(try_acquire_shared_capability(true)) {
+    return mutex_.try_lock_shared();
+  }
 
  private:
   std::shared_mutex mutex_;
@@ -92,8 +112,12 @@ class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
 /// Holds a Mutex for a scope.
 class EFS_ANNOTATE(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) EFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  explicit MutexLock(Mutex& mutex) EFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) {
+    mutex_.lock();
+  }
+
   ~MutexLock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
@@ -104,8 +128,12 @@ class EFS_ANNOTATE(scoped_lockable) MutexLock {
 /// Holds a SharedMutex exclusively for a scope.
 class EFS_ANNOTATE(scoped_lockable) WriteLock {
  public:
-  explicit WriteLock(SharedMutex& mutex) EFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  explicit WriteLock(SharedMutex& mutex) EFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) {
+    mutex_.lock();
+  }
+
   ~WriteLock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
+
   WriteLock(const WriteLock&) = delete;
   WriteLock& operator=(const WriteLock&) = delete;
 
@@ -116,8 +144,13 @@ class EFS_ANNOTATE(scoped_lockable) WriteLock {
 /// Holds a SharedMutex shared for a scope.
 class EFS_ANNOTATE(scoped_lockable) ReadLock {
  public:
-  explicit ReadLock(SharedMutex& mutex) EFS_ANNOTATE(acquire_shared_capability(mutex)) : mutex_(mutex) { mutex_.lock_shared(); }
+  explicit ReadLock(SharedMutex& mutex) EFS_ANNOTATE(acquire_shared_capability(mutex))
+      : mutex_(mutex) {
+    mutex_.lock_shared();
+  }
+
   ~ReadLock() EFS_ANNOTATE(release_capability()) { mutex_.unlock_shared(); }
+
   ReadLock(const ReadLock&) = delete;
   ReadLock& operator=(const ReadLock&) = delete;
 

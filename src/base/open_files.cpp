@@ -20,11 +20,18 @@ std::uint64_t most_open_files_of_machine() {
 
 Status raise_open_files() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno("getrlimit");
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return fail_errno("getrlimit");
+  }
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_max >= fewest_open_files) return {};
-  return fail(EMFILE, "the hard limit on open files is " + std::to_string(limit.rlim_max) + ", and an instance needs " + std::to_string(fewest_open_files) + ": see ulimit -Hn; LimitNOFILE= of slurmd's unit, or nofile in /etc/security/limits.conf");
+  if (limit.rlim_max >= fewest_open_files) {
+    return {};
+  }
+  return fail(EMFILE, "the hard limit on open files is " + std::to_string(limit.rlim_max) +
+                          ", and an instance needs " + std::to_string(fewest_open_files) +
+                          ": see ulimit -Hn; LimitNOFILE= of slurmd's unit, or nofile in "
+                          "/etc/security/limits.conf");
 }
 
 }  // namespace efs

@@ -9,6 +9,8 @@ std::unexpected<Error> fail_errno(const std::string& what) {
   return fail(code, what + ": " + std::strerror(code));
 }
 
-std::string describe(const Error& error) { return error.what.empty() ? std::strerror(error.code) : error.what; }
+std::string describe(const Error& error) {
+  return error.what.empty() ? std::strerror(error.code) : error.what;
+}
 
 }  // namespace efs

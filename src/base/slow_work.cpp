@@ -10,10 +10,16 @@ thread_local SlowWorkListener* listener_of_thread = nullptr;
 }  // namespace
 
 void slow_work_begins() {
-  if (listener_of_thread != nullptr) listener_of_thread->slow_work_begins();
+  if (listener_of_thread != nullptr) {
+    listener_of_thread->slow_work_begins();
+  }
 }
 
-ListenForSlowWork::ListenForSlowWork(SlowWorkListener& listener) : before_(std::exchange(listener_of_thread, &listener)) {}
-ListenForSlowWork::~ListenForSlowWork() { listener_of_thread = before_; }
+ListenForSlowWork::ListenForSlowWork(SlowWorkListener& listener)
+    : before_(std::exchange(listener_of_thread, &listener)) {}
+
+ListenForSlowWork::~ListenForSlowWork() {
+  listener_of_thread = before_;
+}
 
 }  // namespace efs

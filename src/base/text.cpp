@@ -38,13 +38,22 @@ std::string format_seconds(double seconds) {
 
 namespace {
 
-// The bytes of the character at the front of `text`; 0 where it is not UTF-8: cut short, overlong, a surrogate, beyond U+10FFFF.
+// The bytes of the character at the front of `text`; 0 where it is not UTF-8: cut short, overlong,
+// a surrogate, beyond U+10FFFF.
 std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto follows = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const auto follows = [&](std::size_t i) {
+    return (byte(i) & 0xC0) == 0x80;
+  };
   const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead < 0xE0) return follows(1) ? 2 : 0;
+  if (lead < 0x80) {
+    return 1;
+  }
+  if (lead >= 0xC2 && lead < 0xE0) {
+    return follows(1) ? 2 : 0;
+  }
   if (lead >= 0xE0 && lead < 0xF0) {
     const bool odd = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) >= 0xA0);
     return !odd && follows(1) && follows(2) ? 3 : 0;
@@ -58,21 +67,29 @@ std::size_t utf8_length(std::string_view text) {
 
 // Does a byte in octal begin here?
 bool is_octal(std::string_view text) {
-  const auto digit = [&](std::size_t i, char last) { return text[i] >= '0' && text[i] <= last; };
+  const auto digit = [&](std::size_t i, char last) {
+    return text[i] >= '0' && text[i] <= last;
+  };
   return text.size() >= 4 && text[0] == '\\' && digit(1, '3') && digit(2, '7') && digit(3, '7');
 }
 
 // Is the character at the front of `text` one that controls a terminal? U+0080 to U+009F do, too.
 bool is_control(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto byte = [&](std::size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
   return byte(0) < 0x20 || byte(0) == 0x7F || (byte(0) == 0xC2 && byte(1) < 0xA0);
 }
 
 // The code point of the valid character at the front of `text`.
 char32_t code_point(std::string_view text, std::size_t length) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto byte = [&](std::size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
   char32_t code = length == 1 ? byte(0) : byte(0) & (0x7FU >> length);
-  for (std::size_t i = 1; i < length; ++i) code = code << 6U | (byte(i) & 0x3FU);
+  for (std::size_t i = 1; i < length; ++i) {
+    code = code << 6U | (byte(i) & 0x3FU);
+  }
   return code;
 }
 
@@ -118,15 +135,20 @@ constexpr std::array odd_characters{
 // What the character at the front of `text` is; null: an ordinary one.
 const Odd* odd_at(std::string_view text) {
   const std::size_t length = utf8_length(text);
-  if (length < 2) return nullptr;
+  if (length < 2) {
+    return nullptr;
+  }
   const char32_t code = code_point(text, length);
-  const auto odd = std::ranges::find_if(odd_characters, [code](const Odd& o) { return o.first <= code && code <= o.last; });
+  const auto odd = std::ranges::find_if(
+      odd_characters, [code](const Odd& o) { return o.first <= code && code <= o.last; });
   return odd == odd_characters.end() ? nullptr : &*odd;
 }
 
 // Does a message show the character at the front of `text` in octal?
 bool is_unseen(std::string_view text) {
-  if (is_control(text)) return true;
+  if (is_control(text)) {
+    return true;
+  }
   const Odd* odd = odd_at(text);
   return odd != nullptr && !odd->is_seen;
 }
@@ -142,7 +164,9 @@ std::string with_octal(std::string_view text, const Special& special) {
     if (length == 0 || special(text)) {
       for (const char c : character) {
         shown += '\\';
-        for (const int shift : {6, 3, 0}) shown += static_cast<char>('0' + (static_cast<unsigned char>(c) >> shift & 7));
+        for (const int shift : {6, 3, 0}) {
+          shown += static_cast<char>('0' + (static_cast<unsigned char>(c) >> shift & 7));
+        }
       }
     } else {
       shown += character;
@@ -159,9 +183,12 @@ std::optional<OddCharacter> find_odd(std::string_view text) {
     const auto rest = text.substr(at);
     length = utf8_length(rest);
     const Odd* odd = odd_at(rest);
-    if (odd == nullptr) continue;
+    if (odd == nullptr) {
+      continue;
+    }
     std::array<char, 32> code{};
-    std::snprintf(code.data(), code.size(), ", U+%04X", static_cast<unsigned>(code_point(rest, length)));
+    std::snprintf(code.data(), code.size(), ", U+%04X",
+                  static_cast<unsigned>(code_point(rest, length)));
     return OddCharacter{.at = at, .length = length, .name = odd->name + std::string(code.data())};
   }
   return std::nullopt;
@@ -173,18 +200,25 @@ std::string odd_note(std::string_view text, std::string_view what) {
 }
 
 std::string printable(std::string_view text, bool lines) {
-  return with_octal(text, [lines](std::string_view rest) { return is_unseen(rest) && !(lines && rest.front() == '\n'); });
+  return with_octal(text, [lines](std::string_view rest) {
+    return is_unseen(rest) && !(lines && rest.front() == '\n');
+  });
 }
 
 std::string escaped(std::string_view name) {
   return with_octal(name, [](std::string_view rest) { return is_unseen(rest) || is_octal(rest); });
 }
 
-std::string in_octal(std::string_view bytes) { return with_octal(bytes, is_octal); }
+std::string in_octal(std::string_view bytes) {
+  return with_octal(bytes, is_octal);
+}
 
 bool needs_octal(std::string_view bytes) {
-  for (; !bytes.empty(); bytes.remove_prefix(utf8_length(bytes)))
-    if (utf8_length(bytes) == 0 || is_octal(bytes)) return true;
+  for (; !bytes.empty(); bytes.remove_prefix(utf8_length(bytes))) {
+    if (utf8_length(bytes) == 0 || is_octal(bytes)) {
+      return true;
+    }
+  }
   return false;
 }
 
@@ -193,7 +227,9 @@ std::string from_octal(std::string_view text) {
   bytes.reserve(text.size());
   while (!text.empty()) {
     const bool octal = is_octal(text);
-    bytes += octal ? static_cast<char>((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0')) : text.front();
+    bytes += octal
+                 ? static_cast<char>((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'))
+                 : text.front();
     text.remove_prefix(octal ? 4 : 1);
   }
   return bytes;
@@ -208,7 +244,9 @@ static std::size_t distance(std::string_view a, std::string_view b) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t substitute = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
       row[j] = std::min({substitute, last[j] + 1, row[j - 1] + 1});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
     }
     before = std::exchange(last, row);
   }
@@ -233,9 +271,13 @@ std::string as_word(std::string_view text) {
   bool plain = !text.empty();
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x80 || std::isalnum(byte) != 0 || harmless.contains(c))) word += c;
-    else if (plain = false; c == '\'') word += "'\\''";
-    else word += byte < 0x20 || byte == 0x7f ? '?' : c;
+    if ((byte >= 0x80 || std::isalnum(byte) != 0 || harmless.contains(c))) {
+      word += c;
+    } else if (plain = false; c == '\'') {
+      word += "'\\''";
+    } else {
+      word += byte < 0x20 || byte == 0x7f ? '?' : c;
+    }
   }
   return plain ? word : "'" + word + "'";
 }

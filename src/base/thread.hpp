@@ -11,7 +11,8 @@
 
 namespace efs {
 
-/// Starts a thread. EAGAIN or ENOMEM, without a text, where none can be had: throws nothing. `work` must not throw.
+/// Starts a thread. EAGAIN or ENOMEM, without a text, where none can be had: throws nothing. `work`
+/// must not throw.
 template <typename Work>
 Result<std::jthread> start_thread(Work&& work) {
   try {

@@ -4,15 +4,21 @@
 
 namespace efs {
 
-Result<std::unique_ptr<TimerThread>> TimerThread::start(Clock::time_point first, std::function<void()> action, std::optional<Clock::duration> interval) {
+Result<std::unique_ptr<TimerThread>> TimerThread::start(Clock::time_point first,
+                                                        std::function<void()> action,
+                                                        std::optional<Clock::duration> interval) {
   std::unique_ptr<TimerThread> timer(new TimerThread);
   auto thread = start_thread([raw = timer.get(), first, action = std::move(action), interval] {
     for (auto next = first; raw->wait_until(next); next = Clock::now() + *interval) {
       action();
-      if (!interval) return;
+      if (!interval) {
+        return;
+      }
     }
   });
-  if (!thread) return std::unexpected(std::move(thread.error()));
+  if (!thread) {
+    return std::unexpected(std::move(thread.error()));
+  }
   timer->thread_ = std::move(*thread);
   return timer;
 }
@@ -25,7 +31,8 @@ TimerThread::~TimerThread() {
 
 bool TimerThread::wait_until(Clock::time_point time) {
   MutexLock lock(mutex_);
-  while (!ending_ && over_.wait_until(mutex_, time)) {}
+  while (!ending_ && over_.wait_until(mutex_, time)) {
+  }
   return !ending_;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// A thread that does something at a time, once or again and again, and ends at once when its owner lets it go.
+// A thread that does something at a time, once or again and again, and ends at once when its owner
+// lets it go.
 
 #include <chrono>
 #include <functional>
@@ -16,8 +17,11 @@ namespace efs {
 class TimerThread {
  public:
   using Clock = std::chrono::steady_clock;
-  /// At `first`, then, where it is given, each `interval` after the end of the last. An error where no thread can be had.
-  static Result<std::unique_ptr<TimerThread>> start(Clock::time_point first, std::function<void()> action, std::optional<Clock::duration> interval = std::nullopt);
+  /// At `first`, then, where it is given, each `interval` after the end of the last. An error where
+  /// no thread can be had.
+  static Result<std::unique_ptr<TimerThread>> start(
+      Clock::time_point first, std::function<void()> action,
+      std::optional<Clock::duration> interval = std::nullopt);
   ~TimerThread();
   TimerThread(const TimerThread&) = delete;
   TimerThread& operator=(const TimerThread&) = delete;

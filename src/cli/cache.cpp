@@ -1,5 +1,5 @@
-// efs cache: what the cache of inputs holds, and its removal. Root looks at another user's as that user: the directory and
-// all in it are his.
+// efs cache: what the cache of inputs holds, and its removal. Root looks at another user's as that
+// user: the directory and all in it are his.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,22 +20,48 @@ std::string local_time(const FileTime& time) {
   const std::time_t seconds = time.seconds;
   std::tm parts{};
   std::array<char, 32> text{};
-  return ::localtime_r(&seconds, &parts) != nullptr && std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts) > 0 ? text.data() : "?";
+  return ::localtime_r(&seconds, &parts) != nullptr &&
+                 std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts) > 0
+             ? text.data()
+             : "?";
 }
 
 int list(World& world, stage::Cache& cache) {
   const auto files = cache.list();
-  if (!files) return report(world, files.error());
+  if (!files) {
+    return report(world, files.error());
+  }
   std::uint64_t used = 0;
   Json items = Json::array();
   for (const auto& file : *files) {
     used += file.bytes;
     const auto& [path, version] = file.key;
-    if (world.json) items.push_back({{"path", path}, {"size", version.size}, {"bytes", file.bytes}, {"last_used", static_cast<double>(to_ns(to_timespec(file.used))) / 1e9}, {"in_use", file.in_use}, {"device", version.device}, {"inode", version.inode}, {"mtime_ns", version.mtime}, {"ctime_ns", version.ctime}});
-    else world.out << local_time(file.used) << (file.in_use ? "  in use  " : "  -       ") << std::right << std::setw(11) << format_bytes(version.size) << "  " << escaped(path) << "\n";
+    if (world.json) {
+      items.push_back({{"path", path},
+                       {"size", version.size},
+                       {"bytes", file.bytes},
+                       {"last_used", static_cast<double>(to_ns(to_timespec(file.used))) / 1e9},
+                       {"in_use", file.in_use},
+                       {"device", version.device},
+                       {"inode", version.inode},
+                       {"mtime_ns", version.mtime},
+                       {"ctime_ns", version.ctime}});
+    } else {
+      world.out << local_time(file.used) << (file.in_use ? "  in use  " : "  -       ")
+                << std::right << std::setw(11) << format_bytes(version.size) << "  "
+                << escaped(path) << "\n";
+    }
   }
-  if (world.json) print_document(world, {{"ok", true}, {"cache", cache.path()}, {"capacity", cache.capacity()}, {"used", used}, {"files", items}});
-  else world.out << escaped(cache.path()) << ": " << files->size() << " files, " << format_bytes(used) << " of " << format_bytes(cache.capacity()) << "\n";
+  if (world.json) {
+    print_document(world, {{"ok", true},
+                           {"cache", cache.path()},
+                           {"capacity", cache.capacity()},
+                           {"used", used},
+                           {"files", items}});
+  } else {
+    world.out << escaped(cache.path()) << ": " << files->size() << " files, " << format_bytes(used)
+              << " of " << format_bytes(cache.capacity()) << "\n";
+  }
   return exit_good;
 }
 
@@ -44,38 +70,76 @@ int remove(World& world, stage::Cache& cache, const CacheArguments& a) {
   std::vector<std::string> chosen;
   for (const auto& path : a.paths) {
     std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
-    if (absolute.size() > 1 && absolute.ends_with('/')) absolute.pop_back();
+    if (absolute.size() > 1 && absolute.ends_with('/')) {
+      absolute.pop_back();
+    }
     chosen.push_back(std::move(absolute));
   }
   const auto removed = cache.remove([&](const stage::CachedFile& file) {
     const std::string& path = file.key.path;
-    return a.all || std::ranges::any_of(chosen, [&](const std::string& c) { return path == c || path.starts_with(c == "/" ? c : c + "/"); });
+    return a.all || std::ranges::any_of(chosen, [&](const std::string& c) {
+             return path == c || path.starts_with(c == "/" ? c : c + "/");
+           });
   });
-  if (!removed) return report(world, removed.error());
-  if (world.json) print_document(world, {{"ok", true}, {"cache", cache.path()}, {"files", removed->files}, {"bytes", removed->bytes}});
-  else world.out << escaped(cache.path()) << ": removed " << removed->files << " files, " << format_bytes(removed->bytes) << "\n";
+  if (!removed) {
+    return report(world, removed.error());
+  }
+  if (world.json) {
+    print_document(world, {{"ok", true},
+                           {"cache", cache.path()},
+                           {"files", removed->files},
+                           {"bytes", removed->bytes}});
+  } else {
+    world.out << escaped(cache.path()) << ": removed " << removed->files << " files, "
+              << format_bytes(removed->bytes) << "\n";
+  }
   return exit_good;
 }
 
 // With the rights of the user whose cache it is.
 int work(World& world, const CacheArguments& a, const User& user) {
   const auto place = config::cache_place(user, a.directory);
-  if (!place) return report(world, {EINVAL, to_string(place.error().front(), "")}, exit_usage);
-  if (place->directory.empty()) return report(world, {EINVAL, "no cache is configured: name its directory with --cache, EFS_CACHE, or in the site file"}, exit_usage);
+  if (!place) {
+    return report(world, {EINVAL, to_string(place.error().front(), "")}, exit_usage);
+  }
+  if (place->directory.empty()) {
+    return report(
+        world,
+        {EINVAL,
+         "no cache is configured: name its directory with --cache, EFS_CACHE, or in the site file"},
+        exit_usage);
+  }
   auto cache = stage::Cache::open(place->directory, place->capacity, false);
-  if (!cache) return report(world, cache.error().code == ENOENT ? Error{ENOENT, "no cache of " + user.name + " below " + place->directory} : cache.error());
+  if (!cache) {
+    return report(world,
+                  cache.error().code == ENOENT
+                      ? Error{ENOENT, "no cache of " + user.name + " below " + place->directory}
+                      : cache.error());
+  }
   return a.action == "ls" ? list(world, **cache) : remove(world, **cache, a);
 }
 
 }  // namespace
 
 int cache(World& world, const CacheArguments& a) {
-  if (a.action == "clean" && a.all != a.paths.empty()) return report(world, {EINVAL, a.all ? "--all and paths do not go together" : "say which files, or --all"}, exit_usage);
-  if (a.action == "ls" && (a.all || !a.paths.empty())) return report(world, {EINVAL, "efs cache ls takes neither --all nor paths"}, exit_usage);
+  if (a.action == "clean" && a.all != a.paths.empty()) {
+    return report(
+        world, {EINVAL, a.all ? "--all and paths do not go together" : "say which files, or --all"},
+        exit_usage);
+  }
+  if (a.action == "ls" && (a.all || !a.paths.empty())) {
+    return report(world, {EINVAL, "efs cache ls takes neither --all nor paths"}, exit_usage);
+  }
   const auto user = find_user(a.user.empty() ? std::to_string(::geteuid()) : a.user);
-  if (!user) return report(world, user.error());
-  if (user->uid == ::geteuid()) return work(world, a, *user);
-  if (::geteuid() != 0) return report(world, {EPERM, "only root can look at the cache of another user"});
+  if (!user) {
+    return report(world, user.error());
+  }
+  if (user->uid == ::geteuid()) {
+    return work(world, a, *user);
+  }
+  if (::geteuid() != 0) {
+    return report(world, {EPERM, "only root can look at the cache of another user"});
+  }
   return as_user(world, *user, [&] { return work(world, a, *user); });
 }
 

@@ -17,57 +17,97 @@ namespace efs::cli {
 
 Json values_of(const config::JobConfig& config) {
   Json values = Json::array();
-  for (const auto& v : config.effective) values.push_back({{"section", v.section}, {"key", v.key}, {"value", v.value}, {"source", name_of(v.source)}, {"where", v.where}});
+  for (const auto& v : config.effective) {
+    values.push_back({{"section", v.section},
+                      {"key", v.key},
+                      {"value", v.value},
+                      {"source", name_of(v.source)},
+                      {"where", v.where}});
+  }
   return values;
 }
 
 void show_values(World& world, const config::JobConfig& config) {
   std::size_t width = 0;
-  for (const auto& v : config.effective) width = std::max(width, escaped(v.value).size());
+  for (const auto& v : config.effective) {
+    width = std::max(width, escaped(v.value).size());
+  }
   std::string section;
   for (const auto& v : config.effective) {
-    if (v.section != section) world.out << printable(section = v.section) << "\n";
-    world.out << "  " << std::left << std::setw(16) << v.key << std::setw(static_cast<int>(std::min<std::size_t>(width, 48))) << escaped(v.value) << "  " << name_of(v.source) << (v.where.empty() ? "" : " (" + printable(v.where) + ")") << "\n";
+    if (v.section != section) {
+      world.out << printable(section = v.section) << "\n";
+    }
+    world.out << "  " << std::left << std::setw(16) << v.key
+              << std::setw(static_cast<int>(std::min<std::size_t>(width, 48))) << escaped(v.value)
+              << "  " << name_of(v.source)
+              << (v.where.empty() ? "" : " (" + printable(v.where) + ")") << "\n";
   }
 }
 
 namespace {
 
-// Also a directory of a backend on a tmpfs, there or still to be made. The root of a node without disks is one, and tells nothing
-// of where the job's node has its persistent memory.
+// Also a directory of a backend on a tmpfs, there or still to be made. The root of a node without
+// disks is one, and tells nothing of where the job's node has its persistent memory.
 bool is_in_memory(const config::Backend& backend) {
-  if (backend.type == config::BackendType::dram) return true;
-  struct stat root {}, st {};
+  if (backend.type == config::BackendType::dram) {
+    return true;
+  }
+  struct stat root{}, st{};
   std::filesystem::path path = backend.daxfs;
-  while (::stat(path.c_str(), &st) != 0 && path.has_relative_path()) path = path.parent_path();
-  struct statfs fs {};
-  if (::stat("/", &root) != 0 || st.st_dev == root.st_dev || ::statfs(path.c_str(), &fs) != 0) return false;
+  while (::stat(path.c_str(), &st) != 0 && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  struct statfs fs{};
+  if (::stat("/", &root) != 0 || st.st_dev == root.st_dev || ::statfs(path.c_str(), &fs) != 0) {
+    return false;
+  }
   return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
 }
 
-// What is declared to be stored in memory must fit there: pages that the job's programs write are charged to the job.
+// What is declared to be stored in memory must fit there: pages that the job's programs write are
+// charged to the job.
 Status check_memory(const JobArguments& arguments, const config::JobConfig& config) {
-  if (arguments.memory.empty() && arguments.node_memory.empty()) return {};
+  if (arguments.memory.empty() && arguments.node_memory.empty()) {
+    return {};
+  }
   std::uint64_t capacity = 0;
   std::string ids;
   int count = 0;
   for (const auto& backend : config.backends) {
-    if (!backend.capacity || !is_in_memory(backend)) continue;
+    if (!backend.capacity || !is_in_memory(backend)) {
+      continue;
+    }
     capacity += *backend.capacity;
     ids += (count++ == 0 ? "" : ", ") + backend.id;
   }
-  if (count == 0) return {};
-  const auto declared = std::ranges::find_if(config.effective, [](const config::EffectiveValue& v) { return v.key == "capacity"; });
-  const std::string place = declared != config.effective.end() && !declared->where.empty() ? declared->where : arguments.job_file;
-  const std::string what = place + ": capacity " + format_bytes(capacity) + (count == 1 ? " of backend " + ids + ", which is" : " of the backends " + ids + ", which are") + " in memory, is more than ";
+  if (count == 0) {
+    return {};
+  }
+  const auto declared = std::ranges::find_if(
+      config.effective, [](const config::EffectiveValue& v) { return v.key == "capacity"; });
+  const std::string place = declared != config.effective.end() && !declared->where.empty()
+                                ? declared->where
+                                : arguments.job_file;
+  const std::string what = place + ": capacity " + format_bytes(capacity) +
+                           (count == 1 ? " of backend " + ids + ", which is"
+                                       : " of the backends " + ids + ", which are") +
+                           " in memory, is more than ";
   const auto exceeds = [&](const std::string& given) {
     const auto limit = config::parse_size(given);
     return limit && capacity > *limit;
   };
-  if (exceeds(arguments.memory))
-    return fail(EINVAL, what + "the memory of the job on a node, " + format_bytes(*config::parse_size(arguments.memory)) + " (" + arguments.memory_source + "): what the job stores is charged to it. Ask for more memory (--mem), or lower the capacity");
-  if (exceeds(arguments.node_memory))
-    return fail(EINVAL, what + "any node has, " + format_bytes(*config::parse_size(arguments.node_memory)) + ". Lower the capacity, or store on a disk (type: NVRAM-NVML) or on more nodes");
+  if (exceeds(arguments.memory)) {
+    return fail(EINVAL, what + "the memory of the job on a node, " +
+                            format_bytes(*config::parse_size(arguments.memory)) + " (" +
+                            arguments.memory_source +
+                            "): what the job stores is charged to it. Ask for more memory (--mem), "
+                            "or lower the capacity");
+  }
+  if (exceeds(arguments.node_memory)) {
+    return fail(EINVAL,
+                what + "any node has, " + format_bytes(*config::parse_size(arguments.node_memory)) +
+                    ". Lower the capacity, or store on a disk (type: NVRAM-NVML) or on more nodes");
+  }
   return {};
 }
 
@@ -77,38 +117,74 @@ Status write_whole(const std::string& file, const std::string& text) {
   return out ? Status{} : fail(errno != 0 ? errno : EIO, "cannot write " + file);
 }
 
-// What the job file names and this node does not have, or not for this user. Exit code 1: the file is good.
-int report_grounds(World& world, const JobArguments& arguments, const std::vector<stage::PlanProblem>& problems) {
+// What the job file names and this node does not have, or not for this user. Exit code 1: the file
+// is good.
+int report_grounds(World& world, const JobArguments& arguments,
+                   const std::vector<stage::PlanProblem>& problems) {
   if (world.json) {
     Json all = Json::array();
-    for (const auto& problem : problems) all.push_back({{"line", problem.line}, {"column", 0}, {"text", problem.path + " " + problem.reason}, {"suggestion", ""}});
-    print_document(world, {{"ok", false}, {"file", arguments.job_file}, {"problems", all}, {"exit", exit_failure}});
+    for (const auto& problem : problems) {
+      all.push_back({{"line", problem.line},
+                     {"column", 0},
+                     {"text", problem.path + " " + problem.reason},
+                     {"suggestion", ""}});
+    }
+    print_document(
+        world,
+        {{"ok", false}, {"file", arguments.job_file}, {"problems", all}, {"exit", exit_failure}});
     return exit_failure;
   }
-  for (const auto& problem : problems)
-    world.err << escaped(arguments.job_file) << (problem.line > 0 ? ":" + std::to_string(problem.line) : "") << ": " << printable(problem.path + " " + problem.reason) << "\n";
-  world.err << "On this machine the job cannot start. With --at-submission that is left to its nodes.\n";
+  for (const auto& problem : problems) {
+    world.err << escaped(arguments.job_file)
+              << (problem.line > 0 ? ":" + std::to_string(problem.line) : "") << ": "
+              << printable(problem.path + " " + problem.reason) << "\n";
+  }
+  world.err
+      << "On this machine the job cannot start. With --at-submission that is left to its nodes.\n";
   return exit_failure;
 }
 
 int check_here(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
-  if (!config) return config.error();
-  if (const Status fits = check_memory(arguments, *config); !fits) return report(world, fits.error(), exit_usage);
-  if (!arguments.at_submission)
-    if (const auto problems = problems_of_grounds(*config); !problems.empty()) return report_grounds(world, arguments, problems);
-  if (!arguments.snapshot.empty())
-    if (const Status written = write_whole(arguments.snapshot, config->snapshot); !written) return report(world, written.error());
+  if (!config) {
+    return config.error();
+  }
+  if (const Status fits = check_memory(arguments, *config); !fits) {
+    return report(world, fits.error(), exit_usage);
+  }
+  if (!arguments.at_submission) {
+    if (const auto problems = problems_of_grounds(*config); !problems.empty()) {
+      return report_grounds(world, arguments, problems);
+    }
+  }
+  if (!arguments.snapshot.empty()) {
+    if (const Status written = write_whole(arguments.snapshot, config->snapshot); !written) {
+      return report(world, written.error());
+    }
+  }
   if (world.json) {
-    Json document{{"ok", true}, {"file", arguments.job_file}, {"name", config->name}, {"root_dir", config->root_dir}, {"mount_dir", config->mount_dir}, {"results_dir", config->results_dir}};
-    if (arguments.show) document["values"] = values_of(*config);
+    Json document{{"ok", true},
+                  {"file", arguments.job_file},
+                  {"name", config->name},
+                  {"root_dir", config->root_dir},
+                  {"mount_dir", config->mount_dir},
+                  {"results_dir", config->results_dir}};
+    if (arguments.show) {
+      document["values"] = values_of(*config);
+    }
     print_document(world, document);
     return exit_good;
   }
-  world.out << escaped(arguments.job_file) << ": good (job " << escaped(config->name) << ", " << config->resources.size() << " resources, mounts at " << escaped(config->mount_dir) << ")\n";
+  world.out << escaped(arguments.job_file) << ": good (job " << escaped(config->name) << ", "
+            << config->resources.size() << " resources, mounts at " << escaped(config->mount_dir)
+            << ")\n";
   const bool reusable = std::ranges::any_of(config->resources, &config::Resource::reusable);
-  if (reusable && config->cache.empty()) world.out << "note: 'reusable' has no effect, as no cache is configured (key 'cache')\n";
-  if (arguments.show) show_values(world, *config);
+  if (reusable && config->cache.empty()) {
+    world.out << "note: 'reusable' has no effect, as no cache is configured (key 'cache')\n";
+  }
+  if (arguments.show) {
+    show_values(world, *config);
+  }
   return exit_good;
 }
 

@@ -1,6 +1,6 @@
-// efs clean: removes what a dead instance left: all of it, or the store where nothing else is left. Root does so on the user's
-// word (the manifest, the journal and the job file are the user's), so what that word leads to is looked at and removed by a
-// child that has become the user.
+// efs clean: removes what a dead instance left: all of it, or the store where nothing else is left.
+// Root does so on the user's word (the manifest, the journal and the job file are the user's), so
+// what that word leads to is looked at and removed by a child that has become the user.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -22,7 +22,8 @@
 namespace efs::cli {
 namespace {
 
-// A store that is not there holds nothing; one that has lost something else than that may hold everything.
+// A store that is not there holds nothing; one that has lost something else than that may hold
+// everything.
 bool has_journal(const std::string& path) {
   const auto store = image::find_removable(path);
   return store && ::faccessat(store->metadata.get(), "journal", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -30,74 +31,150 @@ bool has_journal(const std::string& path) {
 
 // Why what an image holds must not go, or "".
 std::string worth_keeping(image::Image& image) {
-  if (image::is_brought_out(image)) return {};
+  if (image::is_brought_out(image)) {
+    return {};
+  }
   const auto& emptied = image.filesystem->recovery().emptied;
-  if (const auto missing = image::what_is_missing(image); !missing.empty()) return missing + ", and what else it held nobody can tell";
-  if (!image.missing.empty() && !emptied.empty()) return std::to_string(emptied.size()) + " files are in a backend that is not there: " + image.missing.front();
-  if (!emptied.empty()) return std::to_string(emptied.size()) + " files have lost their containers, first /" + emptied.front();
+  if (const auto missing = image::what_is_missing(image); !missing.empty()) {
+    return missing + ", and what else it held nobody can tell";
+  }
+  if (!image.missing.empty() && !emptied.empty()) {
+    return std::to_string(emptied.size()) +
+           " files are in a backend that is not there: " + image.missing.front();
+  }
+  if (!emptied.empty()) {
+    return std::to_string(emptied.size()) + " files have lost their containers, first /" +
+           emptied.front();
+  }
   const auto holdings = image::holdings_of(image);
-  if (!holdings) return describe(holdings.error());
+  if (!holdings) {
+    return describe(holdings.error());
+  }
   const auto further = holdings->unsaved_files == 0 ? image::left_to_do(image) : 0;
-  if (!further) return describe(further.error());
-  if (*further > 0) return std::to_string(*further) + " directories to be made, inputs to be removed or results that results-dir does not have any more are left to be seen to";
-  if (holdings->unsaved_files == 0) return {};
-  return std::to_string(holdings->unsaved_files) + " files and links (" + format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
+  if (!further) {
+    return describe(further.error());
+  }
+  if (*further > 0) {
+    return std::to_string(*further) +
+           " directories to be made, inputs to be removed or results that results-dir does not "
+           "have any more are left to be seen to";
+  }
+  if (holdings->unsaved_files == 0) {
+    return {};
+  }
+  return std::to_string(holdings->unsaved_files) + " files and links (" +
+         format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
 }
 
 // What can be done with it instead. A start on one that has lost something goes on without
 // that: the rest is brought out first.
 std::string ways_out_of(const image::Image& image, const std::string& name) {
-  const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() && (image.rebooted || image.filesystem->recovery().emptied.empty());
-  if (!image.manifest_problem.empty()) return "Bring it out: efs salvage --to DIRECTORY " + name;
-  if (is_whole) return "Bring it out: efs salvage " + std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name + (config::is_of_batch_job(image.manifest.name) ? "" : "; or go on: " + config::start_command(image.manifest.job_file, image.manifest.start_options));
-  return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " + name;
+  const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() &&
+                        (image.rebooted || image.filesystem->recovery().emptied.empty());
+  if (!image.manifest_problem.empty()) {
+    return "Bring it out: efs salvage --to DIRECTORY " + name;
+  }
+  if (is_whole) {
+    return "Bring it out: efs salvage " +
+           std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name +
+           (config::is_of_batch_job(image.manifest.name)
+                ? ""
+                : "; or go on: " +
+                      config::start_command(image.manifest.job_file, image.manifest.start_options));
+  }
+  return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " +
+         name;
 }
 
 // `name`: what the user calls it by.
 Status refuse_loss(const std::string& path, const std::string& name) {
-  if (const auto contents = image::contents_without_journal(path); contents > 0)
-    return fail(ENOTEMPTY, name + " is not removed: " + std::to_string(contents) + " containers with content are there, and the journal, which knows what they are (meta/journal), is not. Bring it back, or give them up: efs clean --force " + name);
-  const std::string refused = name + " is not removed: ", give_up = "; or give it up: efs clean --force " + name;
+  if (const auto contents = image::contents_without_journal(path); contents > 0) {
+    return fail(
+        ENOTEMPTY,
+        name + " is not removed: " + std::to_string(contents) +
+            " containers with content are there, and the journal, which knows what they are "
+            "(meta/journal), is not. Bring it back, or give them up: efs clean --force " +
+            name);
+  }
+  const std::string refused = name + " is not removed: ",
+                    give_up = "; or give it up: efs clean --force " + name;
   auto image = image::open_image(path);
-  if (!image && image.error().code == ENOENT && !has_journal(path)) return {};
-  if (!image && image.error().code == EBUSY) return fail(EBUSY, refused + describe(image.error()));
-  if (!image) return fail(ENOTEMPTY, refused + describe(image.error()) + ". See what is damaged: efs check-image " + name + give_up);
+  if (!image && image.error().code == ENOENT && !has_journal(path)) {
+    return {};
+  }
+  if (!image && image.error().code == EBUSY) {
+    return fail(EBUSY, refused + describe(image.error()));
+  }
+  if (!image) {
+    return fail(ENOTEMPTY, refused + describe(image.error()) +
+                               ". See what is damaged: efs check-image " + name + give_up);
+  }
   const std::string why = worth_keeping(*image);
-  return why.empty() ? Status{} : fail(ENOTEMPTY, refused + why + ". " + ways_out_of(*image, name) + give_up);
+  return why.empty() ? Status{}
+                     : fail(ENOTEMPTY, refused + why + ". " + ways_out_of(*image, name) + give_up);
 }
 
-bool is_in(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
+bool is_in(const std::string& path, const std::string& directory) {
+  return path.starts_with(directory + "/");
+}
 
 // Has somebody gone on with the store of this instance, which had none of it to lose?
 bool is_used_since(const image::Manifest& instance) {
   const auto store = image::find_removable(instance.store);
-  if (!store || image::is_being_removed(store->metadata.get())) return false;
+  if (!store || image::is_being_removed(store->metadata.get())) {
+    return false;
+  }
   const auto own = image::read_manifest(store->metadata.get());
   return !own || !image::was_over(instance, *own);
 }
 
 Status refuse_loss(const control::Instance& instance) {
-  struct stat st {};
-  const bool had_store = ::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) == 0;
+  struct stat st{};
+  const bool had_store =
+      ::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) == 0;
   const auto manifest = manifest_of(instance);
-  // A stop had brought everything out, and who was to remove the store died: the store itself does not know of that.
-  if (manifest && manifest->left == image::Left::over && !is_used_since(*manifest)) return {};
-  if (manifest && image::is_out_of_reach(*manifest, instance.directory))
-    return fail(ENOTEMPTY, instance.name + " is not removed: " + image::out_of_reach_text(*manifest));
-  return had_store || manifest || image::find_store(instance.directory) ? refuse_loss(instance.directory, instance.name) : Status{};
+  // A stop had brought everything out, and who was to remove the store died: the store itself does
+  // not know of that.
+  if (manifest && manifest->left == image::Left::over && !is_used_since(*manifest)) {
+    return {};
+  }
+  if (manifest && image::is_out_of_reach(*manifest, instance.directory)) {
+    return fail(ENOTEMPTY,
+                instance.name + " is not removed: " + image::out_of_reach_text(*manifest));
+  }
+  return had_store || manifest || image::find_store(instance.directory)
+             ? refuse_loss(instance.directory, instance.name)
+             : Status{};
 }
 
 // What was there to be saved, and is not found any more, or cannot be removed; "": nothing.
 std::string lost_with_store(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
-  const bool began = ::faccessat(AT_FDCWD, (instance.directory + "/job.yaml").c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-  if (!manifest && (manifest.error().code == EPROTO || (manifest.error().code == ENOENT && began)))
-    return "where its store is cannot be told (" + describe(manifest.error()) + "): one in memory is gone, one on a disk of the site is still there if it was not empty; efs ls --instances shows it, and efs salvage JOBFILE brings it out";
-  if (!manifest || (manifest->left != image::Left::in_use && manifest->left != image::Left::unsaved) || has_journal(manifest->store)) return {};
+  const bool began = ::faccessat(AT_FDCWD, (instance.directory + "/job.yaml").c_str(), F_OK,
+                                 AT_SYMLINK_NOFOLLOW) == 0;
+  if (!manifest &&
+      (manifest.error().code == EPROTO || (manifest.error().code == ENOENT && began))) {
+    return "where its store is cannot be told (" + describe(manifest.error()) +
+           "): one in memory is gone, one on a disk of the site is still there if it was not "
+           "empty; efs ls --instances shows it, and efs salvage JOBFILE brings it out";
+  }
+  if (!manifest ||
+      (manifest->left != image::Left::in_use && manifest->left != image::Left::unsaved) ||
+      has_journal(manifest->store)) {
+    return {};
+  }
   const auto store = image::find_removable(manifest->store);
-  if (store && image::is_being_removed(store->metadata.get())) return {};
-  struct stat st {};
-  if (!store && !is_in(manifest->store, instance.directory) && ::lstat(manifest->store.c_str(), &st) == 0) return "its store " + manifest->store + " has lost its journal (meta/journal), without which nothing tells what is in it, and stays; to remove it: rm -r " + as_word(manifest->store);
+  if (store && image::is_being_removed(store->metadata.get())) {
+    return {};
+  }
+  struct stat st{};
+  if (!store && !is_in(manifest->store, instance.directory) &&
+      ::lstat(manifest->store.c_str(), &st) == 0) {
+    return "its store " + manifest->store +
+           " has lost its journal (meta/journal), without which nothing tells what is in it, and "
+           "stays; to remove it: rm -r " +
+           as_word(manifest->store);
+  }
   return "its store " + manifest->store + " was gone, and what was not back yet with it";
 }
 
@@ -106,22 +183,36 @@ Status remove_directory(const UniqueFd& root, const std::string& path) {
   return ::rmdir(path.c_str()) == 0 ? Status{} : fail_errno(path);
 }
 
-// A backend behind the first, if it is there, this user's, and says of itself that it is this instance's.
+// A backend behind the first, if it is there, this user's, and says of itself that it is this
+// instance's.
 Status remove_member(const image::Manifest& manifest, unsigned place) {
   const std::string& path = manifest.members[place].path;
   const UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {};
-  if (!root || ::fstat(root.get(), &st) != 0 || st.st_uid != ::geteuid()) return {};
+  struct stat st{};
+  if (!root || ::fstat(root.get(), &st) != 0 || st.st_uid != ::geteuid()) {
+    return {};
+  }
   const auto own = image::recover_manifest(root.get());
-  // It goes last. What cannot be read may be another instance's, or of one that somebody has damaged.
-  if (!own && image::holds_contents(root.get())) return fail(EEXIST, path + " holds containers, and does not say of which instance (" + describe(own.error()) + "): it stays, and so does what leads to it. Look at it, remove it (rm -r " + as_word(path) + "), and run efs clean again");
+  // It goes last. What cannot be read may be another instance's, or of one that somebody has
+  // damaged.
+  if (!own && image::holds_contents(root.get())) {
+    return fail(EEXIST,
+                path + " holds containers, and does not say of which instance (" +
+                    describe(own.error()) +
+                    "): it stays, and so does what leads to it. Look at it, remove it (rm -r " +
+                    as_word(path) + "), and run efs clean again");
+  }
   const UniqueFd lock(::openat(root.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return fail(EBUSY, path + " is in use");
+  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(EBUSY, path + " is in use");
+  }
   if (!own) {
     const auto gone = own.error().code == ENOENT ? image::remove_remnant(root.get(), path) : false;
     return gone ? Status{} : std::unexpected(gone.error());
   }
-  if (own->name != manifest.name || own->store != manifest.store || own->place != place) return {};
+  if (own->name != manifest.name || own->store != manifest.store || own->place != place) {
+    return {};
+  }
   return remove_directory(root, path);
 }
 
@@ -130,38 +221,60 @@ std::string state_of_store(const std::string& path) {
   return store ? control::state_of_manifest(store->metadata.get()) : "";
 }
 
-// Until it is gone nobody uses it, not even with --force: no start, no salvage. `judged`: what it was when it was found to be
-// worth nothing; somebody may have gone on with it since, and have died.
+// Until it is gone nobody uses it, not even with --force: no start, no salvage. `judged`: what it
+// was when it was found to be worth nothing; somebody may have gone on with it since, and have
+// died.
 Result<UniqueFd> lock_as_judged(const image::Directories& store, const std::string& judged) {
   auto lock = image::lock_store(store, image::Hold::to_change);
-  if (lock && control::state_of_manifest(store.metadata.get()) != judged) return fail(EBUSY, store.path + " has been used meanwhile, and is not removed; try again");
+  if (lock && control::state_of_manifest(store.metadata.get()) != judged) {
+    return fail(EBUSY, store.path + " has been used meanwhile, and is not removed; try again");
+  }
   return lock;
 }
 
-// `path`: of the store, whose manifest this is; `directory`: the instance's, which is not removed here, or "". `begin` is called when
-// nobody else can use it any more.
-Status remove_elsewhere(const std::string& directory, const std::string& path, const image::Manifest& manifest, const std::string& judged, const std::function<void()>& begin) {
+// `path`: of the store, whose manifest this is; `directory`: the instance's, which is not removed
+// here, or "". `begin` is called when nobody else can use it any more.
+Status remove_elsewhere(const std::string& directory, const std::string& path,
+                        const image::Manifest& manifest, const std::string& judged,
+                        const std::function<void()>& begin) {
   const auto store = image::find_removable(path);
   const bool own = store && store->owner == ::geteuid();
   const auto lock = own ? lock_as_judged(*store, judged) : Result<UniqueFd>(UniqueFd());
-  if (!lock) return std::unexpected(lock.error());
+  if (!lock) {
+    return std::unexpected(lock.error());
+  }
   begin();
-  if (manifest.made_mount_dir) ::rmdir(manifest.mount_dir.c_str());
+  if (manifest.made_mount_dir) {
+    ::rmdir(manifest.mount_dir.c_str());
+  }
   // With its journal the others are nobody's: said before they go.
-  if (own && manifest.members.size() > 1) EFS_TRY(image::begin_removal(store->metadata.get()));
+  if (own && manifest.members.size() > 1) {
+    EFS_TRY(image::begin_removal(store->metadata.get()));
+  }
   // The first last: it leads to the others.
-  for (std::size_t place = manifest.members.size(); place-- > 1;)
-    if (directory.empty() || !is_in(manifest.members[place].path, directory)) EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
-  return !own || (!directory.empty() && is_in(path, directory)) ? Status{} : remove_directory(store->root, store->path);
+  for (std::size_t place = manifest.members.size(); place-- > 1;) {
+    if (directory.empty() || !is_in(manifest.members[place].path, directory)) {
+      EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
+    }
+  }
+  return !own || (!directory.empty() && is_in(path, directory))
+             ? Status{}
+             : remove_directory(store->root, store->path);
 }
 
 // With the rights of its owner, of whom nothing is followed.
 Status remove_own_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
-  if (!store) return std::unexpected(store.error());
-  if (store->owner != ::geteuid()) return fail(EPERM, path + " belongs to user " + std::to_string(store->owner));
+  if (!store) {
+    return std::unexpected(store.error());
+  }
+  if (store->owner != ::geteuid()) {
+    return fail(EPERM, path + " belongs to user " + std::to_string(store->owner));
+  }
   const std::string judged = control::state_of_manifest(store->metadata.get());
-  if (!force && !image::is_being_removed(store->metadata.get())) EFS_TRY(refuse_loss(store->path, store->path));
+  if (!force && !image::is_being_removed(store->metadata.get())) {
+    EFS_TRY(refuse_loss(store->path, store->path));
+  }
   const auto manifest = image::recover_manifest(store->metadata.get());
   return remove_elsewhere("", store->path, manifest ? *manifest : image::Manifest(), judged, [] {});
 }
@@ -169,7 +282,9 @@ Status remove_own_store(const std::string& path, bool force) {
 // A store whose instance left nothing else: a restart of the machine has emptied /run.
 Result<std::string> clean_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
-  if (!store) return std::unexpected(store.error());
+  if (!store) {
+    return std::unexpected(store.error());
+  }
   return as_owner(store->owner, [&]() -> Result<std::string> {
     EFS_TRY(remove_own_store(path, force));
     return "";
@@ -183,50 +298,85 @@ struct Target {
 
 Result<Target> target_of(const std::string& which) {
   const auto instance = find_instance(which, Meant::dead);
-  if (instance) return Target{instance->name, *instance};
+  if (instance) {
+    return Target{instance->name, *instance};
+  }
   const auto store = instance.error().code == ENOENT ? store_of(which) : std::nullopt;
-  if (!store) return std::unexpected(instance.error());
-  if (const auto owner = instance_of_store(*store)) return Target{owner->name, *owner};
+  if (!store) {
+    return std::unexpected(instance.error());
+  }
+  if (const auto owner = instance_of_store(*store)) {
+    return Target{owner->name, *owner};
+  }
   return Target{*store, std::nullopt};
 }
 
-// Nothing of it is missed: where this is cut off, the next start or clean knows, as after a stop that was. Where it cannot be written it
-// is removed all the same.
+// Nothing of it is missed: where this is cut off, the next start or clean knows, as after a stop
+// that was. Where it cannot be written it is removed all the same.
 void note_over(const control::Instance& instance) {
-  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (directory) (void)image::write_left(directory.get(), image::Left::over);
+  const UniqueFd directory(
+      ::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (directory) {
+    (void)image::write_left(directory.get(), image::Left::over);
+  }
 }
 
 }  // namespace
 
-// Held from the judgement to the end: a start in between would go on with what is about to be removed.
+// Held from the judgement to the end: a start in between would go on with what is about to be
+// removed.
 Result<std::string> clean_instance(const control::Instance& instance, bool force) {
-  if (instance.alive) return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
+  if (instance.alive) {
+    return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
+  }
   end_silent_mount(instance);
   const auto held = control::hold(instance);
-  if (!held) return std::unexpected(held.error());
+  if (!held) {
+    return std::unexpected(held.error());
+  }
   // It may have been started since, and been kept.
-  if (control::state_of_manifest(held->directory.get()) != instance.state) return fail(EBUSY, instance.name + " has been used meanwhile, and is not removed; try again");
+  if (control::state_of_manifest(held->directory.get()) != instance.state) {
+    return fail(EBUSY, instance.name + " has been used meanwhile, and is not removed; try again");
+  }
   const auto judged = as_owner(instance.owner, [&]() -> Result<std::string> {
     const auto manifest = manifest_of(instance);
     std::string state = manifest ? state_of_store(manifest->store) : "";
-    if (!force) EFS_TRY(refuse_loss(instance));
+    if (!force) {
+      EFS_TRY(refuse_loss(instance));
+    }
     return state;
   });
-  if (!judged) return std::unexpected(judged.error());
-  const auto lost = as_owner(instance.owner, [&]() -> Result<std::string> { return lost_with_store(instance); });
-  if (!lost) return lost;
+  if (!judged) {
+    return std::unexpected(judged.error());
+  }
+  const auto lost =
+      as_owner(instance.owner, [&]() -> Result<std::string> { return lost_with_store(instance); });
+  if (!lost) {
+    return lost;
+  }
   // Before anything changes: without it the rest would be of no use to anybody.
-  if (::geteuid() != 0 && !mount_points_below(instance.directory).empty()) return fail(EPERM, instance.name + " is not removed: its store in memory was mounted by root, and only root can take it away: let root run efs clean " + instance.name);
+  if (::geteuid() != 0 && !mount_points_below(instance.directory).empty()) {
+    return fail(EPERM, instance.name +
+                           " is not removed: its store in memory was mounted by root, and only "
+                           "root can take it away: let root run efs clean " +
+                           instance.name);
+  }
   if (const auto manifest = manifest_of(instance)) {
-    if (const Status dropped = drop_mount(*manifest, instance); !dropped && dropped.error().code != EBUSY) return std::unexpected(dropped.error());
+    if (const Status dropped = drop_mount(*manifest, instance);
+        !dropped && dropped.error().code != EBUSY) {
+      return std::unexpected(dropped.error());
+    }
     const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {
       EFS_TRY(remove_elsewhere(instance.directory, manifest->store, *manifest, *judged, [&] {
-        if (!force) note_over(instance);
+        if (!force) {
+          note_over(instance);
+        }
       }));
       return "";
     });
-    if (!removed) return std::unexpected(removed.error());
+    if (!removed) {
+      return std::unexpected(removed.error());
+    }
   }
   EFS_TRY(control::discard(instance, *held));  // a mount of root's and an entry of root's directory
   return *lost;
@@ -236,30 +386,53 @@ int clean(World& world, const CleanArguments& arguments) {
   std::vector<Target> chosen;
   for (const auto& name : arguments.which) {
     auto target = target_of(name);
-    if (!target) return report(world, target.error());
+    if (!target) {
+      return report(world, target.error());
+    }
     chosen.push_back(std::move(*target));
   }
-  if (arguments.which.empty())
+  if (arguments.which.empty()) {
     for (const auto& instance : control::list_instances()) {
-      if (instance.alive) continue;
+      if (instance.alive) {
+        continue;
+      }
       // What was left on purpose goes only when it is asked for.
       const auto manifest = manifest_of(instance);
-      if (arguments.kept || !manifest || manifest->left != image::Left::kept) chosen.push_back({instance.name, instance});
+      if (arguments.kept || !manifest || manifest->left != image::Left::kept) {
+        chosen.push_back({instance.name, instance});
+      }
     }
+  }
   int code = exit_good;
   Json all = Json::array();
   for (const auto& target : chosen) {
-    const auto done = target.instance ? clean_instance(*target.instance, arguments.force) : clean_store(target.name, arguments.force);
-    if (!done) code = exit_failure;
+    const auto done = target.instance ? clean_instance(*target.instance, arguments.force)
+                                      : clean_store(target.name, arguments.force);
+    if (!done) {
+      code = exit_failure;
+    }
     all.push_back({{"name", target.name}, {"removed", done.has_value()}});
-    if (done && !done->empty()) all.back()["lost"] = *done;
-    if (!done) all.back().update({{"code", done.error().code}, {"error", describe(done.error())}});
-    if (world.json) continue;
-    if (done) world.out << escaped(target.name) << ": removed" << (done->empty() ? "" : "; " + printable(*done)) << "\n";
-    else report(world, done.error());
+    if (done && !done->empty()) {
+      all.back()["lost"] = *done;
+    }
+    if (!done) {
+      all.back().update({{"code", done.error().code}, {"error", describe(done.error())}});
+    }
+    if (world.json) {
+      continue;
+    }
+    if (done) {
+      world.out << escaped(target.name) << ": removed"
+                << (done->empty() ? "" : "; " + printable(*done)) << "\n";
+    } else {
+      report(world, done.error());
+    }
   }
-  if (world.json) print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"instances", all}});
-  else if (chosen.empty()) world.out << "nothing to remove\n";
+  if (world.json) {
+    print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"instances", all}});
+  } else if (chosen.empty()) {
+    world.out << "nothing to remove\n";
+  }
   return code;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The command efs: one file per verb. Everything a verb touches comes in as a World, so that a verb is a function of
-// its arguments and its world.
+// The command efs: one file per verb. Everything a verb touches comes in as a World, so that a verb
+// is a function of its arguments and its world.
 
 #include <functional>
 #include <iosfwd>
@@ -20,7 +20,15 @@ namespace efs::cli {
 
 using Json = nlohmann::json;
 
-enum ExitCode : int { exit_good = 0, exit_failure = 1, exit_usage = 2, exit_some_failed = 3, exit_not_saved = 125, exit_cannot_run = 126, exit_not_found = 127 };
+enum ExitCode : int {
+  exit_good = 0,
+  exit_failure = 1,
+  exit_usage = 2,
+  exit_some_failed = 3,
+  exit_not_saved = 125,
+  exit_cannot_run = 126,
+  exit_not_found = 127
+};
 
 /// Where a verb writes and whether a person watches.
 struct World {
@@ -33,19 +41,24 @@ struct World {
 /// What start, run, plan and check share.
 struct JobArguments {
   std::string job_file;
-  std::optional<std::string> text = std::nullopt;  // of the job file, where it came from a pipe; job_file is "-" then
+  // of the job file, where it came from a pipe; job_file is "-" then
+  std::optional<std::string> text = std::nullopt;
   config::Overrides overrides;
   std::string options;  // -o
   std::string user;
   std::string node;          // NUMBER/NODES of a job on several nodes
   std::string interleaving;  // directory of the queue; wins over the job file
   bool debug = false;
-  bool at_submission = false;  // check and plan: before the job is there, and perhaps not on a node like its own
-  std::string snapshot;        // check: file for what its nodes shall read; "": none. Needs at_submission
-  bool brief = false;          // plan: JSON without what would move, which is as long as there are files
+  // check and plan: before the job is there, and perhaps not on a node like its own
+  bool at_submission = false;
+  // check: file for what its nodes shall read; "": none. Needs at_submission
+  std::string snapshot;
+  // plan: JSON without what would move, which is as long as there are files
+  bool brief = false;
   bool foreground = false;
   bool show = false;
-  std::string memory;       // of the batch job on a node; "": as the environment says, where it does
+  // of the batch job on a node; "": as the environment says, where it does
+  std::string memory;
   std::string node_memory;  // check and plan: of the largest node; "": not known
   std::string memory_source = "--mem";
 };
@@ -56,10 +69,10 @@ struct FileArguments {
   std::vector<std::string> paths;  // or task ids
   std::string file_class;          // of set
   bool wait = false;
-  bool replace = false, force = false;   // load
-  bool as_is = false, remove = false;    // unload
-  bool instances = false;                // ls
-  std::uint64_t offset = 0, size = 0;    // of one file
+  bool replace = false, force = false;  // load
+  bool as_is = false, remove = false;   // unload
+  bool instances = false;               // ls
+  std::uint64_t offset = 0, size = 0;   // of one file
 };
 
 // Verbs: each returns the exit code and has reported everything.
@@ -69,13 +82,14 @@ int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
 int list_all(World& world);  // and stores without an instance
-/// What the nodes of a batch job say, or slurmctld, while it has none. `job`: its number, or ARRAY_TASK; `shared`: the site's
-/// directory, "": as plugstack.conf has it.
+/// What the nodes of a batch job say, or slurmctld, while it has none. `job`: its number, or
+/// ARRAY_TASK; `shared`: the site's directory, "": as plugstack.conf has it.
 int job_status(World& world, const std::string& job, const std::string& shared);
 /// `directory`: "": as plugstack.conf has it.
 int queue(World& world, const std::string& directory);
 /// What this node lacks for efs, and for the stores of a job file (may be "").
 int doctor(World& world, const std::string& job_file, const std::string& memory);
+
 struct StopArguments {
   std::string which;
   bool stage_out = true;
@@ -83,42 +97,55 @@ struct StopArguments {
   double deadline = 0;  // seconds; 0: none
   bool cut_off = false;
   bool merge = false;
-  pid_t supervisor = 0;  // of the instance that is meant, whatever has its name by now; 0: that which has it
-  std::optional<control::Client>* end = nullptr;  // of the same: has been sent "wait-end"; closed when it is not needed any more, or the daemon would wait for who does not read
+  // of the instance that is meant, whatever has its name by now; 0: that which has it
+  pid_t supervisor = 0;
+  // of the same: has been sent "wait-end"; closed when it is not needed any more, or the daemon
+  // would wait for who does not read
+  std::optional<control::Client>* end = nullptr;
   bool brief = false;  // JSON without the receipt, which is as long as there are files
 };
+
 int stop(World& world, const StopArguments& arguments);
+
 struct SalvageArguments {
   std::string which, to;
   bool all = false, list = false, lost = false;
 };
+
 int salvage(World& world, const SalvageArguments& arguments);
 /// With `lost`.
 int salvage_lost(World& world, const SalvageArguments& arguments);
 /// 0: the PFS has all that the receipt names by a checksum; 3: not all.
 int verify_receipt(World& world, const std::string& receipt);
 int check_image(World& world, const std::string& which, bool repair);
+
 struct CleanArguments {
   std::vector<std::string> which;  // names; none: all that are dead
   bool force = false;
   bool kept = false;  // without names: those, too, that were left on purpose
 };
+
 int clean(World& world, const CleanArguments& arguments);
-/// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost, unless `force`; EBUSY where it has been
-/// used since it was listed. Root follows what the user's files say with the user's rights. What it had to save and was gone before: a text, or "".
+/// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost,
+/// unless `force`; EBUSY where it has been used since it was listed. Root follows what the user's
+/// files say with the user's rights. What it had to save and was gone before: a text, or "".
 Result<std::string> clean_instance(const control::Instance& instance, bool force);
+
 struct CacheArguments {
   std::string action;              // ls or clean
   std::vector<std::string> paths;  // of the PFS
   std::string directory, user;     // "": as configured; the caller
   bool all = false;
 };
+
 int cache(World& world, const CacheArguments& arguments);
+
 struct TopArguments {
   std::string which;
   double interval = 2;  // seconds
   bool once = false;
 };
+
 int top(World& world, const TopArguments& arguments);
 int load(World& world, const FileArguments& arguments);
 int unload(World& world, const FileArguments& arguments);
@@ -129,10 +156,11 @@ int explain(World& world, const FileArguments& arguments);
 int set(World& world, const FileArguments& arguments);
 
 // Shared pieces
-/// The name of the instance that a batch job has on this node; `job`: its number, or ARRAY_TASK. Sets EFS_RUNTIME_DIR where the site has its
-/// instances elsewhere. ENOENT: this node has none.
+/// The name of the instance that a batch job has on this node; `job`: its number, or ARRAY_TASK.
+/// Sets EFS_RUNTIME_DIR where the site has its instances elsewhere. ENOENT: this node has none.
 Result<std::string> instance_of_job(const std::string& job);
-/// Sets EFS_RUNTIME_DIR to where the site's Slurm plugin has its instances. False where it is set already, or this machine does not know.
+/// Sets EFS_RUNTIME_DIR to where the site's Slurm plugin has its instances. False where it is set
+/// already, or this machine does not know.
 bool use_runtime_directory_of_plugin();
 /// The bytes that the batch job has on this node, by --memory or Slurm's environment.
 std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments);
@@ -155,16 +183,20 @@ Json values_of(const config::JobConfig& config);
 int report(World& world, const Error& error, int code = exit_failure);
 /// Which is taken where an argument says several, of which some live and others do not.
 enum class Meant : std::uint8_t { living, dead };
-/// The instance named by job file, mount point or name; with "" the only one that lives, or is dead, as meant (of the living: else the only one).
-/// EINVAL with their names where several are meant, ENOENT where none is.
+/// The instance named by job file, mount point or name; with "" the only one that lives, or is
+/// dead, as meant (of the living: else the only one). EINVAL with their names where several are
+/// meant, ENOENT where none is.
 Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
-/// An instance that is mounted, and whose directory something has removed, with the socket that the verbs ask.
+
+/// An instance that is mounted, and whose directory something has removed, with the socket that the
+/// verbs ask.
 struct UnreachableInstance {
   std::string name, directory, mount, job_file, results_dir;
   std::vector<pid_t> processes;
 };
-/// Those of the caller's own processes that `which` means, by name, mount point, job file or store; "": those in the caller's runtime
-/// directory.
+
+/// Those of the caller's own processes that `which` means, by name, mount point, job file or store;
+/// "": those in the caller's runtime directory.
 std::vector<UnreachableInstance> unreachable_instances(const std::string& which);
 /// What has happened to it, and the way out: every verb says the same.
 std::string text_of(const UnreachableInstance& instance);
@@ -173,24 +205,32 @@ Status refuse_unreachable(const std::string& which);
 /// What a dead instance's directory says of its store; ENOENT.
 Result<image::Manifest> manifest_of(const control::Instance& instance);
 using OwnersWork = std::function<Result<std::string>()>;
-/// Does `work` with the rights of `owner` and no others, in a child where the caller is root; its answer.
+/// Does `work` with the rights of `owner` and no others, in a child where the caller is root; its
+/// answer.
 Result<std::string> as_owner(uid_t owner, const OwnersWork& work);
-/// Takes away what a dead instance, which the caller holds, left mounted. Ok where nothing is; EBUSY where something else is mounted there.
+/// Takes away what a dead instance, which the caller holds, left mounted. Ok where nothing is;
+/// EBUSY where something else is mounted there.
 Status drop_mount(const image::Manifest& manifest, const control::Instance& instance);
-/// Ends the connection of a dead instance's mount where it outlived the daemon (daemon/life_line.hpp), and holds the store and programs. Waits for what is
-/// left of the daemon to be gone, and some seconds for the mount to answer.
+/// Ends the connection of a dead instance's mount where it outlived the daemon
+/// (daemon/life_line.hpp), and holds the store and programs. Waits for what is left of the daemon
+/// to be gone, and some seconds for the mount to answer.
 void end_silent_mount(const control::Instance& instance);
-/// Where a job file of an instance that left no directory (a restart of the machine empties /run) would have had its store.
+/// Where a job file of an instance that left no directory (a restart of the machine empties /run)
+/// would have had its store.
 std::optional<std::string> store_of_job(const std::string& job_file);
 /// The store that is there for a directory or such a job file, also one whose removal began.
 std::optional<std::string> store_of(const std::string& which);
 /// The instance that this store is of, if one is left.
 std::optional<control::Instance> instance_of_store(const std::string& path);
+
 /// A store to which no instance leads: /run was emptied, or is another's.
 struct LostStore {
   std::string path;
-  std::string first;  // of a backend behind the first of several: where that one was, which had the journal; it is gone, too
+  // of a backend behind the first of several: where that one was, which had the journal; it is
+  // gone, too
+  std::string first;
 };
+
 /// Those in this directory that are the caller's, or for root anybody's, and not in use.
 std::vector<LostStore> stores_without_instance(const std::string& directory);
 /// The same in all directories that the site's file names for backends, as far as they answer.
@@ -202,27 +242,34 @@ std::string ways_on_from(const Json& status);
 /// The command that goes on with what an instance left that has this status.
 std::string start_command(const Json& status);
 
-/// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); "" where there are none.
+/// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); ""
+/// where there are none.
 std::string text_of_away(const Json& staged_in);
-/// The instance that is meant; with no name, the one on whose mount or below whose root-dir the first path lies, else the
-/// one of EFS_MOUNT, or the only one running.
+/// The instance that is meant; with no name, the one on whose mount or below whose root-dir the
+/// first path lies, else the one of EFS_MOUNT, or the only one running.
 Result<control::Instance> find_instance_for(const FileArguments& arguments);
 /// Asks the instance; an answer that is no success is an Error.
-Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress = {});
+Result<Json> ask(const control::Instance& instance, const Json& request,
+                 const std::function<void(const Json&)>& progress = {});
 /// Asks for what takes long, showing how it goes; see control/asking.hpp.
-Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request);
+Result<Json> ask_until_answered(World& world, const control::Instance& instance,
+                                const Json& request);
 /// Numbers of tasks; EINVAL for what is none.
 Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);
 /// Waits for a task, shows how it goes and how it went; the exit code.
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
 /// Starts efsd for a job and waits until the inputs are there; its status line.
-std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config);
+std::expected<Json, int> launch(World& world, const JobArguments& arguments,
+                                const config::JobConfig& config);
+
 struct Stopped {
   int code = exit_good;
   Json document;  // for --json: the daemon's answer, or the error; the caller prints it
 };
+
 /// Stops an instance and reports the outcome, except with --json.
-Stopped stop_instance(World& world, const control::Instance& instance, const StopArguments& arguments);
+Stopped stop_instance(World& world, const control::Instance& instance,
+                      const StopArguments& arguments);
 /// A line of a listing, of what stage::inventory_entry() says of a name.
 void print_item(std::ostream& out, const Json& item);
 /// What comes from `fd` up to its end or its first error, of `most` bytes and a piece more at most.

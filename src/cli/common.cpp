@@ -25,15 +25,22 @@ namespace efs::cli {
 
 Json error_document(const Error& error, int code) {
   Json document{{"ok", false}, {"code", error.code}, {"error", describe(error)}, {"exit", code}};
-  if (error.lines) document["lines"] = true;
+  if (error.lines) {
+    document["lines"] = true;
+  }
   return document;
 }
 
-void print_document(World& world, const Json& document) { world.out << json_to_text(document) << "\n" << std::flush; }
+void print_document(World& world, const Json& document) {
+  world.out << json_to_text(document) << "\n" << std::flush;
+}
 
 int report(World& world, const Error& error, int code) {
-  if (world.json) print_document(world, error_document(error, code));
-  else world.err << "efs: " << printable(describe(error), error.lines) << "\n";
+  if (world.json) {
+    print_document(world, error_document(error, code));
+  } else {
+    world.err << "efs: " << printable(describe(error), error.lines) << "\n";
+  }
   return code;
 }
 
@@ -44,7 +51,8 @@ std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments) {
 
 namespace {
 
-// The mount-dir of a batch job, whatever its job file says: as the plugin for Slurm gives it to check and plan.
+// The mount-dir of a batch job, whatever its job file says: as the plugin for Slurm gives it to
+// check and plan.
 std::string mount_dir_of_site() {
   const std::string mount = site_argument("mount");
   return (mount.empty() ? "/run/efs-jobs" : mount) + "/job";
@@ -53,23 +61,43 @@ std::string mount_dir_of_site() {
 }  // namespace
 
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
-  const auto user = find_user(arguments.user.empty() ? std::to_string(::geteuid()) : arguments.user);
-  if (!user) return std::unexpected(report(world, user.error()));
+  const auto user =
+      find_user(arguments.user.empty() ? std::to_string(::geteuid()) : arguments.user);
+  if (!user) {
+    return std::unexpected(report(world, user.error()));
+  }
   config::Overrides overrides = arguments.overrides;
-  if (arguments.at_submission && !overrides.mount_dir) overrides.mount_dir = mount_dir_of_site();
+  if (arguments.at_submission && !overrides.mount_dir) {
+    overrides.mount_dir = mount_dir_of_site();
+  }
   const auto read = config::read_files(arguments.job_file, arguments.text);
-  auto config = read ? config::parse_for_user(*read, arguments.job_file, overrides, *user, {.before_job = arguments.at_submission, .directory = {}}) : std::unexpected(read.error());
-  if (config && !arguments.at_submission) config->job_memory = job_memory_of(arguments);
-  if (config) return *config;
+  auto config =
+      read ? config::parse_for_user(*read, arguments.job_file, overrides, *user,
+                                    {.before_job = arguments.at_submission, .directory = {}})
+           : std::unexpected(read.error());
+  if (config && !arguments.at_submission) {
+    config->job_memory = job_memory_of(arguments);
+  }
+  if (config) {
+    return *config;
+  }
   if (world.json) {
     Json problems = Json::array();
     for (const auto& p : config.error()) {
-      problems.push_back({{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
-      if (!p.origin.empty()) problems.back()["origin"] = p.origin;
+      problems.push_back(
+          {{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
+      if (!p.origin.empty()) {
+        problems.back()["origin"] = p.origin;
+      }
     }
-    print_document(world, {{"ok", false}, {"file", arguments.job_file}, {"problems", problems}, {"exit", exit_usage}});
+    print_document(world, {{"ok", false},
+                           {"file", arguments.job_file},
+                           {"problems", problems},
+                           {"exit", exit_usage}});
   } else {
-    for (const auto& p : config.error()) world.err << printable(to_string(p, arguments.job_file)) << "\n";
+    for (const auto& p : config.error()) {
+      world.err << printable(to_string(p, arguments.job_file)) << "\n";
+    }
   }
   return std::unexpected(exit_usage);
 }
@@ -78,41 +106,62 @@ int as_user(World& world, const User& user, const std::function<int()>& work) {
   world.out.flush();
   world.err.flush();
   const pid_t child = ::fork();
-  if (child < 0) return report(world, {errno, "fork"});
+  if (child < 0) {
+    return report(world, {errno, "fork"});
+  }
   if (child == 0) {
     (void)::close_range(3, ~0U, 0);
     int code = exit_failure;
-    if (const Status done = become(user, true); done) code = work();
-    else report(world, done.error());
+    if (const Status done = become(user, true); done) {
+      code = work();
+    } else {
+      report(world, done.error());
+    }
     code = finish_output(world, code);
     world.err.flush();
     ::_exit(code);
   }
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : report(world, {EIO, "the process that worked as " + user.name + " died"});
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status)
+             ? WEXITSTATUS(status)
+             : report(world, {EIO, "the process that worked as " + user.name + " died"});
 }
 
 int as_job_user(World& world, const JobArguments& arguments, const std::function<int()>& work) {
-  if (arguments.user.empty()) return work();
+  if (arguments.user.empty()) {
+    return work();
+  }
   const auto user = find_user(arguments.user);
-  if (!user) return report(world, user.error());
-  if (user->uid == ::geteuid()) return work();
-  if (::geteuid() != 0) return report(world, {EPERM, "--user " + arguments.user + ": only root may look with the rights of somebody else"});
+  if (!user) {
+    return report(world, user.error());
+  }
+  if (user->uid == ::geteuid()) {
+    return work();
+  }
+  if (::geteuid() != 0) {
+    return report(world, {EPERM, "--user " + arguments.user +
+                                     ": only root may look with the rights of somebody else"});
+  }
   return as_user(world, *user, work);
 }
 
 namespace {
 
-constexpr int status_patience = 5;  // seconds for each instance: some may be another user's, and say nothing
+// seconds for each instance: some may be another user's, and say nothing
+constexpr int status_patience = 5;
 
 Result<Json> ask_status(const control::Instance& instance) {
-  return control::ask_until_answered(instance, {{"verb", "status"}}, status_patience, {}, std::chrono::seconds(status_patience));
+  return control::ask_until_answered(instance, {{"verb", "status"}}, status_patience, {},
+                                     std::chrono::seconds(status_patience));
 }
 
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code problem;
-  return std::filesystem::weakly_canonical(a, problem) == std::filesystem::weakly_canonical(b, problem) && !problem;
+  return std::filesystem::weakly_canonical(a, problem) ==
+             std::filesystem::weakly_canonical(b, problem) &&
+         !problem;
 }
 
 bool has_path(const control::Instance& instance, const std::string& which) {
@@ -122,41 +171,76 @@ bool has_path(const control::Instance& instance, const std::string& which) {
     return manifest && (manifest->mount_dir == which || same_file(manifest->job_file, which));
   }
   const auto status = ask_status(instance);
-  if (!status) return false;
-  if (same_file(instance.directory + "/job.yaml", which)) return true;  // what efs run names, of a job file from a pipe
-  return same_file(status->value("mount", ""), which) || same_file(status->value("job_file", ""), which);
+  if (!status) {
+    return false;
+  }
+  // what efs run names, of a job file from a pipe
+  if (same_file(instance.directory + "/job.yaml", which)) {
+    return true;
+  }
+  return same_file(status->value("mount", ""), which) ||
+         same_file(status->value("job_file", ""), which);
 }
 
 std::string names_of(const std::vector<control::Instance>& instances) {
   std::string text;
-  for (const auto& instance : instances) text += (text.empty() ? "" : ", ") + instance.name;
+  for (const auto& instance : instances) {
+    text += (text.empty() ? "" : ", ") + instance.name;
+  }
   return text;
 }
 
 std::string states_of(const std::vector<control::Instance>& instances) {
   std::vector<control::Instance> alive, others;
-  for (const auto& instance : instances) (instance.alive ? alive : others).push_back(instance);
-  return (alive.empty() ? "none is running" : "running: " + names_of(alive)) + (others.empty() ? "" : "; not running: " + names_of(others));
+  for (const auto& instance : instances) {
+    (instance.alive ? alive : others).push_back(instance);
+  }
+  return (alive.empty() ? "none is running" : "running: " + names_of(alive)) +
+         (others.empty() ? "" : "; not running: " + names_of(others));
 }
 
 // Where none is named.
-Result<control::Instance> only_one_there(const std::vector<control::Instance>& instances, Meant meant) {
+Result<control::Instance> only_one_there(const std::vector<control::Instance>& instances,
+                                         Meant meant) {
   std::vector<control::Instance> found;
-  std::ranges::copy_if(instances, std::back_inserter(found), [&](const control::Instance& instance) { return instance.alive == (meant == Meant::living); });
-  if (found.size() == 1) return found.front();
-  if (meant == Meant::living && instances.size() == 1) return instances.front();
-  if (meant == Meant::dead && found.empty()) return fail(ENOENT, "no dead instance is there (" + states_of(instances) + "); name a job file, or the directory of a store");
-  if (instances.empty()) return fail(ENOENT, "no instance is running; start one with: efs start JOB.yaml");
+  std::ranges::copy_if(instances, std::back_inserter(found),
+                       [&](const control::Instance& instance) {
+                         return instance.alive == (meant == Meant::living);
+                       });
+  if (found.size() == 1) {
+    return found.front();
+  }
+  if (meant == Meant::living && instances.size() == 1) {
+    return instances.front();
+  }
+  if (meant == Meant::dead && found.empty()) {
+    return fail(ENOENT, "no dead instance is there (" + states_of(instances) +
+                            "); name a job file, or the directory of a store");
+  }
+  if (instances.empty()) {
+    return fail(ENOENT, "no instance is running; start one with: efs start JOB.yaml");
+  }
   return fail(EINVAL, "several instances are there, name one; " + states_of(instances));
 }
 
-// Where several are what `which` says: those that are meant first, the others where there is none of them. Which of several is
-// for the user to say: what is done to one may not be what he wants for another.
-Result<control::Instance> only_one_of(std::vector<control::Instance> found, const std::string& which, Meant meant) {
-  const auto others = std::ranges::partition(found, [&](const control::Instance& instance) { return instance.alive == (meant == Meant::living); });
-  if (others.begin() != found.begin()) found.erase(others.begin(), others.end());
-  if (found.size() == 1) return found.front();
-  if (found.front().name == which) return fail(EINVAL, "several instances have the name " + which + ", in " + found[0].directory + " and " + found[1].directory + "; name one by its mount point");
+// Where several are what `which` says: those that are meant first, the others where there is none
+// of them. Which of several is for the user to say: what is done to one may not be what he wants
+// for another.
+Result<control::Instance> only_one_of(std::vector<control::Instance> found,
+                                      const std::string& which, Meant meant) {
+  const auto others = std::ranges::partition(found, [&](const control::Instance& instance) {
+    return instance.alive == (meant == Meant::living);
+  });
+  if (others.begin() != found.begin()) {
+    found.erase(others.begin(), others.end());
+  }
+  if (found.size() == 1) {
+    return found.front();
+  }
+  if (found.front().name == which) {
+    return fail(EINVAL, "several instances have the name " + which + ", in " + found[0].directory +
+                            " and " + found[1].directory + "; name one by its mount point");
+  }
   return fail(EINVAL, which + " means several instances; name one: " + names_of(found));
 }
 
@@ -164,102 +248,174 @@ Result<control::Instance> only_one_of(std::vector<control::Instance> found, cons
 
 Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   const auto instances = control::list_instances();
-  if (which.empty() && std::ranges::none_of(instances, &control::Instance::alive)) EFS_TRY(refuse_unreachable(which));
-  if (which.empty()) return only_one_there(instances, meant);
-  // A name is the directory's, which nobody can choose who may not make one. What an instance says of itself comes after it, and
-  // counts only for paths that are there: its user may have it say anything.
+  if (which.empty() && std::ranges::none_of(instances, &control::Instance::alive)) {
+    EFS_TRY(refuse_unreachable(which));
+  }
+  if (which.empty()) {
+    return only_one_there(instances, meant);
+  }
+  // A name is the directory's, which nobody can choose who may not make one. What an instance says
+  // of itself comes after it, and counts only for paths that are there: its user may have it say
+  // anything.
   std::vector<control::Instance> found;
-  const auto collect = [&](const auto& is_it) { std::ranges::copy_if(instances, std::back_inserter(found), is_it); };
+  const auto collect = [&](const auto& is_it) {
+    std::ranges::copy_if(instances, std::back_inserter(found), is_it);
+  };
   collect([&](const control::Instance& instance) { return instance.name == which; });
-  struct stat st {};
-  const bool is_path = which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;  // a dead mount, too
-  if (found.empty() && is_path) collect([&](const control::Instance& instance) { return has_path(instance, which); });
-  if (found.empty() && config::is_of_batch_job(which) && use_runtime_directory_of_plugin()) return find_instance(which, meant);
-  if (std::ranges::none_of(found, &control::Instance::alive)) EFS_TRY(refuse_unreachable(which));
-  if (found.empty()) return fail(ENOENT, "no instance has the name, mount point or job file " + which + "; " + states_of(instances));
+  struct stat st{};
+  // a dead mount, too
+  const bool is_path =
+      which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;
+  if (found.empty() && is_path) {
+    collect([&](const control::Instance& instance) { return has_path(instance, which); });
+  }
+  if (found.empty() && config::is_of_batch_job(which) && use_runtime_directory_of_plugin()) {
+    return find_instance(which, meant);
+  }
+  if (std::ranges::none_of(found, &control::Instance::alive)) {
+    EFS_TRY(refuse_unreachable(which));
+  }
+  if (found.empty()) {
+    return fail(ENOENT, "no instance has the name, mount point or job file " + which + "; " +
+                            states_of(instances));
+  }
   auto instance = only_one_of(std::move(found), which, meant);
-  if (instance && instance->alive && ::lstat(instance->socket().c_str(), &st) != 0) EFS_TRY(refuse_unreachable(instance->name));
+  if (instance && instance->alive && ::lstat(instance->socket().c_str(), &st) != 0) {
+    EFS_TRY(refuse_unreachable(instance->name));
+  }
   return instance;
 }
 
 Result<control::Instance> find_instance_for(const FileArguments& arguments) {
   // A program of `efs run` means the instance that it runs in.
   const char* mount = std::getenv("EFS_MOUNT");
-  const std::string own = arguments.instance.empty() && mount != nullptr ? mount : arguments.instance;
-  if (!arguments.instance.empty() || arguments.paths.empty() || arguments.paths.front()[0] != '/') return find_instance(own);
+  const std::string own =
+      arguments.instance.empty() && mount != nullptr ? mount : arguments.instance;
+  if (!arguments.instance.empty() || arguments.paths.empty() || arguments.paths.front()[0] != '/') {
+    return find_instance(own);
+  }
   const std::string& path = arguments.paths.front();
-  const auto holds = [&](const std::string& top) { return !top.empty() && (path == top || path.starts_with(top == "/" ? top : top + "/")); };
+  const auto holds = [&](const std::string& top) {
+    return !top.empty() && (path == top || path.starts_with(top == "/" ? top : top + "/"));
+  };
   std::vector<control::Instance> below_root;
   for (const auto& instance : control::list_instances()) {
     const auto status = instance.alive ? ask_status(instance) : Result<Json>(fail(ESRCH));
-    if (!status) continue;
-    if (holds(status->value("mount", ""))) return instance;
-    if (holds(status->value("root_dir", ""))) below_root.push_back(instance);
+    if (!status) {
+      continue;
+    }
+    if (holds(status->value("mount", ""))) {
+      return instance;
+    }
+    if (holds(status->value("root_dir", ""))) {
+      below_root.push_back(instance);
+    }
   }
-  if (below_root.size() == 1) return below_root.front();
-  if (below_root.empty() || !own.empty()) return find_instance(own);
-  return fail(EINVAL, path + " lies below the root-dir of several instances: " + names_of(below_root) + "; name one with -i");
+  if (below_root.size() == 1) {
+    return below_root.front();
+  }
+  if (below_root.empty() || !own.empty()) {
+    return find_instance(own);
+  }
+  return fail(EINVAL, path + " lies below the root-dir of several instances: " +
+                          names_of(below_root) + "; name one with -i");
 }
 
-Error error_in(const Json& answer, const char* otherwise) { return {answer.value("code", EIO), answer.value("error", otherwise), answer.value("lines", false)}; }
+Error error_in(const Json& answer, const char* otherwise) {
+  return {answer.value("code", EIO), answer.value("error", otherwise),
+          answer.value("lines", false)};
+}
 
-Result<Json> ask(const control::Instance& instance, const Json& request, const std::function<void(const Json&)>& progress) {
-  if (!instance.alive) return fail(ESRCH, "the daemon of " + instance.name + " is gone");
+Result<Json> ask(const control::Instance& instance, const Json& request,
+                 const std::function<void(const Json&)>& progress) {
+  if (!instance.alive) {
+    return fail(ESRCH, "the daemon of " + instance.name + " is gone");
+  }
   auto client = control::connect_soon(instance, 0);
-  if (!client) return std::unexpected(client.error());
+  if (!client) {
+    return std::unexpected(client.error());
+  }
   auto answer = client->ask(request, progress);
-  if (!answer) return answer;
-  if (!answer->value("ok", false)) return std::unexpected(error_in(*answer, "failed"));
+  if (!answer) {
+    return answer;
+  }
+  if (!answer->value("ok", false)) {
+    return std::unexpected(error_in(*answer, "failed"));
+  }
   answer->erase("event");
   return answer;
 }
 
 // It tells several times a second how far it is: who says nothing for so long will not, or is none.
-Result<Json> ask_until_answered(World& world, const control::Instance& instance, const Json& request) {
+Result<Json> ask_until_answered(World& world, const control::Instance& instance,
+                                const Json& request) {
   constexpr int patience = 60;
-  auto answer = control::ask_until_answered(instance, request, patience, [&](const Json& progress) { show_progress(world, progress); });
+  auto answer = control::ask_until_answered(
+      instance, request, patience, [&](const Json& progress) { show_progress(world, progress); });
   end_progress(world);
   return answer;
 }
 
-std::string start_command(const Json& status) { return config::start_command(status.value("job_file", ""), status.value("start_options", std::vector<std::string>{})); }
+std::string start_command(const Json& status) {
+  return config::start_command(status.value("job_file", ""),
+                               status.value("start_options", std::vector<std::string>{}));
+}
 
 std::string read_all(int fd, std::size_t most) {
   std::string text;
   std::array<char, 4096> buffer{};
   while (text.size() < most) {
     const ssize_t n = ::read(fd, buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      break;
+    }
     text.append(buffer.data(), static_cast<std::size_t>(n));
   }
   return text;
 }
 
 void show_progress(World& world, const Json& progress) {
-  if (!world.terminal || world.json) return;
-  const double done = progress.value("bytes_done", 0.0), total = progress.value("bytes_total", 0.0), started = progress.value("started", 0.0);
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (!world.terminal || world.json) {
+    return;
+  }
+  const double done = progress.value("bytes_done", 0.0), total = progress.value("bytes_total", 0.0),
+               started = progress.value("started", 0.0);
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double seconds = started > 0 ? now - started : 0;
   std::string line = "\r\033[K" + printable(progress.value("state", ""));
-  if (const auto turn = progress.find("turn"); turn != progress.end() && turn->value("standing", "") == "waiting") {
-    line += ": waits for its turn at the PFS, " + std::to_string(turn->value("ahead", 0U)) + " ahead";
-    if (turn->contains("wait_seconds")) line += ", about " + format_seconds((*turn)["wait_seconds"].get<double>());
+  if (const auto turn = progress.find("turn");
+      turn != progress.end() && turn->value("standing", "") == "waiting") {
+    line +=
+        ": waits for its turn at the PFS, " + std::to_string(turn->value("ahead", 0U)) + " ahead";
+    if (turn->contains("wait_seconds")) {
+      line += ", about " + format_seconds((*turn)["wait_seconds"].get<double>());
+    }
     world.err << line << std::flush;
     return;
   }
-  if (progress.contains("note")) line += ": " + printable(progress["note"].get<std::string>());
+  if (progress.contains("note")) {
+    line += ": " + printable(progress["note"].get<std::string>());
+  }
   if (total > 0 && seconds > 0) {
     const double rate = done / seconds;
-    line += ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" + std::to_string(static_cast<int>(100 * done / total)) + "%) in " + format_seconds(seconds) + " (" +
-            format_bytes(static_cast<std::uint64_t>(rate)) + "/s)";
-    if (rate > 0) line += " " + format_seconds((total - done) / rate) + " left";
+    line += ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" +
+            std::to_string(static_cast<int>(100 * done / total)) + "%) in " +
+            format_seconds(seconds) + " (" + format_bytes(static_cast<std::uint64_t>(rate)) + "/s)";
+    if (rate > 0) {
+      line += " " + format_seconds((total - done) / rate) + " left";
+    }
   }
   world.err << line << std::flush;
 }
 
 void end_progress(World& world) {
-  if (world.terminal && !world.json) world.err << "\r\033[K" << std::flush;
+  if (world.terminal && !world.json) {
+    world.err << "\r\033[K" << std::flush;
+  }
 }
 
 }  // namespace efs::cli

@@ -26,33 +26,43 @@ struct Ran {
   int problem = 0;      // of the start
   bool in_time = true;  // else it was killed
   int status = 0;
-  std::string said;     // on both outputs
+  std::string said;  // on both outputs
 };
 
 // Standard input is empty.
 Ran run_briefly(std::string program, std::string option) {
   Ran ran;
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ran.problem = errno, ran;
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return ran.problem = errno, ran;
+  }
   const UniqueFd output(ends[0]);
   UniqueFd input(ends[1]);
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
   ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     ::posix_spawn_file_actions_adddup2(&files, input.get(), fd);
+  }
   std::array<char*, 3> argv{program.data(), option.data(), nullptr};
   pid_t pid = 0;
   ran.problem = ::posix_spawnp(&pid, argv[0], &files, nullptr, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&files);
   input.reset();
-  if (ran.problem != 0) return ran;
+  if (ran.problem != 0) {
+    return ran;
+  }
   pollfd line{.fd = output.get(), .events = POLLIN, .revents = 0};
   ran.in_time = ::poll(&line, 1, patience * 1000) > 0;
-  if (!ran.in_time) ::kill(pid, SIGKILL);
+  if (!ran.in_time) {
+    ::kill(pid, SIGKILL);
+  }
   ran.said = read_all(output.get());
-  while (::waitpid(pid, &ran.status, 0) < 0 && errno == EINTR) {}
-  while (ran.said.ends_with('\n')) ran.said.pop_back();
+  while (::waitpid(pid, &ran.status, 0) < 0 && errno == EINTR) {
+  }
+  while (ran.said.ends_with('\n')) {
+    ran.said.pop_back();
+  }
   return ran;
 }
 
@@ -71,20 +81,29 @@ std::string daemon_program() {
 
 Error cannot_start(const std::string& program, int problem) {
   const std::string text = "cannot start " + program + ": " + std::strerror(problem);
-  if (program.find('/') == program.npos)
-    return {EIO, text + ". It is neither beside efs, as " + path_beside() + ", nor in PATH: install it there"};
-  if (problem == ENOENT)
-    return {EIO, text + ". The file is there, and the loader that it names is not: install this machine's efsd"};
-  if (problem == ENOEXEC)
+  if (program.find('/') == program.npos) {
+    return {EIO, text + ". It is neither beside efs, as " + path_beside() +
+                     ", nor in PATH: install it there"};
+  }
+  if (problem == ENOENT) {
+    return {EIO, text +
+                     ". The file is there, and the loader that it names is not: install this "
+                     "machine's efsd"};
+  }
+  if (problem == ENOEXEC) {
     return {EIO, text + ". It is of another architecture, or damaged: install this machine's efsd"};
+  }
   return {EIO, text};
 }
 
 std::string how_ended(int status) {
-  if (!WIFSIGNALED(status)) return "ended with " + std::to_string(WEXITSTATUS(status));
+  if (!WIFSIGNALED(status)) {
+    return "ended with " + std::to_string(WEXITSTATUS(status));
+  }
   const int signal = WTERMSIG(status);
   const char* advice = signal == SIGKILL ? ", perhaps for want of memory: see dmesg" : "";
-  return "was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")" + advice;
+  return "was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")" +
+         advice;
 }
 
 Findings examine_daemon() {
@@ -93,16 +112,24 @@ Findings examine_daemon() {
   const auto bad = [&](std::string text, std::string advice) {
     return Findings{{Level::problem, what, std::move(text), std::move(advice)}};
   };
-  if (ran.problem != 0)
-    return bad(describe(cannot_start(program, ran.problem)), "install efs and efsd together, in one directory");
-  if (!ran.in_time)
-    return bad(program + " does not answer", "see what it waits for: strace " + program + " --version");
-  if (ran.status != 0)
-    return bad(program + " cannot run: it " + how_ended(ran.status) + (ran.said.empty() ? "" : ": " + ran.said),
-               "ldd " + program + " shows the libraries that are missing; install them, on every node");
-  if (ran.said != "efsd " EFS_VERSION)
+  if (ran.problem != 0) {
+    return bad(describe(cannot_start(program, ran.problem)),
+               "install efs and efsd together, in one directory");
+  }
+  if (!ran.in_time) {
+    return bad(program + " does not answer",
+               "see what it waits for: strace " + program + " --version");
+  }
+  if (ran.status != 0) {
+    return bad(
+        program + " cannot run: it " + how_ended(ran.status) +
+            (ran.said.empty() ? "" : ": " + ran.said),
+        "ldd " + program + " shows the libraries that are missing; install them, on every node");
+  }
+  if (ran.said != "efsd " EFS_VERSION) {
     return bad(program + " says that it is " + as_word(ran.said) + ", and this is efs " EFS_VERSION,
                "install efs and efsd of one version");
+  }
   return {{Level::ok, what, program + " runs", {}}};
 }
 

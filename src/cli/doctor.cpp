@@ -15,36 +15,61 @@ void print(World& world, const Finding& finding) {
   std::string level = name_of(finding.level);
   level.resize(9, ' ');
   world.out << level << printable(finding.what) << ": " << printable(finding.text) << "\n";
-  if (!finding.advice.empty()) world.out << "         -> " << printable(finding.advice) << "\n";
+  if (!finding.advice.empty()) {
+    world.out << "         -> " << printable(finding.advice) << "\n";
+  }
 }
 
 Json to_json(const Finding& finding) {
   Json line{{"level", name_of(finding.level)}, {"what", finding.what}, {"text", finding.text}};
-  if (!finding.advice.empty()) line["advice"] = finding.advice;
+  if (!finding.advice.empty()) {
+    line["advice"] = finding.advice;
+  }
   return line;
 }
 
 }  // namespace
 
-const char* name_of(Level level) { return level == Level::ok ? "ok" : level == Level::warning ? "warning" : "problem"; }
+const char* name_of(Level level) {
+  return level == Level::ok ? "ok" : level == Level::warning ? "warning" : "problem";
+}
 
 Finding silent(const std::string& what, const std::string& path) {
-  return {Level::problem, what, as_word(path) + " does not answer within " + std::to_string(patience) + " s: its file system hangs, and so does what uses it", "see whether its server, or its daemon, runs; umount -f ends the waiting"};
+  return {Level::problem, what,
+          as_word(path) + " does not answer within " + std::to_string(patience) +
+              " s: its file system hangs, and so does what uses it",
+          "see whether its server, or its daemon, runs; umount -f ends the waiting"};
 }
 
 int doctor(World& world, const std::string& job_file, const std::string& memory) {
   Findings all;
-  for (Findings part : {examine_daemon(), examine_kernel(), examine_limits(), examine_memory(config::parse_memory(memory)), examine_stores(job_file, config::parse_memory(memory)), examine_leftovers(), examine_slurm()}) std::ranges::move(part, std::back_inserter(all));
-  const auto count = [&](Level level) { return std::ranges::count(all, level, &Finding::level); };
+  for (Findings part : {examine_daemon(), examine_kernel(), examine_limits(),
+                        examine_memory(config::parse_memory(memory)),
+                        examine_stores(job_file, config::parse_memory(memory)), examine_leftovers(),
+                        examine_slurm()}) {
+    std::ranges::move(part, std::back_inserter(all));
+  }
+  const auto count = [&](Level level) {
+    return std::ranges::count(all, level, &Finding::level);
+  };
   const int code = count(Level::problem) == 0 ? exit_good : exit_failure;
   if (world.json) {
     Json checks = Json::array();
-    for (const auto& finding : all) checks.push_back(to_json(finding));
-    print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"problems", count(Level::problem)}, {"warnings", count(Level::warning)}, {"checks", checks}});
+    for (const auto& finding : all) {
+      checks.push_back(to_json(finding));
+    }
+    print_document(world, {{"ok", code == exit_good},
+                           {"exit", code},
+                           {"problems", count(Level::problem)},
+                           {"warnings", count(Level::warning)},
+                           {"checks", checks}});
     return code;
   }
-  for (const auto& finding : all) print(world, finding);
-  world.out << "problems: " << count(Level::problem) << ", warnings: " << count(Level::warning) << "\n";
+  for (const auto& finding : all) {
+    print(world, finding);
+  }
+  world.out << "problems: " << count(Level::problem) << ", warnings: " << count(Level::warning)
+            << "\n";
   return code;
 }
 

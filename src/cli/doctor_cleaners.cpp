@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <iterator>
+#include <map>
 #include <sstream>
 #include <string_view>
 
@@ -24,11 +24,16 @@ std::vector<files::path> configuration(const std::vector<files::path>& directori
   for (const auto& directory : directories) {
     std::error_code problem;
     for (files::directory_iterator it(directory, problem), end; !problem && it != end;
-         it.increment(problem))
-      if (it->path().extension() == ".conf") found.try_emplace(it->path().filename(), it->path());
+         it.increment(problem)) {
+      if (it->path().extension() == ".conf") {
+        found.try_emplace(it->path().filename(), it->path());
+      }
+    }
   }
   std::vector<files::path> paths;
-  for (const auto& [name, path] : found) paths.push_back(path);
+  for (const auto& [name, path] : found) {
+    paths.push_back(path);
+  }
   return paths;
 }
 
@@ -40,8 +45,12 @@ std::string text_of(const files::path& path) {
 // Does the pattern mean the directory, or one that it lies in?
 bool covers(const std::string& pattern, const files::path& directory) {
   for (files::path at = directory;; at = at.parent_path()) {
-    if (::fnmatch(pattern.c_str(), at.c_str(), FNM_PATHNAME) == 0) return true;
-    if (!at.has_relative_path()) return false;
+    if (::fnmatch(pattern.c_str(), at.c_str(), FNM_PATHNAME) == 0) {
+      return true;
+    }
+    if (!at.has_relative_path()) {
+      return false;
+    }
   }
 }
 
@@ -60,9 +69,13 @@ std::vector<CleaningRule> parse_cleaning(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string type, path, mode, user, group, age;
-    if (!(words >> type >> path) || type.front() == '#') continue;
+    if (!(words >> type >> path) || type.front() == '#') {
+      continue;
+    }
     words >> mode >> user >> group >> age;
-    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    while (path.size() > 1 && path.ends_with('/')) {
+      path.pop_back();
+    }
     rules.push_back({.type = type.front(), .path = path, .age = age == "-" ? "" : age});
   }
   return rules;
@@ -71,10 +84,13 @@ std::vector<CleaningRule> parse_cleaning(const std::string& text) {
 Findings judge_cleaning(const std::string& what, const std::string& directory,
                         const std::vector<CleaningRule>& rules) {
   constexpr std::string_view cleaning = "dDevqQ";
-  if (is_excluded(rules, directory)) return {};
+  if (is_excluded(rules, directory)) {
+    return {};
+  }
   for (const auto& rule : rules) {
-    if (rule.age.empty() || !cleaning.contains(rule.type) || !covers(rule.path, directory))
+    if (rule.age.empty() || !cleaning.contains(rule.type) || !covers(rule.path, directory)) {
       continue;
+    }
     return {{Level::warning, what,
              "systemd-tmpfiles removes what is older than " + rule.age + " from " + rule.path +
                  ": it skips the store of an instance that runs, which efs locks, and removes what "
@@ -87,46 +103,54 @@ Findings judge_cleaning(const std::string& what, const std::string& directory,
 Findings judge_logout(const std::string& settings, bool is_in_shared_memory) {
   std::map<std::string, std::string> values{{"RemoveIPC", "yes"}, {"KillUserProcesses", "no"}};
   std::istringstream lines(settings);
-  for (std::string line; std::getline(lines, line);)
+  for (std::string line; std::getline(lines, line);) {
     if (const auto sign = line.find('=');
-        sign != std::string::npos && values.contains(line.substr(0, sign)))
+        sign != std::string::npos && values.contains(line.substr(0, sign))) {
       values[line.substr(0, sign)] = line.substr(sign + 1);
+    }
+  }
   const auto is_on = [&](const char* key) {
     return values[key] == "yes" || values[key] == "true" || values[key] == "1" ||
            values[key] == "on";
   };
   Findings found;
-  if (is_in_shared_memory && is_on("RemoveIPC"))
+  if (is_in_shared_memory && is_on("RemoveIPC")) {
     found.push_back(
         {Level::warning, "logind, RemoveIPC",
          "when the last session of a user ends, systemd-logind removes all files of this user "
          "below /dev/shm, and with them the stores of instances that the user has started",
          "set RemoveIPC=no in /etc/systemd/logind.conf, let root start the instances (a store in "
          "memory is then a tmpfs of its own), or run loginctl enable-linger for the user"});
-  if (is_on("KillUserProcesses"))
+  }
+  if (is_on("KillUserProcesses")) {
     found.push_back({Level::warning, "logind, KillUserProcesses",
                      "when a session ends, systemd-logind kills its processes, and with them the "
                      "instances that were started in it",
                      "set KillUserProcesses=no in /etc/systemd/logind.conf, or start instances by "
                      "systemd-run --user --scope with loginctl enable-linger"});
+  }
   return found;
 }
 
 Findings examine_cleaning(const std::string& what, const std::string& directory) {
   std::vector<CleaningRule> rules;
   for (const auto& path :
-       configuration({"/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d"}))
+       configuration({"/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d"})) {
     std::ranges::move(parse_cleaning(text_of(path)), std::back_inserter(rules));
+  }
   return judge_cleaning(what, directory, rules);
 }
 
 Findings examine_logout(bool is_in_shared_memory) {
   std::error_code problem;
-  if (!files::is_directory("/run/systemd/seats", problem)) return {};  // logind does not run
+  if (!files::is_directory("/run/systemd/seats", problem)) {
+    return {};  // logind does not run
+  }
   std::string settings = text_of("/etc/systemd/logind.conf");
   for (const auto& path : configuration({"/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d",
-                                         "/usr/lib/systemd/logind.conf.d"}))
+                                         "/usr/lib/systemd/logind.conf.d"})) {
     settings += "\n" + text_of(path);
+  }
   return judge_logout(settings, is_in_shared_memory);
 }
 

@@ -1,4 +1,5 @@
-// The words of the plugin's line in plugstack.conf, as slurm-plugin/site.c reads them: one that it refuses makes sbatch refuse every job with efs.
+// The words of the plugin's line in plugstack.conf, as slurm-plugin/site.c reads them: one that it
+// refuses makes sbatch refuse every job with efs.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,29 +11,39 @@ namespace efs::cli {
 namespace {
 
 enum class Value : unsigned char { path, number, number_or_no, choice };
+
 struct Key {
   std::string_view name;
   Value value;
 };
-constexpr std::array keys{Key{"efs", Value::path},          Key{"state", Value::path},         Key{"run", Value::path},         Key{"mount", Value::path},
-                          Key{"shared", Value::path},       Key{"queue", Value::path},         Key{"view", Value::path},        Key{"scontrol", Value::path},
-                          Key{"mail", Value::path},         Key{"licence", Value::path},       Key{"poll", Value::number},      Key{"stage-out", Value::number},
-                          Key{"plan", Value::choice},       Key{"directives", Value::choice},  Key{"output", Value::choice},    Key{"keep", Value::number_or_no},
+
+constexpr std::array keys{Key{"efs", Value::path},          Key{"state", Value::path},
+                          Key{"run", Value::path},          Key{"mount", Value::path},
+                          Key{"shared", Value::path},       Key{"queue", Value::path},
+                          Key{"view", Value::path},         Key{"scontrol", Value::path},
+                          Key{"mail", Value::path},         Key{"licence", Value::path},
+                          Key{"poll", Value::number},       Key{"stage-out", Value::number},
+                          Key{"plan", Value::choice},       Key{"directives", Value::choice},
+                          Key{"output", Value::choice},     Key{"keep", Value::number_or_no},
                           Key{"watch", Value::number_or_no}};
 constexpr std::size_t longest_path = 511;  // EFS_PATH in the plugin
 
 bool is_number(std::string_view text) {
   long number = 0;
   const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc{} && rest == text.data() + text.size() && number > 0 && number <= 1'000'000'000;
+  return problem == std::errc{} && rest == text.data() + text.size() && number > 0 &&
+         number <= 1'000'000'000;
 }
 
 // "": it is one.
 std::string expected(Value value, const std::string& text) {
   switch (value) {
-    case Value::path: return text.size() <= longest_path ? "" : "at most " + std::to_string(longest_path) + " bytes";
+    case Value::path:
+      return text.size() <= longest_path ? ""
+                                         : "at most " + std::to_string(longest_path) + " bytes";
     case Value::number: return is_number(text) ? "" : "a number above 0";
-    case Value::number_or_no: return is_number(text) || text == "no" ? "" : "a number above 0, or no";
+    case Value::number_or_no:
+      return is_number(text) || text == "no" ? "" : "a number above 0, or no";
     case Value::choice: break;
   }
   return text == "yes" || text == "no" ? "" : "yes or no";
@@ -48,9 +59,14 @@ Findings judge_words(const PluginLine& line) {
     const auto key = std::ranges::find(keys, std::string_view(name), &Key::name);
     const bool is_known = equals != std::string::npos && key != keys.end();
     const std::string needs = is_known ? expected(key->value, word.substr(equals + 1)) : "";
-    if (is_known && needs.empty()) continue;
-    const std::string why = is_known ? "the value of " + name + "= must be " + needs : "the plugin knows no such word";
-    found.push_back({Level::problem, "plugstack.conf", "\"" + word + "\": " + why + ": sbatch refuses every job with efs", "correct the word, or take it out of the line; spank_efs(8) lists the words"});
+    if (is_known && needs.empty()) {
+      continue;
+    }
+    const std::string why =
+        is_known ? "the value of " + name + "= must be " + needs : "the plugin knows no such word";
+    found.push_back({Level::problem, "plugstack.conf",
+                     "\"" + word + "\": " + why + ": sbatch refuses every job with efs",
+                     "correct the word, or take it out of the line; spank_efs(8) lists the words"});
   }
   return found;
 }

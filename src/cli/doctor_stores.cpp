@@ -6,10 +6,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <fcntl.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -31,21 +31,31 @@ using config::Backend;
 std::optional<std::uint64_t> room_in_quota(const std::string& path) {
   const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   dqblk quota{};
-  if (!directory || ::syscall(SYS_quotactl_fd, directory.get(), QCMD(Q_GETQUOTA, USRQUOTA), ::geteuid(), &quota) != 0) return std::nullopt;
-  if (quota.dqb_bhardlimit == 0) return std::nullopt;
+  if (!directory || ::syscall(SYS_quotactl_fd, directory.get(), QCMD(Q_GETQUOTA, USRQUOTA),
+                              ::geteuid(), &quota) != 0) {
+    return std::nullopt;
+  }
+  if (quota.dqb_bhardlimit == 0) {
+    return std::nullopt;
+  }
   const std::uint64_t limit = quota.dqb_bhardlimit * 1024;
   return limit > quota.dqb_curspace ? limit - quota.dqb_curspace : 0;
 }
 
 Finding judge_space(const std::string& what, const Backend& backend) {
-  struct statvfs fs {};
-  if (::statvfs(backend.daxfs.c_str(), &fs) != 0) return {Level::problem, what, backend.daxfs + ": " + std::strerror(errno), ""};
-  return judge_room(what, backend.daxfs, static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize, room_in_quota(backend.daxfs), backend.capacity);
+  struct statvfs fs{};
+  if (::statvfs(backend.daxfs.c_str(), &fs) != 0) {
+    return {Level::problem, what, backend.daxfs + ": " + std::strerror(errno), ""};
+  }
+  return judge_room(what, backend.daxfs, static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize,
+                    room_in_quota(backend.daxfs), backend.capacity);
 }
 
 // The job's, where that is less than what there is.
 std::string text_of_bound(const config::JobConfig& job, const MemoryBound& bound) {
-  if (job.job_memory && *job.job_memory < bound.bytes) return format_bytes(*job.job_memory) + " that the job has";
+  if (job.job_memory && *job.job_memory < bound.bytes) {
+    return format_bytes(*job.job_memory) + " that the job has";
+  }
   return format_bytes(bound.bytes) + " available (" + bound.source + ")";
 }
 
@@ -53,34 +63,67 @@ Findings examine_backend(const config::JobConfig& job, const Backend& backend) {
   const std::string what = "store " + backend.id;
   if (backend.type == config::BackendType::dram) {
     const MemoryBound bound = memory_bound(unpromised_memory());
-    const std::uint64_t memory = std::min(bound.bytes, job.job_memory.value_or(bound.bytes)), wanted = config::capacity_of(job, backend, memory).value_or(0);
+    const std::uint64_t memory = std::min(bound.bytes, job.job_memory.value_or(bound.bytes)),
+                        wanted = config::capacity_of(job, backend, memory).value_or(0);
     const std::string text = "memory, " + format_bytes(wanted) + " of " + text_of_bound(job, bound);
-    if (wanted > memory) return {{Level::problem, what, text + ": a job that fills it takes the node's memory away", "lower the capacity"}};
+    if (wanted > memory) {
+      return {{Level::problem, what, text + ": a job that fills it takes the node's memory away",
+               "lower the capacity"}};
+    }
     Findings found{{Level::ok, what, text, ""}};
-    for (auto& cleaner : examine_cleaning(what, "/dev/shm")) found.push_back(std::move(cleaner));
+    for (auto& cleaner : examine_cleaning(what, "/dev/shm")) {
+      found.push_back(std::move(cleaner));
+    }
     return found;
   }
-  if (!answers(backend.daxfs, patience)) return {silent(what, backend.daxfs)};
-  struct stat st {};
-  if (::stat(backend.daxfs.c_str(), &st) != 0) return {{Level::problem, what, backend.daxfs + ": " + std::strerror(errno), errno == EACCES ? "you may not look there; ask for the rights, or run efs doctor as root" : "make the directory, or mount what it is on"}};
-  if (!S_ISDIR(st.st_mode)) return {{Level::problem, what, backend.daxfs + " is no directory", "name a directory as daxfs"}};
-  if (::access(backend.daxfs.c_str(), W_OK | X_OK) != 0) return {{Level::problem, what, backend.daxfs + ": you may not write there", "stores are made with the rights of the job's user: mode 1777, as of /tmp"}};
-  Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs)), judge_space(what, backend)};
-  if (::geteuid() == 0 && (st.st_mode & 01777) != 01777) found.push_back({Level::warning, what, backend.daxfs + ": not every user may make a store there", "mode 1777, as of /tmp, where it is for all"});
-  for (auto& cleaner : examine_cleaning(what, backend.daxfs)) found.push_back(std::move(cleaner));
-  for (auto& lost : lost_stores(backend.daxfs)) found.push_back(std::move(lost));
+  if (!answers(backend.daxfs, patience)) {
+    return {silent(what, backend.daxfs)};
+  }
+  struct stat st{};
+  if (::stat(backend.daxfs.c_str(), &st) != 0) {
+    return {{Level::problem, what, backend.daxfs + ": " + std::strerror(errno),
+             errno == EACCES
+                 ? "you may not look there; ask for the rights, or run efs doctor as root"
+                 : "make the directory, or mount what it is on"}};
+  }
+  if (!S_ISDIR(st.st_mode)) {
+    return {
+        {Level::problem, what, backend.daxfs + " is no directory", "name a directory as daxfs"}};
+  }
+  if (::access(backend.daxfs.c_str(), W_OK | X_OK) != 0) {
+    return {{Level::problem, what, backend.daxfs + ": you may not write there",
+             "stores are made with the rights of the job's user: mode 1777, as of /tmp"}};
+  }
+  Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs)),
+                 judge_space(what, backend)};
+  if (::geteuid() == 0 && (st.st_mode & 01777) != 01777) {
+    found.push_back({Level::warning, what,
+                     backend.daxfs + ": not every user may make a store there",
+                     "mode 1777, as of /tmp, where it is for all"});
+  }
+  for (auto& cleaner : examine_cleaning(what, backend.daxfs)) {
+    found.push_back(std::move(cleaner));
+  }
+  for (auto& lost : lost_stores(backend.daxfs)) {
+    found.push_back(std::move(lost));
+  }
   return found;
 }
 
-Finding of_problem(const std::string& what, const config::Problem& problem, const std::string& file) {
-  return {Level::problem, what, config::to_string({problem.line, problem.column, problem.text, "", problem.origin}, file), problem.suggestion.empty() ? "see efs-site(5) and efs-job(5)" : problem.suggestion};
+Finding of_problem(const std::string& what, const config::Problem& problem,
+                   const std::string& file) {
+  return {Level::problem, what,
+          config::to_string({problem.line, problem.column, problem.text, "", problem.origin}, file),
+          problem.suggestion.empty() ? "see efs-site(5) and efs-job(5)" : problem.suggestion};
 }
 
 }  // namespace
 
 MountOf mount_of(const std::string& path) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) return {};
+  struct stat st{};
+  if (::stat(path.c_str(), &st) != 0) {
+    return {};
+  }
   std::ostringstream device;
   device << major(st.st_dev) << ":" << minor(st.st_dev);
   std::ifstream mounts("/proc/self/mountinfo");
@@ -89,26 +132,50 @@ MountOf mount_of(const std::string& path) {
     std::istringstream words(line);
     std::string id, parent, number, root, point, options, word, type, source, super;
     words >> id >> parent >> number >> root >> point >> options;
-    while (words >> word && word != "-") {}
+    while (words >> word && word != "-") {
+    }
     words >> type >> source >> super;
-    if (number == device.str()) found = {point, type, options + "," + super};
+    if (number == device.str()) {
+      found = {point, type, options + "," + super};
+    }
   }
   return found;
 }
 
 Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount) {
-  const std::string where = path + " is on " + (mount.type.empty() ? "?" : mount.type) + " (" + mount.point + ")", options = "," + mount.options + ",";
-  if (mount.type == "tmpfs" || mount.type == "ramfs") return {Level::warning, what, where + ": memory, which no restart of the node survives", "right where that is meant; else a directory on persistent memory or a disk"};
-  if (options.contains(",dax,") || options.contains(",dax=always,")) return {Level::ok, what, where + ", mounted with dax: persistent memory without a page cache", ""};
-  return {Level::warning, what, where + ", without dax: through the page cache, and durable from fsync on", "on persistent memory: mount -o dax (ext4, XFS); on a disk this is how it is"};
+  const std::string where = path + " is on " + (mount.type.empty() ? "?" : mount.type) + " (" +
+                            mount.point + ")",
+                    options = "," + mount.options + ",";
+  if (mount.type == "tmpfs" || mount.type == "ramfs") {
+    return {Level::warning, what, where + ": memory, which no restart of the node survives",
+            "right where that is meant; else a directory on persistent memory or a disk"};
+  }
+  if (options.contains(",dax,") || options.contains(",dax=always,")) {
+    return {Level::ok, what, where + ", mounted with dax: persistent memory without a page cache",
+            ""};
+  }
+  return {Level::warning, what,
+          where + ", without dax: through the page cache, and durable from fsync on",
+          "on persistent memory: mount -o dax (ext4, XFS); on a disk this is how it is"};
 }
 
-Finding judge_room(const std::string& what, const std::string& path, std::uint64_t free, std::optional<std::uint64_t> quota, std::optional<std::uint64_t> capacity) {
+Finding judge_room(const std::string& what, const std::string& path, std::uint64_t free,
+                   std::optional<std::uint64_t> quota, std::optional<std::uint64_t> capacity) {
   const bool by_quota = quota && *quota < free;
   const std::uint64_t room = by_quota ? *quota : free;
-  const std::string text = format_bytes(room) + (by_quota ? " left by your quota" : " free") + " in " + path, way_out = by_quota ? "ask for more of it, or free space there" : "free space there";
-  if (capacity && room < *capacity) return {Level::problem, what, text + ", and the capacity is " + format_bytes(*capacity), way_out + ", or lower the capacity"};
-  if (room < config::smallest_capacity) return {Level::problem, what, text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", way_out};
+  const std::string text = format_bytes(room) + (by_quota ? " left by your quota" : " free") +
+                           " in " + path,
+                    way_out =
+                        by_quota ? "ask for more of it, or free space there" : "free space there";
+  if (capacity && room < *capacity) {
+    return {Level::problem, what, text + ", and the capacity is " + format_bytes(*capacity),
+            way_out + ", or lower the capacity"};
+  }
+  if (room < config::smallest_capacity) {
+    return {Level::problem, what,
+            text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")",
+            way_out};
+  }
   return {Level::ok, what, text, ""};
 }
 
@@ -118,14 +185,18 @@ namespace {
 config::JobConfig job_of_site() {
   auto surroundings = config::surroundings_of_process({});
   const auto site = config::load_site(surroundings);
-  if (site) surroundings.site = *site;
+  if (site) {
+    surroundings.site = *site;
+  }
   config::JobConfig built_in;
   built_in.backends.push_back({.id = "dram"});
   return config::parse(silent_job, "job.yaml", {}, surroundings).value_or(built_in);
 }
 
 std::uint64_t default_in(const config::JobConfig& site, std::uint64_t memory) {
-  return config::capacity_of(site, {.id = "dram", .most_capacity = site.backends.front().most_capacity}, memory).value_or(0);
+  return config::capacity_of(
+             site, {.id = "dram", .most_capacity = site.backends.front().most_capacity}, memory)
+      .value_or(0);
 }
 
 }  // namespace
@@ -134,18 +205,41 @@ Findings examine_memory(std::optional<std::uint64_t> memory) {
   const MemoryBound bound = memory_bound(unpromised_memory());
   const config::JobConfig site = job_of_site();
   const std::uint64_t capacity = default_in(site, bound.bytes);
-  Findings found{{Level::ok, "memory", format_bytes(bound.bytes) + " available (" + bound.source + "): a DRAM store without a capacity has " + format_bytes(capacity), ""}};
-  if (capacity < config::smallest_capacity) found.front() = {Level::problem, "memory", found.front().text + ", less than the least (" + format_bytes(config::smallest_capacity) + ")", "free memory, or raise the cgroup's limit"};
-  if (memory) found.push_back(judge_job_memory(*memory, bound, site));
+  Findings found{{Level::ok, "memory",
+                  format_bytes(bound.bytes) + " available (" + bound.source +
+                      "): a DRAM store without a capacity has " + format_bytes(capacity),
+                  ""}};
+  if (capacity < config::smallest_capacity) {
+    found.front() = {Level::problem, "memory",
+                     found.front().text + ", less than the least (" +
+                         format_bytes(config::smallest_capacity) + ")",
+                     "free memory, or raise the cgroup's limit"};
+  }
+  if (memory) {
+    found.push_back(judge_job_memory(*memory, bound, site));
+  }
   return found;
 }
 
-Finding judge_job_memory(std::uint64_t memory, const MemoryBound& bound, const config::JobConfig& site) {
+Finding judge_job_memory(std::uint64_t memory, const MemoryBound& bound,
+                         const config::JobConfig& site) {
   const std::uint64_t has = std::min(memory, bound.bytes), capacity = default_in(site, has);
   const std::string what = "a job of " + format_bytes(memory);
-  const std::string text = "a DRAM store without a capacity has " + format_bytes(capacity) + ": " + std::to_string(site.memory_share) + "% of " + (has < memory ? format_bytes(has) + ", which is all that this node has for it (" + bound.source + ")" : "its memory") + "; the rest is for its programs";
-  if (capacity < config::smallest_capacity) return {Level::problem, what, text + ". A store needs at least " + format_bytes(config::smallest_capacity), "ask for more memory (--mem), or store on a disk"};
-  if (has < memory) return {Level::warning, what, text, "free memory, or declare a capacity in the job file"};
+  const std::string text =
+      "a DRAM store without a capacity has " + format_bytes(capacity) + ": " +
+      std::to_string(site.memory_share) + "% of " +
+      (has < memory
+           ? format_bytes(has) + ", which is all that this node has for it (" + bound.source + ")"
+           : "its memory") +
+      "; the rest is for its programs";
+  if (capacity < config::smallest_capacity) {
+    return {Level::problem, what,
+            text + ". A store needs at least " + format_bytes(config::smallest_capacity),
+            "ask for more memory (--mem), or store on a disk"};
+  }
+  if (has < memory) {
+    return {Level::warning, what, text, "free memory, or declare a capacity in the job file"};
+  }
   return {Level::ok, what, text, ""};
 }
 
@@ -155,26 +249,45 @@ Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t
   auto surroundings = config::surroundings_of_process(user.value_or(User{}));
   const auto site = config::load_site(surroundings);
   if (!site) {
-    for (const auto& problem : site.error()) found.push_back(of_problem("site file", problem, config::default_site_file));
+    for (const auto& problem : site.error()) {
+      found.push_back(of_problem("site file", problem, config::default_site_file));
+    }
     return found;
   }
-  found.push_back({Level::ok, "site file", *site ? (*site)->file : std::string(config::default_site_file) + " is not there: built-in values count", ""});
+  found.push_back(
+      {Level::ok, "site file",
+       *site ? (*site)->file
+             : std::string(config::default_site_file) + " is not there: built-in values count",
+       ""});
   surroundings.site = *site;
-  if (job_file.empty() && (!*site || (*site)->backends.empty())) return found;
+  if (job_file.empty() && (!*site || (*site)->backends.empty())) {
+    return found;
+  }
   if (!job_file.empty() && !answers(job_file, patience)) {
     found.push_back(silent("job file", job_file));
     return found;
   }
-  auto job = job_file.empty() ? config::parse(silent_job, "job.yaml", {}, surroundings) : config::load(job_file, {}, surroundings);
+  auto job = job_file.empty() ? config::parse(silent_job, "job.yaml", {}, surroundings)
+                              : config::load(job_file, {}, surroundings);
   if (!job) {
-    for (const auto& problem : job.error()) found.push_back(of_problem(job_file.empty() ? "site file" : "job file", problem, job_file));
+    for (const auto& problem : job.error()) {
+      found.push_back(of_problem(job_file.empty() ? "site file" : "job file", problem, job_file));
+    }
     return found;
   }
   job->job_memory = memory;
-  for (const auto& backend : job->backends)
-    for (auto& finding : examine_backend(*job, backend)) found.push_back(std::move(finding));
-  const auto is_in_shared_memory = [](const Backend& backend) { return backend.type == config::BackendType::dram || (backend.daxfs + "/").starts_with("/dev/shm/"); };
-  for (auto& finding : examine_logout(std::ranges::any_of(job->backends, is_in_shared_memory))) found.push_back(std::move(finding));
+  for (const auto& backend : job->backends) {
+    for (auto& finding : examine_backend(*job, backend)) {
+      found.push_back(std::move(finding));
+    }
+  }
+  const auto is_in_shared_memory = [](const Backend& backend) {
+    return backend.type == config::BackendType::dram ||
+           (backend.daxfs + "/").starts_with("/dev/shm/");
+  };
+  for (auto& finding : examine_logout(std::ranges::any_of(job->backends, is_in_shared_memory))) {
+    found.push_back(std::move(finding));
+  }
   return found;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The directories that a job stands on, on this node: what a start would find wrong with them before anything moves.
+// The directories that a job stands on, on this node: what a start would find wrong with them
+// before anything moves.
 
 #include <vector>
 

@@ -17,7 +17,8 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-using Sockets = std::map<std::string, std::string>;  // "socket:[INODE]", as descriptors show them, and where they are bound
+// "socket:[INODE]", as descriptors show them, and where they are bound
+using Sockets = std::map<std::string, std::string>;
 
 bool is_below(const std::string& path, const std::string& mount_point) {
   return path == mount_point || (path.starts_with(mount_point) && path[mount_point.size()] == '/');
@@ -30,31 +31,47 @@ std::string first_line_of(const stdfs::path& file) {
   return line;
 }
 
-// Those that are bound there by their absolute name: Num RefCount Protocol Flags Type St Inode Path.
+// Those that are bound there by their absolute name: Num RefCount Protocol Flags Type St Inode
+// Path.
 Sockets sockets_below(const std::string& mount_point) {
   Sockets sockets;
   std::ifstream lines("/proc/net/unix");
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string word, inode, path;
-    for (int i = 0; i < 6; ++i) words >> word;
+    for (int i = 0; i < 6; ++i) {
+      words >> word;
+    }
     words >> inode;
-    if (words.get() == ' ' && std::getline(words, path) && is_below(path, mount_point)) sockets["socket:[" + inode + "]"] = path;
+    if (words.get() == ' ' && std::getline(words, path) && is_below(path, mount_point)) {
+      sockets["socket:[" + inode + "]"] = path;
+    }
   }
   return sockets;
 }
 
-// What the process holds there, "" for nothing. All links are read without being followed: a mount that hangs must
-// not hang us.
+// What the process holds there, "" for nothing. All links are read without being followed: a mount
+// that hangs must not hang us.
 std::string held_by(const stdfs::path& process, const std::string& mount_point, Sockets& sockets) {
   std::error_code problem;
-  const auto leads_there = [&](const stdfs::path& link) { return is_below(stdfs::read_symlink(link, problem).string(), mount_point); };
-  if (leads_there(process / "cwd")) return "working directory";
-  if (leads_there(process / "root")) return "root directory";
-  if (leads_there(process / "exe")) return "program";
-  for (stdfs::directory_iterator it(process / "fd", problem), end; !problem && it != end; it.increment(problem)) {
+  const auto leads_there = [&](const stdfs::path& link) {
+    return is_below(stdfs::read_symlink(link, problem).string(), mount_point);
+  };
+  if (leads_there(process / "cwd")) {
+    return "working directory";
+  }
+  if (leads_there(process / "root")) {
+    return "root directory";
+  }
+  if (leads_there(process / "exe")) {
+    return "program";
+  }
+  for (stdfs::directory_iterator it(process / "fd", problem), end; !problem && it != end;
+       it.increment(problem)) {
     const std::string target = stdfs::read_symlink(it->path(), problem).string();
-    if (is_below(target, mount_point)) return "open file " + target;
+    if (is_below(target, mount_point)) {
+      return "open file " + target;
+    }
     if (const auto socket = sockets.find(target); socket != sockets.end()) {
       const std::string where = socket->second;
       sockets.erase(socket);
@@ -62,25 +79,37 @@ std::string held_by(const stdfs::path& process, const std::string& mount_point, 
     }
   }
   std::ifstream maps(process / "maps");
-  for (std::string line; std::getline(maps, line);)
-    if (const auto slash = line.find('/'); slash != std::string::npos && is_below(line.substr(slash), mount_point)) return "mapping of " + line.substr(slash);
+  for (std::string line; std::getline(maps, line);) {
+    if (const auto slash = line.find('/');
+        slash != std::string::npos && is_below(line.substr(slash), mount_point)) {
+      return "mapping of " + line.substr(slash);
+    }
+  }
   return {};
 }
 
 // The kernel itself has the file open.
 void add_loop_devices(const std::string& mount_point, std::vector<std::string>& holders) {
   std::error_code problem;
-  for (stdfs::directory_iterator it("/sys/block", problem), end; !problem && it != end; it.increment(problem)) {
-    const std::string file = first_line_of(it->path() / "loop" / "backing_file"), device = "/dev/" + it->path().filename().string();
-    if (is_below(file, mount_point)) holders.push_back("loop device " + device + " on " + file + " (losetup -d " + device + ")");
+  for (stdfs::directory_iterator it("/sys/block", problem), end; !problem && it != end;
+       it.increment(problem)) {
+    const std::string file = first_line_of(it->path() / "loop" / "backing_file"),
+                      device = "/dev/" + it->path().filename().string();
+    if (is_below(file, mount_point)) {
+      holders.push_back("loop device " + device + " on " + file + " (losetup -d " + device + ")");
+    }
   }
 }
 
 // A name in /proc/swaps ends at a blank; what is odd in it is in octal.
 void add_swap(const std::string& mount_point, std::vector<std::string>& holders) {
   std::ifstream lines("/proc/swaps");
-  for (std::string line; std::getline(lines, line);)
-    if (const std::string file = from_octal(line.substr(0, line.find_first_of(" \t"))); is_below(file, mount_point)) holders.push_back("swap on " + file + " (swapoff " + file + ")");
+  for (std::string line; std::getline(lines, line);) {
+    if (const std::string file = from_octal(line.substr(0, line.find_first_of(" \t")));
+        is_below(file, mount_point)) {
+      holders.push_back("swap on " + file + " (swapoff " + file + ")");
+    }
+  }
 }
 
 }  // namespace
@@ -90,18 +119,31 @@ std::vector<std::string> holders_of(const std::string& mount_point, std::size_t 
   std::error_code problem;
   const std::string own = std::to_string(::getpid());
   Sockets sockets = sockets_below(mount_point);
-  for (stdfs::directory_iterator it("/proc", problem), end; !problem && it != end && holders.size() < most; it.increment(problem)) {
+  for (stdfs::directory_iterator it("/proc", problem), end;
+       !problem && it != end && holders.size() < most; it.increment(problem)) {
     const std::string pid = it->path().filename().string();
-    if (pid == own || !std::all_of(pid.begin(), pid.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) continue;
+    if (pid == own || !std::all_of(pid.begin(), pid.end(),
+                                   [](unsigned char c) { return std::isdigit(c) != 0; })) {
+      continue;
+    }
     const std::string what = held_by(it->path(), mount_point, sockets);
-    if (!what.empty()) holders.push_back(pid + " " + first_line_of(it->path() / "comm") + " (" + what + ")");
+    if (!what.empty()) {
+      holders.push_back(pid + " " + first_line_of(it->path() / "comm") + " (" + what + ")");
+    }
   }
-  for (const auto& point : mounts_on(mount_point)) holders.push_back("a mount " + (point == mount_point ? "over it" : "at " + point) + " (umount " + point + ")");
+  for (const auto& point : mounts_on(mount_point)) {
+    holders.push_back("a mount " + (point == mount_point ? "over it" : "at " + point) +
+                      " (umount " + point + ")");
+  }
   add_loop_devices(mount_point, holders);
   add_swap(mount_point, holders);
   // Of a process that may not be looked into, or one that another process holds, too.
-  for (const auto& [name, where] : sockets) holders.push_back("a socket bound at " + where);
-  if (holders.size() > most) holders.resize(most);
+  for (const auto& [name, where] : sockets) {
+    holders.push_back("a socket bound at " + where);
+  }
+  if (holders.size() > most) {
+    holders.resize(most);
+  }
   return holders;
 }
 

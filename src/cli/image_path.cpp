@@ -15,45 +15,76 @@
 namespace efs::cli {
 namespace {
 
-// A directory, an instance, or a job file; "": the only dead instance. Refused while the instance lives.
+// A directory, an instance, or a job file; "": the only dead instance. Refused while the instance
+// lives.
 Result<std::string> image_path(const std::string& which) {
-  struct stat st {};
-  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
+  struct stat st{};
+  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 &&
+      S_ISDIR(st.st_mode)) {
     const auto store = image::find_store(which);
     // While its worker is being replaced nobody holds the store.
     const auto owner = store ? instance_of_store(store->path) : std::nullopt;
-    if (owner && owner->alive) return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
-    if (!owner) EFS_TRY(refuse_unreachable(which));
-    if (owner) end_silent_mount(*owner);
-    if (store) return which;
-    if (store.error().code == EPERM) return std::unexpected(store.error());
+    if (owner && owner->alive) {
+      return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
+    }
+    if (!owner) {
+      EFS_TRY(refuse_unreachable(which));
+    }
+    if (owner) {
+      end_silent_mount(*owner);
+    }
+    if (store) {
+      return which;
+    }
+    if (store.error().code == EPERM) {
+      return std::unexpected(store.error());
+    }
   }
   const auto instance = find_instance(which, Meant::dead);
-  if (!instance && (instance.error().code != ENOENT || which.empty())) return std::unexpected(instance.error());
-  if (instance && instance->alive) return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
-  if (instance) return end_silent_mount(*instance), instance->directory;
-  if (const auto store = store_of_job(which)) {
-    if (::stat(store->c_str(), &st) == 0) return *store;
-    return fail(ENOENT, "nothing is left of the job " + which + ": there is no instance of its name and no store " + *store + "; a store in memory does not survive a restart of the machine");
+  if (!instance && (instance.error().code != ENOENT || which.empty())) {
+    return std::unexpected(instance.error());
   }
-  return fail(ENOENT, which + ": no instance of this name, mount point or job file is left, and no image of efs is there");
+  if (instance && instance->alive) {
+    return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
+  }
+  if (instance) {
+    return end_silent_mount(*instance), instance->directory;
+  }
+  if (const auto store = store_of_job(which)) {
+    if (::stat(store->c_str(), &st) == 0) {
+      return *store;
+    }
+    return fail(ENOENT, "nothing is left of the job " + which +
+                            ": there is no instance of its name and no store " + *store +
+                            "; a store in memory does not survive a restart of the machine");
+  }
+  return fail(ENOENT, which +
+                          ": no instance of this name, mount point or job file is left, and no "
+                          "image of efs is there");
 }
 
 // Root works as the owner on what is the owner's: nothing in it can lead root astray.
 Status become_owner(const std::string& path) {
   auto store = image::find_store(path);
-  if (!store) return std::unexpected(store.error());
-  if (::geteuid() != 0 || store->owner == 0) return {};
+  if (!store) {
+    return std::unexpected(store.error());
+  }
+  if (::geteuid() != 0 || store->owner == 0) {
+    return {};
+  }
   auto user = find_user(std::to_string(store->owner));
-  if (!user) return std::unexpected(user.error());
+  if (!user) {
+    return std::unexpected(user.error());
+  }
   return become(*user, true);
 }
 
 }  // namespace
 
 bool is_same_directory(const std::string& a, const std::string& b) {
-  struct stat one {}, other {};
-  return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+  struct stat one{}, other{};
+  return !b.empty() && ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 &&
+         one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
 namespace {
@@ -61,9 +92,14 @@ namespace {
 bool is_within(const std::string& path, const std::string& directory) {
   std::error_code unreadable;  // as much of it as can be followed, then
   auto at = std::filesystem::weakly_canonical(path, unreadable);
-  if (unreadable) at = std::filesystem::absolute(path).lexically_normal();
-  for (; at.has_relative_path(); at = at.parent_path())
-    if (is_same_directory(at, directory)) return true;
+  if (unreadable) {
+    at = std::filesystem::absolute(path).lexically_normal();
+  }
+  for (; at.has_relative_path(); at = at.parent_path()) {
+    if (is_same_directory(at, directory)) {
+      return true;
+    }
+  }
   return false;
 }
 
@@ -71,15 +107,25 @@ bool is_within(const std::string& path, const std::string& directory) {
 
 Status refuse_own_places(const image::HeldStore& held, const std::string& to) {
   std::vector<std::string> own{held.directories.path};
-  for (const auto& member : held.manifest.members) own.push_back(member.path);
-  if (const auto instance = instance_of_store(held.directories.path)) own.push_back(instance->directory);
-  if (std::ranges::none_of(own, [&](const std::string& place) { return is_within(to, place); })) return {};
-  return fail(EINVAL, "--to " + to + " lies in the image that is to be brought out, and would go with it; name another directory");
+  for (const auto& member : held.manifest.members) {
+    own.push_back(member.path);
+  }
+  if (const auto instance = instance_of_store(held.directories.path)) {
+    own.push_back(instance->directory);
+  }
+  if (std::ranges::none_of(own, [&](const std::string& place) { return is_within(to, place); })) {
+    return {};
+  }
+  return fail(EINVAL, "--to " + to +
+                          " lies in the image that is to be brought out, and would go with it; "
+                          "name another directory");
 }
 
 Result<std::string> image_path_as_owner(const std::string& which) {
   auto path = image_path(which);
-  if (!path) return path;
+  if (!path) {
+    return path;
+  }
   EFS_TRY(become_owner(*path));
   return path;
 }

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/user.hpp"
 #include "base/mounts.hpp"
+#include "base/user.hpp"
 #include "cli/cli.hpp"
 #include "cli/doctor.hpp"
 #include "config/site.hpp"
@@ -19,17 +19,25 @@
 namespace efs::cli {
 
 Result<image::Manifest> manifest_of(const control::Instance& instance) {
-  const UniqueFd directory(::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  return directory ? image::recover_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  const UniqueFd directory(
+      ::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return directory ? image::recover_manifest(directory.get())
+                   : Result<image::Manifest>(fail(ENOENT));
 }
 
 std::optional<std::string> store_of_job(const std::string& job_file) {
   std::error_code problem;
-  if (!std::filesystem::is_regular_file(job_file, problem)) return std::nullopt;
+  if (!std::filesystem::is_regular_file(job_file, problem)) {
+    return std::nullopt;
+  }
   const auto user = find_user(std::to_string(::geteuid()));
-  if (!user) return std::nullopt;
+  if (!user) {
+    return std::nullopt;
+  }
   const auto config = config::load_for_user(job_file, {}, *user);
-  if (!config) return std::nullopt;
+  if (!config) {
+    return std::nullopt;
+  }
   const auto& backend = config->backends.front();
   // The first holds the journal, which leads to the others.
   const std::string parent = backend.type == config::BackendType::dram ? "/dev/shm" : backend.daxfs;
@@ -37,8 +45,12 @@ std::optional<std::string> store_of_job(const std::string& job_file) {
 }
 
 std::optional<std::string> store_of(const std::string& which) {
-  const auto path = which.find('/') != which.npos && std::filesystem::is_directory(which) ? std::optional(which) : store_of_job(which);
-  const auto store = path ? image::find_removable(std::filesystem::absolute(*path).lexically_normal().string()) : Result<image::Directories>(fail(ENOENT));
+  const auto path = which.find('/') != which.npos && std::filesystem::is_directory(which)
+                        ? std::optional(which)
+                        : store_of_job(which);
+  const auto store =
+      path ? image::find_removable(std::filesystem::absolute(*path).lexically_normal().string())
+           : Result<image::Directories>(fail(ENOENT));
   return store ? std::optional(store->path) : std::nullopt;
 }
 
@@ -55,26 +67,38 @@ std::optional<control::Instance> instance_of_store(const std::string& path) {
 
 namespace {
 
-// Without a step over a link or onto another file system: whose store it is may have put one there that hangs.
+// Without a step over a link or onto another file system: whose store it is may have put one there
+// that hangs.
 UniqueFd open_within(int at, const char* path, std::uint64_t flags) {
-  const open_how how{.flags = flags | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+  const open_how how{
+      .flags = flags | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
   return UniqueFd(static_cast<int>(::syscall(SYS_openat2, at, path, &how, sizeof how)));
 }
 
-// The caller's, or for root anybody's, and not in use; the lock is given back at once, for somebody may want to start it.
+// The caller's, or for root anybody's, and not in use; the lock is given back at once, for somebody
+// may want to start it.
 bool is_free_store(LostStore& found) {
   const std::filesystem::path whole(found.path);
   const UniqueFd parent(::open(whole.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const UniqueFd store = open_within(parent.get(), whole.filename().c_str(), O_PATH | O_DIRECTORY);
-  struct stat st {};
-  if (!store || ::fstat(store.get(), &st) != 0 || (::geteuid() != 0 && st.st_uid != ::geteuid())) return false;
-  if (!whole.filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) return false;  // anybody may give a name like ours
+  struct stat st{};
+  if (!store || ::fstat(store.get(), &st) != 0 || (::geteuid() != 0 && st.st_uid != ::geteuid())) {
+    return false;
+  }
+  // anybody may give a name like ours
+  if (!whole.filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) {
+    return false;
+  }
   UniqueFd lock = open_within(store.get(), "meta/lock", O_RDONLY | O_NONBLOCK);
   if (!lock) {
     lock = open_within(store.get(), "lock", O_RDONLY | O_NONBLOCK);
-    const UniqueFd root = open_within(parent.get(), whole.filename().c_str(), O_RDONLY | O_DIRECTORY);
-    const auto manifest = lock && root ? image::read_manifest(root.get()) : Result<image::Manifest>(fail(ENOENT));
-    if (!manifest || manifest->place == 0) return false;
+    const UniqueFd root =
+        open_within(parent.get(), whole.filename().c_str(), O_RDONLY | O_DIRECTORY);
+    const auto manifest =
+        lock && root ? image::read_manifest(root.get()) : Result<image::Manifest>(fail(ENOENT));
+    if (!manifest || manifest->place == 0) {
+      return false;
+    }
     found.first = manifest->store;
   }
   return lock && ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0;
@@ -83,7 +107,9 @@ bool is_free_store(LostStore& found) {
 // To an instance, or, as the backend of another store, to that one.
 bool leads_somewhere(const LostStore& store) {
   std::error_code problem;
-  if (!store.first.empty() && std::filesystem::exists(store.first + "/meta/journal", problem)) return true;
+  if (!store.first.empty() && std::filesystem::exists(store.first + "/meta/journal", problem)) {
+    return true;
+  }
   return instance_of_store(store.first.empty() ? store.path : store.first).has_value();
 }
 
@@ -92,9 +118,12 @@ bool leads_somewhere(const LostStore& store) {
 std::vector<LostStore> stores_without_instance(const std::string& directory) {
   std::vector<LostStore> found;
   std::error_code problem;
-  for (std::filesystem::directory_iterator it(directory, problem), end; !problem && it != end; it.increment(problem)) {
+  for (std::filesystem::directory_iterator it(directory, problem), end; !problem && it != end;
+       it.increment(problem)) {
     LostStore store{.path = it->path(), .first = {}};
-    if (is_free_store(store) && !leads_somewhere(store)) found.push_back(std::move(store));
+    if (is_free_store(store) && !leads_somewhere(store)) {
+      found.push_back(std::move(store));
+    }
   }
   return found;
 }
@@ -104,13 +133,21 @@ std::vector<LostStore> stores_of_site_without_instance() {
   const auto user = find_user(std::to_string(::geteuid()));
   auto surroundings = config::surroundings_of_process(user.value_or(User{}));
   const auto site = config::load_site(surroundings);
-  if (!site || !*site || (*site)->backends.empty()) return found;
+  if (!site || !*site || (*site)->backends.empty()) {
+    return found;
+  }
   surroundings.site = *site;
   const auto job = config::parse(silent_job, "job.yaml", {}, surroundings);
-  if (!job) return found;
-  for (const auto& backend : job->backends)
-    if (backend.type != config::BackendType::dram && answers(backend.daxfs, patience))
-      for (auto& store : stores_without_instance(backend.daxfs)) found.push_back(std::move(store));
+  if (!job) {
+    return found;
+  }
+  for (const auto& backend : job->backends) {
+    if (backend.type != config::BackendType::dram && answers(backend.daxfs, patience)) {
+      for (auto& store : stores_without_instance(backend.daxfs)) {
+        found.push_back(std::move(store));
+      }
+    }
+  }
   return found;
 }
 

@@ -32,24 +32,32 @@ namespace {
 // Of another user's job file root takes no path: where it holds turns is the site's word alone.
 std::string trusted_queue(const JobArguments& a, const config::JobConfig& config) {
   const bool own = ::geteuid() != 0 || a.user.empty();
-  const bool of_site = std::ranges::any_of(config.effective, [](const config::EffectiveValue& v) { return v.key == "interleaving" && v.source == config::Source::site; });
+  const bool of_site = std::ranges::any_of(config.effective, [](const config::EffectiveValue& v) {
+    return v.key == "interleaving" && v.source == config::Source::site;
+  });
   return own || of_site ? config.interleaving : "";
 }
 
 constexpr int ready_fd = 3;  // of the daemon: where it says that it is ready
 
 // A relative path as the job has it.
-std::string path_or(const config::JobConfig& config, const std::string& key, const std::string& value) {
-  const auto is_it = [&](const config::EffectiveValue& v) { return v.section == "global-settings" && v.key == key && v.value.starts_with("/"); };
+std::string path_or(const config::JobConfig& config, const std::string& key,
+                    const std::string& value) {
+  const auto is_it = [&](const config::EffectiveValue& v) {
+    return v.section == "global-settings" && v.key == key && v.value.starts_with("/");
+  };
   const auto effective = std::ranges::find_if(config.effective, is_it);
   return effective != config.effective.end() ? effective->value : value;
 }
 
-// Of the command line: who goes on with it elsewhere, or another day, has to say it again. Paths as validated, so absolute.
+// Of the command line: who goes on with it elsewhere, or another day, has to say it again. Paths as
+// validated, so absolute.
 std::vector<std::string> start_options(const JobArguments& a, const config::JobConfig& config) {
   std::vector<std::string> words;
   const auto add = [&](const char* option, bool is_given, const std::string& value) {
-    if (is_given && !value.empty()) words.insert(words.end(), {option, value});
+    if (is_given && !value.empty()) {
+      words.insert(words.end(), {option, value});
+    }
   };
   const auto& given = a.overrides;
   add("-u", true, a.user);
@@ -59,33 +67,56 @@ std::vector<std::string> start_options(const JobArguments& a, const config::JobC
   add("--results-dir", given.results_dir.has_value(), config.results_dir);
   add("-l", given.log_file.has_value(), config.log_file);
   add("--trace", given.trace.has_value(), config.trace);
-  for (const auto& [key, value] : given.settings) add("--set", true, key + "=" + path_or(config, key, value));
+  for (const auto& [key, value] : given.settings) {
+    add("--set", true, key + "=" + path_or(config, key, value));
+  }
   add("-o", true, a.options);
   add("--node", true, a.node);
   const char* everywhere = std::getenv("EFS_INTERLEAVING");
-  if (!a.interleaving.empty() && (everywhere == nullptr || a.interleaving != everywhere)) add("--interleaving", true, std::filesystem::absolute(a.interleaving).string());
+  if (!a.interleaving.empty() && (everywhere == nullptr || a.interleaving != everywhere)) {
+    add("--interleaving", true, std::filesystem::absolute(a.interleaving).string());
+  }
   return words;
 }
 
 // As another process, elsewhere, can open it; "-": none can.
-std::string job_file_of(const JobArguments& a) { return a.text ? config::standard_input : std::filesystem::absolute(a.job_file).string(); }
+std::string job_file_of(const JobArguments& a) {
+  return a.text ? config::standard_input : std::filesystem::absolute(a.job_file).string();
+}
 
 // A file in memory with the text of a job file that cannot be read again.
 Result<UniqueFd> file_of(const std::string& text) {
   UniqueFd fd(::memfd_create("efs-job-file", MFD_CLOEXEC));
-  if (!fd) return fail_errno("memory file");
+  if (!fd) {
+    return fail_errno("memory file");
+  }
   for (std::size_t done = 0; done < text.size();) {
-    const auto n = ::pwrite(fd.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno != EINTR) return fail_errno("memory file");
-    if (n > 0) done += static_cast<std::size_t>(n);
+    const auto n =
+        ::pwrite(fd.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno != EINTR) {
+      return fail_errno("memory file");
+    }
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    }
   }
   return fd;
 }
 
 std::vector<std::string> daemon_command(const JobArguments& a, const config::JobConfig& config) {
-  std::vector<std::string> words{daemon_program(), "--config", job_file_of(a), "--name", config.name, "--runtime-dir", control::runtime_directory(::geteuid()), "--ready-fd", std::to_string(ready_fd)};
+  std::vector<std::string> words{daemon_program(),
+                                 "--config",
+                                 job_file_of(a),
+                                 "--name",
+                                 config.name,
+                                 "--runtime-dir",
+                                 control::runtime_directory(::geteuid()),
+                                 "--ready-fd",
+                                 std::to_string(ready_fd)};
   const auto add = [&](const char* option, const std::string& value) {
-    if (!value.empty()) words.insert(words.end(), {option, value});
+    if (!value.empty()) {
+      words.insert(words.end(), {option, value});
+    }
   };
   // As validated, so absolute: the daemon leaves the working directory.
   add("--root-dir", config.root_dir);
@@ -95,31 +126,52 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   add("--options", a.options);
   add("--user", a.user);
   add("--node", a.node);
-  if (const auto memory = job_memory_of(a)) add("--memory", std::to_string(*memory));
-  add("--interleaving", a.interleaving.empty() ? trusted_queue(a, config) : std::filesystem::absolute(a.interleaving).string());
-  for (const auto& [key, value] : a.overrides.settings) words.insert(words.end(), {"--set", key + "=" + value});
-  if (a.overrides.trace) words.insert(words.end(), {"--set", "trace=" + config.trace});
-  if (a.debug) words.push_back("--debug");
-  for (const auto& [name, value] : config.circumstances.variables) words.insert(words.end(), {"--start-variable", name});
-  for (auto& word : start_options(a, config)) words.insert(words.end(), {"--start-option", std::move(word)});
+  if (const auto memory = job_memory_of(a)) {
+    add("--memory", std::to_string(*memory));
+  }
+  add("--interleaving", a.interleaving.empty()
+                            ? trusted_queue(a, config)
+                            : std::filesystem::absolute(a.interleaving).string());
+  for (const auto& [key, value] : a.overrides.settings) {
+    words.insert(words.end(), {"--set", key + "=" + value});
+  }
+  if (a.overrides.trace) {
+    words.insert(words.end(), {"--set", "trace=" + config.trace});
+  }
+  if (a.debug) {
+    words.push_back("--debug");
+  }
+  for (const auto& [name, value] : config.circumstances.variables) {
+    words.insert(words.end(), {"--start-variable", name});
+  }
+  for (auto& word : start_options(a, config)) {
+    words.insert(words.end(), {"--start-option", std::move(word)});
+  }
   return words;
 }
 
-// A session of its own, so that a signal to the starter's group does not end the instance. Of the starter's descriptors it has
-// `told` alone, as ready_fd: a lock or a pipe that a script holds must not be held until the job ends. `told` is
-// standard error, too, until the daemon is ready: the loader's message may be why there is no daemon.
-// `input`: its standard input; -1: nothing.
+// A session of its own, so that a signal to the starter's group does not end the instance. Of the
+// starter's descriptors it has `told` alone, as ready_fd: a lock or a pipe that a script holds must
+// not be held until the job ends. `told` is standard error, too, until the daemon is ready: the
+// loader's message may be why there is no daemon. `input`: its standard input; -1: nothing.
 Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int told, int input) {
   std::vector<char*> argv;
-  for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  for (const auto& word : words) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
   argv.push_back(nullptr);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
-  if (!foreground) ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  if (!foreground) {
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  }
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
-  if (input < 0) ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  else ::posix_spawn_file_actions_adddup2(&files, input, 0);
+  if (input < 0) {
+    ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  } else {
+    ::posix_spawn_file_actions_adddup2(&files, input, 0);
+  }
   if (!foreground) {
     // Nobody must wait for the daemon's end because it holds his pipe.
     ::posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
@@ -131,49 +183,81 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   const int problem = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&files);
   ::posix_spawnattr_destroy(&attributes);
-  if (problem != 0) return std::unexpected(cannot_start(words[0], problem));
+  if (problem != 0) {
+    return std::unexpected(cannot_start(words[0], problem));
+  }
   return pid;
 }
 
-// A store in memory that was left gets larger, and never smaller (daemon/memory_stores.hpp). "": the job file's is what it has.
+// A store in memory that was left gets larger, and never smaller (daemon/memory_stores.hpp). "":
+// the job file's is what it has.
 std::string text_of_capacity(const config::JobConfig& config, const Json& status) {
   constexpr std::uint64_t rounding = 1u << 20;  // bytes: a store has whole pages
   std::uint64_t declared = 0;
   for (const auto& backend : config.backends) {
-    if (!backend.capacity) return "";
+    if (!backend.capacity) {
+      return "";
+    }
     declared += *backend.capacity;
   }
   const auto has = status.value("capacity", std::uint64_t{0});
-  if (declared == 0 || has <= declared + rounding) return "";
-  return "its store was left with a capacity of " + format_bytes(has) + " and does not get smaller: that of the job file, " + format_bytes(declared) + ", has no effect";
+  if (declared == 0 || has <= declared + rounding) {
+    return "";
+  }
+  return "its store was left with a capacity of " + format_bytes(has) +
+         " and does not get smaller: that of the job file, " + format_bytes(declared) +
+         ", has no effect";
 }
 
-// What of the resources is not staged in, though it is there, or was. With --json the document has it.
+// What of the resources is not staged in, though it is there, or was. With --json the document has
+// it.
 void tell_skipped(World& world, const std::string& name, const Json& staged_in) {
   constexpr std::size_t most = 20;
   const auto count = staged_in.value("skipped", std::size_t{0});
-  if (world.json || count == 0) return;
+  if (world.json || count == 0) {
+    return;
+  }
   std::size_t shown = 0;
   for (const auto& skip : staged_in.value("skipped_first", Json::array())) {
-    if (shown++ == most) break;
-    world.err << "efs: " << escaped(name) << ": skipped " << escaped(skip.value("path", "")) << " (" << printable(skip.value("reason", "")) << ")\n";
+    if (shown++ == most) {
+      break;
+    }
+    world.err << "efs: " << escaped(name) << ": skipped " << escaped(skip.value("path", "")) << " ("
+              << printable(skip.value("reason", "")) << ")\n";
   }
-  if (count > most) world.err << "efs: " << escaped(name) << ": skipped " << count << " names in all; the receipt will have them\n";
+  if (count > most) {
+    world.err << "efs: " << escaped(name) << ": skipped " << count
+              << " names in all; the receipt will have them\n";
+  }
 }
 
 // The daemon is gone, and nobody has said why: what became of the instance, and the way on.
 Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config,
                   const control::Instance& instance, int status) {
   std::vector<std::string> words = start_options(arguments, config);
-  for (const auto& [name, value] : config.circumstances.variables) words.insert(words.begin(), name + "=" + value);
-  const std::string again = config::start_command(job_file_of(arguments), words), log = config.log_file.empty() ? instance.directory + "/efsd.log" : config.log_file;
+  for (const auto& [name, value] : config.circumstances.variables) {
+    words.insert(words.begin(), name + "=" + value);
+  }
+  const std::string again = config::start_command(job_file_of(arguments), words),
+                    log = config.log_file.empty() ? instance.directory + "/efsd.log"
+                                                  : config.log_file;
   const auto manifest = manifest_of(instance);
-  if (config::is_of_batch_job(config.name)) return {EIO, config.name + ": its daemon died while it staged in; submit the job again" + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
-  const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store + "): go on with it: " + again + "; or remove it: efs clean " + config.name : "Nothing was in its buffer yet: start it again: " + again;
-  return {EIO, config.name + ": its daemon died while it staged in: efsd " + how_ended(status) + ". " + left + (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
+  if (config::is_of_batch_job(config.name)) {
+    return {EIO,
+            config.name + ": its daemon died while it staged in; submit the job again" +
+                (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
+  }
+  const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store +
+                                          "): go on with it: " + again +
+                                          "; or remove it: efs clean " + config.name
+                                    : "Nothing was in its buffer yet: start it again: " + again;
+  return {EIO, config.name + ": its daemon died while it staged in: efsd " + how_ended(status) +
+                   ". " + left +
+                   (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
 }
 
-// The daemon's own message stands alone. One of the loader or a library lacks what became of the daemon.
+// The daemon's own message stands alone. One of the loader or a library lacks what became of the
+// daemon.
 Error why_not_ready(const std::string& said, int status) {
   constexpr int by_loader = 127;
   const bool has_told = WIFEXITED(status) && WEXITSTATUS(status) != by_loader;
@@ -186,12 +270,15 @@ void await_given_up_start(const config::JobConfig& config) {
   constexpr std::chrono::milliseconds to_notice{600}, between_looks{50};
   constexpr std::chrono::seconds longest_end{15};
   using Clock = std::chrono::steady_clock;
-  control::Instance instance{.name = config.name, .directory = {}, .owner = ::geteuid(), .alive = true};
+  control::Instance instance{
+      .name = config.name, .directory = {}, .owner = ::geteuid(), .alive = true};
   instance.directory = control::runtime_directory(::geteuid()) + "/" + config.name;
   const auto end = Clock::now() + to_notice;
   while (control::is_alive(instance.directory) && Clock::now() < end) {
-    struct stat st {};
-    if (::stat(instance.directory.c_str(), &st) == 0) instance.owner = st.st_uid;
+    struct stat st{};
+    if (::stat(instance.directory.c_str(), &st) == 0) {
+      instance.owner = st.st_uid;
+    }
     const Json status = status_of(instance);
     const std::string state = status.value("state", "");
     if (state == "failed" || status.value("given_up", false)) {
@@ -199,53 +286,93 @@ void await_given_up_start(const config::JobConfig& config) {
       (void)ending.wait(longest_end);
       return;
     }
-    if (state != "planning" && state != "staging-in") return;
+    if (state != "planning" && state != "staging-in") {
+      return;
+    }
     std::this_thread::sleep_for(between_looks);
   }
 }
 
 }  // namespace
 
-std::expected<Json, int> launch(World& world, const JobArguments& arguments, const config::JobConfig& config) {
-  if (const auto options = config::parse_mount_options(arguments.options); !options) return std::unexpected(report(world, options.error(), exit_usage));
-  if (!arguments.user.empty() && ::geteuid() != 0) return std::unexpected(report(world, {EPERM, "--user " + arguments.user + ": only root may start an instance for somebody else"}));
-  for (const auto& place : {config.name, config.mount_dir})
-    if (const Status reachable = refuse_unreachable(place); !reachable) return std::unexpected(report(world, reachable.error()));
+std::expected<Json, int> launch(World& world, const JobArguments& arguments,
+                                const config::JobConfig& config) {
+  if (const auto options = config::parse_mount_options(arguments.options); !options) {
+    return std::unexpected(report(world, options.error(), exit_usage));
+  }
+  if (!arguments.user.empty() && ::geteuid() != 0) {
+    return std::unexpected(
+        report(world, {EPERM, "--user " + arguments.user +
+                                  ": only root may start an instance for somebody else"}));
+  }
+  for (const auto& place : {config.name, config.mount_dir}) {
+    if (const Status reachable = refuse_unreachable(place); !reachable) {
+      return std::unexpected(report(world, reachable.error()));
+    }
+  }
   await_given_up_start(config);
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::unexpected(report(world, {errno, "pipe"}));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return std::unexpected(report(world, {errno, "pipe"}));
+  }
   const UniqueFd ready(ends[0]);
   UniqueFd told(ends[1]);
   auto input = arguments.text ? file_of(*arguments.text) : Result<UniqueFd>(UniqueFd());
-  if (!input) return std::unexpected(report(world, input.error()));
-  const auto pid = spawn(daemon_command(arguments, config), arguments.foreground, told.get(), input->get());
+  if (!input) {
+    return std::unexpected(report(world, input.error()));
+  }
+  const auto pid =
+      spawn(daemon_command(arguments, config), arguments.foreground, told.get(), input->get());
   told.reset();
-  if (!pid) return std::unexpected(report(world, pid.error()));
+  if (!pid) {
+    return std::unexpected(report(world, pid.error()));
+  }
   std::string said = read_all(ready.get());
-  while (said.ends_with('\n')) said.pop_back();
+  while (said.ends_with('\n')) {
+    said.pop_back();
+  }
   int status = 0;
-  control::Instance instance{.name = config.name, .directory = control::runtime_directory(::geteuid()) + "/" + config.name, .owner = ::geteuid()};
+  control::Instance instance{
+      .name = config.name,
+      .directory = control::runtime_directory(::geteuid()) + "/" + config.name,
+      .owner = ::geteuid()};
   if (said != "ready" && !said.ends_with("\nready")) {
-    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
+    }
     const bool is_silent = said.empty();
-    return std::unexpected(report(world, is_silent ? lost_daemon(arguments, config, instance, status) : why_not_ready(said, status)));
+    return std::unexpected(report(world, is_silent
+                                             ? lost_daemon(arguments, config, instance, status)
+                                             : why_not_ready(said, status)));
   }
   said.resize(said.size() - std::strlen("ready"));
   world.err << printable(said, true);
   // With --user the socket is his; its directory is root's to look into.
-  struct stat st {};
-  if (::stat(instance.directory.c_str(), &st) == 0) instance.owner = st.st_uid;
+  struct stat st{};
+  if (::stat(instance.directory.c_str(), &st) == 0) {
+    instance.owner = st.st_uid;
+  }
   Result<Json> result = ask_until_answered(world, instance, {{"verb", "wait"}, {"starter", true}});
   if (result && result->value("ok", false)) {
-    if (result->contains("lost_before")) world.err << "efs: " << escaped(config.name) << ": " << printable(result->value("lost_before", "")) << "\n";
+    if (result->contains("lost_before")) {
+      world.err << "efs: " << escaped(config.name) << ": "
+                << printable(result->value("lost_before", "")) << "\n";
+    }
     tell_skipped(world, config.name, result->value("staged_in", Json::object()));
-    if (const std::string text = text_of_capacity(config, *result); !text.empty()) world.err << "efs: warning: " << escaped(config.name) << ": " << text << "\n";
+    if (const std::string text = text_of_capacity(config, *result); !text.empty()) {
+      world.err << "efs: warning: " << escaped(config.name) << ": " << text << "\n";
+    }
     return *result;
   }
-  // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did not stay.
-  while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
-  if (result) return std::unexpected(report(world, error_in(*result, "start failed")));
-  return std::unexpected(report(world, control::is_lost(result.error().code) ? lost_daemon(arguments, config, instance, status) : result.error()));
+  // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did
+  // not stay.
+  while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (result) {
+    return std::unexpected(report(world, error_in(*result, "start failed")));
+  }
+  return std::unexpected(report(world, control::is_lost(result.error().code)
+                                           ? lost_daemon(arguments, config, instance, status)
+                                           : result.error()));
 }
 
 }  // namespace efs::cli

@@ -6,15 +6,33 @@ namespace efs::cli {
 
 // The number of the task, alone, so that a script can keep it; or with --wait how it went.
 int load(World& world, const FileArguments& a) {
-  if (a.force && !a.replace) return report(world, {EINVAL, "--force goes with --replace: it drops the changes of what is replaced"}, exit_usage);
+  if (a.force && !a.replace) {
+    return report(world,
+                  {EINVAL, "--force goes with --replace: it drops the changes of what is replaced"},
+                  exit_usage);
+  }
   const auto instance = find_instance_for(a);
-  if (!instance) return report(world, instance.error());
-  const auto answer = ask(*instance, {{"verb", "load"}, {"paths", a.paths}, {"replace", a.replace}, {"force", a.force}, {"offset", a.offset}, {"size", a.size}});
-  if (!answer) return report(world, answer.error());
+  if (!instance) {
+    return report(world, instance.error());
+  }
+  const auto answer = ask(*instance, {{"verb", "load"},
+                                      {"paths", a.paths},
+                                      {"replace", a.replace},
+                                      {"force", a.force},
+                                      {"offset", a.offset},
+                                      {"size", a.size}});
+  if (!answer) {
+    return report(world, answer.error());
+  }
   const auto task = answer->value("task", std::uint64_t{0});
-  if (a.wait) return finish_task(world, *instance, task);
-  if (world.json) print_document(world, *answer);
-  else world.out << task << "\n";
+  if (a.wait) {
+    return finish_task(world, *instance, task);
+  }
+  if (world.json) {
+    print_document(world, *answer);
+  } else {
+    world.out << task << "\n";
+  }
   return exit_good;
 }
 

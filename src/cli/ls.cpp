@@ -10,29 +10,57 @@ namespace efs::cli {
 // CLASS STATE SIZE PATH; the state is what a stop looks at.
 void print_item(std::ostream& out, const Json& item) {
   const std::string type = item.value("type", ""), staged = item.value("staged", "");
-  const std::string state = item.value("dirty", false) ? "dirty" : staged == "out" ? "unloaded" : "clean";
-  out << std::left << std::setw(11) << printable(item.value("class", "")) << std::setw(9) << state << std::right << std::setw(11) << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  " << escaped(item.value("path", ""));
-  if (type == "directory") out << "/";
-  if (item.contains("target")) out << " -> " << escaped(item.value("target", ""));
-  if (item.contains("unreadable")) out << " (cannot be read)";
-  if (item.contains("parts")) out << " (only " << printable(item.value("parts", "")) << ")";
+  const std::string state = item.value("dirty", false) ? "dirty"
+                            : staged == "out"          ? "unloaded"
+                                                       : "clean";
+  out << std::left << std::setw(11) << printable(item.value("class", "")) << std::setw(9) << state
+      << std::right << std::setw(11)
+      << (type == "file" ? format_bytes(item.value("size", std::uint64_t{0})) : "-") << "  "
+      << escaped(item.value("path", ""));
+  if (type == "directory") {
+    out << "/";
+  }
+  if (item.contains("target")) {
+    out << " -> " << escaped(item.value("target", ""));
+  }
+  if (item.contains("unreadable")) {
+    out << " (cannot be read)";
+  }
+  if (item.contains("parts")) {
+    out << " (only " << printable(item.value("parts", "")) << ")";
+  }
   out << "\n";
 }
 
 int ls(World& world, const FileArguments& a) {
-  if (a.instances && (!a.paths.empty() || !a.instance.empty())) return report(world, {EINVAL, "--instances lists all instances: it takes no path and no --instance"}, exit_usage);
-  if (a.instances) return list_all(world);
+  if (a.instances && (!a.paths.empty() || !a.instance.empty())) {
+    return report(world,
+                  {EINVAL, "--instances lists all instances: it takes no path and no --instance"},
+                  exit_usage);
+  }
+  if (a.instances) {
+    return list_all(world);
+  }
   const auto instance = find_instance_for(a);
-  if (!instance) return report(world, instance.error());
+  if (!instance) {
+    return report(world, instance.error());
+  }
   std::string document = "[";  // printed when it is whole: an error takes its place
   const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}}, [&](const Json& part) {
     for (const auto& item : part.value("items", Json::array())) {
-      if (world.json) document += (document.size() > 1 ? "," : "") + json_to_text(item);
-      else print_item(world.out, item);
+      if (world.json) {
+        document += (document.size() > 1 ? "," : "") + json_to_text(item);
+      } else {
+        print_item(world.out, item);
+      }
     }
   });
-  if (!answer) return report(world, answer.error());
-  if (world.json) world.out << document << "]\n";
+  if (!answer) {
+    return report(world, answer.error());
+  }
+  if (world.json) {
+    world.out << document << "]\n";
+  }
   return exit_good;
 }
 

@@ -14,8 +14,9 @@ class OutputBuffer final : public std::streambuf {
 
   /// errno of the first write that failed; 0: none has.
   int error() const { return error_; }
-  /// Writes the rest. Closes the descriptor if anything was written: some file systems report a full disk
-  /// only then. As error().
+
+  /// Writes the rest. Closes the descriptor if anything was written: some file systems report a
+  /// full disk only then. As error().
   int finish();
 
  protected:
@@ -31,8 +32,8 @@ class OutputBuffer final : public std::streambuf {
 
 struct World;
 
-/// Ends the output of a verb that ended with `code`, and reports output that could not be written. Returns
-/// the exit code, which is not exit_good then.
+/// Ends the output of a verb that ended with `code`, and reports output that could not be written.
+/// Returns the exit code, which is not exit_good then.
 int finish_output(World& world, int code);
 
 }  // namespace efs::cli

@@ -18,46 +18,79 @@ namespace {
 // What an earlier job will make is only missing yet: told, but no problem.
 void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
   const auto is_awaited = [&](const stage::PlanProblem& problem) {
-    return std::ranges::any_of(config.resources, [&](const config::Resource& resource) { return resource.from_job && resource.line == problem.line; });
+    return std::ranges::any_of(config.resources, [&](const config::Resource& resource) {
+      return resource.from_job && resource.line == problem.line;
+    });
   };
-  for (const auto& problem : plan.problems)
-    if (is_awaited(problem)) plan.skipped.push_back({.path = problem.path, .reason = "awaited from an earlier job: " + problem.reason, .awaited = true});
+  for (const auto& problem : plan.problems) {
+    if (is_awaited(problem)) {
+      plan.skipped.push_back({.path = problem.path,
+                              .reason = "awaited from an earlier job: " + problem.reason,
+                              .awaited = true});
+    }
+  }
   std::erase_if(plan.problems, is_awaited);
 }
 
 // What the stores of the job will take. This may be a login node, whose own memory says nothing.
 stage::Rooms rooms_of(const JobArguments& arguments, const config::JobConfig& config) {
   constexpr auto unknown = std::numeric_limits<std::uint64_t>::max();
-  const auto given = [&](const std::string& size) { return config::parse_size(size).value_or(unknown); };
-  const auto memory = arguments.at_submission ? std::min(given(arguments.memory), given(arguments.node_memory)) : memory_bound(unpromised_memory()).bytes;
+  const auto given = [&](const std::string& size) {
+    return config::parse_size(size).value_or(unknown);
+  };
+  const auto memory = arguments.at_submission
+                          ? std::min(given(arguments.memory), given(arguments.node_memory))
+                          : memory_bound(unpromised_memory()).bytes;
   stage::Rooms rooms;
-  for (const auto& backend : config.backends) rooms.push_back(memory != unknown ? config::capacity_of(config, backend, memory) : backend.capacity ? backend.capacity : backend.most_capacity);
+  for (const auto& backend : config.backends) {
+    rooms.push_back(memory != unknown  ? config::capacity_of(config, backend, memory)
+                    : backend.capacity ? backend.capacity
+                                       : backend.most_capacity);
+  }
   return rooms;
 }
 
 int show_plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
-  if (!config) return config.error();
+  if (!config) {
+    return config.error();
+  }
   const stage::Pace pace = stage::pace_of(*config);
   const std::atomic<bool> never = false;
   stage::Throttle throttle(pace);
   stage::PacedPfs pfs(stage::posix_pfs(), pace, throttle, never);
   auto plan = stage::make_plan(*config, pfs, rooms_of(arguments, *config));
-  if (!plan) return report(world, plan.error());
-  if (arguments.at_submission) forgive_from_job(*config, *plan);
-  else std::ranges::move(problems_of_grounds(*config), std::back_inserter(plan->problems));
+  if (!plan) {
+    return report(world, plan.error());
+  }
+  if (arguments.at_submission) {
+    forgive_from_job(*config, *plan);
+  } else {
+    std::ranges::move(problems_of_grounds(*config), std::back_inserter(plan->problems));
+  }
   const std::string no_takeover = no_takeover_reason(kernel_release());
   if (world.json) {
-    if (arguments.brief) plan->entries.clear();
+    if (arguments.brief) {
+      plan->entries.clear();
+    }
     Json line = stage::to_json(*plan);
     line["ok"] = plan->problems.empty();
     line["takeover"] = no_takeover.empty();
-    if (!no_takeover.empty()) line["takeover_reason"] = no_takeover;
-    if (arguments.show) line["values"] = values_of(*config);
+    if (!no_takeover.empty()) {
+      line["takeover_reason"] = no_takeover;
+    }
+    if (arguments.show) {
+      line["values"] = values_of(*config);
+    }
     print_document(world, line);
   } else {
-    if (arguments.show) show_values(world, *config);
-    world.out << stage::describe(*plan) << "takeover: " << (no_takeover.empty() ? "a worker that dies is replaced, on this kernel" : "none: " + no_takeover) << "\n";
+    if (arguments.show) {
+      show_values(world, *config);
+    }
+    world.out << stage::describe(*plan) << "takeover: "
+              << (no_takeover.empty() ? "a worker that dies is replaced, on this kernel"
+                                      : "none: " + no_takeover)
+              << "\n";
   }
   return plan->problems.empty() ? exit_good : exit_failure;
 }

@@ -19,7 +19,9 @@ constexpr int answer_time = 20;  // seconds
 
 int show_queue(World& world, const std::string& directory) {
   const auto overview = efs::queue::look_at(directory);
-  if (!overview) return report(world, overview.error());
+  if (!overview) {
+    return report(world, overview.error());
+  }
   if (world.json) {
     Json line = efs::queue::to_json(*overview);
     line["ok"] = overview->problem.empty();
@@ -32,14 +34,22 @@ int show_queue(World& world, const std::string& directory) {
 
 }  // namespace
 
-// In a process of its own, for a PFS that hangs holds whoever looks at it. One that cannot be killed is left behind.
+// In a process of its own, for a PFS that hangs holds whoever looks at it. One that cannot be
+// killed is left behind.
 int queue(World& world, const std::string& given) {
   const std::string directory = given.empty() ? site_argument("queue") : given;
-  if (directory.empty()) return report(world, {EINVAL, "the queue's directory is not known here: name it, or set EFS_INTERLEAVING"}, exit_usage);
+  if (directory.empty()) {
+    return report(
+        world,
+        {EINVAL, "the queue's directory is not known here: name it, or set EFS_INTERLEAVING"},
+        exit_usage);
+  }
   world.out.flush();
   world.err.flush();
   const pid_t child = ::fork();
-  if (child < 0) return report(world, fail_errno("fork").error());
+  if (child < 0) {
+    return report(world, fail_errno("fork").error());
+  }
   if (child == 0) {
     const int code = finish_output(world, show_queue(world, directory));
     world.err.flush();
@@ -48,13 +58,17 @@ int queue(World& world, const std::string& given) {
   const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   pollfd line{.fd = end.get(), .events = POLLIN, .revents = 0};
   int ready = 0;
-  while ((ready = ::poll(&line, 1, answer_time * 1000)) < 0 && errno == EINTR) {}
+  while ((ready = ::poll(&line, 1, answer_time * 1000)) < 0 && errno == EINTR) {
+  }
   if (end && ready == 0) {
     ::kill(child, SIGKILL);
-    return report(world, {ETIMEDOUT, "queue " + directory + ": its file system does not answer for " + std::to_string(answer_time) + " s; it may hang"});
+    return report(world,
+                  {ETIMEDOUT, "queue " + directory + ": its file system does not answer for " +
+                                  std::to_string(answer_time) + " s; it may hang"});
   }
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
   return WIFEXITED(status) ? WEXITSTATUS(status) : exit_failure;
 }
 

@@ -16,16 +16,22 @@ namespace efs::cli {
 namespace {
 
 // In the child: the program, or the code that env(1) gives.
-[[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config, const JobArguments& arguments, const std::string& directory) {
+[[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config,
+                          const JobArguments& arguments, const std::string& directory) {
   if (!arguments.user.empty() && ::geteuid() == 0) {
     const auto user = find_user(arguments.user);
-    if (!user || !become(*user, true)) ::_exit(exit_cannot_run);
+    if (!user || !become(*user, true)) {
+      ::_exit(exit_cannot_run);
+    }
   }
   ::setenv("EFS_MOUNT", config.mount_dir.c_str(), 1);
-  const std::string job_file = arguments.text ? directory + "/job.yaml" : std::filesystem::absolute(config.source).string();
+  const std::string job_file =
+      arguments.text ? directory + "/job.yaml" : std::filesystem::absolute(config.source).string();
   ::setenv("EFS_CONFIG", job_file.c_str(), 1);
   std::vector<char*> argv;
-  for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  for (const auto& word : command) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
   const int problem = errno;
@@ -34,29 +40,39 @@ namespace {
   ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
 }
 
-// A signal to us (a time limit, ctrl-c) is for the program; ours is to bring its results back afterwards.
+// A signal to us (a time limit, ctrl-c) is for the program; ours is to bring its results back
+// afterwards.
 int wait_for(pid_t child) {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
+    sigaddset(&signals, signal);
+  }
   int status = 0;
   pid_t gone = 0;
   while ((gone = ::waitpid(child, &status, WNOHANG)) == 0) {
     siginfo_t info{};
     const int signal = ::sigwaitinfo(&signals, &info);
     // From a terminal the whole group has it already.
-    if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) ::kill(child, signal);
+    if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) {
+      ::kill(child, signal);
+    }
   }
-  if (gone < 0) return exit_cannot_run;
+  if (gone < 0) {
+    return exit_cannot_run;
+  }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// The program may stop the instance itself, and so may others: what comes of it is asked for beforehand. Where this cannot be had, or the
-// daemon is replaced meanwhile, only what it leaves tells.
+// The program may stop the instance itself, and so may others: what comes of it is asked for
+// beforehand. Where this cannot be had, or the daemon is replaced meanwhile, only what it leaves
+// tells.
 std::optional<control::Client> ask_for_end(const control::Instance& instance) {
   constexpr int seconds = 10;  // of silence, once it is over
   auto client = control::Client::connect(instance.socket(), instance.owner, seconds);
-  if (!client || !client->send({{"verb", "wait-end"}})) return {};
+  if (!client || !client->send({{"verb", "wait-end"}})) {
+    return {};
+  }
   return std::move(*client);
 }
 
@@ -64,18 +80,26 @@ std::optional<control::Client> ask_for_end(const control::Instance& instance) {
 
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command) {
   const auto config = load_job(world, arguments);
-  if (!config) return config.error();
+  if (!config) {
+    return config.error();
+  }
   sigset_t signals, before;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
+    sigaddset(&signals, signal);
+  }
   const auto started = launch(world, arguments, *config);
-  if (!started) return started.error();
+  if (!started) {
+    return started.error();
+  }
   ::sigprocmask(SIG_BLOCK, &signals, &before);
-  control::Instance instance{.name = config->name, .directory = started->value("directory", ""), .alive = true};
-  struct stat st {};
+  control::Instance instance{
+      .name = config->name, .directory = started->value("directory", ""), .alive = true};
+  struct stat st{};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   auto end = ask_for_end(instance);
-  // Where the caller ignores it, as some batch systems and daemons do, the child's exit code would be thrown away.
+  // Where the caller ignores it, as some batch systems and daemons do, the child's exit code would
+  // be thrown away.
   const auto of_caller = ::signal(SIGCHLD, SIG_DFL);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -83,15 +107,27 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     execute(command, *config, arguments, instance.directory);
   }
-  const Error no_child{errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
-  if (child < 0 && !world.json) report(world, no_child, exit_cannot_run);
+  const Error no_child{
+      errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
+  if (child < 0 && !world.json) {
+    report(world, no_child, exit_cannot_run);
+  }
   const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
   World told{world.err, world.err, world.terminal, world.json};  // standard output is the program's
-  Stopped stopped = stop_instance(told, instance, {.supervisor = started->value("supervisor_pid", 0), .end = &end});
-  const int code = program != 0 ? program : stopped.code == 0 ? int{exit_good} : int{exit_not_saved};
+  Stopped stopped = stop_instance(told, instance,
+                                  {.supervisor = started->value("supervisor_pid", 0), .end = &end});
+  const int code = program != 0        ? program
+                   : stopped.code == 0 ? int{exit_good}
+                                       : int{exit_not_saved};
   if (world.json) {
-    Json document{{"ok", code == exit_good}, {"exit", code}, {"program_exit", program}, {"stop_exit", stopped.code}, {"stop", std::move(stopped.document)}};
-    if (child < 0) document["error"] = no_child.what;
+    Json document{{"ok", code == exit_good},
+                  {"exit", code},
+                  {"program_exit", program},
+                  {"stop_exit", stopped.code},
+                  {"stop", std::move(stopped.document)}};
+    if (child < 0) {
+      document["error"] = no_child.what;
+    }
     print_document(world, document);
   }
   return code;

@@ -27,19 +27,37 @@ Result<image::Image> open_as_owner(const std::string& which, image::Hold hold) {
   return path ? image::open_image(*path, hold) : std::unexpected(path.error());
 }
 
-std::string name_for_clean(const image::Image& image) { return instance_of_store(image.directories.path) ? image.manifest.name : image.directories.path; }
+std::string name_for_clean(const image::Image& image) {
+  return instance_of_store(image.directories.path) ? image.manifest.name : image.directories.path;
+}
 
 std::string stays_until(const image::Image& image) {
   const bool is_roots = config::is_of_batch_job(image.manifest.name);
-  return std::string("The image stays until") + (is_roots ? ", by root: efs clean " : ": efs clean ") + printable(config::instance_argument(name_for_clean(image))) + "\n";
+  return std::string("The image stays until") +
+         (is_roots ? ", by root: efs clean " : ": efs clean ") +
+         printable(config::instance_argument(name_for_clean(image))) + "\n";
 }
 
 std::string text_of(const image::Image& image, const image::Holdings& holdings) {
-  const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " + format_bytes(holdings.unsaved_bytes), missing = image::what_is_missing(image);
-  return image.manifest.name + " (" + image.directories.path + "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) + (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0 ? "; an earlier salvage has brought out the results\n" : "; not back yet: " + left + "\n") +
-         (image.manifest_problem.empty() ? "" : image.manifest_problem + ": what it was before is used\n") +
-         (image.job_problem.empty() ? "" : image.job_problem + ", which has the job's rules: all that it made or changed counts as a result\n") +
-         (missing.empty() ? "" : missing + ": there were more names; what they led to: efs salvage --lost --list " + name_for_clean(image) + "\n");
+  const std::string left = std::to_string(holdings.unsaved_files) + " files and links, " +
+                           format_bytes(holdings.unsaved_bytes),
+                    missing = image::what_is_missing(image);
+  return image.manifest.name + " (" + image.directories.path +
+         "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) +
+         (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0
+              ? "; an earlier salvage has brought out the results\n"
+              : "; not back yet: " + left + "\n") +
+         (image.manifest_problem.empty()
+              ? ""
+              : image.manifest_problem + ": what it was before is used\n") +
+         (image.job_problem.empty() ? ""
+                                    : image.job_problem +
+                                          ", which has the job's rules: all that it made or "
+                                          "changed counts as a result\n") +
+         (missing.empty()
+              ? ""
+              : missing + ": there were more names; what they led to: efs salvage --lost --list " +
+                    name_for_clean(image) + "\n");
 }
 
 // Elsewhere nothing is compared with what an input was staged in from.
@@ -47,120 +65,258 @@ Status refuse_inputs(const image::Image& image, const std::string& to, bool all)
   const auto& config = image.config;
   EFS_TRY(refuse_own_places(image, to));
   const bool results = is_same_directory(to, config.results_dir);
-  if (results && !all) return {};
-  if (!results && !is_same_directory(to, config.root_dir)) return {};
-  return fail(EINVAL, "--to " + to + " is the job's " + (results ? "results-dir" : "root-dir") + ", in which inputs could be overwritten by older ones; name another directory");
+  if (results && !all) {
+    return {};
+  }
+  if (!results && !is_same_directory(to, config.root_dir)) {
+    return {};
+  }
+  return fail(EINVAL,
+              "--to " + to + " is the job's " + (results ? "results-dir" : "root-dir") +
+                  ", in which inputs could be overwritten by older ones; name another directory");
 }
 
 // A result of its name is not overwritten; an input, an earlier receipt that was staged in, is.
-Status leave_receipt(const image::Image& image, const stage::Receipt& receipt, const std::string& file, bool elsewhere) {
-  if (!elsewhere) EFS_TRY(stage::check_mounted(image.config, stage::posix_pfs()));
+Status leave_receipt(const image::Image& image, const stage::Receipt& receipt,
+                     const std::string& file, bool elsewhere) {
+  if (!elsewhere) {
+    EFS_TRY(stage::check_mounted(image.config, stage::posix_pfs()));
+  }
   using stage::Action;
-  constexpr std::array of_results{Action::staged_out, Action::kept, Action::failed, Action::conflict, Action::not_saved};
-  const auto name_there = [&](const stage::ReceiptEntry& entry) { return !entry.placed_as.empty() ? entry.placed_as : elsewhere ? entry.path : config::result_path(image.config, entry.path); };
-  const auto is_result = [&](const stage::ReceiptEntry& entry) { return std::ranges::find(of_results, entry.action) != of_results.end() && name_there(entry) == stage::leaf_of(file); };
-  if (std::ranges::any_of(receipt.entries, is_result)) return fail(EEXIST, "a result has this name");
-  return stage::write_receipt(receipt, file, stage::posix_pfs(), stage::partial_tag_of(store::to_string(image.manifest.instance)));
+  constexpr std::array of_results{Action::staged_out, Action::kept, Action::failed,
+                                  Action::conflict, Action::not_saved};
+  const auto name_there = [&](const stage::ReceiptEntry& entry) {
+    return !entry.placed_as.empty() ? entry.placed_as
+           : elsewhere              ? entry.path
+                                    : config::result_path(image.config, entry.path);
+  };
+  const auto is_result = [&](const stage::ReceiptEntry& entry) {
+    return std::ranges::find(of_results, entry.action) != of_results.end() &&
+           name_there(entry) == stage::leaf_of(file);
+  };
+  if (std::ranges::any_of(receipt.entries, is_result)) {
+    return fail(EEXIST, "a result has this name");
+  }
+  return stage::write_receipt(receipt, file, stage::posix_pfs(),
+                              stage::partial_tag_of(store::to_string(image.manifest.instance)));
 }
 
-// Where all had been brought out, what is known from a journal that is not whole any more is at best as new as what results-dir has.
+// Where all had been brought out, what is known from a journal that is not whole any more is at
+// best as new as what results-dir has.
 Status refuse_older(const image::Image& image) {
   const image::Left left = image.manifest.left;
   const auto missing = image::what_is_missing(image);
-  if (missing.empty() || (left != image::Left::kept && left != image::Left::salvaged)) return {};
+  if (missing.empty() || (left != image::Left::kept && left != image::Left::salvaged)) {
+    return {};
+  }
   const std::string& name = image.manifest.name;
-  return fail(EUCLEAN, name + ": all its results had been brought out, and now " + missing + ": what is known of them may be older than what results-dir has. Nothing is changed there; bring it out elsewhere: efs salvage --to DIR " + name);
+  return fail(EUCLEAN,
+              name + ": all its results had been brought out, and now " + missing +
+                  ": what is known of them may be older than what results-dir has. Nothing is "
+                  "changed there; bring it out elsewhere: efs salvage --to DIR " +
+                  name);
 }
 
-// What an earlier salvage said counts no more where this one does not bring out all, also where it is killed; nor what a stop --keep said
-// of results-dir. Noted before anything is brought out; on a medium that takes no changes nothing removes the image, either.
+// What an earlier salvage said counts no more where this one does not bring out all, also where it
+// is killed; nor what a stop --keep said of results-dir. Noted before anything is brought out; on a
+// medium that takes no changes nothing removes the image, either.
 Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
   const image::Left before = image.manifest.left;
-  const bool in_doubt = before == image::Left::salvaged || (before == image::Left::kept && !elsewhere);
+  const bool in_doubt =
+      before == image::Left::salvaged || (before == image::Left::kept && !elsewhere);
   const int metadata = image.directories.metadata.get();
-  if (!in_doubt || (::faccessat(metadata, ".", W_OK, AT_EACCESS) != 0 && errno == EROFS)) return {};
+  if (!in_doubt || (::faccessat(metadata, ".", W_OK, AT_EACCESS) != 0 && errno == EROFS)) {
+    return {};
+  }
   return image::write_left(metadata, image::Left::unsaved);
 }
 
-// What a stop --keep left in order is so still. Where it cannot be written, the image counts as one that holds what is nowhere else.
+// What a stop --keep left in order is so still. Where it cannot be written, the image counts as one
+// that holds what is nowhere else.
 void note_all_is_out(const image::Image& image) {
-  (void)image::write_left(image.directories.metadata.get(), image.manifest.left == image::Left::kept ? image::Left::kept : image::Left::salvaged);
+  (void)image::write_left(image.directories.metadata.get(), image.manifest.left == image::Left::kept
+                                                                ? image::Left::kept
+                                                                : image::Left::salvaged);
 }
 
 // No retry brings what the store has lost itself. (A backend that is not there may come back.)
 std::string text_of_lost(const image::Image& image, std::uint64_t files) {
-  std::string text = files > 0 ? std::to_string(files) + " results are lost: their contents are gone from the store, and no retry brings them\n" : "";
-  if (!image::what_is_missing(image).empty()) text += "Names that the journal has lost no retry brings, unless it is put back as it was; what they led to is still in the store, and comes out under numbers: efs salvage --lost --to DIR " + escaped(name_for_clean(image)) + "\n";
-  return text.empty() ? text : text + "To give up what is left of it: efs clean --force " + escaped(name_for_clean(image)) + "\n";
+  std::string text = files > 0 ? std::to_string(files) +
+                                     " results are lost: their contents are gone from the store, "
+                                     "and no retry brings them\n"
+                               : "";
+  if (!image::what_is_missing(image).empty()) {
+    text +=
+        "Names that the journal has lost no retry brings, unless it is put back as it was; what "
+        "they led to is still in the store, and comes out under numbers: efs salvage --lost --to "
+        "DIR " +
+        escaped(name_for_clean(image)) + "\n";
+  }
+  return text.empty() ? text
+                      : text + "To give up what is left of it: efs clean --force " +
+                            escaped(name_for_clean(image)) + "\n";
 }
 
 std::string text_of_salvage(const image::Image& image, stage::Receipt receipt, bool all) {
   const auto& met = image.filesystem->recovery();
-  const std::uint64_t files = image.missing.empty() ? met.emptied.size() + (all && !image.rebooted ? met.dropped.size() : 0) : 0;
+  const std::uint64_t files =
+      image.missing.empty() ? met.emptied.size() + (all && !image.rebooted ? met.dropped.size() : 0)
+                            : 0;
   receipt.lost = files + (image::what_is_missing(image).empty() ? 0 : 1);
-  const std::uint64_t left = receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved;
-  return stage::describe(receipt) + (left > 0 && receipt.lost > 0 ? text_of_lost(image, files) : "");
+  const std::uint64_t left =
+      receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved;
+  return stage::describe(receipt) +
+         (left > 0 && receipt.lost > 0 ? text_of_lost(image, files) : "");
 }
 
 }  // namespace
 
 int salvage(World& world, const SalvageArguments& arguments) {
-  if (arguments.all && arguments.to.empty()) return report(world, {EINVAL, "--all brings out inputs, too: name another directory than results-dir with --to"}, exit_usage);
-  auto image = open_as_owner(arguments.which, arguments.list ? image::Hold::to_look : image::Hold::to_bring_out);
-  if (!image) return report(world, image.error());
+  if (arguments.all && arguments.to.empty()) {
+    return report(
+        world,
+        {EINVAL, "--all brings out inputs, too: name another directory than results-dir with --to"},
+        exit_usage);
+  }
+  auto image = open_as_owner(arguments.which,
+                             arguments.list ? image::Hold::to_look : image::Hold::to_bring_out);
+  if (!image) {
+    return report(world, image.error());
+  }
   auto holdings = image::holdings_of(*image);
-  if (!holdings) return report(world, holdings.error());
-  if (image::is_brought_out(*image)) holdings->unsaved_files = holdings->unsaved_bytes = 0;
-  if (arguments.list && !world.json)
-    if (const Status listed = image::list_names(*image, [&](const Json& item) { print_item(world.out, item); }); !listed) return report(world, listed.error());
-  if (!world.json) world.out << printable(text_of(*image, *holdings), true);
-  Json answer{{"ok", true}, {"name", image->manifest.name}, {"store", image->directories.path}, {"left", image::name_of(image->manifest.left)}, {"restarted", image->rebooted}, {"files", holdings->files},
-              {"bytes", holdings->bytes}, {"unsaved_files", holdings->unsaved_files}, {"unsaved_bytes", holdings->unsaved_bytes}};
+  if (!holdings) {
+    return report(world, holdings.error());
+  }
+  if (image::is_brought_out(*image)) {
+    holdings->unsaved_files = holdings->unsaved_bytes = 0;
+  }
+  if (arguments.list && !world.json) {
+    if (const Status listed =
+            image::list_names(*image, [&](const Json& item) { print_item(world.out, item); });
+        !listed) {
+      return report(world, listed.error());
+    }
+  }
+  if (!world.json) {
+    world.out << printable(text_of(*image, *holdings), true);
+  }
+  Json answer{{"ok", true},
+              {"name", image->manifest.name},
+              {"store", image->directories.path},
+              {"left", image::name_of(image->manifest.left)},
+              {"restarted", image->rebooted},
+              {"files", holdings->files},
+              {"bytes", holdings->bytes},
+              {"unsaved_files", holdings->unsaved_files},
+              {"unsaved_bytes", holdings->unsaved_bytes}};
   if (arguments.list) {
     answer["items"] = Json::array();
-    if (const Status listed = world.json ? image::list_names(*image, [&](const Json& item) { answer["items"].push_back(item); }) : Status(); !listed) return report(world, listed.error());
-    if (world.json) print_document(world, answer);
+    if (const Status listed =
+            world.json ? image::list_names(
+                             *image, [&](const Json& item) { answer["items"].push_back(item); })
+                       : Status();
+        !listed) {
+      return report(world, listed.error());
+    }
+    if (world.json) {
+      print_document(world, answer);
+    }
     return exit_good;
   }
-  std::string to = arguments.to.empty() ? image->config.results_dir : std::filesystem::absolute(arguments.to).lexically_normal().string();
-  if (const Status allowed = arguments.to.empty() ? Status() : refuse_inputs(*image, to, arguments.all); !allowed) return report(world, allowed.error(), exit_usage);
-  if (!arguments.to.empty()) image->config.results_mount.clear(), image->config.mounts_below.clear();  // he says that it is there
+  std::string to = arguments.to.empty()
+                       ? image->config.results_dir
+                       : std::filesystem::absolute(arguments.to).lexically_normal().string();
+  if (const Status allowed =
+          arguments.to.empty() ? Status() : refuse_inputs(*image, to, arguments.all);
+      !allowed) {
+    return report(world, allowed.error(), exit_usage);
+  }
+  // he says that it is there
+  if (!arguments.to.empty()) {
+    image->config.results_mount.clear(), image->config.mounts_below.clear();
+  }
   // By whatever name: there a salvage is a stage-out, which looks for conflicts.
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
-  if (!elsewhere) to = image->config.results_dir;
-  if (!image->manifest_problem.empty() && !elsewhere)
-    return report(world, {EPROTO, image->manifest_problem + ": with which options it ran last, and what of somebody else's it may replace, cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " + escaped(name_for_clean(*image))});
-  if (!image->job_problem.empty() && !elsewhere)
-    return report(world, {EPROTO, image->job_problem + ": which files are results, and what they are to be called, cannot be told. Bring out elsewhere all that the job made or changed: efs salvage --to DIRECTORY " + config::instance_argument(name_for_clean(*image)) + (config::is_of_batch_job(image->manifest.name) ? "" : "; or go on with it: " + config::start_command(image->manifest.job_file, image->manifest.start_options))});
-  if (to.empty()) return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage);
-  if (const Status allowed = elsewhere ? Status() : refuse_older(*image); !allowed) return report(world, allowed.error());
+  if (!elsewhere) {
+    to = image->config.results_dir;
+  }
+  if (!image->manifest_problem.empty() && !elsewhere) {
+    return report(
+        world,
+        {EPROTO,
+         image->manifest_problem +
+             ": with which options it ran last, and what of somebody else's it may replace, cannot "
+             "be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " +
+             escaped(name_for_clean(*image))});
+  }
+  if (!image->job_problem.empty() && !elsewhere) {
+    return report(
+        world,
+        {EPROTO,
+         image->job_problem +
+             ": which files are results, and what they are to be called, cannot be told. Bring out "
+             "elsewhere all that the job made or changed: efs salvage --to DIRECTORY " +
+             config::instance_argument(name_for_clean(*image)) +
+             (config::is_of_batch_job(image->manifest.name)
+                  ? ""
+                  : "; or go on with it: " +
+                        config::start_command(image->manifest.job_file,
+                                              image->manifest.start_options))});
+  }
+  if (to.empty()) {
+    return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"},
+                  exit_usage);
+  }
+  if (const Status allowed = elsewhere ? Status() : refuse_older(*image); !allowed) {
+    return report(world, allowed.error());
+  }
   stage::Progress progress;
   const image::SalvageOptions options{.to = elsewhere ? to : "", .all = arguments.all};
-  if (const Status noted = doubt_what_is_out(*image, elsewhere); !noted) return report(world, noted.error());
+  if (const Status noted = doubt_what_is_out(*image, elsewhere); !noted) {
+    return report(world, noted.error());
+  }
   const auto receipt = image::salvage(*image, options, progress);
   int code = stage::exit_code(receipt);
   const std::string file = to + "/" + image::receipt_name_of(*image, options);
   std::string trouble;
   if (const Status written = leave_receipt(*image, receipt, file, elsewhere); !written) {
     trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
-    if (code == 0) code = exit_failure;
+    if (code == 0) {
+      code = exit_failure;
+    }
   }
-  if (code == 0) note_all_is_out(*image);
+  if (code == 0) {
+    note_all_is_out(*image);
+  }
   const Json unmatched = stage::unmatched_in(receipt, true);
   if (world.json) {
     answer["ok"] = code == 0;
     answer["exit"] = code;
     answer["receipt"] = stage::to_json(receipt);
-    if (trouble.empty()) answer["receipt_file"] = file;
-    if (!unmatched.is_null()) answer["unmatched"] = unmatched;
+    if (trouble.empty()) {
+      answer["receipt_file"] = file;
+    }
+    if (!unmatched.is_null()) {
+      answer["unmatched"] = unmatched;
+    }
     print_document(world, answer);
     return code;
   }
-  (code == 0 ? world.out : world.err) << printable(text_of_salvage(*image, receipt, arguments.all) + receipt.note, true) << "\n";
-  if (trouble.empty()) world.out << "receipt: " << printable(file) << "\n";
-  else world.err << printable(trouble, true) << "\n";
-  if (!unmatched.is_null()) world.out << printable(unmatched.value("text", "")) << "; bring out all: efs salvage --all --to DIRECTORY " << config::instance_argument(name_for_clean(*image)) << "\n";
-  if (code == 0) world.out << stays_until(*image);
+  (code == 0 ? world.out : world.err)
+      << printable(text_of_salvage(*image, receipt, arguments.all) + receipt.note, true) << "\n";
+  if (trouble.empty()) {
+    world.out << "receipt: " << printable(file) << "\n";
+  } else {
+    world.err << printable(trouble, true) << "\n";
+  }
+  if (!unmatched.is_null()) {
+    world.out << printable(unmatched.value("text", ""))
+              << "; bring out all: efs salvage --all --to DIRECTORY "
+              << config::instance_argument(name_for_clean(*image)) << "\n";
+  }
+  if (code == 0) {
+    world.out << stays_until(*image);
+  }
   return code;
 }
 

@@ -15,57 +15,108 @@ namespace efs::cli {
 namespace {
 
 std::string text_of(const image::HeldStore& held, const image::Lost& lost, std::uint64_t files) {
-  return held.manifest.name + " (" + held.directories.path + "): " + std::to_string(files) + " contents that no name leads to, " + format_bytes(lost.bytes) +
-         (lost.journal_problem.empty() ? "" : "; the journal cannot be read: " + lost.journal_problem) + "\n";
+  return held.manifest.name + " (" + held.directories.path + "): " + std::to_string(files) +
+         " contents that no name leads to, " + format_bytes(lost.bytes) +
+         (lost.journal_problem.empty() ? ""
+                                       : "; the journal cannot be read: " + lost.journal_problem) +
+         "\n";
 }
 
-bool is_file(const fs::WalkItem& item) { return S_ISREG(item.attributes.st_mode); }
+bool is_file(const fs::WalkItem& item) {
+  return S_ISREG(item.attributes.st_mode);
+}
 
 Json listed(const image::Lost& lost) {
   Json items = Json::array();
-  for (const auto& item : lost.items)
-    if (is_file(item)) items.push_back({{"path", item.path}, {"bytes", item.attributes.st_size}, {"mtime", to_ns(item.attributes.st_mtim)}});
+  for (const auto& item : lost.items) {
+    if (is_file(item)) {
+      items.push_back({{"path", item.path},
+                       {"bytes", item.attributes.st_size},
+                       {"mtime", to_ns(item.attributes.st_mtim)}});
+    }
+  }
   return items;
 }
 
 }  // namespace
 
 int salvage_lost(World& world, const SalvageArguments& arguments) {
-  if (arguments.to.empty() && !arguments.list) return report(world, {EINVAL, "--lost brings out what has no names: say where to with --to"}, exit_usage);
+  if (arguments.to.empty() && !arguments.list) {
+    return report(world, {EINVAL, "--lost brings out what has no names: say where to with --to"},
+                  exit_usage);
+  }
   const auto path = image_path_as_owner(arguments.which);
-  auto held = path ? image::hold_store(*path, arguments.list ? image::Hold::to_look : image::Hold::to_bring_out) : std::unexpected(path.error());
-  if (!held) return report(world, held.error());
+  auto held = path ? image::hold_store(
+                         *path, arguments.list ? image::Hold::to_look : image::Hold::to_bring_out)
+                   : std::unexpected(path.error());
+  if (!held) {
+    return report(world, held.error());
+  }
   const auto lost = image::find_lost(*held);
-  if (!lost) return report(world, lost.error());
+  if (!lost) {
+    return report(world, lost.error());
+  }
   const auto files = static_cast<std::uint64_t>(std::ranges::count_if(lost->items, is_file));
-  Json answer{{"ok", true}, {"name", held->manifest.name}, {"store", held->directories.path}, {"lost_files", files}, {"lost_bytes", lost->bytes}};
-  if (!world.json) world.out << printable(text_of(*held, *lost, files), true);
+  Json answer{{"ok", true},
+              {"name", held->manifest.name},
+              {"store", held->directories.path},
+              {"lost_files", files},
+              {"lost_bytes", lost->bytes}};
+  if (!world.json) {
+    world.out << printable(text_of(*held, *lost, files), true);
+  }
   if (arguments.list || files == 0) {
-    if (arguments.list) answer["items"] = listed(*lost);
-    if (world.json) print_document(world, answer);
-    else if (arguments.list)
-      for (const auto& item : answer["items"]) world.out << item["path"].get<std::string>() << "  " << format_bytes(item["bytes"]) << "\n";
+    if (arguments.list) {
+      answer["items"] = listed(*lost);
+    }
+    if (world.json) {
+      print_document(world, answer);
+    } else if (arguments.list) {
+      for (const auto& item : answer["items"]) {
+        world.out << item["path"].get<std::string>() << "  " << format_bytes(item["bytes"]) << "\n";
+      }
+    }
     return exit_good;
   }
   const std::string to = std::filesystem::absolute(arguments.to).lexically_normal().string();
-  if (const Status allowed = refuse_own_places(*held, to); !allowed) return report(world, allowed.error(), exit_usage);
+  if (const Status allowed = refuse_own_places(*held, to); !allowed) {
+    return report(world, allowed.error(), exit_usage);
+  }
   const auto config = image::job_of(held->directories.metadata.get(), held->manifest);
-  if (config && is_same_directory(to, config->root_dir)) return report(world, {EINVAL, "--to " + to + " is the job's root-dir: what is brought out would be inputs of the next run; name another directory"}, exit_usage);
+  if (config && is_same_directory(to, config->root_dir)) {
+    return report(world,
+                  {EINVAL, "--to " + to +
+                               " is the job's root-dir: what is brought out would be inputs of the "
+                               "next run; name another directory"},
+                  exit_usage);
+  }
   stage::Progress progress;
   const auto receipt = image::salvage_lost(*held, *lost, to, progress);
   int code = stage::exit_code(receipt);
   const std::string file = to + "/" + stage::salvage_receipt_name(held->manifest.name + ".lost");
-  const Status written = stage::write_receipt(receipt, file, stage::posix_pfs(), stage::partial_tag_of(store::to_string(held->manifest.instance)));
-  if (!written && code == 0) code = exit_failure;
+  const Status written =
+      stage::write_receipt(receipt, file, stage::posix_pfs(),
+                           stage::partial_tag_of(store::to_string(held->manifest.instance)));
+  if (!written && code == 0) {
+    code = exit_failure;
+  }
   if (world.json) {
     answer.update({{"ok", code == 0}, {"exit", code}, {"receipt", stage::to_json(receipt)}});
-    if (written) answer["receipt_file"] = file;
+    if (written) {
+      answer["receipt_file"] = file;
+    }
     print_document(world, answer);
     return code;
   }
-  (code == 0 ? world.out : world.err) << printable(stage::describe(receipt) + receipt.note, true) << "\n";
-  if (written) world.out << "receipt: " << printable(file) << "\n";
-  else world.err << printable("The receipt could not be written: " + file + ": " + describe(written.error())) << "\n";
+  (code == 0 ? world.out : world.err)
+      << printable(stage::describe(receipt) + receipt.note, true) << "\n";
+  if (written) {
+    world.out << "receipt: " << printable(file) << "\n";
+  } else {
+    world.err << printable("The receipt could not be written: " + file + ": " +
+                           describe(written.error()))
+              << "\n";
+  }
   return code;
 }
 

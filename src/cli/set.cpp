@@ -6,10 +6,17 @@ namespace efs::cli {
 
 int set(World& world, const FileArguments& a) {
   const auto instance = find_instance_for(a);
-  if (!instance) return report(world, instance.error());
-  const auto answer = ask(*instance, {{"verb", "set"}, {"class", a.file_class}, {"paths", a.paths}});
-  if (!answer) return report(world, answer.error());
-  if (world.json) print_document(world, *answer);
+  if (!instance) {
+    return report(world, instance.error());
+  }
+  const auto answer =
+      ask(*instance, {{"verb", "set"}, {"class", a.file_class}, {"paths", a.paths}});
+  if (!answer) {
+    return report(world, answer.error());
+  }
+  if (world.json) {
+    print_document(world, *answer);
+  }
   return exit_good;
 }
 

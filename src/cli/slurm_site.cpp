@@ -16,10 +16,14 @@ namespace {
 
 std::optional<std::string> output_of(const std::string& command) {
   FILE* pipe = ::popen(command.c_str(), "re");
-  if (pipe == nullptr) return std::nullopt;
+  if (pipe == nullptr) {
+    return std::nullopt;
+  }
   std::string text;
   std::array<char, 4096> buffer{};
-  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) text.append(buffer.data(), n);
+  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    text.append(buffer.data(), n);
+  }
   return ::pclose(pipe) == 0 ? std::optional(text) : std::nullopt;
 }
 
@@ -31,29 +35,44 @@ void read_plugstack(const std::string& file, unsigned depth, PluginLine& found) 
     words >> kind >> plugin;
     if (kind == "include") {
       glob_t matches{};
-      const std::string pattern = plugin.starts_with('/') ? plugin : file.substr(0, file.rfind('/') + 1) + plugin;
-      if (::glob(pattern.c_str(), 0, nullptr, &matches) == 0)
-        for (std::size_t i = 0; i < matches.gl_pathc && found.plugin.empty(); ++i) read_plugstack(matches.gl_pathv[i], depth + 1, found);
+      const std::string pattern =
+          plugin.starts_with('/') ? plugin : file.substr(0, file.rfind('/') + 1) + plugin;
+      if (::glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
+        for (std::size_t i = 0; i < matches.gl_pathc && found.plugin.empty(); ++i) {
+          read_plugstack(matches.gl_pathv[i], depth + 1, found);
+        }
+      }
       ::globfree(&matches);
     }
-    if ((kind != "required" && kind != "optional") || !plugin.ends_with("spank_efs.so")) continue;
+    if ((kind != "required" && kind != "optional") || !plugin.ends_with("spank_efs.so")) {
+      continue;
+    }
     found = {kind == "required", plugin, {}, {}};
-    for (std::string word; words >> word; found.words.push_back(word))
-      if (const auto equals = word.find('='); equals != std::string::npos) found.arguments[word.substr(0, equals)] = word.substr(equals + 1);
+    for (std::string word; words >> word; found.words.push_back(word)) {
+      if (const auto equals = word.find('='); equals != std::string::npos) {
+        found.arguments[word.substr(0, equals)] = word.substr(equals + 1);
+      }
+    }
   }
 }
 
 std::string expand_node(std::string path) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  const std::string name(host.data(), std::string(host.data()).find('.') == std::string::npos ? std::string(host.data()).size() : std::string(host.data()).find('.'));
-  for (auto at = path.find("%n"); at != std::string::npos; at = path.find("%n", at + name.size())) path.replace(at, 2, name);
+  const std::string name(host.data(), std::string(host.data()).find('.') == std::string::npos
+                                          ? std::string(host.data()).size()
+                                          : std::string(host.data()).find('.'));
+  for (auto at = path.find("%n"); at != std::string::npos; at = path.find("%n", at + name.size())) {
+    path.replace(at, 2, name);
+  }
   return path;
 }
 
 }  // namespace
 
-bool has_slurm() { return output_of("command -v scontrol").has_value(); }
+bool has_slurm() {
+  return output_of("command -v scontrol").has_value();
+}
 
 std::optional<SlurmConfig> slurm_config() {
   const auto text = output_of("timeout 20 scontrol show config 2>/dev/null </dev/null");
@@ -61,7 +80,9 @@ std::optional<SlurmConfig> slurm_config() {
 }
 
 SlurmConfig slurmd_unit() {
-  const auto text = output_of("timeout 5 systemctl show --property=LoadState,KillMode slurmd.service 2>/dev/null </dev/null");
+  const auto text = output_of(
+      "timeout 5 systemctl show --property=LoadState,KillMode slurmd.service 2>/dev/null "
+      "</dev/null");
   const SlurmConfig unit = parse_slurm_config(text.value_or(""));
   return value_of(unit, "LoadState") == "loaded" ? unit : SlurmConfig{};
 }
@@ -76,7 +97,9 @@ SlurmConfig parse_slurm_config(std::string_view text) {
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
     const auto equals = line.find('=');
-    if (equals == std::string::npos) continue;
+    if (equals == std::string::npos) {
+      continue;
+    }
     const auto trimmed = [](std::string word) {
       word.erase(0, word.find_first_not_of(" \t"));
       word.erase(word.find_last_not_of(" \t") + 1);
@@ -108,16 +131,22 @@ std::optional<SlurmJob> parse_slurm_job(std::string_view line) {
   SlurmJob job;
   std::array<std::string*, 3> fields{&job.state, &job.reason, &job.start};
   const auto [rest, problem] = std::from_chars(line.data(), line.data() + line.size(), job.id);
-  if (problem != std::errc{}) return std::nullopt;
+  if (problem != std::errc{}) {
+    return std::nullopt;
+  }
   line.remove_prefix(static_cast<std::size_t>(rest - line.data()));
   for (std::string* field : fields) {
-    if (!line.starts_with('|')) return std::nullopt;
+    if (!line.starts_with('|')) {
+      return std::nullopt;
+    }
     line.remove_prefix(1);
     *field = line.substr(0, line.find('|'));
     line.remove_prefix(field->size());
   }
   for (std::string* field : {&job.array, &job.task}) {
-    if (!line.starts_with('|')) break;
+    if (!line.starts_with('|')) {
+      break;
+    }
     line.remove_prefix(1);
     *field = line.substr(0, line.find('|'));
     line.remove_prefix(field->size());
@@ -126,19 +155,29 @@ std::optional<SlurmJob> parse_slurm_job(std::string_view line) {
 }
 
 std::vector<SlurmJob> ask_slurm_for_all(const std::string& job) {
-  if (job.empty() || !std::ranges::all_of(job, [](unsigned char c) { return std::isdigit(c) != 0 || c == '_'; })) return {};
-  const auto text = output_of("timeout 20 squeue --noheader --states=all --jobs=" + job + " --format='%A|%T|%r|%S|%F|%K' 2>/dev/null </dev/null");
+  if (job.empty() ||
+      !std::ranges::all_of(job, [](unsigned char c) { return std::isdigit(c) != 0 || c == '_'; })) {
+    return {};
+  }
+  const auto text = output_of("timeout 20 squeue --noheader --states=all --jobs=" + job +
+                              " --format='%A|%T|%r|%S|%F|%K' 2>/dev/null </dev/null");
   std::istringstream lines(text.value_or(""));
   std::vector<SlurmJob> found;
-  for (std::string line; std::getline(lines, line);)
-    if (auto one = parse_slurm_job(line)) found.push_back(std::move(*one));
+  for (std::string line; std::getline(lines, line);) {
+    if (auto one = parse_slurm_job(line)) {
+      found.push_back(std::move(*one));
+    }
+  }
   return found;
 }
 
 std::optional<SlurmJob> ask_slurm(const std::string& job) {
   const auto all = ask_slurm_for_all(job);
-  if (all.empty()) return std::nullopt;
-  const auto own = std::ranges::find_if(all, [&](const SlurmJob& one) { return std::to_string(one.id) == job; });
+  if (all.empty()) {
+    return std::nullopt;
+  }
+  const auto own =
+      std::ranges::find_if(all, [&](const SlurmJob& one) { return std::to_string(one.id) == job; });
   return own == all.end() ? all.front() : *own;
 }
 

@@ -11,49 +11,87 @@ namespace efs::cli {
 
 namespace {
 
-// Root needs to know of another user's job file only what it is told on the command line; the worker reads it, as him.
+// Root needs to know of another user's job file only what it is told on the command line; the
+// worker reads it, as him.
 std::expected<config::JobConfig, int> load_as_starter(World& world, const JobArguments& arguments) {
   const auto& given = arguments.overrides;
-  if (::geteuid() != 0 || arguments.user.empty() || !given.name || !given.mount_dir) return load_job(world, arguments);
-  config::JobConfig config{.source = arguments.job_file, .name = *given.name, .root_dir = given.root_dir.value_or(""), .mount_dir = *given.mount_dir, .results_dir = given.results_dir.value_or(""), .log_file = given.log_file.value_or("")};
-  if (config.name.empty() || config.name.contains('/') || config.name.starts_with('.')) return std::unexpected(report(world, {EINVAL, "--name " + config.name + " cannot name an instance"}, exit_usage));
+  if (::geteuid() != 0 || arguments.user.empty() || !given.name || !given.mount_dir) {
+    return load_job(world, arguments);
+  }
+  config::JobConfig config{.source = arguments.job_file,
+                           .name = *given.name,
+                           .root_dir = given.root_dir.value_or(""),
+                           .mount_dir = *given.mount_dir,
+                           .results_dir = given.results_dir.value_or(""),
+                           .log_file = given.log_file.value_or("")};
+  if (config.name.empty() || config.name.contains('/') || config.name.starts_with('.')) {
+    return std::unexpected(
+        report(world, {EINVAL, "--name " + config.name + " cannot name an instance"}, exit_usage));
+  }
   return config;
 }
 
-// Nobody but this process may be told: the stop may have been a signal, or an unmount. As text: the document of --json is long out.
+// Nobody but this process may be told: the stop may have been a signal, or an unmount. As text: the
+// document of --json is long out.
 int outcome_of(World world, const std::string& name) {
   world.json = false;
   const auto left = find_instance(name);
-  if (!left || left->alive) return exit_good;
+  if (!left || left->alive) {
+    return exit_good;
+  }
   const Json status = status_of(*left);
-  if (status.value("left", "") != "unsaved") return exit_good;
-  return report(world, {EIO, name + " has ended, and not all results are back; what is not is in the image " + status.value("store", "") + ". Bring it out: efs salvage " + name + "; or go on with it: " + start_command(status)});
+  if (status.value("left", "") != "unsaved") {
+    return exit_good;
+  }
+  return report(
+      world, {EIO, name + " has ended, and not all results are back; what is not is in the image " +
+                       status.value("store", "") + ". Bring it out: efs salvage " + name +
+                       "; or go on with it: " + start_command(status)});
 }
 
 }  // namespace
 
 int start(World& world, const JobArguments& arguments) {
   const auto config = load_as_starter(world, arguments);
-  if (!config) return config.error();
+  if (!config) {
+    return config.error();
+  }
   const auto started = launch(world, arguments, *config);
-  if (!started) return started.error();
+  if (!started) {
+    return started.error();
+  }
   if (world.json) {
     print_document(world, *started);
   } else {
-    const auto reused = started->value(Json::json_pointer("/staged_in/bytes_reused"), std::uint64_t{0});
+    const auto reused =
+        started->value(Json::json_pointer("/staged_in/bytes_reused"), std::uint64_t{0});
     const std::string away = text_of_away(started->value("staged_in", Json::object()));
-    world.out << "efs: " << escaped(config->name) << " is mounted at " << escaped(config->mount_dir) << " (";
+    world.out << "efs: " << escaped(config->name) << " is mounted at " << escaped(config->mount_dir)
+              << " (";
     // A successor has not counted what its predecessor staged in.
-    if (started->value("takeovers", 0) > 0) world.out << "its worker died and was replaced: see " << escaped(started->value("log", "its log"));
-    else world.out << started->value("files_done", 0) << " files, " << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in";
+    if (started->value("takeovers", 0) > 0) {
+      world.out << "its worker died and was replaced: see "
+                << escaped(started->value("log", "its log"));
+    } else {
+      world.out << started->value("files_done", 0) << " files, "
+                << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in";
+    }
     const auto skipped = started->value(Json::json_pointer("/staged_in/skipped"), std::uint64_t{0});
-    if (skipped > 0) world.out << ", " << skipped << " skipped";
-    world.out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << away << "; I/O " << started->value("io", "?") << ")" << std::endl;
+    if (skipped > 0) {
+      world.out << ", " << skipped << " skipped";
+    }
+    world.out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << away
+              << "; I/O " << started->value("io", "?") << ")" << std::endl;
   }
-  if (!arguments.foreground) return exit_good;
+  if (!arguments.foreground) {
+    return exit_good;
+  }
   int ended = 0;
-  while (::waitpid(-1, &ended, 0) < 0 && errno == EINTR) {}
-  if (!WIFEXITED(ended)) return exit_failure;
+  while (::waitpid(-1, &ended, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(ended)) {
+    return exit_failure;
+  }
   return WEXITSTATUS(ended) == 0 ? outcome_of(world, config->name) : WEXITSTATUS(ended);
 }
 

@@ -18,45 +18,79 @@ namespace efs::cli {
 namespace {
 
 Json dead(const control::Instance& instance, const std::string& why) {
-  return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "dead"}, {"error", why}};
+  return Json{{"name", instance.name},
+              {"directory", instance.directory},
+              {"state", "dead"},
+              {"error", why}};
 }
 
 // It lives, or somebody is at work on what it left, and nobody answers for it.
 Json silent(const control::Instance& instance, const std::string& why) {
-  return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "silent"}, {"error", "it does not answer: " + why + ". Its processes may be stopped, or an efs clean at work on it; its log is " + instance.directory + "/efsd.log"}};
+  return Json{
+      {"name", instance.name},
+      {"directory", instance.directory},
+      {"state", "silent"},
+      {"error", "it does not answer: " + why +
+                    ". Its processes may be stopped, or an efs clean at work on it; its log is " +
+                    instance.directory + "/efsd.log"}};
 }
 
 // How an instance ended that was not kept, and where what it had is.
 std::string ending_of(image::Left left, const std::string& store) {
-  if (left == image::Left::unsaved) return "it was stopped, and not all results are back; they are in " + store;
-  if (left == image::Left::salvaged) return "its results have been brought out by efs salvage; the image " + store + " is left";
+  if (left == image::Left::unsaved) {
+    return "it was stopped, and not all results are back; they are in " + store;
+  }
+  if (left == image::Left::salvaged) {
+    return "its results have been brought out by efs salvage; the image " + store + " is left";
+  }
   return "its daemon is gone; what was in the buffer may still be below " + store;
 }
 
-// What a salvage has brought out it notes in the store alone, and no start goes on with one whose own manifest is damaged: then this is the text
-// of that. Whose the store is may have put anything there.
+// What a salvage has brought out it notes in the store alone, and no start goes on with one whose
+// own manifest is damaged: then this is the text of that. Whose the store is may have put anything
+// there.
 std::string look_into_store(const control::Instance& instance, image::Manifest& manifest) {
   constexpr int longest = 2;  // seconds
-  if (!answers(manifest.store, longest)) return {};
+  if (!answers(manifest.store, longest)) {
+    return {};
+  }
   const std::string salvaged = "s", damaged = "d";
   const auto found = as_owner(instance.owner, [&]() -> Result<std::string> {
-    const UniqueFd metadata(::open((manifest.store + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const UniqueFd metadata(::open((manifest.store + "/meta").c_str(),
+                                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     const auto own = image::read_manifest(metadata.get());
-    if (!own) return own.error().code == EPROTO ? damaged + manifest.store + "/meta/" + describe(own.error()) : "";
-    return own->left == image::Left::salvaged && own->store == manifest.store && own->life == manifest.life ? salvaged : "";
+    if (!own) {
+      return own.error().code == EPROTO
+                 ? damaged + manifest.store + "/meta/" + describe(own.error())
+                 : "";
+    }
+    return own->left == image::Left::salvaged && own->store == manifest.store &&
+                   own->life == manifest.life
+               ? salvaged
+               : "";
   });
-  const bool may_be_out = manifest.left == image::Left::in_use || manifest.left == image::Left::unsaved;
-  if (found && *found == salvaged && may_be_out) manifest.left = image::Left::salvaged;
+  const bool may_be_out =
+      manifest.left == image::Left::in_use || manifest.left == image::Left::unsaved;
+  if (found && *found == salvaged && may_be_out) {
+    manifest.left = image::Left::salvaged;
+  }
   return found && found->starts_with(damaged) ? found->substr(damaged.size()) : "";
 }
 
 Json what_is_left_of(const control::Instance& instance) {
   auto manifest = manifest_of(instance);
-  const std::string damaged = manifest ? look_into_store(instance, *manifest) : manifest.error().code == EPROTO ? describe(manifest.error()) : "";
+  const std::string damaged = manifest ? look_into_store(instance, *manifest)
+                              : manifest.error().code == EPROTO ? describe(manifest.error())
+                                                                : "";
   const bool kept = manifest && manifest->left == image::Left::kept;
-  Json json = dead(instance, ending_of(manifest ? manifest->left : image::Left::in_use, manifest ? manifest->store : instance.directory + "/store"));
-  if (kept) json.erase("error");
-  if (!damaged.empty()) json["damaged"] = damaged;
+  Json json = dead(instance, ending_of(manifest ? manifest->left : image::Left::in_use,
+                                       manifest ? manifest->store : instance.directory + "/store"));
+  if (kept) {
+    json.erase("error");
+  }
+  if (!damaged.empty()) {
+    json["damaged"] = damaged;
+  }
   if (manifest) {
     json["state"] = kept ? "kept" : "dead";
     json["left"] = image::name_of(manifest->left);
@@ -70,30 +104,46 @@ Json what_is_left_of(const control::Instance& instance) {
 
 // Of a store that has no instance's directory any more: its own manifest is beside the journal.
 Json what_is_left_in(const LostStore& store) {
-  control::Instance led{.name = std::filesystem::path(store.path).filename().string(), .directory = store.path + (store.first.empty() ? "/meta" : ""), .owner = 0, .alive = false};
+  control::Instance led{.name = std::filesystem::path(store.path).filename().string(),
+                        .directory = store.path + (store.first.empty() ? "/meta" : ""),
+                        .owner = 0,
+                        .alive = false};
   const auto manifest = manifest_of(led);
-  if (manifest) led.name = manifest->name;
-  Json json = store.first.empty() && manifest ? what_is_left_of(led) : dead(led, store.first.empty() ? "what it is cannot be read; see efs check-image " + as_word(store.path) : without_journal(store.first) + "; rm -r " + as_word(store.path));
+  if (manifest) {
+    led.name = manifest->name;
+  }
+  Json json =
+      store.first.empty() && manifest
+          ? what_is_left_of(led)
+          : dead(led, store.first.empty()
+                          ? "what it is cannot be read; see efs check-image " + as_word(store.path)
+                          : without_journal(store.first) + "; rm -r " + as_word(store.path));
   json["directory"] = store.path;
   json["lost"] = true;
   return json;
 }
 
 Json unreachable(const UnreachableInstance& instance) {
-  return Json{{"name", instance.name}, {"directory", instance.directory}, {"state", "unreachable"}, {"mount", instance.mount}, {"job_file", instance.job_file}, {"error", text_of(instance)}};
+  return Json{{"name", instance.name},         {"directory", instance.directory},
+              {"state", "unreachable"},        {"mount", instance.mount},
+              {"job_file", instance.job_file}, {"error", text_of(instance)}};
 }
 
 // These take the places of those that do not answer.
 void add_unreachable(Json& all, std::vector<control::Instance>& others) {
   for (const auto& instance : unreachable_instances("")) {
     all.push_back(unreachable(instance));
-    std::erase_if(others, [&](const control::Instance& other) { return other.directory == instance.directory; });
+    std::erase_if(others, [&](const control::Instance& other) {
+      return other.directory == instance.directory;
+    });
   }
 }
 
 Result<Json> ask_status(const control::Instance& instance) {
-  constexpr int silence = 30;                          // seconds: it may be another user's, and say nothing
-  constexpr auto no_worker = std::chrono::seconds(10);  // longer than a successor needs for a million files
+  // seconds: it may be another user's, and say nothing
+  constexpr int silence = 30;
+  // longer than a successor needs for a million files
+  constexpr auto no_worker = std::chrono::seconds(10);
   return control::ask_until_answered(instance, {{"verb", "status"}}, silence, {}, no_worker);
 }
 
@@ -103,34 +153,58 @@ namespace {
 
 // A batch job's is root's to start and to remove: the user brings it out.
 std::string ways_on_from_job(const Json& status) {
-  const std::string name = config::instance_argument(status.value("name", "")), left = status.value("left", "");
-  const std::string remove = (::geteuid() == 0 ? "remove: efs clean " : "root removes it: efs clean ") + name;
-  if (left == image::name_of(image::Left::salvaged)) return remove;
-  if (status.value("state", "") == "kept") return "bring out: efs salvage " + name + " --all --to DIRECTORY; " + remove;
+  const std::string name = config::instance_argument(status.value("name", "")),
+                    left = status.value("left", "");
+  const std::string remove =
+      (::geteuid() == 0 ? "remove: efs clean " : "root removes it: efs clean ") + name;
+  if (left == image::name_of(image::Left::salvaged)) {
+    return remove;
+  }
+  if (status.value("state", "") == "kept") {
+    return "bring out: efs salvage " + name + " --all --to DIRECTORY; " + remove;
+  }
   return "bring out: efs salvage " + name + (::geteuid() == 0 ? "; " + remove : "");
 }
 
 }  // namespace
 
 std::string ways_on_from(const Json& status) {
-  const std::string name = as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
+  const std::string name =
+      as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
   // What nobody can read no start goes on with.
-  if (status.contains("damaged")) return "bring out: efs salvage --to DIRECTORY " + name + "; give it up: efs clean --force " + name;
-  if (!status.value("lost", false) && config::is_of_batch_job(status.value("name", ""))) return ways_on_from_job(status);
+  if (status.contains("damaged")) {
+    return "bring out: efs salvage --to DIRECTORY " + name + "; give it up: efs clean --force " +
+           name;
+  }
+  if (!status.value("lost", false) && config::is_of_batch_job(status.value("name", ""))) {
+    return ways_on_from_job(status);
+  }
   const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status);
-  if (status.value("left", "") == image::name_of(image::Left::salvaged)) return remove + "; " + go_on;
-  return go_on + "; bring out: efs salvage " + name + (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;  // all that should be back is
+  if (status.value("left", "") == image::name_of(image::Left::salvaged)) {
+    return remove + "; " + go_on;
+  }
+  // all that should be back is
+  return go_on + "; bring out: efs salvage " + name +
+         (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;
 }
 
 std::string text_of_away(const Json& staged_in) {
   const auto files = staged_in.value("files_away", std::uint64_t{0});
-  return files == 0 ? "" : "; " + std::to_string(files) + " that the job took away stay away, efs load brings them";
+  return files == 0 ? ""
+                    : "; " + std::to_string(files) +
+                          " that the job took away stay away, efs load brings them";
 }
 
 Json status_of(const control::Instance& instance) {
-  if (!instance.alive) return what_is_left_of(instance);
+  if (!instance.alive) {
+    return what_is_left_of(instance);
+  }
   auto status = ask_status(instance);
-  if (!status) return control::is_alive(instance.directory) ? silent(instance, describe(status.error())) : what_is_left_of(instance);  // it has ended meanwhile
+  // it has ended meanwhile
+  if (!status) {
+    return control::is_alive(instance.directory) ? silent(instance, describe(status.error()))
+                                                 : what_is_left_of(instance);
+  }
   status->erase("event");
   status->erase("ok");
   return *status;
@@ -139,76 +213,150 @@ Json status_of(const control::Instance& instance) {
 namespace {
 
 // A text of the instance's for a person: names in it may hold anything.
-std::string shown(const Json& json, const char* key, const char* otherwise = "") { return escaped(json.value(key, otherwise)); }
+std::string shown(const Json& json, const char* key, const char* otherwise = "") {
+  return escaped(json.value(key, otherwise));
+}
 
 void print_counters(std::ostream& out, const Json& c) {
-  const auto number = [&](const char* key) { return c.value(key, std::uint64_t{0}); };
-  out << "  requests " << number("requests") << " (" << number("errors") << " errors), opens " << number("opens") << " (" << number("passthrough_opens") << " passthrough)\n"
-      << "  daemon   read " << format_bytes(number("read_bytes")) << ", written " << format_bytes(number("written_bytes")) << "; passthrough I/O is the kernel's and not counted\n";
+  const auto number = [&](const char* key) {
+    return c.value(key, std::uint64_t{0});
+  };
+  out << "  requests " << number("requests") << " (" << number("errors") << " errors), opens "
+      << number("opens") << " (" << number("passthrough_opens") << " passthrough)\n"
+      << "  daemon   read " << format_bytes(number("read_bytes")) << ", written "
+      << format_bytes(number("written_bytes"))
+      << "; passthrough I/O is the kernel's and not counted\n";
 }
 
 void print_backends(std::ostream& out, const Json& s) {
   for (const auto& one : s["backends"]) {
-    out << "  backend  " << shown(one, "id") << ": " << shown(one, "description") << ", used " << format_bytes(one.value("used", std::uint64_t{0})) << " of " << format_bytes(one.value("capacity", std::uint64_t{0}))
-        << (one.value("io", "") != s.value("io", "") ? ", I/O by the daemon" : "") << (one.value("new_files", false) ? "; new files" : "") << (one.value("journal", false) ? "; the journal" : "") << "\n";
+    out << "  backend  " << shown(one, "id") << ": " << shown(one, "description") << ", used "
+        << format_bytes(one.value("used", std::uint64_t{0})) << " of "
+        << format_bytes(one.value("capacity", std::uint64_t{0}))
+        << (one.value("io", "") != s.value("io", "") ? ", I/O by the daemon" : "")
+        << (one.value("new_files", false) ? "; new files" : "")
+        << (one.value("journal", false) ? "; the journal" : "") << "\n";
   }
   out << "  survives no more than " << shown(s, "durability") << " does, all together\n";
 }
 
 std::string wait_of(const Json& turn) {
-  std::string text = "waits to stage " + shown(turn, "direction") + ", " + std::to_string(turn.value("ahead", 0U)) + " ahead";
-  if (turn.contains("wait_seconds")) text += ", about " + format_seconds(turn["wait_seconds"].get<double>());
+  std::string text = "waits to stage " + shown(turn, "direction") + ", " +
+                     std::to_string(turn.value("ahead", 0U)) + " ahead";
+  if (turn.contains("wait_seconds")) {
+    text += ", about " + format_seconds(turn["wait_seconds"].get<double>());
+  }
   return text;
 }
 
 void print_status(std::ostream& out, const Json& s) {
-  out << shown(s, "name", "?") << ": " << (s.value("left", "") == image::name_of(image::Left::unsaved) ? "stopped" : shown(s, "state", "?")) << "\n";
+  out << shown(s, "name", "?") << ": "
+      << (s.value("left", "") == image::name_of(image::Left::unsaved) ? "stopped"
+                                                                      : shown(s, "state", "?"))
+      << "\n";
   if (s.contains("error")) {
     const std::string text = printable(s["error"].get<std::string>(), true);
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
   }
   if (s.contains("left")) {
-    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " (" << shown(s, "left") << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n";
+    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " ("
+        << shown(s, "left")
+        << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n";
   }
-  if (s.contains("damaged")) out << "  damaged  " << shown(s, "damaged") << "\n";
-  if (s.contains("left") || s.contains("damaged")) out << "  " << escaped(ways_on_from(s)) << "\n";
-  if (s.contains("lost_before")) out << "  before   " << shown(s, "lost_before") << "\n";
-  if (s.value("read_only", false)) out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing can be changed; the log says why\n";
-  if (const auto deaths = s.value("takeovers", 0U); deaths > 0) out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
-  if (!s.value("takeover", true)) out << "  takeover none: " << shown(s, "takeover_reason") << "\n";
-  if (s.contains("mount") && !s.contains("log")) out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n";
-  else if (s.contains("mount")) out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n  log      " << shown(s, "log") << "\n";
-  if (s.contains("backends")) print_backends(out, s);
-  else if (s.contains("backend")) out << "  backend  " << shown(s, "backend") << "\n";
-  if (s.contains("io")) out << "  I/O      " << shown(s, "io") << (s.contains("io_reason") ? " (" + shown(s, "io_reason") + ")" : "") << "\n";
-  if (s.contains("capacity")) out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of " << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
+  if (s.contains("damaged")) {
+    out << "  damaged  " << shown(s, "damaged") << "\n";
+  }
+  if (s.contains("left") || s.contains("damaged")) {
+    out << "  " << escaped(ways_on_from(s)) << "\n";
+  }
+  if (s.contains("lost_before")) {
+    out << "  before   " << shown(s, "lost_before") << "\n";
+  }
+  if (s.value("read_only", false)) {
+    out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing "
+           "can be changed; the log says why\n";
+  }
+  if (const auto deaths = s.value("takeovers", 0U); deaths > 0) {
+    out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
+  }
+  if (!s.value("takeover", true)) {
+    out << "  takeover none: " << shown(s, "takeover_reason") << "\n";
+  }
+  if (s.contains("mount") && !s.contains("log")) {
+    out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n";
+  } else if (s.contains("mount")) {
+    out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file")
+        << "\n  log      " << shown(s, "log") << "\n";
+  }
+  if (s.contains("backends")) {
+    print_backends(out, s);
+  } else if (s.contains("backend")) {
+    out << "  backend  " << shown(s, "backend") << "\n";
+  }
+  if (s.contains("io")) {
+    out << "  I/O      " << shown(s, "io")
+        << (s.contains("io_reason") ? " (" + shown(s, "io_reason") + ")" : "") << "\n";
+  }
+  if (s.contains("capacity")) {
+    out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of "
+        << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
+  }
   if (s.contains("staged_in")) {
     const Json& in = s["staged_in"];
-    out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, " << format_bytes(in.value("bytes", std::uint64_t{0}));
-    if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) out << ", " << format_bytes(reused) << " of it from the cache";
-    if (const auto skipped = in.value("skipped", std::uint64_t{0}); skipped > 0) out << ", " << skipped << " skipped (the receipt will name them)";
+    out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, "
+        << format_bytes(in.value("bytes", std::uint64_t{0}));
+    if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) {
+      out << ", " << format_bytes(reused) << " of it from the cache";
+    }
+    if (const auto skipped = in.value("skipped", std::uint64_t{0}); skipped > 0) {
+      out << ", " << skipped << " skipped (the receipt will name them)";
+    }
     out << text_of_away(in) << "\n";
   }
   if (s.contains("turn")) {
     const Json& turn = s["turn"];
     const std::string standing = turn.value("standing", "");
-    out << "  turn     " << (standing == "waiting" ? wait_of(turn) : standing == "holds" ? "has its turn" : "goes without a turn: " + shown(turn, "reason")) << "\n";
+    out << "  turn     "
+        << (standing == "waiting" ? wait_of(turn)
+            : standing == "holds" ? "has its turn"
+                                  : "goes without a turn: " + shown(turn, "reason"))
+        << "\n";
   }
-  if (s.contains("counters")) print_counters(out, s["counters"]);
-  for (const char* key : {"trace", "access_log"})
-    if (s.contains(key)) out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << shown(s[key], "file") << (s[key].contains("error") ? " ended: " + shown(s[key], "error") : "") << "\n";
+  if (s.contains("counters")) {
+    print_counters(out, s["counters"]);
+  }
+  for (const char* key : {"trace", "access_log"}) {
+    if (s.contains(key)) {
+      out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << shown(s[key], "file")
+          << (s[key].contains("error") ? " ended: " + shown(s[key], "error") : "") << "\n";
+    }
+  }
   const std::string state = s.value("state", "");
-  if (state == "staging-in" || state == "staging-out")
-    out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(s.value("bytes_total", std::uint64_t{0})) << (s.contains("eta_seconds") ? ", about " + format_seconds(s["eta_seconds"].get<double>()) + " left" : "") << "\n";
+  if (state == "staging-in" || state == "staging-out") {
+    out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of "
+        << format_bytes(s.value("bytes_total", std::uint64_t{0}))
+        << (s.contains("eta_seconds")
+                ? ", about " + format_seconds(s["eta_seconds"].get<double>()) + " left"
+                : "")
+        << "\n";
+  }
   const Json tasks = s.value("tasks", Json::array());
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Json& task = tasks[i];
     const std::string how = task.value("task_state", "");
-    if (how != "pending" && how != "running" && i + 5 < tasks.size()) continue;  // of those that have ended the last few
-    out << "  task     " << task.value("task", 0) << ": " << shown(task, "kind") << " of " << shown(task, "what") << ": " << printable(how);
+    // of those that have ended the last few
+    if (how != "pending" && how != "running" && i + 5 < tasks.size()) {
+      continue;
+    }
+    out << "  task     " << task.value("task", 0) << ": " << shown(task, "kind") << " of "
+        << shown(task, "what") << ": " << printable(how);
     const Json turn = task.value("turn", Json::object());
-    if (turn.value("standing", "") == "waiting") out << ", " << wait_of(turn);
-    else if (how == "running") out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of " << format_bytes(task.value("bytes_total", std::uint64_t{0}));
+    if (turn.value("standing", "") == "waiting") {
+      out << ", " << wait_of(turn);
+    } else if (how == "running") {
+      out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of "
+          << format_bytes(task.value("bytes_total", std::uint64_t{0}));
+    }
     out << "\n";
   }
 }
@@ -221,8 +369,12 @@ int show_all(World& world, const Json& all, bool one) {
   if (world.json) {
     print_document(world, one ? all.front() : all);
   } else {
-    for (const auto& instance : all) print_status(world.out, instance);
-    if (all.empty()) world.out << "no instance is running\n";
+    for (const auto& instance : all) {
+      print_status(world.out, instance);
+    }
+    if (all.empty()) {
+      world.out << "no instance is running\n";
+    }
   }
   const auto is_well = [](const Json& instance) {
     const std::string state = instance.value("state", "");
@@ -239,12 +391,18 @@ int status(World& world, const std::string& which) {
     shown = control::list_instances();
   } else {
     auto instance = find_instance(which);
-    if (!instance) return report(world, instance.error());
+    if (!instance) {
+      return report(world, instance.error());
+    }
     shown.push_back(*instance);
   }
   Json all = Json::array();
-  if (which.empty()) add_unreachable(all, shown);
-  for (const auto& instance : shown) all.push_back(status_of(instance));
+  if (which.empty()) {
+    add_unreachable(all, shown);
+  }
+  for (const auto& instance : shown) {
+    all.push_back(status_of(instance));
+  }
   return show_all(world, all, !which.empty());
 }
 
@@ -252,8 +410,12 @@ int list_all(World& world) {
   Json all = Json::array();
   auto instances = control::list_instances();
   add_unreachable(all, instances);
-  for (const auto& instance : instances) all.push_back(status_of(instance));
-  for (const auto& store : stores_of_site_without_instance()) all.push_back(what_is_left_in(store));
+  for (const auto& instance : instances) {
+    all.push_back(status_of(instance));
+  }
+  for (const auto& store : stores_of_site_without_instance()) {
+    all.push_back(what_is_left_in(store));
+  }
   return show_all(world, all, false);
 }
 

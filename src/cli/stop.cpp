@@ -21,98 +21,181 @@ namespace {
 
 // What is to be stopped, as it was found.
 struct Seen {
-  std::string mount;            // "": nobody could say
+  std::string mount;  // "": nobody could say
   Json status;
-  pid_t supervisor = 0;         // the same as long as the instance lives; 0: as mount
+  pid_t supervisor = 0;  // the same as long as the instance lives; 0: as mount
 };
 
-// The mount as the kernel names it in /proc: no link on the way. The last part is the mount itself, which may be dead and is not looked at.
+// The mount as the kernel names it in /proc: no link on the way. The last part is the mount itself,
+// which may be dead and is not looked at.
 Seen seen_of(const control::Instance& instance) {
   Json status = status_of(instance);
   const std::filesystem::path mount = status.value("mount", "");
   constexpr int longest = 2;  // seconds
   std::error_code problem = std::make_error_code(std::errc::timed_out);
-  const auto parent = !mount.empty() && answers(mount.parent_path(), longest) ? std::filesystem::canonical(mount.parent_path(), problem) : std::filesystem::path();
+  const auto parent = !mount.empty() && answers(mount.parent_path(), longest)
+                          ? std::filesystem::canonical(mount.parent_path(), problem)
+                          : std::filesystem::path();
   const pid_t supervisor = status.value("supervisor_pid", 0);
-  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(), .status = std::move(status), .supervisor = supervisor};
+  return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(),
+          .status = std::move(status),
+          .supervisor = supervisor};
 }
 
 Error busy_error(const std::string& mount, const Json& answer) {
   std::string text = printable(answer.value("error", ""), answer.value("lines", false));
   if (!mount.empty()) {
     const auto holders = holders_of(mount);
-    for (const auto& holder : holders) text += "\n  " + escaped(holder);
-    text += holders.empty() ? "\n  by what has left it since, or what you may not look into: processes of others, or in another mount namespace" : "";
+    for (const auto& holder : holders) {
+      text += "\n  " + escaped(holder);
+    }
+    text += holders.empty() ? "\n  by what has left it since, or what you may not look into: "
+                              "processes of others, or in another mount namespace"
+                            : "";
   }
-  if (const std::string drained = answer.value("summary", ""); !drained.empty()) text += "\nMeanwhile, of what no program was writing to: " + printable(drained, true);
-  return {EBUSY, text + (text.ends_with('\n') ? "" : "\n") + "End them (or leave the directory, unmount, detach) and run efs stop again; nothing was lost", true};
+  if (const std::string drained = answer.value("summary", ""); !drained.empty()) {
+    text += "\nMeanwhile, of what no program was writing to: " + printable(drained, true);
+  }
+  return {EBUSY,
+          text + (text.ends_with('\n') ? "" : "\n") +
+              "End them (or leave the directory, unmount, detach) and run efs stop again; nothing "
+              "was lost",
+          true};
 }
 
-// A second place would keep the file system alive behind our back, and the daemon waiting for its end: a bind mount, or
-// the view that a batch job has of its own mount. (What other namespaces have cannot be seen from here.)
+// A second place would keep the file system alive behind our back, and the daemon waiting for its
+// end: a bind mount, or the view that a batch job has of its own mount. (What other namespaces have
+// cannot be seen from here.)
 Status refuse_second_place(const std::string& mount) {
   const auto others = mount.empty() ? std::vector<std::string>{} : other_places_of(mount);
-  if (others.empty()) return {};
-  return fail(EBUSY, mount + " is mounted at a second place, " + others.front() + ". Unmount it there (umount " + others.front() + ") and run efs stop again; in a batch job that has its own view of the mount, the end of the job does it");
+  if (others.empty()) {
+    return {};
+  }
+  return fail(EBUSY, mount + " is mounted at a second place, " + others.front() +
+                         ". Unmount it there (umount " + others.front() +
+                         ") and run efs stop again; in a batch job that has its own view of the "
+                         "mount, the end of the job does it");
 }
 
-bool was_cut_short(const Json& answer) { return answer.value("time_was_up", false); }
-bool has_conflicts(const Json& answer) { return answer.value("conflicts", 0U) > 0; }
+bool was_cut_short(const Json& answer) {
+  return answer.value("time_was_up", false);
+}
+
+bool has_conflicts(const Json& answer) {
+  return answer.value("conflicts", 0U) > 0;
+}
 
 std::string ways_out(const std::string& instance, bool conflict, bool is_unreadable) {
   const std::string name = config::instance_argument(instance);
-  return "What is not back is still in the buffer" + std::string(is_unreadable ? ", but for what cannot be read from it" : "") + ". When the cause is gone, try again with: efs stop " + name +
-         (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set temporary PATH, if the job's file is not wanted (not for a directory: all that is in it would go, too; its conflict ends when it has the attributes there that it had, or the job's); or elsewhere: efs stop --deadline 60 " + name + ", then efs salvage " + name + " --to DIRECTORY" : "") +
+  return "What is not back is still in the buffer" +
+         std::string(is_unreadable ? ", but for what cannot be read from it" : "") +
+         ". When the cause is gone, try again with: efs stop " + name +
+         (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set "
+                     "temporary PATH, if the job's file is not wanted (not for a directory: all "
+                     "that is in it would go, too; its conflict ends when it has the attributes "
+                     "there that it had, or the job's); or elsewhere: efs stop --deadline 60 " +
+                         name + ", then efs salvage " + name + " --to DIRECTORY"
+                   : "") +
          "\nTo give it up: efs stop --no-stage-out " + name + "\n";
 }
 
 std::string ways_on(const std::string& instance, const Json& status, const Json& answer) {
   const std::string name = config::instance_argument(instance);
-  const std::string again = config::is_of_batch_job(instance) ? "" : "; or go on with it: " + start_command(status);
-  if (answer.value("all_back", false)) return "All results are back; the image " + escaped(answer["image"].get<std::string>()) + " stays. Remove it: efs clean " + name + escaped(again) + "\n";
-  return std::string(was_cut_short(answer) ? "Time was up. " : "") + "What is not back is in the image " + escaped(answer["image"].get<std::string>()) + ". Bring it out: efs salvage " + name +
-         (has_conflicts(answer) ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY" : "") + escaped(again) + "\n";
+  const std::string again =
+      config::is_of_batch_job(instance) ? "" : "; or go on with it: " + start_command(status);
+  if (answer.value("all_back", false)) {
+    return "All results are back; the image " + escaped(answer["image"].get<std::string>()) +
+           " stays. Remove it: efs clean " + name + escaped(again) + "\n";
+  }
+  return std::string(was_cut_short(answer) ? "Time was up. " : "") +
+         "What is not back is in the image " + escaped(answer["image"].get<std::string>()) +
+         ". Bring it out: efs salvage " + name +
+         (has_conflicts(answer)
+              ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY"
+              : "") +
+         escaped(again) + "\n";
 }
 
 // Why the exit is not 0, in short: a receipt of many files comes behind it.
 void add_error(Json& answer) {
   const std::string summary = answer.value("summary", "");
-  std::string text = answer.value("all_back", false) ? "all results are back; the image " + answer["image"].get<std::string>() + " stays: " : answer.contains("image") ? std::string(was_cut_short(answer) ? "time was up; " : "") + "what is not back is in the image " + answer["image"].get<std::string>() + ": " : "";
+  std::string text =
+      answer.value("all_back", false)
+          ? "all results are back; the image " + answer["image"].get<std::string>() + " stays: "
+      : answer.contains("image")
+          ? std::string(was_cut_short(answer) ? "time was up; " : "") +
+                "what is not back is in the image " + answer["image"].get<std::string>() + ": "
+          : "";
   for (std::size_t at = 0; at < summary.size() && text.size() < 1500;) {
     const auto end = std::min(summary.find('\n', at), summary.size());
     const auto first = std::min(summary.find_first_not_of(' ', at), end);
-    if (first < end) text += (text.empty() || text.ends_with(": ") ? "" : "; ") + summary.substr(first, end - first);
+    if (first < end) {
+      text +=
+          (text.empty() || text.ends_with(": ") ? "" : "; ") + summary.substr(first, end - first);
+    }
     at = end + 1;
   }
-  if (text.size() > 1500) text = text.substr(0, 1500) + "...";
+  if (text.size() > 1500) {
+    text = text.substr(0, 1500) + "...";
+  }
   answer["error"] = text.empty() ? "not all results are back" : text;
 }
 
-std::string over_text(const std::string& name) { return name + " is over: somebody else stopped it, or its daemon died when it had ended and before it could say how. What went where is in the receipt, and in its log; what is left of it goes with efs clean " + name; }
+std::string over_text(const std::string& name) {
+  return name +
+         " is over: somebody else stopped it, or its daemon died when it had ended and before it "
+         "could say how. What went where is in the receipt, and in its log; what is left of it "
+         "goes with efs clean " +
+         name;
+}
 
 std::string why_not(const control::Instance& instance) {
   const std::string& name = instance.name;
   const Json status = status_of(instance);
-  const std::string left = status.value("left", ""), again = start_command(status), store = status.value("store", instance.directory + "/store");
-  if (left == image::name_of(image::Left::over)) return over_text(name);
-  if (config::is_of_batch_job(name) && !status.contains("damaged")) return name + " does not run any more: " + status.value("error", "all that should be back is") + ". " + ways_on_from(status);
-  if (status.contains("damaged")) return "the daemon of " + name + " is gone, and " + status.value("damaged", "") + ". " + ways_on_from(status);
-  if (left == image::name_of(image::Left::kept)) return name + " has been stopped, and its buffer was kept in " + store + ": all that should be back is. Go on with it: " + again + "; bring out what is in it: efs salvage " + name + " --all --to DIRECTORY; remove it: efs clean " + name;
-  if (left == image::name_of(image::Left::salvaged)) return "the daemon of " + name + " is gone, and efs salvage has brought out its results; the image " + store + " is left. Remove it: efs clean " + name + "; go on with it: " + again;
-  const std::string why = left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store : " is gone; what was in its buffer may still be below " + store;
-  return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: " + again + "; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
+  const std::string left = status.value("left", ""), again = start_command(status),
+                    store = status.value("store", instance.directory + "/store");
+  if (left == image::name_of(image::Left::over)) {
+    return over_text(name);
+  }
+  if (config::is_of_batch_job(name) && !status.contains("damaged")) {
+    return name + " does not run any more: " + status.value("error", "all that should be back is") +
+           ". " + ways_on_from(status);
+  }
+  if (status.contains("damaged")) {
+    return "the daemon of " + name + " is gone, and " + status.value("damaged", "") + ". " +
+           ways_on_from(status);
+  }
+  if (left == image::name_of(image::Left::kept)) {
+    return name + " has been stopped, and its buffer was kept in " + store +
+           ": all that should be back is. Go on with it: " + again +
+           "; bring out what is in it: efs salvage " + name +
+           " --all --to DIRECTORY; remove it: efs clean " + name;
+  }
+  if (left == image::name_of(image::Left::salvaged)) {
+    return "the daemon of " + name +
+           " is gone, and efs salvage has brought out its results; the image " + store +
+           " is left. Remove it: efs clean " + name + "; go on with it: " + again;
+  }
+  const std::string why =
+      left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store
+                        : " is gone; what was in its buffer may still be below " + store;
+  return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: " + again +
+         "; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
 }
 
-// The worker died when it had written down how it ended, and before it told us: its successor had nothing left to do.
+// The worker died when it had written down how it ended, and before it told us: its successor had
+// nothing left to do.
 Stopped stopped_untold(World& world, const control::Instance& instance, bool keep) {
-  struct stat st {};
+  struct stat st{};
   const bool cleared = ::lstat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0;
   const std::string text = cleared ? over_text(instance.name) : why_not(instance);
   if (!keep || status_of(instance).value("state", "") != "kept") {
     const Error error{ESRCH, text};
     return {world.json ? int{exit_failure} : report(world, error), error_document(error)};
   }
-  if (!world.json) world.out << text << "\n";
+  if (!world.json) {
+    world.out << text << "\n";
+  }
   return {exit_good, {{"ok", true}, {"exit", exit_good}, {"summary", text}}};
 }
 
@@ -122,13 +205,30 @@ struct Asked {
   bool is_at_rest = false;  // it has ended, and the answer is that of whoever else has stopped it
 };
 
-Asked ask_to_stop(World& world, const control::Instance& instance, const StopArguments& arguments, pid_t seen) {
-  Asked asked{.answer = ask_until_answered(world, instance, {{"verb", "stop"}, {"stage_out", arguments.stage_out}, {"keep", arguments.keep}, {"deadline", arguments.deadline}, {"cut_off", arguments.cut_off}, {"merge", arguments.merge}, {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen}, {"receipt", world.json && !arguments.brief}})};
+Asked ask_to_stop(World& world, const control::Instance& instance, const StopArguments& arguments,
+                  pid_t seen) {
+  Asked asked{.answer = ask_until_answered(
+                  world, instance,
+                  {{"verb", "stop"},
+                   {"stage_out", arguments.stage_out},
+                   {"keep", arguments.keep},
+                   {"deadline", arguments.deadline},
+                   {"cut_off", arguments.cut_off},
+                   {"merge", arguments.merge},
+                   {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen},
+                   {"receipt", world.json && !arguments.brief}})};
   const auto& answer = asked.answer;
-  asked.is_gone = answer ? answer->value("code", 0) == ESRCH : control::is_lost(answer.error().code) && !control::is_alive(instance.directory);
-  if (arguments.end == nullptr || !*arguments.end) return asked;
-  const auto could_wait = [](const Json& told) { return told.value("code", 0) != EAGAIN && told.value("code", 0) != ENOMEM; };
-  if (auto told = asked.is_gone ? (*arguments.end)->receive() : fail(EBUSY); told && could_wait(*told)) {
+  asked.is_gone =
+      answer ? answer->value("code", 0) == ESRCH
+             : control::is_lost(answer.error().code) && !control::is_alive(instance.directory);
+  if (arguments.end == nullptr || !*arguments.end) {
+    return asked;
+  }
+  const auto could_wait = [](const Json& told) {
+    return told.value("code", 0) != EAGAIN && told.value("code", 0) != ENOMEM;
+  };
+  if (auto told = asked.is_gone ? (*arguments.end)->receive() : fail(EBUSY);
+      told && could_wait(*told)) {
     asked.answer = std::move(told);
     asked.is_at_rest = true;
   }
@@ -141,60 +241,109 @@ constexpr std::chrono::seconds longest_farewell{2};
 
 }  // namespace
 
-Stopped stop_instance(World& world, const control::Instance& given, const StopArguments& arguments) {
+Stopped stop_instance(World& world, const control::Instance& given,
+                      const StopArguments& arguments) {
   control::Instance instance = given;
   std::error_code gone;
-  if (auto directory = std::filesystem::absolute(given.directory, gone); !gone) instance.directory = std::move(directory);
-  const auto failed = [&](const Error& error) { return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
+  if (auto directory = std::filesystem::absolute(given.directory, gone); !gone) {
+    instance.directory = std::move(directory);
+  }
+  const auto failed = [&](const Error& error) {
+    return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)};
+  };
   const Seen seen = seen_of(instance);
-  if (const Status single = refuse_second_place(seen.mount); !single) return failed(single.error());
-  if (::chdir("/") != 0) return failed({errno, "/"});  // or this process would be what keeps the mount busy
+  if (const Status single = refuse_second_place(seen.mount); !single) {
+    return failed(single.error());
+  }
+  // or this process would be what keeps the mount busy
+  if (::chdir("/") != 0) {
+    return failed({errno, "/"});
+  }
   const control::EndWatch end(instance.directory, seen.supervisor);
   auto [answer, is_gone, is_at_rest] = ask_to_stop(world, instance, arguments, seen.supervisor);
   if (!answer && is_gone) {
     instance.alive = false;
     return stopped_untold(world, instance, arguments.keep);
   }
-  if (!answer) return failed(answer.error());
+  if (!answer) {
+    return failed(answer.error());
+  }
   if (!answer->value("ok", false)) {
     if (answer->value("code", 0) == EBUSY) {
       Stopped busy = failed(busy_error(seen.mount, *answer));
-      if (answer->contains("summary")) busy.document["summary"] = (*answer)["summary"];
+      if (answer->contains("summary")) {
+        busy.document["summary"] = (*answer)["summary"];
+      }
       return busy;
     }
-    if (answer->value("ended", false) && !is_at_rest) end.wait();  // what comes next finds the instance at rest
+    // what comes next finds the instance at rest
+    if (answer->value("ended", false) && !is_at_rest) {
+      end.wait();
+    }
     return failed(error_in(*answer, "stop failed"));
   }
   const int code = answer->value("exit", 0);
-  if (code != 0 && !answer->contains("error")) add_error(*answer);
-  if (answer->value("lingers", false) && !end.wait(longest_farewell) && answer->contains("summary"))
-    (*answer)["summary"].get_ref<std::string&>() += "Its processes are still there: a call to the PFS holds them, and cannot be cut off. They end when the PFS answers.\n";
-  else if (!answer->value("kept", false) && !answer->value("lingers", false) && !is_at_rest) end.wait();
+  if (code != 0 && !answer->contains("error")) {
+    add_error(*answer);
+  }
+  if (answer->value("lingers", false) && !end.wait(longest_farewell) &&
+      answer->contains("summary")) {
+    (*answer)["summary"].get_ref<std::string&>() +=
+        "Its processes are still there: a call to the PFS holds them, and cannot be cut off. They "
+        "end when the PFS answers.\n";
+  } else if (!answer->value("kept", false) && !answer->value("lingers", false) && !is_at_rest) {
+    end.wait();
+  }
   if (!world.json && answer->contains("summary")) {
     const std::string summary = (*answer)["summary"].get<std::string>();
     (code == 0 ? world.out : world.err) << printable(summary, true);
-    if (answer->contains("receipt_file")) world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
-    if (answer->value("kept", false)) world.err << ways_out(instance.name, has_conflicts(*answer), answer->value("unreadable", 0U) > 0);
-    if (answer->contains("image")) world.err << ways_on(instance.name, seen.status, *answer);
-    if (answer->contains("unmatched")) world.out << printable((*answer)["unmatched"].value("text", "")) << "\n";
+    if (answer->contains("receipt_file")) {
+      world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
+    }
+    if (answer->value("kept", false)) {
+      world.err << ways_out(instance.name, has_conflicts(*answer),
+                            answer->value("unreadable", 0U) > 0);
+    }
+    if (answer->contains("image")) {
+      world.err << ways_on(instance.name, seen.status, *answer);
+    }
+    if (answer->contains("unmatched")) {
+      world.out << printable((*answer)["unmatched"].value("text", "")) << "\n";
+    }
   }
   return {code, std::move(*answer)};
 }
 
 int stop(World& world, const StopArguments& arguments) {
   auto instance = find_instance(arguments.which);
-  if (!instance) return report(world, instance.error());
-  const bool was_kept = !instance->alive && status_of(*instance).value("state", "") == "kept";  // on purpose: that goes by efs clean
+  if (!instance) {
+    return report(world, instance.error());
+  }
+  // on purpose: that goes by efs clean
+  const bool was_kept = !instance->alive && status_of(*instance).value("state", "") == "kept";
   if (!instance->alive && !arguments.stage_out && !arguments.keep && !was_kept) {
     const auto gone = clean_instance(*instance, true);
-    if (!gone) return report(world, gone.error());
-    if (world.json) print_document(world, {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});
-    else world.out << escaped(instance->name) << ": its daemon was gone; " << (gone->empty() ? "what it left is removed, and what was not back is dropped" : printable(*gone)) << "\n";
+    if (!gone) {
+      return report(world, gone.error());
+    }
+    if (world.json) {
+      print_document(world,
+                     {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});
+    } else {
+      world.out << escaped(instance->name) << ": its daemon was gone; "
+                << (gone->empty() ? "what it left is removed, and what was not back is dropped"
+                                  : printable(*gone))
+                << "\n";
+    }
     return exit_good;
   }
-  if (!instance->alive) return report(world, {ESRCH, why_not(*instance)});
+  if (!instance->alive) {
+    return report(world, {ESRCH, why_not(*instance)});
+  }
   const Stopped stopped = stop_instance(world, *instance, arguments);
-  if (world.json) print_document(world, stopped.document);
+  if (world.json) {
+    print_document(world, stopped.document);
+  }
   return stopped.code;
 }
 

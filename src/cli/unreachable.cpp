@@ -24,21 +24,27 @@ namespace {
 std::vector<std::string> command_line_of(const std::filesystem::path& process) {
   std::ifstream file(process / "cmdline", std::ios::binary);
   std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  for (std::string word; std::getline(file, word, '\0');) {
+    words.push_back(word);
+  }
   return words;
 }
 
-// A command line is the caller's choice, also that of a set-user-ID program, whose effective uid is root's. The program and
-// the real uid are not.
+// A command line is the caller's choice, also that of a set-user-ID program, whose effective uid is
+// root's. The program and the real uid are not.
 bool is_daemon_of_caller(const std::filesystem::path& process) {
   std::error_code problem;
-  const std::string program = std::filesystem::read_symlink(process / "exe", problem).filename().string();
-  if (problem || (program != "efsd" && program != "efsd (deleted)")) return false;
+  const std::string program =
+      std::filesystem::read_symlink(process / "exe", problem).filename().string();
+  if (problem || (program != "efsd" && program != "efsd (deleted)")) {
+    return false;
+  }
   std::ifstream status(process / "status");
   for (std::string line; std::getline(status, line);) {
     unsigned real = 0, effective = 0;
-    if (std::sscanf(line.c_str(), "Uid: %u %u", &real, &effective) == 2)
+    if (std::sscanf(line.c_str(), "Uid: %u %u", &real, &effective) == 2) {
       return real == ::geteuid() && effective == ::geteuid();
+    }
   }
   return false;
 }
@@ -55,9 +61,12 @@ bool has_lost_its_socket(const std::string& directory) {
   struct stat st{};
   for (int i = 0; i < tries; ++i) {
     if (::lstat((directory + "/control.sock").c_str(), &st) == 0 ||
-        (errno != ENOENT && errno != ENOTDIR))
+        (errno != ENOENT && errno != ENOTDIR)) {
       return false;
-    if (!control::is_alive(directory)) return true;
+    }
+    if (!control::is_alive(directory)) {
+      return true;
+    }
     ::usleep(50'000);
   }
   return true;
@@ -72,9 +81,13 @@ void note(std::vector<UnreachableInstance>& found, const std::vector<std::string
           pid_t pid) {
   const std::string directory = value_of(words, "--runtime-dir") + "/" + value_of(words, "--name");
   const auto known = std::ranges::find(found, directory, &UnreachableInstance::directory);
-  if (known != found.end()) return known->processes.push_back(pid);
+  if (known != found.end()) {
+    return known->processes.push_back(pid);
+  }
   const std::string mount = value_of(words, "--mount-dir");
-  if (!is_mount_of_efs(mount) || !has_lost_its_socket(directory)) return;
+  if (!is_mount_of_efs(mount) || !has_lost_its_socket(directory)) {
+    return;
+  }
   found.push_back({.name = value_of(words, "--name"),
                    .directory = directory,
                    .mount = mount,
@@ -86,10 +99,14 @@ void note(std::vector<UnreachableInstance>& found, const std::vector<std::string
 bool is_meant(const UnreachableInstance& instance, const std::string& which) {
   const bool is_found_by_name = std::filesystem::path(instance.directory).parent_path() ==
                                 control::runtime_directory(::geteuid());
-  if (which == instance.name || which.empty()) return is_found_by_name;
+  if (which == instance.name || which.empty()) {
+    return is_found_by_name;
+  }
   std::error_code problem;
   const auto path = std::filesystem::absolute(which, problem).lexically_normal();
-  if (problem) return false;
+  if (problem) {
+    return false;
+  }
   // A mount point is compared by its name: a look at it would ask the daemon. The store of a user
   // is named by user and instance.
   const std::string store = "efs-" + std::to_string(::geteuid()) + "-" + instance.name;
@@ -106,9 +123,13 @@ std::vector<UnreachableInstance> unreachable_instances(const std::string& which)
   for (std::filesystem::directory_iterator it("/proc", problem), end; !problem && it != end;
        it.increment(problem)) {
     const pid_t pid = std::atoi(it->path().filename().c_str());
-    if (pid <= 0 || !is_daemon_of_caller(it->path())) continue;
+    if (pid <= 0 || !is_daemon_of_caller(it->path())) {
+      continue;
+    }
     const auto words = command_line_of(it->path());
-    if (value_of(words, "--name").empty()) continue;
+    if (value_of(words, "--name").empty()) {
+      continue;
+    }
     note(found, words, pid);
   }
   std::erase_if(found,
@@ -127,11 +148,15 @@ std::string text_of(const UnreachableInstance& instance) {
       ". Unmount it: ";
   text += std::string(::geteuid() == 0 ? "umount " : "fusermount3 -u ") + as_word(instance.mount) +
           " ends it as efs stop does";
-  if (instance.results_dir.empty()) return text;
+  if (instance.results_dir.empty()) {
+    return text;
+  }
   text += ", and brings its results to " + instance.results_dir +
           ". The receipt there, efs-receipt-" + instance.name +
           ".json, names all that is not back; to try again: kill -TERM";
-  for (const pid_t pid : instance.processes) text += " " + std::to_string(pid);
+  for (const pid_t pid : instance.processes) {
+    text += " " + std::to_string(pid);
+  }
   return text;
 }
 

@@ -15,21 +15,38 @@ struct Finished {
 
 // Tells how the task went, except with --json.
 Finished finish(World& world, const control::Instance& instance, std::uint64_t task) {
-  const auto failed = [&](const Error& error) { return Finished{world.json ? int{exit_failure} : report(world, error), error_document(error)}; };
+  const auto failed = [&](const Error& error) {
+    return Finished{world.json ? int{exit_failure} : report(world, error), error_document(error)};
+  };
   auto answer = ask_until_answered(world, instance, {{"verb", "wait-task"}, {"task", task}});
-  if (!answer) return failed(answer.error());
-  if (!answer->value("ok", false)) return failed(error_in(*answer, "failed"));
+  if (!answer) {
+    return failed(answer.error());
+  }
+  if (!answer->value("ok", false)) {
+    return failed(error_in(*answer, "failed"));
+  }
   answer->erase("event");
   const Json outcome = answer->value("outcome", Json::object());
   const bool good = outcome.value("ok", false);
   const int code = good ? exit_good : outcome.value("exit", static_cast<int>(exit_failure));
-  if (world.json) return {code, std::move(*answer)};
-  std::string text = "task " + std::to_string(task) + ": " + printable(answer->value("kind", "") + " " + answer->value("task_state", ""));
-  if (outcome.contains("summary")) text += ": " + printable(outcome.value("summary", ""), true);
-  else if (!good) text += ": " + printable(outcome.value("error", ""), outcome.value("lines", false)) + "\n";
-  else
-    text += ": " + std::to_string(outcome.value("files", 0)) + " files (" + format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " + format_seconds(outcome.value("seconds", 0.0)) +
-            (outcome.value("already", 0) > 0 ? ", " + std::to_string(outcome.value("already", 0)) + " were there already" : "") + "\n";
+  if (world.json) {
+    return {code, std::move(*answer)};
+  }
+  std::string text = "task " + std::to_string(task) + ": " +
+                     printable(answer->value("kind", "") + " " + answer->value("task_state", ""));
+  if (outcome.contains("summary")) {
+    text += ": " + printable(outcome.value("summary", ""), true);
+  } else if (!good) {
+    text += ": " + printable(outcome.value("error", ""), outcome.value("lines", false)) + "\n";
+  } else {
+    text += ": " + std::to_string(outcome.value("files", 0)) + " files (" +
+            format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " +
+            format_seconds(outcome.value("seconds", 0.0)) +
+            (outcome.value("already", 0) > 0
+                 ? ", " + std::to_string(outcome.value("already", 0)) + " were there already"
+                 : "") +
+            "\n";
+  }
   (good ? world.out : world.err) << (good ? "" : "efs: ") << text;
   return {code, {}};
 }
@@ -38,7 +55,9 @@ Finished finish(World& world, const control::Instance& instance, std::uint64_t t
 
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task) {
   const Finished finished = finish(world, instance, task);
-  if (world.json) print_document(world, finished.document);
+  if (world.json) {
+    print_document(world, finished.document);
+  }
   return finished.code;
 }
 
@@ -47,32 +66,50 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
   for (const auto& text : texts) {
     std::uint64_t number = 0;
     const auto end = text.data() + text.size();
-    if (const auto read = std::from_chars(text.data(), end, number); read.ec != std::errc{} || read.ptr != end) return fail(EINVAL, text + ": no number of a task");
+    if (const auto read = std::from_chars(text.data(), end, number);
+        read.ec != std::errc{} || read.ptr != end) {
+      return fail(EINVAL, text + ": no number of a task");
+    }
     numbers.push_back(number);
   }
   return numbers;
 }
 
-// Without numbers: every task that has not ended. The worst exit code is ours. In JSON one task is an object, all others a list.
+// Without numbers: every task that has not ended. The worst exit code is ours. In JSON one task is
+// an object, all others a list.
 int wait(World& world, const FileArguments& a) {
   auto numbers = task_numbers(a.paths);
-  if (!numbers) return report(world, numbers.error(), exit_usage);
+  if (!numbers) {
+    return report(world, numbers.error(), exit_usage);
+  }
   const auto instance = find_instance_for(a);
-  if (!instance) return report(world, instance.error());
+  if (!instance) {
+    return report(world, instance.error());
+  }
   if (numbers->empty()) {
     const auto status = ask(*instance, {{"verb", "status"}});
-    if (!status) return report(world, status.error());
-    for (const auto& task : status->value("tasks", Json::array()))
-      if (const std::string how = task.value("task_state", ""); how == "pending" || how == "running") numbers->push_back(task.value("task", std::uint64_t{0}));
+    if (!status) {
+      return report(world, status.error());
+    }
+    for (const auto& task : status->value("tasks", Json::array())) {
+      if (const std::string how = task.value("task_state", "");
+          how == "pending" || how == "running") {
+        numbers->push_back(task.value("task", std::uint64_t{0}));
+      }
+    }
   }
   int worst = exit_good;
   Json all = Json::array();
   for (const auto number : *numbers) {
     Finished finished = finish(world, *instance, number);
-    if (worst == exit_good || finished.code == exit_failure) worst = finished.code == exit_good ? worst : finished.code;
+    if (worst == exit_good || finished.code == exit_failure) {
+      worst = finished.code == exit_good ? worst : finished.code;
+    }
     all.push_back(std::move(finished.document));
   }
-  if (world.json) print_document(world, a.paths.size() == 1 ? all.front() : all);
+  if (world.json) {
+    print_document(world, a.paths.size() == 1 ? all.front() : all);
+  }
   return worst;
 }
 

@@ -8,21 +8,32 @@ namespace efs::config {
 namespace {
 
 constexpr std::uint64_t page = 4096;
-constexpr std::uint64_t smallest_segment = 64u << 10;  // bytes: some dozens per file, or most writes would map anew
-constexpr std::uint64_t largest_segment = 4ull << 30;  // bytes: those of all open files fit in the address space
+// bytes: some dozens per file, or most writes would map anew
+constexpr std::uint64_t smallest_segment = 64u << 10;
+// bytes: those of all open files fit in the address space
+constexpr std::uint64_t largest_segment = 4ull << 30;
 
 // nullopt where the type is bad: then the keys that depend on it cannot be judged.
 std::optional<BackendType> read_type(const Section& section, ProblemList& problems) {
-  static constexpr std::array words{Word{"DRAM", static_cast<int>(BackendType::dram)}, Word{"NVRAM-NVML", static_cast<int>(BackendType::fsdax)},
+  static constexpr std::array words{Word{"DRAM", static_cast<int>(BackendType::dram)},
+                                    Word{"NVRAM-NVML", static_cast<int>(BackendType::fsdax)},
                                     Word{"NVRAM-DEVDAX", static_cast<int>(BackendType::devdax)},
-                                    Word{"NVRAM-DEVDAIX", static_cast<int>(BackendType::devdax)}};  // so printed in the ancestor's paper
-  if (section.bad.contains("type")) return std::nullopt;
-  if (!section.find("type")) return BackendType::dram;
+                                    // so printed in the ancestor's paper
+                                    Word{"NVRAM-DEVDAIX", static_cast<int>(BackendType::devdax)}};
+  if (section.bad.contains("type")) {
+    return std::nullopt;
+  }
+  if (!section.find("type")) {
+    return BackendType::dram;
+  }
   const auto* word = find_word(section, "type", words, problems);
-  if (!word) return std::nullopt;
+  if (!word) {
+    return std::nullopt;
+  }
   const auto type = static_cast<BackendType>(word->value);
   if (type == BackendType::devdax) {
-    problems.add(section.mark_of("type"), "backend type " + in_quotes(section.find("type")->text) + " is not supported yet",
+    problems.add(section.mark_of("type"),
+                 "backend type " + in_quotes(section.find("type")->text) + " is not supported yet",
                  "use NVRAM-NVML with a DAX file system, or DRAM");
   }
   return type;
@@ -30,16 +41,21 @@ std::optional<BackendType> read_type(const Section& section, ProblemList& proble
 
 void read_daxfs(const Section& section, Backend& backend, ProblemList& problems) {
   if (backend.type == BackendType::dram && section.find("daxfs")) {
-    problems.add(section.mark_of("daxfs"), "'daxfs' has no meaning for a backend of type DRAM", "remove it, or set type: \"NVRAM-NVML\"");
+    problems.add(section.mark_of("daxfs"), "'daxfs' has no meaning for a backend of type DRAM",
+                 "remove it, or set type: \"NVRAM-NVML\"");
     return;
   }
-  if (backend.type == BackendType::fsdax) section.require("daxfs", problems);
+  if (backend.type == BackendType::fsdax) {
+    section.require("daxfs", problems);
+  }
   backend.daxfs = read_path(section, "daxfs", problems);
 }
 
 Backend read_backend(const Section& section, ProblemList& problems) {
   Backend backend;
-  if (const auto* id = section.require("id", problems)) backend.id = id->text;
+  if (const auto* id = section.require("id", problems)) {
+    backend.id = id->text;
+  }
   if (const auto type = read_type(section, problems)) {
     backend.type = *type;
     read_daxfs(section, backend, problems);
@@ -47,21 +63,29 @@ Backend read_backend(const Section& section, ProblemList& problems) {
   if (const auto* capacity = section.find("capacity"); capacity && capacity->text != "all") {
     backend.capacity = read_size(section, "capacity", smallest_capacity, no_limit, problems);
   }
-  backend.segment_size = read_size(section, "segment-size", smallest_segment, largest_segment, problems).value_or(backend.segment_size);
+  backend.segment_size =
+      read_size(section, "segment-size", smallest_segment, largest_segment, problems)
+          .value_or(backend.segment_size);
   if (backend.segment_size % page != 0) {
-    problems.add(section.mark_of("segment-size"), "'segment-size' is not a multiple of 4 KiB", "use a binary unit, for example \"128 MiB\"");
+    problems.add(section.mark_of("segment-size"), "'segment-size' is not a multiple of 4 KiB",
+                 "use a binary unit, for example \"128 MiB\"");
   }
-  static constexpr std::array words{Word{"advisory", static_cast<int>(Enforce::advisory)}, Word{"strict", static_cast<int>(Enforce::strict)}};
+  static constexpr std::array words{Word{"advisory", static_cast<int>(Enforce::advisory)},
+                                    Word{"strict", static_cast<int>(Enforce::strict)}};
   backend.enforce = read_word(section, "enforce", words, backend.enforce, problems);
   static constexpr std::array huge_words{Word{"never", 0}, Word{"within_size", 1}};
-  backend.huge_pages = read_word(section, "huge", huge_words, static_cast<int>(backend.huge_pages), problems) != 0;
+  backend.huge_pages =
+      read_word(section, "huge", huge_words, static_cast<int>(backend.huge_pages), problems) != 0;
   return backend;
 }
 
 // What each of them may be by itself, and all together not.
-void check_together(const std::vector<Section>& sections, const JobConfig& config, ProblemList& problems) {
+void check_together(const std::vector<Section>& sections, const JobConfig& config,
+                    ProblemList& problems) {
   if (sections.size() > most_backends) {
-    problems.add(sections[most_backends].mark, "more than " + std::to_string(most_backends) + " backends", "remove some; keys of one backend go into one pair of brackets");
+    problems.add(sections[most_backends].mark,
+                 "more than " + std::to_string(most_backends) + " backends",
+                 "remove some; keys of one backend go into one pair of brackets");
   }
   std::map<std::string, int> directories;
   std::size_t first_dram = sections.size();
@@ -69,12 +93,20 @@ void check_together(const std::vector<Section>& sections, const JobConfig& confi
     const Backend& backend = config.backends[i];
     const auto [first, is_new] = directories.try_emplace(backend.daxfs, sections[i].mark.line);
     if (!is_new && !backend.daxfs.empty()) {
-      problems.add(sections[i].mark_of("daxfs"), "two backends have the directory " + in_quotes(backend.daxfs), "the first is at line " + std::to_string(first->second) + "; give each a directory of its own");
+      problems.add(sections[i].mark_of("daxfs"),
+                   "two backends have the directory " + in_quotes(backend.daxfs),
+                   "the first is at line " + std::to_string(first->second) +
+                       "; give each a directory of its own");
     }
-    if (backend.type != BackendType::dram) continue;
+    if (backend.type != BackendType::dram) {
+      continue;
+    }
     first_dram = std::min(first_dram, i);
     if (first_dram != i && (!backend.capacity || !config.backends[first_dram].capacity)) {
-      problems.add(sections[i].mark, "two backends in memory, and not both with a 'capacity': each would take its share of the same memory", "give each a capacity");
+      problems.add(sections[i].mark,
+                   "two backends in memory, and not both with a 'capacity': each would take its "
+                   "share of the same memory",
+                   "give each a capacity");
     }
   }
 }
@@ -86,24 +118,32 @@ std::uint64_t default_capacity(std::uint64_t memory, unsigned share) {
   return std::min(memory, std::max(smallest_capacity, part));
 }
 
-std::optional<std::uint64_t> capacity_of(const JobConfig& config, const Backend& backend, std::uint64_t available) {
-  if (backend.capacity || backend.type != BackendType::dram) return backend.capacity;
+std::optional<std::uint64_t> capacity_of(const JobConfig& config, const Backend& backend,
+                                         std::uint64_t available) {
+  if (backend.capacity || backend.type != BackendType::dram) {
+    return backend.capacity;
+  }
   const std::uint64_t memory = std::min(available, config.job_memory.value_or(available));
-  return std::min(default_capacity(memory, config.memory_share), backend.most_capacity.value_or(memory));
+  return std::min(default_capacity(memory, config.memory_share),
+                  backend.most_capacity.value_or(memory));
 }
 
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
     const auto backend = read_backend(section, problems);
-    const auto [first, is_new] = first_lines.try_emplace(backend.id.substr(0, backend.id.find_last_not_of('/') + 1), section.mark.line);
+    const auto [first, is_new] = first_lines.try_emplace(
+        backend.id.substr(0, backend.id.find_last_not_of('/') + 1), section.mark.line);
     if (!is_new && !backend.id.empty()) {
-      problems.add(section.mark_of("id"), "backend " + in_quotes(backend.id) + " is defined twice", "the first is at line " + std::to_string(first->second));
+      problems.add(section.mark_of("id"), "backend " + in_quotes(backend.id) + " is defined twice",
+                   "the first is at line " + std::to_string(first->second));
     }
     config.backends.push_back(backend);
   }
   check_together(sections, config, problems);
-  if (config.backends.empty()) config.backends.push_back({.id = "dram"});
+  if (config.backends.empty()) {
+    config.backends.push_back({.id = "dram"});
+  }
 }
 
 }  // namespace efs::config

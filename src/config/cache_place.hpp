@@ -16,6 +16,7 @@ struct CachePlace {
 };
 
 /// `named`, or what EFS_CACHE or the site file says for `user`.
-std::expected<CachePlace, std::vector<Problem>> cache_place(const User& user, const std::string& named);
+std::expected<CachePlace, std::vector<Problem>> cache_place(const User& user,
+                                                            const std::string& named);
 
 }  // namespace efs::config

@@ -7,14 +7,18 @@
 namespace efs::config {
 namespace {
 
-// The length of the longest leading part of `path` (whole components, the whole path first) that satisfies
-// `matches`: a rule that names a directory holds for all below it.
+// The length of the longest leading part of `path` (whole components, the whole path first) that
+// satisfies `matches`: a rule that names a directory holds for all below it.
 template <typename Predicate>
 std::optional<std::size_t> deepest_match(std::string_view path, Predicate matches) {
   std::string_view part = path;
   while (true) {
-    if (matches(part)) return part.size();
-    if (part.empty()) return std::nullopt;
+    if (matches(part)) {
+      return part.size();
+    }
+    if (part.empty()) {
+      return std::nullopt;
+    }
     const auto slash = part.rfind('/');
     part = slash == part.npos ? std::string_view{} : part.substr(0, slash);
   }
@@ -22,21 +26,31 @@ std::optional<std::size_t> deepest_match(std::string_view path, Predicate matche
 
 const OutputRule* output_rule(const JobConfig& config, std::string_view path, bool staged_in) {
   for (const auto& rule : config.outputs) {
-    if (staged_in && !rule.holds_inputs) continue;
-    if (deepest_match(path, [&](auto part) { return glob_match(rule.pattern, part); })) return &rule;
+    if (staged_in && !rule.holds_inputs) {
+      continue;
+    }
+    if (deepest_match(path, [&](auto part) { return glob_match(rule.pattern, part); })) {
+      return &rule;
+    }
   }
   return nullptr;
 }
 
-// The resource that names `path` or holds it most deeply; at equal depth a plain path beats a glob, then the first wins.
+// The resource that names `path` or holds it most deeply; at equal depth a plain path beats a glob,
+// then the first wins.
 const Resource* owning_resource(const JobConfig& config, std::string_view path) {
   const Resource* owner = nullptr;
   std::size_t owner_depth = 0;
   for (const auto& resource : config.resources) {
-    if (resource.is_list) continue;  // what it names is known to the planner only
+    if (resource.is_list) {
+      continue;  // what it names is known to the planner only
+    }
     const auto name = place_of(config, resource);
-    const auto depth = deepest_match(path, [&](auto part) { return resource.is_glob ? glob_match(name, part) : part == name; });
-    if (!depth) continue;
+    const auto depth = deepest_match(
+        path, [&](auto part) { return resource.is_glob ? glob_match(name, part) : part == name; });
+    if (!depth) {
+      continue;
+    }
     const bool deeper = !owner || *depth > owner_depth;
     const bool plainer = owner && *depth == owner_depth && owner->is_glob && !resource.is_glob;
     if (deeper || plainer) {
@@ -47,7 +61,8 @@ const Resource* owning_resource(const JobConfig& config, std::string_view path) 
   return owner;
 }
 
-// Of what was staged in and no other resource holds: the lists of a job file all have the same flags.
+// Of what was staged in and no other resource holds: the lists of a job file all have the same
+// flags.
 const Resource* first_list(const JobConfig& config) {
   const auto list = std::ranges::find(config.resources, true, &Resource::is_list);
   return list == config.resources.end() ? nullptr : &*list;
@@ -56,7 +71,11 @@ const Resource* first_list(const JobConfig& config) {
 // The deepest destination of a list that is `path` or holds it.
 auto listed_place(const JobConfig& config, std::string_view path) {
   auto found = config.listed.end();
-  if (!config.listed.empty()) (void)deepest_match(path, [&](auto part) { return (found = config.listed.find(std::string(part))) != config.listed.end(); });
+  if (!config.listed.empty()) {
+    (void)deepest_match(path, [&](auto part) {
+      return (found = config.listed.find(std::string(part))) != config.listed.end();
+    });
+  }
   return found;
 }
 
@@ -68,29 +87,49 @@ struct Decision {
 };
 
 Decision decide(const JobConfig& config, std::string_view path, bool staged_in) {
-  if (path.starts_with('/')) path.remove_prefix(1);
-  // Without output rules nothing that the job makes is dropped, not even below a temporary resource.
-  if (!staged_in && config.outputs.empty()) return {.file_class = FileClass::persistent};
-  if (const auto* rule = output_rule(config, path, staged_in)) return {.file_class = rule->file_class, .rule = rule};
-  if (const auto* owner = owning_resource(config, path)) return {.file_class = owner->file_class, .resource = owner};
-  if (const auto* list = staged_in ? first_list(config) : nullptr) return {.file_class = list->file_class, .resource = list};
+  if (path.starts_with('/')) {
+    path.remove_prefix(1);
+  }
+  // Without output rules nothing that the job makes is dropped, not even below a temporary
+  // resource.
+  if (!staged_in && config.outputs.empty()) {
+    return {.file_class = FileClass::persistent};
+  }
+  if (const auto* rule = output_rule(config, path, staged_in)) {
+    return {.file_class = rule->file_class, .rule = rule};
+  }
+  if (const auto* owner = owning_resource(config, path)) {
+    return {.file_class = owner->file_class, .resource = owner};
+  }
+  if (const auto* list = staged_in ? first_list(config) : nullptr) {
+    return {.file_class = list->file_class, .resource = list};
+  }
   return {.file_class = config.outputs.empty() ? FileClass::persistent : FileClass::temporary};
 }
 
 std::string reason_of(const JobConfig& config, const Decision& decision, bool staged_in) {
-  if (decision.rule != nullptr) return "the output rule " + decision.rule->pattern + (staged_in ? ", which holds inputs, too" : "");
+  if (decision.rule != nullptr) {
+    return "the output rule " + decision.rule->pattern +
+           (staged_in ? ", which holds inputs, too" : "");
+  }
   if (decision.resource != nullptr) {
     const Resource& resource = *decision.resource;
-    return (resource.is_list ? "the list " : "the resource ") + resource.path + (resource.line > 0 ? " (line " + std::to_string(resource.line) + " of the job file)" : "");
+    return (resource.is_list ? "the list " : "the resource ") + resource.path +
+           (resource.line > 0 ? " (line " + std::to_string(resource.line) + " of the job file)"
+                              : "");
   }
-  if (!staged_in && config.outputs.empty()) return "a new file, and the job file has no output rules: all new files are persistent";
-  return config.outputs.empty() ? "no resource names it, and the job file has no output rules" : "no output rule and no resource matches it";
+  if (!staged_in && config.outputs.empty()) {
+    return "a new file, and the job file has no output rules: all new files are persistent";
+  }
+  return config.outputs.empty() ? "no resource names it, and the job file has no output rules"
+                                : "no output rule and no resource matches it";
 }
 
 }  // namespace
 
 std::string_view place_of(const JobConfig& config, const Resource& resource) {
-  return resource.as.empty() ? part_below(resource.path, config.root_dir) : std::string_view(resource.as);
+  return resource.as.empty() ? part_below(resource.path, config.root_dir)
+                             : std::string_view(resource.as);
 }
 
 std::string source_of(const JobConfig& config, std::string_view path) {
@@ -100,14 +139,23 @@ std::string source_of(const JobConfig& config, std::string_view path) {
     return place.empty() || is_within(path, place);
   };
   for (const auto& resource : config.resources) {
-    if (resource.is_list || resource.is_glob || !holds(resource)) continue;
-    if (owner == nullptr || place_of(config, resource).size() > place_of(config, *owner).size()) owner = &resource;
+    if (resource.is_list || resource.is_glob || !holds(resource)) {
+      continue;
+    }
+    if (owner == nullptr || place_of(config, resource).size() > place_of(config, *owner).size()) {
+      owner = &resource;
+    }
   }
-  if (const auto listed = listed_place(config, path); listed != config.listed.end() && (owner == nullptr || listed->first.size() > place_of(config, *owner).size())) {
+  if (const auto listed = listed_place(config, path);
+      listed != config.listed.end() &&
+      (owner == nullptr || listed->first.size() > place_of(config, *owner).size())) {
     const auto below = part_below(path, listed->first);
-    return listed->second + (listed->second.empty() || below.empty() ? "" : "/") + std::string(below);
+    return listed->second + (listed->second.empty() || below.empty() ? "" : "/") +
+           std::string(below);
   }
-  if (owner == nullptr || owner->as.empty()) return std::string(path);
+  if (owner == nullptr || owner->as.empty()) {
+    return std::string(path);
+  }
   const std::string source(part_below(owner->path, config.root_dir));
   const auto below = part_below(path, owner->as);
   return source + (source.empty() || below.empty() ? "" : "/") + std::string(below);
@@ -115,54 +163,89 @@ std::string source_of(const JobConfig& config, std::string_view path) {
 
 std::string result_path(const JobConfig& config, std::string_view path) {
   const OutputRule* rule = nullptr;  // the deepest
-  for (const auto& other : config.outputs)
-    if (!other.as.empty() && is_within(path, other.pattern) && (rule == nullptr || other.pattern.size() > rule->pattern.size())) rule = &other;
-  if (rule == nullptr) return std::string(path);
+  for (const auto& other : config.outputs) {
+    if (!other.as.empty() && is_within(path, other.pattern) &&
+        (rule == nullptr || other.pattern.size() > rule->pattern.size())) {
+      rule = &other;
+    }
+  }
+  if (rule == nullptr) {
+    return std::string(path);
+  }
   const auto below = part_below(path, rule->pattern);
   return rule->as + (below.empty() ? "" : "/") + std::string(below);
 }
 
 bool renames_results(const JobConfig& config) {
-  return std::ranges::any_of(config.outputs, [](const OutputRule& rule) { return !rule.as.empty(); });
+  return std::ranges::any_of(config.outputs,
+                             [](const OutputRule& rule) { return !rule.as.empty(); });
 }
 
-bool has_results_in_place(const JobConfig& config) { return config.in_place || config.results_dir == config.root_dir; }
+bool has_results_in_place(const JobConfig& config) {
+  return config.in_place || config.results_dir == config.root_dir;
+}
 
-bool is_input(const JobConfig& config, std::string_view path) { return owning_resource(config, path) != nullptr; }
+bool is_input(const JobConfig& config, std::string_view path) {
+  return owning_resource(config, path) != nullptr;
+}
 
 std::optional<std::size_t> find_backend(const JobConfig& config, std::string_view id) {
-  for (std::size_t i = 0; i < config.backends.size(); ++i)
-    if (config.backends[i].id == id) return i;
+  for (std::size_t i = 0; i < config.backends.size(); ++i) {
+    if (config.backends[i].id == id) {
+      return i;
+    }
+  }
   return std::nullopt;
 }
 
 std::size_t backend_of(const JobConfig& config, std::string_view path, bool staged_in) {
-  if (config.backends.size() < 2) return 0;
-  if (path.starts_with('/')) path.remove_prefix(1);
+  if (config.backends.size() < 2) {
+    return 0;
+  }
+  if (path.starts_with('/')) {
+    path.remove_prefix(1);
+  }
   if (staged_in) {
     const auto* owner = owning_resource(config, path);
     return owner == nullptr ? config.new_files : find_backend(config, owner->backend).value_or(0);
   }
   const auto* rule = output_rule(config, path, false);
-  return rule == nullptr || rule->backend.empty() ? config.new_files : find_backend(config, rule->backend).value_or(config.new_files);
+  return rule == nullptr || rule->backend.empty()
+             ? config.new_files
+             : find_backend(config, rule->backend).value_or(config.new_files);
 }
 
 std::size_t rank(const JobConfig& config, std::string_view path) {
-  if (path.starts_with('/')) path.remove_prefix(1);
-  for (std::size_t i = 0; i < config.outputs.size(); ++i)
-    if (deepest_match(path, [&](auto part) { return glob_match(config.outputs[i].pattern, part) || (!part.empty() && part == config.outputs[i].as); })) return i;
+  if (path.starts_with('/')) {
+    path.remove_prefix(1);
+  }
+  for (std::size_t i = 0; i < config.outputs.size(); ++i) {
+    if (deepest_match(path, [&](auto part) {
+          return glob_match(config.outputs[i].pattern, part) ||
+                 (!part.empty() && part == config.outputs[i].as);
+        })) {
+      return i;
+    }
+  }
   const auto* owner = owning_resource(config, path);
-  return config.outputs.size() + (owner == nullptr ? config.resources.size() : static_cast<std::size_t>(owner - config.resources.data()));
+  return config.outputs.size() + (owner == nullptr
+                                      ? config.resources.size()
+                                      : static_cast<std::size_t>(owner - config.resources.data()));
 }
 
 bool has_output_rule(const JobConfig& config, std::string_view path) {
-  if (path.starts_with('/')) path.remove_prefix(1);
+  if (path.starts_with('/')) {
+    path.remove_prefix(1);
+  }
   return output_rule(config, path, false) != nullptr;
 }
 
-FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) { return decide(config, path, staged_in).file_class; }
+FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) {
+  return decide(config, path, staged_in).file_class;
+}
 
-FileClass classify(const JobConfig& config, std::string_view path, bool staged_in, std::string& why) {
+FileClass classify(const JobConfig& config, std::string_view path, bool staged_in,
+                   std::string& why) {
   const Decision decision = decide(config, path, staged_in);
   why = reason_of(config, decision, staged_in);
   return decision.file_class;

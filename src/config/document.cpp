@@ -13,19 +13,32 @@ namespace {
 using Kind = YamlNode::Kind;
 using Keys = std::span<const std::string_view>;
 
-constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources", "outputs"};
-constexpr std::array<std::string_view, 29> settings_keys{"name",   "root-dir",   "mount-dir",       "results-dir", "in-place",      "log-file",    "log-level", "status-file", "trace",
-                                                         "access-log", "access-log-size", "workers",     "transfer-size", "on-conflict", "verify",    "max-rate",    "max-ops", "retries",
-                                                         "interleaving", "deadline", "deletions", "new-files", "on-full", "cache", "cache-capacity", "results-group", "results-mode", "existing", "vanished"};
-constexpr std::array<std::string_view, 7> backend_keys{"id", "type", "capacity", "daxfs", "segment-size", "enforce", "huge"};
-constexpr std::array<std::string_view, 11> resource_keys{"path", "list", "as", "backend", "flags", "distribute", "from-job", "priority", "reusable", "vanished", "follow"};
+constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources",
+                                                         "outputs"};
+constexpr std::array<std::string_view, 29> settings_keys{
+    "name",           "root-dir",      "mount-dir",    "results-dir", "in-place",        "log-file",
+    "log-level",      "status-file",   "trace",        "access-log",  "access-log-size", "workers",
+    "transfer-size",  "on-conflict",   "verify",       "max-rate",    "max-ops",         "retries",
+    "interleaving",   "deadline",      "deletions",    "new-files",   "on-full",         "cache",
+    "cache-capacity", "results-group", "results-mode", "existing",    "vanished"};
+constexpr std::array<std::string_view, 7> backend_keys{
+    "id", "type", "capacity", "daxfs", "segment-size", "enforce", "huge"};
+constexpr std::array<std::string_view, 11> resource_keys{
+    "path",     "list",     "as",       "backend",  "flags", "distribute",
+    "from-job", "priority", "reusable", "vanished", "follow"};
 constexpr std::array<std::string_view, 5> output_keys{"path", "as", "flags", "backend", "inputs"};
-constexpr std::array<std::string_view, 6> site_keys{"runtime-dir", "memory-share", "global-settings", "backends", "limits", "fixed"};
+constexpr std::array<std::string_view, 6> site_keys{
+    "runtime-dir", "memory-share", "global-settings", "backends", "limits", "fixed"};
 constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};
-constexpr std::array key_sections{SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys}, SectionKeys{"backends", backend_keys},
-                              SectionKeys{"resources", resource_keys}, SectionKeys{"outputs", output_keys}, SectionKeys{"site file", site_keys}, SectionKeys{"site limits", limit_keys}};
+constexpr std::array key_sections{
+    SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys},
+    SectionKeys{"backends", backend_keys},        SectionKeys{"resources", resource_keys},
+    SectionKeys{"outputs", output_keys},          SectionKeys{"site file", site_keys},
+    SectionKeys{"site limits", limit_keys}};
 
-bool contains(Keys keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
+bool contains(Keys keys, std::string_view key) {
+  return std::ranges::find(keys, key) != keys.end();
+}
 
 struct Pair {
   std::string key;
@@ -39,27 +52,35 @@ void pairs_of_map(const YamlNode& map, std::vector<Pair>& pairs, ProblemList& pr
     if (key.kind == Kind::scalar) {
       pairs.push_back({key.text, key.mark, &map.items[i + 1]});
     } else {
-      problems.add(key.kind == Kind::null ? map.mark : key.mark, "a key must be a word", "write KEY: VALUE");
+      problems.add(key.kind == Kind::null ? map.mark : key.mark, "a key must be a word",
+                   "write KEY: VALUE");
     }
   }
 }
 
-// The (key, value) pairs of a table in either grammar: a map, or the ancestor's sequence of (single-pair) maps.
-// False where `node` is neither; that is reported.
-bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>& pairs, ProblemList& problems) {
-  if (node.kind == Kind::null) return true;
+// The (key, value) pairs of a table in either grammar: a map, or the ancestor's sequence of
+// (single-pair) maps. False where `node` is neither; that is reported.
+bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>& pairs,
+                ProblemList& problems) {
+  if (node.kind == Kind::null) {
+    return true;
+  }
   if (node.kind == Kind::map) {
     pairs_of_map(node, pairs, problems);
     return true;
   }
   bool good = node.kind == Kind::sequence;
-  if (!good) problems.add(node.mark, std::string(title) + " must hold KEY: VALUE pairs, not " + in_quotes(node.text));
+  if (!good) {
+    problems.add(node.mark,
+                 std::string(title) + " must hold KEY: VALUE pairs, not " + in_quotes(node.text));
+  }
   for (const auto& item : node.items) {
     if (item.kind == Kind::map) {
       pairs_of_map(item, pairs, problems);
     } else {
       problems.add(item.mark,
-                   std::string(title) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + in_quotes(item.text)),
+                   std::string(title) + " must hold KEY: VALUE pairs" +
+                       (item.text.empty() ? "" : ", not " + in_quotes(item.text)),
                    "a space must follow the colon");
       good = false;
     }
@@ -69,23 +90,32 @@ bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>&
 
 // Where a key that `keys` does not hold belongs, or the nearest that it does.
 std::string suggest_key(std::string_view key, Keys keys) {
-  if (const auto near = nearest(key, keys); !near.empty()) return "did you mean " + in_quotes(near) + "?";
+  if (const auto near = nearest(key, keys); !near.empty()) {
+    return "did you mean " + in_quotes(near) + "?";
+  }
   for (const auto& place : key_sections) {
-    if (!place.section.starts_with("site ") && contains(place.keys, key)) return "it belongs to " + std::string(place.section);
+    if (!place.section.starts_with("site ") && contains(place.keys, key)) {
+      return "it belongs to " + std::string(place.section);
+    }
   }
   std::string known = "known here:";
-  for (const auto candidate : keys) known.append(" ").append(candidate);
+  for (const auto candidate : keys) {
+    known.append(" ").append(candidate);
+  }
   return known;
 }
 
 // Drops the pairs whose key is unknown or was there before, with a problem each.
-std::vector<Pair> known_pairs(std::vector<Pair> pairs, std::string_view title, Keys keys, ProblemList& problems) {
+std::vector<Pair> known_pairs(std::vector<Pair> pairs, std::string_view title, Keys keys,
+                              ProblemList& problems) {
   std::map<std::string, int, std::less<>> first_lines;
   std::vector<Pair> known;
   for (auto& pair : pairs) {
     if (!contains(keys, pair.key)) {
-      problems.add(pair.mark, "unknown key " + in_quotes(pair.key) + " in " + std::string(title), suggest_key(pair.key, keys));
-    } else if (const auto [first, is_new] = first_lines.try_emplace(pair.key, pair.mark.line); !is_new) {
+      problems.add(pair.mark, "unknown key " + in_quotes(pair.key) + " in " + std::string(title),
+                   suggest_key(pair.key, keys));
+    } else if (const auto [first, is_new] = first_lines.try_emplace(pair.key, pair.mark.line);
+               !is_new) {
       problems.add(pair.mark, "duplicate key " + in_quotes(pair.key) + " in " + std::string(title),
                    "it is already at line " + std::to_string(first->second) + "; remove one");
     } else {
@@ -95,7 +125,8 @@ std::vector<Pair> known_pairs(std::vector<Pair> pairs, std::string_view title, K
   return known;
 }
 
-Section read_section(const YamlNode& node, Mark mark, std::string title, Keys keys, ProblemList& problems) {
+Section read_section(const YamlNode& node, Mark mark, std::string title, Keys keys,
+                     ProblemList& problems) {
   Section section{.title = std::move(title), .mark = mark};
   std::vector<Pair> pairs;
   section.malformed = !read_pairs(node, section.title, pairs, problems);
@@ -108,24 +139,30 @@ Section read_section(const YamlNode& node, Mark mark, std::string title, Keys ke
     section.bad.insert(pair.key);
     // yaml-cpp places a null at the next token: the key is the better place.
     if (value.kind == Kind::null || value.kind == Kind::scalar) {
-      problems.add(pair.mark, in_quotes(pair.key) + " has no value", "give it one, or remove the key");
+      problems.add(pair.mark, in_quotes(pair.key) + " has no value",
+                   "give it one, or remove the key");
     } else {
-      problems.add(value.mark, in_quotes(pair.key) + " must be one value, not a list", "quote a value that begins with [ or {");
+      problems.add(value.mark, in_quotes(pair.key) + " must be one value, not a list",
+                   "quote a value that begins with [ or {");
     }
   }
   return section;
 }
 
 // A list of tables; a single table may stand for a list of one.
-std::vector<Section> read_list(const YamlNode& node, std::string_view name, const std::string& title, Keys keys, ProblemList& problems) {
+std::vector<Section> read_list(const YamlNode& node, std::string_view name,
+                               const std::string& title, Keys keys, ProblemList& problems) {
   std::vector<Section> tables;
-  if (node.kind == Kind::null) return tables;
+  if (node.kind == Kind::null) {
+    return tables;
+  }
   if (node.kind == Kind::map) {
     tables.push_back(read_section(node, node.mark, title, keys, problems));
     return tables;
   }
   if (node.kind == Kind::scalar) {
-    problems.add(node.mark, in_quotes(name) + " must be a list, not " + in_quotes(node.text), "see the example in efs-job(5)");
+    problems.add(node.mark, in_quotes(name) + " must be a list, not " + in_quotes(node.text),
+                 "see the example in efs-job(5)");
     return tables;
   }
   for (const auto& item : node.items) {
@@ -133,8 +170,11 @@ std::vector<Section> read_list(const YamlNode& node, std::string_view name, cons
       tables.push_back(read_section(item, item.mark, title, keys, problems));
     } else {
       problems.add(item.mark,
-                   "an entry of " + in_quotes(name) + " must hold KEY: VALUE pairs" + (item.text.empty() ? "" : ", not " + in_quotes(item.text)),
-                   contains(keys, "path") && !item.text.empty() ? "write path: \"" + item.text.substr(0, 60) + "\"" : "");
+                   "an entry of " + in_quotes(name) + " must hold KEY: VALUE pairs" +
+                       (item.text.empty() ? "" : ", not " + in_quotes(item.text)),
+                   contains(keys, "path") && !item.text.empty()
+                       ? "write path: \"" + item.text.substr(0, 60) + "\""
+                       : "");
     }
   }
   return tables;
@@ -150,7 +190,8 @@ const Value* Section::find(std::string_view key) const {
 const Value* Section::require(std::string_view key, ProblemList& problems) const {
   const auto* value = find(key);
   if (!value && !malformed && !bad.contains(key)) {
-    problems.add(mark, in_quotes(key) + " is missing from " + title, "add " + std::string(key) + ": \"...\"");
+    problems.add(mark, in_quotes(key) + " is missing from " + title,
+                 "add " + std::string(key) + ": \"...\"");
   }
   return value;
 }
@@ -171,9 +212,11 @@ Document read_document(const YamlNode& root, ProblemList& problems) {
     } else if (pair.key == "backends") {
       document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
     } else if (pair.key == "resources") {
-      document.resources = read_list(*pair.value, pair.key, "this resource", resource_keys, problems);
+      document.resources =
+          read_list(*pair.value, pair.key, "this resource", resource_keys, problems);
     } else {
-      document.outputs = read_list(*pair.value, pair.key, "this output rule", output_keys, problems);
+      document.outputs =
+          read_list(*pair.value, pair.key, "this output rule", output_keys, problems);
     }
   }
   return document;
@@ -184,10 +227,15 @@ namespace {
 // A list of words; a single word may stand for a list of one.
 std::vector<Value> read_words(const YamlNode& node, std::string_view name, ProblemList& problems) {
   std::vector<Value> words;
-  if (node.kind == Kind::scalar) words.push_back({node.text, node.mark});
+  if (node.kind == Kind::scalar) {
+    words.push_back({node.text, node.mark});
+  }
   for (const auto& item : node.items) {
-    if (item.kind == Kind::scalar) words.push_back({item.text, item.mark});
-    else problems.add(item.mark, in_quotes(name) + " must be a list of words");
+    if (item.kind == Kind::scalar) {
+      words.push_back({item.text, item.mark});
+    } else {
+      problems.add(item.mark, in_quotes(name) + " must be a list of words");
+    }
   }
   return words;
 }
@@ -200,18 +248,33 @@ SiteDocument read_site_document(const YamlNode& root, ProblemList& problems) {
   std::vector<Pair> pairs;
   document.top.malformed = !read_pairs(root, document.top.title, pairs, problems);
   for (const auto& pair : known_pairs(std::move(pairs), document.top.title, site_keys, problems)) {
-    if (pair.key == "global-settings") document.settings = read_section(*pair.value, pair.mark, pair.key, settings_keys, problems);
-    else if (pair.key == "limits") document.limits = read_section(*pair.value, pair.mark, pair.key, limit_keys, problems);
-    else if (pair.key == "backends") document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
-    else if (pair.key == "fixed") document.fixed = read_words(*pair.value, pair.key, problems);
-    else if (pair.value->kind == Kind::scalar && !pair.value->text.empty()) document.top.values[pair.key] = {pair.value->text, pair.value->mark};
-    else problems.add(pair.mark, in_quotes(pair.key) + " must have one value");
+    if (pair.key == "global-settings") {
+      document.settings = read_section(*pair.value, pair.mark, pair.key, settings_keys, problems);
+    } else if (pair.key == "limits") {
+      document.limits = read_section(*pair.value, pair.mark, pair.key, limit_keys, problems);
+    } else if (pair.key == "backends") {
+      document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
+    } else if (pair.key == "fixed") {
+      document.fixed = read_words(*pair.value, pair.key, problems);
+    } else if (pair.value->kind == Kind::scalar && !pair.value->text.empty()) {
+      document.top.values[pair.key] = {pair.value->text, pair.value->mark};
+    } else {
+      problems.add(pair.mark, in_quotes(pair.key) + " must have one value");
+    }
   }
   return document;
 }
 
-std::span<const SectionKeys> schema() { return key_sections; }
-std::span<const std::string_view> settings_schema() { return settings_keys; }
-std::span<const std::string_view> backend_schema() { return backend_keys; }
+std::span<const SectionKeys> schema() {
+  return key_sections;
+}
+
+std::span<const std::string_view> settings_schema() {
+  return settings_keys;
+}
+
+std::span<const std::string_view> backend_schema() {
+  return backend_keys;
+}
 
 }  // namespace efs::config

@@ -6,51 +6,78 @@
 namespace efs::config {
 namespace {
 
-constexpr std::array<std::string_view, 11> expanded_keys{"name", "root-dir", "mount-dir", "results-dir", "log-file", "status-file", "trace", "access-log", "interleaving", "cache", "daxfs"};
+constexpr std::array<std::string_view, 11> expanded_keys{
+    "name",  "root-dir",   "mount-dir",    "results-dir", "log-file", "status-file",
+    "trace", "access-log", "interleaving", "cache",       "daxfs"};
 
 struct Directive {
   char letter;
   const char* variable;
 };
-constexpr std::array directives{Directive{'j', "SLURM_JOB_ID"},   Directive{'A', "SLURM_ARRAY_JOB_ID"}, Directive{'a', "SLURM_ARRAY_TASK_ID"},
-                                Directive{'u', "SLURM_JOB_USER"}, Directive{'x', "SLURM_JOB_NAME"},     Directive{'N', "SLURMD_NODENAME"},
-                                Directive{'t', "SLURM_NODEID"}};
-constexpr const char* known_directives = "known are %j %A %a %u %x %N %t; a percent sign is written %%";
 
-bool begins_name(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_'; }
-bool is_in_name(char c) { return begins_name(c) || (c >= '0' && c <= '9'); }
+constexpr std::array directives{
+    Directive{'j', "SLURM_JOB_ID"},        Directive{'A', "SLURM_ARRAY_JOB_ID"},
+    Directive{'a', "SLURM_ARRAY_TASK_ID"}, Directive{'u', "SLURM_JOB_USER"},
+    Directive{'x', "SLURM_JOB_NAME"},      Directive{'N', "SLURMD_NODENAME"},
+    Directive{'t', "SLURM_NODEID"}};
+constexpr const char* known_directives =
+    "known are %j %A %a %u %x %N %t; a percent sign is written %%";
+
+bool begins_name(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+
+bool is_in_name(char c) {
+  return begins_name(c) || (c >= '0' && c <= '9');
+}
+
 bool has_control(std::string_view text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
 }
 
-// One value. Each step takes what it understands from the front of rest_, appends to the result, and is false where the
-// problem is reported.
+// One value. Each step takes what it understands from the front of rest_, appends to the result,
+// and is false where the problem is reported.
 class Expansion {
  public:
-  Expansion(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems)
-      : value_(value), key_(key), surroundings_(surroundings), problems_(problems), rest_(value.text), result_(value) {}
+  Expansion(const Value& value, std::string_view key, const Surroundings& surroundings,
+            ProblemList& problems)
+      : value_(value),
+        key_(key),
+        surroundings_(surroundings),
+        problems_(problems),
+        rest_(value.text),
+        result_(value) {}
 
   Value run() {
     result_.text.clear();
-    if (!take_all()) result_.text.clear();
+    if (!take_all()) {
+      result_.text.clear();
+    }
     return std::move(result_);
   }
 
  private:
   bool take_all() {
-    if (rest_.starts_with('~') && !take_home()) return false;
+    if (rest_.starts_with('~') && !take_home()) {
+      return false;
+    }
     while (!rest_.empty()) {
       const char c = rest_.front();
       rest_.remove_prefix(1);
-      if (c != '%' && c != '$') put(std::string_view(&c, 1));
-      else if (!(c == '%' ? take_directive() : take_variable())) return false;
+      if (c != '%' && c != '$') {
+        put(std::string_view(&c, 1));
+      } else if (!(c == '%' ? take_directive() : take_variable())) {
+        return false;
+      }
     }
     return true;
   }
 
   bool put(std::string_view text) {
     result_.text += text;
-    if (surroundings_.before_job) result_.for_nodes += escape(text);
+    if (surroundings_.before_job) {
+      result_.for_nodes += escape(text);
+    }
     return true;
   }
 
@@ -68,43 +95,87 @@ class Expansion {
   }
 
   bool take_home() {
-    if (rest_ != "~" && !rest_.starts_with("~/")) return report("'~' with a name", "only ~/ is expanded; write the path out, or a name that begins with ~ as ./~...");
-    if (surroundings_.home.empty()) return report("'~' has no value", "the user has no home directory; write the path out");
+    if (rest_ != "~" && !rest_.starts_with("~/")) {
+      return report(
+          "'~' with a name",
+          "only ~/ is expanded; write the path out, or a name that begins with ~ as ./~...");
+    }
+    if (surroundings_.home.empty()) {
+      return report("'~' has no value", "the user has no home directory; write the path out");
+    }
     rest_.remove_prefix(1);
     return put(surroundings_.home);
   }
 
   bool take_directive() {
     const char letter = rest_.empty() ? '\0' : rest_.front();
-    if (!rest_.empty()) rest_.remove_prefix(1);
-    if (letter == '%') return put("%");
+    if (!rest_.empty()) {
+      rest_.remove_prefix(1);
+    }
+    if (letter == '%') {
+      return put("%");
+    }
     const auto* found = std::ranges::find(directives, letter, &Directive::letter);
-    if (found == directives.end()) return report(letter == '\0' ? "a single % at the end" : "unknown " + in_quotes(std::string("%") + letter), known_directives);
+    if (found == directives.end()) {
+      return report(letter == '\0' ? "a single % at the end"
+                                   : "unknown " + in_quotes(std::string("%") + letter),
+                    known_directives);
+    }
     const std::string name = std::string("%") + letter;
-    // What the environment says of a job is of another one, from within which this one is submitted.
-    if (surroundings_.before_job) return leave(name, letter == 'u' && !surroundings_.user.empty() ? surroundings_.user : name);
+    // What the environment says of a job is of another one, from within which this one is
+    // submitted.
+    if (surroundings_.before_job) {
+      return leave(name, letter == 'u' && !surroundings_.user.empty() ? surroundings_.user : name);
+    }
     std::string text = surroundings_.find(found->variable).value_or("");
     // The name of the user and of the node are known without Slurm.
-    if (text.empty() && letter == 'u') text = surroundings_.user;
-    if (text.empty() && letter == 'N') text = surroundings_.node;
-    if (text.empty()) return report(name + " has no value: " + found->variable + " is not set", "set it, or take " + name + " out; Slurm sets it in jobs" + (letter == 'A' || letter == 'a' ? " of an array" : ""));
-    if (text.contains('/') || text == "." || text == ".." || has_control(text)) return report(name + " is " + in_quotes(text) + " (" + found->variable + "), which cannot be part of a name", "choose another one without '/'");
+    if (text.empty() && letter == 'u') {
+      text = surroundings_.user;
+    }
+    if (text.empty() && letter == 'N') {
+      text = surroundings_.node;
+    }
+    if (text.empty()) {
+      return report(name + " has no value: " + found->variable + " is not set",
+                    "set it, or take " + name + " out; Slurm sets it in jobs" +
+                        (letter == 'A' || letter == 'a' ? " of an array" : ""));
+    }
+    if (text.contains('/') || text == "." || text == ".." || has_control(text)) {
+      return report(name + " is " + in_quotes(text) + " (" + found->variable +
+                        "), which cannot be part of a name",
+                    "choose another one without '/'");
+    }
     return put(text);
   }
 
   bool take_variable() {
-    if (rest_.starts_with('$')) return rest_.remove_prefix(1), put("$");
+    if (rest_.starts_with('$')) {
+      return rest_.remove_prefix(1), put("$");
+    }
     const bool braces = rest_.starts_with('{');
-    if (braces) rest_.remove_prefix(1);
+    if (braces) {
+      rest_.remove_prefix(1);
+    }
     const auto end = std::ranges::find_if_not(rest_, is_in_name);
     const std::string name(rest_.begin(), end);
     rest_.remove_prefix(name.size());
-    if (name.empty() || !begins_name(name.front()) || (braces && !rest_.starts_with('}'))) return report("a '$' without a variable's name", "write $NAME or ${NAME}; a dollar sign is written $$");
-    if (braces) rest_.remove_prefix(1);
+    if (name.empty() || !begins_name(name.front()) || (braces && !rest_.starts_with('}'))) {
+      return report("a '$' without a variable's name",
+                    "write $NAME or ${NAME}; a dollar sign is written $$");
+    }
+    if (braces) {
+      rest_.remove_prefix(1);
+    }
     const auto text = surroundings_.find(name);
     // An empty one would move what follows to another place: "$SCRATCH/out" must not be "/out".
-    if (!text || text->empty()) return report("the environment variable " + name + " is " + (text ? "empty" : "not set"), "set it, or write the value out; a dollar sign is written $$");
-    if (has_control(*text)) return report("the environment variable " + name + " holds a control character", "no path of a job file can");
+    if (!text || text->empty()) {
+      return report("the environment variable " + name + " is " + (text ? "empty" : "not set"),
+                    "set it, or write the value out; a dollar sign is written $$");
+    }
+    if (has_control(*text)) {
+      return report("the environment variable " + name + " holds a control character",
+                    "no path of a job file can");
+    }
     return put(*text);
   }
 
@@ -118,7 +189,10 @@ class Expansion {
 
 }  // namespace
 
-bool is_expanded(std::string_view key) { return key == "path" || key == "list" || key == "as" || std::ranges::find(expanded_keys, key) != expanded_keys.end(); }
+bool is_expanded(std::string_view key) {
+  return key == "path" || key == "list" || key == "as" ||
+         std::ranges::find(expanded_keys, key) != expanded_keys.end();
+}
 
 bool is_path_of_its_own(std::string_view key) {
   return is_expanded(key) && key != "path" && key != "list" && key != "as" && key != "name";
@@ -126,11 +200,14 @@ bool is_path_of_its_own(std::string_view key) {
 
 std::string escape(std::string_view text) {
   std::string escaped;
-  for (const char c : text) escaped.append(c == '%' || c == '$' ? 2 : 1, c);
+  for (const char c : text) {
+    escaped.append(c == '%' || c == '$' ? 2 : 1, c);
+  }
   return escaped;
 }
 
-Value expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems) {
+Value expand(const Value& value, std::string_view key, const Surroundings& surroundings,
+             ProblemList& problems) {
   return Expansion(value, key, surroundings, problems).run();
 }
 
@@ -144,7 +221,9 @@ void expand(Section& section, const Surroundings& surroundings, ProblemList& pro
         continue;
       }
     }
-    if (is_path_of_its_own(at->first)) at->second.text = surroundings.in_directory(at->second.text);
+    if (is_path_of_its_own(at->first)) {
+      at->second.text = surroundings.in_directory(at->second.text);
+    }
     ++at;
   }
 }

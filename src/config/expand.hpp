@@ -20,15 +20,16 @@ bool is_path_of_its_own(std::string_view key);
 ///   $NAME ${NAME}      the environment
 ///   ~ at the start     the home directory of the job's user
 ///   %% $$              % and $
-/// What has no value is reported at the value's place, with its name, and the text is "" then. Values are not
-/// expanded again. Before the job the first two lines, but for %u, stay as they are.
-Value expand(const Value& value, std::string_view key, const Surroundings& surroundings, ProblemList& problems);
+/// What has no value is reported at the value's place, with its name, and the text is "" then.
+/// Values are not expanded again. Before the job the first two lines, but for %u, stay as they are.
+Value expand(const Value& value, std::string_view key, const Surroundings& surroundings,
+             ProblemList& problems);
 
 /// `text` so written that it expands to itself.
 std::string escape(std::string_view text);
 
-/// Expands in place, and puts the directory of the surroundings before relative paths. Values of keys that
-/// cannot be expanded become bad.
+/// Expands in place, and puts the directory of the surroundings before relative paths. Values of
+/// keys that cannot be expanded become bad.
 void expand(Section& section, const Surroundings& surroundings, ProblemList& problems);
 
 }  // namespace efs::config

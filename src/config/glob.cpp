@@ -5,40 +5,72 @@
 
 #include "config/job_config.hpp"
 
-// Patterns are matched component by component, and both levels (components with **, characters with *) by the same
-// method: go on greedily, and at a mismatch return to the last star only. Returning to earlier ones can never help,
-// so the time is at most the product of the lengths, whatever a job file holds.
+// Patterns are matched component by component, and both levels (components with **, characters with
+// *) by the same method: go on greedily, and at a mismatch return to the last star only. Returning
+// to earlier ones can never help, so the time is at most the product of the lengths, whatever a job
+// file holds.
 
 namespace efs::config {
 namespace {
 
-// The character at the front of `text`, which must not be empty: a UTF-8 sequence, or one byte where it is none.
+// The character at the front of `text`, which must not be empty: a UTF-8 sequence, or one byte
+// where it is none.
 std::string_view front_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-  if (length > text.size()) return text.substr(0, 1);
+  if (length > text.size()) {
+    return text.substr(0, 1);
+  }
   for (std::size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return text.substr(0, 1);
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) {
+      return text.substr(0, 1);
+    }
   }
   return text.substr(0, length);
 }
 
 // [:alpha:] and its kin, for ASCII: the daemon's locale must not decide what is staged.
 bool in_named_class(std::string_view name, std::string_view character) {
-  if (character.size() != 1 || static_cast<unsigned char>(character[0]) > 0x7F) return false;
+  if (character.size() != 1 || static_cast<unsigned char>(character[0]) > 0x7F) {
+    return false;
+  }
   const int c = static_cast<unsigned char>(character[0]);
-  if (name == "alpha") return std::isalpha(c) != 0;
-  if (name == "digit") return std::isdigit(c) != 0;
-  if (name == "alnum") return std::isalnum(c) != 0;
-  if (name == "upper") return std::isupper(c) != 0;
-  if (name == "lower") return std::islower(c) != 0;
-  if (name == "space") return std::isspace(c) != 0;
-  if (name == "blank") return c == ' ' || c == '\t';
-  if (name == "punct") return std::ispunct(c) != 0;
-  if (name == "xdigit") return std::isxdigit(c) != 0;
-  if (name == "cntrl") return std::iscntrl(c) != 0;
-  if (name == "graph") return std::isgraph(c) != 0;
-  if (name == "print") return std::isprint(c) != 0;
+  if (name == "alpha") {
+    return std::isalpha(c) != 0;
+  }
+  if (name == "digit") {
+    return std::isdigit(c) != 0;
+  }
+  if (name == "alnum") {
+    return std::isalnum(c) != 0;
+  }
+  if (name == "upper") {
+    return std::isupper(c) != 0;
+  }
+  if (name == "lower") {
+    return std::islower(c) != 0;
+  }
+  if (name == "space") {
+    return std::isspace(c) != 0;
+  }
+  if (name == "blank") {
+    return c == ' ' || c == '\t';
+  }
+  if (name == "punct") {
+    return std::ispunct(c) != 0;
+  }
+  if (name == "xdigit") {
+    return std::isxdigit(c) != 0;
+  }
+  if (name == "cntrl") {
+    return std::iscntrl(c) != 0;
+  }
+  if (name == "graph") {
+    return std::isgraph(c) != 0;
+  }
+  if (name == "print") {
+    return std::isprint(c) != 0;
+  }
   return false;
 }
 
@@ -49,7 +81,9 @@ struct BracketMatch {
 
 // One member of a bracket expression, taken from the front of `set`: a character, perhaps escaped.
 std::string_view take_member(std::string_view& set) {
-  if (set.size() > 1 && set.front() == '\\') set.remove_prefix(1);
+  if (set.size() > 1 && set.front() == '\\') {
+    set.remove_prefix(1);
+  }
   const auto member = front_character(set);
   set.remove_prefix(member.size());
   return member;
@@ -59,10 +93,14 @@ std::string_view take_member(std::string_view& set) {
 // UTF-8 sequences compare bytewise in the order of their code points, so ranges need no decoding.
 std::optional<BracketMatch> match_bracket(std::string_view set, std::string_view character) {
   const bool negated = set.starts_with('!') || set.starts_with('^');
-  if (negated) set.remove_prefix(1);
+  if (negated) {
+    set.remove_prefix(1);
+  }
   bool found = false;
   for (bool first = true; !set.empty(); first = false) {
-    if (set.front() == ']' && !first) return BracketMatch{found != negated, set.substr(1)};
+    if (set.front() == ']' && !first) {
+      return BracketMatch{found != negated, set.substr(1)};
+    }
     if (const auto end = set.find(":]", 2); set.starts_with("[:") && end != set.npos) {
       found = in_named_class(set.substr(2, end - 2), character) || found;
       set.remove_prefix(end + 2);
@@ -79,24 +117,35 @@ std::optional<BracketMatch> match_bracket(std::string_view set, std::string_view
   return std::nullopt;
 }
 
-// Matches one pattern element (no star) against one character; the rest of the pattern where it matches.
-std::optional<std::string_view> match_character(std::string_view pattern, std::string_view character) {
-  if (pattern.front() == '?') return pattern.substr(1);
+// Matches one pattern element (no star) against one character; the rest of the pattern where it
+// matches.
+std::optional<std::string_view> match_character(std::string_view pattern,
+                                                std::string_view character) {
+  if (pattern.front() == '?') {
+    return pattern.substr(1);
+  }
   if (pattern.front() == '[') {
     if (const auto bracket = match_bracket(pattern.substr(1), character)) {
       return bracket->matches ? std::optional(bracket->rest) : std::nullopt;
     }
   }
-  if (pattern.front() == '\\' && pattern.size() > 1) pattern.remove_prefix(1);
-  if (!pattern.starts_with(character)) return std::nullopt;
+  if (pattern.front() == '\\' && pattern.size() > 1) {
+    pattern.remove_prefix(1);
+  }
+  if (!pattern.starts_with(character)) {
+    return std::nullopt;
+  }
   return pattern.substr(character.size());
 }
 
 bool match_component(std::string_view pattern, std::string_view name) {
   // glob(7): a leading period is matched explicitly only.
-  if (name.starts_with('.') && !pattern.starts_with('.') && !pattern.starts_with("\\.")) return false;
+  if (name.starts_with('.') && !pattern.starts_with('.') && !pattern.starts_with("\\.")) {
+    return false;
+  }
   std::optional<std::string_view> star;  // the pattern behind the last star
-  std::string_view retry;                // where the name goes on when that star takes one character more
+  // where the name goes on when that star takes one character more
+  std::string_view retry;
   while (!name.empty() || !pattern.empty()) {
     if (pattern.starts_with('*')) {
       pattern.remove_prefix(1);
@@ -112,7 +161,9 @@ bool match_component(std::string_view pattern, std::string_view name) {
         continue;
       }
     }
-    if (!star || retry.empty()) return false;
+    if (!star || retry.empty()) {
+      return false;
+    }
     retry.remove_prefix(front_character(retry).size());
     name = retry;
     pattern = *star;
@@ -124,7 +175,9 @@ std::vector<std::string_view> split(std::string_view path) {
   std::vector<std::string_view> components;
   while (!path.empty()) {
     const auto slash = std::min(path.find('/'), path.size());
-    if (slash > 0) components.push_back(path.substr(0, slash));
+    if (slash > 0) {
+      components.push_back(path.substr(0, slash));
+    }
     path.remove_prefix(std::min(slash + 1, path.size()));
   }
   return components;

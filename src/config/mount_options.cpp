@@ -17,27 +17,35 @@ struct Flag {
   std::string_view name;
   std::uint64_t set, clear;
 };
+
 constexpr std::array flags{
-    Flag{"suid", mount_suid, 0},       Flag{"nosuid", 0, mount_suid},    Flag{"dev", mount_dev, 0},      Flag{"nodev", 0, mount_dev},
-    Flag{"noexec", mount_noexec, 0},   Flag{"exec", 0, mount_noexec},    Flag{"noatime", mount_noatime, mount_strictatime},
-    Flag{"relatime", 0, mount_noatime | mount_strictatime}, Flag{"strictatime", mount_strictatime, mount_noatime},
-    Flag{"ro", mount_readonly, 0},     Flag{"rw", 0, mount_readonly},
+    Flag{"suid", mount_suid, 0}, Flag{"nosuid", 0, mount_suid}, Flag{"dev", mount_dev, 0},
+    Flag{"nodev", 0, mount_dev}, Flag{"noexec", mount_noexec, 0}, Flag{"exec", 0, mount_noexec},
+    Flag{"noatime", mount_noatime, mount_strictatime},
+    Flag{"relatime", 0, mount_noatime | mount_strictatime},
+    Flag{"strictatime", mount_strictatime, mount_noatime}, Flag{"ro", mount_readonly, 0},
+    Flag{"rw", 0, mount_readonly},
     // What mount(8) and fstab say and what is so anyway.
-    Flag{"defaults", 0, 0}, Flag{"auto", 0, 0}, Flag{"noauto", 0, 0}, Flag{"user", 0, 0}, Flag{"_netdev", 0, 0}, Flag{"nofail", 0, 0},
-    Flag{"lazytime", 0, 0}, Flag{"nolazytime", 0, 0}, Flag{"async", 0, 0},
-    Flag{"allow_other", 0, 0}, Flag{"default_permissions", 0, 0}};
+    Flag{"defaults", 0, 0}, Flag{"auto", 0, 0}, Flag{"noauto", 0, 0}, Flag{"user", 0, 0},
+    Flag{"_netdev", 0, 0}, Flag{"nofail", 0, 0}, Flag{"lazytime", 0, 0}, Flag{"nolazytime", 0, 0},
+    Flag{"async", 0, 0}, Flag{"allow_other", 0, 0}, Flag{"default_permissions", 0, 0}};
 
 std::optional<std::uint32_t> parse_mode(std::string_view octal) {
   std::uint32_t mode = 0;
   const auto [end, problem] = std::from_chars(octal.data(), octal.data() + octal.size(), mode, 8);
-  if (problem != std::errc() || end != octal.data() + octal.size() || mode > 01777 || (mode & 0700) != 0700) return std::nullopt;
+  if (problem != std::errc() || end != octal.data() + octal.size() || mode > 01777 ||
+      (mode & 0700) != 0700) {
+    return std::nullopt;
+  }
   return mode;
 }
 
 }  // namespace
 
 AccessTimes access_times(std::uint64_t flags) {
-  if ((flags & (mount_noatime | mount_readonly)) != 0) return AccessTimes::kept;
+  if ((flags & (mount_noatime | mount_readonly)) != 0) {
+    return AccessTimes::kept;
+  }
   return (flags & mount_strictatime) != 0 ? AccessTimes::strict : AccessTimes::relative;
 }
 
@@ -45,27 +53,43 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
   MountOptions options;
   std::istringstream stream(list);
   for (std::string word; std::getline(stream, word, ',');) {
-    if (word.empty()) continue;
+    if (word.empty()) {
+      continue;
+    }
     if (word.starts_with("fsname=")) {
       options.source = word.substr(7);
     } else if (word == "daemon-io") {
       options.daemon_io = true;
     } else if (word.starts_with("spin=")) {
       const std::string_view number = std::string_view(word).substr(5);
-      const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), options.spin);
-      if (problem != std::errc() || end != number.data() + number.size() || options.spin > longest_spin)
-        return fail(EINVAL, "mount option " + word + ": microseconds from 0 (never) to " + std::to_string(longest_spin) + " are expected, as in spin=50");
+      const auto [end, problem] =
+          std::from_chars(number.data(), number.data() + number.size(), options.spin);
+      if (problem != std::errc() || end != number.data() + number.size() ||
+          options.spin > longest_spin) {
+        return fail(EINVAL, "mount option " + word + ": microseconds from 0 (never) to " +
+                                std::to_string(longest_spin) + " are expected, as in spin=50");
+      }
     } else if (word.starts_with("mode=")) {
       const auto mode = parse_mode(std::string_view(word).substr(5));
-      if (!mode) return fail(EINVAL, "mount option " + word + ": permission bits in octal are expected, the owner's among them, as in mode=0700");
+      if (!mode) {
+        return fail(
+            EINVAL,
+            "mount option " + word +
+                ": permission bits in octal are expected, the owner's among them, as in mode=0700");
+      }
       options.mode = *mode;
-    } else if (const auto* flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == word; }); flag != flags.end()) {
+    } else if (const auto* flag = std::find_if(flags.begin(), flags.end(),
+                                               [&](const Flag& f) { return f.name == word; });
+               flag != flags.end()) {
       options.flags = (options.flags | flag->set) & ~flag->clear;
     } else {
-      std::array<std::string_view, flags.size() + 4> names{"fsname=", "daemon-io", "spin=", "mode="};
-      std::transform(flags.begin(), flags.end(), names.begin() + 4, [](const Flag& f) { return f.name; });
+      std::array<std::string_view, flags.size() + 4> names{"fsname=", "daemon-io",
+                                                           "spin=", "mode="};
+      std::transform(flags.begin(), flags.end(), names.begin() + 4,
+                     [](const Flag& f) { return f.name; });
       const auto near = nearest(word, names);
-      return fail(EINVAL, "unknown mount option " + word + (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
+      return fail(EINVAL, "unknown mount option " + word +
+                              (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
     }
   }
   return options;

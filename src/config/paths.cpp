@@ -14,12 +14,15 @@ void for_each_component(std::string_view path, Visitor visit) {
   while (!path.empty()) {
     const auto slash = std::min(path.find('/'), path.size());
     const auto component = path.substr(0, slash);
-    if (!component.empty() && component != ".") visit(component);
+    if (!component.empty() && component != ".") {
+      visit(component);
+    }
     path.remove_prefix(std::min(slash + 1, path.size()));
   }
 }
 
-// The normalised components joined by '/'. `left` says whether `..` went above the start; there it has no effect.
+// The normalised components joined by '/'. `left` says whether `..` went above the start; there it
+// has no effect.
 std::string normalize(std::string_view path, bool& left) {
   std::vector<std::string_view> components;
   for_each_component(path, [&](std::string_view component) {
@@ -33,7 +36,9 @@ std::string normalize(std::string_view path, bool& left) {
   });
   std::string result;
   for (const auto component : components) {
-    if (!result.empty()) result += '/';
+    if (!result.empty()) {
+      result += '/';
+    }
     result += component;
   }
   return result;
@@ -46,7 +51,9 @@ std::optional<std::string> absolute_path(std::string_view path) {
   if (!path.starts_with('/')) {
     std::error_code error;
     const auto current = std::filesystem::current_path(error);
-    if (error) return std::nullopt;
+    if (error) {
+      return std::nullopt;
+    }
     whole = current.string() + "/" + whole;
   }
   bool left = false;  // ".." of "/" is "/"
@@ -56,22 +63,31 @@ std::optional<std::string> absolute_path(std::string_view path) {
 std::optional<std::string> relative_path(std::string_view path) {
   bool left = false;
   auto result = normalize(path, left);
-  if (left) return std::nullopt;
+  if (left) {
+    return std::nullopt;
+  }
   return result;
 }
 
 bool is_within(std::string_view path, std::string_view directory) {
-  if (directory == "/") return true;
-  return path.starts_with(directory) && (path.size() == directory.size() || path[directory.size()] == '/');
+  if (directory == "/") {
+    return true;
+  }
+  return path.starts_with(directory) &&
+         (path.size() == directory.size() || path[directory.size()] == '/');
 }
 
 std::string_view part_below(std::string_view path, std::string_view directory) {
   path.remove_prefix(std::min(directory.size(), path.size()));
-  if (path.starts_with('/')) path.remove_prefix(1);
+  if (path.starts_with('/')) {
+    path.remove_prefix(1);
+  }
   return path;
 }
 
-bool has_wildcard(std::string_view path) { return path.find_first_of("*?[") != path.npos; }
+bool has_wildcard(std::string_view path) {
+  return path.find_first_of("*?[") != path.npos;
+}
 
 bool has_dot_dot(std::string_view path) {
   bool found = false;

@@ -1,5 +1,6 @@
 #pragma once
-// Paths as text: nothing here touches a file system (but the working directory), so `..` is resolved lexically.
+// Paths as text: nothing here touches a file system (but the working directory), so `..` is
+// resolved lexically.
 
 #include <optional>
 #include <string>
@@ -7,11 +8,12 @@
 
 namespace efs::config {
 
-/// Absolute and normalised, without a trailing slash ("/" itself excepted). Relative paths are relative to the
-/// working directory; nullopt where that is gone.
+/// Absolute and normalised, without a trailing slash ("/" itself excepted). Relative paths are
+/// relative to the working directory; nullopt where that is gone.
 std::optional<std::string> absolute_path(std::string_view path);
 
-/// Normalised relative path: no "//", "." or trailing slash; "" for the start itself; nullopt where `..` leaves it.
+/// Normalised relative path: no "//", "." or trailing slash; "" for the start itself; nullopt where
+/// `..` leaves it.
 std::optional<std::string> relative_path(std::string_view path);
 
 /// Is `path` equal to `directory` or below it? Both absolute and normalised.

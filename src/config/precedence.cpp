@@ -10,49 +10,71 @@
 namespace efs::config {
 namespace {
 
-
 const Value* fixed_by(const Site& site, std::string_view key) {
   const auto found = std::ranges::find(site.fixed, key, &Value::text);
   return found == site.fixed.end() ? nullptr : &*found;
 }
 
-void refuse_fixed(const Value& value, std::string_view key, const Value& site, ProblemList& problems) {
-  problems.add(value.mark, in_quotes(key) + " is " + in_quotes(value.text) + ", but the site has fixed it to " + in_quotes(site.text), "remove it; see " + site.mark.place());
+void refuse_fixed(const Value& value, std::string_view key, const Value& site,
+                  ProblemList& problems) {
+  problems.add(value.mark,
+               in_quotes(key) + " is " + in_quotes(value.text) + ", but the site has fixed it to " +
+                   in_quotes(site.text),
+               "remove it; see " + site.mark.place());
 }
 
-// What a value means, so that "/a/" and "/a", or "1 MiB" and "1024 KiB", are the same. Its problems are reported elsewhere.
+// What a value means, so that "/a/" and "/a", or "1 MiB" and "1024 KiB", are the same. Its problems
+// are reported elsewhere.
 std::string meaning_of(const Value& value, std::string_view key, const Surroundings& surroundings) {
   ProblemList ignored;
   if (is_expanded(key)) {
-    const auto text = value.source == Source::command_line ? value.text : expand(value, key, surroundings, ignored).text;
-    return key == "name" || text.empty() ? text : absolute_path(surroundings.in_directory(text)).value_or(text);
+    const auto text = value.source == Source::command_line
+                          ? value.text
+                          : expand(value, key, surroundings, ignored).text;
+    return key == "name" || text.empty()
+               ? text
+               : absolute_path(surroundings.in_directory(text)).value_or(text);
   }
   const auto size = parse_size(value.text);
   return size ? std::to_string(*size) : value.text;
 }
 
-bool same_meaning(const Value& a, const Value& b, std::string_view key, const Surroundings& surroundings) {
+bool same_meaning(const Value& a, const Value& b, std::string_view key,
+                  const Surroundings& surroundings) {
   return a.text == b.text || meaning_of(a, key, surroundings) == meaning_of(b, key, surroundings);
 }
 
 // One value on its way in: the last one put wins.
 class Layers {
  public:
-  Layers(Section job, const Surroundings& surroundings, ProblemList& problems) : result_(std::move(job)), surroundings_(surroundings), site_(surroundings.site.get()), problems_(problems) {}
+  Layers(Section job, const Surroundings& surroundings, ProblemList& problems)
+      : result_(std::move(job)),
+        surroundings_(surroundings),
+        site_(surroundings.site.get()),
+        problems_(problems) {}
 
   void put(std::string_view key, std::string text, Source source, std::string origin) {
     Value value{.text = std::move(text), .mark = {0, 0, std::move(origin)}, .source = source};
-    if (is_changed_fixed(key, value)) return;
+    if (is_changed_fixed(key, value)) {
+      return;
+    }
     result_.bad.erase(std::string(key));
     result_.values[std::string(key)] = std::move(value);
   }
 
   // Below what is there.
   void put_site() {
-    if (site_ == nullptr) return;
+    if (site_ == nullptr) {
+      return;
+    }
     for (const auto& [key, value] : site_->settings.values) {
-      if (const auto own = result_.values.find(key); own != result_.values.end() && !is_changed_fixed(key, own->second)) continue;
-      if (!result_.bad.contains(key)) result_.values[key] = value;
+      if (const auto own = result_.values.find(key);
+          own != result_.values.end() && !is_changed_fixed(key, own->second)) {
+        continue;
+      }
+      if (!result_.bad.contains(key)) {
+        result_.values[key] = value;
+      }
     }
   }
 
@@ -60,9 +82,13 @@ class Layers {
 
  private:
   bool is_changed_fixed(std::string_view key, const Value& value) {
-    if (site_ == nullptr || fixed_by(*site_, key) == nullptr) return false;
+    if (site_ == nullptr || fixed_by(*site_, key) == nullptr) {
+      return false;
+    }
     const Value& fixed = *site_->settings.find(key);
-    if (same_meaning(value, fixed, key, surroundings_)) return false;
+    if (same_meaning(value, fixed, key, surroundings_)) {
+      return false;
+    }
     refuse_fixed(value, key, fixed, problems_);
     return true;
   }
@@ -73,33 +99,50 @@ class Layers {
   ProblemList& problems_;
 };
 
-// Behind = a shell leaves ~ alone, and on the command line it is the shell's: a directory of that name is hardly meant.
-bool is_home_left_alone(std::string_view key, std::string_view text) { return is_expanded(key) && (text == "~" || text.starts_with("~/")); }
+// Behind = a shell leaves ~ alone, and on the command line it is the shell's: a directory of that
+// name is hardly meant.
+bool is_home_left_alone(std::string_view key, std::string_view text) {
+  return is_expanded(key) && (text == "~" || text.starts_with("~/"));
+}
 
 void put_command_line(const Overrides& overrides, Layers& layers, ProblemList& problems) {
   const auto put = [&](std::string_view key, const std::string& value, const std::string& origin) {
-    if (is_home_left_alone(key, value)) problems.add({0, 0, origin}, "'~' is not replaced on the command line", "write $HOME, or ./~ for a directory of that name");
-    else layers.put(key, value, Source::command_line, origin);
+    if (is_home_left_alone(key, value)) {
+      problems.add({0, 0, origin}, "'~' is not replaced on the command line",
+                   "write $HOME, or ./~ for a directory of that name");
+    } else {
+      layers.put(key, value, Source::command_line, origin);
+    }
   };
   for (const auto& [key, value] : overrides.settings) {
     const auto known = settings_schema();
     if (std::ranges::find(known, key) == known.end()) {
       const auto near = nearest(key, known);
-      problems.add({0, 0, "--set " + key}, "unknown key " + in_quotes(key), near.empty() ? "see global-settings in efs-job(5)" : "did you mean " + in_quotes(near) + "?");
+      problems.add({0, 0, "--set " + key}, "unknown key " + in_quotes(key),
+                   near.empty() ? "see global-settings in efs-job(5)"
+                                : "did you mean " + in_quotes(near) + "?");
     } else if (value.empty()) {
-      problems.add({0, 0, "--set " + key}, in_quotes(key) + " has no value", "write --set " + key + "=VALUE");
+      problems.add({0, 0, "--set " + key}, in_quotes(key) + " has no value",
+                   "write --set " + key + "=VALUE");
     } else {
       put(key, value, "--set " + key);
     }
   }
+
   struct Named {
     std::string_view key;
     const std::optional<std::string>& value;
   };
-  const std::array named{Named{"name", overrides.name}, Named{"root-dir", overrides.root_dir}, Named{"mount-dir", overrides.mount_dir},
-                         Named{"results-dir", overrides.results_dir}, Named{"log-file", overrides.log_file}, Named{"trace", overrides.trace}};
-  for (const auto& [key, value] : named)
-    if (value && !value->empty()) put(key, *value, "--" + std::string(key));
+
+  const std::array named{
+      Named{"name", overrides.name},           Named{"root-dir", overrides.root_dir},
+      Named{"mount-dir", overrides.mount_dir}, Named{"results-dir", overrides.results_dir},
+      Named{"log-file", overrides.log_file},   Named{"trace", overrides.trace}};
+  for (const auto& [key, value] : named) {
+    if (value && !value->empty()) {
+      put(key, *value, "--" + std::string(key));
+    }
+  }
 }
 
 }  // namespace
@@ -117,16 +160,21 @@ std::string_view name_of(Source source) {
 
 std::string variable_of(std::string_view key) {
   std::string name = "EFS_";
-  for (const char c : key) name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  for (const char c : key) {
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  }
   return name;
 }
 
-Section resolve_settings(Section job, const Overrides& overrides, const Surroundings& surroundings, ProblemList& problems) {
+Section resolve_settings(Section job, const Overrides& overrides, const Surroundings& surroundings,
+                         ProblemList& problems) {
   Layers layers(std::move(job), surroundings, problems);
   layers.put_site();
   for (const auto key : settings_schema()) {
     const auto name = variable_of(key);
-    if (auto text = surroundings.find(name); text && !text->empty()) layers.put(key, std::move(*text), Source::environment, name);
+    if (auto text = surroundings.find(name); text && !text->empty()) {
+      layers.put(key, std::move(*text), Source::environment, name);
+    }
   }
   put_command_line(overrides, layers, problems);
   Section result = layers.take();
@@ -134,16 +182,25 @@ Section resolve_settings(Section job, const Overrides& overrides, const Surround
   return result;
 }
 
-std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundings& surroundings, ProblemList& problems) {
+std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundings& surroundings,
+                                      ProblemList& problems) {
   const Site* site = surroundings.site.get();
-  if (site != nullptr && job.empty()) job = site->backends;
-  else if (site != nullptr && fixed_by(*site, "backends") != nullptr)
-    problems.add(job.front().mark, "the site has fixed the backends", "remove the section; see " + fixed_by(*site, "backends")->mark.place());
+  if (site != nullptr && job.empty()) {
+    job = site->backends;
+  } else if (site != nullptr && fixed_by(*site, "backends") != nullptr) {
+    problems.add(job.front().mark, "the site has fixed the backends",
+                 "remove the section; see " + fixed_by(*site, "backends")->mark.place());
+  }
   for (auto& section : job) {
     for (const auto key : backend_schema()) {
-      if (site == nullptr || fixed_by(*site, key) == nullptr) continue;
+      if (site == nullptr || fixed_by(*site, key) == nullptr) {
+        continue;
+      }
       const Value& value = *site->backends.front().find(key);
-      if (const auto* own = section.find(key); own != nullptr && !same_meaning(*own, value, key, surroundings)) refuse_fixed(*own, key, value, problems);
+      if (const auto* own = section.find(key);
+          own != nullptr && !same_meaning(*own, value, key, surroundings)) {
+        refuse_fixed(*own, key, value, problems);
+      }
       section.values[std::string(key)] = value;
     }
     expand(section, surroundings, problems);

@@ -16,15 +16,19 @@ namespace efs::config {
 std::string variable_of(std::string_view key);
 
 /// global-settings with every value taken from the place that wins, expanded (expand.hpp).
-Section resolve_settings(Section job, const Overrides& overrides, const Surroundings& surroundings, ProblemList& problems);
+Section resolve_settings(Section job, const Overrides& overrides, const Surroundings& surroundings,
+                         ProblemList& problems);
 
 /// The job's backends, or the site's where it has none; expanded.
-std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundings& surroundings, ProblemList& problems);
+std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundings& surroundings,
+                                      ProblemList& problems);
 
 /// Reports what is above a limit of the site, and lowers built-in values that are.
-void apply_limits(const Site& site, const Document& document, JobConfig& config, ProblemList& problems);
+void apply_limits(const Site& site, const Document& document, JobConfig& config,
+                  ProblemList& problems);
 
 /// Every setting and every key of a backend with its value and where that comes from.
-std::vector<EffectiveValue> effective_values(const Document& document, const JobConfig& config, const Surroundings& surroundings);
+std::vector<EffectiveValue> effective_values(const Document& document, const JobConfig& config,
+                                             const Surroundings& surroundings);
 
 }  // namespace efs::config

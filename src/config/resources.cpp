@@ -1,5 +1,5 @@
-#include <array>
 #include <algorithm>
+#include <array>
 
 #include "base/text.hpp"
 #include "config/paths.hpp"
@@ -9,108 +9,183 @@ namespace efs::config {
 namespace {
 
 // The text without slashes at its end: the ancestor's files name a backend with and without them.
-std::string_view without_slashes(std::string_view id) { return id.substr(0, id.find_last_not_of('/') + 1); }
+std::string_view without_slashes(std::string_view id) {
+  return id.substr(0, id.find_last_not_of('/') + 1);
+}
 
 // `..` behind a wildcard cannot be resolved as text, and no pattern needs it.
 bool refuse_dot_dot_in_glob(const Value& value, ProblemList& problems) {
-  if (!has_wildcard(value.text) || !has_dot_dot(value.text)) return false;
-  problems.add(value.mark, "pattern " + in_quotes(value.text) + " holds '..'", "write the pattern without it");
+  if (!has_wildcard(value.text) || !has_dot_dot(value.text)) {
+    return false;
+  }
+  problems.add(value.mark, "pattern " + in_quotes(value.text) + " holds '..'",
+               "write the pattern without it");
   return true;
 }
 
 // The path relative to root-dir; nullopt where it is bad (reported).
-std::optional<std::string> path_below_root(const Value& value, const std::string& root_dir, ProblemList& problems) {
-  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) return std::nullopt;
+std::optional<std::string> path_below_root(const Value& value, const std::string& root_dir,
+                                           ProblemList& problems) {
+  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) {
+    return std::nullopt;
+  }
   if (!value.text.starts_with('/')) {
     auto path = relative_path(value.text);
-    if (!path) problems.add(value.mark, "resource " + in_quotes(value.text) + " leaves root-dir through '..'", "name a path below root-dir");
+    if (!path) {
+      problems.add(value.mark,
+                   "resource " + in_quotes(value.text) + " leaves root-dir through '..'",
+                   "name a path below root-dir");
+    }
     return path;
   }
-  if (root_dir.empty()) return std::nullopt;  // reported: nothing to judge by
+  if (root_dir.empty()) {
+    return std::nullopt;  // reported: nothing to judge by
+  }
   const auto path = *absolute_path(value.text);
-  if (is_within(path, root_dir)) return std::string(part_below(path, root_dir));
-  problems.add(value.mark, "resource " + in_quotes(value.text) + " is not below root-dir " + in_quotes(root_dir),
-               "only what is below root-dir can be staged in; or leave out the leading '/'");
+  if (is_within(path, root_dir)) {
+    return std::string(part_below(path, root_dir));
+  }
+  problems.add(
+      value.mark,
+      "resource " + in_quotes(value.text) + " is not below root-dir " + in_quotes(root_dir),
+      "only what is below root-dir can be staged in; or leave out the leading '/'");
   return std::nullopt;
 }
 
 }  // namespace
 
-std::string read_backend_id(const Section& section, std::string_view key, const std::string& fallback, const JobConfig& config, ProblemList& problems) {
+std::string read_backend_id(const Section& section, std::string_view key,
+                            const std::string& fallback, const JobConfig& config,
+                            ProblemList& problems) {
   const auto* value = section.find(key);
-  if (!value) return fallback;
+  if (!value) {
+    return fallback;
+  }
   std::vector<std::string_view> ids;
   for (const auto& backend : config.backends) {
-    if (backend.id.empty()) return {};  // a backend without id, reported: this may be meant
-    if (without_slashes(backend.id) == without_slashes(value->text)) return backend.id;
+    if (backend.id.empty()) {
+      return {};  // a backend without id, reported: this may be meant
+    }
+    if (without_slashes(backend.id) == without_slashes(value->text)) {
+      return backend.id;
+    }
     ids.push_back(backend.id);
   }
   const auto near = nearest(value->text, ids);
   problems.add(value->mark, "unknown backend " + in_quotes(value->text),
-               near.empty() ? "defined here: " + in_quotes(ids.front()) : "did you mean " + in_quotes(near) + "?");
+               near.empty() ? "defined here: " + in_quotes(ids.front())
+                            : "did you mean " + in_quotes(near) + "?");
   return {};
 }
 
 namespace {
 
-// The pattern relative to the mount point; an absolute one may name what root-dir mirrors. nullopt: bad (reported).
-std::optional<std::string> output_pattern(const Value& value, const JobConfig& config, ProblemList& problems) {
-  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) return std::nullopt;
+// The pattern relative to the mount point; an absolute one may name what root-dir mirrors. nullopt:
+// bad (reported).
+std::optional<std::string> output_pattern(const Value& value, const JobConfig& config,
+                                          ProblemList& problems) {
+  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) {
+    return std::nullopt;
+  }
   if (!value.text.starts_with('/')) {
     auto path = relative_path(value.text);
-    if (!path) problems.add(value.mark, "output " + in_quotes(value.text) + " leaves the mount point through '..'", "name a path below mount-dir");
+    if (!path) {
+      problems.add(value.mark,
+                   "output " + in_quotes(value.text) + " leaves the mount point through '..'",
+                   "name a path below mount-dir");
+    }
     return path;
   }
-  if (config.root_dir.empty() || config.mount_dir.empty()) return std::nullopt;  // reported: nothing to judge by
+  // reported: nothing to judge by
+  if (config.root_dir.empty() || config.mount_dir.empty()) {
+    return std::nullopt;
+  }
   const auto path = *absolute_path(value.text);
   for (const auto& directory : {config.mount_dir, config.root_dir}) {
-    if (is_within(path, directory)) return std::string(part_below(path, directory));
+    if (is_within(path, directory)) {
+      return std::string(part_below(path, directory));
+    }
   }
-  problems.add(value.mark, "output " + in_quotes(value.text) + " is neither below mount-dir nor below root-dir",
+  problems.add(value.mark,
+               "output " + in_quotes(value.text) + " is neither below mount-dir nor below root-dir",
                "leave out the leading '/': output paths are relative to mount-dir");
   return std::nullopt;
 }
 
-// A resource that names a file with the names of inputs. Only the planner reads it, with the job's rights.
-void read_list(const Section& section, Resource& resource, const JobConfig& config, ProblemList& problems) {
+// A resource that names a file with the names of inputs. Only the planner reads it, with the job's
+// rights.
+void read_list(const Section& section, Resource& resource, const JobConfig& config,
+               ProblemList& problems) {
   resource.is_list = true;
   resource.line = section.mark_of("list").line;
   const auto refuse = [&](std::string_view key, const char* why) {
-    if (section.find(key)) problems.add(section.mark_of(key), in_quotes(key) + " does not go with 'list'", why);
+    if (section.find(key)) {
+      problems.add(section.mark_of(key), in_quotes(key) + " does not go with 'list'", why);
+    }
   };
   refuse("path", "make two resources of it");
   refuse("as", "write the destination behind the path, in the line of the list");
   refuse("distribute", "every node gets what a list names");
   refuse("from-job", "a list is read when the job is submitted, too");
   const auto* value = section.find("list");
-  if (!value || !is_usable_path(*value, "list", problems)) return;
-  if (config.root_dir.empty() && !value->text.starts_with('/')) return;  // reported: nothing to judge by
+  if (!value || !is_usable_path(*value, "list", problems)) {
+    return;
+  }
+  // reported: nothing to judge by
+  if (config.root_dir.empty() && !value->text.starts_with('/')) {
+    return;
+  }
   resource.open = value->open || (config.root_open && !value->text.starts_with('/'));
-  resource.path = *absolute_path(value->text.starts_with('/') ? value->text : config.root_dir + "/" + value->text);
+  resource.path = *absolute_path(
+      value->text.starts_with('/') ? value->text : config.root_dir + "/" + value->text);
   for (const auto& other : config.resources) {
-    if (!other.is_list) continue;
-    if (other.path == resource.path) problems.add(value->mark, "list " + in_quotes(value->text) + " is named twice", "it is already at line " + std::to_string(other.line));
-    else if (other.file_class != resource.file_class) problems.add(value->mark, "lists with different flags", "the one at line " + std::to_string(other.line) + " has others; give all the same");
+    if (!other.is_list) {
+      continue;
+    }
+    if (other.path == resource.path) {
+      problems.add(value->mark, "list " + in_quotes(value->text) + " is named twice",
+                   "it is already at line " + std::to_string(other.line));
+    } else if (other.file_class != resource.file_class) {
+      problems.add(
+          value->mark, "lists with different flags",
+          "the one at line " + std::to_string(other.line) + " has others; give all the same");
+    }
   }
 }
 
 }  // namespace
 
 void read_placement(const Section& settings, JobConfig& config, ProblemList& problems) {
-  static constexpr std::array words{Word{"error", static_cast<int>(OnFull::error)}, Word{"spill", static_cast<int>(OnFull::spill)}};
+  static constexpr std::array words{Word{"error", static_cast<int>(OnFull::error)},
+                                    Word{"spill", static_cast<int>(OnFull::spill)}};
   config.on_full = read_word(settings, "on-full", words, config.on_full, problems);
-  config.new_files = find_backend(config, read_backend_id(settings, "new-files", config.backends.front().id, config, problems)).value_or(0);
+  config.new_files =
+      find_backend(config, read_backend_id(settings, "new-files", config.backends.front().id,
+                                           config, problems))
+          .value_or(0);
 }
 
 // Where the resource appears, if not where it is below root-dir.
-void read_as(const Section& section, Resource& resource, const JobConfig& config, ProblemList& problems) {
+void read_as(const Section& section, Resource& resource, const JobConfig& config,
+             ProblemList& problems) {
   const auto* value = section.find("as");
-  if (!value || !is_usable_path(*value, "as", problems)) return;
+  if (!value || !is_usable_path(*value, "as", problems)) {
+    return;
+  }
   const auto path = value->text.starts_with('/') ? std::nullopt : relative_path(value->text);
-  if (!path || path->empty() || has_wildcard(*path)) problems.add(value->mark, "'as' is " + in_quotes(value->text), "name a path below the mount point, as in inputs/mesh.h5");
-  else if (resource.is_glob) problems.add(value->mark, "'as' does not go with a pattern", "name the directory above its files, or each of them");
-  else if (config.in_place) problems.add(value->mark, "'as' does not go with in-place: a result would not go to where its input is", "name a results-dir");
-  else resource.as = *path;
+  if (!path || path->empty() || has_wildcard(*path)) {
+    problems.add(value->mark, "'as' is " + in_quotes(value->text),
+                 "name a path below the mount point, as in inputs/mesh.h5");
+  } else if (resource.is_glob) {
+    problems.add(value->mark, "'as' does not go with a pattern",
+                 "name the directory above its files, or each of them");
+  } else if (config.in_place) {
+    problems.add(value->mark,
+                 "'as' does not go with in-place: a result would not go to where its input is",
+                 "name a results-dir");
+  } else {
+    resource.as = *path;
+  }
 }
 
 namespace {
@@ -119,20 +194,29 @@ constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}
 
 bool read_follow(const Section& section, const JobConfig& config, ProblemList& problems) {
   const bool follow = read_word(section, "follow", yes_or_no, false, problems);
-  if (!follow || !config.in_place) return follow;
-  problems.add(section.mark_of("follow"), "'follow' does not go with in-place: a result would take the place of the link", "name a results-dir");
+  if (!follow || !config.in_place) {
+    return follow;
+  }
+  problems.add(section.mark_of("follow"),
+               "'follow' does not go with in-place: a result would take the place of the link",
+               "name a results-dir");
   return false;
 }
 
 }  // namespace
 
-void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
+void read_resources(const std::vector<Section>& sections, JobConfig& config,
+                    ProblemList& problems) {
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
-    static constexpr std::array distributions{Word{"replicate", static_cast<int>(Distribute::replicate)}, Word{"partition", static_cast<int>(Distribute::partition)}};
-    Resource resource{.backend = read_backend_id(section, "backend", config.backends.front().id, config, problems),
+    static constexpr std::array distributions{
+        Word{"replicate", static_cast<int>(Distribute::replicate)},
+        Word{"partition", static_cast<int>(Distribute::partition)}};
+    Resource resource{.backend = read_backend_id(section, "backend", config.backends.front().id,
+                                                 config, problems),
                       .file_class = read_flags(section, FileClass::temporary, problems),
-                      .distribute = read_word(section, "distribute", distributions, Distribute::replicate, problems),
+                      .distribute = read_word(section, "distribute", distributions,
+                                              Distribute::replicate, problems),
                       .from_job = read_word(section, "from-job", yes_or_no, false, problems),
                       .priority = read_number(section, "priority", -100, 100, 0, problems),
                       .reusable = read_word(section, "reusable", yes_or_no, false, problems),
@@ -151,9 +235,16 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
       resource.is_glob = has_wildcard(*path);
       resource.path = path->empty() ? config.root_dir : config.root_dir + "/" + *path;
       read_as(section, resource, config, problems);
-      const auto [first, is_new] = first_lines.try_emplace(resource.as.empty() ? *path : resource.as, resource.line);
-      if (!is_new && resource.as.empty()) problems.add(value->mark, "resource " + in_quotes(value->text) + " is listed twice", "it is already at line " + std::to_string(first->second));
-      else if (!is_new) problems.add(section.mark_of("as"), "another resource is at " + in_quotes(resource.as) + ", too", "it is at line " + std::to_string(first->second));
+      const auto [first, is_new] =
+          first_lines.try_emplace(resource.as.empty() ? *path : resource.as, resource.line);
+      if (!is_new && resource.as.empty()) {
+        problems.add(value->mark, "resource " + in_quotes(value->text) + " is listed twice",
+                     "it is already at line " + std::to_string(first->second));
+      } else if (!is_new) {
+        problems.add(section.mark_of("as"),
+                     "another resource is at " + in_quotes(resource.as) + ", too",
+                     "it is at line " + std::to_string(first->second));
+      }
     }
     config.resources.push_back(std::move(resource));
   }
@@ -162,26 +253,42 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config, Pro
 namespace {
 
 // What the result is called in results-dir.
-void read_result_name(const Section& section, OutputRule& rule, const JobConfig& config, ProblemList& problems) {
+void read_result_name(const Section& section, OutputRule& rule, const JobConfig& config,
+                      ProblemList& problems) {
   const auto* value = section.find("as");
-  if (!value || !is_usable_path(*value, "as", problems)) return;
+  if (!value || !is_usable_path(*value, "as", problems)) {
+    return;
+  }
   const auto name = value->text.starts_with('/') ? std::nullopt : relative_path(value->text);
-  if (!name || name->empty() || name->contains('/') || has_wildcard(*name)) problems.add(value->mark, "'as' of an output is " + in_quotes(value->text), "name what it is called in results-dir, as in final.h5");
-  else if (has_wildcard(rule.pattern)) problems.add(value->mark, "'as' does not go with a pattern", "name the file or directory");
-  else if (std::ranges::find(config.outputs, *name, &OutputRule::as) != config.outputs.end()) problems.add(value->mark, "another output is called " + in_quotes(*name) + ", too", "give it another name");
-  else rule.as = *name;
+  if (!name || name->empty() || name->contains('/') || has_wildcard(*name)) {
+    problems.add(value->mark, "'as' of an output is " + in_quotes(value->text),
+                 "name what it is called in results-dir, as in final.h5");
+  } else if (has_wildcard(rule.pattern)) {
+    problems.add(value->mark, "'as' does not go with a pattern", "name the file or directory");
+  } else if (std::ranges::find(config.outputs, *name, &OutputRule::as) != config.outputs.end()) {
+    problems.add(value->mark, "another output is called " + in_quotes(*name) + ", too",
+                 "give it another name");
+  } else {
+    rule.as = *name;
+  }
 }
 
 }  // namespace
 
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   for (const auto& section : sections) {
-    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems), .backend = read_backend_id(section, "backend", "", config, problems), .holds_inputs = read_word(section, "inputs", yes_or_no, false, problems)};
+    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems),
+                    .backend = read_backend_id(section, "backend", "", config, problems),
+                    .holds_inputs = read_word(section, "inputs", yes_or_no, false, problems)};
     if (const auto* value = section.require("path", problems)) {
       // The mount point itself stands for all below it.
-      if (const auto pattern = output_pattern(*value, config, problems)) rule.pattern = pattern->empty() ? "**" : *pattern;
+      if (const auto pattern = output_pattern(*value, config, problems)) {
+        rule.pattern = pattern->empty() ? "**" : *pattern;
+      }
     }
-    if (!rule.pattern.empty()) read_result_name(section, rule, config, problems);
+    if (!rule.pattern.empty()) {
+      read_result_name(section, rule, config, problems);
+    }
     config.outputs.push_back(std::move(rule));
   }
 }

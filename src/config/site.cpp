@@ -21,7 +21,9 @@ void mark_origin(Section& section, const std::string& file) {
   }
 }
 
-bool has(std::span<const std::string_view> keys, std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
+bool has(std::span<const std::string_view> keys, std::string_view key) {
+  return std::ranges::find(keys, key) != keys.end();
+}
 
 // What is fixed must have a value to be fixed to.
 void check_fixed(const Site& site, ProblemList& problems) {
@@ -32,9 +34,14 @@ void check_fixed(const Site& site, ProblemList& problems) {
       std::vector<std::string_view> known(settings_schema().begin(), settings_schema().end());
       known.insert(known.end(), backend_schema().begin(), backend_schema().end());
       const auto near = nearest(key, known);
-      problems.add(word.mark, in_quotes(key) + " cannot be fixed", near.empty() ? "name a key of global-settings or of a backend, or 'backends'" : "did you mean " + in_quotes(near) + "?");
-    } else if (of_settings ? site.settings.find(key) == nullptr : site.backends.empty() || (of_backend && site.backends.front().find(key) == nullptr)) {
-      problems.add(word.mark, in_quotes(key) + " is fixed, but has no value here", of_settings ? "add it to global-settings" : "add it to the first backend");
+      problems.add(word.mark, in_quotes(key) + " cannot be fixed",
+                   near.empty() ? "name a key of global-settings or of a backend, or 'backends'"
+                                : "did you mean " + in_quotes(near) + "?");
+    } else if (of_settings ? site.settings.find(key) == nullptr
+                           : site.backends.empty() ||
+                                 (of_backend && site.backends.front().find(key) == nullptr)) {
+      problems.add(word.mark, in_quotes(key) + " is fixed, but has no value here",
+                   of_settings ? "add it to global-settings" : "add it to the first backend");
     }
   }
 }
@@ -42,49 +49,76 @@ void check_fixed(const Site& site, ProblemList& problems) {
 void read_limits(Site& site, ProblemList& problems) {
   site.most_capacity = read_size(site.limits, "capacity", 1, no_limit, problems);
   site.most_transfer_size = read_size(site.limits, "transfer-size", 64u << 10, no_limit, problems);
-  if (const auto workers = read_size(site.limits, "workers", 1, 256, problems)) site.most_workers = static_cast<unsigned>(*workers);
+  if (const auto workers = read_size(site.limits, "workers", 1, 256, problems)) {
+    site.most_workers = static_cast<unsigned>(*workers);
+  }
 }
 
 // "50%"
 std::optional<unsigned> read_share(Section top, ProblemList& problems) {
   const auto share = top.values.find("memory-share");
-  if (share == top.values.end()) return std::nullopt;
+  if (share == top.values.end()) {
+    return std::nullopt;
+  }
   std::string& text = share->second.text;
-  if (text.ends_with('%')) text.pop_back();
+  if (text.ends_with('%')) {
+    text.pop_back();
+  }
   return static_cast<unsigned>(read_number(top, "memory-share", 1, 100, 50, problems));
 }
 
 std::unexpected<Problems> problem_of_site(const std::string& file, std::string text) {
-  return std::unexpected(Problems{Problem{.text = std::move(text), .suggestion = "", .origin = file}});
+  return std::unexpected(
+      Problems{Problem{.text = std::move(text), .suggestion = "", .origin = file}});
 }
 
 }  // namespace
 
 std::expected<Site, Problems> parse_site(const std::string& text, const std::string& file) {
-  if (text.size() > largest_file) return problem_of_site(file, "the site file is larger than 1 MiB");
+  if (text.size() > largest_file) {
+    return problem_of_site(file, "the site file is larger than 1 MiB");
+  }
   const auto name = [&](Problems problems) {
-    for (auto& problem : problems) problem.origin = file;
+    for (auto& problem : problems) {
+      problem.origin = file;
+    }
     return std::unexpected(std::move(problems));
   };
   auto root = read_yaml(text);
-  if (!root) return name({root.error()});
+  if (!root) {
+    return name({root.error()});
+  }
   ProblemList problems;
   auto document = read_site_document(*root, problems);
-  Site site{.file = file, .settings = std::move(document.settings), .backends = std::move(document.backends), .fixed = std::move(document.fixed), .limits = std::move(document.limits)};
+  Site site{.file = file,
+            .settings = std::move(document.settings),
+            .backends = std::move(document.backends),
+            .fixed = std::move(document.fixed),
+            .limits = std::move(document.limits)};
   site.settings.title = "global-settings";
   if (const auto* directory = document.top.find("runtime-dir")) {
     site.runtime_dir = directory->text;
-    if (!site.runtime_dir.starts_with('/')) problems.add(directory->mark, "'runtime-dir' must be an absolute path");
+    if (!site.runtime_dir.starts_with('/')) {
+      problems.add(directory->mark, "'runtime-dir' must be an absolute path");
+    }
   }
   site.memory_share = read_share(document.top, problems);
   read_limits(site, problems);
   check_fixed(site, problems);
-  for (const auto* key : {"name", "in-place"})
-    if (site.settings.find(key)) problems.add(site.settings.mark_of(key), in_quotes(key) + " is of one job: it cannot have a value for all", "remove it");
+  for (const auto* key : {"name", "in-place"}) {
+    if (site.settings.find(key)) {
+      problems.add(site.settings.mark_of(key),
+                   in_quotes(key) + " is of one job: it cannot have a value for all", "remove it");
+    }
+  }
   mark_origin(site.settings, file);
   mark_origin(site.limits, file);
-  for (auto& backend : site.backends) mark_origin(backend, file);
-  if (!problems.empty()) return name(problems.take_sorted());
+  for (auto& backend : site.backends) {
+    mark_origin(backend, file);
+  }
+  if (!problems.empty()) {
+    return name(problems.take_sorted());
+  }
   return site;
 }
 
@@ -92,25 +126,36 @@ std::expected<std::optional<SiteText>, Problems> read_site(const Surroundings& s
   const auto named = surroundings.find("EFS_SITE_FILE");
   const std::string file = named && !named->empty() ? *named : default_site_file;
   auto text = read_file(file, "the site file", true);
-  if (!text && text.error().code == ENOENT && file == default_site_file) return std::nullopt;
-  if (!text) return problem_of_site(file, describe(text.error()));
+  if (!text && text.error().code == ENOENT && file == default_site_file) {
+    return std::nullopt;
+  }
+  if (!text) {
+    return problem_of_site(file, describe(text.error()));
+  }
   return SiteText{.file = file, .text = std::move(*text)};
 }
 
 std::expected<std::shared_ptr<const Site>, Problems> site_of(const std::optional<SiteText>& read) {
-  if (!read) return nullptr;
+  if (!read) {
+    return nullptr;
+  }
   try {
     auto site = parse_site(read->text, read->file);
-    if (!site) return std::unexpected(std::move(site.error()));
+    if (!site) {
+      return std::unexpected(std::move(site.error()));
+    }
     return std::make_shared<const Site>(std::move(*site));
   } catch (const std::exception& error) {
-    return problem_of_site(read->file, std::string("the site file cannot be parsed: ") + error.what());
+    return problem_of_site(read->file,
+                           std::string("the site file cannot be parsed: ") + error.what());
   }
 }
 
 std::expected<std::shared_ptr<const Site>, Problems> load_site(const Surroundings& surroundings) {
   auto read = read_site(surroundings);
-  if (!read) return std::unexpected(std::move(read.error()));
+  if (!read) {
+    return std::unexpected(std::move(read.error()));
+  }
   return site_of(*read);
 }
 

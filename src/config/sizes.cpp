@@ -18,28 +18,54 @@ struct Unit {
 constexpr std::array units{
     Unit{"", 1},
     Unit{"b", 1},
-    Unit{"k", 1'000}, Unit{"kb", 1'000}, Unit{"kib", 1ull << 10},
-    Unit{"m", 1'000'000}, Unit{"mb", 1'000'000}, Unit{"mib", 1ull << 20},
-    Unit{"g", 1'000'000'000}, Unit{"gb", 1'000'000'000}, Unit{"gib", 1ull << 30},
-    Unit{"t", 1'000'000'000'000}, Unit{"tb", 1'000'000'000'000}, Unit{"tib", 1ull << 40},
-    Unit{"p", 1'000'000'000'000'000}, Unit{"pb", 1'000'000'000'000'000}, Unit{"pib", 1ull << 50},
-    Unit{"e", 1'000'000'000'000'000'000}, Unit{"eb", 1'000'000'000'000'000'000}, Unit{"eib", 1ull << 60},
+    Unit{"k", 1'000},
+    Unit{"kb", 1'000},
+    Unit{"kib", 1ull << 10},
+    Unit{"m", 1'000'000},
+    Unit{"mb", 1'000'000},
+    Unit{"mib", 1ull << 20},
+    Unit{"g", 1'000'000'000},
+    Unit{"gb", 1'000'000'000},
+    Unit{"gib", 1ull << 30},
+    Unit{"t", 1'000'000'000'000},
+    Unit{"tb", 1'000'000'000'000},
+    Unit{"tib", 1ull << 40},
+    Unit{"p", 1'000'000'000'000'000},
+    Unit{"pb", 1'000'000'000'000'000},
+    Unit{"pib", 1ull << 50},
+    Unit{"e", 1'000'000'000'000'000'000},
+    Unit{"eb", 1'000'000'000'000'000'000},
+    Unit{"eib", 1ull << 60},
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t';
+}
 
 // No-break spaces, as a copy from a document has them between a number and its unit.
 constexpr std::array<std::string_view, 3> odd_blanks{"\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
 
 std::string_view trim(std::string_view text) {
-  const auto first = [&] { return std::ranges::find_if(odd_blanks, [&](std::string_view blank) { return text.starts_with(blank); }); };
+  const auto first = [&] {
+    return std::ranges::find_if(odd_blanks,
+                                [&](std::string_view blank) { return text.starts_with(blank); });
+  };
   while (!text.empty()) {
-    if (is_blank(text.front())) text.remove_prefix(1);
-    else if (const auto blank = first(); blank != odd_blanks.end()) text.remove_prefix(blank->size());
-    else break;
+    if (is_blank(text.front())) {
+      text.remove_prefix(1);
+    } else if (const auto blank = first(); blank != odd_blanks.end()) {
+      text.remove_prefix(blank->size());
+    } else {
+      break;
+    }
   }
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_blank(text.back())) {
+    text.remove_suffix(1);
+  }
   return text;
 }
 
@@ -53,9 +79,13 @@ std::string_view take_digits(std::string_view& text) {
 
 std::optional<std::uint64_t> unit_bytes(std::string_view name) {
   std::string lower(name);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : lower) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
   const auto unit = std::ranges::find(units, lower, &Unit::name);
-  if (unit == units.end()) return std::nullopt;
+  if (unit == units.end()) {
+    return std::nullopt;
+  }
   return unit->bytes;
 }
 
@@ -73,17 +103,25 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   if (text.starts_with('.')) {
     text.remove_prefix(1);
     fraction = take_digits(text);
-    if (fraction.empty() || fraction.size() > most_decimals) return std::nullopt;
+    if (fraction.empty() || fraction.size() > most_decimals) {
+      return std::nullopt;
+    }
   }
   const auto name = trim(text);
   const auto unit = unit_bytes(name);
-  if (whole.empty() || !unit) return std::nullopt;
-  if (!fraction.empty() && *unit == 1) return std::nullopt;  // there is no half byte
+  if (whole.empty() || !unit) {
+    return std::nullopt;
+  }
+  if (!fraction.empty() && *unit == 1) {
+    return std::nullopt;  // there is no half byte
+  }
 
   Wide value = 0;
   for (const char digit : whole) {
     value = value * 10 + static_cast<unsigned>(digit - '0');
-    if (value > largest) return std::nullopt;
+    if (value > largest) {
+      return std::nullopt;
+    }
   }
   Wide numerator = 0, denominator = 1;
   for (const char digit : fraction) {
@@ -91,7 +129,9 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
     denominator *= 10;
   }
   value = value * *unit + numerator * *unit / denominator;
-  if (value > largest) return std::nullopt;
+  if (value > largest) {
+    return std::nullopt;
+  }
   return static_cast<std::uint64_t>(value);
 }
 
@@ -104,7 +144,9 @@ std::optional<std::uint64_t> parse_memory(std::string_view text) {
 
 std::optional<std::uint64_t> parse_rate(std::string_view text) {
   text = trim(text);
-  if (text.ends_with("/s")) text.remove_suffix(2);
+  if (text.ends_with("/s")) {
+    text.remove_suffix(2);
+  }
   return parse_size(text);
 }
 

@@ -15,20 +15,31 @@ std::string yaml_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     char escaped[8];
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(c));
-    else std::snprintf(escaped, sizeof escaped, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(c));
+    } else {
+      std::snprintf(escaped, sizeof escaped, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+    }
     result += escaped;
   }
   return result + '"';
 }
 
 std::string text_for_nodes(std::string_view key, const Value& value) {
-  if (!is_expanded(key)) return value.text;
-  const std::string text = value.source == Source::command_line ? escape(value.text) : value.for_nodes;
-  if (text.starts_with('/')) return text;
-  if (!is_path_of_its_own(key)) return text.starts_with('~') ? "./" + text : text;
+  if (!is_expanded(key)) {
+    return value.text;
+  }
+  const std::string text =
+      value.source == Source::command_line ? escape(value.text) : value.for_nodes;
+  if (text.starts_with('/')) {
+    return text;
+  }
+  if (!is_path_of_its_own(key)) {
+    return text.starts_with('~') ? "./" + text : text;
+  }
   std::error_code gone;
-  return escape(std::filesystem::current_path(gone).string()) + "/" + text;  // one that is gone has been reported
+  // one that is gone has been reported
+  return escape(std::filesystem::current_path(gone).string()) + "/" + text;
 }
 
 // Brackets, not indentation: there lines can be broken anywhere.
@@ -38,9 +49,14 @@ class Writer {
 
   void section(const Section& section) {
     std::vector<std::pair<std::string_view, const Value*>> values;
-    for (const auto& [key, value] : section.values)
-      if (value.source != Source::site) values.emplace_back(key, &value);
-    std::ranges::stable_sort(values, {}, [](const auto& entry) { return std::pair(entry.second->mark.line, entry.second->mark.column); });
+    for (const auto& [key, value] : section.values) {
+      if (value.source != Source::site) {
+        values.emplace_back(key, &value);
+      }
+    }
+    std::ranges::stable_sort(values, {}, [](const auto& entry) {
+      return std::pair(entry.second->mark.line, entry.second->mark.column);
+    });
     go_to(section.mark.line);
     text_ += "{";
     for (const auto& [key, value] : values) {
@@ -55,7 +71,9 @@ class Writer {
   void list(std::string_view title, const std::vector<Section>& sections) {
     begin(title, sections.front().mark.line);
     text_ += "[";
-    for (const auto& one : sections) section(one);
+    for (const auto& one : sections) {
+      section(one);
+    }
     text_ += "], ";
   }
 
@@ -68,15 +86,22 @@ class Writer {
 
  private:
   void go_to(int line) {
-    for (; line_ < line; ++line_) text_ += '\n';
+    for (; line_ < line; ++line_) {
+      text_ += '\n';
+    }
   }
 
   void put(std::string_view key, const Value& value) {
     const auto text = text_for_nodes(key, value);
     const auto written = yaml_string(text);
     const auto read = read_yaml(written);
-    if (read && read->text == text) text_ += written;
-    else problems_.add(value.mark, in_quotes(key) + " is " + in_quotes(text) + ", which no job file can hold", "name a path in UTF-8");
+    if (read && read->text == text) {
+      text_ += written;
+    } else {
+      problems_.add(value.mark,
+                    in_quotes(key) + " is " + in_quotes(text) + ", which no job file can hold",
+                    "name a path in UTF-8");
+    }
   }
 
   ProblemList& problems_;
@@ -92,10 +117,18 @@ std::string write_snapshot(const Document& document, ProblemList& problems) {
     const std::vector<Section>* list;  // null: global-settings
     int line;
   };
+
   std::vector<Group> groups{{"global-settings", nullptr, document.settings.mark.line}};
-  const auto is_of_site = [](const Section& section) { return !section.mark.origin.empty(); };
-  for (const auto& [title, list] : {std::pair{"backends", &document.backends}, std::pair{"resources", &document.resources}, std::pair{"outputs", &document.outputs}})
-    if (!list->empty() && !is_of_site(list->front())) groups.push_back({title, list, list->front().mark.line});
+  const auto is_of_site = [](const Section& section) {
+    return !section.mark.origin.empty();
+  };
+  for (const auto& [title, list] :
+       {std::pair{"backends", &document.backends}, std::pair{"resources", &document.resources},
+        std::pair{"outputs", &document.outputs}}) {
+    if (!list->empty() && !is_of_site(list->front())) {
+      groups.push_back({title, list, list->front().mark.line});
+    }
+  }
   std::ranges::stable_sort(groups, {}, &Group::line);
   Writer writer(problems);
   for (const auto& [title, list, line] : groups) {

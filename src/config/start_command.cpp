@@ -8,19 +8,27 @@
 namespace efs::config {
 namespace {
 
-// The plugin's names: slurm-JOB.RESTART-NODE, and slurm-kept.UID.NAME-NODE of what outlives a job. "": it is none of the first kind.
+// The plugin's names: slurm-JOB.RESTART-NODE, and slurm-kept.UID.NAME-NODE of what outlives a job.
+// "": it is none of the first kind.
 std::string_view job_in(std::string_view name) {
   constexpr std::string_view begin = "slurm-", digits = "0123456789";
-  if (!name.starts_with(begin)) return {};
+  if (!name.starts_with(begin)) {
+    return {};
+  }
   name.remove_prefix(begin.size());
   const auto dot = name.find_first_not_of(digits);
-  const auto dash = dot == 0 || dot == name.npos || name[dot] != '.' ? name.npos : name.find_first_not_of(digits, dot + 1);
-  return dash != name.npos && dash > dot + 1 && name[dash] == '-' ? name.substr(0, dot) : std::string_view();
+  const auto dash = dot == 0 || dot == name.npos || name[dot] != '.'
+                        ? name.npos
+                        : name.find_first_not_of(digits, dot + 1);
+  return dash != name.npos && dash > dot + 1 && name[dash] == '-' ? name.substr(0, dot)
+                                                                  : std::string_view();
 }
 
 }  // namespace
 
-bool is_of_batch_job(std::string_view name) { return !job_in(name).empty() || name.starts_with("slurm-kept."); }
+bool is_of_batch_job(std::string_view name) {
+  return !job_in(name).empty() || name.starts_with("slurm-kept.");
+}
 
 std::string instance_argument(const std::string& name) {
   const std::string_view job = job_in(name);
@@ -28,13 +36,21 @@ std::string instance_argument(const std::string& name) {
 }
 
 std::string start_command(const std::string& job_file, const std::vector<std::string>& words) {
-  const auto is_option = [](const std::string& word) { return word.starts_with('-'); };
+  const auto is_option = [](const std::string& word) {
+    return word.starts_with('-');
+  };
   const auto options = std::ranges::find_if(words, is_option);
   std::string command = options == words.begin() ? "" : "env ";
-  for (auto word = words.begin(); word != options; ++word) command += as_word(*word) + " ";
+  for (auto word = words.begin(); word != options; ++word) {
+    command += as_word(*word) + " ";
+  }
   command += "efs start ";
-  for (auto word = options; word != words.end(); ++word) command += as_word(*word) + " ";
-  if (job_file == standard_input) return command + "- <JOBFILE";
+  for (auto word = options; word != words.end(); ++word) {
+    command += as_word(*word) + " ";
+  }
+  if (job_file == standard_input) {
+    return command + "- <JOBFILE";
+  }
   return command + (job_file.empty() ? "JOBFILE" : as_word(job_file));
 }
 

@@ -11,7 +11,8 @@
 namespace efs::config {
 namespace {
 
-constexpr std::uint64_t most_mebibytes = 1ULL << 40U;  // more is not meant, and has too many bytes for 64 bits
+// more is not meant, and has too many bytes for 64 bits
+constexpr std::uint64_t most_mebibytes = 1ULL << 40U;
 
 }  // namespace
 
@@ -22,7 +23,9 @@ Surroundings surroundings_of_process(const User& user) {
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
   std::array<char, HOST_NAME_MAX + 1> node{};
-  if (::gethostname(node.data(), node.size() - 1) == 0) surroundings.node = node.data();
+  if (::gethostname(node.data(), node.size() - 1) == 0) {
+    surroundings.node = node.data();
+  }
   surroundings.node = surroundings.node.substr(0, surroundings.node.find('.'));
   return surroundings;
 }
@@ -36,8 +39,11 @@ std::optional<std::uint64_t> memory_of_batch_job(const Surroundings& surrounding
     return problem == std::errc() && at == end ? std::min<std::uint64_t>(value, UINT32_MAX) : 0;
   };
   std::uint64_t mebibytes = number("SLURM_MEM_PER_NODE");
-  if (mebibytes == 0) mebibytes = number("SLURM_MEM_PER_CPU") * number("SLURM_CPUS_ON_NODE");
-  return mebibytes == 0 || mebibytes > most_mebibytes ? std::nullopt : std::optional(mebibytes << 20U);
+  if (mebibytes == 0) {
+    mebibytes = number("SLURM_MEM_PER_CPU") * number("SLURM_CPUS_ON_NODE");
+  }
+  return mebibytes == 0 || mebibytes > most_mebibytes ? std::nullopt
+                                                      : std::optional(mebibytes << 20U);
 }
 
 }  // namespace efs::config

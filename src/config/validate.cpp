@@ -21,24 +21,41 @@ struct Nesting {
 
 void check_nesting(const Section& settings, const JobConfig& config, ProblemList& problems) {
   const std::array rules{
-      Nesting{"mount-dir", "root-dir", config.mount_dir, config.root_dir, "the mount would become its own input"},
-      Nesting{"root-dir", "mount-dir", config.root_dir, config.mount_dir, "the mount would hide the inputs"},
-      Nesting{"results-dir", "mount-dir", config.results_dir, config.mount_dir, "the mount would hide the results"},
-      Nesting{"mount-dir", "results-dir", config.mount_dir, config.results_dir, "results could end up in the mount"},
-      Nesting{"root-dir", "results-dir", config.root_dir, config.results_dir, "a result could overwrite an input"},
-      Nesting{"log-file", "mount-dir", config.log_file, config.mount_dir, "the mount would hide the log"},
-      Nesting{"status-file", "mount-dir", config.status_file, config.mount_dir, "the mount would hide it"},
-      Nesting{"trace", "mount-dir", config.trace, config.mount_dir, "the mount would hide the trace"},
-      Nesting{"access-log", "mount-dir", config.access_log, config.mount_dir, "the mount would hide the log"},
+      Nesting{"mount-dir", "root-dir", config.mount_dir, config.root_dir,
+              "the mount would become its own input"},
+      Nesting{"root-dir", "mount-dir", config.root_dir, config.mount_dir,
+              "the mount would hide the inputs"},
+      Nesting{"results-dir", "mount-dir", config.results_dir, config.mount_dir,
+              "the mount would hide the results"},
+      Nesting{"mount-dir", "results-dir", config.mount_dir, config.results_dir,
+              "results could end up in the mount"},
+      Nesting{"root-dir", "results-dir", config.root_dir, config.results_dir,
+              "a result could overwrite an input"},
+      Nesting{"log-file", "mount-dir", config.log_file, config.mount_dir,
+              "the mount would hide the log"},
+      Nesting{"status-file", "mount-dir", config.status_file, config.mount_dir,
+              "the mount would hide it"},
+      Nesting{"trace", "mount-dir", config.trace, config.mount_dir,
+              "the mount would hide the trace"},
+      Nesting{"access-log", "mount-dir", config.access_log, config.mount_dir,
+              "the mount would hide the log"},
   };
   for (const auto& rule : rules) {
-    if (rule.inner.empty() || rule.outer.empty() || !is_within(rule.inner, rule.outer)) continue;
+    if (rule.inner.empty() || rule.outer.empty() || !is_within(rule.inner, rule.outer)) {
+      continue;
+    }
     const bool equal = rule.inner == rule.outer;
-    // Equal directories are reported once, from the side of mount-dir; results-dir == root-dir has its own rule.
-    if (equal && (rule.inner_key == "root-dir" || rule.inner_key == "results-dir")) continue;
-    if (rule.outer_key == "results-dir" && config.results_dir == config.root_dir) continue;
+    // Equal directories are reported once, from the side of mount-dir; results-dir == root-dir has
+    // its own rule.
+    if (equal && (rule.inner_key == "root-dir" || rule.inner_key == "results-dir")) {
+      continue;
+    }
+    if (rule.outer_key == "results-dir" && config.results_dir == config.root_dir) {
+      continue;
+    }
     problems.add(settings.mark_of(rule.inner_key),
-                 in_quotes(rule.inner_key) + (equal ? " is the same as " : " is inside ") + in_quotes(rule.outer_key) + ": " + std::string(rule.why),
+                 in_quotes(rule.inner_key) + (equal ? " is the same as " : " is inside ") +
+                     in_quotes(rule.outer_key) + ": " + std::string(rule.why),
                  "choose a directory outside " + in_quotes(rule.outer));
   }
 }
@@ -49,53 +66,95 @@ std::string_view fixed_part(std::string_view path) {
   return wildcard == path.npos ? path : path.substr(0, path.rfind('/', wildcard));
 }
 
-// May a result come to lie where an input does? Of what only names tell; stage::make_plan() asks the file system.
-void check_results_and_inputs(const Section& settings, const JobConfig& config, ProblemList& problems) {
+// May a result come to lie where an input does? Of what only names tell; stage::make_plan() asks
+// the file system.
+void check_results_and_inputs(const Section& settings, const JobConfig& config,
+                              ProblemList& problems) {
   const std::string& results = config.results_dir;
-  if (config.root_dir.empty() || results.empty() || config.results_open || results == config.root_dir || !is_within(results, config.root_dir)) return;
+  if (config.root_dir.empty() || results.empty() || config.results_open ||
+      results == config.root_dir || !is_within(results, config.root_dir)) {
+    return;
+  }
   for (const auto& resource : config.resources) {
-    if (resource.is_list || resource.open) continue;
-    const bool in_it = !resource.is_glob && is_within(results, resource.path), holds_it = is_within(resource.is_glob ? fixed_part(resource.path) : resource.path, results);
-    if (!in_it && !holds_it) continue;
-    const std::string how = results == resource.path ? "is the same as" : in_it ? "is inside" : "holds";
-    return problems.add(settings.mark_of("results-dir"), "'results-dir' " + how + " the resource " + in_quotes(resource.path) + ": a result could overwrite an input", "choose a directory beside the resources");
+    if (resource.is_list || resource.open) {
+      continue;
+    }
+    const bool in_it = !resource.is_glob && is_within(results, resource.path),
+               holds_it =
+                   is_within(resource.is_glob ? fixed_part(resource.path) : resource.path, results);
+    if (!in_it && !holds_it) {
+      continue;
+    }
+    const std::string how = results == resource.path ? "is the same as"
+                            : in_it                  ? "is inside"
+                                                     : "holds";
+    return problems.add(settings.mark_of("results-dir"),
+                        "'results-dir' " + how + " the resource " + in_quotes(resource.path) +
+                            ": a result could overwrite an input",
+                        "choose a directory beside the resources");
   }
 }
 
-// That results overwrite inputs must be said, by in-place; and in-place must not say what is not so.
+// That results overwrite inputs must be said, by in-place; and in-place must not say what is not
+// so.
 void check_in_place(const Section& settings, const JobConfig& config, ProblemList& problems) {
-  if (config.root_dir.empty() || config.results_dir.empty()) return;
+  if (config.root_dir.empty() || config.results_dir.empty()) {
+    return;
+  }
   const bool same = config.results_dir == config.root_dir;
   if (same && !config.in_place && !settings.bad.contains("in-place")) {
-    problems.add(settings.mark_of("results-dir"), "'results-dir' is the same as 'root-dir': results would overwrite inputs",
+    problems.add(settings.mark_of("results-dir"),
+                 "'results-dir' is the same as 'root-dir': results would overwrite inputs",
                  "say in-place: true if that is meant");
   } else if (!same && config.in_place) {
-    problems.add(settings.mark_of("in-place"), "'in-place' is true, but 'results-dir' is not 'root-dir'", "remove one of the two");
+    problems.add(settings.mark_of("in-place"),
+                 "'in-place' is true, but 'results-dir' is not 'root-dir'",
+                 "remove one of the two");
   }
 }
 
 void check_deletions(const Section& settings, const JobConfig& config, ProblemList& problems) {
-  if (config.deletions != Deletions::propagate || !config.results_dir.empty() || config.in_place || settings.find("results-dir") || settings.bad.contains("results-dir")) return;
-  problems.add(settings.mark_of("deletions"), "'deletions' is propagate, but nothing goes back", "name a results-dir, or say in-place: true");
+  if (config.deletions != Deletions::propagate || !config.results_dir.empty() || config.in_place ||
+      settings.find("results-dir") || settings.bad.contains("results-dir")) {
+    return;
+  }
+  problems.add(settings.mark_of("deletions"), "'deletions' is propagate, but nothing goes back",
+               "name a results-dir, or say in-place: true");
 }
 
 void check_results_dir(const Section& settings, const JobConfig& config, ProblemList& problems) {
-  const bool given = settings.find("results-dir") || settings.bad.contains("results-dir");  // perhaps bad, then reported
-  if (given || config.in_place || settings.malformed) return;
-  const auto is_persistent = [](const auto& rule) { return rule.file_class == FileClass::persistent; };
+  // perhaps bad, then reported
+  const bool given = settings.find("results-dir") || settings.bad.contains("results-dir");
+  if (given || config.in_place || settings.malformed) {
+    return;
+  }
+  const auto is_persistent = [](const auto& rule) {
+    return rule.file_class == FileClass::persistent;
+  };
   std::string reason;
-  if (config.outputs.empty()) reason = "without output rules every new file is persistent";
-  if (std::ranges::any_of(config.outputs, is_persistent)) reason = "an output rule is persistent";
-  if (std::ranges::any_of(config.resources, is_persistent)) reason = "a resource is persistent";
-  if (reason.empty()) return;
+  if (config.outputs.empty()) {
+    reason = "without output rules every new file is persistent";
+  }
+  if (std::ranges::any_of(config.outputs, is_persistent)) {
+    reason = "an output rule is persistent";
+  }
+  if (std::ranges::any_of(config.resources, is_persistent)) {
+    reason = "a resource is persistent";
+  }
+  if (reason.empty()) {
+    return;
+  }
   problems.add(settings.mark, "'results-dir' is missing from global-settings: " + reason,
                "add results-dir: \"...\", or in-place: true to write results to root-dir");
 }
 
-void check_daxfs(const std::vector<Section>& sections, const JobConfig& config, ProblemList& problems) {
+void check_daxfs(const std::vector<Section>& sections, const JobConfig& config,
+                 ProblemList& problems) {
   for (std::size_t i = 0; i < sections.size(); ++i) {
     const auto& daxfs = config.backends[i].daxfs;
-    if (daxfs.empty() || config.mount_dir.empty() || !is_within(daxfs, config.mount_dir)) continue;
+    if (daxfs.empty() || config.mount_dir.empty() || !is_within(daxfs, config.mount_dir)) {
+      continue;
+    }
     problems.add(sections[i].mark_of("daxfs"), "'daxfs' is in 'mount-dir': the mount would hide it",
                  "choose a directory outside " + in_quotes(config.mount_dir));
   }
@@ -103,11 +162,16 @@ void check_daxfs(const std::vector<Section>& sections, const JobConfig& config, 
 
 }  // namespace
 
-JobConfig validate(Document document, const std::string& file, const Overrides& overrides, const Surroundings& surroundings, ProblemList& problems) {
-  document.settings = resolve_settings(std::move(document.settings), overrides, surroundings, problems);
+JobConfig validate(Document document, const std::string& file, const Overrides& overrides,
+                   const Surroundings& surroundings, ProblemList& problems) {
+  document.settings =
+      resolve_settings(std::move(document.settings), overrides, surroundings, problems);
   document.backends = resolve_backends(std::move(document.backends), surroundings, problems);
-  for (auto* sections : {&document.resources, &document.outputs})
-    for (auto& section : *sections) expand(section, surroundings, problems);
+  for (auto* sections : {&document.resources, &document.outputs}) {
+    for (auto& section : *sections) {
+      expand(section, surroundings, problems);
+    }
+  }
   JobConfig config;
   read_settings(document.settings, file, config, problems);
   read_pfs_rules(document.settings, config, problems);
@@ -121,9 +185,13 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   check_results_dir(document.settings, config, problems);
   check_deletions(document.settings, config, problems);
   check_daxfs(document.backends, config, problems);
-  if (surroundings.site) apply_limits(*surroundings.site, document, config, problems);
+  if (surroundings.site) {
+    apply_limits(*surroundings.site, document, config, problems);
+  }
   config.effective = effective_values(document, config, surroundings);
-  if (surroundings.before_job) config.snapshot = write_snapshot(document, problems);
+  if (surroundings.before_job) {
+    config.snapshot = write_snapshot(document, problems);
+  }
   return config;
 }
 

@@ -15,14 +15,20 @@ namespace efs::control {
 
 namespace {
 
-// The directory is the user's, who may put anything there: a link to a socket of somebody else is not followed, and what is
-// connected to is what was looked at.
+// The directory is the user's, who may put anything there: a link to a socket of somebody else is
+// not followed, and what is connected to is what was looked at.
 Result<UniqueFd> socket_at(const std::string& path) {
   UniqueFd found(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  if (!found) return fail_errno(path);
-  struct stat st {};
-  if (::fstat(found.get(), &st) != 0) return fail_errno(path);
-  if (!S_ISSOCK(st.st_mode)) return fail(EPERM, path + ": not a socket");
+  if (!found) {
+    return fail_errno(path);
+  }
+  struct stat st{};
+  if (::fstat(found.get(), &st) != 0) {
+    return fail_errno(path);
+  }
+  if (!S_ISSOCK(st.st_mode)) {
+    return fail(EPERM, path + ": not a socket");
+  }
   return found;
 }
 
@@ -30,42 +36,69 @@ Result<UniqueFd> socket_at(const std::string& path) {
 
 Result<Client> Client::connect(const std::string& socket_path, uid_t owner, int seconds) {
   auto found = socket_at(socket_path);
-  if (!found) return std::unexpected(found.error());
+  if (!found) {
+    return std::unexpected(found.error());
+  }
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string path = "/proc/self/fd/" + std::to_string(found->get());
   std::memcpy(address.sun_path, path.data(), path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) return fail_errno("socket");
+  if (!fd) {
+    return fail_errno("socket");
+  }
   const timeval limit{.tv_sec = seconds, .tv_usec = 0};  // 0: none
-  for (const int side : {SO_RCVTIMEO, SO_SNDTIMEO})
-    if (::setsockopt(fd.get(), SOL_SOCKET, side, &limit, sizeof limit) != 0) return fail_errno(socket_path);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return fail_errno(socket_path);
+  for (const int side : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    if (::setsockopt(fd.get(), SOL_SOCKET, side, &limit, sizeof limit) != 0) {
+      return fail_errno(socket_path);
+    }
+  }
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return fail_errno(socket_path);
+  }
   ucred peer{};
   socklen_t length = sizeof peer;
-  if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return fail_errno(socket_path);
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return fail_errno(socket_path);
+  }
   // Not root's, either: for a user's instance answers a process of the user.
-  if (peer.uid != owner) return fail(EPERM, socket_path + ": served by a process of another user");
+  if (peer.uid != owner) {
+    return fail(EPERM, socket_path + ": served by a process of another user");
+  }
   return Client(std::move(fd));
 }
 
 Result<Json> Client::ask(const Json& request, const std::function<void(const Json&)>& progress) {
   const Status sent = send(request);
-  if (!sent && sent.error().code != EPIPE) return std::unexpected(sent.error());
+  if (!sent && sent.error().code != EPIPE) {
+    return std::unexpected(sent.error());
+  }
   auto answer = receive(progress);
-  return answer || sent ? answer : std::unexpected(sent.error());  // it may have been refused before it asked
+  // it may have been refused before it asked
+  return answer || sent ? answer : std::unexpected(sent.error());
 }
 
-Status Client::send(const Json& request) { return send_line(fd_.get(), request, longest_request); }
+Status Client::send(const Json& request) {
+  return send_line(fd_.get(), request, longest_request);
+}
 
 Result<Json> Client::receive(const std::function<void(const Json&)>& progress) {
   LineReader reader(fd_.get());
   while (true) {
     auto line = reader.next();
-    if (!line && line.error().code == EAGAIN) return fail(ETIMEDOUT, "the daemon does not answer; is it stopped, or the machine out of memory?");
-    if (!line) return std::unexpected(line.error());
-    if (line->value("event", "") == "result") return line;
-    if (progress) progress(*line);
+    if (!line && line.error().code == EAGAIN) {
+      return fail(ETIMEDOUT,
+                  "the daemon does not answer; is it stopped, or the machine out of memory?");
+    }
+    if (!line) {
+      return std::unexpected(line.error());
+    }
+    if (line->value("event", "") == "result") {
+      return line;
+    }
+    if (progress) {
+      progress(*line);
+    }
   }
 }
 

@@ -17,8 +17,9 @@ class EndWatch {
   /// `supervisor`: its pid, as the instance says (0: it does not).
   EndWatch(const std::string& directory, pid_t supervisor);
 
-  /// Returns when nobody holds the instance any more, or its supervisor is gone. The next of its name, which may have its directory by
-  /// then, is not waited for. False where that takes longer than `longest`.
+  /// Returns when nobody holds the instance any more, or its supervisor is gone. The next of its
+  /// name, which may have its directory by then, is not waited for. False where that takes longer
+  /// than `longest`.
   bool wait(std::optional<std::chrono::milliseconds> longest = {}) const;
 
  private:

@@ -1,7 +1,8 @@
 #pragma once
-// Control: JSON objects, one per line, over a Unix socket in the instance's directory. A request has "verb"; the
-// answers are any number of {"event": "progress", ...} and then one {"event": "result", "ok": bool, ...}. Errors
-// are {"ok": false, "code": errno, "error": text, "exit": exit code}. Described in src/control/README.md.
+// Control: JSON objects, one per line, over a Unix socket in the instance's directory. A request
+// has "verb"; the answers are any number of {"event": "progress", ...} and then one {"event":
+// "result", "ok": bool, ...}. Errors are {"ok": false, "code": errno, "error": text, "exit": exit
+// code}. Described in src/control/README.md.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -16,17 +17,19 @@ using Json = nlohmann::json;
 inline constexpr std::size_t longest_line = 64u << 20;    // bytes; a receipt of many files is long
 inline constexpr std::size_t longest_request = 1u << 20;  // of those that an instance takes
 
-/// One line each way. EPIPE or ECONNRESET where the other side is gone; E2BIG, with nothing sent, for one that is longer than `most`.
+/// One line each way. EPIPE or ECONNRESET where the other side is gone; E2BIG, with nothing sent,
+/// for one that is longer than `most`.
 Status send_line(int socket, const Json& line, std::size_t most = SIZE_MAX);
 
-/// A short line (below 64 KiB), now or not at all: EAGAIN, with nothing sent, where the other side does not take what it was sent before. Leaves
-/// room for a result of that size.
+/// A short line (below 64 KiB), now or not at all: EAGAIN, with nothing sent, where the other side
+/// does not take what it was sent before. Leaves room for a result of that size.
 Status send_line_now(int socket, const Json& line);
 
 /// Reads lines from a socket; keeps what came with them. Not thread-safe.
 class LineReader {
  public:
   explicit LineReader(int socket, std::size_t most = longest_line) : socket_(socket), most_(most) {}
+
   /// ECONNRESET at the end of the stream, EPROTO for what is no JSON or too long.
   Result<Json> next();
 

@@ -18,7 +18,8 @@ namespace efs::control {
 namespace {
 
 constexpr std::size_t most_connections = 64;
-// A connection that says nothing, or does not take its answer, must not keep one of the few places for ever.
+// A connection that says nothing, or does not take its answer, must not keep one of the few places
+// for ever.
 constexpr timeval longest_silence{.tv_sec = 30, .tv_usec = 0};
 // ... and much less where everybody else waits for it.
 constexpr timeval longest_silence_alone{.tv_sec = 1, .tv_usec = 0};
@@ -29,48 +30,68 @@ void limit_silence(int socket, const timeval& silence) {
 }
 
 // As error_line(), without memory, and waiting for nobody.
-void send_refusal(int socket, std::string_view line) { (void)!::send(socket, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT); }
+void send_refusal(int socket, std::string_view line) {
+  (void)!::send(socket, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
 void refuse_for_memory(int socket) {
-  send_refusal(socket, "{\"event\":\"result\",\"ok\":false,\"code\":12,\"error\":\"the daemon has no memory for this; try again later\",\"exit\":1}\n");
+  send_refusal(socket,
+               "{\"event\":\"result\",\"ok\":false,\"code\":12,\"error\":\"the daemon has no "
+               "memory for this; try again later\",\"exit\":1}\n");
 }
 
 void refuse_for_now(int socket) {
-  send_refusal(socket, "{\"event\":\"result\",\"ok\":false,\"code\":11,\"error\":\"the daemon can answer no more at a time; try again later\",\"exit\":1}\n");
+  send_refusal(socket,
+               "{\"event\":\"result\",\"ok\":false,\"code\":11,\"error\":\"the daemon can answer "
+               "no more at a time; try again later\",\"exit\":1}\n");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::listen(const std::string& path, uid_t owner, Handler handler) {
+Result<std::unique_ptr<Server>> Server::listen(const std::string& path, uid_t owner,
+                                               Handler handler) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return fail(ENAMETOOLONG, path + ": too long for a socket");
+  if (path.size() >= sizeof address.sun_path) {
+    return fail(ENAMETOOLONG, path + ": too long for a socket");
+  }
   std::memcpy(address.sun_path, path.data(), path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) return fail_errno("socket");
+  if (!fd) {
+    return fail_errno("socket");
+  }
   ::unlink(path.c_str());
   const mode_t mask = ::umask(0177);
   const int bound = ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   ::umask(mask);
-  if (bound != 0 || ::listen(fd.get(), 16) != 0) return fail_errno(path);
+  if (bound != 0 || ::listen(fd.get(), 16) != 0) {
+    return fail_errno(path);
+  }
   std::unique_ptr<Server> server(new Server(std::move(fd), owner, std::move(handler)));
   auto acceptor = start_thread([raw = server.get()] { raw->accept_loop(); });
-  if (!acceptor) return told(acceptor.error(), "a thread for the control socket");
+  if (!acceptor) {
+    return told(acceptor.error(), "a thread for the control socket");
+  }
   server->acceptor_ = std::move(*acceptor);
   return server;
 }
 
-Server::Server(UniqueFd fd, uid_t owner, Handler handler) : fd_(std::move(fd)), owner_(owner), handler_(std::move(handler)) {}
+Server::Server(UniqueFd fd, uid_t owner, Handler handler)
+    : fd_(std::move(fd)), owner_(owner), handler_(std::move(handler)) {}
 
 Server::~Server() {
   {
     // An answer under way is finished; nothing more is read. One of them may be the acceptor's.
     MutexLock lock(mutex_);
     ending_ = true;
-    for (auto& connection : connections_) ::shutdown(connection.socket.get(), SHUT_RD);
+    for (auto& connection : connections_) {
+      ::shutdown(connection.socket.get(), SHUT_RD);
+    }
   }
   ::shutdown(fd_.get(), SHUT_RDWR);
-  if (acceptor_.joinable()) acceptor_.join();
+  if (acceptor_.joinable()) {
+    acceptor_.join();
+  }
   std::list<Connection> connections;
   MutexLock lock(mutex_);
   connections.swap(connections_);
@@ -79,7 +100,9 @@ Server::~Server() {
 // A call that waits has its descriptor already.
 UniqueFd Server::accept_one() {
   UniqueFd accepted(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (accepted || (errno != EMFILE && errno != ENFILE)) return accepted;
+  if (accepted || (errno != EMFILE && errno != ENFILE)) {
+    return accepted;
+  }
   {
     MutexLock lock(mutex_);
     kept_back_.reset();
@@ -90,10 +113,14 @@ UniqueFd Server::accept_one() {
 void Server::accept_loop() {
   while (true) {
     UniqueFd accepted = accept_one();
-    if (!accepted && (errno == EINVAL || errno == EBADF)) return;  // shut down
+    if (!accepted && (errno == EINVAL || errno == EBADF)) {
+      return;  // shut down
+    }
     if (!accepted) {
       // No descriptor or no memory passes; a daemon that cannot be asked to stop does not.
-      if (errno != EINTR && errno != ECONNABORTED) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (errno != EINTR && errno != ECONNABORTED) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
       continue;
     }
     try {
@@ -101,14 +128,19 @@ void Server::accept_loop() {
     } catch (const std::bad_alloc&) {
       log::warn("event=connection_refused reason=\"no memory\"");
     }
-    if (accepted) refuse(std::move(accepted));
+    if (accepted) {
+      refuse(std::move(accepted));
+    }
   }
 }
 
-// What take() left. Of a server that ends he is told nothing, as if he had come a moment later: there may be another one to ask.
+// What take() left. Of a server that ends he is told nothing, as if he had come a moment later:
+// there may be another one to ask.
 void Server::refuse(UniqueFd accepted) noexcept {
   MutexLock lock(mutex_);
-  if (!ending_) refuse_for_now(accepted.get());
+  if (!ending_) {
+    refuse_for_now(accepted.get());
+  }
   keep_back(std::move(accepted));
 }
 
@@ -118,17 +150,26 @@ void Server::take(UniqueFd& accepted) {
   {
     MutexLock lock(mutex_);
     connections_.remove_if([](const Connection& c) { return c.ended; });
-    if (ending_ || connections_.size() >= most_connections) return;
+    if (ending_ || connections_.size() >= most_connections) {
+      return;
+    }
     Connection& connection = connections_.emplace_back();
     connection.socket = std::move(accepted);
     limit_silence(connection.socket.get(), longest_silence);
     auto thread = start_thread([this, &connection] { serve(connection); });
-    if (thread) connection.thread = std::move(*thread);
-    else alone = &connection;
+    if (thread) {
+      connection.thread = std::move(*thread);
+    } else {
+      alone = &connection;
+    }
     news = !std::exchange(no_thread_, !thread) && !thread;
   }
-  if (alone == nullptr) return;
-  if (news) log::warn("event=no_thread_for_asker note=\"who asks is answered one after the other\"");
+  if (alone == nullptr) {
+    return;
+  }
+  if (news) {
+    log::warn("event=no_thread_for_asker note=\"who asks is answered one after the other\"");
+  }
   limit_silence(alone->socket.get(), longest_silence_alone);
   serve(*alone, true);
 }
@@ -148,33 +189,46 @@ void Server::close(Connection& connection) noexcept {
   connection.ended = true;
 }
 
-// The descriptor is given up only where the next one has its own: no program's file takes it in between.
+// The descriptor is given up only where the next one has its own: no program's file takes it in
+// between.
 void Server::keep_back(UniqueFd socket) noexcept {
   ::shutdown(socket.get(), SHUT_RDWR);
-  if (!kept_back_) kept_back_ = std::move(socket);
+  if (!kept_back_) {
+    kept_back_ = std::move(socket);
+  }
 }
 
 void Server::answer(int socket, bool alone) {
   const Sheltered sheltered;
-  if (!Sheltered::ready()) return refuse_for_memory(socket);
+  if (!Sheltered::ready()) {
+    return refuse_for_memory(socket);
+  }
   ucred peer{};
   socklen_t length = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || (peer.uid != owner_ && peer.uid != 0)) {
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
+      (peer.uid != owner_ && peer.uid != 0)) {
     (void)send_line(socket, error_line({EPERM, "this instance belongs to another user"}));
     return;
   }
   LineReader reader(socket, longest_request);
   while (true) {
     const auto request = reader.next();
-    if (!request) return;
-    if (!Sheltered::ready()) return refuse_for_memory(socket);
+    if (!request) {
+      return;
+    }
+    if (!Sheltered::ready()) {
+      return refuse_for_memory(socket);
+    }
     bool heard = true;
     Json result;
     try {
       const auto send = [&](Json fields) {
-        if (!heard) return false;
+        if (!heard) {
+          return false;
+        }
         const Status sent = send_line_now(socket, progress_line(std::move(fields)));
-        return heard = sent || sent.error().code == EAGAIN;  // who is slow, or was stopped, is not gone
+        // who is slow, or was stopped, is not gone
+        return heard = sent || sent.error().code == EAGAIN;
       };
       result = handler_(*request, Progress(send, alone));
     } catch (const std::bad_alloc&) {
@@ -183,7 +237,9 @@ void Server::answer(int socket, bool alone) {
       log::warn("event=control_request_failed reason=\"{}\"", problem.what());
       result = error_line({EINVAL, std::string("bad request: ") + problem.what()}, 2);
     }
-    if (!send_line(socket, result)) return;
+    if (!send_line(socket, result)) {
+      return;
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// Root's file rights for a scope, in a supervisor that has those of its user: for calls that name only descriptors and
-// directories of ours. Of this thread alone: the C library's seteuid(3) waits for every other, and one that writes to the log may be held by a place that
-// hangs.
+// Root's file rights for a scope, in a supervisor that has those of its user: for calls that name
+// only descriptors and directories of ours. Of this thread alone: the C library's seteuid(3) waits
+// for every other, and one that writes to the log may be held by a place that hangs.
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,10 +13,12 @@ namespace efs::daemon {
 class AsRoot {
  public:
   AsRoot() : user_(::geteuid()) { become(0); }
+
   ~AsRoot() {
     become(user_);
     (void)limit_effective(user_);
   }
+
   AsRoot(const AsRoot&) = delete;
   AsRoot& operator=(const AsRoot&) = delete;
 

@@ -14,16 +14,27 @@ void set_text(Message& message, std::string_view text) {
 }
 
 Status send_message(int socket, const Message& message, std::span<const int> fds) {
-  if (const Status sent = send_with_descriptors(socket, std::as_bytes(std::span(&message, 1)), fds); !sent) return told(sent.error(), "supervisor channel");
+  if (const Status sent = send_with_descriptors(socket, std::as_bytes(std::span(&message, 1)), fds);
+      !sent) {
+    return told(sent.error(), "supervisor channel");
+  }
   return {};
 }
 
 Result<std::optional<Received>> receive_message(int socket, std::vector<UniqueFd> room) {
   Received received;
-  auto got = receive_with_descriptors(socket, std::as_writable_bytes(std::span(&received.message, 1)), most_descriptors, std::move(room));
-  if (!got) return told(got.error(), "supervisor channel");
-  if (got->size == 0) return std::nullopt;
-  if (got->size != sizeof received.message) return fail(EPROTO, "supervisor channel: message of the wrong size");
+  auto got =
+      receive_with_descriptors(socket, std::as_writable_bytes(std::span(&received.message, 1)),
+                               most_descriptors, std::move(room));
+  if (!got) {
+    return told(got.error(), "supervisor channel");
+  }
+  if (got->size == 0) {
+    return std::nullopt;
+  }
+  if (got->size != sizeof received.message) {
+    return fail(EPROTO, "supervisor channel: message of the wrong size");
+  }
   received.fds = std::move(got->fds);
   received.message.text.back() = '\0';
   received.message.count = std::min<std::uint32_t>(received.message.count, most_descriptors);

@@ -43,9 +43,11 @@
 namespace efs::daemon {
 namespace {
 
-// efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few and plain.
+// efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few
+// and plain.
 struct Arguments {
-  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file, options, interleaving, node, memory;
+  std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file,
+      options, interleaving, node, memory;
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> start_options;
   std::string directory;  // the starter's, see leave_starter()
@@ -56,16 +58,27 @@ struct Arguments {
 Result<Arguments> parse_arguments(int argc, char** argv) {
   Arguments arguments;
   const std::map<std::string_view, std::string*> texts{
-      {"--config", &arguments.job_file}, {"--name", &arguments.name},           {"--runtime-dir", &arguments.runtime_directory},
-      {"--user", &arguments.user},       {"--root-dir", &arguments.root_dir},   {"--mount-dir", &arguments.mount_dir},
-      {"--results-dir", &arguments.results_dir}, {"--log-file", &arguments.log_file}, {"--options", &arguments.options}, {"--interleaving", &arguments.interleaving}, {"--node", &arguments.node}, {"--memory", &arguments.memory}};
+      {"--config", &arguments.job_file},
+      {"--name", &arguments.name},
+      {"--runtime-dir", &arguments.runtime_directory},
+      {"--user", &arguments.user},
+      {"--root-dir", &arguments.root_dir},
+      {"--mount-dir", &arguments.mount_dir},
+      {"--results-dir", &arguments.results_dir},
+      {"--log-file", &arguments.log_file},
+      {"--options", &arguments.options},
+      {"--interleaving", &arguments.interleaving},
+      {"--node", &arguments.node},
+      {"--memory", &arguments.memory}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--debug") {
       arguments.debug = true;
       continue;
     }
-    if (i + 1 == argc) return fail(EINVAL, std::string(word) + " needs a value");
+    if (i + 1 == argc) {
+      return fail(EINVAL, std::string(word) + " needs a value");
+    }
     if (word == "--ready-fd") {
       arguments.ready_fd = std::atoi(argv[++i]);
       continue;
@@ -74,80 +87,126 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
       arguments.start_options.emplace_back(argv[++i]);
       continue;
     }
-    // Its name alone: everybody may read what a process was called with, and nobody else its environment.
+    // Its name alone: everybody may read what a process was called with, and nobody else its
+    // environment.
     if (word == "--start-variable") {
       const char* value = std::getenv(argv[++i]);
-      if (value != nullptr) arguments.start_options.push_back(std::string(argv[i]) + "=" + value);
+      if (value != nullptr) {
+        arguments.start_options.push_back(std::string(argv[i]) + "=" + value);
+      }
       continue;
     }
     if (word == "--set") {
       const std::string pair = argv[++i];
       const auto equals = pair.find('=');
-      if (equals == std::string::npos) return fail(EINVAL, "--set " + pair + ": KEY=VALUE is needed");
+      if (equals == std::string::npos) {
+        return fail(EINVAL, "--set " + pair + ": KEY=VALUE is needed");
+      }
       arguments.settings.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
       continue;
     }
     const auto text = texts.find(word);
-    if (text == texts.end()) return fail(EINVAL, "unknown option " + std::string(word) + "; efsd is started by efs(1)");
+    if (text == texts.end()) {
+      return fail(EINVAL, "unknown option " + std::string(word) + "; efsd is started by efs(1)");
+    }
     *text->second = argv[++i];
   }
-  if (arguments.job_file.empty() || arguments.name.empty() || arguments.runtime_directory.empty()) return fail(EINVAL, "--config, --name and --runtime-dir are needed; efsd is started by efs(1)");
-  if (arguments.name.find('/') != std::string::npos || arguments.name[0] == '.') return fail(EINVAL, "bad name " + arguments.name);
+  if (arguments.job_file.empty() || arguments.name.empty() || arguments.runtime_directory.empty()) {
+    return fail(EINVAL, "--config, --name and --runtime-dir are needed; efsd is started by efs(1)");
+  }
+  if (arguments.name.find('/') != std::string::npos || arguments.name[0] == '.') {
+    return fail(EINVAL, "bad name " + arguments.name);
+  }
   return arguments;
 }
 
 // Of what it is called with, efs makes most paths absolute, but not those of another user's job.
 void leave_starters_directory(Arguments& arguments) {
   arguments.directory = leave_starter();
-  for (auto* path : {&arguments.job_file, &arguments.runtime_directory, &arguments.log_file})
-    if (*path != config::standard_input && !arguments.directory.empty() && !path->empty() && !path->starts_with('/')) *path = arguments.directory + "/" + *path;
+  for (auto* path : {&arguments.job_file, &arguments.runtime_directory, &arguments.log_file}) {
+    if (*path != config::standard_input && !arguments.directory.empty() && !path->empty() &&
+        !path->starts_with('/')) {
+      *path = arguments.directory + "/" + *path;
+    }
+  }
 }
 
 // The starter reads this line: "ready", or why not.
 void tell(int ready_fd, const std::string& line) {
-  if (ready_fd < 0) return;
+  if (ready_fd < 0) {
+    return;
+  }
   const std::string text = line + "\n";
   (void)!::write(ready_fd, text.data(), text.size());
 }
 
-// Standard error may be the starter's pipe until the daemon is ready. The starter does not read it afterwards.
+// Standard error may be the starter's pipe until the daemon is ready. The starter does not read it
+// afterwards.
 void leave_starters_output(int ready_fd) {
-  struct stat ready {}, error {};
-  if (ready_fd < 0 || ::fstat(ready_fd, &ready) != 0 || ::fstat(STDERR_FILENO, &error) != 0) return;
-  if (ready.st_dev != error.st_dev || ready.st_ino != error.st_ino) return;
+  struct stat ready{}, error{};
+  if (ready_fd < 0 || ::fstat(ready_fd, &ready) != 0 || ::fstat(STDERR_FILENO, &error) != 0) {
+    return;
+  }
+  if (ready.st_dev != error.st_dev || ready.st_ino != error.st_ino) {
+    return;
+  }
   const UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (nowhere) (void)::dup2(nowhere.get(), STDERR_FILENO);
-  else ::close(STDERR_FILENO);
+  if (nowhere) {
+    (void)::dup2(nowhere.get(), STDERR_FILENO);
+  } else {
+    ::close(STDERR_FILENO);
+  }
 }
 
-// The job file and the site file. A successor takes what the first worker read, whatever has become of them since; without that, which takes
-// memory, the copy of the one and the other as it is now.
-Result<config::ReadFiles> read_files(const Arguments& a, const KeptFiles& kept, const std::string& copy, bool successor) {
-  if (auto then = successor ? kept.read() : std::nullopt) return *std::move(then);
+// The job file and the site file. A successor takes what the first worker read, whatever has become
+// of them since; without that, which takes memory, the copy of the one and the other as it is now.
+Result<config::ReadFiles> read_files(const Arguments& a, const KeptFiles& kept,
+                                     const std::string& copy, bool successor) {
+  if (auto then = successor ? kept.read() : std::nullopt) {
+    return *std::move(then);
+  }
   std::optional<std::string> text;
   if (!successor && a.job_file == config::standard_input) {
     auto given = config::read_stream(0, "the job file");
-    if (!given) return std::unexpected(given.error());
+    if (!given) {
+      return std::unexpected(given.error());
+    }
     text = std::move(*given);
   }
   auto read = config::read_files(successor ? copy : a.job_file, text);
-  if (read) return *std::move(read);
+  if (read) {
+    return *std::move(read);
+  }
   return fail(EINVAL, to_string(read.error().front(), a.job_file));
 }
 
-Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Arguments& a, const User& user) {
-  const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
-  auto config = config::parse_for_user(read, a.job_file, {.name = a.name, .root_dir = given(a.root_dir), .mount_dir = given(a.mount_dir), .results_dir = given(a.results_dir), .log_file = given(a.log_file), .settings = a.settings}, user, {.before_job = false, .directory = a.directory});
+Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Arguments& a,
+                                    const User& user) {
+  const auto given = [](const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional(text);
+  };
+  auto config = config::parse_for_user(read, a.job_file,
+                                       {.name = a.name,
+                                        .root_dir = given(a.root_dir),
+                                        .mount_dir = given(a.mount_dir),
+                                        .results_dir = given(a.results_dir),
+                                        .log_file = given(a.log_file),
+                                        .settings = a.settings},
+                                       user, {.before_job = false, .directory = a.directory});
   if (config) {
     config->start_options = a.start_options;
     config->job_memory = config::parse_size(a.memory);
     // As `efs` has checked it: NUMBER/NODES.
     config->of_batch_job = !a.node.empty();
-    if (config->of_batch_job) (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
+    if (config->of_batch_job) {
+      (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
+    }
     return *config;
   }
   std::string text;
-  for (const auto& problem : config.error()) text += (text.empty() ? "" : "; ") + to_string(problem, a.job_file);
+  for (const auto& problem : config.error()) {
+    text += (text.empty() ? "" : "; ") + to_string(problem, a.job_file);
+  }
   return fail(EINVAL, text);
 }
 
@@ -164,52 +223,84 @@ struct Predecessors {
   bool stop_is_unusual = false;
 };
 
-// The job file as it was at the start: in memory for successors, and in the instance's directory for people.
+// The job file as it was at the start: in memory for successors, and in the instance's directory
+// for people.
 Status keep_files(const config::ReadFiles& read, const KeptFiles& kept, const std::string& copy) {
-  if (const Status done = kept.keep(read); !done) log::warn("event=job_file_not_kept reason=\"{}\" note=\"a worker that takes over reads the copy, and the site file as it is then\"", describe(done.error()));
+  if (const Status done = kept.keep(read); !done) {
+    log::warn(
+        "event=job_file_not_kept reason=\"{}\" note=\"a worker that takes over reads the copy, and "
+        "the site file as it is then\"",
+        describe(done.error()));
+  }
   UniqueFd fd(::open(copy.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!fd || ::fchmod(fd.get(), 0600) != 0) return fail_errno(copy);
+  if (!fd || ::fchmod(fd.get(), 0600) != 0) {
+    return fail_errno(copy);
+  }
   for (std::string_view rest = read.job; !rest.empty();) {
     const ssize_t n = ::write(fd.get(), rest.data(), rest.size());
-    if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
-    else if (n == 0 || errno != EINTR) return fail_errno(copy);
+    if (n > 0) {
+      rest.remove_prefix(static_cast<std::size_t>(n));
+    } else if (n == 0 || errno != EINTR) {
+      return fail_errno(copy);
+    }
   }
   return ::close(fd.release()) == 0 ? Status{} : fail_errno(copy);
 }
 
-// The keeper of turns, where they are wished. Without one the job runs all the same; the log and `efs status` say why.
+// The keeper of turns, where they are wished. Without one the job runs all the same; the log and
+// `efs status` say why.
 TurnClient keep_turns(const Arguments& arguments, const User& user) {
-  if (arguments.interleaving.empty()) return {};
+  if (arguments.interleaving.empty()) {
+    return {};
+  }
   const char* node = std::getenv("SLURMD_NODENAME");
   std::array<char, 256> host{};
   (void)::gethostname(host.data(), host.size() - 1);
-  auto keeper = start_keeper({.directory = arguments.interleaving, .job = arguments.name, .node = node != nullptr ? node : host.data()}, user);
+  auto keeper = start_keeper({.directory = arguments.interleaving,
+                              .job = arguments.name,
+                              .node = node != nullptr ? node : host.data()},
+                             user);
   return keeper ? TurnClient(std::move(*keeper), "") : TurnClient({}, describe(keeper.error()));
 }
 
 // "": the log of the instance's directory.
-Status set_up_log(const std::string& file, const std::string& directory, const std::string& level) { return log::setup(file.empty() ? directory + "/efsd.log" : file, level); }
+Status set_up_log(const std::string& file, const std::string& directory, const std::string& level) {
+  return log::setup(file.empty() ? directory + "/efsd.log" : file, level);
+}
 
-// Of a successor, and the supervisor: programs wait for them, and they go on with another one, or none.
-void set_up_any_log(const std::string& file, const std::string& directory, const std::string& level) {
+// Of a successor, and the supervisor: programs wait for them, and they go on with another one, or
+// none.
+void set_up_any_log(const std::string& file, const std::string& directory,
+                    const std::string& level) {
   const std::string own = directory + "/efsd.log";
   const Status done = log::setup(file.empty() ? own : file, level, std::chrono::seconds(1));
-  if (done) return;
-  if (!file.empty()) (void)log::setup(own, level, std::chrono::seconds(1));
+  if (done) {
+    return;
+  }
+  if (!file.empty()) {
+    (void)log::setup(own, level, std::chrono::seconds(1));
+  }
   log::warn("event=log_file_unusable file={} reason=\"{}\"", file, describe(done.error()));
 }
 
-/// While there is one thread: for a process that has several the kernel waits milliseconds each time it makes the table larger.
+/// While there is one thread: for a process that has several the kernel waits milliseconds each
+/// time it makes the table larger.
 void widen_descriptor_table() {
   constexpr int many = 2048;  // containers that are kept open, and what threads hold
   const int far = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, many);
-  if (far >= 0) ::close(far);
+  if (far >= 0) {
+    ::close(far);
+  }
 }
 
-std::string source_of(const Arguments& arguments, const config::MountOptions& mount) { return mount.source.empty() ? usual_source(arguments.name) : mount.source; }
+std::string source_of(const Arguments& arguments, const config::MountOptions& mount) {
+  return mount.source.empty() ? usual_source(arguments.name) : mount.source;
+}
 
 // The worker: the job's user from the first line on.
-int worker(const Arguments& arguments, const User& user, const Kept& kept, const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+int worker(const Arguments& arguments, const User& user, const Kept& kept,
+           const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged,
+           const config::MountOptions& mount, const Predecessors& predecessors) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
   sigset_t signals;
   sigemptyset(&signals);
@@ -220,49 +311,101 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept, const
   ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // the supervisor keeps SIGCHLD for itself
   // A login's soft limit is for its programs, which may use select(2).
   const Status enough_files = raise_open_files();
-  if (!enough_files && predecessors.count == 0) return tell(arguments.ready_fd, describe(enough_files.error())), 1;
+  if (!enough_files && predecessors.count == 0) {
+    return tell(arguments.ready_fd, describe(enough_files.error())), 1;
+  }
   widen_descriptor_table();
   keep_little_of_freed();
   ::signal(SIGXFSZ, SIG_IGN);  // an own file that is too large is an error like any other
-  ::signal(SIGIO, SIG_IGN);  // a thread opens a container for writing in the moment in which another has a lease on it (backends/fsdax.cpp)
-  if (privileged) (void)!::seteuid(0);  // a successor is forked by a supervisor that has the user's file rights
+  // a thread opens a container for writing in the moment in which another has a lease on it
+  // (backends/fsdax.cpp)
+  ::signal(SIGIO, SIG_IGN);
+  // a successor is forked by a supervisor that has the user's file rights
+  if (privileged) {
+    (void)!::seteuid(0);
+  }
   TurnClient turns = keep_turns(arguments, user);
-  if (const Status done = become(user, true); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
+  if (const Status done = become(user, true); !done) {
+    return tell(arguments.ready_fd, describe(done.error())), 1;
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
   const Status seen = hold_life_line(std::move(life));
   const bool successor = predecessors.count > 0;
-  if (successor) set_up_any_log(arguments.log_file, directory, "info");  // what it has inherited may be in the hands of a thread that is not here
+  // what it has inherited may be in the hands of a thread that is not here
+  if (successor) {
+    set_up_any_log(arguments.log_file, directory, "info");
+  }
   const std::string copy = directory + "/job.yaml";
   const auto read = read_files(arguments, kept.files, copy, successor);
-  auto config = read ? parse_job(*read, arguments, user) : Result<config::JobConfig>(std::unexpected(read.error()));
-  if (!config && successor) log::error("event=takeover_failed reason=\"{}\"", describe(config.error()));
-  if (!config) return tell(arguments.ready_fd, describe(config.error())), 2;
+  auto config = read ? parse_job(*read, arguments, user)
+                     : Result<config::JobConfig>(std::unexpected(read.error()));
+  if (!config && successor) {
+    log::error("event=takeover_failed reason=\"{}\"", describe(config.error()));
+  }
+  if (!config) {
+    return tell(arguments.ready_fd, describe(config.error())), 2;
+  }
   const std::string level = arguments.debug ? "debug" : config->log_level;
-  if (successor) log::set_level(level);
-  else if (const Status logging = set_up_log(config->log_file, directory, level); !logging) return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
-  if (!successor)
-    if (const Status done = keep_files(*read, kept.files, copy); !done) return tell(arguments.ready_fd, describe(done.error())), 1;
-  if (!seen) log::warn("event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the kernel has no successor until that ends\"", describe(seen.error()));
+  if (successor) {
+    log::set_level(level);
+  } else if (const Status logging = set_up_log(config->log_file, directory, level); !logging) {
+    return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
+  }
+  if (!successor) {
+    if (const Status done = keep_files(*read, kept.files, copy); !done) {
+      return tell(arguments.ready_fd, describe(done.error())), 1;
+    }
+  }
+  if (!seen) {
+    log::warn(
+        "event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the "
+        "kernel has no successor until that ends\"",
+        describe(seen.error()));
+  }
   (void)!::chdir("/");
-  if (const auto seconds = cpu_limit())
-    log::warn("event=cpu_limited seconds={} note=\"the starter's hard limit on CPU time ends the daemon: ulimit -Ht\"", *seconds);
+  if (const auto seconds = cpu_limit()) {
+    log::warn(
+        "event=cpu_limited seconds={} note=\"the starter's hard limit on CPU time ends the daemon: "
+        "ulimit -Ht\"",
+        *seconds);
+  }
   SupervisorClient supervisor(std::move(channel));
-  InstanceOptions options{.config = *config, .directory = directory, .owner = user.uid, .privileged = privileged, .daemon_io = mount.daemon_io, .mount_flags = mount.flags, .root_mode = mount.mode, .spin = std::chrono::microseconds(mount.spin),
-                          .source = source_of(arguments, mount), .supervisor = ::getppid(), .takeovers = predecessors.count, .predecessor = predecessors.last, .stop_is_unusual = predecessors.stop_is_unusual, .figures = kept.figures.get()};
+  InstanceOptions options{.config = *config,
+                          .directory = directory,
+                          .owner = user.uid,
+                          .privileged = privileged,
+                          .daemon_io = mount.daemon_io,
+                          .mount_flags = mount.flags,
+                          .root_mode = mount.mode,
+                          .spin = std::chrono::microseconds(mount.spin),
+                          .source = source_of(arguments, mount),
+                          .supervisor = ::getppid(),
+                          .takeovers = predecessors.count,
+                          .predecessor = predecessors.last,
+                          .stop_is_unusual = predecessors.stop_is_unusual,
+                          .figures = kept.figures.get()};
   Instance instance(std::move(options), supervisor, turns);
-  if (const Status listening = instance.listen(); !listening) return tell(arguments.ready_fd, describe(listening.error())), 1;
+  if (const Status listening = instance.listen(); !listening) {
+    return tell(arguments.ready_fd, describe(listening.error())), 1;
+  }
   const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
-  if (!watch) return tell(arguments.ready_fd, describe(watch.error())), 1;
+  if (!watch) {
+    return tell(arguments.ready_fd, describe(watch.error())), 1;
+  }
   leave_starters_output(arguments.ready_fd);
   tell(arguments.ready_fd, "ready");
   ::close(arguments.ready_fd);
   return instance.run();
 }
 
-// What is thrown before the instance lives, for want of memory: the start fails, or another successor is tried.
-int guarded_worker(const Arguments& arguments, const User& user, const Kept& kept, UniqueFd channel, UniqueFd life, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+// What is thrown before the instance lives, for want of memory: the start fails, or another
+// successor is tried.
+int guarded_worker(const Arguments& arguments, const User& user, const Kept& kept, UniqueFd channel,
+                   UniqueFd life, bool privileged, const config::MountOptions& mount,
+                   const Predecessors& predecessors) {
   try {
-    return worker(arguments, user, kept, arguments.runtime_directory + "/" + arguments.name, std::move(channel), std::move(life), privileged, mount, predecessors);
+    return worker(arguments, user, kept, arguments.runtime_directory + "/" + arguments.name,
+                  std::move(channel), std::move(life), privileged, mount, predecessors);
   } catch (const std::exception& problem) {
     tell(arguments.ready_fd, problem.what());
     return 1;
@@ -276,67 +419,114 @@ struct Child {
 };
 
 // `ours`, and what `supervisor` has: what the worker must not hold.
-Result<Child> fork_worker(const Arguments& arguments, const User& user, const Kept& kept, InstanceDirectory& ours, Supervisor* supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_worker(const Arguments& arguments, const User& user, const Kept& kept,
+                          InstanceDirectory& ours, Supervisor* supervisor, bool privileged,
+                          const config::MountOptions& mount, const Predecessors& predecessors) {
   std::array<int, 2> pair{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair");
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
+    return fail_errno("socketpair");
+  }
   Child child{.pid = -1, .channel = UniqueFd(pair[0]), .life = {}};
   UniqueFd theirs(pair[1]);
   std::array<int, 2> line{};
-  if (::pipe2(line.data(), O_CLOEXEC) != 0) return fail_errno("pipe");
+  if (::pipe2(line.data(), O_CLOEXEC) != 0) {
+    return fail_errno("pipe");
+  }
   child.life.reset(line[0]);
   UniqueFd their_life(line[1]);
   child.pid = ::fork();
-  if (child.pid < 0) return fail_errno("fork");
+  if (child.pid < 0) {
+    return fail_errno("fork");
+  }
   if (child.pid == 0) {
     child.channel.reset();
     child.life.reset();
     ours.lock.reset();
     ours.directory_lock.reset();
-    if (supervisor != nullptr) supervisor->close_descriptors();
-    std::exit(guarded_worker(arguments, user, kept, std::move(theirs), std::move(their_life), privileged, mount, predecessors));
+    if (supervisor != nullptr) {
+      supervisor->close_descriptors();
+    }
+    std::exit(guarded_worker(arguments, user, kept, std::move(theirs), std::move(their_life),
+                             privileged, mount, predecessors));
   }
   return child;
 }
 
 std::string how_ended(pid_t pid, std::optional<int> status) {
   const std::string worker = "worker " + std::to_string(pid);
-  if (!status) return worker + " was killed, and waits in the kernel to be gone";
-  return worker + (WIFSIGNALED(*status) ? " was killed by signal " + std::to_string(WTERMSIG(*status)) : " ended with " + std::to_string(WEXITSTATUS(*status)));
+  if (!status) {
+    return worker + " was killed, and waits in the kernel to be gone";
+  }
+  return worker + (WIFSIGNALED(*status)
+                       ? " was killed by signal " + std::to_string(WTERMSIG(*status))
+                       : " ended with " + std::to_string(WEXITSTATUS(*status)));
 }
 
 // A process for a successor may be had a little later: programs wait for it.
-Result<Child> fork_successor(const Arguments& arguments, const User& user, const Kept& kept, InstanceDirectory& ours, Supervisor& supervisor, bool privileged, const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_successor(const Arguments& arguments, const User& user, const Kept& kept,
+                             InstanceDirectory& ours, Supervisor& supervisor, bool privileged,
+                             const config::MountOptions& mount, const Predecessors& predecessors) {
   constexpr int most_tries = 300;  // 30 s
   for (int tries = 1;; ++tries) {
-    auto child = fork_worker(arguments, user, kept, ours, &supervisor, privileged, mount, predecessors);
-    if (child || tries == most_tries) return child;
-    if (tries == 1) log::warn("event=no_worker reason=\"{}\" note=\"it is tried again for half a minute\"", describe(child.error()));
+    auto child =
+        fork_worker(arguments, user, kept, ours, &supervisor, privileged, mount, predecessors);
+    if (child || tries == most_tries) {
+      return child;
+    }
+    if (tries == 1) {
+      log::warn("event=no_worker reason=\"{}\" note=\"it is tried again for half a minute\"",
+                describe(child.error()));
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
 
-// The store stays, and what leads to it: it may hold the only copy of somebody's results. Removing succeeds only where
-// none is mounted.
+// The store stays, and what leads to it: it may hold the only copy of somebody's results. Removing
+// succeeds only where none is mounted.
 void give_up(const Arguments& arguments, InstanceDirectory& made, const std::string& reason) {
-  struct stat st {};
-  const bool no_store = ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
-  if (no_store) remove_instance_directory(made, arguments.name);
-  const std::string advice = no_store ? "nothing was in it yet: start it again" : config::start_command(arguments.job_file, arguments.start_options) + " goes on with what is in it; efs salvage " + arguments.name + " brings out what is not back; efs clean " + arguments.name + " removes it";
-  log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason, arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
+  struct stat st{};
+  const bool no_store =
+      ::fstatat(made.directory.get(), image::manifest_name, &st, AT_SYMLINK_NOFOLLOW) != 0 &&
+      ::unlinkat(made.directory.get(), "store", AT_REMOVEDIR) == 0;
+  if (no_store) {
+    remove_instance_directory(made, arguments.name);
+  }
+  const std::string advice =
+      no_store ? "nothing was in it yet: start it again"
+               : config::start_command(arguments.job_file, arguments.start_options) +
+                     " goes on with what is in it; efs salvage " + arguments.name +
+                     " brings out what is not back; efs clean " + arguments.name + " removes it";
+  log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason,
+             arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
 
-int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceDirectory made, Child child, bool privileged, const config::MountOptions& mount) {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the worker decides what they mean
+int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceDirectory made,
+              Child child, bool privileged, const config::MountOptions& mount) {
+  // the worker decides what they mean
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    ::signal(signal, SIG_IGN);
+  }
   leave_starters_output(arguments.ready_fd);
-  if (arguments.ready_fd >= 0) ::close(std::exchange(arguments.ready_fd, -1));
-  Supervisor supervisor({.uid = user.uid, .gid = user.gid, .instance = UniqueFd(::dup(made.directory.get())), .store = std::move(made.store),
-                         .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1), .source = source_of(arguments, mount), .privileged = privileged, .keep_store = made.was_there});
+  if (arguments.ready_fd >= 0) {
+    ::close(std::exchange(arguments.ready_fd, -1));
+  }
+  Supervisor supervisor(
+      {.uid = user.uid,
+       .gid = user.gid,
+       .instance = UniqueFd(::dup(made.directory.get())),
+       .store = std::move(made.store),
+       .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1),
+       .source = source_of(arguments, mount),
+       .privileged = privileged,
+       .keep_store = made.was_there});
   if (const Status dropped = drop_privilege(user); !dropped) {
     log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
-    child.channel.reset();  // with rights that it must not have it answers nothing: the worker gives up
+    // with rights that it must not have it answers nothing: the worker gives up
+    child.channel.reset();
   }
   // Opened with the user's file rights, as the directory is his.
-  set_up_any_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");  // the worker says so to the starter
+  // the worker says so to the starter
+  set_up_any_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");
   RestartPolicy policy;
   Predecessors predecessors;
   std::optional<int> status;
@@ -346,38 +536,62 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
     (void)supervisor.serve(child.channel.get(), &watch);
     child.channel.reset();
     status = watch.reap();
-    if (!status) log::warn("event=worker_not_gone pid={} note=\"it was killed, and the kernel cannot end it yet; a successor does not wait for that\"", child.pid);
+    if (!status) {
+      log::warn(
+          "event=worker_not_gone pid={} note=\"it was killed, and the kernel cannot end it yet; a "
+          "successor does not wait for that\"",
+          child.pid);
+    }
     const auto left = supervisor.left();
-    // The first worker's code is that of a start that failed and has cleaned up, mounted or not; a successor's that it
-    // could not take over.
+    // The first worker's code is that of a start that failed and has cleaned up, mounted or not; a
+    // successor's that it could not take over.
     ended = status && WIFEXITED(*status) && (WEXITSTATUS(*status) == 0 || predecessors.count == 0);
-    if (ended || left == Supervisor::Left::nothing) break;
-    predecessors = {.count = predecessors.count + 1, .last = how_ended(child.pid, status), .stop_is_unusual = supervisor.stop_is_unusual()};
+    if (ended || left == Supervisor::Left::nothing) {
+      break;
+    }
+    predecessors = {.count = predecessors.count + 1,
+                    .last = how_ended(child.pid, status),
+                    .stop_is_unusual = supervisor.stop_is_unusual()};
     const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
-    if (!pause) break;
+    if (!pause) {
+      break;
+    }
     std::this_thread::sleep_for(*pause);
-    auto next = fork_successor(arguments, user, kept, made, supervisor, privileged, mount, predecessors);
-    if (!next) break;
+    auto next =
+        fork_successor(arguments, user, kept, made, supervisor, privileged, mount, predecessors);
+    if (!next) {
+      break;
+    }
     child = std::move(*next);
   }
   supervisor.clean_up();
   supervisor.let_go_of_stores();
-  if (privileged) AsRoot::become(0);
+  if (privileged) {
+    AsRoot::become(0);
+  }
   if (!ended) {
     give_up(arguments, made, how_ended(child.pid, status));
     return 1;
   }
-  if (supervisor.keeps_store()) leave_instance_directory(made);
-  else remove_instance_directory(made, arguments.name);
+  if (supervisor.keeps_store()) {
+    leave_instance_directory(made);
+  } else {
+    remove_instance_directory(made, arguments.name);
+  }
   return WEXITSTATUS(*status);
 }
 
 }  // namespace
 
 int efsd(int argc, char** argv) {
-  if (const std::string_view only = argc == 2 ? argv[1] : ""; only == "--version" || only == "--help") {
-    std::puts(only == "--version" ? "efsd " EFS_VERSION : "efsd serves an instance of efs. `efs start` and `efs run` start it; efsd(8) is for those who watch it.");
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  if (const std::string_view only = argc == 2 ? argv[1] : "";
+      only == "--version" || only == "--help") {
+    std::puts(only == "--version" ? "efsd " EFS_VERSION
+                                  : "efsd serves an instance of efs. `efs start` and `efs run` "
+                                    "start it; efsd(8) is for those who watch it.");
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+      return 0;
+    }
     std::perror("efsd: cannot write to standard output");
     return 1;
   }
@@ -389,23 +603,43 @@ int efsd(int argc, char** argv) {
   (void)log::setup("", arguments->debug ? "debug" : "warn");
   const auto refuse = [&](const Error& error) {
     tell(arguments->ready_fd, describe(error));
-    if (arguments->ready_fd < 0) std::fprintf(stderr, "efsd: %s\n", printable(describe(error)).c_str());
+    if (arguments->ready_fd < 0) {
+      std::fprintf(stderr, "efsd: %s\n", printable(describe(error)).c_str());
+    }
     return 1;
   };
   auto mount = config::parse_mount_options(arguments->options);
-  if (!mount) return refuse(mount.error());
+  if (!mount) {
+    return refuse(mount.error());
+  }
   leave_starters_directory(*arguments);
   const bool privileged = ::geteuid() == 0;
-  if (!privileged && !arguments->user.empty()) return refuse({EPERM, "--user " + arguments->user + ": only root may start an instance for somebody else"});
-  if (privileged && !may_mount()) return refuse({EPERM, "root has no CAP_SYS_ADMIN here and cannot mount; start the container with that capability, or start efs as an ordinary user"});
-  auto user = find_user(privileged && !arguments->user.empty() ? arguments->user : std::to_string(::geteuid()));
-  if (!user) return refuse(user.error());
+  if (!privileged && !arguments->user.empty()) {
+    return refuse({EPERM, "--user " + arguments->user +
+                              ": only root may start an instance for somebody else"});
+  }
+  if (privileged && !may_mount()) {
+    return refuse({EPERM,
+                   "root has no CAP_SYS_ADMIN here and cannot mount; start the container with that "
+                   "capability, or start efs as an ordinary user"});
+  }
+  auto user = find_user(privileged && !arguments->user.empty() ? arguments->user
+                                                               : std::to_string(::geteuid()));
+  if (!user) {
+    return refuse(user.error());
+  }
   auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
-  if (!made) return refuse(made.error());
-  const Kept kept{.files = KeptFiles::make().value_or(KeptFiles{}), .figures = make_kept_figures()};  // the worker says so where there is nothing to keep files in
+  if (!made) {
+    return refuse(made.error());
+  }
+  // the worker says so where there is nothing to keep files in
+  const Kept kept{.files = KeptFiles::make().value_or(KeptFiles{}), .figures = make_kept_figures()};
   auto child = fork_worker(*arguments, *user, kept, *made, nullptr, privileged, *mount, {});
-  if (!child) return refuse(child.error());
-  return supervise(*arguments, *user, kept, std::move(*made), std::move(*child), privileged, *mount);
+  if (!child) {
+    return refuse(child.error());
+  }
+  return supervise(*arguments, *user, kept, std::move(*made), std::move(*child), privileged,
+                   *mount);
 }
 
 }  // namespace efs::daemon

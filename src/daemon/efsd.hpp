@@ -1,5 +1,7 @@
 #pragma once
-// The process efsd: parses its arguments, makes the instance's directory, forks supervisor and worker.
+
+// The process efsd: parses its arguments, makes the instance's directory, forks supervisor and
+// worker.
 
 namespace efs::daemon {
 

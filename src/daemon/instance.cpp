@@ -31,34 +31,57 @@ const char* name_of(State state) {
 }
 
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
-    : options_(std::move(options)), supervisor_(supervisor), turns_(turns), throttle_(stage::pace_of(options_.config)),
+    : options_(std::move(options)),
+      supervisor_(supervisor),
+      turns_(turns),
+      throttle_(stage::pace_of(options_.config)),
       state_(options_.takeovers > 0 ? State::recovering : State::planning) {}
 
-// Answers under way look at members that are declared behind the server: it goes first, and waits for them.
-// Where something was thrown out of run(), they must not wait for an end that does not come.
+// Answers under way look at members that are declared behind the server: it goes first, and waits
+// for them. Where something was thrown out of run(), they must not wait for an end that does not
+// come.
 Instance::~Instance() {
   {
     MutexLock lock(mutex_);
-    if (state_ != State::ended) state_ = State::failed;
+    if (state_ != State::ended) {
+      state_ = State::failed;
+    }
     changed_.notify_all();
   }
   server_.reset();
 }
 
 stage::Options Instance::stage_options() const {
-  return {.workers = options_.config.workers, .transfer_size = options_.config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(store_.instance)), .has_a_past = store_.left || may_have_left_partials_, .receipt_name = stage::receipt_name(options_.config.name), .placed = placed_.get(), .opened = opened_.get(), .cache = cache_.get()};
+  return {.workers = options_.config.workers,
+          .transfer_size = options_.config.transfer_size,
+          .partial_tag = stage::partial_tag_of(store::to_string(store_.instance)),
+          .has_a_past = store_.left || may_have_left_partials_,
+          .receipt_name = stage::receipt_name(options_.config.name),
+          .placed = placed_.get(),
+          .opened = opened_.get(),
+          .cache = cache_.get()};
 }
 
-stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) { return {pfs, stage::pace_of(options_.config), throttle_, cancel}; }
+stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) {
+  return {pfs, stage::pace_of(options_.config), throttle_, cancel};
+}
 
 Status Instance::listen() {
   auto tasks = Tasks::open(options_.directory + "/tasks");
-  if (!tasks) return std::unexpected(tasks.error());
+  if (!tasks) {
+    return std::unexpected(tasks.error());
+  }
   tasks_ = std::move(*tasks);
   tasks_->inherit(options_.takeovers > 0);
   unloaded_.inherit(options_.takeovers > 0);
-  auto server = control::Server::listen(options_.directory + "/control.sock", options_.owner, [this](const Json& request, const control::Server::Progress& progress) { return handle(request, progress); });
-  if (!server) return std::unexpected(server.error());
+  auto server = control::Server::listen(
+      options_.directory + "/control.sock", options_.owner,
+      [this](const Json& request, const control::Server::Progress& progress) {
+        return handle(request, progress);
+      });
+  if (!server) {
+    return std::unexpected(server.error());
+  }
   server_ = std::move(*server);
   return {};
 }
@@ -66,9 +89,14 @@ Status Instance::listen() {
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
   if (const auto noted = successor ? noted_end() : std::nullopt) {
-    // Who writes that down has unmounted. Where programs have the mount it is somebody else's word, and nothing is removed on it.
-    if (const auto connection = supervisor_.resume(); !connection && connection.error().code == ENOTCONN) return finish(*noted);
-    log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"", image::name_of(noted->left));
+    // Who writes that down has unmounted. Where programs have the mount it is somebody else's word,
+    // and nothing is removed on it.
+    if (const auto connection = supervisor_.resume();
+        !connection && connection.error().code == ENOTCONN) {
+      return finish(*noted);
+    }
+    log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"",
+               image::name_of(noted->left));
     note_left(image::Left::in_use);
   }
   const Status started = begin(successor);
@@ -88,7 +116,8 @@ int Instance::run() {
     close_socket();
     return 1;
   }
-  while (!serve_until_stopped()) {}
+  while (!serve_until_stopped()) {
+  }
   tear_down();
   close_socket();
   enter(State::ended);
@@ -97,26 +126,36 @@ int Instance::run() {
 }
 
 std::optional<image::Manifest> Instance::noted_end() const {
-  const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd directory(
+      ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   auto manifest = image::read_manifest(directory.get());
-  if (!manifest || manifest->left == image::Left::in_use) return {};
+  if (!manifest || manifest->left == image::Left::in_use) {
+    return {};
+  }
   return std::move(*manifest);
 }
 
-// The predecessor had written down how it ended, and may have told it; it died while it removed the store, or left it.
+// The predecessor had written down how it ended, and may have told it; it died while it removed the
+// store, or left it.
 int Instance::finish(const image::Manifest& noted) {
   keep_image_ = noted.left != image::Left::over;
   made_mount_point_ = noted.made_mount_dir;
-  log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is {}\"", options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is {}\"",
+            options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
   if (const Status opened = open_store(); !opened) {
     log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
     fail_with(control::error_line(opened.error()));
     return 1;
   }
   if (noted.left == image::Left::unsaved) {
-    const std::string text = "not all results are back: the daemon died when it had left them in " + store_.path + ", and before it could say so; the receipt says which";
+    const std::string text = "not all results are back: the daemon died when it had left them in " +
+                             store_.path + ", and before it could say so; the receipt says which";
     MutexLock lock(mutex_);
-    last_outcome_ = control::result_line({{"staged_out", true}, {"exit", 3}, {"image", store_.path}, {"summary", text + "\n"}, {"error", text}});
+    last_outcome_ = control::result_line({{"staged_out", true},
+                                          {"exit", 3},
+                                          {"image", store_.path},
+                                          {"summary", text + "\n"},
+                                          {"error", text}});
   }
   tear_down();
   close_socket();
@@ -138,35 +177,44 @@ void Instance::fail_with(Json failure) {
   MutexLock lock(mutex_);
   start_failure_ = std::move(failure);
   state_ = State::failed;
-  if (watchers_) watchers_->poke();
+  if (watchers_) {
+    watchers_->poke();
+  }
   changed_.notify_all();
 }
 
 void Instance::tell_failure(Json failure) {
   fail_with(std::move(failure));
   MutexLock lock(mutex_);
-  // The starter waits for the reason, and has time to hear it. Where it is gone the name is free at once.
+  // The starter waits for the reason, and has time to hear it. Where it is gone the name is free at
+  // once.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!failure_told_ && !starter_is_gone_ && changed_.wait_until(mutex_, end)) {}
+  while (!failure_told_ && !starter_is_gone_ && changed_.wait_until(mutex_, end)) {
+  }
 }
 
 Status Instance::open_watchers() {
-  auto watchers = Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
-  if (!watchers) return std::unexpected(watchers.error());
+  auto watchers =
+      Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
+  if (!watchers) {
+    return std::unexpected(watchers.error());
+  }
   MutexLock lock(mutex_);
   watchers_ = std::move(*watchers);
   return {};
 }
 
 void Instance::open_watchers_later() {
-  auto watchers = Watchers::open_later(options_.config, options_.directory, [this] { return status_file_now(); });
+  auto watchers = Watchers::open_later(options_.config, options_.directory,
+                                       [this] { return status_file_now(); });
   MutexLock lock(mutex_);
   watchers_ = std::move(watchers);
 }
 
 void Instance::tear_down() {
   if (session_thread_.joinable()) {
-    supervisor_.abort();  // only after a start that failed: nothing was written yet, and nobody may hold us up
+    // only after a start that failed: nothing was written yet, and nobody may hold us up
+    supervisor_.abort();
     session_thread_.join();
   }
   tasks_->close(false);
@@ -183,7 +231,9 @@ void Instance::tear_down() {
     store_.metadata.reset();
   }
   supervisor_.keep_store(keep_image_ || store_stays_);
-  if (!keep_image_) remove_store(store_);
+  if (!keep_image_) {
+    remove_store(store_);
+  }
   store_.lock.reset();  // only now: a start in between would go on with what is removed
 }
 
@@ -194,14 +244,23 @@ std::vector<fuse::EventSink*> Instance::sinks() {
 
 // An empty directory is no reason to wait for a file system that hangs.
 void Instance::remove_mount_point() {
-  if (!made_mount_point_) return;
-  const auto remove = [path = options_.config.mount_dir] { ::rmdir(path.c_str()); };
-  if (!in_time(patience_with_trifles, remove)) log::warn("event=mount_point_stays directory={} reason=\"its file system does not answer\"", options_.config.mount_dir);
+  if (!made_mount_point_) {
+    return;
+  }
+  const auto remove = [path = options_.config.mount_dir] {
+    ::rmdir(path.c_str());
+  };
+  if (!in_time(patience_with_trifles, remove)) {
+    log::warn("event=mount_point_stays directory={} reason=\"its file system does not answer\"",
+              options_.config.mount_dir);
+  }
 }
 
-// The last document of the status file is written here, which asks for our state. It may lie where nothing answers.
+// The last document of the status file is written here, which asks for our state. It may lie where
+// nothing answers.
 void Instance::close_watchers(int code) {
-  const auto in_any_case = TimerThread::start(Clock::now() + patience_with_trifles, [code] { ::_exit(code); });
+  const auto in_any_case =
+      TimerThread::start(Clock::now() + patience_with_trifles, [code] { ::_exit(code); });
   std::unique_ptr<Watchers> last;
   {
     MutexLock lock(mutex_);
@@ -209,13 +268,17 @@ void Instance::close_watchers(int code) {
   }
 }
 
-void Instance::close_socket() const { ::unlink((options_.directory + "/control.sock").c_str()); }
+void Instance::close_socket() const {
+  ::unlink((options_.directory + "/control.sock").c_str());
+}
 
 void Instance::enter(State state) {
   MutexLock lock(mutex_);
   state_ = state;
   changed_.notify_all();
-  if (watchers_) watchers_->poke();
+  if (watchers_) {
+    watchers_->poke();
+  }
   log::info("event=state state={}", name_of(state));
 }
 

@@ -1,10 +1,11 @@
 #pragma once
-// One job's life in the worker: plan, stage in, mount, serve, unmount, stage out. Runs as the job's user.
+// One job's life in the worker: plan, stage in, mount, serve, unmount, stage out. Runs as the job's
+// user.
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <map>
+#include <memory>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -38,23 +39,35 @@ namespace efs::daemon {
 
 struct InstanceOptions {
   config::JobConfig config;
-  std::string directory;      // of the instance: the control socket goes there
+  std::string directory;  // of the instance: the control socket goes there
   uid_t owner = 0;
-  bool privileged = false;    // the supervisor is root
-  bool daemon_io = false;     // no passthrough, whatever the kernel offers
+  bool privileged = false;  // the supervisor is root
+  bool daemon_io = false;   // no passthrough, whatever the kernel offers
   std::uint64_t mount_flags = 0;
   std::optional<std::uint32_t> root_mode;  // nullopt: as root-dir has it
-  std::chrono::microseconds spin{50};  // see fuse/request_loop.hpp
-  std::string source;         // as mount(8) shows it
+  std::chrono::microseconds spin{50};      // see fuse/request_loop.hpp
+  std::string source;                      // as mount(8) shows it
   pid_t supervisor = 0;
-  unsigned takeovers = 0;     // workers before this one that died
-  std::string predecessor;    // how the last of them ended, for the log
-  bool stop_is_unusual = false;  // StopRequest::is_unusual() of that for which one of them had unmounted
+  unsigned takeovers = 0;   // workers before this one that died
+  std::string predecessor;  // how the last of them ended, for the log
+  // StopRequest::is_unusual() of that for which one of them had unmounted
+  bool stop_is_unusual = false;
   KeptFigures* figures = nullptr;  // of all workers together; null: each has its own
 };
 
-/// What comes before `running` is on its way there, in order; `recovering`: a successor replays the journal. `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
-enum class State : std::uint8_t { planning, recovering, staging_in, running, unmounting, staging_out, unsaved, ended, failed };
+/// What comes before `running` is on its way there, in order; `recovering`: a successor replays the
+/// journal. `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
+enum class State : std::uint8_t {
+  planning,
+  recovering,
+  staging_in,
+  running,
+  unmounting,
+  staging_out,
+  unsaved,
+  ended,
+  failed
+};
 const char* name_of(State state);
 
 // How often a verb that follows is told of the progress.
@@ -78,20 +91,26 @@ class Instance {
   Status listen();
   /// The whole life; ends when the results are back (or given up). The exit code of the worker.
   int run();
+
   /// Asks for a stop, as `efs stop` does; for signals.
   struct StopRequest {
     bool stage_out = true;
-    bool keep = false;  // leave the store, for the next start
-    bool start_only = false;  // nothing where the start has succeeded
-    std::optional<Clock::time_point> until;  // end then; what is not saved stays in the image
+    bool keep = false;                         // leave the store, for the next start
+    bool start_only = false;                   // nothing where the start has succeeded
+    std::optional<Clock::time_point> until;    // end then; what is not saved stays in the image
     std::optional<Clock::time_point> gone_by;  // somewhat later: what was asked for
     bool inherits = false;  // those of an earlier request, which this one goes on with
-    bool cut_off = false;  // do not wait for mount namespaces that still have the mount
-    bool merge = false;    // replace nothing that is newer than this instance: another run of the job may have made it
-    bool is_unusual() const { return keep || merge || !stage_out; }  // else the results are to be brought back, whoever does it
+    bool cut_off = false;   // do not wait for mount namespaces that still have the mount
+    // replace nothing that is newer than this instance: another run of the job may have made it
+    bool merge = false;
+
+    // else the results are to be brought back, whoever does it
+    bool is_unusual() const { return keep || merge || !stage_out; }
+
     double asked_ago = 0;      // seconds: of a predecessor that died, by who asks again
     std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
   };
+
   /// Its ticket, which finish_stop() answers.
   std::uint64_t request_stop(StopRequest request);
 
@@ -155,7 +174,8 @@ class Instance {
   bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount(const StopRequest& request);
   Status unmount_for(StopRequest& request);
-  /// unmount_for(), and drain() where it is to end in time and cannot; `drained`: of that, for who asked. No task is left on success.
+  /// unmount_for(), and drain() where it is to end in time and cannot; `drained`: of that, for who
+  /// asked. No task is left on success.
   Status unmount_or_drain(StopRequest& request, std::string& drained);
   /// Programs are in the mount: who asked hears so, and all goes on.
   void refuse_stop(const StopRequest& request, const Error& why, std::string drained);
@@ -163,7 +183,8 @@ class Instance {
   void await_session_end();
   Status merge_from_now_on();
   /// The PFS as the job file wants it treated, by all transfers of the instance together.
-  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs = stage::posix_pfs());
+  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel,
+                            stage::PfsIo& pfs = stage::posix_pfs());
   /// True when the life is over: all is back, or time is up.
   bool stage_out(const StopRequest& request);
   static void set_deadline(StopRequest& request, double seconds);
@@ -189,8 +210,10 @@ class Instance {
   void remove_mount_point();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
-  control::Json handle_stop(const control::Json& request, const control::Server::Progress& progress);
-  control::Json handle_wait_end(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_stop(const control::Json& request,
+                            const control::Server::Progress& progress);
+  control::Json handle_wait_end(const control::Json& request,
+                                const control::Server::Progress& progress);
   bool has_ended_within(Clock::duration time);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
@@ -198,17 +221,23 @@ class Instance {
   bool is_stopping(std::uint64_t ticket);
   void await_recovery();
   // instance_files.cpp: what is done to files while programs run
-  control::Json handle_files(const std::string& verb, const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_files(const std::string& verb, const control::Json& request,
+                             const control::Server::Progress& progress);
   control::Json handle_load(const control::Json& request);
   control::Json handle_unload(const control::Json& request);
   control::Json handle_ls(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_explain(const control::Json& request);
   control::Json handle_set(const control::Json& request);
-  control::Json handle_wait_task(const control::Json& request, const control::Server::Progress& progress);
+  control::Json handle_wait_task(const control::Json& request,
+                                 const control::Server::Progress& progress);
   control::Json handle_cancel(const control::Json& request);
   Result<std::vector<std::string>> names_in(const control::Json& request) const;
-  control::Json unload_now(const stage::UnloadRequest& what, stage::Progress& progress, const TurnLimits& limits);
-  std::function<Status(std::uint64_t)> turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn, TurnLimits limits);
+  control::Json unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
+                           const TurnLimits& limits);
+  std::function<Status(std::uint64_t)> turn_for(queue::Direction direction,
+                                                const stage::Progress& progress,
+                                                std::optional<TurnClient::Held>& turn,
+                                                TurnLimits limits);
   /// Adds to a task that runs what it waits for at the PFS.
   void tell_turn(control::Json& task) const;
   void tell_lost_content(stage::Receipt& receipt);
@@ -216,7 +245,8 @@ class Instance {
   control::Json progress_now();
   control::Json status_file_now();
   void enter(State state);
-  /// Staging-out, and the last of the requests until then; later ones find it staging out, and hurry it.
+  /// Staging-out, and the last of the requests until then; later ones find it staging out, and
+  /// hurry it.
   Status was_done_as(const StopRequest& wanted) const EFS_REQUIRES(mutex_);
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
@@ -225,17 +255,20 @@ class Instance {
   bool is_overruled() const EFS_REQUIRES(mutex_);
   std::string told_overruled();
   void add_brought_before(stage::Receipt& receipt);
-  /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it belongs.
+  /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it
+  /// belongs.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
   std::unique_ptr<TimerThread> cancel_at(Clock::time_point end);
   // instance_drain.cpp: programs stay in the mount, and the stop has to end in time
   bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
-  /// What became of it, as of an unload; nothing where the PFS has not answered in time, and it goes on.
+  /// What became of it, as of an unload; nothing where the PFS has not answered in time, and it
+  /// goes on.
   std::optional<control::Json> drain(const StopRequest& request);
   StopRequest last_request(const StopRequest& request);
   bool end_tasks(const StopRequest& request);
   void renew_last_resort(const StopRequest& request);
-  bool has_drained(std::uint64_t task, const StopRequest& request, std::optional<Clock::time_point> StopRequest::* end);
+  bool has_drained(std::uint64_t task, const StopRequest& request,
+                   std::optional<Clock::time_point> StopRequest::* end);
   void say_what_for(const char* waits_for);
   // instance_late.cpp: the PFS does not answer, and time is over
   std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
@@ -243,12 +276,14 @@ class Instance {
   control::Json leave_what_is_left();
   control::Json drop_what_is_left(const StopRequest& request);
   bool must_leave();
-  /// As leave_at(), of a start that is wanted no more: there are no results that could be waited for.
+  /// As leave_at(), of a start that is wanted no more: there are no results that could be waited
+  /// for.
   std::unique_ptr<TimerThread> give_up_at(const StopRequest& request);
   void give_up_without_pfs() noexcept;
   bool must_give_up();
   void end_start();
-  /// From here on the end asks the PFS for nothing more. Does not return where leave_without_pfs() has begun.
+  /// From here on the end asks the PFS for nothing more. Does not return where leave_without_pfs()
+  /// has begun.
   void claim_end();
   std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();
@@ -263,7 +298,8 @@ class Instance {
   std::unique_ptr<stage::Cache> cache_;
   std::unique_ptr<stage::InputSharer> sharer_;  // outlives filesystem_, which tells it of changes
   std::unique_ptr<fs::Filesystem> filesystem_;
-  std::unique_ptr<Watchers> watchers_;  // set and reset under mutex_; before session_, which tells it of requests
+  // set and reset under mutex_; before session_, which tells it of requests
+  std::unique_ptr<Watchers> watchers_;
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
   std::vector<std::jthread> forgetting_;  // dead mounts that were dropped
@@ -271,16 +307,19 @@ class Instance {
   bool made_mount_point_ = false;
   std::unique_ptr<stage::OpenedDirectories> opened_;  // of store_
   std::unique_ptr<stage::PlacedNames> placed_;  // where results may meet others' files; of store_
-  std::unique_ptr<stage::PfsIo> merging_;  // of a job on several nodes, or from a stop that merges on
-  std::atomic<bool> keep_image_{false};        // the store stays when this process ends
+  // of a job on several nodes, or from a stop that merges on
+  std::unique_ptr<stage::PfsIo> merging_;
+  std::atomic<bool> keep_image_{false};              // the store stays when this process ends
   std::atomic<bool> may_have_left_partials_{false};  // a transfer that failed
-  std::atomic<bool> store_stays_{false};       // nothing in it is needed, and it could not be removed
-  std::unique_ptr<TimerThread> housekeeper_;   // goes before filesystem_
+  // nothing in it is needed, and it could not be removed
+  std::atomic<bool> store_stays_{false};
+  std::unique_ptr<TimerThread> housekeeper_;  // goes before filesystem_
   stage::Progress progress_;
   stage::Throttle throttle_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
-  SharedMutex files_in_use_;  // rank 4: shared by control requests that use filesystem_; exclusive to end it
+  // rank 4: shared by control requests that use filesystem_; exclusive to end it
+  SharedMutex files_in_use_;
   Unloaded unloaded_{options_.directory + "/unloaded"};
   std::unique_ptr<Tasks> tasks_;  // from listen() on; closed before the mount goes
 
@@ -288,29 +327,43 @@ class Instance {
   Condition changed_;
   State state_ EFS_GUARDED_BY(mutex_);
   std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
-  std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;  // tickets: the last given, the last answered
-  std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);  // a later stop's deadline, while an earlier one stages out
-  std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);  // takes mutex_: is let go of without it
+  // tickets: the last given, the last answered
+  std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;
+  // a later stop's deadline, while an earlier one stages out
+  std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);
+  // takes mutex_: is let go of without it
+  std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);
   bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // by the stop that runs: claim_end()
-  bool leaving_ EFS_GUARDED_BY(mutex_) = false;      // by leave_without_pfs(), or give_up_without_pfs()
-  std::unique_ptr<TimerThread> start_resort_ EFS_GUARDED_BY(mutex_);  // as last_resort_, until a start has ended
-  bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;  // from then on a start leaves store_ and filesystem_ as they are
+  // by leave_without_pfs(), or give_up_without_pfs()
+  bool leaving_ EFS_GUARDED_BY(mutex_) = false;
+  // as last_resort_, until a start has ended
+  std::unique_ptr<TimerThread> start_resort_ EFS_GUARDED_BY(mutex_);
+  // from then on a start leaves store_ and filesystem_ as they are
+  bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;
   StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the one of that outcome
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   std::string lost_ EFS_GUARDED_BY(mutex_);  // of an earlier instance, in words
-  std::map<unsigned, std::string> refusals_ EFS_GUARDED_BY(mutex_);  // by place: why the kernel gives its files no passthrough
+  // by place: why the kernel gives its files no passthrough
+  std::map<unsigned, std::string> refusals_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
-  bool starter_is_gone_ EFS_GUARDED_BY(mutex_) = false;  // before the start had ended: the instance is not wanted
+  // before the start had ended: the instance is not wanted
+  bool starter_is_gone_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
-  bool session_begun_ EFS_GUARDED_BY(mutex_) = false;    // the kernel has come with its first request, and has its answer
-  bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;  // of a successor: the kernel can be told of changes
-  std::optional<Clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);  // of a successor of one that staged out
-  const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;  // of an unmount under way, in words; null: nobody
-  std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);  // of the last stage-out; as JSON only for those who ask
-  std::atomic<bool> can_be_replaced_{false};  // by another worker, if this one dies: the kernel says so
-  std::atomic<bool> ready_{false};      // store_, filesystem_ and session_ may be looked at
+  // the kernel has come with its first request, and has its answer
+  bool session_begun_ EFS_GUARDED_BY(mutex_) = false;
+  // of a successor: the kernel can be told of changes
+  bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;
+  // of a successor of one that staged out
+  std::optional<Clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);
+  // of an unmount under way, in words; null: nobody
+  const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;
+  // of the last stage-out; as JSON only for those who ask
+  std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);
+  // by another worker, if this one dies: the kernel says so
+  std::atomic<bool> can_be_replaced_{false};
+  std::atomic<bool> ready_{false};  // store_, filesystem_ and session_ may be looked at
 };
 
 }  // namespace efs::daemon

@@ -19,9 +19,16 @@ using control::Json;
 
 Json to_json(const TurnClient::Shown& turn) {
   static constexpr std::array standings{"waiting", "holds", "none"};
-  Json line{{"direction", queue::name_of(turn.direction)}, {"standing", standings.at(static_cast<std::size_t>(turn.standing))}, {"ahead", turn.ahead}, {"since", static_cast<double>(turn.since) / 1e9}};
-  if (turn.wait >= 0) line["wait_seconds"] = turn.wait;
-  if (!turn.reason.empty()) line["reason"] = turn.reason;
+  Json line{{"direction", queue::name_of(turn.direction)},
+            {"standing", standings.at(static_cast<std::size_t>(turn.standing))},
+            {"ahead", turn.ahead},
+            {"since", static_cast<double>(turn.since) / 1e9}};
+  if (turn.wait >= 0) {
+    line["wait_seconds"] = turn.wait;
+  }
+  if (!turn.reason.empty()) {
+    line["reason"] = turn.reason;
+  }
   return line;
 }
 
@@ -30,14 +37,17 @@ Json seconds_left(const stage::ProgressSnapshot& p) {
   constexpr double soonest = 2;  // seconds: what moved at once says little of what follows
   const double seconds = p.started > 0 ? static_cast<double>(wall_clock() - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
-  return done > 0 && seconds >= soonest ? Json(std::max(0.0, (total - done) * seconds / done)) : Json();
+  return done > 0 && seconds >= soonest ? Json(std::max(0.0, (total - done) * seconds / done))
+                                        : Json();
 }
 
 // As many as an answer takes easily: the receipt has them all.
 Json first_of(const std::vector<stage::PlanSkip>& skipped) {
   constexpr std::size_t most = 100;
   Json all = Json::array();
-  for (const auto& skip : skipped | std::views::take(most)) all.push_back({{"path", skip.path}, {"reason", skip.reason}, {"vanished", skip.vanished}});
+  for (const auto& skip : skipped | std::views::take(most)) {
+    all.push_back({{"path", skip.path}, {"reason", skip.reason}, {"vanished", skip.vanished}});
+  }
   return all;
 }
 
@@ -45,19 +55,31 @@ Json first_of(const std::vector<stage::PlanSkip>& skipped) {
 
 Json Instance::handle(const Json& request, const control::Server::Progress& progress) {
   const auto verb = verb_of(request);
-  if (verb == "status") return control::result_line(status_now());
-  if (verb == "wait") return handle_wait(is_of_starter(request), progress);
-  if (verb == "stop") return handle_stop(request, progress);
-  if (verb == "wait-end") return handle_wait_end(request, progress);
+  if (verb == "status") {
+    return control::result_line(status_now());
+  }
+  if (verb == "wait") {
+    return handle_wait(is_of_starter(request), progress);
+  }
+  if (verb == "stop") {
+    return handle_stop(request, progress);
+  }
+  if (verb == "wait-end") {
+    return handle_wait_end(request, progress);
+  }
   await_recovery();
   return handle_files(verb, request, progress);
 }
 
-// Until the inputs are there, or the reason why not. `starter`: the instance is not wanted without him.
+// Until the inputs are there, or the reason why not. `starter`: the instance is not wanted without
+// him.
 Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
   while (is_starting()) {
     if (!progress(progress_now())) {
-      if (starter) give_up_start();  // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      if (starter) {
+        give_up_start();
+      }
       return control::error_line({EPIPE, "the asker is gone"});
     }
   }
@@ -72,55 +94,90 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
   return control::result_line(status_now());
 }
 
-// He may have been slow, or stopped, and not gone: what has been mounted meanwhile, and may be in use, stays.
+// He may have been slow, or stopped, and not gone: what has been mounted meanwhile, and may be in
+// use, stays.
 void Instance::give_up_start() {
   {
     MutexLock lock(mutex_);
-    if (options_.takeovers > 0 || state_ >= State::running) return;
+    if (options_.takeovers > 0 || state_ >= State::running) {
+      return;
+    }
     starter_is_gone_ = true;
   }
-  request_stop({.stage_out = false, .keep = keep_image_, .start_only = true, .until = {}, .gone_by = {}});
+  request_stop(
+      {.stage_out = false, .keep = keep_image_, .start_only = true, .until = {}, .gone_by = {}});
 }
 
 // Waits for a change, or for the next line of progress to be due.
 bool Instance::is_starting() {
   MutexLock lock(mutex_);
-  const auto starting = [this]() EFS_REQUIRES(mutex_) { return state_ < State::running; };
-  if (!starting()) return false;
+  const auto starting = [this]() EFS_REQUIRES(mutex_) {
+    return state_ < State::running;
+  };
+  if (!starting()) {
+    return false;
+  }
   changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
   return starting();
 }
 
-// What a successor is asked about files it answers when it has them: who asks need not know that a worker died.
+// What a successor is asked about files it answers when it has them: who asks need not know that a
+// worker died.
 void Instance::await_recovery() {
   MutexLock lock(mutex_);
-  while (state_ == State::recovering) changed_.wait(mutex_);
+  while (state_ == State::recovering) {
+    changed_.wait(mutex_);
+  }
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
   const StopFields asked = stop_of(request);
-  if (asked.supervisor != 0 && asked.supervisor != static_cast<std::uint64_t>(options_.supervisor))
-    return control::error_line({ESRCH, "the instance that was to be stopped has ended, and another one of the name " + options_.config.name + " is running, which is left alone"});
-  StopRequest wanted{.stage_out = asked.stage_out, .keep = asked.keep, .until = {}, .gone_by = {}, .cut_off = asked.cut_off, .merge = asked.merge, .asked_ago = asked.asked_ago};
-  if (asked.deadline > 0) set_deadline(wanted, asked.deadline);
+  if (asked.supervisor != 0 &&
+      asked.supervisor != static_cast<std::uint64_t>(options_.supervisor)) {
+    return control::error_line(
+        {ESRCH, "the instance that was to be stopped has ended, and another one of the name " +
+                    options_.config.name + " is running, which is left alone"});
+  }
+  StopRequest wanted{.stage_out = asked.stage_out,
+                     .keep = asked.keep,
+                     .until = {},
+                     .gone_by = {},
+                     .cut_off = asked.cut_off,
+                     .merge = asked.merge,
+                     .asked_ago = asked.asked_ago};
+  if (asked.deadline > 0) {
+    set_deadline(wanted, asked.deadline);
+  }
   const std::uint64_t ticket = request_stop(wanted);
-  while (is_stopping(ticket)) (void)progress(progress_now());  // the stop goes on when the asker is gone
+  // the stop goes on when the asker is gone
+  while (is_stopping(ticket)) {
+    (void)progress(progress_now());
+  }
   return outcome_for(wanted, asked.receipt);
 }
 
-// Whoever brings it about. It may take as long as the job does, whose node is not to be woken for it: once a minute is looked whether the
-// asker is gone. The answer is short, for he may read it late: the receipt is in its file.
+// Whoever brings it about. It may take as long as the job does, whose node is not to be woken for
+// it: once a minute is looked whether the asker is gone. The answer is short, for he may read it
+// late: the receipt is in its file.
 Json Instance::handle_wait_end(const Json& request, const control::Server::Progress& progress) {
-  if (progress.holds_up_others()) return control::error_line({EAGAIN, "the daemon has no thread that could wait"});
-  while (!has_ended_within(std::chrono::minutes(1)))
-    if (!progress(Json::object())) return control::error_line({EPIPE, "the asker is gone"});
+  if (progress.holds_up_others()) {
+    return control::error_line({EAGAIN, "the daemon has no thread that could wait"});
+  }
+  while (!has_ended_within(std::chrono::minutes(1))) {
+    if (!progress(Json::object())) {
+      return control::error_line({EPIPE, "the asker is gone"});
+    }
+  }
   return outcome_for({.keep = keeps(request), .until = {}, .gone_by = {}}, false);
 }
 
 bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
   const auto until = std::chrono::steady_clock::now() + time;
   MutexLock lock(mutex_);
-  while (state_ != State::ended && state_ != State::failed && std::chrono::steady_clock::now() < until) changed_.wait_until(mutex_, until);
+  while (state_ != State::ended && state_ != State::failed &&
+         std::chrono::steady_clock::now() < until) {
+    changed_.wait_until(mutex_, until);
+  }
   return state_ == State::ended || state_ == State::failed;
 }
 
@@ -133,77 +190,142 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
     if (last_outcome_.is_null()) {
       failure_told_ = true;
       changed_.notify_all();
-      if (state_ == State::failed && options_.takeovers > 0) return control::error_line({ECANCELED, "the daemon died, and its successor cannot go on: " + start_failure_.value("error", "") + "; where no other one can, efs status " + options_.config.name + " says what is left: bring it out (efs salvage " + options_.config.name + "), or remove it (efs clean " + options_.config.name + ")"});
-      if (state_ == State::failed) return control::error_line({ECANCELED, "stopped before the inputs were there; nothing is mounted"});
-      const Status done = wanted.keep ? was_done_as(wanted) : Status();  // a successor that found it over
+      if (state_ == State::failed && options_.takeovers > 0) {
+        return control::error_line(
+            {ECANCELED, "the daemon died, and its successor cannot go on: " +
+                            start_failure_.value("error", "") +
+                            "; where no other one can, efs status " + options_.config.name +
+                            " says what is left: bring it out (efs salvage " +
+                            options_.config.name + "), or remove it (efs clean " +
+                            options_.config.name + ")"});
+      }
+      if (state_ == State::failed) {
+        return control::error_line(
+            {ECANCELED, "stopped before the inputs were there; nothing is mounted"});
+      }
+      // a successor that found it over
+      const Status done = wanted.keep ? was_done_as(wanted) : Status();
       return done ? control::result_line() : control::error_line(done.error());
     }
     outcome = last_outcome_;
     receipt = last_receipt_;
-    const bool good = outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
+    const bool good =
+        outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
     if (const Status done = good ? was_done_as(wanted) : Status(); !done) {
       Json line = control::error_line(done.error());
-      line["ended"] = true;  // only a stop that ends the instance is good: its end can be waited for
+      // only a stop that ends the instance is good: its end can be waited for
+      line["ended"] = true;
       return line;
     }
   }
-  if (!outcome.is_object()) return control::error_line({ENOMEM, "the stop was given up: out of memory"});
-  if (receipt && with_receipt) outcome["receipt"] = stage::to_json(*receipt);  // megabytes for many files
+  if (!outcome.is_object()) {
+    return control::error_line({ENOMEM, "the stop was given up: out of memory"});
+  }
+  // megabytes for many files
+  if (receipt && with_receipt) {
+    outcome["receipt"] = stage::to_json(*receipt);
+  }
   return outcome;
 }
 
 // Of several stops one is carried out, and its success may not be what another one asked for.
 Status Instance::was_done_as(const StopRequest& wanted) const {
-  if (wanted.stage_out && !last_stop_.stage_out)
-    return fail(ECANCELED, keep_image_ ? "somebody's stop --no-stage-out came in between: not all results are back; they are in the image that it left: efs salvage " + options_.config.name
-                                       : std::string("somebody's stop --no-stage-out came in between: what was not back is dropped"));
+  if (wanted.stage_out && !last_stop_.stage_out) {
+    return fail(
+        ECANCELED,
+        keep_image_
+            ? "somebody's stop --no-stage-out came in between: not all results are back; they are "
+              "in the image that it left: efs salvage " +
+                  options_.config.name
+            : std::string(
+                  "somebody's stop --no-stage-out came in between: what was not back is dropped"));
+  }
   const auto& config = options_.config;
-  if (wanted.merge && wanted.stage_out && !last_stop_.merge && config.nodes <= 1 && config.merge_since == 0 && !config.merges)
-    return fail(ECANCELED, "somebody's stop without --merge came in between: what another run had brought out under the same names may have been replaced");
-  if (wanted.keep && !keep_image_) return fail(ECANCELED, "somebody's stop without --keep came in between: the buffer is gone");
+  if (wanted.merge && wanted.stage_out && !last_stop_.merge && config.nodes <= 1 &&
+      config.merge_since == 0 && !config.merges) {
+    return fail(ECANCELED,
+                "somebody's stop without --merge came in between: what another run had brought out "
+                "under the same names may have been replaced");
+  }
+  if (wanted.keep && !keep_image_) {
+    return fail(ECANCELED, "somebody's stop without --keep came in between: the buffer is gone");
+  }
   return {};
 }
 
 // As is_starting(): is the stop with this ticket still under way?
 bool Instance::is_stopping(std::uint64_t ticket) {
   MutexLock lock(mutex_);
-  const auto stopping = [&]() EFS_REQUIRES(mutex_) { return stops_done_ < ticket && state_ != State::failed && state_ != State::ended; };
-  if (!stopping()) return false;
+  const auto stopping = [&]() EFS_REQUIRES(mutex_) {
+    return stops_done_ < ticket && state_ != State::failed && state_ != State::ended;
+  };
+  if (!stopping()) {
+    return false;
+  }
   changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
   return stopping();
 }
 
 Json Instance::progress_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
-  const auto turn_in = turns_.view(queue::Direction::in), turn_out = turns_.view(queue::Direction::out);
+  const auto turn_in = turns_.view(queue::Direction::in),
+             turn_out = turns_.view(queue::Direction::out);
   MutexLock lock(mutex_);
-  Json line{{"state", name_of(state_)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total},
-            {"started", static_cast<double>(p.started) / 1e9}};
-  if (state_ == State::unmounting && waits_for_ != nullptr) line["note"] = waits_for_;
+  Json line{{"state", name_of(state_)},     {"bytes_done", p.bytes_done},
+            {"bytes_total", p.bytes_total}, {"files_done", p.files_done},
+            {"files_total", p.files_total}, {"started", static_cast<double>(p.started) / 1e9}};
+  if (state_ == State::unmounting && waits_for_ != nullptr) {
+    line["note"] = waits_for_;
+  }
   // While programs run turns are of tasks.
   const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
   const bool moving = state_ == State::staging_in || state_ == State::staging_out;
-  if (turn && moving) line["turn"] = to_json(*turn);
-  if (moving && !(turn && turn->standing == queue::Standing::waiting))
-    if (Json left = seconds_left(p); !left.is_null()) line["eta_seconds"] = std::move(left);
+  if (turn && moving) {
+    line["turn"] = to_json(*turn);
+  }
+  if (moving && !(turn && turn->standing == queue::Standing::waiting)) {
+    if (Json left = seconds_left(p); !left.is_null()) {
+      line["eta_seconds"] = std::move(left);
+    }
+  }
   return line;
 }
 
 void Instance::tell_turn(Json& task) const {
-  if (task.value("task_state", "") != name_of(TaskState::running)) return;
-  if (const auto turn = turns_.view(task.value("kind", "") == name_of(TaskKind::load) ? queue::Direction::in : queue::Direction::out)) task["turn"] = to_json(*turn);
+  if (task.value("task_state", "") != name_of(TaskState::running)) {
+    return;
+  }
+  if (const auto turn =
+          turns_.view(task.value("kind", "") == name_of(TaskKind::load) ? queue::Direction::in
+                                                                        : queue::Direction::out)) {
+    task["turn"] = to_json(*turn);
+  }
 }
 
-// For schedulers; efsd(8) describes it. Bytes and files are those of the stage-in or stage-out that runs or ran last.
+// For schedulers; efsd(8) describes it. Bytes and files are those of the stage-in or stage-out that
+// runs or ran last.
 Json Instance::status_file_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
   const auto& config = options_.config;
-  Json json{{"version", 1}, {"name", config.name}, {"job_file", config.source}, {"mount", config.mount_dir}, {"supervisor_pid", options_.supervisor}, {"worker_pid", ::getpid()},
-            {"since", std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count()},
-            {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total}, {"files_done", p.files_done}, {"files_total", p.files_total}};
+  Json json{{"version", 1},
+            {"name", config.name},
+            {"job_file", config.source},
+            {"mount", config.mount_dir},
+            {"supervisor_pid", options_.supervisor},
+            {"worker_pid", ::getpid()},
+            {"since",
+             std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count()},
+            {"bytes_done", p.bytes_done},
+            {"bytes_total", p.bytes_total},
+            {"files_done", p.files_done},
+            {"files_total", p.files_total}};
   MutexLock lock(mutex_);
   json["state"] = name_of(state_);
-  json["error"] = start_failure_.contains("error") ? start_failure_["error"] : last_outcome_.contains("error") ? last_outcome_["error"] : state_ == State::unsaved && last_outcome_.contains("summary") ? last_outcome_["summary"] : Json();
+  json["error"] = start_failure_.contains("error")  ? start_failure_["error"]
+                  : last_outcome_.contains("error") ? last_outcome_["error"]
+                  : state_ == State::unsaved && last_outcome_.contains("summary")
+                      ? last_outcome_["summary"]
+                      : Json();
   const bool moving = state_ == State::staging_in || state_ == State::staging_out;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
@@ -225,40 +347,76 @@ Json Instance::status_now() {
   status["supervisor_pid"] = options_.supervisor;
   status["worker_pid"] = ::getpid();
   status["takeovers"] = options_.takeovers;
-  status["since"] = std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
+  status["since"] =
+      std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
   status["tasks"] = tasks_->list();
-  for (auto& task : status["tasks"]) tell_turn(task);
+  for (auto& task : status["tasks"]) {
+    tell_turn(task);
+  }
   MutexLock lock(mutex_);
-  if (starter_is_gone_) status["given_up"] = true;
-  if (state_ == State::unsaved && last_outcome_.contains("summary")) status["error"] = last_outcome_["summary"];
-  if (const auto& in = staged_in_) status["staged_in"] = {{"files", in->files}, {"bytes", in->bytes}, {"bytes_read", in->bytes - in->bytes_reused}, {"files_reused", in->files_reused}, {"bytes_reused", in->bytes_reused}, {"files_away", in->files_away}, {"skipped", in->skipped.size()}, {"skipped_first", first_of(in->skipped)}};
-  if (!lost_.empty()) status["lost_before"] = lost_;
-  if (watchers_) status.update(watchers_->figures());
-  if (!ready_ || !store_.backend) return status;
+  if (starter_is_gone_) {
+    status["given_up"] = true;
+  }
+  if (state_ == State::unsaved && last_outcome_.contains("summary")) {
+    status["error"] = last_outcome_["summary"];
+  }
+  if (const auto& in = staged_in_) {
+    status["staged_in"] = {{"files", in->files},
+                           {"bytes", in->bytes},
+                           {"bytes_read", in->bytes - in->bytes_reused},
+                           {"files_reused", in->files_reused},
+                           {"bytes_reused", in->bytes_reused},
+                           {"files_away", in->files_away},
+                           {"skipped", in->skipped.size()},
+                           {"skipped_first", first_of(in->skipped)}};
+  }
+  if (!lost_.empty()) {
+    status["lost_before"] = lost_;
+  }
+  if (watchers_) {
+    status.update(watchers_->figures());
+  }
+  if (!ready_ || !store_.backend) {
+    return status;
+  }
   const Space space = store_.backend->space();
   status["backend"] = store_.backend->description();
   status["capacity"] = space.capacity;
   status["used"] = space.used;
   status["available"] = space.available;
   status["durability"] = name_of(weakest_durability(*store_.backend));
-  for (unsigned place = 0; store_.backend->places() > 1 && place < store_.backend->places(); ++place) {
+  for (unsigned place = 0; store_.backend->places() > 1 && place < store_.backend->places();
+       ++place) {
     Backend& one = store_.backend->at(place);
     const Space its = one.space();
-    status["backends"].push_back({{"id", config.backends.at(place).id}, {"description", one.description()}, {"capacity", its.capacity}, {"used", its.used}, {"available", its.available}, {"durability", name_of(one.durability())},
-                                  {"journal", place == 0}, {"new_files", place == config.new_files}, {"io", session_->passthrough() && !refusals_.contains(place) ? "passthrough" : "daemon"}});
+    status["backends"].push_back(
+        {{"id", config.backends.at(place).id},
+         {"description", one.description()},
+         {"capacity", its.capacity},
+         {"used", its.used},
+         {"available", its.available},
+         {"durability", name_of(one.durability())},
+         {"journal", place == 0},
+         {"new_files", place == config.new_files},
+         {"io", session_->passthrough() && !refusals_.contains(place) ? "passthrough" : "daemon"}});
   }
   const bool passthrough = session_->passthrough();
   status["io"] = passthrough ? "passthrough" : "daemon";
-  if (!passthrough)
-    status["io_reason"] = !options_.config.trace.empty()              ? "traced: all I/O is served by the daemon"
-                          : options_.daemon_io                        ? "asked for (-o daemon-io)"
-                          : !options_.privileged                      ? "not started by root"
-                          : !store_.backend->offers_descriptor()      ? "the daemon counts the capacity"
-                          : !refusals_.empty()                        ? refusals_.begin()->second
-                                                                      : "the kernel or libfuse offers no passthrough";
+  if (!passthrough) {
+    status["io_reason"] = !options_.config.trace.empty() ? "traced: all I/O is served by the daemon"
+                          : options_.daemon_io           ? "asked for (-o daemon-io)"
+                          : !options_.privileged         ? "not started by root"
+                          : !store_.backend->offers_descriptor() ? "the daemon counts the capacity"
+                          : !refusals_.empty()                   ? refusals_.begin()->second
+                                               : "the kernel or libfuse offers no passthrough";
+  }
   status["takeover"] = can_be_replaced_.load();
   const std::string no_takeover = no_takeover_reason(kernel_release());
-  if (!can_be_replaced_) status["takeover_reason"] = no_takeover.empty() ? "the kernel does not send requests again (FUSE_NOTIFY_RESEND)" : no_takeover;
+  if (!can_be_replaced_) {
+    status["takeover_reason"] = no_takeover.empty()
+                                    ? "the kernel does not send requests again (FUSE_NOTIFY_RESEND)"
+                                    : no_takeover;
+  }
   status["read_only"] = filesystem_->failed();
   status["counters"] = figures_of(session_->counters());
   return status;

@@ -19,37 +19,63 @@ namespace {
 
 // Made by efs for this user, and nothing that he put in its place.
 bool is_lock_of(const User& user, const UniqueFd& lock) {
-  struct stat st {};
-  return ::fstat(lock.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_uid == user.uid;
+  struct stat st{};
+  return ::fstat(lock.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+         st.st_uid == user.uid;
 }
 
 // A lock belongs to what open(2) returned, and to its duplicates: one that nobody else gets.
-UniqueFd reopened(const UniqueFd& directory) { return UniqueFd(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
+UniqueFd reopened(const UniqueFd& directory) {
+  return UniqueFd(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
 
 std::string taken(const std::string& base, const std::string& name) {
-  return "an instance named " + name + " is there already (" + base + "/" + name + "); stop it (efs stop " + name + ") or choose another --name";
+  return "an instance named " + name + " is there already (" + base + "/" + name +
+         "); stop it (efs stop " + name + ") or choose another --name";
 }
 
 // EAGAIN: whoever had it before has removed it, behind its name.
-Status lock_directory(InstanceDirectory& made, const std::string& base, const std::string& name, const User& user, bool is_new) {
-  made.directory.reset(::openat(made.base.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {}, now {};
-  if (!made.directory && errno == ENOENT) return fail(EAGAIN, base + "/" + name);
-  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) return fail_errno(base + "/" + name);
-  if (!is_new && st.st_uid != user.uid && st.st_uid != ::geteuid()) return fail(EEXIST, taken(base, name) + ": it is another user's");
+Status lock_directory(InstanceDirectory& made, const std::string& base, const std::string& name,
+                      const User& user, bool is_new) {
+  made.directory.reset(
+      ::openat(made.base.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st{}, now{};
+  if (!made.directory && errno == ENOENT) {
+    return fail(EAGAIN, base + "/" + name);
+  }
+  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) {
+    return fail_errno(base + "/" + name);
+  }
+  if (!is_new && st.st_uid != user.uid && st.st_uid != ::geteuid()) {
+    return fail(EEXIST, taken(base, name) + ": it is another user's");
+  }
   made.directory_lock = reopened(made.directory);
-  if (!lock_soon(made.directory_lock)) return fail(EEXIST, taken(base, name));
-  const bool same = ::fstatat(made.base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == st.st_ino && now.st_dev == st.st_dev;
+  if (!lock_soon(made.directory_lock)) {
+    return fail(EEXIST, taken(base, name));
+  }
+  const bool same = ::fstatat(made.base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    now.st_ino == st.st_ino && now.st_dev == st.st_dev;
   return same ? Status{} : fail(EAGAIN, base + "/" + name + " has just been removed; try again");
 }
 
 Status fill(InstanceDirectory& made, const std::string& path, const User& user) {
-  made.lock.reset(::openat(made.directory.get(), control::lock_name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-  if (!made.lock || !lock_soon(made.lock)) return fail_errno(path + "/lock");
-  if (::mkdirat(made.directory.get(), "store", 0700) != 0) return fail_errno(path + "/store");
-  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.store) return fail_errno(path + "/store");
-  if (::geteuid() == 0 && (::fchown(made.lock.get(), user.uid, user.gid) != 0 || ::fchown(made.directory.get(), user.uid, user.gid) != 0)) return fail_errno(path);
+  made.lock.reset(::openat(made.directory.get(), control::lock_name,
+                           O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  if (!made.lock || !lock_soon(made.lock)) {
+    return fail_errno(path + "/lock");
+  }
+  if (::mkdirat(made.directory.get(), "store", 0700) != 0) {
+    return fail_errno(path + "/store");
+  }
+  made.store.reset(
+      ::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.store) {
+    return fail_errno(path + "/store");
+  }
+  if (::geteuid() == 0 && (::fchown(made.lock.get(), user.uid, user.gid) != 0 ||
+                           ::fchown(made.directory.get(), user.uid, user.gid) != 0)) {
+    return fail_errno(path);
+  }
   return {};
 }
 
@@ -58,9 +84,15 @@ bool is_bare(const UniqueFd& directory) {
   ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
   DIR* entries = ::fdopendir(reopened(directory).release());
   int others = 0;
-  while (const dirent* entry = entries != nullptr ? ::readdir(entries) : nullptr)
-    if (const std::string_view name = entry->d_name; name != "." && name != ".." && name != control::lock_name) ++others;
-  if (entries == nullptr) return false;
+  while (const dirent* entry = entries != nullptr ? ::readdir(entries) : nullptr) {
+    if (const std::string_view name = entry->d_name;
+        name != "." && name != ".." && name != control::lock_name) {
+      ++others;
+    }
+  }
+  if (entries == nullptr) {
+    return false;
+  }
   ::closedir(entries);
   return others == 0;
 }
@@ -71,72 +103,124 @@ Status fill_again(InstanceDirectory& made, const std::string& path, const User& 
   return fill(made, path, user);
 }
 
-// The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to change meanwhile: it
-// must still be his, and nothing in it is followed.
-Status take_old(InstanceDirectory& made, const std::string& base, const std::string& name, const User& user) {
+// The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to
+// change meanwhile: it must still be his, and nothing in it is followed.
+Status take_old(InstanceDirectory& made, const std::string& base, const std::string& name,
+                const User& user) {
   EFS_TRY(lock_directory(made, base, name, user, false));
   const std::string path = base + "/" + name;
-  made.lock.reset(::openat(made.directory.get(), control::lock_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  made.lock.reset(::openat(made.directory.get(), control::lock_name,
+                           O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   const int problem = made.lock ? 0 : errno;
-  if (problem == ENOENT && is_bare(made.directory)) return fill(made, path, user);
-  struct stat st {};
-  if (::fstat(made.directory.get(), &st) != 0) return fail_errno(path);
+  if (problem == ENOENT && is_bare(made.directory)) {
+    return fill(made, path, user);
+  }
+  struct stat st{};
+  if (::fstat(made.directory.get(), &st) != 0) {
+    return fail_errno(path);
+  }
   // It is given to the user last.
-  if (made.lock && st.st_uid != user.uid && lock_soon(made.lock) && is_bare(made.directory)) return fill_again(made, path, user);
-  if (st.st_uid != user.uid) return fail(EEXIST, taken(base, name) + ": it is another user's");
-  if (problem == ENOENT) return fail(EEXIST, taken(base, name) + ": it was not made by efs");
-  if (!made.lock) return fail(problem, path + "/lock");
-  if (!is_lock_of(user, made.lock)) return fail(EEXIST, taken(base, name) + ": its lock was not made by efs");
-  if (!lock_soon(made.lock)) return fail(EEXIST, taken(base, name));
-  if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) return fail_errno(path + "/store");
-  made.store.reset(::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.store) return fail_errno(path + "/store");
-  for (const char* left : {"control.sock", "parts", "listed"}) ::unlinkat(made.directory.get(), left, 0);
+  if (made.lock && st.st_uid != user.uid && lock_soon(made.lock) && is_bare(made.directory)) {
+    return fill_again(made, path, user);
+  }
+  if (st.st_uid != user.uid) {
+    return fail(EEXIST, taken(base, name) + ": it is another user's");
+  }
+  if (problem == ENOENT) {
+    return fail(EEXIST, taken(base, name) + ": it was not made by efs");
+  }
+  if (!made.lock) {
+    return fail(problem, path + "/lock");
+  }
+  if (!is_lock_of(user, made.lock)) {
+    return fail(EEXIST, taken(base, name) + ": its lock was not made by efs");
+  }
+  if (!lock_soon(made.lock)) {
+    return fail(EEXIST, taken(base, name));
+  }
+  if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) {
+    return fail_errno(path + "/store");
+  }
+  made.store.reset(
+      ::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.store) {
+    return fail_errno(path + "/store");
+  }
+  for (const char* left : {"control.sock", "parts", "listed"}) {
+    ::unlinkat(made.directory.get(), left, 0);
+  }
   made.was_there = true;
   return {};
 }
 
 // It is still root's.
-Status take_new(InstanceDirectory& made, const std::string& base, const std::string& name, const User& user) {
+Status take_new(InstanceDirectory& made, const std::string& base, const std::string& name,
+                const User& user) {
   EFS_TRY(lock_directory(made, base, name, user, true));
   const Status filled = fill(made, base + "/" + name, user);
-  if (!filled) remove_instance_directory(made, name);
+  if (!filled) {
+    remove_instance_directory(made, name);
+  }
   return filled;
 }
 
 }  // namespace
 
-Result<InstanceDirectory> make_instance_directory(const std::string& base, const std::string& name, const User& user) {
+Result<InstanceDirectory> make_instance_directory(const std::string& base, const std::string& name,
+                                                  const User& user) {
   InstanceDirectory made;
-  if (::mkdir(base.c_str(), ::geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) return fail_errno("runtime directory " + base);
+  if (::mkdir(base.c_str(), ::geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
+    return fail_errno("runtime directory " + base);
+  }
   made.base.reset(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {};
-  if (!made.base || ::fstat(made.base.get(), &st) != 0) return fail_errno("runtime directory " + base);
-  if (st.st_uid != ::geteuid()) return fail(EPERM, "runtime directory " + base + " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
+  struct stat st{};
+  if (!made.base || ::fstat(made.base.get(), &st) != 0) {
+    return fail_errno("runtime directory " + base);
+  }
+  if (st.st_uid != ::geteuid()) {
+    return fail(EPERM, "runtime directory " + base +
+                           " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
+  }
   constexpr int most_tries = 10;  // an efs clean may remove it as often as it is made
   for (int tries = 1;; ++tries) {
     const bool is_new = ::mkdirat(made.base.get(), name.c_str(), 0700) == 0;
-    if (!is_new && errno != EEXIST) return fail_errno(base + "/" + name);
-    const Status done = is_new ? take_new(made, base, name, user) : take_old(made, base, name, user);
-    if (done) return made;
-    if (done.error().code != EAGAIN || tries == most_tries) return std::unexpected(done.error());
+    if (!is_new && errno != EEXIST) {
+      return fail_errno(base + "/" + name);
+    }
+    const Status done =
+        is_new ? take_new(made, base, name, user) : take_old(made, base, name, user);
+    if (done) {
+      return made;
+    }
+    if (done.error().code != EAGAIN || tries == most_tries) {
+      return std::unexpected(done.error());
+    }
   }
 }
 
 void remove_instance_directory(InstanceDirectory& made, const std::string& name) {
-  // Held until all names and the lock are gone: giving back the memory of a store takes the kernel a tenth of a second
-  // per gibibyte, and whoever waits for the lock need not wait for that.
+  // Held until all names and the lock are gone: giving back the memory of a store takes the kernel
+  // a tenth of a second per gibibyte, and whoever waits for the lock need not wait for that.
   std::vector<UniqueFd> store_roots;
-  for (unsigned number = 0; number < control::most_stores; ++number) store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  for (unsigned number = 0; number < control::most_stores; ++number) {
+    store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(),
+                                      O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  }
   (void)control::drop_stores(made.directory.get());
-  for (const char* file : control::files_of_an_instance) ::unlinkat(made.directory.get(), file, 0);
+  for (const char* file : control::files_of_an_instance) {
+    ::unlinkat(made.directory.get(), file, 0);
+  }
   ::unlinkat(made.base.get(), name.c_str(), AT_REMOVEDIR);
   made.lock.reset();
   made.directory_lock.reset();
 }
 
 void leave_instance_directory(const InstanceDirectory& made) {
-  for (const char* name : {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "parts", "parts.efs-partial", "listed", "listed.efs-partial", "tasks", "unloaded"}) ::unlinkat(made.directory.get(), name, 0);
+  for (const char* name :
+       {"control.sock", "job.yaml", "status.json", "status.json.efs-partial", "parts",
+        "parts.efs-partial", "listed", "listed.efs-partial", "tasks", "unloaded"}) {
+    ::unlinkat(made.directory.get(), name, 0);
+  }
 }
 
 }  // namespace efs::daemon

@@ -1,4 +1,5 @@
-// Programs that stay in the mount of an instance that has to end in time: what they do not write to is brought out all the same.
+// Programs that stay in the mount of an instance that has to end in time: what they do not write to
+// is brought out all the same.
 #include <algorithm>
 #include <chrono>
 
@@ -12,23 +13,32 @@ using control::Json;
 
 constexpr auto patience_with_tasks = std::chrono::seconds(10);
 
-// It takes no part in the merging that a stop asks for: that begins when nothing can change any more.
+// It takes no part in the merging that a stop asks for: that begins when nothing can change any
+// more.
 bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmounted) const {
-  return why_not_unmounted.code == EBUSY && request.until && request.stage_out && !options_.config.results_dir.empty() && (!request.merge || merging_);
+  return why_not_unmounted.code == EBUSY && request.until && request.stage_out &&
+         !options_.config.results_dir.empty() && (!request.merge || merging_);
 }
 
-// What waits for a PFS that hangs is no reason to wait longer than there is time, nor to take the mount away from who is in it.
+// What waits for a PFS that hangs is no reason to wait longer than there is time, nor to take the
+// mount away from who is in it.
 Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   const bool idle = end_tasks(request);
   Status unmounted = unmount_for(request);
   if (!unmounted && idle && may_drain(request, unmounted.error())) {
     const auto outcome = drain(request);
-    drained = outcome ? outcome->value("summary", outcome->value("error", "")) : "nothing: the PFS did not answer in time, or there were too many files to list";
+    drained = outcome
+                  ? outcome->value("summary", outcome->value("error", ""))
+                  : "nothing: the PFS did not answer in time, or there were too many files to list";
     unmounted = unmount_for(request);
   }
-  if (!unmounted) return unmounted;
+  if (!unmounted) {
+    return unmounted;
+  }
   renew_last_resort(request);
-  if (!end_tasks(request) && !last_request(request).stage_out) leave_without_pfs();
+  if (!end_tasks(request) && !last_request(request).stage_out) {
+    leave_without_pfs();
+  }
   (void)tasks_->close(false);
   return {};
 }
@@ -36,7 +46,9 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
 // The one that was there may have come to nothing while programs were in the mount.
 void Instance::renew_last_resort(const StopRequest& request) {
   StopRequest last = last_request(request);
-  if (!last.gone_by) return;
+  if (!last.gone_by) {
+    return;
+  }
   last.gone_by = std::max(*last.gone_by, Clock::now());
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
@@ -49,68 +61,106 @@ Instance::StopRequest Instance::last_request(const StopRequest& request) {
   return stop_request_ && stop_request_->ticket > request.ticket ? *stop_request_ : request;
 }
 
-// What unloads have not brought out, the stage-out does, in time. False where one is left when there is no more time for it.
+// What unloads have not brought out, the stage-out does, in time. False where one is left when
+// there is no more time for it.
 bool Instance::end_tasks(const StopRequest& request) {
   for (const auto begin = Clock::now();;) {
     const StopRequest last = last_request(request);
     auto end = Clock::time_point::max();
-    if (last.until) end = begin + std::min<Clock::duration>(patience_with_tasks, (*last.until - begin) / 4);
-    else if (!last.stage_out) end = begin + patience_with_tasks / 2;
+    if (last.until) {
+      end = begin + std::min<Clock::duration>(patience_with_tasks, (*last.until - begin) / 4);
+    } else if (!last.stage_out) {
+      end = begin + patience_with_tasks / 2;
+    }
     const auto now = Clock::now();
-    if (tasks_->close(last.stage_out && !last.until, std::min(end, now + progress_interval))) return true;
-    if (now >= end) return false;
+    if (tasks_->close(last.stage_out && !last.until, std::min(end, now + progress_interval))) {
+      return true;
+    }
+    if (now >= end) {
+      return false;
+    }
   }
 }
 
-// In a thread of its own: where the PFS hangs, the stop is refused in time, and the mount, which is in use, stays. The job may load and unload.
+// In a thread of its own: where the PFS hangs, the stop is refused in time, and the mount, which is
+// in use, stays. The job may load and unload.
 std::optional<Json> Instance::drain(const StopRequest& request) {
-  const auto id = tasks_->start(TaskKind::drain, "what no program writes to", [this, limits = turn_limits(request)](stage::Progress& progress) {
-    return unload_now({.names = {""}, .results_only = true}, progress, limits);
-  });
-  if (!id) return control::error_line(id.error());
+  const auto id =
+      tasks_->start(TaskKind::drain, "what no program writes to",
+                    [this, limits = turn_limits(request)](stage::Progress& progress) {
+                      return unload_now({.names = {""}, .results_only = true}, progress, limits);
+                    });
+  if (!id) {
+    return control::error_line(id.error());
+  }
   tasks_->reopen();
-  log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"", *id);
+  log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"",
+            *id);
   say_what_for("programs are in the mount: bringing out what they do not write to");
   bool ended = has_drained(*id, request, &StopRequest::until);
-  if (!ended) (void)tasks_->cancel(*id);
-  if (!ended) ended = has_drained(*id, request, &StopRequest::gone_by);
+  if (!ended) {
+    (void)tasks_->cancel(*id);
+  }
+  if (!ended) {
+    ended = has_drained(*id, request, &StopRequest::gone_by);
+  }
   say_what_for(nullptr);
-  if (!ended) return std::nullopt;
+  if (!ended) {
+    return std::nullopt;
+  }
   const auto seen = tasks_->look(*id);
   return seen ? seen->at("outcome") : control::error_line(seen.error());
 }
 
 // By then, or as soon as a later request wants it; that one may want nothing brought out.
-bool Instance::has_drained(std::uint64_t task, const StopRequest& request, std::optional<Clock::time_point> StopRequest::* end) {
+bool Instance::has_drained(std::uint64_t task, const StopRequest& request,
+                           std::optional<Clock::time_point> StopRequest::* end) {
   while (true) {
     const StopRequest last = last_request(request);
     auto latest = *(request.*end);
-    if (!last.stage_out) latest = Clock::now();
-    else if (const auto theirs = last.*end) latest = std::min(latest, *theirs);
+    if (!last.stage_out) {
+      latest = Clock::now();
+    } else if (const auto theirs = last.*end) {
+      latest = std::min(latest, *theirs);
+    }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - Clock::now());
-    const auto ended = tasks_->wait(task, std::clamp(left, std::chrono::milliseconds(0), progress_interval));
-    if (!ended || *ended) return true;  // one that is forgotten has ended
-    if (left.count() <= 0) return false;
+    const auto ended =
+        tasks_->wait(task, std::clamp(left, std::chrono::milliseconds(0), progress_interval));
+    if (!ended || *ended) {
+      return true;  // one that is forgotten has ended
+    }
+    if (left.count() <= 0) {
+      return false;
+    }
   }
 }
 
 void Instance::refuse_stop(const StopRequest& request, const Error& why, std::string drained) {
-  log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; to be asked for again\"", describe(why), drained.empty() ? " or brought out" : "");
+  log::warn(
+      "event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; to be asked for again\"",
+      describe(why), drained.empty() ? " or brought out" : "");
   tasks_->reopen();
   enter(State::running);
   Json refused = control::error_line(why);
-  if (!drained.empty()) refused["summary"] = std::move(drained);
-  if (const std::string overruled = request.stage_out ? told_overruled() : ""; !overruled.empty())
-    refused["error"] = describe(why) + "; " + overruled + " where it succeeds, which is tried now", refused["code"] = ECANCELED;
+  if (!drained.empty()) {
+    refused["summary"] = std::move(drained);
+  }
+  if (const std::string overruled = request.stage_out ? told_overruled() : ""; !overruled.empty()) {
+    refused["error"] = describe(why) + "; " + overruled + " where it succeeds, which is tried now",
+    refused["code"] = ECANCELED;
+  }
   drop_inherited_deadline();
   finish_stop(request, std::move(refused));
 }
 
-// Of a request that is over: who has asked without one meanwhile has all the time that the job file gives him.
+// Of a request that is over: who has asked without one meanwhile has all the time that the job file
+// gives him.
 void Instance::drop_inherited_deadline() {
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
-  if (!stop_request_ || !stop_request_->inherits) return;
+  if (!stop_request_ || !stop_request_->inherits) {
+    return;
+  }
   stop_request_->until.reset();
   stop_request_->gone_by.reset();
   stop_request_->inherits = false;

@@ -1,4 +1,5 @@
-// The control verbs for files while programs run: load, unload, wait-task, cancel, ls, explain, set.
+// The control verbs for files while programs run: load, unload, wait-task, cancel, ls, explain,
+// set.
 #include <algorithm>
 
 #include "base/text.hpp"
@@ -20,27 +21,42 @@ constexpr std::size_t items_per_line = 1000;  // of a listing
 /// What a task is about, for people.
 std::string headline(const std::vector<std::string>& names) {
   std::string text = names.front().empty() ? "." : names.front();
-  if (names.size() > 1) text += " and " + std::to_string(names.size() - 1) + " more";
+  if (names.size() > 1) {
+    text += " and " + std::to_string(names.size() - 1) + " more";
+  }
   return text;
 }
 
 Status check_backend(const config::JobConfig& config, const Json& request) {
   const auto id = backend_of(request);
-  if (id.empty() || std::ranges::any_of(config.backends, [&](const auto& known) { return known.id == id; })) return {};
+  if (id.empty() ||
+      std::ranges::any_of(config.backends, [&](const auto& known) { return known.id == id; })) {
+    return {};
+  }
   return fail(EINVAL, "the job file has no backend " + id.substr(0, 100));
 }
 
 Json outcome_of(const stage::LoadReport& report) {
-  if (report.ok()) return control::result_line({{"files", report.files}, {"already", report.already}, {"bytes", report.bytes}, {"seconds", report.seconds}});
+  if (report.ok()) {
+    return control::result_line({{"files", report.files},
+                                 {"already", report.already},
+                                 {"bytes", report.bytes},
+                                 {"seconds", report.seconds}});
+  }
   Error error = report.failure->error;
   error.what = describe(error);
-  if (!report.failure->path.empty()) error.what = report.failure->path + ": " + error.what;
+  if (!report.failure->path.empty()) {
+    error.what = report.failure->path + ": " + error.what;
+  }
   return control::error_line(error);
 }
 
 Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
   const int exit = stage::exit_code(receipt);
-  Json line = exit == 0 ? control::result_line() : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt), stage::describe_unload(receipt), true}, exit);
+  Json line = exit == 0 ? control::result_line()
+                        : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt),
+                                               stage::describe_unload(receipt), true},
+                                              exit);
   line["summary"] = stage::describe_unload(receipt);
   line["receipt"] = stage::to_json(receipt);
   return line;
@@ -48,27 +64,49 @@ Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
 
 }  // namespace
 
-Json Instance::handle_files(const std::string& verb, const Json& request, const control::Server::Progress& progress) {
-  if (verb == "wait-task") return handle_wait_task(request, progress);
-  if (verb == "cancel") return handle_cancel(request);
-  if (verb == "ls") return handle_ls(request, progress);
+Json Instance::handle_files(const std::string& verb, const Json& request,
+                            const control::Server::Progress& progress) {
+  if (verb == "wait-task") {
+    return handle_wait_task(request, progress);
+  }
+  if (verb == "cancel") {
+    return handle_cancel(request);
+  }
+  if (verb == "ls") {
+    return handle_ls(request, progress);
+  }
   const ReadLock using_files(files_in_use_);
-  if (!ready_ || !filesystem_) return control::error_line({EAGAIN, "the instance is not there yet, or not any more; see efs status"});
-  if (verb == "load") return handle_load(request);
-  if (verb == "unload") return handle_unload(request);
-  if (verb == "explain") return handle_explain(request);
-  if (verb == "set") return handle_set(request);
+  if (!ready_ || !filesystem_) {
+    return control::error_line(
+        {EAGAIN, "the instance is not there yet, or not any more; see efs status"});
+  }
+  if (verb == "load") {
+    return handle_load(request);
+  }
+  if (verb == "unload") {
+    return handle_unload(request);
+  }
+  if (verb == "explain") {
+    return handle_explain(request);
+  }
+  if (verb == "set") {
+    return handle_set(request);
+  }
   return control::error_line({EINVAL, "unknown verb \"" + verb.substr(0, 100) + "\""}, 2);
 }
 
 // The `paths` of a request as names of the buffer.
 Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
   const auto paths = paths_of(request);
-  if (!paths) return std::unexpected(paths.error());
+  if (!paths) {
+    return std::unexpected(paths.error());
+  }
   std::vector<std::string> names;
   for (const auto& path : *paths) {
     auto name = stage::buffer_name(options_.config, path);
-    if (!name) return std::unexpected(name.error());
+    if (!name) {
+      return std::unexpected(name.error());
+    }
     names.push_back(std::move(*name));
   }
   return names;
@@ -76,39 +114,57 @@ Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
 
 Json Instance::handle_load(const Json& request) {
   auto names = names_in(request);
-  if (!names) return control::error_line(names.error(), 2);
-  if (const Status known = check_backend(options_.config, request); !known) return control::error_line(known.error(), 2);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
+  if (const Status known = check_backend(options_.config, request); !known) {
+    return control::error_line(known.error(), 2);
+  }
   auto what = load_of(request, std::move(*names));
-  if (!what) return control::error_line(what.error(), 2);
+  if (!what) {
+    return control::error_line(what.error(), 2);
+  }
   std::string text = headline(what->names);
-  const auto id = tasks_->start(TaskKind::load, std::move(text), [this, what = std::move(*what)](stage::Progress& progress) {
-    fs::Staging staging(*filesystem_);
-    stage::PacedPfs pfs = paced_pfs(progress.cancel);
-    std::optional<TurnClient::Held> turn;
-    stage::Options how = stage_options();
-    how.beside_programs = true;
-    how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
-    return outcome_of(stage::load(options_.config, what, staging, pfs, how, progress));
-  });
+  const auto id = tasks_->start(
+      TaskKind::load, std::move(text), [this, what = std::move(*what)](stage::Progress& progress) {
+        fs::Staging staging(*filesystem_);
+        stage::PacedPfs pfs = paced_pfs(progress.cancel);
+        std::optional<TurnClient::Held> turn;
+        stage::Options how = stage_options();
+        how.beside_programs = true;
+        how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
+        return outcome_of(stage::load(options_.config, what, staging, pfs, how, progress));
+      });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
 
 Json Instance::handle_unload(const Json& request) {
   auto names = names_in(request);
-  if (!names) return control::error_line(names.error(), 2);
-  if (const Status known = check_backend(options_.config, request); !known) return control::error_line(known.error(), 2);
-  if (options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be unloaded"}, 2);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
+  if (const Status known = check_backend(options_.config, request); !known) {
+    return control::error_line(known.error(), 2);
+  }
+  if (options_.config.results_dir.empty()) {
+    return control::error_line(
+        {EINVAL, "the job file names no results-dir: nothing can be unloaded"}, 2);
+  }
   auto what = unload_of(request, std::move(*names));
-  if (!what) return control::error_line(what.error(), 2);
+  if (!what) {
+    return control::error_line(what.error(), 2);
+  }
   std::string text = headline(what->names);
-  const auto id = tasks_->start(TaskKind::unload, std::move(text), [this, what = std::move(*what)](stage::Progress& progress) {
-    return unload_now(what, progress, {});
-  });
+  const auto id = tasks_->start(TaskKind::unload, std::move(text),
+                                [this, what = std::move(*what)](stage::Progress& progress) {
+                                  return unload_now(what, progress, {});
+                                });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
 
 // Where it has to end in time, what the job file names first goes first.
-Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& progress, const TurnLimits& limits) {
+Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
+                          const TurnLimits& limits) {
   fs::Staging staging(*filesystem_);
   stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
   std::optional<TurnClient::Held> turn;
@@ -118,67 +174,98 @@ Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& pro
   how.wait_for_turn = turn_for(queue::Direction::out, progress, turn, limits);
   stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, how, progress);
   receipt.retries = pfs.retried();
-  if (stage::exit_code(receipt) != 0) may_have_left_partials_ = true;
+  if (stage::exit_code(receipt) != 0) {
+    may_have_left_partials_ = true;
+  }
   unloaded_.remember(receipt);
   return outcome_of(receipt, progress.cancel);
 }
 
 // Of a task: it holds its turn until it ends.
-std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction direction, const stage::Progress& progress, std::optional<TurnClient::Held>& turn, TurnLimits limits) {
+std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction direction,
+                                                        const stage::Progress& progress,
+                                                        std::optional<TurnClient::Held>& turn,
+                                                        TurnLimits limits) {
   return [this, direction, &progress, &turn, limits](std::uint64_t bytes) -> Status {
     auto taken = turns_.take(direction, bytes, progress, limits);
-    if (!taken) return std::unexpected(taken.error());
+    if (!taken) {
+      return std::unexpected(taken.error());
+    }
     turn.emplace(std::move(*taken));
     return {};
   };
 }
 
-// Streams the listing, so that its length has no bound. Nothing is held while a slow asker takes it.
+// Streams the listing, so that its length has no bound. Nothing is held while a slow asker takes
+// it.
 Json Instance::handle_ls(const Json& request, const control::Server::Progress& progress) {
   std::vector<fs::WalkItem> items;
   {
     const ReadLock using_files(files_in_use_);
-    if (!ready_ || !filesystem_) return control::error_line({EAGAIN, "the instance is not there yet, or not any more; see efs status"});
+    if (!ready_ || !filesystem_) {
+      return control::error_line(
+          {EAGAIN, "the instance is not there yet, or not any more; see efs status"});
+    }
     std::vector<std::string> names{""};
     if (has_paths(request)) {
       auto given = names_in(request);
-      if (!given) return control::error_line(given.error(), 2);
+      if (!given) {
+        return control::error_line(given.error(), 2);
+      }
       names = std::move(*given);
     }
     fs::Staging staging(*filesystem_);
     for (const auto& name : names) {
       auto found = stage::items_of(staging, name);
-      if (!found) return control::error_line(found.error());
+      if (!found) {
+        return control::error_line(found.error());
+      }
       std::ranges::move(*found, std::back_inserter(items));
     }
   }
   for (std::size_t at = 0; at < items.size(); at += items_per_line) {
     const auto end = std::min(items.size(), at + items_per_line);
     Json part = Json::array();
-    for (std::size_t i = at; i < end; ++i) part.push_back(stage::inventory_entry(options_.config, items[i]));
-    if (!progress({{"items", std::move(part)}})) return control::error_line({EPIPE, "the asker is gone"});
+    for (std::size_t i = at; i < end; ++i) {
+      part.push_back(stage::inventory_entry(options_.config, items[i]));
+    }
+    if (!progress({{"items", std::move(part)}})) {
+      return control::error_line({EPIPE, "the asker is gone"});
+    }
   }
   return control::result_line({{"count", items.size()}});
 }
 
 Json Instance::handle_explain(const Json& request) {
   const auto name = stage::buffer_name(options_.config, path_of(request));
-  if (!name) return control::error_line(name.error(), 2);
+  if (!name) {
+    return control::error_line(name.error(), 2);
+  }
   fs::Staging staging(*filesystem_);
   const auto item = staging.find(*name);
   const bool several = store_.backend->places() > 1;
   const unsigned place = item ? item->place : 0;
-  const std::string where = several ? options_.config.backends.at(place).id + " " + store_.backend->at(place).description() : store_.backend->description();
-  return control::result_line(stage::explain(options_.config, *name, staging, stage::posix_pfs(), where));
+  const std::string where = several ? options_.config.backends.at(place).id + " " +
+                                          store_.backend->at(place).description()
+                                    : store_.backend->description();
+  return control::result_line(
+      stage::explain(options_.config, *name, staging, stage::posix_pfs(), where));
 }
 
 // All or none: the names are looked up before the first is changed.
 Json Instance::handle_set(const Json& request) {
   const auto names = names_in(request);
-  if (!names) return control::error_line(names.error(), 2);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
   const auto keep = class_of(request);
-  if (!keep) return control::error_line(keep.error(), 2);
-  if (*keep == fs::Keep::persistent && options_.config.results_dir.empty()) return control::error_line({EINVAL, "the job file names no results-dir: nothing can be persistent"});
+  if (!keep) {
+    return control::error_line(keep.error(), 2);
+  }
+  if (*keep == fs::Keep::persistent && options_.config.results_dir.empty()) {
+    return control::error_line(
+        {EINVAL, "the job file names no results-dir: nothing can be persistent"});
+  }
   fs::Staging staging(*filesystem_);
   std::vector<std::string> paths;
   for (const auto& name : *names) {
@@ -187,11 +274,18 @@ Json Instance::handle_set(const Json& request) {
       continue;
     }
     const auto items = stage::items_of(staging, name);
-    if (!items) return control::error_line(items.error());
-    for (const auto& item : *items) paths.push_back(item.path);
+    if (!items) {
+      return control::error_line(items.error());
+    }
+    for (const auto& item : *items) {
+      paths.push_back(item.path);
+    }
   }
-  for (const auto& path : paths)
-    if (const Status done = staging.set_keep(path, *keep); !done) return control::error_line(done.error());
+  for (const auto& path : paths) {
+    if (const Status done = staging.set_keep(path, *keep); !done) {
+      return control::error_line(done.error());
+    }
+  }
   return control::result_line({{"count", paths.size()}});
 }
 
@@ -199,16 +293,27 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
   const auto id = task_of(request);
   const auto deadline = std::chrono::steady_clock::now() + timeout_of(request);
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const auto ended = tasks_->wait(id, std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), progress_interval));
-    if (!ended) return control::error_line(ended.error());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    const auto ended = tasks_->wait(id, std::clamp<std::chrono::milliseconds>(
+                                            left, std::chrono::milliseconds(0), progress_interval));
+    if (!ended) {
+      return control::error_line(ended.error());
+    }
     auto seen = tasks_->look(id);
-    if (!seen) return control::error_line(seen.error());
+    if (!seen) {
+      return control::error_line(seen.error());
+    }
     tell_turn(*seen);
     // An answer in any case: how the task itself went is its outcome's to say.
-    if (*ended || left.count() <= 0) return control::result_line(std::move(*seen));
-    (*seen)["state"] = (*seen)["kind"].get<std::string>() + " " + (*seen)["task_state"].get<std::string>();
-    if (!progress(std::move(*seen))) return control::error_line({EPIPE, "the asker is gone"});
+    if (*ended || left.count() <= 0) {
+      return control::result_line(std::move(*seen));
+    }
+    (*seen)["state"] =
+        (*seen)["kind"].get<std::string>() + " " + (*seen)["task_state"].get<std::string>();
+    if (!progress(std::move(*seen))) {
+      return control::error_line({EPIPE, "the asker is gone"});
+    }
   }
 }
 

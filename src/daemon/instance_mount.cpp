@@ -32,97 +32,159 @@ Result<bool> holds_anything(int directory) {
 
 // File systems that lie on others, or may: of how many the kernel does not tell.
 bool may_be_stacked(int directory) {
-  struct statfs fs {};
-  if (::fstatfs(directory, &fs) != 0) return false;
+  struct statfs fs{};
+  if (::fstatfs(directory, &fs) != 0) {
+    return false;
+  }
   const auto type = static_cast<unsigned long>(fs.f_type);
   return type == OVERLAYFS_SUPER_MAGIC || type == ECRYPTFS_SUPER_MAGIC || type == FUSE_SUPER_MAGIC;
 }
 
 // Errors that say something of this moment, not of what is possible.
-bool passes(int code) { return code == ENOMEM || code == EMFILE || code == ENFILE || code == EINTR || code == EPIPE; }
+bool passes(int code) {
+  return code == ENOMEM || code == EMFILE || code == ENFILE || code == EINTR || code == EPIPE;
+}
 
 std::string reason_of_refusal(const Error& error) {
-  if (error.code == EPERM) return "the kernel does not permit it: it takes CAP_SYS_ADMIN in the initial user namespace";
-  if (error.code == ELOOP) return "the kernel does not permit it: too many file systems lie on one another below the store";
+  if (error.code == EPERM) {
+    return "the kernel does not permit it: it takes CAP_SYS_ADMIN in the initial user namespace";
+  }
+  if (error.code == ELOOP) {
+    return "the kernel does not permit it: too many file systems lie on one another below the "
+           "store";
+  }
   return "the kernel refuses it: " + describe(error);
 }
 
 // Threads are started when slow work needs them: so many slow requests, less one, run side by side.
-unsigned session_threads() { return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U); }
+unsigned session_threads() {
+  return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U);
+}
 
 }  // namespace
 
 // Nothing where no dead mount is.
 Status Instance::drop_mount(const std::string& path) {
-  struct statfs fs {};
+  struct statfs fs{};
   constexpr int patience = 5;  // seconds
-  // ECONNABORTED: the daemon's last thread died while we asked. One that is silent may have outlived its daemon.
-  if (answers(path, patience) && (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED))) return {};
+  // ECONNABORTED: the daemon's last thread died while we asked. One that is silent may have
+  // outlived its daemon.
+  if (answers(path, patience) &&
+      (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED))) {
+    return {};
+  }
   const auto slash = path.rfind('/');
-  const UniqueFd parent(::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!parent) return fail_errno("mount-dir " + path);
-  // Who lets go of it last waits while the kernel forgets what it knew of the files, seconds where there were a million: not the start.
+  const UniqueFd parent(
+      ::open(slash == 0 ? "/" : path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) {
+    return fail_errno("mount-dir " + path);
+  }
+  // Who lets go of it last waits while the kernel forgets what it knew of the files, seconds where
+  // there were a million: not the start.
   UniqueFd last(::open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1));
-  if (!dropped) return fail(dropped.error().code, "mount-dir " + path + " has a mount that nobody serves: " + describe(dropped.error()));
-  if (auto thread = start_thread([fd = std::move(last)]() mutable { fd.reset(); })) forgetting_.push_back(std::move(*thread));
+  if (!dropped) {
+    return fail(dropped.error().code, "mount-dir " + path + " has a mount that nobody serves: " +
+                                          describe(dropped.error()));
+  }
+  if (auto thread = start_thread([fd = std::move(last)]() mutable { fd.reset(); })) {
+    forgetting_.push_back(std::move(*thread));
+  }
   return {};
 }
 
-// Of an instance that was killed, where this one is to be mounted elsewhere: nobody will know of it any more.
+// Of an instance that was killed, where this one is to be mounted elsewhere: nobody will know of it
+// any more.
 Status Instance::drop_former_mount(const image::Manifest& before) {
-  if (before.mount_dir.empty() || before.mount_dir == options_.config.mount_dir) return {};
+  if (before.mount_dir.empty() || before.mount_dir == options_.config.mount_dir) {
+    return {};
+  }
   EFS_TRY(drop_mount(before.mount_dir));
-  if (before.made_mount_dir) ::rmdir(before.mount_dir.c_str());
+  if (before.made_mount_dir) {
+    ::rmdir(before.mount_dir.c_str());
+  }
   return {};
 }
 
-// Before anything moves: a mount point that cannot be used is found now and not after an hour of staging.
+// Before anything moves: a mount point that cannot be used is found now and not after an hour of
+// staging.
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
   EFS_TRY(drop_mount(path));
-  if (::mkdir(path.c_str(), 0755) == 0) made_mount_point_ = true;
-  else if (errno != EEXIST) return fail_errno("mount-dir " + path);
+  if (::mkdir(path.c_str(), 0755) == 0) {
+    made_mount_point_ = true;
+  } else if (errno != EEXIST) {
+    return fail_errno("mount-dir " + path);
+  }
   mount_point_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!mount_point_) return fail_errno("mount-dir " + path);
+  if (!mount_point_) {
+    return fail_errno("mount-dir " + path);
+  }
   EFS_TRY(claim_mount_point());
-  if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
+  if (const Status allowed = supervisor_.check_mount(mount_point_.get()); !allowed) {
+    return fail(allowed.error().code, "mount-dir " + path + ": " + describe(allowed.error()));
+  }
   const auto is_there = holds_anything(mount_point_.get());
-  if (!is_there) return fail(is_there.error().code, "mount-dir " + path + ": " + describe(is_there.error()));
-  if (*is_there) return fail(ENOTEMPTY, "mount-dir " + path + " is not empty: its files would be hidden by the mount; name an empty directory");
+  if (!is_there) {
+    return fail(is_there.error().code, "mount-dir " + path + ": " + describe(is_there.error()));
+  }
+  if (*is_there) {
+    return fail(
+        ENOTEMPTY,
+        "mount-dir " + path +
+            " is not empty: its files would be hidden by the mount; name an empty directory");
+  }
   return {};
 }
 
-// Until it is mounted, which may take hours of staging. Anybody who can read the directory may lock it: that alone is no ground.
+// Until it is mounted, which may take hours of staging. Anybody who can read the directory may lock
+// it: that alone is no ground.
 Status Instance::claim_mount_point() {
   const std::string& path = options_.config.mount_dir;
-  if (::flock(mount_point_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
-  for (const auto& other : control::list_instances()) {
-    const UniqueFd directory(::open(other.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    const auto manifest = other.alive && directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
-    if (manifest && other.name != options_.config.name && manifest->mount_dir == path) return fail(EBUSY, "mount-dir " + path + ": " + other.name + " is about to be mounted there; name another directory");
+  if (::flock(mount_point_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+    return {};
   }
-  log::warn("event=mount_point_locked mount={} note=\"by a program that no instance of this user's answers for\" action=\"goes on\"", path);
+  for (const auto& other : control::list_instances()) {
+    const UniqueFd directory(
+        ::open(other.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const auto manifest = other.alive && directory ? image::read_manifest(directory.get())
+                                                   : Result<image::Manifest>(fail(ENOENT));
+    if (manifest && other.name != options_.config.name && manifest->mount_dir == path) {
+      return fail(EBUSY, "mount-dir " + path + ": " + other.name +
+                             " is about to be mounted there; name another directory");
+    }
+  }
+  log::warn(
+      "event=mount_point_locked mount={} note=\"by a program that no instance of this user's "
+      "answers for\" action=\"goes on\"",
+      path);
   return {};
 }
 
 // Opens stay on one path for the life of the mount, also under a successor.
 SupervisorClient* Instance::passthrough_registry() {
-  const bool passthrough = options_.privileged && !options_.daemon_io && options_.config.trace.empty() && store_.backend->offers_descriptor();
+  const bool passthrough = options_.privileged && !options_.daemon_io &&
+                           options_.config.trace.empty() && store_.backend->offers_descriptor();
   return passthrough ? &supervisor_ : nullptr;
 }
 
 void Instance::open_session() {
   const bool traced = !options_.config.trace.empty();
-  const bool stacked = may_be_stacked(store_.metadata.get()) || std::ranges::any_of(store_.others, [](const StoreMember& one) { return may_be_stacked(one.root.get()); });
+  const bool stacked = may_be_stacked(store_.metadata.get()) ||
+                       std::ranges::any_of(store_.others, [](const StoreMember& one) {
+                         return may_be_stacked(one.root.get());
+                       });
   fuse::Counters* const kept = options_.figures != nullptr ? &options_.figures->counters : nullptr;
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced, stacked, kept);
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced,
+                                             stacked, kept);
 }
 
-// To be root is not enough, and the answer to INIT promises nothing. The locks of the stores are files of the user's on the containers'
-// file systems.
+// To be root is not enough, and the answer to INIT promises nothing. The locks of the stores are
+// files of the user's on the containers' file systems.
 void Instance::probe_passthrough() {
-  if (!session_->passthrough()) return;
+  if (!session_->passthrough()) {
+    return;
+  }
   const unsigned places = store_.backend->places();
   std::map<unsigned, std::string> refusals;
   for (unsigned place = 0; place < places; ++place) {
@@ -130,16 +192,20 @@ void Instance::probe_passthrough() {
       refusals[place] = "the daemon counts the capacity";
       continue;
     }
-    const fuse::Registration file{.ino = 0, .fd = place == 0 ? store_.lock.get() : store_.others.at(place - 1).lock.get()};
+    const fuse::Registration file{
+        .ino = 0, .fd = place == 0 ? store_.lock.get() : store_.others.at(place - 1).lock.get()};
     const auto id = supervisor_.open_backing(std::span(&file, 1)).front();
     if (id) {
       supervisor_.close_backing(std::span(&*id, 1));
     } else if (!passes(id.error().code)) {
       refusals[place] = reason_of_refusal(id.error());
-      log::warn("event=no_passthrough backend={} reason=\"{}\" action=\"the daemon does the I/O\"", options_.config.backends.at(place).id, refusals[place]);
+      log::warn("event=no_passthrough backend={} reason=\"{}\" action=\"the daemon does the I/O\"",
+                options_.config.backends.at(place).id, refusals[place]);
     }
   }
-  if (refusals.size() == places) session_->refuse_passthrough();
+  if (refusals.size() == places) {
+    session_->refuse_passthrough();
+  }
   MutexLock lock(mutex_);
   refusals_ = std::move(refusals);
 }
@@ -147,16 +213,21 @@ void Instance::probe_passthrough() {
 Status Instance::mount() {
   open_session();
   EFS_TRY(filesystem_->new_connection());
-  // Somebody else's end may have removed it while this one staged in, and somebody have made it again.
-  struct stat now {}, ours {};
+  // Somebody else's end may have removed it while this one staged in, and somebody have made it
+  // again.
+  struct stat now{}, ours{};
   const bool is_there = ::lstat(options_.config.mount_dir.c_str(), &now) == 0;
-  const bool is_another = is_there && ::fstat(mount_point_.get(), &ours) == 0 && (now.st_ino != ours.st_ino || now.st_dev != ours.st_dev);
+  const bool is_another = is_there && ::fstat(mount_point_.get(), &ours) == 0 &&
+                          (now.st_ino != ours.st_ino || now.st_dev != ours.st_dev);
   if (is_another || (!is_there && errno == ENOENT)) {
     made_mount_point_ = false;  // ours is gone
     EFS_TRY(prepare_mount_point());
   }
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
-  if (!fuse) return fail(fuse.error().code, "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
+  if (!fuse) {
+    return fail(fuse.error().code,
+                "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
+  }
   // Ours would keep the mount point's old face busy.
   mount_point_.reset();
   EFS_TRY(serve_in_thread(std::move(*fuse), std::nullopt));
@@ -168,12 +239,17 @@ Status Instance::mount() {
   return {};
 }
 
-// By a call on the mount one could see that it answers, but must not: a thread that waits for an answer of its own process cannot be killed,
-// keeps the connection open, and so waits for ever where the supervisor dies with it.
+// By a call on the mount one could see that it answers, but must not: a thread that waits for an
+// answer of its own process cannot be killed, keeps the connection open, and so waits for ever
+// where the supervisor dies with it.
 Status Instance::wait_for_kernel() {
   MutexLock lock(mutex_);
-  while (!session_begun_ && !session_ended_) changed_.wait(mutex_);
-  return session_begun_ ? Status{} : fail(ENOTCONN, "the mount at " + options_.config.mount_dir + " does not answer");
+  while (!session_begun_ && !session_ended_) {
+    changed_.wait(mutex_);
+  }
+  return session_begun_
+             ? Status{}
+             : fail(ENOTCONN, "the mount at " + options_.config.mount_dir + " does not answer");
 }
 
 void Instance::note_begun() {
@@ -189,7 +265,10 @@ Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& in
     supervisor_.keep_init(request);
   };
   try {
-    return init ? session_->take_over(std::move(fuse), loop, *init, [this] { note_resumed(); }, [this] { supervisor_.report_progress(); }) : session_->serve(std::move(fuse), loop, keep, [this] { note_begun(); });
+    return init ? session_->take_over(
+                      std::move(fuse), loop, *init, [this] { note_resumed(); },
+                      [this] { supervisor_.report_progress(); })
+                : session_->serve(std::move(fuse), loop, keep, [this] { note_begun(); });
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
@@ -201,24 +280,31 @@ void Instance::note_resumed() {
   changed_.notify_all();
 }
 
-// Before that the kernel would not be told of what a load or an unload changes. It may ask meanwhile: requests are served. No verb is, and so
-// nobody relies on a name of which the kernel may have heard nothing.
+// Before that the kernel would not be told of what a load or an unload changes. It may ask
+// meanwhile: requests are served. No verb is, and so nobody relies on a name of which the kernel
+// may have heard nothing.
 void Instance::catch_up_with_predecessor() {
   {
     MutexLock lock(mutex_);
-    while (!session_resumed_ && !session_ended_) changed_.wait(mutex_);
+    while (!session_resumed_ && !session_ended_) {
+      changed_.wait(mutex_);
+    }
   }
-  for (bool done = tasks_->lost() == 0; !done;) try {
-    fs::Staging(*filesystem_).doubt_names();
-    done = true;
-  } catch (const std::bad_alloc&) {
-    log::warn("event=names_not_doubted reason=\"out of memory\" action=\"tries again\"");
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (bool done = tasks_->lost() == 0; !done;) {
+    try {
+      fs::Staging(*filesystem_).doubt_names();
+      done = true;
+    } catch (const std::bad_alloc&) {
+      log::warn("event=names_not_doubted reason=\"out of memory\" action=\"tries again\"");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
   }
 }
 
 Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init) {
-  if (init) can_be_replaced_ = fuse::offers_resend(*init);
+  if (init) {
+    can_be_replaced_ = fuse::offers_resend(*init);
+  }
   auto thread = start_thread([this, fd = std::move(fuse), init = std::move(init)]() mutable {
     const Status served = serve(std::move(fd), init);
     if (!served) {
@@ -229,7 +315,9 @@ Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest>
     session_ended_ = true;
     changed_.notify_all();
   });
-  if (!thread) return told(thread.error(), "a thread that serves the mount");
+  if (!thread) {
+    return told(thread.error(), "a thread that serves the mount");
+  }
   session_thread_ = std::move(*thread);
   return {};
 }

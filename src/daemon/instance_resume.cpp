@@ -1,4 +1,5 @@
-// A start on what an earlier instance left in the buffer: what of it stays, what comes anew, and what is no start.
+// A start on what an earlier instance left in the buffer: what of it stays, what comes anew, and
+// what is no start.
 #include <fcntl.h>
 
 #include <string_view>
@@ -23,16 +24,28 @@ namespace {
 
 Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& problems) {
   std::string text = "the job cannot go on with what an earlier instance left:";
-  for (const auto& problem : problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
-  return fail_lines(EEXIST, text + "\nMake them on the PFS what they were; or bring the results out (efs salvage " + escaped(name) + " --to DIRECTORY), remove what is left (efs clean " + escaped(name) + ") and start afresh");
+  for (const auto& problem : problems) {
+    text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+  }
+  return fail_lines(
+      EEXIST, text +
+                  "\nMake them on the PFS what they were; or bring the results out (efs salvage " +
+                  escaped(name) + " --to DIRECTORY), remove what is left (efs clean " +
+                  escaped(name) + ") and start afresh");
 }
 
 // What cannot be looked at may be there: an error.
 Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
   const auto there = pfs.lstat(AT_FDCWD, path);
-  if (there) return true;
-  if (there.error().code == ENOENT || there.error().code == ENOTDIR) return false;
-  return fail(there.error().code, escaped(path) + " cannot be compared with what an earlier instance left: " + describe(there.error()));
+  if (there) {
+    return true;
+  }
+  if (there.error().code == ENOENT || there.error().code == ENOTDIR) {
+    return false;
+  }
+  return fail(there.error().code, escaped(path) +
+                                      " cannot be compared with what an earlier instance left: " +
+                                      describe(there.error()));
 }
 
 }  // namespace
@@ -40,85 +53,143 @@ Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
 // The mode that a stage-out which was killed gave a directory for a while is not the PFS's.
 void Instance::shut_what_was_opened() {
   const std::string& results = options_.config.results_dir;
-  if (results.empty() || !opened_->has_any_of_before()) return;
+  if (results.empty() || !opened_->has_any_of_before()) {
+    return;
+  }
   const auto there = is_there(results_pfs(), results);
-  if (!there || !*there || !stage::check_mounted(options_.config, results_pfs())) return;
+  if (!there || !*there || !stage::check_mounted(options_.config, results_pfs())) {
+    return;
+  }
   stage::ResultsTree tree(results_pfs(), opened_.get());
   Status shut = tree.open(results);
-  if (shut) shut = tree.shut_again(false);  // what is not there may only not be mounted yet
-  if (!shut) log::warn("event=not_shut reason=\"{}\"", describe(shut.error()));
+  if (shut) {
+    shut = tree.shut_again(false);  // what is not there may only not be mounted yet
+  }
+  if (!shut) {
+    log::warn("event=not_shut reason=\"{}\"", describe(shut.error()));
+  }
 }
 
-// A salvage, or a stop that was killed, may have removed inputs that live on under other names: they are no inputs under those that
-// the PFS does not have any more.
+// A salvage, or a stop that was killed, may have removed inputs that live on under other names:
+// they are no inputs under those that the PFS does not have any more.
 Status Instance::disown_removed(fs::Staging& staging) {
-  if (!options_.config.in_place && options_.config.results_dir != options_.config.root_dir) return {};
+  if (!options_.config.in_place && options_.config.results_dir != options_.config.root_dir) {
+    return {};
+  }
   std::vector<fs::PfsName> names;
   for (auto& item : staging.gone()) {
-    if (item.ino == 0) continue;
+    if (item.ino == 0) {
+      continue;
+    }
     const auto there = is_there(stage::posix_pfs(), options_.config.root_dir + "/" + item.path);
-    if (!there) return std::unexpected(there.error());
-    if (!*there) names.push_back({.path = std::move(item.path)});
+    if (!there) {
+      return std::unexpected(there.error());
+    }
+    if (!*there) {
+      names.push_back({.path = std::move(item.path)});
+    }
   }
   return stage::all_disowned(staging.disown(names, fs::Side::inputs));
 }
 
-// What the job has changed, or has brought out with a mode that keeps it from being read again, is here; and what it removed, and a
-// stage-out then took from the PFS, is to be nowhere.
+// What the job has changed, or has brought out with a mode that keeps it from being read again, is
+// here; and what it removed, and a stage-out then took from the PFS, is to be nowhere.
 void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const {
   const bool in_place = placed_ && config::has_results_in_place(options_.config);
   std::erase_if(plan.problems, [&](const stage::PlanProblem& problem) {
-    if (in_place && !problem.not_there.empty() && placed_->has_removed(problem.not_there)) return true;
+    if (in_place && !problem.not_there.empty() && placed_->has_removed(problem.not_there)) {
+      return true;
+    }
     const auto item = problem.unreadable.empty() ? fail(ENOENT) : staging.find(problem.unreadable);
     return item && (stage::is_dirty(*item) || item->saved);
   });
 }
 
-// What the plan has comes in anew where somebody has changed its container. What a program renamed, also over another input, or efs load
-// brought, would be read as it is.
+// What the plan has comes in anew where somebody has changed its container. What a program renamed,
+// also over another input, or efs load brought, would be read as it is.
 Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
   std::unordered_set<std::string_view> planned;
-  for (const auto& entry : plan.entries) planned.insert(entry.path);
-  const auto items = staging.unchanged([&](const std::string& path, bool renamed) { return renamed || !planned.contains(path); });
-  if (!items) return std::unexpected(items.error());
+  for (const auto& entry : plan.entries) {
+    planned.insert(entry.path);
+  }
+  const auto items = staging.unchanged(
+      [&](const std::string& path, bool renamed) { return renamed || !planned.contains(path); });
+  if (!items) {
+    return std::unexpected(items.error());
+  }
   for (const auto& item : *items) {
-    if (!stage::is_foreign(item)) continue;
-    return fail(EUCLEAN, escaped(item.path) + ": its container is not what was staged in, though no program has changed it: somebody has exchanged it, or cut it short; efs check-image " + options_.config.name +
-                             " names all such files, efs salvage " + options_.config.name + " brings out the others, and then efs clean " + options_.config.name + " lets it start anew");
+    if (!stage::is_foreign(item)) {
+      continue;
+    }
+    return fail(EUCLEAN,
+                escaped(item.path) +
+                    ": its container is not what was staged in, though no program has changed it: "
+                    "somebody has exchanged it, or cut it short; efs check-image " +
+                    options_.config.name + " names all such files, efs salvage " +
+                    options_.config.name + " brings out the others, and then efs clean " +
+                    options_.config.name + " lets it start anew");
   }
   return {};
 }
 
-// An earlier instance has staged in, and perhaps worked on, some of it. The answer: of how many files it is left that the job took them away.
+// An earlier instance has staged in, and perhaps worked on, some of it. The answer: of how many
+// files it is left that the job took them away.
 Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
   EFS_TRY(stage::disown_others(options_.config, plan, staging));
   EFS_TRY(disown_removed(staging));
   EFS_TRY(refuse_foreign(plan, staging));
   auto items = stage::StagingBuffer(staging).look(plan);
-  if (!items) return std::unexpected(items.error());
+  if (!items) {
+    return std::unexpected(items.error());
+  }
   for (const auto& directory : stage::displaced_directories(plan.entries, *items)) {
     auto inside = staging.walk(directory);
-    if (!inside) return std::unexpected(inside.error());
-    for (auto& item : *inside)
-      if (item.path != directory) items->push_back(std::move(item));
+    if (!inside) {
+      return std::unexpected(inside.error());
+    }
+    for (auto& item : *inside) {
+      if (item.path != directory) {
+        items->push_back(std::move(item));
+      }
+    }
   }
   const auto is_out = [this](const std::string& path) {
     const auto& config = options_.config;
-    return config.results_dir.empty() ? Result<bool>(false) : is_there(results_pfs(), config.results_dir + "/" + config::result_path(config, path));
+    return config.results_dir.empty()
+               ? Result<bool>(false)
+               : is_there(results_pfs(),
+                          config.results_dir + "/" + config::result_path(config, path));
   };
-  const auto away = stage::stays_away(options_.config, plan, staging, store_.manifest.left == image::Left::kept, is_out);
-  if (!away) return std::unexpected(away.error());
+  const auto away = stage::stays_away(options_.config, plan, staging,
+                                      store_.manifest.left == image::Left::kept, is_out);
+  if (!away) {
+    return std::unexpected(away.error());
+  }
   const auto subtracted = stage::subtract(plan, *items, *away);
-  if (!subtracted.problems.empty()) return std::unexpected(stuck(options_.config.name, subtracted.problems).error());
-  for (const auto& path : subtracted.outdated) EFS_TRY(staging.remove(path));
+  if (!subtracted.problems.empty()) {
+    return std::unexpected(stuck(options_.config.name, subtracted.problems).error());
+  }
+  for (const auto& path : subtracted.outdated) {
+    EFS_TRY(staging.remove(path));
+  }
   stage::leave_out_holes(plan, stage::posix_pfs());
   const auto rooms = staging.available_by_place();
   stage::place_entries(options_.config, plan, stage::Rooms(rooms.begin(), rooms.end()));
-  if (!plan.problems.empty()) return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
-  if (const auto available = staging.available_bytes(); rooms.size() == 1 && available && plan.needed > *available)
-    return fail(ENOSPC, "what is missing of the inputs needs " + format_bytes(plan.needed) + " and the buffer, which holds what an earlier instance left, can take " + format_bytes(*available));
-  log::info("event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} changed_by_job={} away_files={} outdated={}", plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files, subtracted.away_files,
-            subtracted.outdated.size());
+  if (!plan.problems.empty()) {
+    return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
+  }
+  if (const auto available = staging.available_bytes();
+      rooms.size() == 1 && available && plan.needed > *available) {
+    return fail(ENOSPC,
+                "what is missing of the inputs needs " + format_bytes(plan.needed) +
+                    " and the buffer, which holds what an earlier instance left, can take " +
+                    format_bytes(*available));
+  }
+  log::info(
+      "event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} "
+      "changed_by_job={} away_files={} outdated={}",
+      plan.files, plan.bytes, subtracted.kept_files, subtracted.kept_bytes, subtracted.job_files,
+      subtracted.away_files, subtracted.outdated.size());
   return subtracted.away_files;
 }
 

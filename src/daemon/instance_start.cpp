@@ -1,4 +1,5 @@
-// How an instance comes to life: by a start, with or without what an earlier one left, or by a takeover.
+// How an instance comes to life: by a start, with or without what an earlier one left, or by a
+// takeover.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -40,30 +41,51 @@ namespace {
 constexpr auto patience_for_askers = std::chrono::seconds(10);
 
 // Which backend a new file goes to: asked only where a rule names one.
-std::function<std::optional<unsigned>(const std::string&)> placement_of(const config::JobConfig& config) {
-  if (config.backends.size() < 2 || std::ranges::all_of(config.outputs, [](const auto& rule) { return rule.backend.empty(); })) return {};
-  return [&config](const std::string& path) -> std::optional<unsigned> { return static_cast<unsigned>(config::backend_of(config, path, false)); };
+std::function<std::optional<unsigned>(const std::string&)> placement_of(
+    const config::JobConfig& config) {
+  if (config.backends.size() < 2 ||
+      std::ranges::all_of(config.outputs, [](const auto& rule) { return rule.backend.empty(); })) {
+    return {};
+  }
+  return [&config](const std::string& path) -> std::optional<unsigned> {
+    return static_cast<unsigned>(config::backend_of(config, path, false));
+  };
 }
 
 }  // namespace
 
 Status Instance::start() {
   // What an earlier instance left is not ours to drop if this start fails.
-  const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const auto before = directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
+  const UniqueFd directory(
+      ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto before =
+      directory ? image::read_manifest(directory.get()) : Result<image::Manifest>(fail(ENOENT));
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_watchers());
-  if (before && before->left != image::Left::over && image::is_out_of_reach(*before, options_.directory))
-    return fail(ENOENT, "an earlier instance of this name may have left results: " + image::out_of_reach_text(*before));
-  if (before && before->left != image::Left::over && image::is_gone(*before)) EFS_TRY(go_on_without(*before));
-  if (before) EFS_TRY(drop_former_mount(*before));
+  if (before && before->left != image::Left::over &&
+      image::is_out_of_reach(*before, options_.directory)) {
+    return fail(ENOENT, "an earlier instance of this name may have left results: " +
+                            image::out_of_reach_text(*before));
+  }
+  if (before && before->left != image::Left::over && image::is_gone(*before)) {
+    EFS_TRY(go_on_without(*before));
+  }
+  if (before) {
+    EFS_TRY(drop_former_mount(*before));
+  }
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store());
   if (before && before->store != store_.path && image::find_store(before->store)) {
     const std::string where = store_.path;
-    if (!store_.left) remove_store(std::exchange(store_, Store{}));
-    return fail(EEXIST, "an earlier instance of this name left its data in " + before->store + ", and this job's store is " + where + "; bring the data out (efs salvage " + options_.config.name + ") and remove them (efs clean " + options_.config.name + "), or choose another --name");
+    if (!store_.left) {
+      remove_store(std::exchange(store_, Store{}));
+    }
+    return fail(EEXIST, "an earlier instance of this name left its data in " + before->store +
+                            ", and this job's store is " + where +
+                            "; bring the data out (efs salvage " + options_.config.name +
+                            ") and remove them (efs clean " + options_.config.name +
+                            "), or choose another --name");
   }
   keep_image_ = store_.left;
   supervisor_.keep_store(keep_image_);
@@ -74,7 +96,9 @@ Status Instance::start() {
   }
   EFS_TRY(plan_and_stage_in());
   end_start();  // of what waits for the PFS
-  give_back_freed();  // the plan of a million inputs: the threads that serve programs have other arenas, and would never use it
+  // the plan of a million inputs: the threads that serve programs have other arenas, and would
+  // never use it
+  give_back_freed();
   return mount();
 }
 
@@ -82,17 +106,33 @@ Status Instance::start() {
 Status Instance::go_on_without(const image::Manifest& before) {
   const bool is_out = before.left == image::Left::kept || before.left == image::Left::salvaged;
   const bool restarted = before.boot_id != image::boot_id();
-  if (!restarted && !is_out)
-    return fail(ENOENT, "an earlier instance of this name may have left results: its store " + before.store + " is not there any more; somebody has removed or unmounted it. Where it is gone for good: efs clean " + options_.config.name);
+  if (!restarted && !is_out) {
+    return fail(ENOENT, "an earlier instance of this name may have left results: its store " +
+                            before.store +
+                            " is not there any more; somebody has removed or unmounted it. Where "
+                            "it is gone for good: efs clean " +
+                            options_.config.name);
+  }
   MutexLock lock(mutex_);
-  lost_ = std::string("what an earlier instance of this name had in memory is gone") + (restarted ? ": the machine was restarted" : "") + (is_out ? "; its results had been brought out" : ", with the results that were not back yet");
-  log::warn("event=memory_lost store={} restarted={} left={}", before.store, restarted, image::name_of(before.left));
+  lost_ =
+      std::string("what an earlier instance of this name had in memory is gone") +
+      (restarted ? ": the machine was restarted" : "") +
+      (is_out ? "; its results had been brought out" : ", with the results that were not back yet");
+  log::warn("event=memory_lost store={} restarted={} left={}", before.store, restarted,
+            image::name_of(before.left));
   return {};
 }
 
 Status Instance::open_store() {
-  auto store = set_up_store({.config = options_.config, .instance = options_.directory, .privileged = options_.privileged, .takeover = options_.takeovers > 0, .access_times = config::access_times(options_.mount_flags), .supervisor = supervisor_});
-  if (!store) return std::unexpected(store.error());
+  auto store = set_up_store({.config = options_.config,
+                             .instance = options_.directory,
+                             .privileged = options_.privileged,
+                             .takeover = options_.takeovers > 0,
+                             .access_times = config::access_times(options_.mount_flags),
+                             .supervisor = supervisor_});
+  if (!store) {
+    return std::unexpected(store.error());
+  }
   store_ = std::move(*store);
   open_cache();
   return {};
@@ -100,43 +140,64 @@ Status Instance::open_store() {
 
 void Instance::open_cache() {
   const config::JobConfig& config = options_.config;
-  if (config.cache.empty()) return;
+  if (config.cache.empty()) {
+    return;
+  }
   auto cache = stage::Cache::open(config.cache, config.cache_capacity);
-  if (!cache) return log::warn("event=cache_unusable reason=\"{}\" note=\"nothing is reused\"", describe(cache.error()));
+  if (!cache) {
+    return log::warn("event=cache_unusable reason=\"{}\" note=\"nothing is reused\"",
+                     describe(cache.error()));
+  }
   cache_ = std::move(*cache);
   sharer_ = std::make_unique<stage::InputSharer>(*cache_, config);
 }
 
-// When the job began, by the PFS's clock: what is newer in results-dir at the end is another node's. The manifest keeps
-// it for whoever goes on with the store; what was kept on purpose begins anew, for all of it was back.
+// When the job began, by the PFS's clock: what is newer in results-dir at the end is another
+// node's. The manifest keeps it for whoever goes on with the store; what was kept on purpose begins
+// anew, for all of it was back.
 void Instance::note_merge_start() {
   config::JobConfig& config = options_.config;
-  config.merges = store_.left && store_.manifest.left != image::Left::kept && store_.manifest.merges;
-  if (!config.of_batch_job || config.results_dir.empty()) return;
-  if (store_.left && store_.manifest.left != image::Left::kept) config.merge_since = store_.manifest.merge_since;
-  else if (const auto now = stage::pfs_now(config.results_dir)) config.merge_since = *now;
+  config.merges =
+      store_.left && store_.manifest.left != image::Left::kept && store_.manifest.merges;
+  if (!config.of_batch_job || config.results_dir.empty()) {
+    return;
+  }
+  if (store_.left && store_.manifest.left != image::Left::kept) {
+    config.merge_since = store_.manifest.merge_since;
+  } else if (const auto now = stage::pfs_now(config.results_dir)) {
+    config.merge_since = *now;
+  }
 }
 
 // The manifest keeps it, too: the PFS may be away when somebody goes on with the store.
 void Instance::note_mount_point(bool takeover) {
   config::JobConfig& config = options_.config;
-  if (config.results_dir.empty()) return;
+  if (config.results_dir.empty()) {
+    return;
+  }
   const image::Manifest& before = store_.manifest;
-  const bool goes_on = store_.left && before.left != image::Left::kept && before.results_dir == config.results_dir && !before.results_mount.empty();
-  if (takeover || goes_on) {  // of a takeover nothing is looked at: programs wait, and a PFS may hang
+  const bool goes_on = store_.left && before.left != image::Left::kept &&
+                       before.results_dir == config.results_dir && !before.results_mount.empty();
+  // of a takeover nothing is looked at: programs wait, and a PFS may hang
+  if (takeover || goes_on) {
     config.results_mount = before.results_mount;
     config.mounts_below = before.mounts_below;
   } else {
-    config.results_mount = stage::mount_point_of(config.results_dir, stage::posix_pfs()).value_or("");
+    config.results_mount =
+        stage::mount_point_of(config.results_dir, stage::posix_pfs()).value_or("");
     config.mounts_below = stage::mounts_below(config);
   }
 }
 
 // What was brought out under names that somebody else may use, too.
 Status Instance::open_placed() {
-  if (placed_ || !stage::may_meet_others(options_.config)) return {};
+  if (placed_ || !stage::may_meet_others(options_.config)) {
+    return {};
+  }
   auto placed = stage::PlacedNames::open(store_.metadata.get(), options_.config.results_dir);
-  if (!placed) return fail(placed.error().code, store_.path + ": " + describe(placed.error()));
+  if (!placed) {
+    return fail(placed.error().code, store_.path + ": " + describe(placed.error()));
+  }
   placed_ = std::move(*placed);
   return {};
 }
@@ -151,14 +212,19 @@ Status Instance::book_what_is_out() {
   return {};
 }
 
-// An earlier process of this node may have unloaded results: those are its own, and no other node's.
+// An earlier process of this node may have unloaded results: those are its own, and no other
+// node's.
 Status Instance::open_merging() {
   const config::JobConfig& config = options_.config;
-  if ((config.nodes < 2 && !config.merges) || config.results_dir.empty()) return {};
+  if ((config.nodes < 2 && !config.merges) || config.results_dir.empty()) {
+    return {};
+  }
   std::vector<fs::Origin> own;
   if (store_.left) {
     const auto items = fs::Staging(*filesystem_).walk();
-    if (!items) return std::unexpected(items.error());
+    if (!items) {
+      return std::unexpected(items.error());
+    }
     own = stage::saved_copies(*items);
     std::ranges::copy(placed_->copies(), std::back_inserter(own));
   }
@@ -166,7 +232,9 @@ Status Instance::open_merging() {
   return {};
 }
 
-stage::PfsIo& Instance::results_pfs() { return merging_ ? *merging_ : stage::posix_pfs(); }
+stage::PfsIo& Instance::results_pfs() {
+  return merging_ ? *merging_ : stage::posix_pfs();
+}
 
 Status Instance::take_over() {
   open_watchers_later();
@@ -174,18 +242,27 @@ Status Instance::take_over() {
   EFS_TRY(open_store());
   inherit_listed();
   inherit_staged_in();
-  if (!store_.left) return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
+  if (!store_.left) {
+    return fail(ENOENT, "the predecessor's store " + store_.path + " is gone");
+  }
   EFS_TRY(open_filesystem(true));
   auto connection = supervisor_.resume();
-  if (!connection && connection.error().code != ENOTCONN) return std::unexpected(connection.error());
-  log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers, options_.predecessor, connection.has_value());
-  if (connection && store_.manifest.left != image::Left::in_use) put_manifest_right();
+  if (!connection && connection.error().code != ENOTCONN) {
+    return std::unexpected(connection.error());
+  }
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers,
+            options_.predecessor, connection.has_value());
+  if (connection && store_.manifest.left != image::Left::in_use) {
+    put_manifest_right();
+  }
   open_session();
   if (!connection) {
     {
       MutexLock lock(mutex_);
       session_ended_ = true;
-      if (!options_.stop_is_unusual) goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
+      if (!options_.stop_is_unusual) {
+        goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
+      }
     }
     enter(State::unsaved);
     return {};
@@ -200,44 +277,89 @@ Status Instance::take_over() {
   return {};
 }
 
-// Somebody had the store when the predecessor had died, and called it salvaged, say; programs write on.
+// Somebody had the store when the predecessor had died, and called it salvaged, say; programs write
+// on.
 void Instance::put_manifest_right() {
-  log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"", image::name_of(store_.manifest.left));
+  log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"",
+             image::name_of(store_.manifest.left));
   store_.manifest.left = image::Left::in_use;
-  if (const Status written = image::write_left(store_.metadata.get(), image::Left::in_use); !written) log::warn("event=manifest_not_written reason=\"{}\"", describe(written.error()));
+  if (const Status written = image::write_left(store_.metadata.get(), image::Left::in_use);
+      !written) {
+    log::warn("event=manifest_not_written reason=\"{}\"", describe(written.error()));
+  }
 }
 
-// A start on what an earlier instance left and a takeover replay the same journal; what the kernel has lives on in a
-// takeover only.
+// A start on what an earlier instance left and a takeover replay the same journal; what the kernel
+// has lives on in a takeover only.
 Status Instance::open_filesystem(bool takeover) {
-  struct stat root {};
-  if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) return fail_errno("root-dir " + options_.config.root_dir);
-  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir && store_.manifest.mount_dir == options_.config.mount_dir);
+  struct stat root{};
+  if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) {
+    return fail_errno("root-dir " + options_.config.root_dir);
+  }
+  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir &&
+                                            store_.manifest.mount_dir == options_.config.mount_dir);
   note_merge_start();
   note_mount_point(takeover);
-  if (!store_.left) EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_}));
+  if (!store_.left) {
+    EFS_TRY(write_manifests(store_, options_.config, options_.directory,
+                            {.made_mount_dir = made_mount_point_}));
+  }
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
-  if (store_.left && !takeover) EFS_TRY(refuse_changed_contents());
+  if (store_.left && !takeover) {
+    EFS_TRY(refuse_changed_contents());
+  }
   const auto& backends = options_.config.backends;
   std::vector<std::uint64_t> segment_sizes;
-  for (const auto& backend : backends) segment_sizes.push_back(backend.segment_size);
-  auto filesystem = fs::Filesystem::open(*store_.backend, {.metadata_directory = store_.metadata.get(), .root_mode = options_.root_mode.value_or(root.st_mode & 07777), .uid = ::geteuid(), .gid = ::getegid(),
-                                                           .after_power_loss = !same_boot, .takeover = takeover, .instance = store_.instance, .journal_to = store_.manifest.journal_to,
-                                                           .access_times = config::access_times(options_.mount_flags), .segment_size = segment_sizes.front(), .segment_sizes = segment_sizes, .place_of_new = placement_of(options_.config)});
-  if (!filesystem) return fail(filesystem.error().code, store_.path + ": " + describe(filesystem.error()) + (store_.left ? "; efs check-image " + store_.path + " says what is damaged, efs salvage " + store_.path + " brings out what it still knows" : ""));
+  for (const auto& backend : backends) {
+    segment_sizes.push_back(backend.segment_size);
+  }
+  auto filesystem = fs::Filesystem::open(
+      *store_.backend, {.metadata_directory = store_.metadata.get(),
+                        .root_mode = options_.root_mode.value_or(root.st_mode & 07777),
+                        .uid = ::geteuid(),
+                        .gid = ::getegid(),
+                        .after_power_loss = !same_boot,
+                        .takeover = takeover,
+                        .instance = store_.instance,
+                        .journal_to = store_.manifest.journal_to,
+                        .access_times = config::access_times(options_.mount_flags),
+                        .segment_size = segment_sizes.front(),
+                        .segment_sizes = segment_sizes,
+                        .place_of_new = placement_of(options_.config)});
+  if (!filesystem) {
+    return fail(filesystem.error().code,
+                store_.path + ": " + describe(filesystem.error()) +
+                    (store_.left ? "; efs check-image " + store_.path +
+                                       " says what is damaged, efs salvage " + store_.path +
+                                       " brings out what it still knows"
+                                 : ""));
+  }
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
-  if (!store_.left) EFS_TRY(take_after_root_dir(root.st_gid));
-  if (store_.left) report_recovery();
+  if (!store_.left) {
+    EFS_TRY(take_after_root_dir(root.st_gid));
+  }
+  if (store_.left) {
+    report_recovery();
+  }
   EFS_TRY(open_placed());
   opened_ = stage::OpenedDirectories::open(store_.metadata.get());
   EFS_TRY(open_merging());
-  if (store_.left && !takeover) shut_what_was_opened();
-  if (store_.left && !takeover) EFS_TRY(book_what_is_out());
-  if (!store_.left || takeover) return {};
-  log::info("event=resumed store={} left={} same_boot={}", store_.path, image::name_of(store_.manifest.left), same_boot);
+  if (store_.left && !takeover) {
+    shut_what_was_opened();
+  }
+  if (store_.left && !takeover) {
+    EFS_TRY(book_what_is_out());
+  }
+  if (!store_.left || takeover) {
+    return {};
+  }
+  log::info("event=resumed store={} left={} same_boot={}", store_.path,
+            image::name_of(store_.manifest.left), same_boot);
   // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
-  EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
+  EFS_TRY(write_manifests(
+      store_, options_.config, options_.directory,
+      {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
   image::remove_contents(store_.metadata.get());
   return {};
 }
@@ -246,36 +368,64 @@ Status Instance::open_filesystem(bool takeover) {
 Status Instance::take_after_root_dir(gid_t gid) {
   auto& pfs = stage::posix_pfs();
   const auto root = pfs.open(AT_FDCWD, options_.config.root_dir, stage::directory_flags);
-  if (!root && root.error().code == EACCES) return {};  // it may be passed, and not be read
+  if (!root && root.error().code == EACCES) {
+    return {};  // it may be passed, and not be read
+  }
   auto xattrs = root ? pfs.xattrs(root->get()) : std::unexpected(root.error());
-  if (!xattrs)
-    return fail(xattrs.error().code, "root-dir " + options_.config.root_dir +
-                                         ": reading its extended attributes: " + describe(xattrs.error()));
-  if (options_.root_mode) xattrs->erase(fs::access_acl_name);  // -o mode= says who may what
+  if (!xattrs) {
+    return fail(xattrs.error().code,
+                "root-dir " + options_.config.root_dir +
+                    ": reading its extended attributes: " + describe(xattrs.error()));
+  }
+  if (options_.root_mode) {
+    xattrs->erase(fs::access_acl_name);  // -o mode= says who may what
+  }
   return fs::Staging(*filesystem_).set_root(gid, *xattrs);
 }
 
 // Before recovery, which would go on with them.
 Status Instance::refuse_changed_contents() {
-  const auto changed = image::changed_contents(store_.metadata.get(), store_.manifest, *store_.backend);
-  const std::string way_out = "; to go on with what is there, remove " + store_.path + "/meta/" + image::contents_name;
-  if (!changed) return fail(changed.error().code, store_.path + ": " + describe(changed.error()) + way_out);
-  if (changed->empty()) return {};
+  const auto changed =
+      image::changed_contents(store_.metadata.get(), store_.manifest, *store_.backend);
+  const std::string way_out =
+      "; to go on with what is there, remove " + store_.path + "/meta/" + image::contents_name;
+  if (!changed) {
+    return fail(changed.error().code, store_.path + ": " + describe(changed.error()) + way_out);
+  }
+  if (changed->empty()) {
+    return {};
+  }
   const auto& [container, how] = *changed->begin();
-  return fail(EUCLEAN, store_.path + ": the contents of " + std::to_string(changed->size()) + " files are not what they were when the instance was left (container " + std::to_string(container) + ": " + how +
-                           "): somebody has changed them. efs check-image " + options_.config.name + " names the files, efs salvage " + options_.config.name + " brings out the others" + way_out);
+  return fail(EUCLEAN, store_.path + ": the contents of " + std::to_string(changed->size()) +
+                           " files are not what they were when the instance was left (container " +
+                           std::to_string(container) + ": " + how +
+                           "): somebody has changed them. efs check-image " + options_.config.name +
+                           " names the files, efs salvage " + options_.config.name +
+                           " brings out the others" + way_out);
 }
 
 void Instance::report_recovery() {
   const auto& met = filesystem_->recovery();
-  log::info("event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={} lost={}", met.journal.records, met.journal.torn, met.nameless, met.unknown_containers, met.emptied.size(), met.dropped.size(), met.lost.size());
-  if (!met.unlisted.empty()) log::error("event=containers_not_listed reason=\"{}\" note=\"those in it cannot be read\"", met.unlisted);
-  for (const auto& path : met.lost) log::error("event=container_gone path=\"{}\" note=\"its content cannot be read\"", path);
+  log::info(
+      "event=recovered records={} torn={} nameless={} unknown_containers={} emptied={} dropped={} "
+      "lost={}",
+      met.journal.records, met.journal.torn, met.nameless, met.unknown_containers,
+      met.emptied.size(), met.dropped.size(), met.lost.size());
+  if (!met.unlisted.empty()) {
+    log::error("event=containers_not_listed reason=\"{}\" note=\"those in it cannot be read\"",
+               met.unlisted);
+  }
+  for (const auto& path : met.lost) {
+    log::error("event=container_gone path=\"{}\" note=\"its content cannot be read\"", path);
+  }
   if (!met.lost.empty()) {
     MutexLock lock(mutex_);
-    lost_ = std::to_string(met.lost.size()) + " files cannot be read, first /" + met.lost.front() + ": something has removed their containers from the store";
+    lost_ = std::to_string(met.lost.size()) + " files cannot be read, first /" + met.lost.front() +
+            ": something has removed their containers from the store";
   }
-  for (const auto& path : met.emptied) log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
+  for (const auto& path : met.emptied) {
+    log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
+  }
 }
 
 Status Instance::plan_and_stage_in() {
@@ -284,46 +434,91 @@ Status Instance::plan_and_stage_in() {
   stage::StagingBuffer buffer(staging);
   const auto by_place = staging.available_by_place();
   stage::Rooms rooms;
-  if (!store_.left) rooms.assign(by_place.begin(), by_place.end());
-  if (rooms.size() == 1 && rooms.front()) *rooms.front() += spare_in_cache();
+  if (!store_.left) {
+    rooms.assign(by_place.begin(), by_place.end());
+  }
+  if (rooms.size() == 1 && rooms.front()) {
+    *rooms.front() += spare_in_cache();
+  }
   const auto available = staging.available_bytes();
   auto plan = stage::make_plan(options_.config, pfs, rooms);
-  if (!plan) return std::unexpected(plan.error());
-  if (available && plan->needed > *available && cache_) cache_->give_up(plan->needed - *available);
-  if (store_.left) forgive_what_is_the_jobs(*plan, staging);
+  if (!plan) {
+    return std::unexpected(plan.error());
+  }
+  if (available && plan->needed > *available && cache_) {
+    cache_->give_up(plan->needed - *available);
+  }
+  if (store_.left) {
+    forgive_what_is_the_jobs(*plan, staging);
+  }
   if (!plan->problems.empty()) {
     std::string text = "the job cannot start:";
-    for (const auto& problem : plan->problems) text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+    for (const auto& problem : plan->problems) {
+      text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+    }
     return fail_lines(EINVAL, text);
   }
   EFS_TRY(keep_listed(std::move(plan->listed)));
-  if (!plan->parts.empty()) EFS_TRY(replace_file(options_.directory + "/parts", stage::lines_of(plan->parts), 0600));
+  if (!plan->parts.empty()) {
+    EFS_TRY(replace_file(options_.directory + "/parts", stage::lines_of(plan->parts), 0600));
+  }
   const auto away = store_.left ? subtract_what_is_there(*plan, staging) : Result<std::uint64_t>(0);
-  if (!away) return std::unexpected(away.error());
+  if (!away) {
+    return std::unexpected(away.error());
+  }
   enter(State::staging_in);
   const auto turn = turns_.take(queue::Direction::in, stage::data_of(*plan), progress_);
-  if (!turn) return std::unexpected(turn.error());
+  if (!turn) {
+    return std::unexpected(turn.error());
+  }
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
   if (placed_ && config::has_results_in_place(options_.config)) {
     stage::forget_staged(*plan, pfs, staging, *placed_);
-    for (const auto& entry : plan->entries)
-      if (entry.type == stage::EntryType::directory) stage::note_came_in(entry, staging, *placed_);
+    for (const auto& entry : plan->entries) {
+      if (entry.type == stage::EntryType::directory) {
+        stage::note_came_in(entry, staging, *placed_);
+      }
+    }
   }
-  if (!report.ok()) return fail(report.failure->error.code, "stage-in failed: " + (report.failure->path.empty() ? "" : options_.config.root_dir + "/" + report.failure->path + ": ") + describe(report.failure->error));
-  log::info("event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} seconds={:.3f} retries={}", report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes, report.seconds, pfs.retried());
+  if (!report.ok()) {
+    return fail(report.failure->error.code,
+                "stage-in failed: " +
+                    (report.failure->path.empty()
+                         ? ""
+                         : options_.config.root_dir + "/" + report.failure->path + ": ") +
+                    describe(report.failure->error));
+  }
+  log::info(
+      "event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} "
+      "seconds={:.3f} retries={}",
+      report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes,
+      report.seconds, pfs.retried());
   std::vector<stage::PlanSkip> skipped = std::move(plan->skipped);
   std::ranges::copy(report.skipped, std::back_inserter(skipped));
-  for (const auto& skip : skipped) log::info("event=input_skipped path=\"{}\" reason=\"{}\"", skip.path, skip.reason);
-  if (report.not_kept > 0) log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept, report.not_kept_reason);
+  for (const auto& skip : skipped) {
+    log::info("event=input_skipped path=\"{}\" reason=\"{}\"", skip.path, skip.reason);
+  }
+  if (report.not_kept > 0) {
+    log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept,
+              report.not_kept_reason);
+  }
   MutexLock lock(mutex_);
-  staged_in_ = {.files = report.files, .bytes = report.bytes, .files_reused = report.reused_files, .bytes_reused = report.reused_bytes, .files_away = *away, .skipped = std::move(skipped)};
+  staged_in_ = {.files = report.files,
+                .bytes = report.bytes,
+                .files_reused = report.reused_files,
+                .bytes_reused = report.reused_bytes,
+                .files_away = *away,
+                .skipped = std::move(skipped)};
   keep_staged_in(*staged_in_);
   return {};
 }
 
 void Instance::keep_staged_in(const stage::StagedIn& staged_in) {
-  if (options_.figures == nullptr) return;
-  options_.figures->staged_in = {.files = staged_in.files, .bytes = staged_in.bytes,
+  if (options_.figures == nullptr) {
+    return;
+  }
+  options_.figures->staged_in = {.files = staged_in.files,
+                                 .bytes = staged_in.bytes,
                                  .files_reused = staged_in.files_reused,
                                  .bytes_reused = staged_in.bytes_reused,
                                  .files_away = staged_in.files_away};
@@ -332,46 +527,76 @@ void Instance::keep_staged_in(const stage::StagedIn& staged_in) {
 
 // The receipt of a successor's stop has it, too.
 void Instance::inherit_staged_in() {
-  if (options_.figures == nullptr || !options_.figures->has_staged_in) return;
+  if (options_.figures == nullptr || !options_.figures->has_staged_in) {
+    return;
+  }
   MutexLock lock(mutex_);
   const KeptStagedIn& kept = options_.figures->staged_in;
-  staged_in_ = {.files = kept.files, .bytes = kept.bytes, .files_reused = kept.files_reused,
-                .bytes_reused = kept.bytes_reused, .files_away = kept.files_away, .skipped = {}};
+  staged_in_ = {.files = kept.files,
+                .bytes = kept.bytes,
+                .files_reused = kept.files_reused,
+                .bytes_reused = kept.bytes_reused,
+                .files_away = kept.files_away,
+                .skipped = {}};
 }
 
 // A successor does not read the lists again: they may have changed, and the PFS may hang.
 Status Instance::keep_listed(std::map<std::string, std::string> listed) {
   options_.config.listed = std::move(listed);
   EFS_TRY(image::write_listed(store_.metadata.get(), options_.config.listed));
-  return options_.config.listed.empty() ? Status{} : replace_file(options_.directory + "/listed", json_to_text(options_.config.listed), 0600);
+  return options_.config.listed.empty() ? Status{}
+                                        : replace_file(options_.directory + "/listed",
+                                                       json_to_text(options_.config.listed), 0600);
 }
 
 void Instance::inherit_listed() {
   std::ifstream file(options_.directory + "/listed", std::ios::binary);
-  if (!file) return;
-  const auto json = json_from_text(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()));
-  for (const auto& [place, source] : json.items())
-    if (source.is_string()) options_.config.listed[place] = source.get<std::string>();
+  if (!file) {
+    return;
+  }
+  const auto json = json_from_text(
+      std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()));
+  for (const auto& [place, source] : json.items()) {
+    if (source.is_string()) {
+      options_.config.listed[place] = source.get<std::string>();
+    }
+  }
 }
 
 std::uint64_t Instance::spare_in_cache() {
   const bool shares_all = !options_.config.backends.front().capacity && !store_.directory.empty();
-  struct stat store {};
-  return cache_ && shares_all && ::fstat(store_.metadata.get(), &store) == 0 ? cache_->idle_bytes(store.st_dev) : 0;
+  struct stat store{};
+  return cache_ && shares_all && ::fstat(store_.metadata.get(), &store) == 0
+             ? cache_->idle_bytes(store.st_dev)
+             : 0;
 }
 
-// A start on what was kept has failed before anybody could change it: it is kept as before, for the next.
+// A start on what was kept has failed before anybody could change it: it is kept as before, for the
+// next.
 void Instance::give_back_what_was_kept(bool in_a_hurry) {
-  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) (void)leave_image(store_.manifest.left, in_a_hurry ? std::optional(Clock::now()) : std::nullopt);  // logged
+  // logged
+  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) {
+    (void)leave_image(store_.manifest.left,
+                      in_a_hurry ? std::optional(Clock::now()) : std::nullopt);
+  }
 }
 
 // On a store that outlives the machine: group commit, and booking what has reached the medium.
 void Instance::keep_house() {
-  if (store_.backend->durability() == Durability::volatile_memory) return;
+  if (store_.backend->durability() == Durability::volatile_memory) {
+    return;
+  }
   constexpr auto interval = std::chrono::seconds(1);
-  auto started = TimerThread::start(std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
-  if (started) housekeeper_ = std::move(*started);
-  else log::warn("event=no_housekeeper reason=\"{}\" note=\"what is not synced by programs reaches the medium at the end\"", describe(started.error()));
+  auto started = TimerThread::start(
+      std::chrono::steady_clock::now() + interval, [this] { filesystem_->tend(); }, interval);
+  if (started) {
+    housekeeper_ = std::move(*started);
+  } else {
+    log::warn(
+        "event=no_housekeeper reason=\"{}\" note=\"what is not synced by programs reaches the "
+        "medium at the end\"",
+        describe(started.error()));
+  }
 }
 
 }  // namespace efs::daemon

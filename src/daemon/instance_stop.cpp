@@ -34,7 +34,9 @@ void Instance::set_deadline(StopRequest& request, double seconds) {
   seconds = std::min(seconds, 1e8);  // three years: what a clock can add
   // The last writes still have to be made durable and named: begin to end before the end.
   const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
-  const auto in = [now = Clock::now()](double time) { return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time)); };
+  const auto in = [now = Clock::now()](double time) {
+    return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
+  };
   request.until = in(seconds - margin);
   request.gone_by = in(seconds);
 }
@@ -42,14 +44,18 @@ void Instance::set_deadline(StopRequest& request, double seconds) {
 // As the job file has it; of a stop that a predecessor was asked for, what is left.
 void Instance::set_usual_deadline(StopRequest& request) {
   constexpr double hardly_any = 0.001;  // seconds
-  if (request.stage_out && options_.config.deadline != 0) set_deadline(request, std::max(hardly_any, options_.config.deadline - request.asked_ago));
+  if (request.stage_out && options_.config.deadline != 0) {
+    set_deadline(request, std::max(hardly_any, options_.config.deadline - request.asked_ago));
+  }
 }
 
 // Where nobody has asked.
 void Instance::begin_deadline(StopRequest& request) {
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
-  if (stop_request_) return;  // which has its own
+  if (stop_request_) {
+    return;  // which has its own
+  }
   set_usual_deadline(request);
   before = std::exchange(last_resort_, leave_at(request));
 }
@@ -62,15 +68,24 @@ bool Instance::serve_until_stopped() {
     MutexLock lock(mutex_);
     end_claimed_ = false;
     was_unsaved = state_ == State::unsaved;
-    // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage out. So is a signal; where the worker
-    // dies then nobody asks again.
+    // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage
+    // out. So is a signal; where the worker dies then nobody asks again.
     while (!stop_request_ && (!session_ended_ || was_unsaved)) {
-      if (!goes_on_alone_at_) changed_.wait(mutex_);
-      else if (!changed_.wait_until(mutex_, *goes_on_alone_at_) && !stop_request_) break;
+      if (!goes_on_alone_at_) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, *goes_on_alone_at_) && !stop_request_) {
+        break;
+      }
     }
-    if (goes_on_alone_at_ && !stop_request_) log::warn("event=stage_out_resumed reason=\"the worker died in it, and nobody asks for it any more\"");
+    if (goes_on_alone_at_ && !stop_request_) {
+      log::warn(
+          "event=stage_out_resumed reason=\"the worker died in it, and nobody asks for it any "
+          "more\"");
+    }
     goes_on_alone_at_.reset();
-    if (stop_request_) request = *stop_request_;
+    if (stop_request_) {
+      request = *stop_request_;
+    }
   }
   try {
     return stop(request, was_unsaved);
@@ -93,14 +108,17 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   Json outcome = false;  // takes no memory; see handle_stop()
   try {
     outcome = control::error_line({ENOMEM, std::string("the stop was given up: ") + reason});
-  } catch (const std::bad_alloc&) {}
+  } catch (const std::bad_alloc&) {
+  }
   finish_stop(request, std::move(outcome));
   return false;
 }
 
 // True when the life is over.
 bool Instance::stop(StopRequest& request, bool was_unsaved) {
-  if (request.ticket == 0) begin_deadline(request);
+  if (request.ticket == 0) {
+    begin_deadline(request);
+  }
   if (!was_unsaved) {
     enter(State::unmounting);
     std::string drained;
@@ -110,7 +128,8 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     }
   }
   request = begin_to_end(request);
-  (void)supervisor_.unmount(request.is_unusual());  // it is: of who has asked meanwhile, or after a death
+  // it is: of who has asked meanwhile, or after a death
+  (void)supervisor_.unmount(request.is_unusual());
   if (!request.stage_out) {
     {
       MutexLock lock(mutex_);
@@ -118,10 +137,14 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     }
     keep_image_ = request.keep;
     Status left;
-    if (keep_image_) left = leave_image(image::Left::unsaved, request.gone_by);
-    else left = give_store_up();
+    if (keep_image_) {
+      left = leave_image(image::Left::unsaved, request.gone_by);
+    } else {
+      left = give_store_up();
+    }
     log::info("event=stopped stage_out=no store={}", keep_image_ || !left ? "kept" : "dropped");
-    finish_stop(request, left ? control::result_line({{"staged_out", false}}) : control::error_line(left.error()));
+    finish_stop(request, left ? control::result_line({{"staged_out", false}})
+                              : control::error_line(left.error()));
     return true;
   }
   if (const Status merging = request.merge ? merge_from_now_on() : Status(); !merging) {
@@ -129,104 +152,174 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     finish_stop(request, control::error_line(merging.error()));
     return false;
   }
-  if (stage_out(request)) return true;
+  if (stage_out(request)) {
+    return true;
+  }
   enter(State::unsaved);
   return false;
 }
 
 Status Instance::leave_image(image::Left left, std::optional<Clock::time_point> end) {
-  if (const Status done = filesystem_->settle(); !done) log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
+  if (const Status done = filesystem_->settle(); !done) {
+    log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
+  }
   const Status synced = filesystem_->fsync_metadata();
-  if (!synced) log::error("event=journal_not_synced reason=\"{}\"", describe(synced.error()));
+  if (!synced) {
+    log::error("event=journal_not_synced reason=\"{}\"", describe(synced.error()));
+  }
   Standing standing{.left = left, .journal_to = synced ? filesystem_->durable_records() : 0};
   if (!end || Clock::now() < *end) {
-    // A successor may find that it was left already: the manifest must not name a list that is being replaced.
-    if (!store_.manifest.contents.empty()) EFS_TRY(write_manifests(store_, options_.config, options_.directory, standing));
+    // A successor may find that it was left already: the manifest must not name a list that is
+    // being replaced.
+    if (!store_.manifest.contents.empty()) {
+      EFS_TRY(write_manifests(store_, options_.config, options_.directory, standing));
+    }
     standing.contents = note_contents(end);
   }
   const Status written = write_manifests(store_, options_.config, options_.directory, standing);
-  if (!written) log::error("event=manifest_not_written reason=\"{}\"", describe(written.error()));
-  if (!synced) return fail(synced.error().code, "the buffer stays in " + store_.path + ", but its journal could not be synced: " + describe(synced.error()));
-  if (!written) return fail(written.error().code, "the buffer stays in " + store_.path + ", but that it was left on purpose could not be noted: " + describe(written.error()));
+  if (!written) {
+    log::error("event=manifest_not_written reason=\"{}\"", describe(written.error()));
+  }
+  if (!synced) {
+    return fail(synced.error().code,
+                "the buffer stays in " + store_.path +
+                    ", but its journal could not be synced: " + describe(synced.error()));
+  }
+  if (!written) {
+    return fail(written.error().code, "the buffer stays in " + store_.path +
+                                          ", but that it was left on purpose could not be noted: " +
+                                          describe(written.error()));
+  }
   return {};
 }
 
 // Without it the image is as good, and only says less of who changes it.
 std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
   fs::Staging staging(*filesystem_);
-  const auto is_over = [&] { return end && Clock::now() >= *end; };
+  const auto is_over = [&] {
+    return end && Clock::now() >= *end;
+  };
   auto items = staging.walk({}, is_over);
-  // Who was cut off, by us, by root or by the death of an earlier instance, may write on. After an unmount the kernel takes a moment to let go.
-  const auto begin = std::chrono::steady_clock::now(), patient_until = begin + std::chrono::seconds(1), tired_at = std::min(begin + std::chrono::seconds(3), end.value_or(Clock::time_point::max()));
+  // Who was cut off, by us, by root or by the death of an earlier instance, may write on. After an
+  // unmount the kernel takes a moment to let go.
+  const auto begin = std::chrono::steady_clock::now(),
+             patient_until = begin + std::chrono::seconds(1),
+             tired_at =
+                 std::min(begin + std::chrono::seconds(3), end.value_or(Clock::time_point::max()));
   const auto may_change = [&](const fs::WalkItem& item) {
-    if (!S_ISREG(item.attributes.st_mode)) return false;
-    if (std::chrono::steady_clock::now() >= tired_at) return !staging.is_counted_quiet(item.ino);  // of hundreds of thousands the last ones are not known
+    if (!S_ISREG(item.attributes.st_mode)) {
+      return false;
+    }
+    // of hundreds of thousands the last ones are not known
+    if (std::chrono::steady_clock::now() >= tired_at) {
+      return !staging.is_counted_quiet(item.ino);
+    }
     while (!staging.is_counted_quiet(item.ino) && staging.is_written(item.ino)) {
-      if (std::chrono::steady_clock::now() >= patient_until) return true;
+      if (std::chrono::steady_clock::now() >= patient_until) {
+        return true;
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
   };
-  if (items) std::erase_if(*items, may_change);
+  if (items) {
+    std::erase_if(*items, may_change);
+  }
   const bool is_late = items && is_over() && items->size() >= fs::many_names;
-  if (is_late) items = fail(ECANCELED, "there was no time for it");
-  const auto noted = items ? image::write_contents(store_.metadata.get(), *items) : std::unexpected(items.error());
-  if (noted) return *noted;
+  if (is_late) {
+    items = fail(ECANCELED, "there was no time for it");
+  }
+  const auto noted =
+      items ? image::write_contents(store_.metadata.get(), *items) : std::unexpected(items.error());
+  if (noted) {
+    return *noted;
+  }
   log::warn("event=contents_not_noted reason=\"{}\"", describe(noted.error()));
   return "";
 } catch (const std::bad_alloc&) {
   return "";
 }
 
-// Where it is `over` the store goes from here on. Who dies meanwhile leaves a successor that goes on with that, and with nothing else.
+// Where it is `over` the store goes from here on. Who dies meanwhile leaves a successor that goes
+// on with that, and with nothing else.
 void Instance::note_left(image::Left left) {
-  const UniqueFd directory(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (const Status noted = image::write_left(directory.get(), left); !noted) log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
+  const UniqueFd directory(
+      ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (const Status noted = image::write_left(directory.get(), left); !noted) {
+    log::warn("event=manifest_not_written reason=\"{}\"", describe(noted.error()));
+  }
 }
 
-// Nothing in it is needed any more. Where even its journal cannot be taken away the next start would go on with it: what says that it is
-// over stays, too.
+// Nothing in it is needed any more. Where even its journal cannot be taken away the next start
+// would go on with it: what says that it is over stays, too.
 Status Instance::give_store_up() {
   claim_end();
   note_left(image::Left::over);
   const Status begun = image::begin_removal(store_.metadata.get());
   store_stays_ = !begun;
-  if (begun) return {};
-  log::error("event=store_not_removed directory={} reason=\"{}\"", store_.path, describe(begun.error()));
-  return fail(begun.error().code, "the buffer cannot be removed, and lies in " + store_.path + " still: " + describe(begun.error()) + ". Remove it when that can be done, before the next start under this name: efs clean " + options_.config.name);
+  if (begun) {
+    return {};
+  }
+  log::error("event=store_not_removed directory={} reason=\"{}\"", store_.path,
+             describe(begun.error()));
+  return fail(
+      begun.error().code,
+      "the buffer cannot be removed, and lies in " + store_.path +
+          " still: " + describe(begun.error()) +
+          ". Remove it when that can be done, before the next start under this name: efs clean " +
+          options_.config.name);
 }
 
-// A stop that comes after one that failed finds clean what that one brought out: its receipt takes the place of the first one's.
+// A stop that comes after one that failed finds clean what that one brought out: its receipt takes
+// the place of the first one's.
 void Instance::add_brought_before(stage::Receipt& receipt) {
   MutexLock lock(mutex_);
-  if (!last_receipt_) return;
+  if (!last_receipt_) {
+    return;
+  }
   std::unordered_map<std::string_view, const stage::ReceiptEntry*> before;
-  for (const auto& entry : last_receipt_->entries)
-    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) before.emplace(entry.path, &entry);
+  for (const auto& entry : last_receipt_->entries) {
+    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) {
+      before.emplace(entry.path, &entry);
+    }
+  }
   for (auto& entry : receipt.entries) {
     const auto found = before.find(entry.path);
-    if (found == before.end() || entry.action != stage::Action::unchanged) continue;
+    if (found == before.end() || entry.action != stage::Action::unchanged) {
+      continue;
+    }
     entry = *found->second;
     entry.action = stage::Action::kept;
-    if (entry.reason.empty()) entry.reason = "an earlier stage-out has brought it out";
+    if (entry.reason.empty()) {
+      entry.reason = "an earlier stage-out has brought it out";
+    }
   }
   stage::settle(receipt);
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.
 TurnLimits Instance::turn_limits(const StopRequest& request) {
-  if (!request.until) return {};
+  if (!request.until) {
+    return {};
+  }
   const auto now = std::chrono::steady_clock::now();
   return {.latest = now + (*request.until - now) / 4, .end = request.until};
 }
 
-// What this instance has brought out itself is its own to replace. The manifest keeps it: the rest may be a salvage's, or another start's.
+// What this instance has brought out itself is its own to replace. The manifest keeps it: the rest
+// may be a salvage's, or another start's.
 Status Instance::merge_from_now_on() {
-  if (merging_ || options_.config.results_dir.empty()) return {};
+  if (merging_ || options_.config.results_dir.empty()) {
+    return {};
+  }
   const auto items = fs::Staging(*filesystem_).walk();
-  if (!items) return std::unexpected(items.error());
+  if (!items) {
+    return std::unexpected(items.error());
+  }
   options_.config.merges = true;
-  EFS_TRY(write_manifests(store_, options_.config, options_.directory, {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
+  EFS_TRY(write_manifests(
+      store_, options_.config, options_.directory,
+      {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
   EFS_TRY(open_placed());
   merging_ = stage::merging_pfs(options_.config.merge_since, stage::saved_copies(*items));
   return {};
@@ -234,20 +327,30 @@ Status Instance::merge_from_now_on() {
 
 // Where people look: what is empty because power loss took it, and was not written to since.
 void Instance::tell_lost_content(stage::Receipt& receipt) {
-  if (filesystem_->recovery().emptied.empty()) return;
+  if (filesystem_->recovery().emptied.empty()) {
+    return;
+  }
   fs::Staging staging(*filesystem_);
   for (auto& entry : receipt.entries) {
     const auto item = entry.bytes == 0 ? staging.find(entry.path) : fail(ENOENT);
-    if (!item || !staging.lost_its_content(*item)) continue;
-    entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("power loss took its content before the first fsync: it is empty");
-    receipt.note += (receipt.note.empty() ? "empty, as power loss took the content before the first fsync: " : ", ") + entry.path;
+    if (!item || !staging.lost_its_content(*item)) {
+      continue;
+    }
+    entry.reason += (entry.reason.empty() ? "" : "; ") +
+                    std::string("power loss took its content before the first fsync: it is empty");
+    receipt.note +=
+        (receipt.note.empty() ? "empty, as power loss took the content before the first fsync: "
+                              : ", ") +
+        entry.path;
   }
 }
 
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
-  const auto is_over = [this] { return progress_.cancel.load(); };
+  const auto is_over = [this] {
+    return progress_.cancel.load();
+  };
   stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
   {
     MutexLock lock(mutex_);
@@ -257,8 +360,11 @@ bool Instance::stage_out(const StopRequest& request) {
   stage::Options how = stage_options();
   how.by_rank = request.until.has_value();
   std::unique_ptr<TimerThread> alarm;
-  if (request.until) alarm = cancel_at(*request.until);
-  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_, turn_limits(request));
+  if (request.until) {
+    alarm = cancel_at(*request.until);
+  }
+  const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_,
+                                turn_limits(request));
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   progress_.listing = false;
   receipt.retries = pfs.retried();
@@ -268,22 +374,40 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   alarm.reset();
   const bool keep = is_to_be_kept(request);
-  if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) stage::Booking(options_.config, staging, results_pfs(), placed_.get()).saved(receipt);
+  if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) {
+    stage::Booking(options_.config, staging, results_pfs(), placed_.get()).saved(receipt);
+  }
   add_brought_before(receipt);
-  unloaded_.add_to(receipt, [&](const std::string& path) { return staging.find(path).has_value(); });
+  unloaded_.add_to(receipt,
+                   [&](const std::string& path) { return staging.find(path).has_value(); });
   tell_lost_content(receipt);
   int code = stage::exit_code(receipt);
   const bool is_all_back = code == 0;  // if not its receipt
-  if (code != 0) may_have_left_partials_ = true;
+  if (code != 0) {
+    may_have_left_partials_ = true;
+  }
   const Sheltered sheltered;
   // By somebody's stop that drops what is not back, who may have changed his mind since.
   const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
-  if (request.until && !was_cut_off) receipt.way_out = way_out_of_image;
-  Json outcome = control::result_line({{"staged_out", true}, {"time_was_up", code != 0 && progress_.time_is_up}, {"conflicts", receipt.totals.conflict}, {"replaced", receipt.totals.replaced}, {"unreadable", stage::count_unreadable(receipt)}});
-  if (!leave_receipt(receipt, outcome) && code == 0) code = 1;
-  if (Json unmatched = stage::unmatched_in(receipt, keep || code != 0); !unmatched.is_null()) outcome["unmatched"] = std::move(unmatched);
+  if (request.until && !was_cut_off) {
+    receipt.way_out = way_out_of_image;
+  }
+  Json outcome = control::result_line({{"staged_out", true},
+                                       {"time_was_up", code != 0 && progress_.time_is_up},
+                                       {"conflicts", receipt.totals.conflict},
+                                       {"replaced", receipt.totals.replaced},
+                                       {"unreadable", stage::count_unreadable(receipt)}});
+  if (!leave_receipt(receipt, outcome) && code == 0) {
+    code = 1;
+  }
+  if (Json unmatched = stage::unmatched_in(receipt, keep || code != 0); !unmatched.is_null()) {
+    outcome["unmatched"] = std::move(unmatched);
+  }
   claim_end();
-  log::info("event=staged_out verdict={} files={} bytes={} failed={}", stage::name_of(receipt.verdict), receipt.totals.staged_out, receipt.totals.bytes_staged_out, receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
+  log::info("event=staged_out verdict={} files={} bytes={} failed={}",
+            stage::name_of(receipt.verdict), receipt.totals.staged_out,
+            receipt.totals.bytes_staged_out,
+            receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
   {
     MutexLock lock(mutex_);
     last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
@@ -292,23 +416,36 @@ bool Instance::stage_out(const StopRequest& request) {
   const bool over = code == 0 || (request.until && !was_cut_off);
   keep_image_ = keep || code != 0;
   if (over && !keep_image_) {
-    if (const Status given_up = give_store_up(); !given_up) outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(given_up.error())) + "\n";
+    if (const Status given_up = give_store_up(); !given_up) {
+      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" +
+                           printable(describe(given_up.error())) + "\n";
+    }
   }
   if (over && keep_image_) {
-    if (const Status left = leave_image(is_all_back ? image::Left::kept : image::Left::unsaved, request.gone_by); !left) {
-      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
-      if (code == 0) code = 1;
+    if (const Status left =
+            leave_image(is_all_back ? image::Left::kept : image::Left::unsaved, request.gone_by);
+        !left) {
+      outcome["summary"] =
+          outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
+      if (code == 0) {
+        code = 1;
+      }
     }
   }
   outcome["exit"] = code;
-  if (!overruled.empty()) outcome = control::error_line({ECANCELED, overruled});
-  else if (!over) outcome["kept"] = true;
-  else if (code != 0) outcome["image"] = store_.path, outcome["all_back"] = is_all_back;
+  if (!overruled.empty()) {
+    outcome = control::error_line({ECANCELED, overruled});
+  } else if (!over) {
+    outcome["kept"] = true;
+  } else if (code != 0) {
+    outcome["image"] = store_.path, outcome["all_back"] = is_all_back;
+  }
   finish_stop(request, std::move(outcome));
   return over;
 }
 
-// Where it belongs, or, for as long as something is to be done about it, in the instance's directory.
+// Where it belongs, or, for as long as something is to be done about it, in the instance's
+// directory.
 bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   std::string note = receipt.note.empty() ? "" : receipt.note + "\n";
   std::size_t names = stage::names_shown;
@@ -316,16 +453,22 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   if (options_.config.results_dir.empty()) {
     names = stage::names_shown_without_receipt;
   } else {
-    const std::string path = options_.config.results_dir + "/" + stage::receipt_name(options_.config.name);
-    stage::PacedPfs plain = paced_pfs(progress_.cancel);  // each node's receipt is its own: nothing to merge
+    const std::string path =
+        options_.config.results_dir + "/" + stage::receipt_name(options_.config.name);
+    // each node's receipt is its own: nothing to merge
+    stage::PacedPfs plain = paced_pfs(progress_.cancel);
     Status there = stage::check_mounted(options_.config, plain);
-    if (there) there = stage::write_receipt(receipt, path, plain, stage_options().partial_tag);
+    if (there) {
+      there = stage::write_receipt(receipt, path, plain, stage_options().partial_tag);
+    }
     written = there.has_value();
     if (written) {
       outcome["receipt_file"] = path;
-      ::unlink((options_.directory + "/receipt.json").c_str());  // an earlier stop's, which would contradict this one
+      // an earlier stop's, which would contradict this one
+      ::unlink((options_.directory + "/receipt.json").c_str());
     } else {
-      note += "The receipt could not be written: " + escaped(path) + ": " + printable(describe(there.error())) + "\n";
+      note += "The receipt could not be written: " + escaped(path) + ": " +
+              printable(describe(there.error())) + "\n";
       const std::string second = options_.directory + "/receipt.json";
       if (stage::write_receipt(receipt, second, stage::posix_pfs())) {
         outcome["receipt_file"] = second;
@@ -339,10 +482,14 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   return written;
 }
 
-// Where no thread can be had the stage-out goes on without an end, as it would without a deadline: better than none at all.
+// Where no thread can be had the stage-out goes on without an end, as it would without a deadline:
+// better than none at all.
 std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time_point end) {
-  auto alarm = TimerThread::start(end, [this] { progress_.time_is_up = true, progress_.cancel = true; });
-  if (alarm) return std::move(*alarm);
+  auto alarm =
+      TimerThread::start(end, [this] { progress_.time_is_up = true, progress_.cancel = true; });
+  if (alarm) {
+    return std::move(*alarm);
+  }
   log::warn("event=no_deadline reason=\"{}\"", describe(alarm.error()));
   return nullptr;
 }
@@ -361,39 +508,62 @@ bool Instance::is_hurried() {
 Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
   StopRequest last = request;
   MutexLock lock(mutex_);
-  if (stop_request_ && stop_request_->ticket > request.ticket) last = *stop_request_;
-  if (!last.stage_out) return last;
+  if (stop_request_ && stop_request_->ticket > request.ticket) {
+    last = *stop_request_;
+  }
+  if (!last.stage_out) {
+    return last;
+  }
   state_ = State::staging_out;
   changed_.notify_all();
-  if (watchers_) watchers_->poke();
+  if (watchers_) {
+    watchers_->poke();
+  }
   log::info("event=state state={}", name_of(state_));
   return last;
 }
 
 std::uint64_t Instance::request_stop(StopRequest request) {
-  // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out does, in time.
-  if ((request.until || !request.stage_out) && !request.start_only) tasks_->cancel_all();
+  // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out
+  // does, in time.
+  if ((request.until || !request.stage_out) && !request.start_only) {
+    tasks_->cancel_all();
+  }
   std::unique_ptr<TimerThread> before, start_before;
   MutexLock lock(mutex_);
-  if (request.start_only && state_ >= State::running) return 0;
+  if (request.start_only && state_ >= State::running) {
+    return 0;
+  }
   if (state_ < State::running) {
     progress_.cancel = true;
     start_before = std::exchange(start_resort_, give_up_at(request));
   }
-  // A stage-out under way, which may have all the time in the world, ends in time for this one, which then goes on.
-  if (state_ == State::staging_out && request.until) hurry_ = cancel_at(*request.until);
+  // A stage-out under way, which may have all the time in the world, ends in time for this one,
+  // which then goes on.
+  if (state_ == State::staging_out && request.until) {
+    hurry_ = cancel_at(*request.until);
+  }
   // Who drops what is not back waits for none of it, and for no PFS that hangs.
-  if (state_ == State::staging_out && !request.stage_out) progress_.cancel = true, request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
+  if (state_ == State::staging_out && !request.stage_out) {
+    progress_.cancel = true,
+    request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
+  }
   // A signal, or somebody else's stop, says nothing about what an earlier one asked for.
   if (stop_request_ && stop_request_->stage_out && request.stage_out) {
     request.keep = request.keep || stop_request_->keep;
     request.cut_off = request.cut_off || stop_request_->cut_off;
     request.merge = request.merge || stop_request_->merge;
     request.inherits = !request.until && stop_request_->until;
-    if (request.inherits) request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
+    if (request.inherits) {
+      request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
+    }
   }
-  if (!request.until) set_usual_deadline(request);
-  if (request.gone_by) before = std::exchange(last_resort_, leave_at(request));
+  if (!request.until) {
+    set_usual_deadline(request);
+  }
+  if (request.gone_by) {
+    before = std::exchange(last_resort_, leave_at(request));
+  }
   request.ticket = ++stops_asked_;
   stop_request_ = request;
   changed_.notify_all();
@@ -401,12 +571,17 @@ std::uint64_t Instance::request_stop(StopRequest request) {
 }
 
 // By somebody's stop that drops what is not back.
-bool Instance::is_overruled() const { return stop_request_ && !stop_request_->stage_out; }
+bool Instance::is_overruled() const {
+  return stop_request_ && !stop_request_->stage_out;
+}
 
 std::string Instance::told_overruled() {
   MutexLock lock(mutex_);
-  if (!is_overruled()) return "";
-  return std::string("somebody's stop --no-stage-out came in between: what is not back is ") + (stop_request_->keep ? "kept" : "dropped");
+  if (!is_overruled()) {
+    return "";
+  }
+  return std::string("somebody's stop --no-stage-out came in between: what is not back is ") +
+         (stop_request_->keep ? "kept" : "dropped");
 }
 
 // Of several requests the last one is carried out, and answers those before it.
@@ -416,11 +591,17 @@ void Instance::finish_stop(const StopRequest& request, Json outcome) {
   MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
   last_stop_ = request;
-  if (watchers_) watchers_->poke();
-  if (stop_request_ && stop_request_->ticket == request.ticket) stop_request_.reset();
+  if (watchers_) {
+    watchers_->poke();
+  }
+  if (stop_request_ && stop_request_->ticket == request.ticket) {
+    stop_request_.reset();
+  }
   stops_done_ = std::max(stops_done_, request.ticket);
   hurry_.reset();
-  if (!stop_request_) over = std::move(last_resort_);
+  if (!stop_request_) {
+    over = std::move(last_resort_);
+  }
   changed_.notify_all();
 }
 

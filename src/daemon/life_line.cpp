@@ -18,13 +18,19 @@ namespace {
 
 // Two steps: the first leaves the table of the others.
 int keep_only(int fd) {
-  if (::close_range(static_cast<unsigned>(fd) + 1, ~0U, CLOSE_RANGE_UNSHARE) != 0) return errno;
-  if (fd > 0) (void)::close_range(0, static_cast<unsigned>(fd) - 1, 0);
+  if (::close_range(static_cast<unsigned>(fd) + 1, ~0U, CLOSE_RANGE_UNSHARE) != 0) {
+    return errno;
+  }
+  if (fd > 0) {
+    (void)::close_range(0, static_cast<unsigned>(fd) - 1, 0);
+  }
   return 0;
 }
 
 [[noreturn]] void wait_for_the_end() {
-  while (true) ::pause();
+  while (true) {
+    ::pause();
+  }
 }
 
 }  // namespace
@@ -38,7 +44,9 @@ Status hold_life_line(UniqueFd end) {
     ::pthread_sigmask(SIG_SETMASK, &all, nullptr);  // they are for others
     const int code = keep_only(fd);
     told.set_value(code);
-    if (code == 0) wait_for_the_end();
+    if (code == 0) {
+      wait_for_the_end();
+    }
   });
   const int code = thread ? is_apart.get() : thread.error().code;
   if (code == 0) {

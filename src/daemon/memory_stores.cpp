@@ -13,65 +13,103 @@
 namespace efs::daemon {
 namespace {
 
-const char* huge_option(bool huge_pages) { return huge_pages ? "huge=within_size" : "huge=never"; }
+const char* huge_option(bool huge_pages) {
+  return huge_pages ? "huge=within_size" : "huge=never";
+}
 
-std::string path_of(const UniqueFd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
+std::string path_of(const UniqueFd& fd) {
+  return "/proc/self/fd/" + std::to_string(fd.get());
+}
 
 }  // namespace
 
 // The instance's directory is the user's: what he put in the place of a name is not followed.
 Result<UniqueFd> MemoryStores::point_of(const Ask& ask) const {
-  if (ask.number == 0) return UniqueFd(::fcntl(first_.get(), F_DUPFD_CLOEXEC, 0));
+  if (ask.number == 0) {
+    return UniqueFd(::fcntl(first_.get(), F_DUPFD_CLOEXEC, 0));
+  }
   const std::string name = control::store_name(ask.number);
-  if (!ask.must_be_there && ::mkdirat(instance_, name.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(name);
+  if (!ask.must_be_there && ::mkdirat(instance_, name.c_str(), 0700) != 0 && errno != EEXIST) {
+    return fail_errno(name);
+  }
   UniqueFd point(::openat(instance_, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!point) return fail_errno(name);
+  if (!point) {
+    return fail_errno(name);
+  }
   return point;
 }
 
 // What an earlier supervisor mounted: a user can mount nothing here, and cannot move a mount point.
 bool MemoryStores::has_mounted(const UniqueFd& point) const {
-  struct stat store {}, instance {};
-  struct statfs fs {};
-  return ::fstat(point.get(), &store) == 0 && ::fstat(instance_, &instance) == 0 && ::fstatfs(point.get(), &fs) == 0 && fs.f_type == TMPFS_MAGIC && store.st_dev != instance.st_dev;
+  struct stat store{}, instance{};
+  struct statfs fs{};
+  return ::fstat(point.get(), &store) == 0 && ::fstat(instance_, &instance) == 0 &&
+         ::fstatfs(point.get(), &fs) == 0 && fs.f_type == TMPFS_MAGIC &&
+         store.st_dev != instance.st_dev;
 }
 
-// What an earlier instance left may be asked to hold more now, but not less: there is no telling what would have no room.
+// What an earlier instance left may be asked to hold more now, but not less: there is no telling
+// what would have no room.
 void MemoryStores::refit(const std::string& where, unsigned long flags, const Ask& ask) {
   (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
   (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags, huge_option(ask.huge_pages));
-  struct statfs fs {};
-  if (::statfs(where.c_str(), &fs) == 0 && static_cast<std::uint64_t>(fs.f_blocks) * static_cast<std::uint64_t>(fs.f_bsize) < ask.bytes)
-    (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags, ("size=" + std::to_string(ask.bytes)).c_str());
+  struct statfs fs{};
+  if (::statfs(where.c_str(), &fs) == 0 &&
+      static_cast<std::uint64_t>(fs.f_blocks) * static_cast<std::uint64_t>(fs.f_bsize) <
+          ask.bytes) {
+    (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags,
+                  ("size=" + std::to_string(ask.bytes)).c_str());
+  }
 }
 
 Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
-  if (ask.number >= mounted_.size()) return fail(EINVAL, "too many stores in memory");
-  if (mounted_[ask.number]) return root_of(ask.number, true);  // a successor
+  if (ask.number >= mounted_.size()) {
+    return fail(EINVAL, "too many stores in memory");
+  }
+  if (mounted_[ask.number]) {
+    return root_of(ask.number, true);  // a successor
+  }
   auto point = point_of(ask);
-  if (!point) return std::unexpected(point.error());
+  if (!point) {
+    return std::unexpected(point.error());
+  }
   const bool left = has_mounted(*point);
-  if (!left && ask.must_be_there) return fail(ENOENT, "it is not mounted any more");
-  const std::string common = "size=" + std::to_string(ask.bytes) + ",nr_inodes=0,mode=0700,uid=" + std::to_string(uid_) + ",gid=" + std::to_string(gid_);
+  if (!left && ask.must_be_there) {
+    return fail(ENOENT, "it is not mounted any more");
+  }
+  const std::string common = "size=" + std::to_string(ask.bytes) +
+                             ",nr_inodes=0,mode=0700,uid=" + std::to_string(uid_) +
+                             ",gid=" + std::to_string(gid_);
   const std::string where = path_of(*point);
   // With passthrough it is this mount that decides whether a read moves atime.
-  const unsigned long flags = MS_NOSUID | MS_NODEV | (ask.access_times == AccessTimes::kept ? MS_NOATIME : ask.access_times == AccessTimes::strict ? MS_STRICTATIME : 0);
-  // Huge pages make the first touch of a file several times as fast. A file that is set to its size first gets one for each
-  // 2 MiB that is touched, so a sparse one takes more than it holds: the job file's `huge`.
-  if (left)
+  const unsigned long flags = MS_NOSUID | MS_NODEV |
+                              (ask.access_times == AccessTimes::kept     ? MS_NOATIME
+                               : ask.access_times == AccessTimes::strict ? MS_STRICTATIME
+                                                                         : 0);
+  // Huge pages make the first touch of a file several times as fast. A file that is set to its size
+  // first gets one for each 2 MiB that is touched, so a sparse one takes more than it holds: the
+  // job file's `huge`.
+  if (left) {
     refit(where, flags, ask);
-  else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags, (common + "," + huge_option(ask.huge_pages)).c_str()) != 0 &&
-           ::mount(memory_store_source, where.c_str(), "tmpfs", flags, common.c_str()) != 0)
+  } else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags,
+                     (common + "," + huge_option(ask.huge_pages)).c_str()) != 0 &&
+             ::mount(memory_store_source, where.c_str(), "tmpfs", flags, common.c_str()) != 0) {
     return fail_errno("cannot mount a tmpfs for the store");
+  }
   mounted_[ask.number] = true;
   return root_of(ask.number, left);
 }
 
 Result<MemoryStores::Given> MemoryStores::root_of(unsigned number, bool left) const {
-  // Reopened through its name in the instance's directory: the old descriptor still shows the directory below.
-  Given given{.root = UniqueFd(::openat(instance_, control::store_name(number).c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), .left = left};
-  struct stat st {};
-  if (!given.root || !has_mounted(given.root) || ::fstat(given.root.get(), &st) != 0) return fail(EIO, "the store's tmpfs cannot be opened");
+  // Reopened through its name in the instance's directory: the old descriptor still shows the
+  // directory below.
+  Given given{.root = UniqueFd(::openat(instance_, control::store_name(number).c_str(),
+                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)),
+              .left = left};
+  struct stat st{};
+  if (!given.root || !has_mounted(given.root) || ::fstat(given.root.get(), &st) != 0) {
+    return fail(EIO, "the store's tmpfs cannot be opened");
+  }
   given.device = st.st_dev;
   return given;
 }

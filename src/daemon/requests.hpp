@@ -1,6 +1,7 @@
 #pragma once
-// What is asked on the control socket: the fields of the requests, with the types and defaults of src/control/README.md. A field of
-// another type, or one that is missing, throws; the server makes EINVAL of it.
+// What is asked on the control socket: the fields of the requests, with the types and defaults of
+// src/control/README.md. A field of another type, or one that is missing, throws; the server makes
+// EINVAL of it.
 
 #include <chrono>
 #include <string>
@@ -35,7 +36,8 @@ std::string backend_of(const control::Json& request);
 
 /// What is to be done with `names`. EINVAL for what does not go together.
 Result<stage::LoadRequest> load_of(const control::Json& request, std::vector<std::string> names);
-Result<stage::UnloadRequest> unload_of(const control::Json& request, std::vector<std::string> names);
+Result<stage::UnloadRequest> unload_of(const control::Json& request,
+                                       std::vector<std::string> names);
 
 /// EINVAL where there is no such class.
 Result<fs::Keep> class_of(const control::Json& request);

@@ -12,14 +12,22 @@
 
 namespace efs::daemon {
 
-Result<std::unique_ptr<SignalWatch>> SignalWatch::start(const sigset_t& signals, std::function<void()> on_signal) {
+Result<std::unique_ptr<SignalWatch>> SignalWatch::start(const sigset_t& signals,
+                                                        std::function<void()> on_signal) {
   UniqueFd taken(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!taken) return fail_errno("signalfd");
+  if (!taken) {
+    return fail_errno("signalfd");
+  }
   UniqueFd end(::eventfd(0, EFD_CLOEXEC));
-  if (!end) return fail_errno("eventfd");
-  std::unique_ptr<SignalWatch> started(new SignalWatch(std::move(taken), std::move(end), std::move(on_signal)));
+  if (!end) {
+    return fail_errno("eventfd");
+  }
+  std::unique_ptr<SignalWatch> started(
+      new SignalWatch(std::move(taken), std::move(end), std::move(on_signal)));
   auto thread = start_thread([raw = started.get()] { raw->watch(); });
-  if (!thread) return told(thread.error(), "a thread for signals");
+  if (!thread) {
+    return told(thread.error(), "a thread for signals");
+  }
   started->thread_ = std::move(*thread);
   return started;
 }
@@ -33,12 +41,19 @@ SignalWatch::~SignalWatch() {
 }
 
 void SignalWatch::watch() {
-  std::array<pollfd, 2> waited{{{.fd = signals_.get(), .events = POLLIN, .revents = 0}, {.fd = end_.get(), .events = POLLIN, .revents = 0}}};
+  std::array<pollfd, 2> waited{{{.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                                {.fd = end_.get(), .events = POLLIN, .revents = 0}}};
   while (true) {
-    if (::poll(waited.data(), waited.size(), -1) < 0 && errno != EINTR) return;
-    if (waited[1].revents != 0) return;
+    if (::poll(waited.data(), waited.size(), -1) < 0 && errno != EINTR) {
+      return;
+    }
+    if (waited[1].revents != 0) {
+      return;
+    }
     signalfd_siginfo info{};
-    while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) on_signal_();
+    while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      on_signal_();
+    }
   }
 }
 

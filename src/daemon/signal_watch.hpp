@@ -1,6 +1,6 @@
 #pragma once
-// Signals as calls of a function, on a thread of their own that sleeps until one comes: an idle daemon must not wake a
-// core that computes.
+// Signals as calls of a function, on a thread of their own that sleeps until one comes: an idle
+// daemon must not wake a core that computes.
 
 #include <signal.h>
 
@@ -15,9 +15,11 @@ namespace efs::daemon {
 
 class SignalWatch {
  public:
-  /// `signals` must be blocked in every thread of the process. `on_signal` runs on the watch's thread, once for each
-  /// signal that is taken (the kernel may merge several of one kind), never after the destructor.
-  static Result<std::unique_ptr<SignalWatch>> start(const sigset_t& signals, std::function<void()> on_signal);
+  /// `signals` must be blocked in every thread of the process. `on_signal` runs on the watch's
+  /// thread, once for each signal that is taken (the kernel may merge several of one kind), never
+  /// after the destructor.
+  static Result<std::unique_ptr<SignalWatch>> start(const sigset_t& signals,
+                                                    std::function<void()> on_signal);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;

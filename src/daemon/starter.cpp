@@ -18,7 +18,9 @@ namespace {
 
 void reset_signals() {
   // KILL, STOP and those of the library refuse.
-  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  for (int number = 1; number < NSIG; ++number) {
+    ::signal(number, SIG_DFL);
+  }
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -27,7 +29,9 @@ void reset_signals() {
 void raise_limits() {
   for (const auto resource : {RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_AS, RLIMIT_DATA}) {
     rlimit limit{};
-    if (::getrlimit(resource, &limit) != 0) continue;
+    if (::getrlimit(resource, &limit) != 0) {
+      continue;
+    }
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(resource, &limit);
   }
@@ -37,10 +41,15 @@ void raise_limits() {
 void be_no_victim() {
   const UniqueFd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
   std::array<char, 16> text{};
-  if (!file || ::read(file.get(), text.data(), text.size() - 1) <= 0) return;
-  if (std::atoi(text.data()) <= 0) return;
+  if (!file || ::read(file.get(), text.data(), text.size() - 1) <= 0) {
+    return;
+  }
+  if (std::atoi(text.data()) <= 0) {
+    return;
+  }
   constexpr std::string_view as_others = "0";
-  (void)!::pwrite(file.get(), as_others.data(), as_others.size(), 0);  // an ordinary user may only raise it
+  // an ordinary user may only raise it
+  (void)!::pwrite(file.get(), as_others.data(), as_others.size(), 0);
 }
 
 }  // namespace
@@ -52,13 +61,17 @@ std::string leave_starter() {
   ::umask(::umask(077) & 077);
   std::error_code gone;
   std::string directory = std::filesystem::current_path(gone).string();
-  if (gone || ::chdir("/") != 0) return {};
+  if (gone || ::chdir("/") != 0) {
+    return {};
+  }
   return directory;
 }
 
 std::optional<std::uint64_t> cpu_limit() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return std::nullopt;
+  if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) {
+    return std::nullopt;
+  }
   return limit.rlim_max;
 }
 

@@ -18,40 +18,65 @@ Status replace_file(const std::string& path, const std::string& text, mode_t mod
   const std::string partial = path + ".efs-partial";
   ::unlink(partial.c_str());  // of a killed daemon
   UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-  if (!fd) return fail_errno(partial);
+  if (!fd) {
+    return fail_errno(partial);
+  }
   Status status;
   for (std::size_t done = 0; status && done < text.size();) {
     const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
-    if (n > 0) done += static_cast<std::size_t>(n);
-    else if (n < 0 && errno != EINTR) status = fail_errno(partial);
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    } else if (n < 0 && errno != EINTR) {
+      status = fail_errno(partial);
+    }
   }
-  if (status && ::close(fd.release()) != 0) status = fail_errno(partial);
-  if (status && ::rename(partial.c_str(), path.c_str()) != 0) status = fail_errno(path);
-  if (!status) ::unlink(partial.c_str());
+  if (status && ::close(fd.release()) != 0) {
+    status = fail_errno(partial);
+  }
+  if (status && ::rename(partial.c_str(), path.c_str()) != 0) {
+    status = fail_errno(path);
+  }
+  if (!status) {
+    ::unlink(partial.c_str());
+  }
   return status;
 }
 
-Result<std::unique_ptr<StatusFile>> StatusFile::open(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode) {
-  std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second), mode));
+Result<std::unique_ptr<StatusFile>> StatusFile::open(const std::string& path, Snapshot snapshot,
+                                                     std::function<void()> every_second,
+                                                     mode_t mode) {
+  std::unique_ptr<StatusFile> file(
+      new StatusFile(path, std::move(snapshot), std::move(every_second), mode));
   EFS_TRY(file->write());
   EFS_TRY(file->begin(false));
   return file;
 }
 
-std::unique_ptr<StatusFile> StatusFile::open_later(const std::string& path, Snapshot snapshot, std::function<void()> every_second, mode_t mode) {
-  std::unique_ptr<StatusFile> file(new StatusFile(path, std::move(snapshot), std::move(every_second), mode));
+std::unique_ptr<StatusFile> StatusFile::open_later(const std::string& path, Snapshot snapshot,
+                                                   std::function<void()> every_second,
+                                                   mode_t mode) {
+  std::unique_ptr<StatusFile> file(
+      new StatusFile(path, std::move(snapshot), std::move(every_second), mode));
   file->poke();
-  if (const Status begun = file->begin(true); !begun) log::warn("event=no_thread_for_status_file file=\"{}\" reason=\"{}\"", path, describe(begun.error()));
+  if (const Status begun = file->begin(true); !begun) {
+    log::warn("event=no_thread_for_status_file file=\"{}\" reason=\"{}\"", path,
+              describe(begun.error()));
+  }
   return file;
 }
 
-// Later, the others come first: what they open is on the node, and the status file may be where nothing answers.
+// Later, the others come first: what they open is on the node, and the status file may be where
+// nothing answers.
 Status StatusFile::begin(bool with_the_others) {
   auto thread = start_thread([this, with_the_others] {
-    if (with_the_others) tick();
+    if (with_the_others) {
+      tick();
+    }
     work();
   });
-  if (!thread) return told(thread.error(), "a thread for it");
+  if (!thread) {
+    return told(thread.error(), "a thread for it");
+  }
   thread_ = std::move(*thread);
   return {};
 }
@@ -62,7 +87,9 @@ StatusFile::~StatusFile() {
     ended_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
   (void)write_or_say();
 }
 
@@ -74,25 +101,33 @@ void StatusFile::poke() {
 
 Status StatusFile::write() {
   auto document = snapshot_();
-  if (document == written_) return {};
+  if (document == written_) {
+    return {};
+  }
   auto stamped = document;
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
-  stamped["updated"] = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec / 1'000'000) / 1000;
+  stamped["updated"] =
+      static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec / 1'000'000) / 1000;
   EFS_TRY(replace_file(path_, json_to_text(stamped, 2) + "\n", mode_));
   written_ = std::move(document);
   is_running_ = written_.value("state", "") == "running";
   return {};
 }
 
-// False at the end. Nothing moves while a job computes: no tick then, for it would be noise on the node.
+// False at the end. Nothing moves while a job computes: no tick then, for it would be noise on the
+// node.
 bool StatusFile::wait() {
   const bool ticks = every_second_ || std::exchange(try_again_, false) || !is_running_;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const MutexLock lock(mutex_);
-  while (!ended_ && !poked_)
-    if (!ticks) changed_.wait(mutex_);
-    else if (!changed_.wait_until(mutex_, end)) break;
+  while (!ended_ && !poked_) {
+    if (!ticks) {
+      changed_.wait(mutex_);
+    } else if (!changed_.wait_until(mutex_, end)) {
+      break;
+    }
+  }
   poked_ = false;
   return !ended_;
 }
@@ -102,10 +137,15 @@ bool StatusFile::write_or_say() noexcept {
   const Sheltered sheltered;
   try {
     const Status done = Sheltered::ready() ? write() : fail(ENOMEM);
-    if (!done && !failed_) log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_, describe(done.error()));
+    if (!done && !failed_) {
+      log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_,
+                describe(done.error()));
+    }
     failed_ = !done;
   } catch (const std::exception& problem) {  // no memory for the document
-    if (!failed_) log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_, problem.what());
+    if (!failed_) {
+      log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_, problem.what());
+    }
     failed_ = true;
   }
   return !failed_;
@@ -113,7 +153,9 @@ bool StatusFile::write_or_say() noexcept {
 
 void StatusFile::tick() noexcept {
   try {
-    if (every_second_) every_second_();
+    if (every_second_) {
+      every_second_();
+    }
   } catch (const std::exception& problem) {
     log::warn("event=event_file_not_written reason=\"{}\"", problem.what());
   }
@@ -121,7 +163,9 @@ void StatusFile::tick() noexcept {
 
 void StatusFile::work() noexcept {
   while (wait()) {
-    if (!write_or_say()) try_again_ = true;
+    if (!write_or_say()) {
+      try_again_ = true;
+    }
     tick();
   }
 }

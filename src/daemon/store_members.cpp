@@ -1,5 +1,5 @@
-#include "daemon/instance_directory.hpp"
 #include "daemon/store_members.hpp"
+#include "daemon/instance_directory.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,62 +17,115 @@ namespace {
 
 std::string listed(const std::vector<std::string>& ids) {
   std::string text;
-  for (const auto& id : ids) text += (text.empty() ? "" : ", ") + id;
+  for (const auto& id : ids) {
+    text += (text.empty() ? "" : ", ") + id;
+  }
   return text;
 }
 
 // The order counts: containers are found by looking, but the journal is in the first.
 Status same_backends(const Store& store, const config::JobConfig& config) {
   std::vector<std::string> now, then;
-  for (const auto& backend : config.backends) now.push_back(backend.id);
-  for (const auto& member : store.manifest.members) then.push_back(member.id);
-  if (then == now || (then.empty() && now.size() == 1)) return {};
-  return fail(EEXIST, "an earlier instance left its store in " + store.path + ", with " + (then.empty() ? "one backend" : "the backends " + listed(then)) + ", and this job file has " + listed(now) +
-                          "; start with the same backends in the same order, bring the data out (efs salvage " + config.name + "), or remove it (efs clean " + store.path + ")");
+  for (const auto& backend : config.backends) {
+    now.push_back(backend.id);
+  }
+  for (const auto& member : store.manifest.members) {
+    then.push_back(member.id);
+  }
+  if (then == now || (then.empty() && now.size() == 1)) {
+    return {};
+  }
+  return fail(
+      EEXIST,
+      "an earlier instance left its store in " + store.path + ", with " +
+          (then.empty() ? "one backend" : "the backends " + listed(then)) +
+          ", and this job file has " + listed(now) +
+          "; start with the same backends in the same order, bring the data out (efs salvage " +
+          config.name + "), or remove it (efs clean " + store.path + ")");
 }
 
-// What lies in a backend whose journal is new. By a backend of its own, which knows whose these are: the one that serves must know
-// nothing but the new instance.
-Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& store, const std::string& id) {
+// What lies in a backend whose journal is new. By a backend of its own, which knows whose these
+// are: the one that serves must know nothing but the new instance.
+Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& store,
+                       const std::string& id) {
   FsdaxOptions options;
   options.directory.reset(::fcntl(ground.options.directory.get(), F_DUPFD_CLOEXEC, 0));
   const auto backend = make_fsdax(std::move(options));
-  if (!backend) return std::unexpected(backend.error());
+  if (!backend) {
+    return std::unexpected(backend.error());
+  }
   std::vector<std::uint64_t> orphans;
   EFS_TRY((*backend)->for_each([&](std::uint64_t container) { orphans.push_back(container); }));
-  if (orphans.empty()) return {};
+  if (orphans.empty()) {
+    return {};
+  }
   const auto manifest = image::read_manifest(ground.root.get());
   // The journal was in memory, and the machine was restarted: nobody can ever tell what these were.
-  const bool went = manifest && manifest->store == store.path && ((store.was_removed && !manifest->instance.contradicts(store.removed)) || was_over(how.instance, *manifest));
-  const bool hopeless = manifest && manifest->boot_id != image::boot_id() && !manifest->members.empty() && manifest->members.front().kind == "dram";
-  if (!hopeless && !went)
-    return fail(EEXIST, "backend " + id + ": " + ground.path + " holds the data of an earlier instance, whose journal" + (manifest ? ", in " + manifest->store + "," : "") + " is not there; bring that back, or, to give it up, remove the directory");
-  for (const auto container : orphans) (*backend)->remove(container);
-  log::warn("event=orphans_removed backend={} directory={} containers={} reason=\"{}\"", id, ground.path, orphans.size(), went ? "they were being removed" : "their names were in memory, and the machine was restarted");
+  const bool went = manifest && manifest->store == store.path &&
+                    ((store.was_removed && !manifest->instance.contradicts(store.removed)) ||
+                     was_over(how.instance, *manifest));
+  const bool hopeless = manifest && manifest->boot_id != image::boot_id() &&
+                        !manifest->members.empty() && manifest->members.front().kind == "dram";
+  if (!hopeless && !went) {
+    return fail(EEXIST,
+                "backend " + id + ": " + ground.path +
+                    " holds the data of an earlier instance, whose journal" +
+                    (manifest ? ", in " + manifest->store + "," : "") +
+                    " is not there; bring that back, or, to give it up, remove the directory");
+  }
+  for (const auto container : orphans) {
+    (*backend)->remove(container);
+  }
+  log::warn("event=orphans_removed backend={} directory={} containers={} reason=\"{}\"", id,
+            ground.path, orphans.size(),
+            went ? "they were being removed"
+                 : "their names were in memory, and the machine was restarted");
   return {};
 }
 
 // It was left, with its data, by who left the first one.
-Status belongs_to(const Ground& ground, unsigned number, const Store& store, const std::string& id) {
+Status belongs_to(const Ground& ground, unsigned number, const Store& store,
+                  const std::string& id) {
   const auto manifest = image::recover_manifest(ground.root.get());
-  if (manifest && manifest->place == number && manifest->store == store.path && manifest->name == store.manifest.name && !manifest->instance.contradicts(store.instance)) return {};
-  return fail(ENOENT, "backend " + id + ": what " + ground.path + " holds is not of the instance that left " + store.path + (manifest ? "" : " (" + describe(manifest.error()) + ")") + "; see which files it had (efs salvage --list " + store.path + "), or remove all (efs clean " + store.path + ")");
+  if (manifest && manifest->place == number && manifest->store == store.path &&
+      manifest->name == store.manifest.name && !manifest->instance.contradicts(store.instance)) {
+    return {};
+  }
+  return fail(ENOENT, "backend " + id + ": what " + ground.path +
+                          " holds is not of the instance that left " + store.path +
+                          (manifest ? "" : " (" + describe(manifest.error()) + ")") +
+                          "; see which files it had (efs salvage --list " + store.path +
+                          "), or remove all (efs clean " + store.path + ")");
 }
 
-Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, Ground& ground, Store& store, StoreMember& member) {
+Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, Ground& ground,
+                                             Store& store, StoreMember& member) {
   const int root = ground.root.get();
-  struct stat st {};
-  if (::fstatat(root, "meta", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "backend " + member.id + ": " + ground.path + " is the store of another instance; choose another --name, or remove that one (efs clean " + ground.path + ")");
-  if (::mkdirat(root, "data", 0700) != 0 && errno != EEXIST) return fail_errno(ground.path + "/data");
-  ground.options.directory.reset(::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!ground.options.directory) return fail_errno(ground.path + "/data");
+  struct stat st{};
+  if (::fstatat(root, "meta", &st, AT_SYMLINK_NOFOLLOW) == 0) {
+    return fail(EEXIST, "backend " + member.id + ": " + ground.path +
+                            " is the store of another instance; choose another --name, or remove "
+                            "that one (efs clean " +
+                            ground.path + ")");
+  }
+  if (::mkdirat(root, "data", 0700) != 0 && errno != EEXIST) {
+    return fail_errno(ground.path + "/data");
+  }
+  ground.options.directory.reset(
+      ::openat(root, "data", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!ground.options.directory) {
+    return fail_errno(ground.path + "/data");
+  }
   auto lock = lock_of_store(how.supervisor, root, ground.path, "another instance");
-  if (!lock) return std::unexpected(lock.error());
+  if (!lock) {
+    return std::unexpected(lock.error());
+  }
   member.lock = std::move(*lock);
   member.kept_from_cleaners = keep_cleaners_out(how.supervisor, root, ground.path);
   if (store.left) {
     EFS_TRY(belongs_to(ground, number, store, member.id));
-    EFS_TRY(image::refuse_other_containers(ground.options.directory.get(), store.instance, ground.path + "/data"));
+    EFS_TRY(image::refuse_other_containers(ground.options.directory.get(), store.instance,
+                                           ground.path + "/data"));
   }
   if (!store.left) {
     EFS_TRY(look_at_orphans(how, ground, store, member.id));
@@ -81,8 +134,12 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   settle_capacity(how, number, store, ground);
   member.kind = ground.options.kind;
   auto backend = make_fsdax(std::move(ground.options));
-  if (!backend) return std::unexpected(backend.error());
-  if (how.privileged) EFS_TRY(how.supervisor.store_at(member.lock.get()));
+  if (!backend) {
+    return std::unexpected(backend.error());
+  }
+  if (how.privileged) {
+    EFS_TRY(how.supervisor.store_at(member.lock.get()));
+  }
   return backend;
 }
 
@@ -90,15 +147,34 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
   const std::string& id = how.config.backends[number].id;
   auto ground = find_ground(how, number, store.left);
   if (!ground && store.left) {
-    const std::string where = number < store.manifest.members.size() ? " (" + store.manifest.members[number].path + ")" : "";
-    return fail(ground.error().code, "backend " + id + where + " of the instance that left " + store.path + " is gone: " + describe(ground.error()) + (store.manifest.boot_id != image::boot_id() ? "; the machine was restarted, and memory does not survive that" : "") +
-                                         "; bring out what is left (efs salvage " + how.config.name + ", which says what is missing), then remove it (efs clean " + how.config.name + ")");
+    const std::string where = number < store.manifest.members.size()
+                                  ? " (" + store.manifest.members[number].path + ")"
+                                  : "";
+    return fail(ground.error().code,
+                "backend " + id + where + " of the instance that left " + store.path +
+                    " is gone: " + describe(ground.error()) +
+                    (store.manifest.boot_id != image::boot_id()
+                         ? "; the machine was restarted, and memory does not survive that"
+                         : "") +
+                    "; bring out what is left (efs salvage " + how.config.name +
+                    ", which says what is missing), then remove it (efs clean " + how.config.name +
+                    ")");
   }
-  if (!ground) return std::unexpected(ground.error());
-  StoreMember member{.id = id, .path = ground->path, .kind = {}, .directory = ground->directory, .root = {}, .lock = {}, .kept_from_cleaners = {}};
+  if (!ground) {
+    return std::unexpected(ground.error());
+  }
+  StoreMember member{.id = id,
+                     .path = ground->path,
+                     .kind = {},
+                     .directory = ground->directory,
+                     .root = {},
+                     .lock = {},
+                     .kept_from_cleaners = {}};
   auto backend = open_member(how, number, *ground, store, member);
   if (!backend) {
-    if (member.lock && !ground->left) remove_store(ground->directory);
+    if (member.lock && !ground->left) {
+      remove_store(ground->directory);
+    }
     return backend;
   }
   member.root = std::move(ground->root);
@@ -109,38 +185,58 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
 }  // namespace
 
 bool was_over(const std::string& instance, const image::Manifest& own) {
-  const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const auto manifest = directory ? image::read_manifest(directory.get()) : std::unexpected(Error{errno});
+  const UniqueFd directory(
+      ::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto manifest =
+      directory ? image::read_manifest(directory.get()) : std::unexpected(Error{errno});
   return manifest && image::was_over(*manifest, own);
 }
 
 Status add_members(const SetUp& how, Store& store) {
   const config::JobConfig& config = how.config;
-  if (store.left) EFS_TRY(same_backends(store, config));
-  if (config.backends.size() < 2) return {};
-  if (how.privileged) EFS_TRY(how.supervisor.store_at(store.lock.get()));
-  VirtualDeviceOptions options{.members = {}, .new_containers = static_cast<unsigned>(config.new_files), .spill = config.on_full == config::OnFull::spill};
-  options.members.push_back({.id = config.backends.front().id, .backend = std::move(store.backend)});
+  if (store.left) {
+    EFS_TRY(same_backends(store, config));
+  }
+  if (config.backends.size() < 2) {
+    return {};
+  }
+  if (how.privileged) {
+    EFS_TRY(how.supervisor.store_at(store.lock.get()));
+  }
+  VirtualDeviceOptions options{.members = {},
+                               .new_containers = static_cast<unsigned>(config.new_files),
+                               .spill = config.on_full == config::OnFull::spill};
+  options.members.push_back(
+      {.id = config.backends.front().id, .backend = std::move(store.backend)});
   for (unsigned number = 1; number < config.backends.size(); ++number) {
     auto backend = add_member(how, number, store);
     if (!backend) {
-      if (!store.left)
-        for (const auto& member : store.others) remove_store(member.directory);
+      if (!store.left) {
+        for (const auto& member : store.others) {
+          remove_store(member.directory);
+        }
+      }
       return std::unexpected(backend.error());
     }
     options.members.push_back({.id = config.backends[number].id, .backend = std::move(*backend)});
   }
   auto device = make_virtual_device(std::move(options));
-  if (!device) return fail(device.error().code, store.path + ": " + describe(device.error()));
+  if (!device) {
+    return fail(device.error().code, store.path + ": " + describe(device.error()));
+  }
   store.backend = std::move(*device);
   return {};
 }
 
 std::vector<image::Member> manifests_of(const Store& store, const config::JobConfig& config) {
   std::vector<image::Member> members;
-  if (store.others.empty()) return members;
+  if (store.others.empty()) {
+    return members;
+  }
   members.push_back({.id = config.backends.front().id, .path = store.path, .kind = store.kind});
-  for (const auto& other : store.others) members.push_back({.id = other.id, .path = other.path, .kind = other.kind});
+  for (const auto& other : store.others) {
+    members.push_back({.id = other.id, .path = other.path, .kind = other.kind});
+  }
   return members;
 }
 

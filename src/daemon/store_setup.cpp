@@ -1,5 +1,5 @@
-#include "daemon/instance_directory.hpp"
 #include "daemon/store_setup.hpp"
+#include "daemon/instance_directory.hpp"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -33,33 +33,54 @@ struct PrivateDirectory {
 Result<PrivateDirectory> private_directory(const std::string& path, bool must_be_there) {
   PrivateDirectory made{.fd = {}, .left = must_be_there};
   if (!must_be_there && ::mkdir(path.c_str(), 0700) != 0) {
-    if (errno != EEXIST) return fail_errno("cannot make the store " + path);
+    if (errno != EEXIST) {
+      return fail_errno("cannot make the store " + path);
+    }
     made.left = true;
   }
   made.fd.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st {};
-  if (!made.fd || ::fstat(made.fd.get(), &st) != 0) return fail_errno("store " + path);
-  if (st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) return fail(EPERM, "store " + path + " is there and is not this user's own");
+  struct stat st{};
+  if (!made.fd || ::fstat(made.fd.get(), &st) != 0) {
+    return fail_errno("store " + path);
+  }
+  if (st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) {
+    return fail(EPERM, "store " + path + " is there and is not this user's own");
+  }
   return made;
 }
 
 bool is_memory(const std::string& directory) {
-  struct statfs fs {};
-  return ::statfs(directory.c_str(), &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+  struct statfs fs{};
+  return ::statfs(directory.c_str(), &fs) == 0 &&
+         (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
 // An earlier instance of this name left its data here. They are taken up by the same job only.
 Status look_at_left(Store& store, const config::JobConfig& config) {
-  struct stat st {};
-  if (::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) return {};  // it died before there was anything
+  struct stat st{};
+  // it died before there was anything
+  if (::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    return {};
+  }
   store.left = true;
-  const std::string way_out = "; bring its data out (efs salvage " + store.path + "), remove it (efs clean " + store.path + "), or choose another --name";
+  const std::string way_out = "; bring its data out (efs salvage " + store.path +
+                              "), remove it (efs clean " + store.path +
+                              "), or choose another --name";
   auto manifest = image::read_manifest(store.metadata.get());
-  if (!manifest) return fail(EEXIST, "an earlier instance left its store in " + store.path + ", and what that says of itself is not good (" + describe(manifest.error()) + "); bring its data out (efs salvage --to DIRECTORY " + store.path + "), remove it (efs clean " + store.path + "), or choose another --name");
+  if (!manifest) {
+    return fail(EEXIST,
+                "an earlier instance left its store in " + store.path +
+                    ", and what that says of itself is not good (" + describe(manifest.error()) +
+                    "); bring its data out (efs salvage --to DIRECTORY " + store.path +
+                    "), remove it (efs clean " + store.path + "), or choose another --name");
+  }
   store.manifest = std::move(*manifest);
   const auto& m = store.manifest;
-  if (m.root_dir != config.root_dir || m.results_dir != config.results_dir)
-    return fail(EEXIST, "another job of the name " + config.name + " left its store in " + store.path + " (root-dir " + m.root_dir + ", results-dir " + m.results_dir + ")" + way_out);
+  if (m.root_dir != config.root_dir || m.results_dir != config.results_dir) {
+    return fail(EEXIST, "another job of the name " + config.name + " left its store in " +
+                            store.path + " (root-dir " + m.root_dir + ", results-dir " +
+                            m.results_dir + ")" + way_out);
+  }
   return {};
 }
 
@@ -69,107 +90,188 @@ Status refuse_containers(int data, const std::string& path) {
   options.directory.reset(::fcntl(data, F_DUPFD_CLOEXEC, 0));
   options.read_only = true;
   const auto backend = make_fsdax(std::move(options));
-  if (!backend) return std::unexpected(backend.error());
+  if (!backend) {
+    return std::unexpected(backend.error());
+  }
   std::uint64_t containers = 0;
   EFS_TRY((*backend)->for_each([&](std::uint64_t) { ++containers; }));
-  if (containers == 0) return {};
-  return fail(EEXIST, "the store " + path + " holds " + std::to_string(containers) + " containers of an earlier instance, whose journal is not there (meta/journal): without it nothing can tell what they are, and nothing of them is removed. Bring it back, or remove the directory");
+  if (containers == 0) {
+    return {};
+  }
+  return fail(EEXIST, "the store " + path + " holds " + std::to_string(containers) +
+                          " containers of an earlier instance, whose journal is not there "
+                          "(meta/journal): without it nothing can tell what they are, and nothing "
+                          "of them is removed. Bring it back, or remove the directory");
 }
 
 // What is new is this instance's; what was left must be what its manifest says.
 Status settle_whose(Store& store, int data) {
   const auto life = store::draw_instance_id();
-  if (!life) return std::unexpected(life.error());
+  if (!life) {
+    return std::unexpected(life.error());
+  }
   store.life = *life;
   if (store.left) {
     store.instance = store.manifest.instance;
     return image::refuse_other_containers(data, store.instance, store.path + "/data");
   }
   const auto drawn = store::draw_instance_id();
-  if (!drawn) return std::unexpected(drawn.error());
+  if (!drawn) {
+    return std::unexpected(drawn.error());
+  }
   store.instance = *drawn;
   return image::mark_containers(data, store.instance);
 }
 
 // A directory in the store, made where it is not there; `made` says so.
 Result<UniqueFd> part(int root, const char* name, bool& made) {
-  if (::mkdirat(root, name, 0700) == 0) made = true;
-  else if (errno != EEXIST) return fail_errno(std::string("store/") + name);
+  if (::mkdirat(root, name, 0700) == 0) {
+    made = true;
+  } else if (errno != EEXIST) {
+    return fail_errno(std::string("store/") + name);
+  }
   UniqueFd directory(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!directory) return fail_errno(std::string("store/") + name);
+  if (!directory) {
+    return fail_errno(std::string("store/") + name);
+  }
   return directory;
 }
 
 // The journal syncs itself and its directory; the names that lead there have to last as well.
 Status sync_names(int root) {
   const UniqueFd above(::openat(root, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (::fsync(root) != 0) return fail_errno("store");
-  // Where the site keeps it closed to us, or its file system syncs no directories, the names in it are its own.
-  return !above || ::fsync(above.get()) == 0 || errno == EINVAL || errno == EROFS ? Status() : fail_errno("the directory of the store");
+  if (::fsync(root) != 0) {
+    return fail_errno("store");
+  }
+  // Where the site keeps it closed to us, or its file system syncs no directories, the names in it
+  // are its own.
+  return !above || ::fsync(above.get()) == 0 || errno == EINVAL || errno == EROFS
+             ? Status()
+             : fail_errno("the directory of the store");
 }
 
-// The ground's root holds the journal's directory and the containers'. `store.lock` is held where this fails behind it.
+// The ground's root holds the journal's directory and the containers'. `store.lock` is held where
+// this fails behind it.
 Status finish(Ground ground, const SetUp& how, Store& store) {
   store.directory = ground.directory;
   store.path = ground.path;
   const int root = ground.root.get();
-  if (struct stat st {}; ::fstatat(root, "lock", &st, AT_SYMLINK_NOFOLLOW) == 0) return fail(EEXIST, "the store " + store.path + " is a backend of another instance; choose another --name");
+  if (struct stat st{}; ::fstatat(root, "lock", &st, AT_SYMLINK_NOFOLLOW) == 0) {
+    return fail(EEXIST, "the store " + store.path +
+                            " is a backend of another instance; choose another --name");
+  }
   bool made = false;
   auto metadata = part(root, "meta", made);
-  if (!metadata) return std::unexpected(metadata.error());
+  if (!metadata) {
+    return std::unexpected(metadata.error());
+  }
   store.metadata = std::move(*metadata);
-  auto lock = lock_of_store(how.supervisor, store.metadata.get(), store.path, "another instance or a running efs salvage");
-  if (!lock) return std::unexpected(lock.error());
+  auto lock = lock_of_store(how.supervisor, store.metadata.get(), store.path,
+                            "another instance or a running efs salvage");
+  if (!lock) {
+    return std::unexpected(lock.error());
+  }
   store.lock = std::move(*lock);
   auto contents = part(root, "data", made);  // only now: who has the lock may be removing all
-  if (!contents) return std::unexpected(contents.error());
+  if (!contents) {
+    return std::unexpected(contents.error());
+  }
   ground.options.directory = std::move(*contents);
   store.kept_from_cleaners = keep_cleaners_out(how.supervisor, root, store.path);
-  if (made) EFS_TRY(sync_names(root));
+  if (made) {
+    EFS_TRY(sync_names(root));
+  }
   // Its results are back or given up, and who was to remove it died.
-  if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && was_over(how.instance, *manifest)) EFS_TRY(image::begin_removal(store.metadata.get()));
+  if (const auto manifest = image::read_manifest(store.metadata.get());
+      manifest && was_over(how.instance, *manifest)) {
+    EFS_TRY(image::begin_removal(store.metadata.get()));
+  }
   store.was_removed = image::is_being_removed(store.metadata.get());
-  if (const auto manifest = image::read_manifest(store.metadata.get()); manifest && store.was_removed) store.removed = manifest->instance;
-  if (store.was_removed) EFS_TRY(image::finish_removal(root, store.path));
+  if (const auto manifest = image::read_manifest(store.metadata.get());
+      manifest && store.was_removed) {
+    store.removed = manifest->instance;
+  }
+  if (store.was_removed) {
+    EFS_TRY(image::finish_removal(root, store.path));
+  }
   EFS_TRY(look_at_left(store, how.config));
   settle_capacity(how, 0, store, ground);
   store.kind = ground.options.kind;
   const int data = ground.options.directory.get();
-  if (ground.left && !store.left && !store.was_removed) EFS_TRY(refuse_containers(data, store.path));
+  if (ground.left && !store.left && !store.was_removed) {
+    EFS_TRY(refuse_containers(data, store.path));
+  }
   EFS_TRY(settle_whose(store, data));
   auto backend = make_fsdax(std::move(ground.options));
-  if (!backend) return std::unexpected(backend.error());
+  if (!backend) {
+    return std::unexpected(backend.error());
+  }
   store.backend = std::move(*backend);
   return {};
 }
 
-bool gets_default(const config::Backend& backend) { return backend.type == config::BackendType::dram && !backend.capacity; }
+bool gets_default(const config::Backend& backend) {
+  return backend.type == config::BackendType::dram && !backend.capacity;
+}
 
-// As declared, or the share of what this job can have. A successor asks for the least: the store is there.
-Result<std::optional<std::uint64_t>> choose_capacity(const SetUp& how, const config::Backend& backend) {
-  if (!gets_default(backend)) return backend.capacity;
-  if (how.takeover) return config::smallest_capacity;
+// As declared, or the share of what this job can have. A successor asks for the least: the store is
+// there.
+Result<std::optional<std::uint64_t>> choose_capacity(const SetUp& how,
+                                                     const config::Backend& backend) {
+  if (!gets_default(backend)) {
+    return backend.capacity;
+  }
+  if (how.takeover) {
+    return config::smallest_capacity;
+  }
   const auto unpromised = how.supervisor.unpromised_memory();
-  if (!unpromised) return std::unexpected(unpromised.error());
+  if (!unpromised) {
+    return std::unexpected(unpromised.error());
+  }
   const MemoryBound bound = memory_bound(*unpromised);
   const auto capacity = config::capacity_of(how.config, backend, bound.bytes);
-  log::info("event=default_capacity backend={} capacity={} available={} bound=\"{}\" job_memory={} share={}%", backend.id, *capacity, bound.bytes, bound.source, how.config.job_memory.value_or(0), how.config.memory_share);
-  if (*capacity >= config::smallest_capacity) return capacity;
+  log::info(
+      "event=default_capacity backend={} capacity={} available={} bound=\"{}\" job_memory={} "
+      "share={}%",
+      backend.id, *capacity, bound.bytes, bound.source, how.config.job_memory.value_or(0),
+      how.config.memory_share);
+  if (*capacity >= config::smallest_capacity) {
+    return capacity;
+  }
   const bool by_job = how.config.job_memory && *how.config.job_memory < bound.bytes;
-  return fail(ENOMEM, "backend " + backend.id + ": the job can have " + format_bytes(by_job ? *how.config.job_memory : bound.bytes) + " of memory here (" + (by_job ? "its batch system's word" : bound.source) + "), and a store in memory needs at least " + format_bytes(config::smallest_capacity) +
+  return fail(ENOMEM, "backend " + backend.id + ": the job can have " +
+                          format_bytes(by_job ? *how.config.job_memory : bound.bytes) +
+                          " of memory here (" +
+                          (by_job ? "its batch system's word" : bound.source) +
+                          "), and a store in memory needs at least " +
+                          format_bytes(config::smallest_capacity) +
                           ". Ask for more memory, or store on a disk (type: NVRAM-NVML)");
 }
 
 Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, bool must_be_there) {
-  auto memory = how.supervisor.memory_store({.number = number, .bytes = *ground.options.capacity, .access_times = how.access_times,
-                                             .huge_pages = how.config.backends.at(number).huge_pages, .must_be_there = must_be_there});
-  if (!memory) return std::unexpected(memory.error());
+  auto memory =
+      how.supervisor.memory_store({.number = number,
+                                   .bytes = *ground.options.capacity,
+                                   .access_times = how.access_times,
+                                   .huge_pages = how.config.backends.at(number).huge_pages,
+                                   .must_be_there = must_be_there});
+  if (!memory) {
+    return std::unexpected(memory.error());
+  }
   if (memory->left) {
     how.supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop
-    struct statvfs fs {};
+    struct statvfs fs{};
     const std::uint64_t declared = *ground.options.capacity;
-    if (::fstatvfs(memory->root.get(), &fs) == 0) ground.options.capacity = fs.f_blocks * fs.f_frsize;
-    if (how.config.backends.at(number).capacity && *ground.options.capacity > declared + (1u << 20)) log::warn("event=capacity_not_lowered backend={} declared={} capacity={} note=\"a store that was left gets larger, and never smaller\"", how.config.backends.at(number).id, declared, *ground.options.capacity);
+    if (::fstatvfs(memory->root.get(), &fs) == 0) {
+      ground.options.capacity = fs.f_blocks * fs.f_frsize;
+    }
+    if (how.config.backends.at(number).capacity &&
+        *ground.options.capacity > declared + (1u << 20)) {
+      log::warn(
+          "event=capacity_not_lowered backend={} declared={} capacity={} note=\"a store that was "
+          "left gets larger, and never smaller\"",
+          how.config.backends.at(number).id, declared, *ground.options.capacity);
+    }
   }
   ground.options.kernel_holds_capacity = true;
   ground.path = how.instance + "/" + control::store_name(number);
@@ -180,38 +282,69 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
 
 }  // namespace
 
-Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, const std::string& path, const std::string& others) {
+Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, const std::string& path,
+                               const std::string& others) {
   constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   UniqueFd opened(::openat(directory, "lock", O_RDWR | O_CREAT | flags, 0600));
-  if (!opened && errno == EROFS) opened.reset(::openat(directory, "lock", O_RDONLY | flags));  // a successor on a file system that has failed
-  if (!opened) return fail_errno("the lock of the store " + path);
+  // a successor on a file system that has failed
+  if (!opened && errno == EROFS) {
+    opened.reset(::openat(directory, "lock", O_RDONLY | flags));
+  }
+  if (!opened) {
+    return fail_errno("the lock of the store " + path);
+  }
   auto held = supervisor.hold_store(opened);
-  if (!held) return fail(held.error().code, "the lock of the store " + path + ": " + describe(held.error()));
+  if (!held) {
+    return fail(held.error().code, "the lock of the store " + path + ": " + describe(held.error()));
+  }
   UniqueFd lock = std::move(*held);
-  if (!lock_soon(lock)) return fail(EBUSY, "the store " + path + " is in use by " + others);
+  if (!lock_soon(lock)) {
+    return fail(EBUSY, "the store " + path + " is in use by " + others);
+  }
   // Who held it before may have removed it, with all the rest.
-  struct stat ours {}, now {};
-  if (::fstat(lock.get(), &ours) != 0 || ::fstatat(directory, "lock", &now, AT_SYMLINK_NOFOLLOW) != 0 || ours.st_ino != now.st_ino || ours.st_dev != now.st_dev) return fail(EAGAIN, "the store " + path + " has just been removed; try again");
+  struct stat ours{}, now{};
+  if (::fstat(lock.get(), &ours) != 0 ||
+      ::fstatat(directory, "lock", &now, AT_SYMLINK_NOFOLLOW) != 0 || ours.st_ino != now.st_ino ||
+      ours.st_dev != now.st_dev) {
+    return fail(EAGAIN, "the store " + path + " has just been removed; try again");
+  }
   return lock;
 }
 
 void settle_capacity(const SetUp& how, unsigned number, Store& store, Ground& ground) {
-  if (!gets_default(how.config.backends.at(number))) return;
+  if (!gets_default(how.config.backends.at(number))) {
+    return;
+  }
   auto& capacity = ground.options.capacity;
-  if (store.left && !ground.options.kernel_holds_capacity) capacity = std::max(capacity, std::optional(store.manifest.memory_capacity));
+  if (store.left && !ground.options.kernel_holds_capacity) {
+    capacity = std::max(capacity, std::optional(store.manifest.memory_capacity));
+  }
   store.memory_capacity = *capacity;
 }
 
-std::vector<UniqueFd> keep_cleaners_out(SupervisorClient& supervisor, int root, const std::string& path) {
+std::vector<UniqueFd> keep_cleaners_out(SupervisorClient& supervisor, int root,
+                                        const std::string& path) {
   std::vector<UniqueFd> locks;
   for (const char* name : {".", "data", "meta"}) {
     const UniqueFd opened(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    if (!opened && errno == ENOENT) continue;  // a further backend has no meta
+    if (!opened && errno == ENOENT) {
+      continue;  // a further backend has no meta
+    }
     Result<UniqueFd> held = fail_errno();
-    if (opened) held = supervisor.hold_store(opened);
-    if (held && ::flock(held->get(), LOCK_SH | LOCK_NB) != 0) held = fail_errno();
-    if (held) locks.push_back(std::move(*held));
-    else log::warn("event=store_not_locked directory={}/{} reason=\"{}\" note=\"systemd-tmpfiles may clean it\"", path, name, describe(held.error()));
+    if (opened) {
+      held = supervisor.hold_store(opened);
+    }
+    if (held && ::flock(held->get(), LOCK_SH | LOCK_NB) != 0) {
+      held = fail_errno();
+    }
+    if (held) {
+      locks.push_back(std::move(*held));
+    } else {
+      log::warn(
+          "event=store_not_locked directory={}/{} reason=\"{}\" note=\"systemd-tmpfiles may clean "
+          "it\"",
+          path, name, describe(held.error()));
+    }
   }
   return locks;
 }
@@ -223,70 +356,131 @@ Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there
   Ground ground;
   ground.options.kind = dram ? "dram" : "fsdax";
   auto given = choose_capacity(how, backend);
-  if (!given) return std::unexpected(given.error());
+  if (!given) {
+    return std::unexpected(given.error());
+  }
   ground.options.capacity = *given;
   const auto capacity = ground.options.capacity;
-  if (!dram && !std::filesystem::is_directory(parent)) return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
-  if (capacity && how.privileged && (dram || is_memory(parent))) return find_memory(how, number, std::move(ground), must_be_there);
+  if (!dram && !std::filesystem::is_directory(parent)) {
+    return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
+  }
+  if (capacity && how.privileged && (dram || is_memory(parent))) {
+    return find_memory(how, number, std::move(ground), must_be_there);
+  }
 
   const std::string name = parent + "/efs-" + std::to_string(::geteuid()) + "-" + how.config.name;
   ground.path = number == 0 ? name : name + "." + std::to_string(number);
   auto root = private_directory(ground.path, must_be_there);
-  if (!root) return std::unexpected(root.error());
+  if (!root) {
+    return std::unexpected(root.error());
+  }
   ground.root = std::move(root->fd);
   ground.left = root->left;
   ground.directory = ground.path;
-  // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte by byte.
-  ground.options.strict = capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
+  // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte
+  // by byte.
+  ground.options.strict =
+      capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
   return ground;
 }
 
 // What fails takes nothing away that it does not hold: it may be another start's by now.
 Result<Store> set_up_store(const SetUp& how) {
   auto ground = find_ground(how, 0, false);
-  if (!ground) return std::unexpected(ground.error());
+  if (!ground) {
+    return std::unexpected(ground.error());
+  }
   const std::string made = ground->left ? "" : ground->directory;
   Store store;
   Status done = finish(std::move(*ground), how, store);
-  if (done) done = add_members(how, store);
+  if (done) {
+    done = add_members(how, store);
+  }
   if (!done) {
     store.backend.reset();
-    if (store.lock && !store.left) remove_store(made);
+    if (store.lock && !store.left) {
+      remove_store(made);
+    }
     return std::unexpected(done.error());
   }
-  if (store.was_removed) EFS_TRY(image::forget_removal(store.metadata.get(), store.path));
+  if (store.was_removed) {
+    EFS_TRY(image::forget_removal(store.metadata.get(), store.path));
+  }
   return store;
 }
 
-Status write_manifests(const Store& store, const config::JobConfig& config, const std::string& instance, const Standing& standing) {
-  image::Manifest manifest{.name = config.name, .uid = ::geteuid(), .root_dir = config.root_dir, .mount_dir = config.mount_dir, .results_dir = config.results_dir, .log_file = config.log_file,
-                           .job_file = config.source, .start_options = config.start_options, .store = store.path, .kind = store.kind, .instance = store.instance, .life = store.life, .boot_id = image::boot_id(), .left = standing.left, .journal_to = standing.journal_to, .contents = standing.contents, .node = config.node, .nodes = config.nodes, .merge_since = config.merge_since, .merges = config.merges, .results_mount = config.results_mount, .mounts_below = config.mounts_below, .made_mount_dir = standing.made_mount_dir,
-                           .members = manifests_of(store, config), .memory_capacity = store.memory_capacity, .circumstances = config.circumstances};
-  // The others first: once the journal's place has a manifest, each of them can be told from what it is not.
+Status write_manifests(const Store& store, const config::JobConfig& config,
+                       const std::string& instance, const Standing& standing) {
+  image::Manifest manifest{.name = config.name,
+                           .uid = ::geteuid(),
+                           .root_dir = config.root_dir,
+                           .mount_dir = config.mount_dir,
+                           .results_dir = config.results_dir,
+                           .log_file = config.log_file,
+                           .job_file = config.source,
+                           .start_options = config.start_options,
+                           .store = store.path,
+                           .kind = store.kind,
+                           .instance = store.instance,
+                           .life = store.life,
+                           .boot_id = image::boot_id(),
+                           .left = standing.left,
+                           .journal_to = standing.journal_to,
+                           .contents = standing.contents,
+                           .node = config.node,
+                           .nodes = config.nodes,
+                           .merge_since = config.merge_since,
+                           .merges = config.merges,
+                           .results_mount = config.results_mount,
+                           .mounts_below = config.mounts_below,
+                           .made_mount_dir = standing.made_mount_dir,
+                           .members = manifests_of(store, config),
+                           .memory_capacity = store.memory_capacity,
+                           .circumstances = config.circumstances};
+  // The others first: once the journal's place has a manifest, each of them can be told from what
+  // it is not.
   for (std::size_t i = 0; i < store.others.size(); ++i) {
     manifest.place = static_cast<unsigned>(i + 1);
     EFS_TRY(image::write_manifest(store.others[i].root.get(), manifest));
   }
   manifest.place = 0;
-  if (standing.left == image::Left::in_use) EFS_TRY(image::write_job_file(store.metadata.get(), config.text));
+  if (standing.left == image::Left::in_use) {
+    EFS_TRY(image::write_job_file(store.metadata.get(), config.text));
+  }
   EFS_TRY(image::write_manifest(store.metadata.get(), manifest));
-  const UniqueFd directory(::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!directory) return fail_errno(instance);
+  const UniqueFd directory(
+      ::open(instance.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) {
+    return fail_errno(instance);
+  }
   return image::write_manifest(directory.get(), manifest);
 }
 
 void remove_store(const std::string& directory) {
-  if (directory.empty()) return;
+  if (directory.empty()) {
+    return;
+  }
   const UniqueFd root(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   Status removed = root ? image::remove_content(root.get(), directory) : fail_errno();
-  if (removed && ::rmdir(directory.c_str()) != 0) removed = fail_errno();
-  if (!removed) log::warn("event=store_not_removed directory={} reason=\"{}\"", directory, describe(removed.error()));
+  if (removed && ::rmdir(directory.c_str()) != 0) {
+    removed = fail_errno();
+  }
+  if (!removed) {
+    log::warn("event=store_not_removed directory={} reason=\"{}\"", directory,
+              describe(removed.error()));
+  }
 }
 
 void remove_store(const Store& store) {
-  const UniqueFd metadata(::open((store.path + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (const Status begun = metadata ? image::begin_removal(metadata.get()) : Status(); !begun) log::warn("event=store_not_removed directory={} reason=\"{}\"", store.path, describe(begun.error()));
-  for (const auto& member : store.others) remove_store(member.directory);
+  const UniqueFd metadata(
+      ::open((store.path + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (const Status begun = metadata ? image::begin_removal(metadata.get()) : Status(); !begun) {
+    log::warn("event=store_not_removed directory={} reason=\"{}\"", store.path,
+              describe(begun.error()));
+  }
+  for (const auto& member : store.others) {
+    remove_store(member.directory);
+  }
   remove_store(store.directory);
 }
 

@@ -30,6 +30,7 @@ struct BackingMap {
   std::uint32_t flags;
   std::uint64_t padding;
 };
+
 constexpr unsigned long backing_open = _IOW(229, 1, BackingMap);
 constexpr unsigned long backing_close = _IOW(229, 2, std::uint32_t);
 
@@ -40,22 +41,35 @@ Message answer_error(int code, const std::string& text = {}) {
   return message;
 }
 
-Message answer_of(const Status& done) { return done ? Message{} : answer_error(done.error().code, describe(done.error())); }
+Message answer_of(const Status& done) {
+  return done ? Message{} : answer_error(done.error().code, describe(done.error()));
+}
 
 }  // namespace
 
 Status Supervisor::serve(int channel, WorkerWatch* watch) {
   Status status;
   while (true) {
-    if (watch != nullptr && !watch->wait(channel)) break;
+    if (watch != nullptr && !watch->wait(channel)) {
+      break;
+    }
     auto received = receive(channel);
-    if (!received) status = std::unexpected(received.error());
-    if (!received || !*received) break;
+    if (!received) {
+      status = std::unexpected(received.error());
+    }
+    if (!received || !*received) {
+      break;
+    }
     UniqueFd fd;
     const auto reply = answer_if_asked(**received, fd);
-    if (!reply) continue;
+    if (!reply) {
+      continue;
+    }
     const int passed = fd.get();
-    if (status = send_message(channel, *reply, fd ? std::span(&passed, 1) : std::span<const int>()); !status) break;
+    if (status = send_message(channel, *reply, fd ? std::span(&passed, 1) : std::span<const int>());
+        !status) {
+      break;
+    }
   }
   return status;
 }
@@ -75,10 +89,14 @@ std::optional<Message> Supervisor::answer_if_asked(Received& received, UniqueFd&
   const Ask asked = received.message.ask;
   Message reply;
   try {
-    if (one_way(received.message)) return std::nullopt;
+    if (one_way(received.message)) {
+      return std::nullopt;
+    }
     reply = answer(received, fd);
   } catch (const std::exception& problem) {
-    if (asked == Ask::close_backing || asked == Ask::keep_to_daemon) return std::nullopt;
+    if (asked == Ask::close_backing || asked == Ask::keep_to_daemon) {
+      return std::nullopt;
+    }
     reply.error = ENOMEM;
     set_text(reply, problem.what());
   }
@@ -88,15 +106,24 @@ std::optional<Message> Supervisor::answer_if_asked(Received& received, UniqueFd&
 
 // Messages that nobody waits for.
 bool Supervisor::one_way(const Message& ask) {
-  if (ask.ask == Ask::close_backing) return close_backing(ask), true;
-  if (ask.ask != Ask::keep_to_daemon) return false;
-  if (ask.count != 0) on_daemon_.insert(ask.number);
-  else on_daemon_.erase(ask.number);
+  if (ask.ask == Ask::close_backing) {
+    return close_backing(ask), true;
+  }
+  if (ask.ask != Ask::keep_to_daemon) {
+    return false;
+  }
+  if (ask.count != 0) {
+    on_daemon_.insert(ask.number);
+  } else {
+    on_daemon_.erase(ask.number);
+  }
   return true;
 }
 
 Supervisor::Left Supervisor::left() const {
-  if (init_.empty()) return Left::nothing;
+  if (init_.empty()) {
+    return Left::nothing;
+  }
   return mount_.is_mounted() ? Left::mount : Left::results;
 }
 
@@ -124,10 +151,18 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
 }
 
 Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
-  if (!options_.privileged) return answer_error(EPERM, "a private tmpfs needs root");
+  if (!options_.privileged) {
+    return answer_error(EPERM, "a private tmpfs needs root");
+  }
   const AsRoot root_rights;
-  auto given = memory_.give({.number = ask.count, .bytes = ask.number, .access_times = static_cast<AccessTimes>(ask.numbers[1]), .huge_pages = ask.numbers[2] == 0, .must_be_there = ask.numbers[0] != 0});
-  if (!given) return answer_error(given.error().code, describe(given.error()));
+  auto given = memory_.give({.number = ask.count,
+                             .bytes = ask.number,
+                             .access_times = static_cast<AccessTimes>(ask.numbers[1]),
+                             .huge_pages = ask.numbers[2] == 0,
+                             .must_be_there = ask.numbers[0] != 0});
+  if (!given) {
+    return answer_error(given.error().code, describe(given.error()));
+  }
   store_devices_.insert(given->device);
   fd = std::move(given->root);
   Message reply;
@@ -138,32 +173,48 @@ Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
 // Root looks at the stores of all users.
 Message Supervisor::unpromised() const {
   std::optional<AsRoot> root;
-  if (options_.privileged) root.emplace();
+  if (options_.privileged) {
+    root.emplace();
+  }
   Message reply;
   reply.number = unpromised_memory();
   return reply;
 }
 
-// It is the worker's word where a store lies that is on no tmpfs of ours; the file at least is the user's own.
+// It is the worker's word where a store lies that is on no tmpfs of ours; the file at least is the
+// user's own.
 Message Supervisor::store_at(const UniqueFd& file) {
-  struct stat st {};
-  if (!file || ::fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != options_.uid) return answer_error(EPERM, "not a file of this user's");
-  if (mount_.is_mounted() && !store_devices_.contains(st.st_dev)) return answer_error(EPERM, "the store is set up already");  // a successor names the same
-  if (store_devices_.size() >= 2UL * control::most_stores) return answer_error(EINVAL, "too many stores");
+  struct stat st{};
+  if (!file || ::fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != options_.uid) {
+    return answer_error(EPERM, "not a file of this user's");
+  }
+  // a successor names the same
+  if (mount_.is_mounted() && !store_devices_.contains(st.st_dev)) {
+    return answer_error(EPERM, "the store is set up already");
+  }
+  if (store_devices_.size() >= 2UL * control::most_stores) {
+    return answer_error(EINVAL, "too many stores");
+  }
   store_devices_.insert(st.st_dev);
   return {};
 }
 
-// A lock (flock(2)) belongs to what open(2) returned: a successor goes on with what its predecessor locked.
+// A lock (flock(2)) belongs to what open(2) returned: a successor goes on with what its predecessor
+// locked.
 Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
-  struct stat st {};
-  if (!lock || ::fstat(lock.get(), &st) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) || st.st_uid != options_.uid) return answer_error(EPERM, "not a lock of this user's");
+  struct stat st{};
+  if (!lock || ::fstat(lock.get(), &st) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) ||
+      st.st_uid != options_.uid) {
+    return answer_error(EPERM, "not a lock of this user's");
+  }
   auto held = std::find_if(store_locks_.begin(), store_locks_.end(), [&](const UniqueFd& other) {
-    struct stat its {};
+    struct stat its{};
     return ::fstat(other.get(), &its) == 0 && its.st_ino == st.st_ino && its.st_dev == st.st_dev;
   });
   if (held == store_locks_.end()) {
-    if (store_locks_.size() >= 4UL * control::most_stores) return answer_error(EINVAL, "too many stores");
+    if (store_locks_.size() >= 4UL * control::most_stores) {
+      return answer_error(EINVAL, "too many stores");
+    }
     held = store_locks_.insert(held, std::move(lock));
   }
   fd.reset(::fcntl(held->get(), F_DUPFD_CLOEXEC, 0));
@@ -173,35 +224,55 @@ Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
 // A mount of this user's that lost its daemon would keep the next from mounting there.
 Message Supervisor::drop_dead(const Message& ask, const UniqueFd& parent) {
   std::optional<AsRoot> root;
-  if (options_.privileged) root.emplace();
-  const Status dropped = efs::drop_dead_mount(parent.get(), std::string(ask.text.data(), ::strnlen(ask.text.data(), ask.text.size())), options_.uid, {.unserved = options_.source});
+  if (options_.privileged) {
+    root.emplace();
+  }
+  const Status dropped = efs::drop_dead_mount(
+      parent.get(), std::string(ask.text.data(), ::strnlen(ask.text.data(), ask.text.size())),
+      options_.uid, {.unserved = options_.source});
   return answer_of(dropped);
 }
 
 Message Supervisor::mount(const Message& ask, const UniqueFd& point, UniqueFd& fd) {
-  if (const Status made = mount_.make(point, ask.number, ask.text.data()); !made) return answer_of(made);
+  if (const Status made = mount_.make(point, ask.number, ask.text.data()); !made) {
+    return answer_of(made);
+  }
   fd.reset(::fcntl(mount_.fuse().get(), F_DUPFD_CLOEXEC, 0));
   return {};
 }
 
 Message Supervisor::unmount(const Message& ask) {
   const Status unmounted = mount_.unmount();
-  if (unmounted) stop_is_unusual_ = ask.number != 0;
+  if (unmounted) {
+    stop_is_unusual_ = ask.number != 0;
+  }
   return answer_of(unmounted);
 }
 
-// The kernel reopens the file with the rights of the registrar for whoever opens it in the mount. So it must be a
-// file that the user owns, on the store's own device; see also drop_privilege(), which leaves us no more file
-// rights than the user has.
+// The kernel reopens the file with the rights of the registrar for whoever opens it in the mount.
+// So it must be a file that the user owns, on the store's own device; see also drop_privilege(),
+// which leaves us no more file rights than the user has.
 int Supervisor::open_backing(const UniqueFd& container) {
-  struct stat st {};
-  if (!container || !mount_.fuse() || ::fstat(container.get(), &st) != 0) return -EBADF;
-  if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) return -EPERM;  // not a container of this user
-  if (!store_devices_.empty() && !store_devices_.contains(st.st_dev)) return -EXDEV;  // not a container of this store
-  // For reading only. Programs get what they ask for, as the kernel opens it anew for each; and a container that is open for
-  // writing is known to be so by a program, for as long as it lives: registered ones stay open until the connection is forgotten.
-  const UniqueFd reading(::open(("/proc/self/fd/" + std::to_string(container.get())).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!reading) return -errno;
+  struct stat st{};
+  if (!container || !mount_.fuse() || ::fstat(container.get(), &st) != 0) {
+    return -EBADF;
+  }
+  // not a container of this user
+  if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) {
+    return -EPERM;
+  }
+  // not a container of this store
+  if (!store_devices_.empty() && !store_devices_.contains(st.st_dev)) {
+    return -EXDEV;
+  }
+  // For reading only. Programs get what they ask for, as the kernel opens it anew for each; and a
+  // container that is open for writing is known to be so by a program, for as long as it lives:
+  // registered ones stay open until the connection is forgotten.
+  const UniqueFd reading(
+      ::open(("/proc/self/fd/" + std::to_string(container.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reading) {
+    return -errno;
+  }
   BackingMap map{.fd = reading.get(), .flags = 0, .padding = 0};
   const int id = ::ioctl(mount_.fuse().get(), backing_open, &map);
   return id < 0 ? -errno : id;
@@ -211,7 +282,9 @@ Message Supervisor::open_backing(const Received& ask) {
   Message reply;
   for (const UniqueFd& container : ask.fds) {
     const int id = open_backing(container);
-    if (id > 0) backings_[id] = ask.message.inodes.at(reply.count);
+    if (id > 0) {
+      backings_[id] = ask.message.inodes.at(reply.count);
+    }
     reply.numbers.at(reply.count++) = id;
   }
   return reply;
@@ -219,22 +292,30 @@ Message Supervisor::open_backing(const Received& ask) {
 
 // An id that the kernel does not know is the worker's mistake and harms nobody.
 void Supervisor::close_backing(const Message& ask) {
-  if (!mount_.fuse()) return;
+  if (!mount_.fuse()) {
+    return;
+  }
   for (const auto id : std::span(ask.numbers).first(ask.count)) {
-    if (backings_.erase(id) == 0) continue;
+    if (backings_.erase(id) == 0) {
+      continue;
+    }
     auto number = static_cast<std::uint32_t>(id);
     (void)::ioctl(mount_.fuse().get(), backing_close, &number);
   }
 }
 
 Message Supervisor::keep_init(const Message& ask) {
-  if (ask.number > ask.text.size()) return answer_error(EINVAL, "INIT request too long");
+  if (ask.number > ask.text.size()) {
+    return answer_error(EINVAL, "INIT request too long");
+  }
   init_.assign(ask.text.data(), ask.number);
   return {};
 }
 
 Message Supervisor::resume(UniqueFd& fd) const {
-  if (!mount_.is_mounted() || !mount_.fuse() || init_.empty()) return answer_error(ENOTCONN, "not mounted");
+  if (!mount_.is_mounted() || !mount_.fuse() || init_.empty()) {
+    return answer_error(ENOTCONN, "not mounted");
+  }
   fd.reset(::fcntl(mount_.fuse().get(), F_DUPFD_CLOEXEC, 0));
   Message reply;
   reply.number = init_.size();
@@ -245,11 +326,17 @@ Message Supervisor::resume(UniqueFd& fd) const {
 Message Supervisor::inherited(UniqueFd& fd) const {
   std::vector<fuse::InheritedBacking> all;
   all.reserve(backings_.size() + on_daemon_.size());
-  for (const auto& [id, ino] : backings_) all.push_back({.ino = ino, .id = id});
-  for (const auto ino : on_daemon_) all.push_back({.ino = ino, .id = 0});
+  for (const auto& [id, ino] : backings_) {
+    all.push_back({.ino = ino, .id = id});
+  }
+  for (const auto ino : on_daemon_) {
+    all.push_back({.ino = ino, .id = 0});
+  }
   fd.reset(::memfd_create("efs-backings", MFD_CLOEXEC));
   const std::size_t bytes = all.size() * sizeof(fuse::InheritedBacking);
-  if (!fd || ::pwrite(fd.get(), all.data(), bytes, 0) != static_cast<ssize_t>(bytes)) return answer_error(errno, "memory file");
+  if (!fd || ::pwrite(fd.get(), all.data(), bytes, 0) != static_cast<ssize_t>(bytes)) {
+    return answer_error(errno, "memory file");
+  }
   Message reply;
   reply.number = all.size();
   return reply;

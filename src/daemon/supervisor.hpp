@@ -1,7 +1,7 @@
 #pragma once
-// The supervisor: mounts, keeps the FUSE descriptor, registers backing files, cleans up behind a worker that died.
-// It parses nothing that a user wrote and follows no path that a user names; all it gets are the descriptors and
-// numbers of channel.hpp, checked here. Single-threaded.
+// The supervisor: mounts, keeps the FUSE descriptor, registers backing files, cleans up behind a
+// worker that died. It parses nothing that a user wrote and follows no path that a user names; all
+// it gets are the descriptors and numbers of channel.hpp, checked here. Single-threaded.
 
 #include <sys/types.h>
 
@@ -26,12 +26,14 @@ namespace efs::daemon {
 struct SupervisorOptions {
   uid_t uid = 0;
   gid_t gid = 0;
-  UniqueFd instance;       // the instance's directory
-  UniqueFd store;          // O_PATH: the empty directory a private tmpfs is mounted on
-  UniqueFd fuse_device;     // /dev/fuse, opened before privilege was dropped; none where not privileged
+  UniqueFd instance;  // the instance's directory
+  UniqueFd store;     // O_PATH: the empty directory a private tmpfs is mounted on
+  // /dev/fuse, opened before privilege was dropped; none where not privileged
+  UniqueFd fuse_device;
   std::string source{};     // of the mount
   bool privileged = false;  // may mount by itself; else by fusermount3
-  bool keep_store = false;  // at first: an earlier instance's store may be there, and is no start's to drop
+  // at first: an earlier instance's store may be there, and is no start's to drop
+  bool keep_store = false;
 };
 
 class Supervisor {
@@ -40,25 +42,32 @@ class Supervisor {
 
   /// Answers the worker until it closes its end, or is killed; `watch`: sees to it meanwhile.
   Status serve(int channel, WorkerWatch* watch = nullptr);
+
   /// The worker asked for it: what the store holds may be the only copy.
   bool keeps_store() const { return keep_store_; }
 
   /// What a worker leaves behind.
   enum class Left : std::uint8_t {
-    nothing,   // the kernel's first request was never answered: no program has written anything
-    mount,     // programs wait for a successor
-    results,   // unmounted; what was written is in the store
+    nothing,  // the kernel's first request was never answered: no program has written anything
+    mount,    // programs wait for a successor
+    results,  // unmounted; what was written is in the store
   };
   Left left() const;
-  /// Was it unmounted for a stop that wanted something else than the results brought back? A successor must not go on without being asked.
+
+  /// Was it unmounted for a stop that wanted something else than the results brought back? A
+  /// successor must not go on without being asked.
   bool stop_is_unusual() const { return stop_is_unusual_; }
+
   /// Whether the worker has said, since the last question, that it answers new requests.
   bool take_progress() { return std::exchange(progress_, false); }
 
   /// Ends a mount that nobody serves, at any price: programs that hold it get an error, not a hang.
   void clean_up() { mount_.detach(); }
-  /// Others may use the stores again. Before the instance can be found at rest: who finds it so may go on with them.
+
+  /// Others may use the stores again. Before the instance can be found at rest: who finds it so may
+  /// go on with them.
   void let_go_of_stores() { store_locks_.clear(); }
+
   /// In a child: a connection ends with its last descriptor.
   void close_descriptors();
 
@@ -84,15 +93,19 @@ class Supervisor {
 
   SupervisorOptions options_;
   Mount mount_{options_.uid, options_.gid, options_.privileged, std::move(options_.fuse_device)};
-  MemoryStores memory_{options_.instance.get(), std::move(options_.store), options_.uid, options_.gid};
-  std::set<dev_t> store_devices_;      // that containers lie on, as far as that was said; none: on any
-  std::vector<UniqueFd> store_locks_;  // shared with the worker: while it is replaced nobody else gets them
+  MemoryStores memory_{options_.instance.get(), std::move(options_.store), options_.uid,
+                       options_.gid};
+  // that containers lie on, as far as that was said; none: on any
+  std::set<dev_t> store_devices_;
+  // shared with the worker: while it is replaced nobody else gets them
+  std::vector<UniqueFd> store_locks_;
   bool keep_store_ = options_.keep_store;
   bool progress_ = false;
   bool stop_is_unusual_ = false;
   std::string init_;                                          // the connection's INIT request
   std::unordered_map<std::int32_t, std::uint64_t> backings_;  // backing id -> inode
-  std::unordered_set<std::uint64_t> on_daemon_;               // inodes that are open on the daemon's path
+  // inodes that are open on the daemon's path
+  std::unordered_set<std::uint64_t> on_daemon_;
 };
 
 }  // namespace efs::daemon

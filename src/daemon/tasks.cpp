@@ -21,11 +21,20 @@ namespace {
 
 using control::Json;
 
-std::size_t lane_of(TaskKind kind) { return static_cast<std::size_t>(kind); }
+std::size_t lane_of(TaskKind kind) {
+  return static_cast<std::size_t>(kind);
+}
 
-TaskKind kind_of(std::string_view name) { return name == name_of(TaskKind::load) ? TaskKind::load : name == name_of(TaskKind::drain) ? TaskKind::drain : TaskKind::unload; }
+TaskKind kind_of(std::string_view name) {
+  return name == name_of(TaskKind::load)    ? TaskKind::load
+         : name == name_of(TaskKind::drain) ? TaskKind::drain
+                                            : TaskKind::unload;
+}
 
-std::unexpected<Error> unknown(std::uint64_t id) { return fail(ESRCH, "there is no task " + std::to_string(id) + " (ended ones are forgotten after a while); see efs status"); }
+std::unexpected<Error> unknown(std::uint64_t id) {
+  return fail(ESRCH, "there is no task " + std::to_string(id) +
+                         " (ended ones are forgotten after a while); see efs status");
+}
 
 }  // namespace
 
@@ -53,20 +62,25 @@ Result<std::unique_ptr<Tasks>> Tasks::open(std::string book) {
   std::unique_ptr<Tasks> tasks(new Tasks(std::move(book)));
   for (const auto kind : {TaskKind::load, TaskKind::unload, TaskKind::drain}) {
     auto lane = start_thread([raw = tasks.get(), kind] { raw->run_lane(kind); });
-    if (!lane) return told(lane.error(), "a thread for loads and unloads");
+    if (!lane) {
+      return told(lane.error(), "a thread for loads and unloads");
+    }
     tasks->lanes_.push_back(std::move(*lane));
   }
   return tasks;
 }
 
-// Each line is a task that has begun, or the number of one that has ended. A line that a death cut short was answered to
-// nobody. Those that were lost stay in the book, so that the successor's successor knows of them, too.
+// Each line is a task that has begun, or the number of one that has ended. A line that a death cut
+// short was answered to nobody. Those that were lost stay in the book, so that the successor's
+// successor knows of them, too.
 void Tasks::inherit(bool successor) {
   const MutexLock lock(mutex_);
   std::ifstream lines(successor ? book_path_ : "");
   for (std::string text; std::getline(lines, text);) {
     const Json line = json_from_text(text);
-    if (!line.is_object()) continue;
+    if (!line.is_object()) {
+      continue;
+    }
     if (line.contains("ended")) {
       tasks_.erase(line.value("ended", std::uint64_t{0}));
       continue;
@@ -79,12 +93,17 @@ void Tasks::inherit(bool successor) {
     next_ = std::max(next_, task->id + 1);
   }
   std::vector<TaskPointer> lost;
-  for (const auto& [id, task] : tasks_) lost.push_back(task);
+  for (const auto& [id, task] : tasks_) {
+    lost.push_back(task);
+  }
   lost_ = lost.size();
-  book_.reset(::open(book_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (successor ? 0 : O_TRUNC), 0600));
+  book_.reset(::open(
+      book_path_.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (successor ? 0 : O_TRUNC), 0600));
   for (const auto& task : lost) {
     log::warn("event=task_lost task={} kind={}", task->id, name_of(task->kind));
-    end(*task, TaskState::failed, control::error_line({ECONNABORTED, "lost when the daemon was replaced; ask for it again"}));
+    end(*task, TaskState::failed,
+        control::error_line({ECONNABORTED, "lost when the daemon was replaced; ask for it again"}));
   }
 }
 
@@ -94,17 +113,24 @@ std::size_t Tasks::lost() {
 }
 
 void Tasks::note(const Json& line) {
-  if (!book_) return;
+  if (!book_) {
+    return;
+  }
   const std::string text = json_to_text(line) + "\n";
-  (void)!::write(book_.get(), text.data(), text.size());  // without it the task is unknown to a successor
+  // without it the task is unknown to a successor
+  (void)!::write(book_.get(), text.data(), text.size());
 }
 
 // Takes no memory: a task has to end also where there is none.
 void Tasks::note_end(std::uint64_t id) noexcept {
-  if (!book_) return;
+  if (!book_) {
+    return;
+  }
   std::array<char, 48> text{};
-  const int length = std::snprintf(text.data(), text.size(), "{\"ended\":%llu}\n", static_cast<unsigned long long>(id));
-  (void)!::write(book_.get(), text.data(), static_cast<std::size_t>(length));  // without it a successor calls it lost
+  const int length = std::snprintf(text.data(), text.size(), "{\"ended\":%llu}\n",
+                                   static_cast<unsigned long long>(id));
+  // without it a successor calls it lost
+  (void)!::write(book_.get(), text.data(), static_cast<std::size_t>(length));
 }
 
 Tasks::~Tasks() {
@@ -118,8 +144,13 @@ Tasks::~Tasks() {
 
 Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   const MutexLock lock(mutex_);
-  if (closed_ && kind != TaskKind::drain) return fail(ESHUTDOWN, "the instance is being stopped: nothing new is begun");
-  if (waiting_[lane_of(kind)].size() >= most_waiting) return fail(EAGAIN, "too many " + std::string(name_of(kind)) + "s wait; try again when some have ended");
+  if (closed_ && kind != TaskKind::drain) {
+    return fail(ESHUTDOWN, "the instance is being stopped: nothing new is begun");
+  }
+  if (waiting_[lane_of(kind)].size() >= most_waiting) {
+    return fail(EAGAIN, "too many " + std::string(name_of(kind)) +
+                            "s wait; try again when some have ended");
+  }
   auto task = std::make_shared<Task>();
   task->id = next_++;
   task->kind = kind;
@@ -140,15 +171,21 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
 }
 
 void Tasks::run_lane(TaskKind kind) {
-  // This thread and those that a task starts: the programs come first where the processors are busy. At 15 one of ours
-  // has a thirtieth of the weight of one of theirs.
-  if (kind != TaskKind::drain) ::setpriority(PRIO_PROCESS, 0, 15);
+  // This thread and those that a task starts: the programs come first where the processors are
+  // busy. At 15 one of ours has a thirtieth of the weight of one of theirs.
+  if (kind != TaskKind::drain) {
+    ::setpriority(PRIO_PROCESS, 0, 15);
+  }
   const Sheltered sheltered;  // for outcomes
   const std::size_t lane = lane_of(kind);
   mutex_.lock();
   while (true) {
-    while (!stopping_ && (waiting_[lane].empty() || (kind == TaskKind::unload && drains()))) changed_.wait(mutex_);
-    if (waiting_[lane].empty()) break;
+    while (!stopping_ && (waiting_[lane].empty() || (kind == TaskKind::unload && drains()))) {
+      changed_.wait(mutex_);
+    }
+    if (waiting_[lane].empty()) {
+      break;
+    }
     const TaskPointer task = waiting_[lane].front();
     waiting_[lane].pop_front();
     running_[lane] = task;
@@ -167,9 +204,14 @@ void Tasks::run_lane(TaskKind kind) {
     running_[lane] = nullptr;
     const bool good = outcome.value("ok", false);
     const bool stopped = !good && task->progress.cancel && outcome.value("code", 0) == ECANCELED;
-    end(*task, good ? TaskState::done : stopped ? TaskState::cancelled : TaskState::failed, std::move(outcome));
+    end(*task,
+        good      ? TaskState::done
+        : stopped ? TaskState::cancelled
+                  : TaskState::failed,
+        std::move(outcome));
     note_end(task->id);
-    log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind), name_of(task->state));
+    log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind),
+              name_of(task->state));
   }
   mutex_.unlock();
 }
@@ -180,7 +222,8 @@ void Tasks::end(Task& task, TaskState state, Json outcome) {
   task.work = nullptr;
   try {
     ended_.push_back(task.id);
-  } catch (const std::bad_alloc&) {}  // it is remembered for longer
+  } catch (const std::bad_alloc&) {
+  }  // it is remembered for longer
   while (ended_.size() > most_ended) {
     tasks_.erase(ended_.front());
     ended_.pop_front();
@@ -190,23 +233,36 @@ void Tasks::end(Task& task, TaskState state, Json outcome) {
 
 Json Tasks::summary_of(const Task& task) {
   const auto p = task.progress.snapshot();
-  return {{"task", task.id}, {"kind", name_of(task.kind)}, {"what", task.what}, {"task_state", name_of(task.state)}, {"bytes_done", p.bytes_done}, {"bytes_total", p.bytes_total},
-          {"files_done", p.files_done}, {"files_total", p.files_total}, {"started", static_cast<double>(p.started) / 1e9}};
+  return {{"task", task.id},
+          {"kind", name_of(task.kind)},
+          {"what", task.what},
+          {"task_state", name_of(task.state)},
+          {"bytes_done", p.bytes_done},
+          {"bytes_total", p.bytes_total},
+          {"files_done", p.files_done},
+          {"files_total", p.files_total},
+          {"started", static_cast<double>(p.started) / 1e9}};
 }
 
 Result<Json> Tasks::look(std::uint64_t id) {
   const MutexLock lock(mutex_);
   const auto found = tasks_.find(id);
-  if (found == tasks_.end()) return unknown(id);
+  if (found == tasks_.end()) {
+    return unknown(id);
+  }
   Json seen = summary_of(*found->second);
-  if (!found->second->outcome.is_null()) seen["outcome"] = found->second->outcome;
+  if (!found->second->outcome.is_null()) {
+    seen["outcome"] = found->second->outcome;
+  }
   return seen;
 }
 
 Json Tasks::list() {
   const MutexLock lock(mutex_);
   Json all = Json::array();
-  for (const auto& [id, task] : tasks_) all.push_back(summary_of(*task));
+  for (const auto& [id, task] : tasks_) {
+    all.push_back(summary_of(*task));
+  }
   return all;
 }
 
@@ -214,15 +270,20 @@ Result<bool> Tasks::wait(std::uint64_t id, std::chrono::milliseconds time) {
   const auto end_of_wait = std::chrono::steady_clock::now() + time;
   const MutexLock lock(mutex_);
   const auto found = tasks_.find(id);
-  if (found == tasks_.end()) return unknown(id);
+  if (found == tasks_.end()) {
+    return unknown(id);
+  }
   const TaskPointer task = found->second;
-  while (task->outcome.is_null() && changed_.wait_until(mutex_, end_of_wait)) {}
+  while (task->outcome.is_null() && changed_.wait_until(mutex_, end_of_wait)) {
+  }
   return !task->outcome.is_null();
 }
 
 void Tasks::cancel_locked(Task& task) {
   task.progress.cancel = true;
-  if (task.state != TaskState::pending) return;
+  if (task.state != TaskState::pending) {
+    return;
+  }
   auto& queue = waiting_[lane_of(task.kind)];
   Json outcome = control::error_line({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
@@ -233,9 +294,13 @@ void Tasks::cancel_locked(Task& task) {
 Status Tasks::cancel(std::uint64_t id) {
   const MutexLock lock(mutex_);
   const auto found = tasks_.find(id);
-  if (found == tasks_.end()) return unknown(id);
+  if (found == tasks_.end()) {
+    return unknown(id);
+  }
   const TaskPointer task = found->second;
-  if (!task->outcome.is_null()) return fail(EALREADY, "task " + std::to_string(id) + " has ended: " + name_of(task->state));
+  if (!task->outcome.is_null()) {
+    return fail(EALREADY, "task " + std::to_string(id) + " has ended: " + name_of(task->state));
+  }
   cancel_locked(*task);
   return {};
 }
@@ -246,14 +311,20 @@ bool Tasks::drains() const {
 }
 
 bool Tasks::idle() const {
-  return std::ranges::all_of(waiting_, [](const auto& queue) { return queue.empty(); }) && std::ranges::all_of(running_, [](const auto& task) { return task == nullptr; });
+  return std::ranges::all_of(waiting_, [](const auto& queue) { return queue.empty(); }) &&
+         std::ranges::all_of(running_, [](const auto& task) { return task == nullptr; });
 }
 
 void Tasks::cancel_open(bool unloads) {
   std::vector<TaskPointer> open;
-  for (const auto& [id, task] : tasks_)
-    if (task->outcome.is_null() && (task->kind == TaskKind::load || unloads)) open.push_back(task);
-  for (const auto& task : open) cancel_locked(*task);
+  for (const auto& [id, task] : tasks_) {
+    if (task->outcome.is_null() && (task->kind == TaskKind::load || unloads)) {
+      open.push_back(task);
+    }
+  }
+  for (const auto& task : open) {
+    cancel_locked(*task);
+  }
 }
 
 void Tasks::cancel_all() {
@@ -266,8 +337,11 @@ bool Tasks::close(bool finish_unloads, Time end) {
   closed_ = true;
   cancel_open(!finish_unloads);
   while (!idle()) {
-    if (end == Time::max()) changed_.wait(mutex_);
-    else if (!changed_.wait_until(mutex_, end)) return idle();
+    if (end == Time::max()) {
+      changed_.wait(mutex_);
+    } else if (!changed_.wait_until(mutex_, end)) {
+      return idle();
+    }
   }
   return true;
 }

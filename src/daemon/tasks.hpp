@@ -1,6 +1,7 @@
 #pragma once
-// Work that outlives the request that asked for it: loads, unloads, and the unload of a stop. Each kind has a thread of its
-// own and runs one task after the other, so that no two unloads meet at one file; a task has an id, which is asked for by anybody.
+// Work that outlives the request that asked for it: loads, unloads, and the unload of a stop. Each
+// kind has a thread of its own and runs one task after the other, so that no two unloads meet at
+// one file; a task has an id, which is asked for by anybody.
 
 #include <atomic>
 #include <chrono>
@@ -21,8 +22,9 @@
 
 namespace efs::daemon {
 
-/// `drain`: what a stop in a hurry brings out while programs are in the mount. Taken also after close(); to be started when none is left,
-/// and unloads wait until it has ended. Gives way to no program.
+/// `drain`: what a stop in a hurry brings out while programs are in the mount. Taken also after
+/// close(); to be started when none is left, and unloads wait until it has ended. Gives way to no
+/// program.
 enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2 };
 constexpr std::size_t task_kinds = 3;
 const char* name_of(TaskKind kind);
@@ -37,14 +39,15 @@ class Tasks {
   static constexpr std::size_t most_waiting = 1024;  // of each kind; more are refused
   static constexpr std::size_t most_ended = 1024;    // remembered; the oldest are forgotten first
 
-  /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure). Must not throw.
+  /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure).
+  /// Must not throw.
   using Work = std::function<control::Json(stage::Progress&)>;
 
-  /// A thread for each kind: an error where they cannot be had. `book`: a file that says which tasks have not ended, for a successor of
-  /// this process; "": none.
+  /// A thread for each kind: an error where they cannot be had. `book`: a file that says which
+  /// tasks have not ended, for a successor of this process; "": none.
   static Result<std::unique_ptr<Tasks>> open(std::string book = {});
-  /// To be called before anything else. Tasks of a predecessor that had not ended have failed, and are shown as such;
-  /// `successor` false: what the file says is of an instance that is gone.
+  /// To be called before anything else. Tasks of a predecessor that had not ended have failed, and
+  /// are shown as such; `successor` false: what the file says is of an instance that is gone.
   void inherit(bool successor);
   /// How many those were.
   std::size_t lost();
@@ -54,21 +57,23 @@ class Tasks {
   /// Queues a task; its id. EAGAIN where too many wait, ESHUTDOWN after close() but for a drain.
   Result<std::uint64_t> start(TaskKind kind, std::string what, Work work);
 
-  /// The task as status shows it: id, kind, what, state, progress, and once it has ended its outcome. ESRCH if there is none.
+  /// The task as status shows it: id, kind, what, state, progress, and once it has ended its
+  /// outcome. ESRCH if there is none.
   Result<control::Json> look(std::uint64_t id);
   /// All of them without their outcomes, oldest first.
   control::Json list();
   /// Returns when the task has ended or the time is over; true if it has ended. ESRCH.
   Result<bool> wait(std::uint64_t id, std::chrono::milliseconds time);
-  /// Asks a task to end. One that waits ends at once, one that runs soon, with nothing half done; ESRCH, and EALREADY
-  /// for one that has ended.
+  /// Asks a task to end. One that waits ends at once, one that runs soon, with nothing half done;
+  /// ESRCH, and EALREADY for one that has ended.
   Status cancel(std::uint64_t id);
 
   /// All that wait or run; waits for none.
   void cancel_all();
 
-  /// No new ones from now on; loads are cancelled, and unloads too unless `finish_unloads`. Returns when none is left, or at `end`: false.
-  /// Loads are cancelled because nobody can read them any more; unloads are finished because somebody relies on them.
+  /// No new ones from now on; loads are cancelled, and unloads too unless `finish_unloads`. Returns
+  /// when none is left, or at `end`: false. Loads are cancelled because nobody can read them any
+  /// more; unloads are finished because somebody relies on them.
   using Time = std::chrono::steady_clock::time_point;
   bool close(bool finish_unloads, Time end = Time::max());
   /// After a close(): new ones are taken again.
@@ -76,6 +81,7 @@ class Tasks {
 
  private:
   explicit Tasks(std::string book) : book_path_(std::move(book)) {}
+
   struct Task {
     std::uint64_t id = 0;
     TaskKind kind = TaskKind::load;
@@ -84,8 +90,10 @@ class Tasks {
     TaskState state = TaskState::pending;
     stage::Progress progress;
     control::Json outcome;
-    control::Json no_memory = control::error_line({ENOMEM, "out of memory"});  // made ahead: an outcome for when there is none
+    // made ahead: an outcome for when there is none
+    control::Json no_memory = control::error_line({ENOMEM, "out of memory"});
   };
+
   using TaskPointer = std::shared_ptr<Task>;
 
   void run_lane(TaskKind kind);

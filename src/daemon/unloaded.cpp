@@ -15,25 +15,41 @@
 namespace efs::daemon {
 namespace {
 
-bool is_out(const stage::ReceiptEntry& entry) { return entry.action == stage::Action::staged_out || entry.action == stage::Action::kept; }
+bool is_out(const stage::ReceiptEntry& entry) {
+  return entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
+}
 
 /// The first ones of them; "": none.
 std::string named(const std::vector<std::string>& names) {
   constexpr std::size_t most = 10;
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + escaped(names[i]);
-  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+    text += (i > 0 ? ", " : "") + escaped(names[i]);
+  }
+  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more"
+                             : text;
 }
 
 void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
-  if (entry.action != stage::Action::unchanged && entry.action != stage::Action::dropped) return;
+  if (entry.action != stage::Action::unchanged && entry.action != stage::Action::dropped) {
+    return;
+  }
   // Since then a stop that did not come to an end may have brought out another version.
-  if (entry.action == stage::Action::unchanged && (entry.mtime != unloaded.mtime || (unloaded.bytes != 0 && entry.bytes != unloaded.bytes))) return;  // (a further name has none)
-  entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") + (unloaded.reason.empty() ? "" : ": " + unloaded.reason);
+  // (a further name has none)
+  if (entry.action == stage::Action::unchanged &&
+      (entry.mtime != unloaded.mtime || (unloaded.bytes != 0 && entry.bytes != unloaded.bytes))) {
+    return;
+  }
+  entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") +
+                  (unloaded.reason.empty() ? "" : ": " + unloaded.reason);
   entry.unverified = unloaded.unverified;
   entry.replaced = unloaded.replaced;
-  if (!entry.checksum) entry.checksum = unloaded.checksum;
-  if (entry.placed_as.empty()) entry.placed_as = unloaded.placed_as;
+  if (!entry.checksum) {
+    entry.checksum = unloaded.checksum;
+  }
+  if (entry.placed_as.empty()) {
+    entry.placed_as = unloaded.placed_as;
+  }
 }
 
 }  // namespace
@@ -41,34 +57,52 @@ void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
 void Unloaded::inherit(bool successor) {
   const MutexLock lock(mutex_);
   has_past_ = successor;
-  book_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (successor ? 0 : O_TRUNC), 0600));
+  book_.reset(::open(
+      path_.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (successor ? 0 : O_TRUNC), 0600));
 }
 
 void Unloaded::remember(const stage::Receipt& unloaded) {
   std::string lines;
-  for (const auto& entry : unloaded.entries)
-    if (is_out(entry)) lines += stage::entry_text(entry) + "\n";
+  for (const auto& entry : unloaded.entries) {
+    if (is_out(entry)) {
+      lines += stage::entry_text(entry) + "\n";
+    }
+  }
   const MutexLock lock(mutex_);
-  for (const auto& entry : unloaded.entries)
-    if (is_out(entry)) entries_.insert_or_assign(entry.path, entry);
-  if (book_) (void)!::write(book_.get(), lines.data(), lines.size());
+  for (const auto& entry : unloaded.entries) {
+    if (is_out(entry)) {
+      entries_.insert_or_assign(entry.path, entry);
+    }
+  }
+  if (book_) {
+    (void)!::write(book_.get(), lines.data(), lines.size());
+  }
 }
 
 Unloaded::Entries Unloaded::all() const {
   const MutexLock lock(mutex_);
   Entries all;
   std::ifstream lines(has_past_ ? path_ : "");
-  for (std::string text; std::getline(lines, text);)
-    if (auto entry = stage::entry_of(json_from_text(text))) all.insert_or_assign(entry->path, std::move(*entry));
-  for (const auto& [path, entry] : entries_) all.insert_or_assign(path, entry);
+  for (std::string text; std::getline(lines, text);) {
+    if (auto entry = stage::entry_of(json_from_text(text))) {
+      all.insert_or_assign(entry->path, std::move(*entry));
+    }
+  }
+  for (const auto& [path, entry] : entries_) {
+    all.insert_or_assign(path, entry);
+  }
   return all;
 }
 
-void Unloaded::add_to(stage::Receipt& receipt, const std::function<bool(const std::string& path)>& has) const {
+void Unloaded::add_to(stage::Receipt& receipt,
+                      const std::function<bool(const std::string& path)>& has) const {
   Entries missing = all();
   for (auto& entry : receipt.entries) {
     const auto found = missing.find(entry.path);
-    if (found == missing.end()) continue;
+    if (found == missing.end()) {
+      continue;
+    }
     complete(entry, found->second);
     missing.erase(found);
   }
@@ -76,12 +110,18 @@ void Unloaded::add_to(stage::Receipt& receipt, const std::function<bool(const st
   for (auto& [path, entry] : missing) {
     entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
     if (!has(path) && !entry.reason.contains(stage::removed_from_buffer)) {
-      entry.reason += "; the job has removed or renamed it since; what was brought out stays in results-dir";
+      entry.reason +=
+          "; the job has removed or renamed it since; what was brought out stays in results-dir";
       left_over.push_back(path);
     }
     receipt.entries.push_back(std::move(entry));
   }
-  if (const std::string more = named(left_over); !more.empty()) receipt.note += (receipt.note.empty() ? "" : "; ") + std::string("brought out while the job ran, which has removed or renamed it since: ") + more;
+  if (const std::string more = named(left_over); !more.empty()) {
+    receipt.note +=
+        (receipt.note.empty() ? "" : "; ") +
+        std::string("brought out while the job ran, which has removed or renamed it since: ") +
+        more;
+  }
   stage::settle(receipt);
 }
 

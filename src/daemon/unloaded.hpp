@@ -1,5 +1,6 @@
 #pragma once
-// What unloads have brought out while the job ran, for the receipt of the stop, which tells the whole story.
+// What unloads have brought out while the job ran, for the receipt of the stop, which tells the
+// whole story.
 
 #include <functional>
 #include <map>
@@ -11,21 +12,25 @@
 
 namespace efs::daemon {
 
-/// Thread-safe. Known to this process, and by `book`, a file of JSON lines that nobody syncs, to one that takes over from it; where that
-/// cannot be written, or read, the successor's receipt has less.
+/// Thread-safe. Known to this process, and by `book`, a file of JSON lines that nobody syncs, to
+/// one that takes over from it; where that cannot be written, or read, the successor's receipt has
+/// less.
 class Unloaded {
  public:
   explicit Unloaded(std::string book) : path_(std::move(book)) {}
 
-  /// To be called before anything else. `successor` false: what the file says is of an instance that is gone.
+  /// To be called before anything else. `successor` false: what the file says is of an instance
+  /// that is gone.
   void inherit(bool successor);
 
   /// The last of each path counts.
   void remember(const stage::Receipt& unloaded);
 
-  /// Completes the entries of a stage-out, and adds those of what it does not know. `has`: is it in the buffer still? Reads what a predecessor wrote: takes
-  /// time and memory by the number of lines.
-  void add_to(stage::Receipt& receipt, const std::function<bool(const std::string& path)>& has) const;
+  /// Completes the entries of a stage-out, and adds those of what it does not know. `has`: is it in
+  /// the buffer still? Reads what a predecessor wrote: takes time and memory by the number of
+  /// lines.
+  void add_to(stage::Receipt& receipt,
+              const std::function<bool(const std::string& path)>& has) const;
 
  private:
   using Entries = std::map<std::string, stage::ReceiptEntry>;

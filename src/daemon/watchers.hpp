@@ -17,17 +17,28 @@ namespace efs::daemon {
 
 class Watchers {
  public:
-  /// Opens what the job file asks for, before anything moves: a trace that cannot be written is found now.
-  static Result<std::unique_ptr<Watchers>> open(const config::JobConfig& config, const std::string& directory, StatusFile::Snapshot snapshot);
-  /// For a takeover: programs wait, and need none of it. Touches no file: the thread opens them, says in the log which it cannot, and tries
-  /// those again.
-  static std::unique_ptr<Watchers> open_later(const config::JobConfig& config, const std::string& directory, StatusFile::Snapshot snapshot);
+  /// Opens what the job file asks for, before anything moves: a trace that cannot be written is
+  /// found now.
+  static Result<std::unique_ptr<Watchers>> open(const config::JobConfig& config,
+                                                const std::string& directory,
+                                                StatusFile::Snapshot snapshot);
+  /// For a takeover: programs wait, and need none of it. Touches no file: the thread opens them,
+  /// says in the log which it cannot, and tries those again.
+  static std::unique_ptr<Watchers> open_later(const config::JobConfig& config,
+                                              const std::string& directory,
+                                              StatusFile::Snapshot snapshot);
   ~Watchers();
 
   /// For the session; they live as long as this.
   std::vector<fuse::EventSink*> sinks() const;
+
   /// The state has changed.
-  void poke() { if (status_) status_->poke(); }
+  void poke() {
+    if (status_) {
+      status_->poke();
+    }
+  }
+
   /// Which files there are, and what went wrong with them: "status_file", "trace", "access_log".
   nlohmann::json figures() const;
 

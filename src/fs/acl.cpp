@@ -15,9 +15,13 @@ constexpr std::uint32_t no_id = 0xffffffff;
 
 Result<Acl> Acl::parse(const std::string& value) {
   std::uint32_t found = 0;
-  if (value.size() < header_size || (value.size() - header_size) % entry_size != 0) return fail(EINVAL, "ACL of a wrong length");
+  if (value.size() < header_size || (value.size() - header_size) % entry_size != 0) {
+    return fail(EINVAL, "ACL of a wrong length");
+  }
   std::memcpy(&found, value.data(), sizeof found);
-  if (found != version) return fail(EOPNOTSUPP, "ACL of an unknown version");
+  if (found != version) {
+    return fail(EOPNOTSUPP, "ACL of an unknown version");
+  }
   Acl acl;
   for (std::size_t at = header_size; at < value.size(); at += entry_size) {
     Entry entry;
@@ -26,20 +30,31 @@ Result<Acl> Acl::parse(const std::string& value) {
     std::memcpy(&entry.id, value.data() + at + 4, 4);
     acl.entries_.push_back(entry);
   }
-  if (!acl.is_valid()) return fail(EINVAL, "ACL is not valid");
+  if (!acl.is_valid()) {
+    return fail(EINVAL, "ACL is not valid");
+  }
   return acl;
 }
 
 bool Acl::is_valid() const {
-  const auto count = [&](Tag tag) { return std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.tag == tag; }); };
+  const auto count = [&](Tag tag) {
+    return std::count_if(entries_.begin(), entries_.end(),
+                         [&](const Entry& e) { return e.tag == tag; });
+  };
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     const bool named = entry.tag == user || entry.tag == group;
-    if ((entry.permissions & ~7) != 0 || (named && entry.id == no_id)) return false;
-    if (i > 0 && (entries_[i - 1].tag > entry.tag || (entries_[i - 1].tag == entry.tag && !named))) return false;
+    if ((entry.permissions & ~7) != 0 || (named && entry.id == no_id)) {
+      return false;
+    }
+    if (i > 0 &&
+        (entries_[i - 1].tag > entry.tag || (entries_[i - 1].tag == entry.tag && !named))) {
+      return false;
+    }
   }
   const auto named = count(user) + count(group);
-  return count(user_object) == 1 && count(group_object) == 1 && count(other) == 1 && count(mask) <= 1 && (named == 0 || count(mask) == 1) &&
+  return count(user_object) == 1 && count(group_object) == 1 && count(other) == 1 &&
+         count(mask) <= 1 && (named == 0 || count(mask) == 1) &&
          named + 3 + count(mask) == static_cast<std::ptrdiff_t>(entries_.size());
 }
 
@@ -59,15 +74,20 @@ std::string Acl::format() const {
 }
 
 const Acl::Entry* Acl::find(Tag tag) const {
-  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.tag == tag; });
+  const auto it =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.tag == tag; });
   return it == entries_.end() ? nullptr : &*it;
 }
 
-bool Acl::is_minimal() const { return entries_.size() == 3; }
+bool Acl::is_minimal() const {
+  return entries_.size() == 3;
+}
 
 mode_t Acl::mode_of(mode_t mode) const {
   const Entry* group_bits = find(mask) != nullptr ? find(mask) : find(group_object);
-  return (mode & ~static_cast<mode_t>(0777)) | static_cast<mode_t>(find(user_object)->permissions << 6 | group_bits->permissions << 3 | find(other)->permissions);
+  return (mode & ~static_cast<mode_t>(0777)) |
+         static_cast<mode_t>(find(user_object)->permissions << 6 | group_bits->permissions << 3 |
+                             find(other)->permissions);
 }
 
 void Acl::follow(mode_t mode) {

@@ -7,7 +7,9 @@ namespace efs::fs {
 
 std::optional<ContainerPool::Ready> ContainerPool::take() {
   MutexLock lock(mutex_);
-  if (ready_.empty()) return std::nullopt;
+  if (ready_.empty()) {
+    return std::nullopt;
+  }
   std::optional<Ready> taken = std::move(ready_.back());
   taken->ahead = true;
   ready_.pop_back();
@@ -21,7 +23,9 @@ void ContainerPool::put_back(Ready ready) {
 
 std::size_t ContainerPool::begin_fill() {
   MutexLock lock(mutex_);
-  if (closed_ || asked_ > 0 || ready_.size() > batch_ / 2) return 0;
+  if (closed_ || asked_ > 0 || ready_.size() > batch_ / 2) {
+    return 0;
+  }
   if (pause_ > 0) {
     --pause_;
     return 0;
@@ -31,11 +35,16 @@ std::size_t ContainerPool::begin_fill() {
 
 void ContainerPool::end_fill(std::vector<Ready> made) {
   MutexLock lock(mutex_);
-  if (made.size() < asked_) pause_ = pause_after_failure;
-  else batch_ = std::min(batch_ * 2, largest_batch);
+  if (made.size() < asked_) {
+    pause_ = pause_after_failure;
+  } else {
+    batch_ = std::min(batch_ * 2, largest_batch);
+  }
   asked_ = 0;
-  // Taken from the back: the oldest first. Needs no memory: at most `most` are there, and as many have been taken.
-  ready_.insert(ready_.begin(), std::make_move_iterator(made.rbegin()), std::make_move_iterator(made.rend()));
+  // Taken from the back: the oldest first. Needs no memory: at most `most` are there, and as many
+  // have been taken.
+  ready_.insert(ready_.begin(), std::make_move_iterator(made.rbegin()),
+                std::make_move_iterator(made.rend()));
 }
 
 std::vector<ContainerPool::Ready> ContainerPool::close() {

@@ -1,8 +1,10 @@
 #pragma once
-// The names of one directory. Every entry has a cookie, its position. A reader meets the entries from the newest to the
-// oldest, so that an entry which is made meanwhile never comes up: every walk ends. A name that is there from the beginning to
-// the end of a walk is met exactly once: the cookie of a name stays, whatever file the name leads to. A file that is renamed
-// within the directory keeps its position, and is met once, too. The cookie of a name that went never comes back.
+// The names of one directory. Every entry has a cookie, its position. A reader meets the entries
+// from the newest to the oldest, so that an entry which is made meanwhile never comes up: every
+// walk ends. A name that is there from the beginning to the end of a walk is met exactly once: the
+// cookie of a name stays, whatever file the name leads to. A file that is renamed within the
+// directory keeps its position, and is met once, too. The cookie of a name that went never comes
+// back.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,18 +18,24 @@ namespace efs::fs {
 
 /// Makes a hash table large enough for one more, doubling it where it is not.
 void make_room(auto& table) {
-  if (static_cast<float>(table.size() + 1) > table.max_load_factor() * static_cast<float>(table.bucket_count())) table.reserve(2 * (table.size() + 1));
+  if (static_cast<float>(table.size() + 1) >
+      table.max_load_factor() * static_cast<float>(table.bucket_count())) {
+    table.reserve(2 * (table.size() + 1));
+  }
 }
 
-/// Not thread-safe: guarded by the namespace lock. What throws (std::bad_alloc) has changed nothing.
+/// Not thread-safe: guarded by the namespace lock. What throws (std::bad_alloc) has changed
+/// nothing.
 class Directory {
  public:
   struct Entry {
     std::uint64_t ino = 0;
     std::uint64_t cookie = 0;
   };
+
   static constexpr std::uint64_t first_cookie = 3;  // 1 and 2 are "." and ".."
-  static constexpr std::uint64_t most_cookie = std::uint64_t{1} << 62;  // far more than there will ever be
+  // far more than there will ever be
+  static constexpr std::uint64_t most_cookie = std::uint64_t{1} << 62;
 
   /// One more name needs no larger table after this.
   void make_room() { efs::fs::make_room(names_); }
@@ -37,9 +45,12 @@ class Directory {
     return it == names_.end() ? nullptr : &it->second;
   }
 
-  /// `cookie`: of an entry that had one already, in rebuilding a directory; 0: the next. The name must be new.
+  /// `cookie`: of an entry that had one already, in rebuilding a directory; 0: the next. The name
+  /// must be new.
   void insert(const std::string& name, std::uint64_t ino, std::uint64_t cookie = 0) {
-    if (cookie == 0) cookie = next_cookie_;
+    if (cookie == 0) {
+      cookie = next_cookie_;
+    }
     const auto [it, fresh] = names_.insert_or_assign(name, Entry{ino, cookie});
     try {
       by_cookie_.emplace_hint(by_cookie_.end(), cookie, &*it);  // nearly always the last
@@ -52,16 +63,21 @@ class Directory {
 
   /// Makes `name`, which need not be new, an entry that leads to `ino`.
   void put(const std::string& name, std::uint64_t ino) {
-    if (const auto it = names_.find(name); it != names_.end()) it->second.ino = ino;
-    else insert(name, ino);
+    if (const auto it = names_.find(name); it != names_.end()) {
+      it->second.ino = ino;
+    } else {
+      insert(name, ino);
+    }
   }
 
-  /// Moves `name` of `from` here as `new_name`, in the place of another entry of that name. Its cookie: that other entry's,
-  /// else its own where the directory is the same, else the next.
+  /// Moves `name` of `from` here as `new_name`, in the place of another entry of that name. Its
+  /// cookie: that other entry's, else its own where the directory is the same, else the next.
   void take(Directory& from, const std::string& name, std::string new_name) {
     make_room();  // nothing allocates from here on
     auto place = from.by_cookie_.extract(from.names_.find(name)->second.cookie);
-    if (&from != this) place.key() = next_cookie_++;
+    if (&from != this) {
+      place.key() = next_cookie_++;
+    }
     if (const auto replaced = names_.find(new_name); replaced != names_.end()) {
       place.key() = replaced->second.cookie;
       erase(new_name);
@@ -74,8 +90,12 @@ class Directory {
   }
 
   /// May a new entry have this cookie? They grow, one by one.
-  bool takes(std::uint64_t cookie) const { return cookie == 0 || (cookie >= next_cookie_ && cookie < most_cookie); }
+  bool takes(std::uint64_t cookie) const {
+    return cookie == 0 || (cookie >= next_cookie_ && cookie < most_cookie);
+  }
+
   std::uint64_t next_cookie() const { return next_cookie_; }
+
   void set_next_cookie(std::uint64_t next) { next_cookie_ = std::max(next_cookie_, next); }
 
   /// Lets an existing name lead to another inode; its cookie stays.
@@ -87,36 +107,49 @@ class Directory {
     names_.erase(it);
   }
 
-  /// The name of the directory itself, in the one above; "": the root's, or of one that was removed.
+  /// The name of the directory itself, in the one above; "": the root's, or of one that was
+  /// removed.
   const std::string& own_name() const { return own_name_; }
+
   void set_own_name(std::string name) noexcept { own_name_ = std::move(name); }
 
   bool empty() const { return names_.empty(); }
+
   std::size_t size() const { return names_.size(); }
 
-  /// Calls visit(name, entry) for each entry before `cookie`, the newest first, until it returns false: how readers walk.
+  /// Calls visit(name, entry) for each entry before `cookie`, the newest first, until it returns
+  /// false: how readers walk.
   template <typename Visit>
   void for_each_before(std::uint64_t cookie, Visit visit) const {
-    for (auto it = by_cookie_.lower_bound(cookie); it != by_cookie_.begin();)
-      if (const auto& [name, entry] = *(--it)->second; !visit(name, entry)) return;
+    for (auto it = by_cookie_.lower_bound(cookie); it != by_cookie_.begin();) {
+      if (const auto& [name, entry] = *(--it)->second; !visit(name, entry)) {
+        return;
+      }
+    }
   }
 
   /// The same for each entry behind `cookie`, the oldest first.
   template <typename Visit>
   void for_each_after(std::uint64_t cookie, Visit visit) const {
-    for (auto it = by_cookie_.upper_bound(cookie); it != by_cookie_.end(); ++it)
-      if (!visit(it->second->first, it->second->second)) return;
+    for (auto it = by_cookie_.upper_bound(cookie); it != by_cookie_.end(); ++it) {
+      if (!visit(it->second->first, it->second->second)) {
+        return;
+      }
+    }
   }
 
   /// The same for all of them, in no order.
   template <typename Visit>
   void for_each(Visit visit) const {
-    for (const auto& [name, entry] : names_) visit(name, entry);
+    for (const auto& [name, entry] : names_) {
+      visit(name, entry);
+    }
   }
 
  private:
   std::unordered_map<std::string, Entry> names_;
-  std::map<std::uint64_t, const std::pair<const std::string, Entry>*> by_cookie_;  // of names_, which stay where they are
+  // of names_, which stay where they are
+  std::map<std::uint64_t, const std::pair<const std::string, Entry>*> by_cookie_;
   std::uint64_t next_cookie_ = first_cookie;
   std::string own_name_;
 };

@@ -18,21 +18,33 @@ constexpr std::size_t most_files = 256;  // each may hold a container, that is a
 // The inode whose attributes a record changes; 0 for the others.
 struct ChangedInode {
   std::uint64_t operator()(const SetAttributes& r) const { return r.ino; }
+
   std::uint64_t operator()(const SetXattr& r) const { return r.ino; }
+
   std::uint64_t operator()(const RemoveXattr& r) const { return r.ino; }
+
   std::uint64_t operator()(const auto&) const { return 0; }
 };
 
 // As describe(), without memory.
-const char* reason_of(const Error& error) { return error.what.empty() ? std::strerror(error.code) : error.what.c_str(); }
+const char* reason_of(const Error& error) {
+  return error.what.empty() ? std::strerror(error.code) : error.what.c_str();
+}
 
 }  // namespace
 
 Filesystem::Filesystem(Backend& backend, const Options& options)
-    : backend_(backend), options_(options), medium_(options.medium ? options.medium : store::directory_medium(options.metadata_directory)), names_(options.root_mode, options.uid, options.gid, clock_.now()), room_(backend) {}
+    : backend_(backend),
+      options_(options),
+      medium_(options.medium ? options.medium
+                             : store::directory_medium(options.metadata_directory)),
+      names_(options.root_mode, options.uid, options.gid, clock_.now()),
+      room_(backend) {}
 
 Filesystem::~Filesystem() {
-  for (const auto& unused : pool_.close()) backend_.remove(unused.ino);
+  for (const auto& unused : pool_.close()) {
+    backend_.remove(unused.ino);
+  }
 }
 
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
@@ -40,7 +52,9 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
   if (!options.read_only) {
     WriteLock lock(fs->mutex_);
     auto fresh = store::Journal::create(fs->medium_, journal_name, options.instance);
-    if (!fresh && fresh.error().code != EEXIST) return std::unexpected(fresh.error());
+    if (!fresh && fresh.error().code != EEXIST) {
+      return std::unexpected(fresh.error());
+    }
     if (fresh) {
       fs->journal_ = std::move(*fresh);
       Inode& root = fs->names_.root();
@@ -60,22 +74,36 @@ Status Filesystem::new_connection() {
 }
 
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
-  if (!journal_ || broken_) return fail(EROFS);
+  if (!journal_ || broken_) {
+    return fail(EROFS);
+  }
   EFS_TRY(settle_before(record));
   try {
-    // What apply() needs is there before the record is: its tables have room, and the rest is much less than what is kept
-    // back. That is of no use where the process is beyond a limit that was lowered: hence the question.
+    // What apply() needs is there before the record is: its tables have room, and the rest is much
+    // less than what is kept back. That is of no use where the process is beyond a limit that was
+    // lowered: hence the question.
     names_.make_room(record);
     scratch_.clear();
     encode(record, scratch_);
-    if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) return fail(ENOMEM);
+    if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) {
+      return fail(ENOMEM);
+    }
     // Once it was wanted in vain, before the journal itself takes the room that a snapshot needs.
-    if (refused_for_room_ != 0) (void)shortened_for_room();
-    if (broken_) return fail(EROFS);
+    if (refused_for_room_ != 0) {
+      (void)shortened_for_room();
+    }
+    if (broken_) {
+      return fail(EROFS);
+    }
     Status appended = append(request, reserve);
-    if (!appended && appended.error().code == ENOSPC && refused_for_room_ == 0 && shortened_for_room()) appended = append(request, reserve);
+    if (!appended && appended.error().code == ENOSPC && refused_for_room_ == 0 &&
+        shortened_for_room()) {
+      appended = append(request, reserve);
+    }
     if (!appended) {
-      if (appended.error().code == EIO) note_failed_append(appended.error());
+      if (appended.error().code == EIO) {
+        note_failed_append(appended.error());
+      }
       return appended;
     }
   } catch (const std::bad_alloc&) {
@@ -83,20 +111,29 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   }
   answers_.note(request, inode_of(record));
   const Status applied = apply_appended(record);
-  if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) ++changed->edits;
-  if (!applied) log::error("event=apply_failed reason=\"{}\"", reason_of(applied.error()));
+  if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) {
+    ++changed->edits;
+  }
+  if (!applied) {
+    log::error("event=apply_failed reason=\"{}\"", reason_of(applied.error()));
+  }
   compact_if_due();
   return applied;
 }
 
 // What scratch_ has.
 Status Filesystem::append(std::uint64_t request, std::int64_t reserve) {
-  return journal_->append(request, scratch_, reserve, backend_.durability() == Durability::volatile_memory ? 0 : durable_up_to());
+  return journal_->append(
+      request, scratch_, reserve,
+      backend_.durability() == Durability::volatile_memory ? 0 : durable_up_to());
 }
 
-// Elsewhere than behind a page cache each record survives what the store survives as soon as it is there.
+// Elsewhere than behind a page cache each record survives what the store survives as soon as it is
+// there.
 std::uint64_t Filesystem::durable_up_to() const {
-  if (!journal_ || broken_) return 0;
+  if (!journal_ || broken_) {
+    return 0;
+  }
   return backend_.durability() == Durability::page ? durable_.load() : journal_->sequence();
 }
 
@@ -105,54 +142,74 @@ std::uint64_t Filesystem::durable_records() const {
   return durable_up_to();
 }
 
-// Want of space, memory or descriptors passes. A medium that cannot be written to has perhaps lost what it was given before:
-// as after a failed sync nothing more is built on it.
+// Want of space, memory or descriptors passes. A medium that cannot be written to has perhaps lost
+// what it was given before: as after a failed sync nothing more is built on it.
 void Filesystem::note_failed_append(const Error& error) {
   broken_ = true;
-  log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"", reason_of(error));
+  log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"",
+             reason_of(error));
   note_failed_sync();
 }
 
-// The record is in the journal. So it takes effect, with the memory that was kept back for this if need be, or nothing
-// that follows is built on it. What is given back others may take first, so it is given in pieces.
+// The record is in the journal. So it takes effect, with the memory that was kept back for this if
+// need be, or nothing that follows is built on it. What is given back others may take first, so it
+// is given in pieces.
 Status Filesystem::apply_appended(const Record& record) {
   do {
     try {
       return names_.apply(record);
-    } catch (const std::bad_alloc&) {}
+    } catch (const std::bad_alloc&) {
+    }
   } while (spare_memory_.give());
   broken_ = true;
-  return fail(ENOMEM, "no memory for a change that is in the journal already: read-only from now on");
+  return fail(ENOMEM,
+              "no memory for a change that is in the journal already: read-only from now on");
 }
 
-// Without room, memory or descriptors for a snapshot the old journal goes on; ask again when it has grown by a quarter.
+// Without room, memory or descriptors for a snapshot the old journal goes on; ask again when it has
+// grown by a quarter.
 void Filesystem::compact_if_due() {
-  if (compact_at_ == 0 || journal_->size() < compact_at_) return;
+  if (compact_at_ == 0 || journal_->size() < compact_at_) {
+    return;
+  }
   if (!saves_much()) {
     compact_at_ = journal_->size() + journal_->size() / 4;
     return;
   }
   const Status done = compact();
   // Once for as long as it goes on: it is tried again and again.
-  if (!done && !snapshot_failed_) log::warn("event=snapshot_failed reason=\"{}\"", reason_of(done.error()));
-  if (done && snapshot_failed_) log::info("event=snapshot_again");
+  if (!done && !snapshot_failed_) {
+    log::warn("event=snapshot_failed reason=\"{}\"", reason_of(done.error()));
+  }
+  if (done && snapshot_failed_) {
+    log::info("event=snapshot_again");
+  }
   snapshot_failed_ = !done;
-  compact_at_ = std::max(options_.smallest_compaction, done ? 2 * journal_->size() : journal_->size() * 5 / 4);
+  compact_at_ = std::max(options_.smallest_compaction,
+                         done ? 2 * journal_->size() : journal_->size() * 5 / 4);
 }
 
-// A store can be full of a journal that no snapshot was made of: for want of descriptors, or of room that there is by now. One
-// that fails is tried again so seldom that it costs a call no more than 64 records.
+// A store can be full of a journal that no snapshot was made of: for want of descriptors, or of
+// room that there is by now. One that fails is tried again so seldom that it costs a call no more
+// than 64 records.
 bool Filesystem::shortened_for_room() {
-  if (compact_at_ == 0 || journal_->size() < options_.smallest_compaction || !saves_much()) return false;
-  if (refused_for_room_++ % (1 + names_.size() / 64) != 0) return false;
+  if (compact_at_ == 0 || journal_->size() < options_.smallest_compaction || !saves_much()) {
+    return false;
+  }
+  if (refused_for_room_++ % (1 + names_.size() / 64) != 0) {
+    return false;
+  }
   compact_at_ = journal_->size();
   compact_if_due();
-  if (snapshot_failed_) return false;
+  if (snapshot_failed_) {
+    return false;
+  }
   refused_for_room_ = 0;
   return true;
 }
 
-// A snapshot has about a record for each inode, and holds everybody up while it is written. Of a small journal that takes no time.
+// A snapshot has about a record for each inode, and holds everybody up while it is written. Of a
+// small journal that takes no time.
 bool Filesystem::saves_much() const {
   constexpr std::uint64_t small = 4U << 20U;
   return journal_->size() < small || journal_->records() > names_.size() + names_.size() / 2;
@@ -160,76 +217,111 @@ bool Filesystem::saves_much() const {
 
 void Filesystem::compact_inherited() {
   WriteLock lock(mutex_);
-  const bool as_it_was = journal_ && compact_at_ != 0 && journal_->size() >= recovery_.journal.tail;  // no snapshot since
-  if (!as_it_was || broken_) return;
+  // no snapshot since
+  const bool as_it_was = journal_ && compact_at_ != 0 && journal_->size() >= recovery_.journal.tail;
+  if (!as_it_was || broken_) {
+    return;
+  }
   const std::uint64_t records = journal_->sequence() - recovery_.journal.first_sequence + 1;
-  if (records <= 2 * (names_.size() + Answers::capacity)) return;
+  if (records <= 2 * (names_.size() + Answers::capacity)) {
+    return;
+  }
   compact_at_ = std::min(compact_at_, std::max(journal_->size(), options_.smallest_compaction));
   compact_if_due();
 }
 
 Status Filesystem::compact() try {
   bool switched = false;
-  const Status done = journal_->replace([this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
-    Status status;
-    names_.snapshot([&](const Record& record) {
-      if (!status) return;
-      std::vector<std::byte> bytes;
-      encode(record, bytes);
-      const auto* node = std::get_if<MakeNode>(&record);
-      const auto* link = std::get_if<Link>(&record);
-      const std::size_t name = node != nullptr ? node->name.size() : link != nullptr ? link->name.size() : 0;
-      status = next.append(0, bytes, name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
-    });
-    answers_.for_each([&](std::uint64_t request, std::uint64_t ino) {
-      if (!status) return;
-      std::vector<std::byte> bytes;
-      encode(Answered{ino}, bytes);
-      status = next.append(request, bytes, 0);
-    });
-    return status;
-  }, &switched);
-  if (done) durable_ = std::max(durable_.load(), journal_->sequence());
-  else if (switched) {  // power loss could bring the old journal back, without what follows
+  const Status done = journal_->replace(
+      [this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
+        Status status;
+        names_.snapshot([&](const Record& record) {
+          if (!status) {
+            return;
+          }
+          std::vector<std::byte> bytes;
+          encode(record, bytes);
+          const auto* node = std::get_if<MakeNode>(&record);
+          const auto* link = std::get_if<Link>(&record);
+          const std::size_t name = node != nullptr   ? node->name.size()
+                                   : link != nullptr ? link->name.size()
+                                                     : 0;
+          status = next.append(
+              0, bytes,
+              name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
+        });
+        answers_.for_each([&](std::uint64_t request, std::uint64_t ino) {
+          if (!status) {
+            return;
+          }
+          std::vector<std::byte> bytes;
+          encode(Answered{ino}, bytes);
+          status = next.append(request, bytes, 0);
+        });
+        return status;
+      },
+      &switched);
+  if (done) {
+    durable_ = std::max(durable_.load(), journal_->sequence());
+  } else if (switched) {  // power loss could bring the old journal back, without what follows
     broken_ = true;
     note_failed_sync();
   }
   return done;
 } catch (const std::bad_alloc&) {  // before the switch: that and what follows it take no memory
+
   return fail(ENOMEM);
 }
 
 Result<Inode*> Filesystem::inode(std::uint64_t ino) const {
   Inode* found = names_.find(ino);
-  if (found == nullptr) return fail(ENOENT);
+  if (found == nullptr) {
+    return fail(ENOENT);
+  }
   return found;
 }
 
 Result<Inode*> Filesystem::directory(std::uint64_t ino) const {
   Inode* found = names_.find(ino);
-  if (found == nullptr) return fail(ENOENT);
-  if (!found->is_directory()) return fail(ENOTDIR);
+  if (found == nullptr) {
+    return fail(ENOENT);
+  }
+  if (!found->is_directory()) {
+    return fail(ENOTDIR);
+  }
   return found;
 }
 
 Result<Inode*> Filesystem::regular(std::uint64_t ino) const {
   Inode* found = names_.find(ino);
-  if (found == nullptr) return fail(ENOENT);
-  if (found->is_directory()) return fail(EISDIR);
-  if (!found->is_regular()) return fail(EINVAL);
-  if (found->freed) return fail(ESTALE);
+  if (found == nullptr) {
+    return fail(ENOENT);
+  }
+  if (found->is_directory()) {
+    return fail(EISDIR);
+  }
+  if (!found->is_regular()) {
+    return fail(EINVAL);
+  }
+  if (found->freed) {
+    return fail(ESTALE);
+  }
   return found;
 }
 
 Status Filesystem::check_new_name(const Inode& parent, const std::string& name) const {
-  if (name.size() > longest_name) return fail(ENAMETOOLONG);
-  if (parent.nlink == 0) return fail(ENOENT);  // a removed directory that somebody still stands in
+  if (name.size() > longest_name) {
+    return fail(ENAMETOOLONG);
+  }
+  if (parent.nlink == 0) {
+    return fail(ENOENT);  // a removed directory that somebody still stands in
+  }
   return parent.directory->find(name) == nullptr ? Status{} : fail(EEXIST);
 }
 
 // But for what the container of a regular file knows.
 struct stat Filesystem::recorded_stat(const Inode& inode) {
-  struct stat st {};
+  struct stat st{};
   st.st_ino = inode.ino;
   st.st_mode = inode.mode;
   st.st_nlink = inode.nlink;
@@ -250,11 +342,15 @@ struct stat Filesystem::recorded_stat(const Inode& inode) {
 
 Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
   struct stat st = recorded_stat(inode);
-  if (!inode.is_regular()) return st;
+  if (!inode.is_regular()) {
+    return st;
+  }
   auto container = inode.freed         ? *inode.freed
                    : opened != nullptr ? opened->attributes()
                                        : backend_.attributes(inode.ino);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   st.st_size = container->st_size;
   st.st_blocks = container->st_blocks;
   st.st_atim = container->st_atim;
@@ -265,101 +361,147 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) c
 
 Result<std::shared_ptr<Container>> Filesystem::container(std::uint64_t ino) const {
   auto opened = backend_.open(ino);
-  if (opened || opened.error().code != ENOENT) return opened;
+  if (opened || opened.error().code != ENOENT) {
+    return opened;
+  }
   return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
 }
 
 Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
   auto attributes = stat_of(inode, opened);
-  // A program can remove and replace a file whose container is gone, or is none; only its content is an error. The kernel caches
-  // none of these attributes, because the container may be put back.
-  if (!attributes && (attributes.error().code == ENOENT || attributes.error().code == EUCLEAN)) return Entry{inode.ino, recorded_stat(inode), inode.btime, true, true};
-  if (!attributes) return std::unexpected(attributes.error());
-  return Entry{inode.ino, *attributes, inode.btime, inode.opened_read_write, inode.read_write_opens > 0};
+  // A program can remove and replace a file whose container is gone, or is none; only its content
+  // is an error. The kernel caches none of these attributes, because the container may be put back.
+  if (!attributes && (attributes.error().code == ENOENT || attributes.error().code == EUCLEAN)) {
+    return Entry{inode.ino, recorded_stat(inode), inode.btime, true, true};
+  }
+  if (!attributes) {
+    return std::unexpected(attributes.error());
+  }
+  return Entry{inode.ino, *attributes, inode.btime, inode.opened_read_write,
+               inode.read_write_opens > 0};
 }
 
 Result<Entry> Filesystem::referenced(std::uint64_t ino) {
   Inode* found = names_.find(ino);
-  if (found == nullptr) return fail(ENOENT);
+  if (found == nullptr) {
+    return fail(ENOENT);
+  }
   auto entry = entry_of(*found);
-  if (entry) ++found->lookups;  // whoever is told of an error gives nothing back
+  if (entry) {
+    ++found->lookups;  // whoever is told of an error gives nothing back
+  }
   return entry;
 }
 
-// R1: content that is not known to be on the medium must be there before a record takes away that the file is clean, or that
-// there is a copy of it, for a clean file would be staged in again after power loss. Only files that were staged in or
-// brought out moments ago are not settled.
+// R1: content that is not known to be on the medium must be there before a record takes away that
+// the file is clean, or that there is a copy of it, for a clean file would be staged in again after
+// power loss. Only files that were staged in or brought out moments ago are not settled.
 Status Filesystem::settle_before(const Record& record) {
   const auto* change = std::get_if<SetAttributes>(&record);
   const auto* staging = std::get_if<SetStaging>(&record);
-  const bool becomes_dirty = (change != nullptr && change->dirty != 0) || (staging != nullptr && staging->dirty != 0);
+  const bool becomes_dirty =
+      (change != nullptr && change->dirty != 0) || (staging != nullptr && staging->dirty != 0);
   const bool loses_copy = staging != nullptr && staging->staged == 0 && staging->saved == 0;
-  const Inode* inode = becomes_dirty || loses_copy ? names_.find(change != nullptr ? change->ino : staging->ino) : nullptr;
-  if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() || backend_.durability() == Durability::volatile_memory || !options_.rules.sync_before_dirty) return {};
+  const Inode* inode = becomes_dirty || loses_copy
+                           ? names_.find(change != nullptr ? change->ino : staging->ino)
+                           : nullptr;
+  if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() ||
+      backend_.durability() == Durability::volatile_memory || !options_.rules.sync_before_dirty) {
+    return {};
+  }
   slow_work_begins();
   auto container = backend_.open(inode->ino);
-  if (!container && container.error().code == ENOENT) return {};  // gone: there is nothing that power loss could take
-  if (!container) return std::unexpected(container.error());
+  // gone: there is nothing that power loss could take
+  if (!container && container.error().code == ENOENT) {
+    return {};
+  }
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   EFS_TRY((*container)->sync(false));
   return backend_.sync_name(inode->ino);
 }
 
 void Filesystem::note_unsettled(std::uint64_t ino) {
-  if (backend_.durability() == Durability::volatile_memory) return;
+  if (backend_.durability() == Durability::volatile_memory) {
+    return;
+  }
   try {
     unsettled_.push_back(ino);
-  } catch (const std::bad_alloc&) {}  // it is staged in again after power loss
+  } catch (const std::bad_alloc&) {
+  }  // it is staged in again after power loss
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   ++inode.edits;
-  if (inode.dirty) return {};
+  if (inode.dirty) {
+    return {};
+  }
   SetAttributes record = attributes_of(inode);
   record.dirty = 1;
   return commit(request, record);
 }
 
-// The mark lies on the container, so that recovery and takeover need no record. What was staged in may be sealed, also when
-// nothing says any more that it was: its names went one after the other.
+// The mark lies on the container, so that recovery and takeover need no record. What was staged in
+// may be sealed, also when nothing says any more that it was: its names went one after the other.
 Status Filesystem::part_with_sharers(std::uint64_t ino) {
   std::string staged_as;
   {
     ReadLock lock(mutex_);
     const Inode* inode = names_.find(ino);
-    if (inode == nullptr || !inode->is_regular() || inode->unshared) return {};
-    if (inode->extra) staged_as = inode->extra->origin_path;
+    if (inode == nullptr || !inode->is_regular() || inode->unshared) {
+      return {};
+    }
+    if (inode->extra) {
+      staged_as = inode->extra->origin_path;
+    }
   }
   auto container = this->container(ino);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   const int fd = (*container)->descriptor();
-  struct stat st {};
+  struct stat st{};
   if (fd >= 0 && ::fstat(fd, &st) == 0 && is_sealed(st)) {
     slow_work_begins();
     MutexLock turn(parting_);
-    // Who waited here for another open of the same file must not unseal it: it may be shared no more, and written to.
+    // Who waited here for another open of the same file must not unseal it: it may be shared no
+    // more, and written to.
     if (::fstat(fd, &st) == 0 && is_sealed(st)) {
-      if (Sharer* sharer = sharer_) sharer->part(fd, staged_as);
+      if (Sharer* sharer = sharer_) {
+        sharer->part(fd, staged_as);
+      }
       EFS_TRY(backend_.label(ino));  // before: what has neither label nor seal is nobody's
       EFS_TRY(unseal(fd));
     }
   }
   ReadLock lock(mutex_);
-  if (Inode* inode = names_.find(ino)) inode->unshared = true;
+  if (Inode* inode = names_.find(ino)) {
+    inode->unshared = true;
+  }
   return {};
 }
 
 mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {
   mode_t mode = inode.mode & ~static_cast<mode_t>(S_ISUID);
-  if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) mode &= ~static_cast<mode_t>(S_ISGID);
+  if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || !caller.belongs_to(inode.gid))) {
+    mode &= ~static_cast<mode_t>(S_ISGID);
+  }
   return mode;
 }
 
 Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
-  if (inode.is_directory()) return {};
-  if (inode.xattr("security.capability") != nullptr)
-    EFS_TRY(commit(0, RemoveXattr{.ino = inode.ino, .time = clock_.now(), .name = "security.capability"}));
+  if (inode.is_directory()) {
+    return {};
+  }
+  if (inode.xattr("security.capability") != nullptr) {
+    EFS_TRY(commit(
+        0, RemoveXattr{.ino = inode.ino, .time = clock_.now(), .name = "security.capability"}));
+  }
   const mode_t mode = mode_without_privilege(caller, inode);
-  if (mode == inode.mode) return {};
+  if (mode == inode.mode) {
+    return {};
+  }
   SetAttributes record = attributes_of(inode);
   record.mode = mode;
   record.ctime = clock_.now();
@@ -370,16 +512,25 @@ Status Filesystem::clear_privilege(const Caller& caller, Inode& inode) {
 Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
   {
     MutexLock lock(files_mutex_);
-    if (const auto it = files_.find(ino); it != files_.end()) return it->second;
+    if (const auto it = files_.find(ino); it != files_.end()) {
+      return it->second;
+    }
   }
   auto container = this->container(ino);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   MutexLock lock(files_mutex_);
-  // Bounded as the descriptors are: what is dropped here lives on with its users and is made again when needed.
-  if (files_.size() >= most_files) std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
+  // Bounded as the descriptors are: what is dropped here lives on with its users and is made again
+  // when needed.
+  if (files_.size() >= most_files) {
+    std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
+  }
   const unsigned place = backend_.place_of(ino);
-  const std::uint64_t segment_size = place < options_.segment_sizes.size() ? options_.segment_sizes[place] : options_.segment_size;
-  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, segment_size)).first->second;
+  const std::uint64_t segment_size =
+      place < options_.segment_sizes.size() ? options_.segment_sizes[place] : options_.segment_size;
+  return files_.try_emplace(ino, std::make_shared<MappedFile>(*container, segment_size))
+      .first->second;
 }
 
 }  // namespace efs::fs

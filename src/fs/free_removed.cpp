@@ -1,6 +1,7 @@
-// The space of removed files. A removal is answered before the kernel gives back its last reference, before the journal is
-// synced on a page-cache file system, and before the kernel closes the passthrough registration. Each of them holds the
-// container's space, and with passthrough the next write is refused by the kernel: nobody asks us.
+// The space of removed files. A removal is answered before the kernel gives back its last
+// reference, before the journal is synced on a page-cache file system, and before the kernel closes
+// the passthrough registration. Each of them holds the container's space, and with passthrough the
+// next write is refused by the kernel: nobody asks us.
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -15,51 +16,74 @@
 namespace efs::fs {
 
 bool Filesystem::waits_for_journal(std::uint64_t ino) {
-  if (options_.read_only || backend_.durability() != Durability::page || !options_.rules.free_after_durable) return false;
+  if (options_.read_only || backend_.durability() != Durability::page ||
+      !options_.rules.free_after_durable) {
+    return false;
+  }
   const auto held = backend_.attributes(ino);
   const std::uint64_t bytes = held ? static_cast<std::uint64_t>(held->st_blocks) * 512 : 0;
-  if (journal_) try {  // without a journal there is nothing to wait for: the next start frees it
+  if (journal_) {
+    try {  // without a journal there is nothing to wait for: the next start frees it
       released_.push_back({journal_->sequence(), ino});
       room_.owe(backend_.place_of(ino), bytes);
-    } catch (const std::bad_alloc&) {}  // the next start frees it
+    } catch (const std::bad_alloc&) {
+    }  // the next start frees it
+  }
   return true;
 }
 
 Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
   const Inode* inode = names_.find(ino);
-  if (inode == nullptr || inode->nlink > 0 || (inode->lookups > 0 && options_.rules.free_after_reader) || ino == root_ino) return {};
+  if (inode == nullptr || inode->nlink > 0 ||
+      (inode->lookups > 0 && options_.rules.free_after_reader) || ino == root_ino) {
+    return {};
+  }
   const bool has_container = inode->is_regular() && !inode->freed;
-  const Reaped reaped{.gone = true, .container = has_container ? ino : 0, .waits = has_container && waits_for_journal(ino)};
+  const Reaped reaped{.gone = true,
+                      .container = has_container ? ino : 0,
+                      .waits = has_container && waits_for_journal(ino)};
   unnamed_.erase(ino);
   names_.destroy(ino);
   return reaped;
 }
 
 Filesystem::Reaped Filesystem::withdraw(std::uint64_t ino) {
-  if (Inode* inode = names_.find(ino)) inode->withdrawn = inode->nlink == 0;
+  if (Inode* inode = names_.find(ino)) {
+    inode->withdrawn = inode->nlink == 0;
+  }
   return reap(ino);
 }
 
 Filesystem::Reaped Filesystem::reap_unnamed(std::uint64_t ino, Room::Level level) {
-  if (const Reaped reaped = reap(ino); reaped.gone) return reaped;
+  if (const Reaped reaped = reap(ino); reaped.gone) {
+    return reaped;
+  }
   Inode* inode = names_.find(ino);
-  if (inode == nullptr || inode->nlink > 0 || !inode->is_regular()) return {};
+  if (inode == nullptr || inode->nlink > 0 || !inode->is_regular()) {
+    return {};
+  }
   ++removals_;
   bool now = level == Room::Level::scarce;
   if (level == Room::Level::half) {  // a file that holds more than is available
     const auto held = backend_.attributes(ino);
-    now = held && static_cast<std::uint64_t>(held->st_blocks) * 512 > room_.available(backend_.place_of(ino));
+    now = held && static_cast<std::uint64_t>(held->st_blocks) * 512 >
+                      room_.available(backend_.place_of(ino));
   }
-  if (now && inode->is_unreachable()) return free_unopened(*inode);
+  if (now && inode->is_unreachable()) {
+    return free_unopened(*inode);
+  }
   try {
     unnamed_.insert(ino);
-  } catch (const std::bad_alloc&) {}  // the kernel's FORGET frees it
+  } catch (const std::bad_alloc&) {
+  }  // the kernel's FORGET frees it
   return {};
 }
 
 Filesystem::Reaped Filesystem::free_unopened(Inode& inode) {
   const auto last = backend_.attributes(inode.ino);
-  if (!last) return {};
+  if (!last) {
+    return {};
+  }
   try {
     inode.freed = std::make_unique<struct stat>(*last);
   } catch (const std::bad_alloc&) {
@@ -70,7 +94,9 @@ Filesystem::Reaped Filesystem::free_unopened(Inode& inode) {
 }
 
 void Filesystem::remove_container(const Reaped& reaped) {
-  if (reaped.container == 0) return;
+  if (reaped.container == 0) {
+    return;
+  }
   std::shared_ptr<MappedFile> closed;  // after the lock is released
   {
     MutexLock lock(files_mutex_);
@@ -83,10 +109,15 @@ void Filesystem::remove_container(const Reaped& reaped) {
   KernelView* kernel = kernel_;
   ++removals_;
   // Owed before: a removal of much hands over the lead, and the next create must wait for it.
-  if (const auto held = backend_.attributes(reaped.container); held && !reaped.waits && kernel != nullptr)
-    room_.owe(backend_.place_of(reaped.container), static_cast<std::uint64_t>(held->st_blocks) * 512);
+  if (const auto held = backend_.attributes(reaped.container);
+      held && !reaped.waits && kernel != nullptr) {
+    room_.owe(backend_.place_of(reaped.container),
+              static_cast<std::uint64_t>(held->st_blocks) * 512);
+  }
   const std::uint64_t bytes = reaped.waits ? 0 : backend_.remove(reaped.container).value_or(0);
-  if (kernel != nullptr) kernel->container_removed(reaped.container, bytes);
+  if (kernel != nullptr) {
+    kernel->container_removed(reaped.container, bytes);
+  }
 }
 
 void Filesystem::wait_for_removals() const {
@@ -94,7 +125,9 @@ void Filesystem::wait_for_removals() const {
   constexpr int most_changes = 256;
   for (int changes = 0; changes < most_changes; ++changes) {
     const auto running = removing_.load();
-    if (running == 0) return;
+    if (running == 0) {
+      return;
+    }
     removing_.wait(running);
   }
 }
@@ -102,7 +135,9 @@ void Filesystem::wait_for_removals() const {
 bool Filesystem::await_release() {
   {
     ReadLock lock(mutex_);
-    if (unnamed_.empty()) return false;
+    if (unnamed_.empty()) {
+      return false;
+    }
   }
   slow_work_begins();
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -126,22 +161,33 @@ bool Filesystem::free_removed() try {
       try {
         unopened.reserve(unnamed_.size());
         const std::vector<std::uint64_t> candidates(unnamed_.begin(), unnamed_.end());
-        for (const auto ino : candidates)
-          if (Inode* inode = names_.find(ino); inode != nullptr && inode->is_unreachable()) unopened.push_back(free_unopened(*inode));
-      } catch (const std::bad_alloc&) {}  // the kernel's FORGET frees them
+        for (const auto ino : candidates) {
+          if (Inode* inode = names_.find(ino); inode != nullptr && inode->is_unreachable()) {
+            unopened.push_back(free_unopened(*inode));
+          }
+        }
+      } catch (const std::bad_alloc&) {
+      }  // the kernel's FORGET frees them
       waits = !released_.empty();
     }
-    for (const Reaped& one : unopened) remove_container(one);
+    for (const Reaped& one : unopened) {
+      remove_container(one);
+    }
   }
-  if (waits) (void)sync_journal();  // logged; a file system that failed frees nothing
+  if (waits) {
+    (void)sync_journal();  // logged; a file system that failed frees nothing
+  }
   wait_for_removals();
   room_.settle();
-  if (KernelView* kernel = kernel_) kernel->release_space();
+  if (KernelView* kernel = kernel_) {
+    kernel->release_space();
+  }
   backend_.look_again();
   freed_up_to_ = removals;  // not before: others come here to wait for it
   ++times_freed_;
   return true;
 } catch (const std::bad_alloc&) {  // the kernel's FORGET and tend() free it
+
   return false;
 }
 

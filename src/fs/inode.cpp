@@ -7,7 +7,9 @@ namespace efs::fs {
 bool is_one_of(std::string_view names, std::string_view path) {
   for (std::size_t at = 0; at <= names.size();) {
     const auto end = std::min(names.find('\0', at), names.size());
-    if (names.substr(at, end - at) == path) return true;
+    if (names.substr(at, end - at) == path) {
+      return true;
+    }
     at = end + 1;
   }
   return false;
@@ -17,7 +19,9 @@ std::vector<std::string> split_names(std::string_view names) {
   std::vector<std::string> all;
   for (std::size_t at = 0; at <= names.size();) {
     const auto end = std::min(names.find('\0', at), names.size());
-    if (end > at) all.emplace_back(names.substr(at, end - at));
+    if (end > at) {
+      all.emplace_back(names.substr(at, end - at));
+    }
     at = end + 1;
   }
   return all;
@@ -25,8 +29,11 @@ std::vector<std::string> split_names(std::string_view names) {
 
 std::string without_name(std::string_view names, std::string_view path) {
   std::string left;
-  for (const auto& name : split_names(names))
-    if (name != path) left += (left.empty() ? "" : std::string(1, '\0')) + name;
+  for (const auto& name : split_names(names)) {
+    if (name != path) {
+      left += (left.empty() ? "" : std::string(1, '\0')) + name;
+    }
+  }
   // That it had several is still to be seen: its origin's ctime moves with each of them.
   const bool only_one_left = !left.empty() && !left.contains('\0') && names.contains('\0');
   return only_one_left ? left + '\0' : left;

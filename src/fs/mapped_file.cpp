@@ -13,21 +13,27 @@ namespace efs::fs {
 namespace {
 
 constexpr std::uint64_t first_size = 2u << 20;  // bytes
-constexpr std::size_t most_segments = 32;       // of a file: far from vm.max_map_count, also for many files
+// of a file: far from vm.max_map_count, also for many files
+constexpr std::size_t most_segments = 32;
 
 std::atomic<bool> no_mapping_told{false};  // of all files: once
 
 }  // namespace
 
-// A thread that serves others must not sleep here on a truncation, or on the I/O that a truncation waits for.
+// A thread that serves others must not sleep here on a truncation, or on the I/O that a truncation
+// waits for.
 class MappedFile::Shared {
  public:
   explicit Shared(SharedMutex& shape) : shape_(shape) {
-    if (shape_.try_lock_shared()) return;
+    if (shape_.try_lock_shared()) {
+      return;
+    }
     slow_work_begins();
     shape_.lock_shared();
   }
+
   ~Shared() { shape_.unlock_shared(); }
+
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
@@ -38,36 +44,53 @@ class MappedFile::Shared {
 class MappedFile::Exclusive {
  public:
   explicit Exclusive(SharedMutex& shape) : shape_(shape) {
-    if (shape_.try_lock()) return;
+    if (shape_.try_lock()) {
+      return;
+    }
     slow_work_begins();
     shape_.lock();
   }
+
   ~Exclusive() { shape_.unlock(); }
+
   Exclusive(const Exclusive&) = delete;
   Exclusive& operator=(const Exclusive&) = delete;
 
  private:
   SharedMutex& shape_;
 };
+
 std::uint64_t MappedFile::size_at(std::uint64_t offset) const {
   std::uint64_t size = first_size;
-  while (size < segment_size_ && size * 4 <= offset) size *= 2;
+  while (size < segment_size_ && size * 4 <= offset) {
+    size *= 2;
+  }
   return std::min(size, segment_size_);
 }
 
 Result<std::size_t> MappedFile::read(std::span<std::byte> into, std::uint64_t offset) {
-  if (into.size() > slow_copy) slow_work_begins();
+  if (into.size() > slow_copy) {
+    slow_work_begins();
+  }
   const Shared shape(shape_);
-  // A read(2) of persistent memory is one copy without a page fault: a mapping has nothing to win here.
+  // A read(2) of persistent memory is one copy without a page fault: a mapping has nothing to win
+  // here.
   return container_->read(into, offset);
 }
 
 Result<std::size_t> MappedFile::write(std::span<const std::byte> from, std::uint64_t offset) {
-  if (from.size() > slow_copy) slow_work_begins();
+  if (from.size() > slow_copy) {
+    slow_work_begins();
+  }
   const Shared shape(shape_);
   const Status stored = store(from, offset);
-  if (stored) return from.size();
-  if (stored.error().code != ENOTSUP && stored.error().code != ENOSPC && stored.error().code != ENOMEM) return std::unexpected(stored.error());
+  if (stored) {
+    return from.size();
+  }
+  if (stored.error().code != ENOTSUP && stored.error().code != ENOSPC &&
+      stored.error().code != ENOMEM) {
+    return std::unexpected(stored.error());
+  }
   return container_->write(from, offset);  // no mapping to be had, or a short write that fits
 }
 
@@ -79,7 +102,9 @@ Status MappedFile::store(std::span<const std::byte> from, std::uint64_t offset) 
   std::uint64_t at = offset;
   while (!from.empty()) {
     auto segment = segment_at(at, range);
-    if (!segment) return std::unexpected(segment.error());
+    if (!segment) {
+      return std::unexpected(segment.error());
+    }
     const auto part = std::min<std::uint64_t>(from.size(), range.end - at);
     (*segment)->store(at - range.begin, from.first(part));
     from = from.subspan(part);
@@ -96,13 +121,21 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
   }
   const std::uint64_t size = size_at(offset);
   range = {offset / size * size, offset / size * size + size};
-  // A larger segment may stand beside a smaller one of earlier: take the gap between its neighbours.
-  for (const Range& gap : tree_.gaps(range))
-    if (gap.begin <= offset && offset < gap.end) range = gap;
-  if (tree_.size() >= most_segments) tree_.clear();  // segments in use live on with their users
+  // A larger segment may stand beside a smaller one of earlier: take the gap between its
+  // neighbours.
+  for (const Range& gap : tree_.gaps(range)) {
+    if (gap.begin <= offset && offset < gap.end) {
+      range = gap;
+    }
+  }
+  if (tree_.size() >= most_segments) {
+    tree_.clear();  // segments in use live on with their users
+  }
   auto mapped = container_->map(range.begin, range.length());
   if (!mapped) {
-    if (mapped.error().code == ENOMEM && !no_mapping_told.exchange(true)) log::warn("event=not_mapped note=\"written by system calls\"");
+    if (mapped.error().code == ENOMEM && !no_mapping_told.exchange(true)) {
+      log::warn("event=not_mapped note=\"written by system calls\"");
+    }
     return std::unexpected(mapped.error());
   }
   std::shared_ptr<Segment> segment = std::move(*mapped);
@@ -113,12 +146,18 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
 Status MappedFile::truncate(std::uint64_t size) {
   const Exclusive shape(shape_);
   // To free pages takes time.
-  if (const auto now = container_->attributes(); now && static_cast<std::uint64_t>(now->st_size) > size + slow_copy && now->st_blocks * 512 > static_cast<blkcnt_t>(slow_copy)) slow_work_begins();
+  if (const auto now = container_->attributes();
+      now && static_cast<std::uint64_t>(now->st_size) > size + slow_copy &&
+      now->st_blocks * 512 > static_cast<blkcnt_t>(slow_copy)) {
+    slow_work_begins();
+  }
   return container_->truncate(size);
 }
 
 Status MappedFile::allocate(int mode, std::uint64_t offset, std::uint64_t length) {
-  if (length > slow_copy) slow_work_begins();
+  if (length > slow_copy) {
+    slow_work_begins();
+  }
   const Exclusive shape(shape_);
   return container_->allocate(mode, offset, length);
 }

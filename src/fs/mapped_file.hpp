@@ -1,6 +1,6 @@
 #pragma once
-// The daemon's own I/O on one file: through mapped segments where the backend maps persistent memory, through the
-// container otherwise. Passthrough files never come here while they are open.
+// The daemon's own I/O on one file: through mapped segments where the backend maps persistent
+// memory, through the container otherwise. Passthrough files never come here while they are open.
 
 #include <cstdint>
 #include <memory>
@@ -12,21 +12,23 @@
 
 namespace efs::fs {
 
-/// Thread-safe. Reads and writes run side by side; a change of size waits for them, so that no store meets an
-/// end that has moved.
+/// Thread-safe. Reads and writes run side by side; a change of size waits for them, so that no
+/// store meets an end that has moved.
 class MappedFile {
  public:
   static constexpr std::uint64_t default_segment_size = 128u << 20;  // bytes
 
-  /// `segment_size`: a multiple of 4 KiB. Segments grow with the file up to it: a small file costs a small mapping, and
-  /// a large one few.
-  explicit MappedFile(std::shared_ptr<Container> container, std::uint64_t segment_size = default_segment_size)
+  /// `segment_size`: a multiple of 4 KiB. Segments grow with the file up to it: a small file costs
+  /// a small mapping, and a large one few.
+  explicit MappedFile(std::shared_ptr<Container> container,
+                      std::uint64_t segment_size = default_segment_size)
       : container_(std::move(container)), segment_size_(segment_size) {}
 
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset);
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset);
   Status truncate(std::uint64_t size);
   Status allocate(int mode, std::uint64_t offset, std::uint64_t length);
+
   Container& container() { return *container_; }
 
  private:

@@ -9,21 +9,32 @@
 namespace efs::fs {
 namespace {
 
-std::unexpected<Error> impossible(const char* what) { return fail(EPROTO, std::string("record does not fit the namespace: ") + what); }
+std::unexpected<Error> impossible(const char* what) {
+  return fail(EPROTO, std::string("record does not fit the namespace: ") + what);
+}
 
 // What no request can have asked for: only a damaged or forged journal has it.
 bool is_name(const std::string& name) {
-  return !name.empty() && name.size() <= 255 && name != "." && name != ".." && name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
+         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
 bool is_file_type(mode_t mode) {
   switch (mode & S_IFMT) {
-    case S_IFREG: case S_IFDIR: case S_IFLNK: case S_IFIFO: case S_IFSOCK: case S_IFCHR: case S_IFBLK: return true;
+    case S_IFREG:
+    case S_IFDIR:
+    case S_IFLNK:
+    case S_IFIFO:
+    case S_IFSOCK:
+    case S_IFCHR:
+    case S_IFBLK: return true;
     default: return false;
   }
 }
 
-void touch(Inode& directory, FileTime time) { directory.mtime = directory.ctime = time; }
+void touch(Inode& directory, FileTime time) {
+  directory.mtime = directory.ctime = time;
+}
 
 }  // namespace
 
@@ -51,35 +62,54 @@ Inode* Namespace::directory(std::uint64_t ino) const {
 }
 
 Result<Inode*> Namespace::child(const Inode& parent, const std::string& name) const {
-  if (!parent.is_directory()) return fail(ENOTDIR);
+  if (!parent.is_directory()) {
+    return fail(ENOTDIR);
+  }
   const auto* entry = parent.directory->find(name);
-  if (entry == nullptr) return fail(ENOENT);
+  if (entry == nullptr) {
+    return fail(ENOENT);
+  }
   return find(entry->ino);
 }
 
 bool Namespace::is_within(std::uint64_t ino, std::uint64_t ancestor) const {
   for (const Inode* at = find(ino); at != nullptr; at = find(at->parent)) {
-    if (at->ino == ancestor) return true;
-    if (at->ino == root_ino) return false;
+    if (at->ino == ancestor) {
+      return true;
+    }
+    if (at->ino == root_ino) {
+      return false;
+    }
   }
   return false;
 }
 
 std::string Namespace::path_of(const Inode& directory, const std::string& name) const {
   std::string path = name;
-  for (const Inode* at = &directory; at != nullptr && at->ino != root_ino; at = find(at->parent)) path = at->directory->own_name() + "/" + path;
+  for (const Inode* at = &directory; at != nullptr && at->ino != root_ino; at = find(at->parent)) {
+    path = at->directory->own_name() + "/" + path;
+  }
   return path;
 }
 
 void Namespace::make_room(const Record& record) {
   std::uint64_t parent = 0;
-  if (const auto* made = std::get_if<MakeNode>(&record)) parent = made->parent;
-  else if (const auto* linked = std::get_if<Link>(&record)) parent = linked->parent;
-  else if (const auto* renamed = std::get_if<Rename>(&record)) parent = renamed->new_parent;
-  else if (const auto* replaced = std::get_if<Replace>(&record)) parent = replaced->parent;
-  if (parent == 0) return;
+  if (const auto* made = std::get_if<MakeNode>(&record)) {
+    parent = made->parent;
+  } else if (const auto* linked = std::get_if<Link>(&record)) {
+    parent = linked->parent;
+  } else if (const auto* renamed = std::get_if<Rename>(&record)) {
+    parent = renamed->new_parent;
+  } else if (const auto* replaced = std::get_if<Replace>(&record)) {
+    parent = replaced->parent;
+  }
+  if (parent == 0) {
+    return;
+  }
   efs::fs::make_room(inodes_);
-  if (Inode* inode = directory(parent)) inode->directory->make_room();
+  if (Inode* inode = directory(parent)) {
+    inode->directory->make_room();
+  }
 }
 
 Status Namespace::apply(const Record& record) {
@@ -89,9 +119,18 @@ Status Namespace::apply(const Record& record) {
 Status Namespace::apply_one(const MakeNode& r) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
-  if (r.ino <= root_ino || r.ino == ~std::uint64_t{0} || find(r.ino) != nullptr || !is_file_type(r.mode)) return impossible("make node");
-  if (S_ISLNK(r.mode) && r.target.empty()) return impossible("symbolic link");
-  if (!nameless && (!is_name(r.name) || parent == nullptr || parent->nlink == 0 || parent->directory->find(r.name) != nullptr || !parent->directory->takes(r.cookie))) return impossible("make node");
+  if (r.ino <= root_ino || r.ino == ~std::uint64_t{0} || find(r.ino) != nullptr ||
+      !is_file_type(r.mode)) {
+    return impossible("make node");
+  }
+  if (S_ISLNK(r.mode) && r.target.empty()) {
+    return impossible("symbolic link");
+  }
+  if (!nameless &&
+      (!is_name(r.name) || parent == nullptr || parent->nlink == 0 ||
+       parent->directory->find(r.name) != nullptr || !parent->directory->takes(r.cookie))) {
+    return impossible("make node");
+  }
   auto inode = std::make_unique<Inode>();
   inode->ino = r.ino;
   inode->rdev = r.rdev;
@@ -111,14 +150,20 @@ Status Namespace::apply_one(const MakeNode& r) {
     inode->directory = std::make_unique<Directory>();
     inode->directory->set_own_name(r.name);
   }
-  if (!r.target.empty()) inode->more().target = r.target;
-  if (!r.xattrs.empty()) inode->more().xattrs = r.xattrs;
+  if (!r.target.empty()) {
+    inode->more().target = r.target;
+  }
+  if (!r.xattrs.empty()) {
+    inode->more().xattrs = r.xattrs;
+  }
   if (r.staged != 0) {
     inode->more().origin = r.origin;
     inode->more().origin_path = r.origin_path;
   }
   inode->settled = r.staged >= 2 && !inode->dirty;
-  if (!nameless) came_in(*inode);
+  if (!nameless) {
+    came_in(*inode);
+  }
   const auto made = inodes_.emplace(r.ino, std::move(inode)).first;
   if (!nameless) {
     try {
@@ -127,7 +172,9 @@ Status Namespace::apply_one(const MakeNode& r) {
       inodes_.erase(made);
       throw;
     }
-    if (made->second->is_directory()) ++parent->nlink;
+    if (made->second->is_directory()) {
+      ++parent->nlink;
+    }
     touch(*parent, r.ctime);
   }
   next_ino_ = std::max(next_ino_, r.ino + 1);
@@ -137,7 +184,11 @@ Status Namespace::apply_one(const MakeNode& r) {
 Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name) || parent->directory->find(r.name) != nullptr || !parent->directory->takes(r.cookie)) return impossible("link");
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 ||
+      !is_name(r.name) || parent->directory->find(r.name) != nullptr ||
+      !parent->directory->takes(r.cookie)) {
+    return impossible("link");
+  }
   parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
   inode->had_name = true;
@@ -157,37 +208,60 @@ void Namespace::lose_name(Inode& inode, Inode& parent, FileTime time) {
   }
 }
 
-// Before an inode loses a name: what has none then, if it was staged in. What only parts were loaded of is no input that
-// could be missed. This and came_in() may run twice for one record: see apply().
+// Before an inode loses a name: what has none then, if it was staged in. What only parts were
+// loaded of is no input that could be missed. This and came_in() may run twice for one record: see
+// apply().
 void Namespace::remember_if_last(const Inode& inode) {
-  if ((!inode.is_directory() && inode.nlink > 1) || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return;
+  if ((!inode.is_directory() && inode.nlink > 1) || !inode.extra || !inode.extra->origin ||
+      !inode.extra->parts.empty()) {
+    return;
+  }
   for (auto& path : split_names(inode.extra->origin_path)) {
     auto input = gone_input_of(inode, path);
-    // What results-dir has under the name may be another's that took its place, or this one's from before it was renamed.
-    if (const auto before = gone_.find(path); before != gone_.end() && !input.saved) input.saved = before->second.saved, input.linked = input.linked || before->second.linked;
+    // What results-dir has under the name may be another's that took its place, or this one's from
+    // before it was renamed.
+    if (const auto before = gone_.find(path); before != gone_.end() && !input.saved) {
+      input.saved = before->second.saved, input.linked = input.linked || before->second.linked;
+    }
     gone_.insert_or_assign(std::move(path), std::move(input));
   }
 }
 
-// Before an inode loses its name to another: programs write a new version beside a file and rename it over the old one, and what
-// the user said of the name (efs set) still holds. What only parts were loaded of is temporary by itself.
+// Before an inode loses its name to another: programs write a new version beside a file and rename
+// it over the old one, and what the user said of the name (efs set) still holds. What only parts
+// were loaded of is temporary by itself.
 void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
-  if (!replaced.extra || replaced.extra->keep == Keep::by_rule) return;
-  if (!replaced.extra->parts.empty() && replaced.extra->keep == Keep::temporary) return;
-  if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) extra.keep = replaced.extra->keep;
+  if (!replaced.extra || replaced.extra->keep == Keep::by_rule) {
+    return;
+  }
+  if (!replaced.extra->parts.empty() && replaced.extra->keep == Keep::temporary) {
+    return;
+  }
+  if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) {
+    extra.keep = replaced.extra->keep;
+  }
 }
 
-// What has come in is not gone. Of parts that are loaded that is not true: they take no input's place.
+// What has come in is not gone. Of parts that are loaded that is not true: they take no input's
+// place.
 void Namespace::came_in(const Inode& inode) {
-  if (gone_.empty() || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return;
-  for (const auto& path : split_names(inode.extra->origin_path)) gone_.erase(path);
+  if (gone_.empty() || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) {
+    return;
+  }
+  for (const auto& path : split_names(inode.extra->origin_path)) {
+    gone_.erase(path);
+  }
 }
 
 Status Namespace::apply_one(const Unlink& r) {
   Inode* parent = directory(r.parent);
-  if (parent == nullptr || parent->directory->find(r.name) == nullptr) return impossible("unlink");
+  if (parent == nullptr || parent->directory->find(r.name) == nullptr) {
+    return impossible("unlink");
+  }
   Inode& inode = *find(parent->directory->find(r.name)->ino);
-  if (inode.is_directory() && !inode.directory->empty()) return impossible("unlink");
+  if (inode.is_directory() && !inode.directory->empty()) {
+    return impossible("unlink");
+  }
   remember_if_last(inode);
   lose_name(inode, *parent, r.time);
   parent->directory->erase(r.name);
@@ -197,7 +271,9 @@ Status Namespace::apply_one(const Unlink& r) {
 
 void Namespace::moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time) {
   inode.ctime = time;
-  if (!inode.is_directory()) return;
+  if (!inode.is_directory()) {
+    return;
+  }
   inode.parent = to.ino;
   inode.directory->set_own_name(std::move(new_name));
   --from.nlink;
@@ -207,26 +283,43 @@ void Namespace::moved(Inode& inode, Inode& from, Inode& to, std::string new_name
 Status Namespace::apply_one(const Rename& r) {
   Inode* from = directory(r.parent);
   Inode* to = directory(r.new_parent);
-  if (from == nullptr || to == nullptr || from->directory->find(r.name) == nullptr) return impossible("rename");
+  if (from == nullptr || to == nullptr || from->directory->find(r.name) == nullptr) {
+    return impossible("rename");
+  }
   Inode& source = *find(from->directory->find(r.name)->ino);
   const auto* target = to->directory->find(r.new_name);
-  if (!is_name(r.new_name) || to->nlink == 0 || (target != nullptr && target->ino == source.ino)) return impossible("rename");
-  if (source.is_directory() && is_within(to->ino, source.ino)) return impossible("rename");
+  if (!is_name(r.new_name) || to->nlink == 0 || (target != nullptr && target->ino == source.ino)) {
+    return impossible("rename");
+  }
+  if (source.is_directory() && is_within(to->ino, source.ino)) {
+    return impossible("rename");
+  }
   std::string name = r.new_name, old_name = r.name;  // nothing allocates once something has changed
   if ((r.flags & RENAME_EXCHANGE) != 0) {
-    if (target == nullptr) return impossible("exchange");
+    if (target == nullptr) {
+      return impossible("exchange");
+    }
     Inode& other = *find(target->ino);
-    if (other.is_directory() && is_within(from->ino, other.ino)) return impossible("exchange");
+    if (other.is_directory() && is_within(from->ino, other.ino)) {
+      return impossible("exchange");
+    }
     from->directory->replace(r.name, other.ino);
     to->directory->replace(r.new_name, source.ino);
     moved(source, *from, *to, std::move(name), r.time);
     moved(other, *to, *from, std::move(old_name), r.time);
   } else {
     Inode* replaced = target == nullptr ? nullptr : find(target->ino);
-    if (replaced != nullptr && (replaced->is_directory() != source.is_directory() || (replaced->is_directory() && !replaced->directory->empty()))) return impossible("rename");
-    if (replaced != nullptr) remember_if_last(*replaced), hand_over_class(source, *replaced);
+    if (replaced != nullptr && (replaced->is_directory() != source.is_directory() ||
+                                (replaced->is_directory() && !replaced->directory->empty()))) {
+      return impossible("rename");
+    }
+    if (replaced != nullptr) {
+      remember_if_last(*replaced), hand_over_class(source, *replaced);
+    }
     to->directory->take(*from->directory, r.name, r.new_name);
-    if (replaced != nullptr) lose_name(*replaced, *to, r.time);
+    if (replaced != nullptr) {
+      lose_name(*replaced, *to, r.time);
+    }
     moved(source, *from, *to, std::move(name), r.time);
   }
   touch(*from, r.time);
@@ -236,9 +329,14 @@ Status Namespace::apply_one(const Rename& r) {
 
 Status Namespace::apply_one(const SetAttributes& r) {
   Inode* inode = find(r.ino);
-  if (inode == nullptr || (inode->mode & S_IFMT) != (r.mode & S_IFMT)) return impossible("set attributes");
-  if (!r.access_acl.empty()) inode->more().xattrs.insert_or_assign(access_acl_name, r.access_acl);
-  else if (inode->extra) inode->extra->xattrs.erase(access_acl_name);
+  if (inode == nullptr || (inode->mode & S_IFMT) != (r.mode & S_IFMT)) {
+    return impossible("set attributes");
+  }
+  if (!r.access_acl.empty()) {
+    inode->more().xattrs.insert_or_assign(access_acl_name, r.access_acl);
+  } else if (inode->extra) {
+    inode->extra->xattrs.erase(access_acl_name);
+  }
   inode->mode = r.mode;
   inode->uid = r.uid;
   inode->gid = r.gid;
@@ -252,7 +350,9 @@ Status Namespace::apply_one(const SetAttributes& r) {
 
 Status Namespace::apply_one(const SetXattr& r) {
   Inode* inode = find(r.ino);
-  if (inode == nullptr) return impossible("set xattr");
+  if (inode == nullptr) {
+    return impossible("set xattr");
+  }
   inode->more().xattrs.insert_or_assign(r.name, r.value);
   inode->ctime = r.time;
   return {};
@@ -260,7 +360,9 @@ Status Namespace::apply_one(const SetXattr& r) {
 
 Status Namespace::apply_one(const RemoveXattr& r) {
   Inode* inode = find(r.ino);
-  if (inode == nullptr) return impossible("remove xattr");
+  if (inode == nullptr) {
+    return impossible("remove xattr");
+  }
   inode->more().xattrs.erase(r.name);
   inode->ctime = r.time;
   return {};
@@ -273,17 +375,22 @@ Status Namespace::apply_one(const UsedInodes& r) {
 
 Status Namespace::apply_one(const NextCookie& r) {
   Inode* inode = directory(r.ino);
-  if (inode == nullptr || r.next > Directory::most_cookie) return impossible("next cookie");
+  if (inode == nullptr || r.next > Directory::most_cookie) {
+    return impossible("next cookie");
+  }
   inode->directory->set_next_cookie(r.next);
   return {};
 }
 
 Status Namespace::apply_one(const SetStaging& r) {
   Inode* inode = find(r.ino);
-  if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent) || r.saved > 2) return impossible("set staging");
+  if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent) || r.saved > 2) {
+    return impossible("set staging");
+  }
   InodeExtra& extra = inode->more();
   std::string origin_path = r.origin_path, saved_path = r.saved_path, parts = r.parts;
-  // What was clean and stays so has the same content as before; what becomes clean is not known to be on the medium.
+  // What was clean and stays so has the same content as before; what becomes clean is not known to
+  // be on the medium.
   inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
   inode->dirty = r.dirty != 0;
   extra.keep = static_cast<Keep>(r.keep);
@@ -299,14 +406,23 @@ Status Namespace::apply_one(const SetStaging& r) {
 Status Namespace::apply_one(const Replace& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 || !is_name(r.name)) return impossible("replace");
+  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 ||
+      !is_name(r.name)) {
+    return impossible("replace");
+  }
   const auto* there = parent->directory->find(r.name);
   Inode* replaced = there == nullptr ? nullptr : find(there->ino);
-  if (replaced != nullptr && replaced->is_directory()) return impossible("replace");
-  if (replaced != nullptr) remember_if_last(*replaced), hand_over_class(*inode, *replaced);
+  if (replaced != nullptr && replaced->is_directory()) {
+    return impossible("replace");
+  }
+  if (replaced != nullptr) {
+    remember_if_last(*replaced), hand_over_class(*inode, *replaced);
+  }
   came_in(*inode);
   parent->directory->put(r.name, r.ino);
-  if (replaced != nullptr) lose_name(*replaced, *parent, r.time);
+  if (replaced != nullptr) {
+    lose_name(*replaced, *parent, r.time);
+  }
   ++inode->nlink;
   inode->had_name = true;
   inode->ctime = r.time;
@@ -315,42 +431,65 @@ Status Namespace::apply_one(const Replace& r) {
 }
 
 Status Namespace::apply_one(const Gone& r) {
-  if (r.path.empty() || r.there > Gone::unloaded || r.keep > static_cast<std::uint8_t>(Keep::persistent)) return impossible("gone");
+  if (r.path.empty() || r.there > Gone::unloaded ||
+      r.keep > static_cast<std::uint8_t>(Keep::persistent)) {
+    return impossible("gone");
+  }
   if (r.there == 0) {
     gone_.erase(r.path);
     return {};
   }
-  gone_.insert_or_assign(r.path, GoneInput{.type = r.mode & S_IFMT, .origin = r.origin, .saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt, .linked = r.linked != 0,
-                                           .keep = static_cast<Keep>(r.keep), .target = r.target, .unloaded = r.there == Gone::unloaded});
+  gone_.insert_or_assign(r.path,
+                         GoneInput{.type = r.mode & S_IFMT,
+                                   .origin = r.origin,
+                                   .saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt,
+                                   .linked = r.linked != 0,
+                                   .keep = static_cast<Keep>(r.keep),
+                                   .target = r.target,
+                                   .unloaded = r.there == Gone::unloaded});
   return {};
 }
 
 Status Namespace::apply_one(const Settled& r) {
-  if (r.inodes.size() % sizeof(std::uint64_t) != 0) return impossible("settled");
+  if (r.inodes.size() % sizeof(std::uint64_t) != 0) {
+    return impossible("settled");
+  }
   for (std::size_t at = 0; at < r.inodes.size(); at += sizeof(std::uint64_t)) {
     std::uint64_t ino = 0;
     std::memcpy(&ino, r.inodes.data() + at, sizeof ino);
     // One that was removed meanwhile is none of ours; one that was changed is not what was settled.
-    if (Inode* inode = find(ino); inode != nullptr && !inode->dirty) inode->settled = true;
+    if (Inode* inode = find(ino); inode != nullptr && !inode->dirty) {
+      inode->settled = true;
+    }
   }
   return {};
 }
 
-void Namespace::for_each_name(const std::function<void(const Inode&, const std::string&, Inode&)>& visit) const {
+void Namespace::for_each_name(
+    const std::function<void(const Inode&, const std::string&, Inode&)>& visit) const {
   for (const auto& [ino, inode] : inodes_) {
-    if (!inode->is_directory()) continue;
-    inode->directory->for_each([&](const std::string& name, const Directory::Entry& entry) { visit(*inode, name, *find(entry.ino)); });
+    if (!inode->is_directory()) {
+      continue;
+    }
+    inode->directory->for_each([&](const std::string& name, const Directory::Entry& entry) {
+      visit(*inode, name, *find(entry.ino));
+    });
   }
 }
 
 void Namespace::for_each(const std::function<void(Inode&)>& visit) const {
-  for (const auto& [ino, inode] : inodes_) visit(*inode);
+  for (const auto& [ino, inode] : inodes_) {
+    visit(*inode);
+  }
 }
 
 std::vector<std::uint64_t> Namespace::orphans() const {
   std::vector<std::uint64_t> result;
-  for (const auto& [ino, inode] : inodes_)
-    if (inode->nlink == 0) result.push_back(ino);
+  for (const auto& [ino, inode] : inodes_) {
+    if (inode->nlink == 0) {
+      result.push_back(ino);
+    }
+  }
   return result;
 }
 
@@ -359,7 +498,9 @@ void Namespace::inherit_references() {
   for (const auto& [ino, inode] : inodes_) {
     inode->lookups = never_counted_down;
     inode->inherited = true;
-    if (!inode->dirty) continue;  // never opened for writing: that would have made it dirty
+    if (!inode->dirty) {
+      continue;  // never opened for writing: that would have made it dirty
+    }
     inode->opened_read_write = true;
     inode->write_opens = Inode::unknown_opens;
   }

@@ -1,5 +1,6 @@
 #pragma once
-// The namespace in memory: inodes and directories, changed only by apply(). Knows no journal, no container, no lock.
+// The namespace in memory: inodes and directories, changed only by apply(). Knows no journal, no
+// container, no lock.
 
 #include <cstdint>
 #include <functional>
@@ -27,20 +28,22 @@ class Namespace {
   Inode* find(std::uint64_t ino) const;
   /// The inode of a name in a directory: ENOENT, ENOTDIR.
   Result<Inode*> child(const Inode& directory, const std::string& name) const;
+
   Inode& root() const { return *find(root_ino); }
 
   /// An inode number that was never used.
   std::uint64_t next_ino() { return next_ino_++; }
+
   /// The one that next_ino() would give.
   std::uint64_t next_unused() const { return next_ino_; }
 
-  /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow from this state,
-  /// which on a live request is a bug and in recovery a damaged journal. What throws (std::bad_alloc) has
-  /// changed nothing that programs see, and can be applied again.
+  /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow
+  /// from this state, which on a live request is a bug and in recovery a damaged journal. What
+  /// throws (std::bad_alloc) has changed nothing that programs see, and can be applied again.
   Status apply(const Record& record);
 
-  /// After this, apply() of such a record allocates no more than a few times what the record holds: the large tables have
-  /// room for it. Throws std::bad_alloc, and then nothing has changed.
+  /// After this, apply() of such a record allocates no more than a few times what the record holds:
+  /// the large tables have room for it. Throws std::bad_alloc, and then nothing has changed.
   void make_room(const Record& record);
 
   /// Records that rebuild this state from an empty namespace of the same root: the snapshot.
@@ -50,7 +53,8 @@ class Namespace {
   void destroy(std::uint64_t ino) { inodes_.erase(ino); }
 
   /// Calls visit for every name, in no order.
-  void for_each_name(const std::function<void(const Inode& parent, const std::string& name, Inode& inode)>& visit) const;
+  void for_each_name(const std::function<void(const Inode& parent, const std::string& name,
+                                              Inode& inode)>& visit) const;
 
   /// Calls visit for every inode, also those without a name.
   void for_each(const std::function<void(Inode&)>& visit) const;
@@ -58,12 +62,12 @@ class Namespace {
   /// Numbers of inodes without a name (open when their last name went).
   std::vector<std::uint64_t> orphans() const;
 
-  /// The kernel has references, nobody knows how many: none is counted down to its end, see Inode::inherited. Nor is it
-  /// known what is open for writing, but that it is among the dirty.
+  /// The kernel has references, nobody knows how many: none is counted down to its end, see
+  /// Inode::inherited. Nor is it known what is open for writing, but that it is among the dirty.
   void inherit_references();
 
-  /// By the paths that they were staged in under, unless something was staged in there again. What lives on under another
-  /// name is not among them: its inode says where it came from.
+  /// By the paths that they were staged in under, unless something was staged in there again. What
+  /// lives on under another name is not among them: its inode says where it came from.
   const std::map<std::string, GoneInput>& gone() const { return gone_; }
 
   std::size_t size() const { return inodes_.size(); }
@@ -88,9 +92,12 @@ class Namespace {
   Status apply_one(const Replace& record);
   Status apply_one(const Settled& record);
   Status apply_one(const Gone& record);
+
   // About requests, not about names: Filesystem's business.
   Status apply_one(const NewConnection&) { return {}; }
+
   Status apply_one(const Answered&) { return {}; }
+
   Inode* directory(std::uint64_t ino) const;
   void lose_name(Inode& inode, Inode& parent, FileTime time);
   void remember_if_last(const Inode& inode);
@@ -106,7 +113,8 @@ class Namespace {
 /// The record that leaves what staging keeps of an inode as it is; callers change a field or two.
 SetStaging staging_of(const Inode& inode);
 
-/// What is to be known of `path`, one of the names that the inode was staged in under, when it is gone.
+/// What is to be known of `path`, one of the names that the inode was staged in under, when it is
+/// gone.
 GoneInput gone_input_of(const Inode& inode, const std::string& path);
 Gone gone_record_of(const std::string& path, const GoneInput& input);
 

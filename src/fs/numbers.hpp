@@ -7,6 +7,7 @@ namespace efs::fs {
 /// Inode numbers that a record of the journal has reserved and no file has yet: [next, end).
 struct Numbers {
   std::uint64_t next = 0, end = 0;
+
   bool empty() const { return next == end; }
 };
 

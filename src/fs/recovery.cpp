@@ -1,4 +1,5 @@
-// Bringing a file system back from its store: replay, then namespace and containers are made to fit one another.
+// Bringing a file system back from its store: replay, then namespace and containers are made to fit
+// one another.
 #include <algorithm>
 
 #include "base/log.hpp"
@@ -12,12 +13,15 @@ namespace {
 constexpr const char* journal_name = "journal";
 constexpr const char* failure_name = "sync-failed";  // beside the journal
 
-std::uint64_t removal_size(const std::string& name) { return store::Journal::record_size(name.size() + 32); }
+std::uint64_t removal_size(const std::string& name) {
+  return store::Journal::record_size(name.size() + 32);
+}
 
 }  // namespace
 
-// A start after the death of all our processes and a takeover do the same, but for what the kernel has: its references,
-// its open files without a name and its unanswered requests live on in a takeover only.
+// A start after the death of all our processes and a takeover do the same, but for what the kernel
+// has: its references, its open files without a name and its unanswered requests live on in a
+// takeover only.
 Status Filesystem::recover() {
   recovery_.found = true;
   {
@@ -25,36 +29,61 @@ Status Filesystem::recover() {
     EFS_TRY(replay());
     std::vector<std::uint64_t> containers;
     const Status listed = backend_.for_each([&](std::uint64_t id) { containers.push_back(id); });
-    // A start waits until all can be listed. Programs are in the mount of a takeover, and a salvage brings out the rest.
-    if (!listed && !options_.takeover && !options_.read_only) return listed;
-    if (!listed) recovery_.unlisted = describe(listed.error());
+    // A start waits until all can be listed. Programs are in the mount of a takeover, and a salvage
+    // brings out the rest.
+    if (!listed && !options_.takeover && !options_.read_only) {
+      return listed;
+    }
+    if (!listed) {
+      recovery_.unlisted = describe(listed.error());
+    }
     std::sort(containers.begin(), containers.end());
     EFS_TRY(look_for_later(containers));
     if (journal_) {
       EFS_TRY(secure_journal());
-      if (journal_) durable_ = journal_->sequence();
-      if (journal_) rebuild_reserve();
+      if (journal_) {
+        durable_ = journal_->sequence();
+      }
+      if (journal_) {
+        rebuild_reserve();
+      }
     }
     settle_nameless(containers);
     EFS_TRY(match_containers(containers));
     // Programs wait while a successor takes over: a snapshot has time until it has work of its own.
-    compact_at_ = options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
+    compact_at_ =
+        options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
   }
-  if (broken_ && !options_.takeover) return fail(EIO, "the journal cannot be written to");
+  if (broken_ && !options_.takeover) {
+    return fail(EIO, "the journal cannot be written to");
+  }
   return options_.read_only || broken_ ? Status{} : sync_journal();
 }
 
 Status Filesystem::replay() {
-  const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status { return replay_one(stored); };
+  const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status {
+    return replay_one(stored);
+  };
   if (options_.read_only || is_out_of_reach()) {
-    auto end = store::Journal::scan(*medium_, journal_name, carry_out, {.after_power_loss = options_.after_power_loss, .instance = options_.instance, .complete_to = options_.journal_to});
-    if (!end) return std::unexpected(end.error());
+    auto end = store::Journal::scan(*medium_, journal_name, carry_out,
+                                    {.after_power_loss = options_.after_power_loss,
+                                     .instance = options_.instance,
+                                     .complete_to = options_.journal_to});
+    if (!end) {
+      return std::unexpected(end.error());
+    }
     recovery_.journal = *end;
     return {};
   }
-  auto journal = store::Journal::open(medium_, journal_name, carry_out, {.after_power_loss = options_.after_power_loss, .verify = options_.rules.stop_at_damage, .instance = options_.instance, .complete_to = options_.journal_to});
+  auto journal = store::Journal::open(medium_, journal_name, carry_out,
+                                      {.after_power_loss = options_.after_power_loss,
+                                       .verify = options_.rules.stop_at_damage,
+                                       .instance = options_.instance,
+                                       .complete_to = options_.journal_to});
   if (!journal) {
-    if (journal.error().code == EIO) note_failed_sync();  // it may be the sync of what it cleared
+    if (journal.error().code == EIO) {
+      note_failed_sync();  // it may be the sync of what it cleared
+    }
     return std::unexpected(journal.error());
   }
   journal_ = std::move(*journal);
@@ -62,194 +91,304 @@ Status Filesystem::replay() {
   return {};
 }
 
-// The medium's file system has failed and is read-only now: programs can read on, and a stage-out brings out what is there.
+// The medium's file system has failed and is read-only now: programs can read on, and a stage-out
+// brings out what is there.
 bool Filesystem::is_out_of_reach() {
-  if (!options_.takeover) return false;
+  if (!options_.takeover) {
+    return false;
+  }
   const auto file = medium_->open(journal_name, false);
-  if (file || file.error().code != EROFS) return false;
-  log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"", describe(file.error()));
+  if (file || file.error().code != EROFS) {
+    return false;
+  }
+  log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"",
+             describe(file.error()));
   broken_ = true;
   return true;
 }
 
-// What is freed later may be known to records that are in the page cache only; on persistent memory who died may have been storing
-// the last one, and what is appended behind a record that power loss takes is lost with it. After a failed sync, ours or a predecessor's, the
-// kernel may call lost pages clean, and the next sync would succeed without them: then all is written anew, to another file.
+// What is freed later may be known to records that are in the page cache only; on persistent memory
+// who died may have been storing the last one, and what is appended behind a record that power loss
+// takes is lost with it. After a failed sync, ours or a predecessor's, the kernel may call lost
+// pages clean, and the next sync would succeed without them: then all is written anew, to another
+// file.
 Status Filesystem::secure_journal() {
   const auto noted = medium_->open(failure_name, true);
   recovery_.sync_failed = noted || noted.error().code != ENOENT;
   if (!recovery_.sync_failed) {
-    const Status synced = backend_.durability() != Durability::volatile_memory ? journal_->sync() : Status{};
-    if (!synced) note_failed_sync();
+    const Status synced =
+        backend_.durability() != Durability::volatile_memory ? journal_->sync() : Status{};
+    if (!synced) {
+      note_failed_sync();
+    }
     return synced;
   }
   const Status written = compact();
-  if (written) return {};
-  log::error("event=journal_failed reason=\"{}\" action=\"{}\"", describe(written.error()), options_.takeover ? "read-only from now on" : "not opened");
-  if (!options_.takeover) return written;
+  if (written) {
+    return {};
+  }
+  log::error("event=journal_failed reason=\"{}\" action=\"{}\"", describe(written.error()),
+             options_.takeover ? "read-only from now on" : "not opened");
+  if (!options_.takeover) {
+    return written;
+  }
   // Programs can read on, and a stage-out brings out what is there.
   broken_ = true;
   journal_.reset();
   return {};
 }
 
-// It must survive our death only: after power loss the journal is what the medium has, and nothing else is taken for it.
+// It must survive our death only: after power loss the journal is what the medium has, and nothing
+// else is taken for it.
 void Filesystem::note_failed_sync() {
-  if (const auto noted = medium_->create(failure_name); !noted && noted.error().code != EEXIST)
-    log::error("event=journal_failed reason=\"{}\" action=\"whoever recovers does not know of the failed sync\"", describe(noted.error()));
+  if (const auto noted = medium_->create(failure_name); !noted && noted.error().code != EEXIST) {
+    log::error(
+        "event=journal_failed reason=\"{}\" action=\"whoever recovers does not know of the failed "
+        "sync\"",
+        describe(noted.error()));
+  }
 }
 
 Status Filesystem::replay_one(const store::Record& stored) {
   auto record = decode(stored.payload);
-  if (!record) return std::unexpected(record.error());
-  if (std::holds_alternative<NewConnection>(*record)) answers_.clear();
+  if (!record) {
+    return std::unexpected(record.error());
+  }
+  if (std::holds_alternative<NewConnection>(*record)) {
+    answers_.clear();
+  }
   answers_.note(stored.request, inode_of(*record));
   return names_.apply(*record);
 }
 
 void Filesystem::rebuild_reserve() {
   std::uint64_t reserve = 0;
-  names_.for_each_name([&](const Inode&, const std::string& name, const Inode&) { reserve += removal_size(name); });
-  if (const Status kept = journal_->set_reserve(reserve); !kept) log::warn("event=reserve_not_rebuilt reason=\"{}\" note=\"removals may need space\"", describe(kept.error()));
+  names_.for_each_name(
+      [&](const Inode&, const std::string& name, const Inode&) { reserve += removal_size(name); });
+  if (const Status kept = journal_->set_reserve(reserve); !kept) {
+    log::warn("event=reserve_not_rebuilt reason=\"{}\" note=\"removals may need space\"",
+              describe(kept.error()));
+  }
 }
 
-// Files without a name. The kernel of a mount that goes on may have them open; what it has given back needs no record, so
-// that replay meets it again: then its container may be gone already. After the death of all of us nobody has one (R3, R4).
+// Files without a name. The kernel of a mount that goes on may have them open; what it has given
+// back needs no record, so that replay meets it again: then its container may be gone already.
+// After the death of all of us nobody has one (R3, R4).
 void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
-  if (options_.takeover) names_.inherit_references();
-  else answers_.clear();
+  if (options_.takeover) {
+    names_.inherit_references();
+  } else {
+    answers_.clear();
+  }
   for (const auto ino : names_.orphans()) {
     const auto container = std::lower_bound(containers.begin(), containers.end(), ino);
     const bool has_container = container != containers.end() && *container == ino;
     Inode& inode = *names_.find(ino);
-    if (options_.takeover && (!inode.is_regular() || has_container || !recovery_.unlisted.empty())) continue;
+    if (options_.takeover &&
+        (!inode.is_regular() || has_container || !recovery_.unlisted.empty())) {
+      continue;
+    }
     inode.lookups = 0;
     const Reaped reaped = reap(ino);
     ++recovery_.nameless;
-    if (!reaped.gone || !has_container) continue;
+    if (!reaped.gone || !has_container) {
+      continue;
+    }
     containers.erase(container);
-    if (!reaped.waits && !options_.read_only) backend_.remove(ino);
+    if (!reaped.waits && !options_.read_only) {
+      backend_.remove(ino);
+    }
   }
 }
 
 // Is it called as it was staged in, and not otherwise?
 bool Filesystem::has_its_names_only(const Inode& wanted) const {
   bool only = true;
-  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES_SHARED(mutex_) {
-    if (&inode == &wanted) only = only && is_one_of(wanted.extra->origin_path, names_.path_of(parent, name));
+  names_.for_each_name([&](const Inode& parent, const std::string& name,
+                           const Inode& inode) EFS_REQUIRES_SHARED(mutex_) {
+    if (&inode == &wanted) {
+      only = only && is_one_of(wanted.extra->origin_path, names_.path_of(parent, name));
+    }
   });
   return only;
 }
 
-// Every regular file has a container and every container a file (R4: what is in use is what the namespace says). In a
-// takeover, too: no record, so no answer and nobody who could have it open; and who was filling it died with the predecessor.
+// Every regular file has a container and every container a file (R4: what is in use is what the
+// namespace says). In a takeover, too: no record, so no answer and nobody who could have it open;
+// and who was filling it died with the predecessor.
 Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   std::vector<std::uint64_t> unknown;
-  for (const auto id : there)
-    if (const Inode* inode = names_.find(id); inode == nullptr || !inode->is_regular()) unknown.push_back(id);
-  if (options_.after_power_loss) std::erase_if(there, [this](std::uint64_t id) { return backend_.whose(id) == Whose::unfinished; });
+  for (const auto id : there) {
+    if (const Inode* inode = names_.find(id); inode == nullptr || !inode->is_regular()) {
+      unknown.push_back(id);
+    }
+  }
+  if (options_.after_power_loss) {
+    std::erase_if(there,
+                  [this](std::uint64_t id) { return backend_.whose(id) == Whose::unfinished; });
+  }
   const bool keeps = backend_.durability() != Durability::volatile_memory;
   std::vector<std::uint64_t> missing, doubtful;
   names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
-    if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) return;  // without a name: the next start frees it, where there was no memory to
-    const bool has_copy = !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
+    // without a name: the next start frees it, where there was no memory to
+    if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) {
+      return;
+    }
+    const bool has_copy =
+        !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
     const bool is_listed = std::binary_search(there.begin(), there.end(), inode.ino);
-    const bool is_there = is_listed || (!recovery_.unlisted.empty() && backend_.attributes(inode.ino));
+    const bool is_there =
+        is_listed || (!recovery_.unlisted.empty() && backend_.attributes(inode.ino));
     const bool lost = !is_there;
-    if (lost && options_.takeover) return missing.push_back(inode.ino);
-    // An input comes again. What was brought out does not, nor what has another name now: without power loss somebody has removed its
-    // container.
-    const bool comes_again = has_copy && (options_.after_power_loss || (!inode.extra->saved && (!lost || has_its_names_only(inode))));
-    // A clean file must be what the PFS has: after power loss only what was settled is known to be that.
-    if (lost ? comes_again : has_copy && options_.after_power_loss && !inode.settled && keeps) doubtful.push_back(inode.ino);
-    else if (lost) missing.push_back(inode.ino);
+    if (lost && options_.takeover) {
+      return missing.push_back(inode.ino);
+    }
+    // An input comes again. What was brought out does not, nor what has another name now: without
+    // power loss somebody has removed its container.
+    const bool comes_again =
+        has_copy && (options_.after_power_loss ||
+                     (!inode.extra->saved && (!lost || has_its_names_only(inode))));
+    // A clean file must be what the PFS has: after power loss only what was settled is known to be
+    // that.
+    if (lost ? comes_again : has_copy && options_.after_power_loss && !inode.settled && keeps) {
+      doubtful.push_back(inode.ino);
+    } else if (lost) {
+      missing.push_back(inode.ino);
+    }
     // After a failed sync nothing can say any more that they are on the medium.
-    else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) unsettled_.push_back(inode.ino);
+    else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) {
+      unsettled_.push_back(inode.ino);
+    }
   });
   EFS_TRY(fill_in(missing));
   recovery_.dropped = names_of(doubtful);
   EFS_TRY(drop_names(doubtful));
   recovery_.unknown_containers = unknown.size();
-  if (!journal_ || !options_.rules.free_unknown || unknown.empty()) return {};
-  // Power loss may bring back what is removed here. So its number is nobody else's from now on; where the journal is full, it
-  // is so as long as this process lives.
+  if (!journal_ || !options_.rules.free_unknown || unknown.empty()) {
+    return {};
+  }
+  // Power loss may bring back what is removed here. So its number is nobody else's from now on;
+  // where the journal is full, it is so as long as this process lives.
   const UsedInodes used{.next = unknown.back() + 1};
-  if (used.next > names_.next_unused() && !commit(0, used)) (void)names_.apply(used);
-  for (const auto id : unknown) backend_.remove(id);
+  if (used.next > names_.next_unused() && !commit(0, used)) {
+    (void)names_.apply(used);
+  }
+  for (const auto id : unknown) {
+    backend_.remove(id);
+  }
   return {};
 }
 
-// R4: a number is given by a record before it has a container. So without power loss one that no record has given says that there
-// were records which are not there any more, and the containers may hold all that is left of their files.
+// R4: a number is given by a record before it has a container. So without power loss one that no
+// record has given says that there were records which are not there any more, and the containers
+// may hold all that is left of their files.
 Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) {
-  if (options_.after_power_loss || containers.empty() || containers.back() < names_.next_unused()) return {};
+  if (options_.after_power_loss || containers.empty() || containers.back() < names_.next_unused()) {
+    return {};
+  }
   recovery_.not_the_last = true;
-  if (!journal_) return {};
-  return fail(EUCLEAN, "there is a container with the number " + std::to_string(containers.back()) + ", and the journal has given none above " + std::to_string(names_.next_unused() - 1) +
-                           ": it is not the last one of this store, or has lost its end. Nothing is removed. Put the last one back");
+  if (!journal_) {
+    return {};
+  }
+  return fail(EUCLEAN, "there is a container with the number " + std::to_string(containers.back()) +
+                           ", and the journal has given none above " +
+                           std::to_string(names_.next_unused() - 1) +
+                           ": it is not the last one of this store, or has lost its end. Nothing "
+                           "is removed. Put the last one back");
 }
 
-// Files whose containers power loss took are empty from now on: they were never synced. Without power loss something else has
-// removed the containers. An empty file would then take the place of a result, so the names stay without a container, every
-// read fails, and a stage-out names each of them. A look at an image drops the names, unless not all containers could be listed.
+// Files whose containers power loss took are empty from now on: they were never synced. Without
+// power loss something else has removed the containers. An empty file would then take the place of
+// a result, so the names stay without a container, every read fails, and a stage-out names each of
+// them. A look at an image drops the names, unless not all containers could be listed.
 Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
-  if (missing.empty()) return {};
+  if (missing.empty()) {
+    return {};
+  }
   const bool may_be_there = options_.takeover || !recovery_.unlisted.empty();
   if (may_be_there || (journal_ && !options_.after_power_loss)) {
     recovery_.lost = names_of(missing);
     return {};
   }
   recovery_.emptied = names_of(missing);
-  if (!journal_) return drop_names(missing);
+  if (!journal_) {
+    return drop_names(missing);
+  }
   for (const auto ino : missing) {
     log::warn("event=container_missing ino={} action=\"made empty\"", ino);
-    if (const Status made = make_empty(ino); !made) return fail(made.error().code, "container " + std::to_string(ino) + ": " + describe(made.error()));
+    if (const Status made = make_empty(ino); !made) {
+      return fail(made.error().code,
+                  "container " + std::to_string(ino) + ": " + describe(made.error()));
+    }
   }
   return {};
 }
 
 // Where it is already: made anew in another backend, the next power loss could leave both.
 Status Filesystem::make_empty(std::uint64_t ino) {
-  if (backend_.whose(ino) == Whose::unfinished) return backend_.label(ino);
+  if (backend_.whose(ino) == Whose::unfinished) {
+    return backend_.label(ino);
+  }
   const auto made = backend_.create(ino);
   return made ? Status{} : std::unexpected(made.error());
 }
 
 std::vector<std::string> Filesystem::names_of(std::vector<std::uint64_t> inodes) const {
   std::vector<std::string> names;
-  if (inodes.empty()) return names;
+  if (inodes.empty()) {
+    return names;
+  }
   std::sort(inodes.begin(), inodes.end());
-  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES_SHARED(mutex_) {
-    if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) names.push_back(names_.path_of(parent, name));
-  });
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode)
+                           EFS_REQUIRES_SHARED(mutex_) {
+                             if (std::binary_search(inodes.begin(), inodes.end(), inode.ino)) {
+                               names.push_back(names_.path_of(parent, name));
+                             }
+                           });
   std::ranges::sort(names);
   return names;
 }
 
 Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
-  if (inodes.empty()) return {};
+  if (inodes.empty()) {
+    return {};
+  }
   std::vector<std::uint64_t> sorted = inodes;
   std::sort(sorted.begin(), sorted.end());
   std::vector<Unlink> records;
-  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
-    if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) return;
-    records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
-  });
+  names_.for_each_name(
+      [&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
+        if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) {
+          return;
+        }
+        records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
+      });
   // Lost, and not removed by the job: said first, so that nobody takes it for that.
   for (const auto ino : sorted) {
     SetStaging staging = staging_of(*names_.find(ino));
-    if (staging.staged == 0) continue;
+    if (staging.staged == 0) {
+      continue;
+    }
     staging.parts = "0+0";
     EFS_TRY(journal_ ? commit(0, staging) : names_.apply(staging));
   }
-  for (const auto& record : records) EFS_TRY(journal_ ? commit(0, record, -static_cast<std::int64_t>(removal_size(record.name))) : names_.apply(record));
-  for (const auto ino : sorted)
-    if (const Reaped reaped = reap(ino); reaped.container != 0 && !reaped.waits && !options_.read_only) backend_.remove(reaped.container);
+  for (const auto& record : records) {
+    EFS_TRY(journal_ ? commit(0, record, -static_cast<std::int64_t>(removal_size(record.name)))
+                     : names_.apply(record));
+  }
+  for (const auto ino : sorted) {
+    if (const Reaped reaped = reap(ino);
+        reaped.container != 0 && !reaped.waits && !options_.read_only) {
+      backend_.remove(reaped.container);
+    }
+  }
   return {};
 }
 
 Status Filesystem::sync_journal() {
-  if (backend_.durability() != Durability::page) return {};
+  if (backend_.durability() != Durability::page) {
+    return {};
+  }
   slow_work_begins();
   const auto point_now = [this] {
     ReadLock lock(mutex_);
@@ -257,14 +396,18 @@ Status Filesystem::sync_journal() {
   };
   const std::uint64_t wanted = point_now().sequence;
   MutexLock lock(sync_mutex_);
-  if (broken_) return fail(EIO);
+  if (broken_) {
+    return fail(EIO);
+  }
   if (durable_ < wanted) {
     // Again: what came while we waited for our turn goes along.
     const auto point = point_now();
     if (const Status done = point.file->sync(); !done) {
-      // After a failed fsync the kernel may call lost pages clean: a later success would prove nothing.
+      // After a failed fsync the kernel may call lost pages clean: a later success would prove
+      // nothing.
       broken_ = true;
-      log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"", describe(done.error()));
+      log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"",
+                 describe(done.error()));
       note_failed_sync();
       return done;
     }
@@ -279,24 +422,37 @@ void Filesystem::free_released() {
   std::vector<std::uint64_t> inodes;
   {
     WriteLock lock(mutex_);
-    const auto waits = std::find_if(released_.begin(), released_.end(), [&](const Released& r) { return r.sequence > durable_; });
-    for (auto it = released_.begin(); it != waits; ++it) inodes.push_back(it->ino);
+    const auto waits = std::find_if(released_.begin(), released_.end(),
+                                    [&](const Released& r) { return r.sequence > durable_; });
+    for (auto it = released_.begin(); it != waits; ++it) {
+      inodes.push_back(it->ino);
+    }
     released_.erase(released_.begin(), waits);
   }
-  if (inodes.empty()) return;
-  for (const auto ino : inodes) backend_.remove(ino);
+  if (inodes.empty()) {
+    return;
+  }
+  for (const auto ino : inodes) {
+    backend_.remove(ino);
+  }
   ++removals_;
 }
 
 void Filesystem::tend() {
-  if (backend_.durability() == Durability::volatile_memory) return;
+  if (backend_.durability() == Durability::volatile_memory) {
+    return;
+  }
   bool due = ++tended_ % 5 == 0;
   if (!due) {
     ReadLock lock(mutex_);
     due = !released_.empty();
   }
-  if (due) (void)sync_journal();
-  if (const Status settled = settle(); !settled) log::warn("event=not_settled reason=\"{}\"", describe(settled.error()));
+  if (due) {
+    (void)sync_journal();
+  }
+  if (const Status settled = settle(); !settled) {
+    log::warn("event=not_settled reason=\"{}\"", describe(settled.error()));
+  }
 }
 
 }  // namespace efs::fs

@@ -5,12 +5,15 @@
 
 namespace efs::fs {
 
-// The kernel writes past us. But it needs time to fill a place up to the half, so until then the last look counts.
+// The kernel writes past us. But it needs time to fill a place up to the half, so until then the
+// last look counts.
 Room::Place& Room::look(unsigned number) {
   constexpr std::uint64_t fastest = 128;  // bytes per nanosecond
   Place& place = places_.at(number);
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-  if (now < place.next_look.load(std::memory_order_relaxed)) return place;
+  if (now < place.next_look.load(std::memory_order_relaxed)) {
+    return place;
+  }
   const Space space = backend_.at(number).space();
   place.available = space.available;
   place.capacity = space.capacity;
@@ -24,24 +27,34 @@ Room::Level Room::level() {
   for (unsigned number = 0; number < backend_.places(); ++number) {
     const Place& place = look(number);
     const std::uint64_t available = place.available, capacity = place.capacity;
-    if (available < capacity / 4) return Level::scarce;
-    if (available < capacity / 2) worst = Level::half;
+    if (available < capacity / 4) {
+      return Level::scarce;
+    }
+    if (available < capacity / 2) {
+      worst = Level::half;
+    }
   }
   return worst;
 }
 
-void Room::owe(unsigned place, std::uint64_t bytes) { places_.at(place).owed.fetch_add(bytes, std::memory_order_relaxed); }
+void Room::owe(unsigned place, std::uint64_t bytes) {
+  places_.at(place).owed.fetch_add(bytes, std::memory_order_relaxed);
+}
 
 bool Room::owes(std::uint64_t part) {
   for (unsigned number = 0; number < backend_.places(); ++number) {
     const std::uint64_t owed = places_.at(number).owed.load(std::memory_order_relaxed);
-    if (owed > 0 && owed >= look(number).available / part) return true;
+    if (owed > 0 && owed >= look(number).available / part) {
+      return true;
+    }
   }
   return false;
 }
 
 void Room::settle() {
-  for (Place& place : places_) place.owed = 0;
+  for (Place& place : places_) {
+    place.owed = 0;
+  }
 }
 
 }  // namespace efs::fs

@@ -13,13 +13,20 @@ constexpr mode_t plain_mode = 0600, sealed_mode = 0700;
 
 // In this order: what has neither seal nor label is nobody's.
 Status seal(int container) {
-  if (::fchmod(container, sealed_mode) != 0) return fail_errno("sealing a container");
-  const bool gone = ::fremovexattr(container, label_name) == 0 || errno == ENODATA || errno == EOPNOTSUPP;
+  if (::fchmod(container, sealed_mode) != 0) {
+    return fail_errno("sealing a container");
+  }
+  const bool gone =
+      ::fremovexattr(container, label_name) == 0 || errno == ENODATA || errno == EOPNOTSUPP;
   return gone ? Status{} : fail_errno("the label of a container");
 }
 
-Status unseal(int container) { return ::fchmod(container, plain_mode) == 0 ? Status{} : fail_errno("unsealing a container"); }
+Status unseal(int container) {
+  return ::fchmod(container, plain_mode) == 0 ? Status{} : fail_errno("unsealing a container");
+}
 
-bool is_sealed(const struct stat& container) { return S_ISREG(container.st_mode) && (container.st_mode & 07777) == sealed_mode; }
+bool is_sealed(const struct stat& container) {
+  return S_ISREG(container.st_mode) && (container.st_mode & 07777) == sealed_mode;
+}
 
 }  // namespace efs

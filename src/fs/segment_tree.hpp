@@ -1,6 +1,7 @@
 #pragma once
-// File offset -> segment, in O(log n). Segments do not overlap; absence is a gap. A pure data structure: it knows
-// neither memory nor files, and for containers with a descriptor it only caches mappings (docs/dev/requests.md).
+// File offset -> segment, in O(log n). Segments do not overlap; absence is a gap. A pure data
+// structure: it knows neither memory nor files, and for containers with a descriptor it only caches
+// mappings (docs/dev/requests.md).
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +16,9 @@ namespace efs::fs {
 struct Range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
+
   std::uint64_t length() const { return end - begin; }
+
   bool operator==(const Range&) const = default;
 };
 
@@ -30,7 +33,9 @@ class SegmentTree {
 
   /// Inserts a segment; false (and no change) if the range is empty or overlaps one that is there.
   bool insert(Range range, Value value) {
-    if (range.begin >= range.end || overlaps(range)) return false;
+    if (range.begin >= range.end || overlaps(range)) {
+      return false;
+    }
     segments_.emplace(range.begin, Segment{range, std::move(value)});
     return true;
   }
@@ -38,7 +43,9 @@ class SegmentTree {
   /// The segment that holds `offset`, or null. Valid until the next change.
   const Segment* find(std::uint64_t offset) const {
     auto after = segments_.upper_bound(offset);
-    if (after == segments_.begin()) return nullptr;
+    if (after == segments_.begin()) {
+      return nullptr;
+    }
     const Segment& candidate = std::prev(after)->second;
     return offset < candidate.range.end ? &candidate : nullptr;
   }
@@ -46,7 +53,9 @@ class SegmentTree {
   /// Removes every segment that touches `range`, whole; returns how many.
   std::size_t erase(Range range) {
     std::size_t count = 0;
-    for (auto it = first_touching(range); it != segments_.end() && it->first < range.end; ++count) it = segments_.erase(it);
+    for (auto it = first_touching(range); it != segments_.end() && it->first < range.end; ++count) {
+      it = segments_.erase(it);
+    }
     return count;
   }
 
@@ -55,10 +64,14 @@ class SegmentTree {
     std::vector<Range> result;
     std::uint64_t at = range.begin;
     for (auto it = first_touching(range); it != segments_.end() && it->first < range.end; ++it) {
-      if (it->first > at) result.push_back({at, it->first});
+      if (it->first > at) {
+        result.push_back({at, it->first});
+      }
       at = std::max(at, it->second.range.end);
     }
-    if (at < range.end) result.push_back({at, range.end});
+    if (at < range.end) {
+      result.push_back({at, range.end});
+    }
     return result;
   }
 
@@ -68,6 +81,7 @@ class SegmentTree {
   }
 
   std::size_t size() const { return segments_.size(); }
+
   void clear() { segments_.clear(); }
 
  private:
@@ -77,10 +91,16 @@ class SegmentTree {
   template <typename Self>
   static auto first_touching_in(Self& segments, Range range) {
     auto it = segments.upper_bound(range.begin);
-    if (it != segments.begin() && std::prev(it)->second.range.end > range.begin) --it;
+    if (it != segments.begin() && std::prev(it)->second.range.end > range.begin) {
+      --it;
+    }
     return it;
   }
-  typename Map::const_iterator first_touching(Range range) const { return first_touching_in(segments_, range); }
+
+  typename Map::const_iterator first_touching(Range range) const {
+    return first_touching_in(segments_, range);
+  }
+
   typename Map::iterator first_touching(Range range) { return first_touching_in(segments_, range); }
 
   Map segments_;

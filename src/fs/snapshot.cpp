@@ -8,17 +8,34 @@ namespace efs::fs {
 
 SetAttributes attributes_of(const Inode& inode) {
   const std::string* acl = inode.xattr(access_acl_name);
-  return {inode.ino, inode.mode, inode.uid, inode.gid, inode.atime, inode.mtime, inode.ctime, inode.dirty, acl == nullptr ? "" : *acl};
+  return {inode.ino,   inode.mode,  inode.uid,
+          inode.gid,   inode.atime, inode.mtime,
+          inode.ctime, inode.dirty, acl == nullptr ? "" : *acl};
 }
 
 namespace {
 
-MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name, std::uint64_t cookie) {
-  MakeNode r{.ino = inode.ino, .parent = parent, .rdev = inode.rdev, .mode = inode.mode, .uid = inode.uid, .gid = inode.gid, .atime = inode.atime, .mtime = inode.mtime, .ctime = inode.ctime, .btime = inode.btime, .dirty = inode.dirty, .cookie = cookie, .name = name};
+MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name,
+                      std::uint64_t cookie) {
+  MakeNode r{.ino = inode.ino,
+             .parent = parent,
+             .rdev = inode.rdev,
+             .mode = inode.mode,
+             .uid = inode.uid,
+             .gid = inode.gid,
+             .atime = inode.atime,
+             .mtime = inode.mtime,
+             .ctime = inode.ctime,
+             .btime = inode.btime,
+             .dirty = inode.dirty,
+             .cookie = cookie,
+             .name = name};
   if (inode.extra) {
     r.target = inode.extra->target;
     r.staged = inode.extra->origin.has_value() ? (inode.settled ? 2 : 1) : 0;
-    if (r.staged != 0) r.origin = *inode.extra->origin;
+    if (r.staged != 0) {
+      r.origin = *inode.extra->origin;
+    }
     r.origin_path = inode.extra->origin_path;
   }
   return r;
@@ -27,17 +44,25 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
 void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
   static const InodeExtra none;
   const InodeExtra& extra = inode.extra ? *inode.extra : none;
-  if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) emit(staging_of(inode));
+  if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) {
+    emit(staging_of(inode));
+  }
   // The MakeNode says so only of what was staged in.
-  if (inode.settled && !extra.origin) emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
-  for (const auto& [key, value] : extra.xattrs) emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
+  if (inode.settled && !extra.origin) {
+    emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
+  }
+  for (const auto& [key, value] : extra.xattrs) {
+    emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});
+  }
 }
 
 }  // namespace
 
 SetStaging staging_of(const Inode& inode) {
   SetStaging r{.ino = inode.ino, .dirty = inode.dirty};
-  if (!inode.extra) return r;
+  if (!inode.extra) {
+    return r;
+  }
   const InodeExtra& extra = *inode.extra;
   r.keep = static_cast<std::uint8_t>(extra.keep);
   r.staged = extra.origin.has_value();
@@ -52,13 +77,24 @@ SetStaging staging_of(const Inode& inode) {
 
 GoneInput gone_input_of(const Inode& inode, const std::string& path) {
   const InodeExtra& extra = *inode.extra;
-  return {.type = inode.mode & S_IFMT, .origin = extra.origin.value_or(Origin{}), .saved = extra.saved && is_one_of(extra.saved_path, path) ? extra.saved : std::nullopt,
-          .linked = extra.origin_path.contains('\0') || extra.saved_path.contains('\0'), .keep = extra.keep, .target = extra.target};
+  return {.type = inode.mode & S_IFMT,
+          .origin = extra.origin.value_or(Origin{}),
+          .saved = extra.saved && is_one_of(extra.saved_path, path) ? extra.saved : std::nullopt,
+          .linked = extra.origin_path.contains('\0') || extra.saved_path.contains('\0'),
+          .keep = extra.keep,
+          .target = extra.target};
 }
 
 Gone gone_record_of(const std::string& path, const GoneInput& input) {
-  return {.mode = input.type, .there = input.unloaded ? Gone::unloaded : Gone::removed, .keep = static_cast<std::uint8_t>(input.keep), .linked = input.linked, .saved = input.saved.has_value(), .origin = input.origin,
-          .copy = input.saved.value_or(Origin{}), .path = path, .target = input.target};
+  return {.mode = input.type,
+          .there = input.unloaded ? Gone::unloaded : Gone::removed,
+          .keep = static_cast<std::uint8_t>(input.keep),
+          .linked = input.linked,
+          .saved = input.saved.has_value(),
+          .origin = input.origin,
+          .copy = input.saved.value_or(Origin{}),
+          .path = path,
+          .target = input.target};
 }
 
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
@@ -66,17 +102,24 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   std::unordered_set<std::uint64_t> linked;  // inodes of several names that have their first one
   for (std::size_t i = 0; i < directories.size(); ++i) {
     const Inode& parent = *directories[i];
-    parent.directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
-      const Inode& inode = *find(entry.ino);
-      if (!inode.is_directory() && inode.nlink > 1 && !linked.insert(inode.ino).second) {
-        emit(Link{.ino = inode.ino, .parent = parent.ino, .cookie = entry.cookie, .time = inode.ctime, .name = name});
-        return true;
-      }
-      emit(make_node_of(inode, parent.ino, name, entry.cookie));
-      emit_extras(inode, emit);
-      if (inode.is_directory()) directories.push_back(&inode);
-      return true;
-    });
+    parent.directory->for_each_after(
+        0, [&](const std::string& name, const Directory::Entry& entry) {
+          const Inode& inode = *find(entry.ino);
+          if (!inode.is_directory() && inode.nlink > 1 && !linked.insert(inode.ino).second) {
+            emit(Link{.ino = inode.ino,
+                      .parent = parent.ino,
+                      .cookie = entry.cookie,
+                      .time = inode.ctime,
+                      .name = name});
+            return true;
+          }
+          emit(make_node_of(inode, parent.ino, name, entry.cookie));
+          emit_extras(inode, emit);
+          if (inode.is_directory()) {
+            directories.push_back(&inode);
+          }
+          return true;
+        });
   }
   // What is open without a name: records about it may still follow.
   for (const auto ino : orphans()) {
@@ -86,7 +129,9 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   emit_extras(root(), emit);
   emit(UsedInodes{next_ino_});
   // Behind the nodes: one that came in under such a name would take it away.
-  for (const auto& [path, input] : gone_) emit(gone_record_of(path, input));
+  for (const auto& [path, input] : gone_) {
+    emit(gone_record_of(path, input));
+  }
   // Last, for the records above have moved their times.
   for (const Inode* directory : directories) {
     emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});

@@ -16,12 +16,16 @@ namespace efs::fs {
 namespace {
 
 Result<HeldFile> held(std::uint64_t ino, Result<std::shared_ptr<Container>> container) {
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   const int fd = (*container)->descriptor();
   return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
 }
 
-std::unexpected<Error> out_of_time() { return fail(ECANCELED, "there was no time to list the files"); }
+std::unexpected<Error> out_of_time() {
+  return fail(ECANCELED, "there was no time to list the files");
+}
 
 }  // namespace
 
@@ -31,17 +35,26 @@ Result<Place> locate(const Namespace& names, const std::string& path) {
   while (true) {
     const std::size_t slash = path.find('/', begin);
     place.name = path.substr(begin, slash == std::string::npos ? slash : slash - begin);
-    if (place.name.empty() || place.name == "." || place.name == ".." || place.name.size() > 255) return fail(EINVAL, path + ": not a path below the mount point");
-    if (slash == std::string::npos) return place;
+    if (place.name.empty() || place.name == "." || place.name == ".." || place.name.size() > 255) {
+      return fail(EINVAL, path + ": not a path below the mount point");
+    }
+    if (slash == std::string::npos) {
+      return place;
+    }
     auto next = names.child(*place.parent, place.name);
-    if (!next) return fail(next.error().code, path + ": no directory " + path.substr(0, slash));
-    if (!(*next)->is_directory()) return fail(ENOTDIR, path + ": " + path.substr(0, slash) + " is no directory");
+    if (!next) {
+      return fail(next.error().code, path + ": no directory " + path.substr(0, slash));
+    }
+    if (!(*next)->is_directory()) {
+      return fail(ENOTDIR, path + ": " + path.substr(0, slash) + " is no directory");
+    }
     place.parent = *next;
     begin = slash + 1;
   }
 }
 
-MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& a, FileTime now) {
+MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& a,
+                     FileTime now) {
   MakeNode node;
   node.ino = ino;
   node.parent = place.parent->ino;
@@ -57,22 +70,30 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
 }
 
 std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
-  constexpr std::size_t most = store::Journal::max_payload / 2;  // the names and numbers of the record want room too
+  // the names and numbers of the record want room too
+  constexpr std::size_t most = store::Journal::max_payload / 2;
   std::size_t bytes = 0;
-  for (const auto& [name, value] : node.xattrs) bytes += name.size() + value.size();
+  for (const auto& [name, value] : node.xattrs) {
+    bytes += name.size() + value.size();
+  }
   return bytes <= most ? std::map<std::string, std::string>() : std::exchange(node.xattrs, {});
 }
 
-std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
+std::int64_t removal_reserve(const std::string& name) {
+  return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
+}
 
-// Several at once: who makes many files would otherwise wait, for each, behind those who publish theirs.
+// Several at once: who makes many files would otherwise wait, for each, behind those who publish
+// theirs.
 Result<std::uint64_t> Staging::new_number() {
   constexpr std::uint64_t ahead = 32;
   MutexLock lock(numbers_mutex_);
   if (numbers_.empty()) {
     WriteLock namespace_lock(filesystem_.mutex_);
     const auto taken = filesystem_.new_numbers(ahead);
-    if (!taken) return std::unexpected(taken.error());
+    if (!taken) {
+      return std::unexpected(taken.error());
+    }
     numbers_ = *taken;
   }
   return numbers_.next++;
@@ -80,27 +101,38 @@ Result<std::uint64_t> Staging::new_number() {
 
 Result<std::uint64_t> Staging::begin_file() {
   const auto ino = new_number();
-  if (!ino) return std::unexpected(ino.error());
+  if (!ino) {
+    return std::unexpected(ino.error());
+  }
   EFS_TRY(filesystem_.backend_.create(*ino));
   return *ino;
 }
 
 Result<HeldFile> Staging::begin_open_file() {
   const auto place = filesystem_.backend_.place_for({});
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   return begin_open_file_at(*place);
 }
 
 Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   filesystem_.free_removed_if(Room::noticeable);
   const auto ino = new_number();
-  if (!ino) return std::unexpected(ino.error());
+  if (!ino) {
+    return std::unexpected(ino.error());
+  }
   auto container = filesystem_.backend_.create_at(*ino, place, Afterwards::closed);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   // What is written into it passes the backend by: it hears of it when the writer is done.
   Container* const filled = container->get();
   try {
-    return HeldFile{.ino = *ino, .fd = filled->descriptor(), .holds = std::shared_ptr<void>(filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
+    return HeldFile{.ino = *ino,
+                    .fd = filled->descriptor(),
+                    .holds = std::shared_ptr<void>(
+                        filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
   } catch (const std::bad_alloc&) {  // nobody would know of it
     abandon(*ino);
     throw;
@@ -109,7 +141,9 @@ Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
 
 Result<HeldFile> Staging::adopt_file(int fd) {
   const auto ino = new_number();
-  if (!ino) return std::unexpected(ino.error());
+  if (!ino) {
+    return std::unexpected(ino.error());
+  }
   return held(*ino, filesystem_.backend_.adopt(*ino, fd));
 }
 
@@ -119,15 +153,22 @@ Result<HeldFile> Staging::hold(std::uint64_t ino) {
 
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
   auto container = filesystem_.backend_.open(ino);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   const int fd = ::fcntl((*container)->descriptor(), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return fail_errno("container");
+  if (fd < 0) {
+    return fail_errno("container");
+  }
   return UniqueFd(fd);
 }
 
-void Staging::abandon(std::uint64_t ino) { filesystem_.backend_.remove(ino); }
+void Staging::abandon(std::uint64_t ino) {
+  filesystem_.backend_.remove(ino);
+}
 
-Status Staging::publish_file(std::uint64_t ino, const std::string& path, const StagedAttributes& attributes, const Origin& origin) {
+Status Staging::publish_file(std::uint64_t ino, const std::string& path,
+                             const StagedAttributes& attributes, const Origin& origin) {
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
   const StagedFile file{.ino = ino, .path = path, .attributes = attributes, .origin = origin};
   Status failed;
@@ -136,8 +177,8 @@ Status Staging::publish_file(std::uint64_t ino, const std::string& path, const S
 }
 
 std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& failed) {
-  // R1: that the data are on the medium is booked later, for many at once (settle()). Until then power loss takes the
-  // name: the PFS still has them, and they are staged in again.
+  // R1: that the data are on the medium is booked later, for many at once (settle()). Until then
+  // power loss takes the name: the PFS still has them, and they are staged in again.
   WriteLock lock(filesystem_.mutex_);
   std::size_t done = 0;
   for (failed = {}; done < files.size(); ++done) {
@@ -147,17 +188,24 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
     } catch (const std::bad_alloc&) {
       failed = fail(ENOMEM);
     }
-    if (!failed) break;
+    if (!failed) {
+      break;
+    }
     filesystem_.note_unsettled(files[done].ino);
   }
-  if (!failed) (void)filesystem_.reap(files[done].ino);  // without a name; the caller abandons its container
+  // without a name; the caller abandons its container
+  if (!failed) {
+    (void)filesystem_.reap(files[done].ino);
+  }
   return done;
 }
 
 Status Staging::publish_one(const StagedFile& file) {
   filesystem_.mutex_.assert_held();
   auto place = locate(filesystem_.names_, file.path);
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
   MakeNode node = staged_node(*place, file.ino, S_IFREG, file.attributes, filesystem_.clock_.now());
   node.staged = 1;
@@ -165,11 +213,20 @@ Status Staging::publish_one(const StagedFile& file) {
   node.origin_path = file.path;
   node.xattrs = file.xattrs;
   const auto bulky = take_bulky_xattrs(node);
-  if (bulky.empty()) return filesystem_.commit(0, node, removal_reserve(place->name));
-  // The name last, so that a journal that ends between these records shows no file without its attributes.
-  const Link link{.ino = file.ino, .parent = node.parent, .time = node.ctime, .name = std::exchange(node.name, {})};
+  if (bulky.empty()) {
+    return filesystem_.commit(0, node, removal_reserve(place->name));
+  }
+  // The name last, so that a journal that ends between these records shows no file without its
+  // attributes.
+  const Link link{.ino = file.ino,
+                  .parent = node.parent,
+                  .time = node.ctime,
+                  .name = std::exchange(node.name, {})};
   EFS_TRY(filesystem_.commit(0, node));
-  for (const auto& [name, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value}));
+  for (const auto& [name, value] : bulky) {
+    EFS_TRY(filesystem_.commit(
+        0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value}));
+  }
   return filesystem_.commit(0, link, removal_reserve(place->name));
 }
 
@@ -180,13 +237,18 @@ Status Staging::remove(const std::string& path) {
   {
     WriteLock lock(filesystem_.mutex_);
     auto place = locate(filesystem_.names_, path);
-    if (!place) return std::unexpected(place.error());
+    if (!place) {
+      return std::unexpected(place.error());
+    }
     auto there = filesystem_.names_.child(*place->parent, place->name);
-    if (!there) return std::unexpected(there.error());
+    if (!there) {
+      return std::unexpected(there.error());
+    }
     parent = place->parent->ino;
     name = place->name;
     directory = (*there)->is_directory();
-    // So that whoever recovers before the name is gone stages it in anew, and nobody takes this for a removal of the job's.
+    // So that whoever recovers before the name is gone stages it in anew, and nobody takes this for
+    // a removal of the job's.
     SetStaging staging = staging_of(**there);
     if ((*there)->nlink > 1 && !directory) {
       staging.origin_path = without_name(staging.origin_path, path);
@@ -202,27 +264,46 @@ Status Staging::remove(const std::string& path) {
 Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {
   WriteLock lock(filesystem_.mutex_);
   auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   if (auto there = filesystem_.names_.child(*place->parent, place->name)) {
     const Inode& dir = **there;
-    if (!dir.is_directory()) return fail(ENOTDIR, path + ": exists and is no directory");
-    const bool is_so = !dir.dirty && (dir.mode & 07777) == (attributes.mode & 07777) && dir.uid == attributes.uid && dir.gid == attributes.gid && dir.mtime == FileTime(attributes.mtime);
-    if (is_so) return {};  // a start on what an earlier instance left comes here for all directories, and the buffer may be full
+    if (!dir.is_directory()) {
+      return fail(ENOTDIR, path + ": exists and is no directory");
+    }
+    const bool is_so = !dir.dirty && (dir.mode & 07777) == (attributes.mode & 07777) &&
+                       dir.uid == attributes.uid && dir.gid == attributes.gid &&
+                       dir.mtime == FileTime(attributes.mtime);
+    // a start on what an earlier instance left comes here for all directories, and the buffer may
+    // be full
+    if (is_so) {
+      return {};
+    }
     const std::string* acl = dir.xattr(access_acl_name);
-    return filesystem_.commit(0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid, attributes.gid, attributes.atime, attributes.mtime, filesystem_.clock_.now(), 0, acl != nullptr ? *acl : std::string()});
+    return filesystem_.commit(
+        0, SetAttributes{dir.ino, S_IFDIR | (attributes.mode & 07777), attributes.uid,
+                         attributes.gid, attributes.atime, attributes.mtime,
+                         filesystem_.clock_.now(), 0, acl != nullptr ? *acl : std::string()});
   }
-  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes, filesystem_.clock_.now());
+  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes,
+                              filesystem_.clock_.now());
   node.staged = 1;
   node.origin_path = path;
   return filesystem_.commit(0, node, removal_reserve(place->name));
 }
 
-Status Staging::set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) {
+Status Staging::set_xattrs(const std::string& path,
+                           const std::map<std::string, std::string>& xattrs) {
   WriteLock lock(filesystem_.mutex_);
   auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) return std::unexpected(there.error());
+  if (!there) {
+    return std::unexpected(there.error());
+  }
   return replace_xattrs(**there, xattrs);
 }
 
@@ -231,7 +312,9 @@ Status Staging::set_root(gid_t gid, const std::map<std::string, std::string>& xa
   const Inode& root = filesystem_.names_.root();
   SetAttributes record = attributes_of(root);
   record.gid = gid;
-  if (root.gid != gid) EFS_TRY(filesystem_.commit(0, record));
+  if (root.gid != gid) {
+    EFS_TRY(filesystem_.commit(0, record));
+  }
   return replace_xattrs(root, xattrs);
 }
 
@@ -239,39 +322,61 @@ Status Staging::replace_xattrs(const Inode& inode,
                                const std::map<std::string, std::string>& xattrs) {
   filesystem_.mutex_.assert_held();
   const auto now = inode.extra ? inode.extra->xattrs : std::map<std::string, std::string>();
-  for (const auto& [name, value] : now)
-    if (!xattrs.contains(name)) EFS_TRY(filesystem_.commit(0, RemoveXattr{.ino = inode.ino, .time = inode.ctime, .name = name}));
-  for (const auto& [name, value] : xattrs)
-    if (const auto known = now.find(name); known == now.end() || known->second != value) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = inode.ino, .time = inode.ctime, .name = name, .value = value}));
+  for (const auto& [name, value] : now) {
+    if (!xattrs.contains(name)) {
+      EFS_TRY(
+          filesystem_.commit(0, RemoveXattr{.ino = inode.ino, .time = inode.ctime, .name = name}));
+    }
+  }
+  for (const auto& [name, value] : xattrs) {
+    if (const auto known = now.find(name); known == now.end() || known->second != value) {
+      EFS_TRY(filesystem_.commit(
+          0, SetXattr{.ino = inode.ino, .time = inode.ctime, .name = name, .value = value}));
+    }
+  }
   return {};
 }
 
 Status Staging::note_directory(const std::string& path, std::uint64_t version) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) return std::unexpected(there.error());
+  if (!there) {
+    return std::unexpected(there.error());
+  }
   const Inode& inode = **there;
-  if (!inode.is_directory() || !inode.extra || !inode.extra->origin || !is_one_of(inode.extra->origin_path, path)) return {};
+  if (!inode.is_directory() || !inode.extra || !inode.extra->origin ||
+      !is_one_of(inode.extra->origin_path, path)) {
+    return {};
+  }
   const Origin origin{.size = version};
-  if (*inode.extra->origin == origin) return {};
+  if (*inode.extra->origin == origin) {
+    return {};
+  }
   SetStaging staging = staging_of(inode);
   staging.origin = origin;
   return filesystem_.commit(0, staging);
 }
 
-Status Staging::make_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
+Status Staging::make_symlink(const std::string& path, const std::string& target,
+                             const StagedAttributes& attributes) {
   const auto made = new_symlink(path, target, attributes);
   return made ? Status() : std::unexpected(made.error());
 }
 
-Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
+Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std::string& target,
+                                              const StagedAttributes& attributes) {
   WriteLock lock(filesystem_.mutex_);
   auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
-  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFLNK, attributes, filesystem_.clock_.now());
+  MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFLNK, attributes,
+                              filesystem_.clock_.now());
   node.mode = S_IFLNK | 0777;
   node.target = target;
   node.staged = 1;
@@ -282,9 +387,12 @@ Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std
 
 Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const {
   filesystem_.mutex_.assert_held_shared();
-  WalkStep step{.inode = &filesystem_.names_.root(), .path = {}, .keep = Keep::by_rule, .keep_path = {}};
+  WalkStep step{
+      .inode = &filesystem_.names_.root(), .path = {}, .keep = Keep::by_rule, .keep_path = {}};
   const auto inherit = [&step] {
-    if (!step.inode->extra || step.inode->extra->keep == Keep::by_rule) return;
+    if (!step.inode->extra || step.inode->extra->keep == Keep::by_rule) {
+      return;
+    }
     step.keep = step.inode->extra->keep;
     step.keep_path = step.path;
   };
@@ -292,17 +400,22 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
   for (std::size_t begin = 0; begin < below.size();) {
     const std::size_t slash = std::min(below.find('/', begin), below.size());
     auto next = filesystem_.names_.child(*step.inode, below.substr(begin, slash - begin));
-    if (!next) return fail(next.error().code, below + ": not in the buffer");
+    if (!next) {
+      return fail(next.error().code, below + ": not in the buffer");
+    }
     step.parent = std::exchange(step.inode, *next);
     step.path = below.substr(0, slash);
-    if (slash < below.size()) inherit();
+    if (slash < below.size()) {
+      inherit();
+    }
     begin = slash + 1;
   }
   return step;
 }
 
 bool Staging::has_content_that_came_in(const Inode& inode) {
-  return !inode.dirty && inode.extra && inode.extra->origin && !inode.extra->saved && inode.extra->parts.empty();
+  return !inode.dirty && inode.extra && inode.extra->origin && !inode.extra->saved &&
+         inode.extra->parts.empty();
 }
 
 // What a name is to staging; `keep` and `keep_path` are those of the directory above.
@@ -311,29 +424,53 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   const Inode& inode = *step.inode;
   const std::string& path = step.path;
   const auto attributes = filesystem_.stat_of(inode);
-  WalkItem item{.path = path, .ino = inode.ino, .attributes = attributes ? *attributes : Filesystem::recorded_stat(inode), .target = {}, .dirty = true, .origin = std::nullopt, .saved = std::nullopt, .keep = step.keep, .keep_path = step.keep_path, .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0, .parts = {}};
-  if (!attributes) item.unreadable = "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
-  item.group_handed_down = step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 &&
-                           step.parent->gid == inode.gid;
-  if (!inode.extra) return item;
+  WalkItem item{.path = path,
+                .ino = inode.ino,
+                .attributes = attributes ? *attributes : Filesystem::recorded_stat(inode),
+                .target = {},
+                .dirty = true,
+                .origin = std::nullopt,
+                .saved = std::nullopt,
+                .keep = step.keep,
+                .keep_path = step.keep_path,
+                .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0,
+                .parts = {}};
+  if (!attributes) {
+    item.unreadable =
+        "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
+  }
+  item.group_handed_down =
+      step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 && step.parent->gid == inode.gid;
+  if (!inode.extra) {
+    return item;
+  }
   const InodeExtra& extra = *inode.extra;
   if (extra.origin && is_one_of(extra.origin_path, path)) {
     item.origin = extra.origin;
     item.linked = extra.origin_path.contains('\0');
-    // Where it was changed and brought out under other names only, it has changed since it came in under this one.
+    // Where it was changed and brought out under other names only, it has changed since it came in
+    // under this one.
     item.dirty = inode.dirty || (extra.saved && !extra.saved_as_staged);
   }
   if (extra.saved && is_one_of(extra.saved_path, path)) {
     item.saved = extra.saved;
     item.saved_linked = inode.nlink > 1 || extra.saved_path.contains('\0');
     item.dirty = inode.dirty;
-  } else if (extra.saved && !inode.dirty && inode.is_regular() && inode.nlink > 1) find_copy(inode, item);
-  if (has_content_that_came_in(inode)) item.content = extra.origin;
+  } else if (extra.saved && !inode.dirty && inode.is_regular() && inode.nlink > 1) {
+    find_copy(inode, item);
+  }
+  if (has_content_that_came_in(inode)) {
+    item.content = extra.origin;
+  }
   item.settled = inode.settled;
-  if (extra.keep != Keep::by_rule) item.keep = extra.keep, item.keep_path = path;
+  if (extra.keep != Keep::by_rule) {
+    item.keep = extra.keep, item.keep_path = path;
+  }
   item.xattrs = extra.xattrs;
   item.parts = extra.parts;
-  if (S_ISLNK(inode.mode)) item.target = extra.target;
+  if (S_ISLNK(inode.mode)) {
+    item.target = extra.target;
+  }
   return item;
 }
 
@@ -341,7 +478,9 @@ WalkItem Staging::item_of(const WalkStep& step) const {
 void Staging::find_copy(const Inode& inode, WalkItem& item) const {
   filesystem_.mutex_.assert_held_shared();
   for (auto& name : split_names(inode.extra->saved_path)) {
-    if (!leads_to(name, inode.ino)) continue;
+    if (!leads_to(name, inode.ino)) {
+      continue;
+    }
     item.copy_path = std::move(name);
     item.copy = inode.extra->saved;
     return;
@@ -351,11 +490,17 @@ void Staging::find_copy(const Inode& inode, WalkItem& item) const {
 Result<std::vector<WalkItem>> Staging::walk(const std::string& below, const IsOver& is_over) {
   ReadLock lock(filesystem_.mutex_);
   auto start = start_of_walk(below);
-  if (!start) return std::unexpected(start.error());
+  if (!start) {
+    return std::unexpected(start.error());
+  }
   const auto steps = steps_of(std::move(*start), is_over);
-  if (!steps) return std::unexpected(steps.error());
+  if (!steps) {
+    return std::unexpected(steps.error());
+  }
   auto items = items_of(*steps, is_over);
-  if (items) find_replaced(*items);
+  if (items) {
+    find_replaced(*items);
+  }
   return items;
 }
 
@@ -364,12 +509,16 @@ Result<std::vector<WalkItem>> Staging::look(std::span<const std::string> paths) 
   std::vector<WalkStep> steps;
   for (const auto& path : paths) {
     auto step = start_of_walk(path);
-    if (!step) continue;
+    if (!step) {
+      continue;
+    }
     step->path = path;
     steps.push_back(std::move(*step));
   }
   auto items = items_of(steps);
-  if (items) find_replaced(*items);
+  if (items) {
+    find_replaced(*items);
+  }
   return items;
 }
 
@@ -377,27 +526,40 @@ std::vector<std::string> Staging::names() const {
   ReadLock lock(filesystem_.mutex_);
   std::vector<std::string> names;
   names.reserve(filesystem_.names_.size());
-  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode&) EFS_REQUIRES_SHARED(filesystem_.mutex_) { names.push_back(filesystem_.names_.path_of(parent, name)); });
+  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode&)
+                                       EFS_REQUIRES_SHARED(filesystem_.mutex_) {
+                                         names.push_back(filesystem_.names_.path_of(parent, name));
+                                       });
   return names;
 }
 
-Result<std::vector<WalkItem>> Staging::unchanged(const std::function<bool(const std::string&, bool)>& wanted) {
+Result<std::vector<WalkItem>> Staging::unchanged(
+    const std::function<bool(const std::string&, bool)>& wanted) {
   ReadLock lock(filesystem_.mutex_);
   std::vector<WalkStep> steps;
-  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES_SHARED(filesystem_.mutex_) {
-    if (!inode.is_regular() || !has_content_that_came_in(inode)) return;
-    if (std::string path = filesystem_.names_.path_of(parent, name); wanted(path, !is_one_of(inode.extra->origin_path, path))) steps.push_back({.inode = &inode, .path = std::move(path), .keep_path = {}});
+  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name,
+                                       const Inode& inode) EFS_REQUIRES_SHARED(filesystem_.mutex_) {
+    if (!inode.is_regular() || !has_content_that_came_in(inode)) {
+      return;
+    }
+    if (std::string path = filesystem_.names_.path_of(parent, name);
+        wanted(path, !is_one_of(inode.extra->origin_path, path))) {
+      steps.push_back({.inode = &inode, .path = std::move(path), .keep_path = {}});
+    }
   });
   std::ranges::sort(steps, {}, &WalkStep::path);
   return items_of(steps);
 }
 
 // What takes the time is asking for the attributes of so many containers.
-Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& steps, const IsOver& is_over) const {
+Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& steps,
+                                                const IsOver& is_over) const {
   filesystem_.mutex_.assert_held_shared();
   std::vector<WalkItem> items(steps.size());
   EFS_TRY(side_by_side(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
-    if (steps.size() >= many_names && is_over && is_over()) return out_of_time();
+    if (steps.size() >= many_names && is_over && is_over()) {
+      return out_of_time();
+    }
     for (std::size_t i = begin; i < end; ++i) {
       items[i] = item_of(steps[i]);
     }
@@ -407,7 +569,8 @@ Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& ste
 }
 
 /// Parents before children, names in byte order, without the root.
-Result<std::vector<Staging::WalkStep>> Staging::steps_of(WalkStep start, const IsOver& is_over) const {
+Result<std::vector<Staging::WalkStep>> Staging::steps_of(WalkStep start,
+                                                         const IsOver& is_over) const {
   filesystem_.mutex_.assert_held_shared();
   std::vector<WalkStep> steps;
   // Depth first with a stack of our own: a deep tree must not end the process.
@@ -418,30 +581,48 @@ Result<std::vector<Staging::WalkStep>> Staging::steps_of(WalkStep start, const I
     stack.pop_back();
     if (step.inode->is_directory()) {
       children.clear();
-      step.inode->directory->for_each_after(0, [&](const std::string& name, const Directory::Entry& entry) {
-        children.emplace_back(name, entry.ino);
-        return true;
-      });
-      std::ranges::sort(children, std::greater{}, &std::pair<std::string_view, std::uint64_t>::first);
-      const bool says = step.inode->extra && step.inode->extra->keep != Keep::by_rule && step.inode->ino != root_ino;
+      step.inode->directory->for_each_after(
+          0, [&](const std::string& name, const Directory::Entry& entry) {
+            children.emplace_back(name, entry.ino);
+            return true;
+          });
+      std::ranges::sort(children, std::greater{},
+                        &std::pair<std::string_view, std::uint64_t>::first);
+      const bool says = step.inode->extra && step.inode->extra->keep != Keep::by_rule &&
+                        step.inode->ino != root_ino;
       const Keep keep = says ? step.inode->extra->keep : step.keep;
       const std::string& keep_path = says ? step.path : step.keep_path;
-      for (const auto& [name, child] : children) stack.push_back({filesystem_.names_.find(child), step.path.empty() ? std::string(name) : step.path + "/" + std::string(name), keep, keep_path, step.inode});
+      for (const auto& [name, child] : children) {
+        stack.push_back(
+            {filesystem_.names_.find(child),
+             step.path.empty() ? std::string(name) : step.path + "/" + std::string(name), keep,
+             keep_path, step.inode});
+      }
     }
-    if (step.inode->ino != root_ino) steps.push_back(std::move(step));
-    if (steps.size() % many_names == many_names - 1 && is_over && is_over()) return out_of_time();
+    if (step.inode->ino != root_ino) {
+      steps.push_back(std::move(step));
+    }
+    if (steps.size() % many_names == many_names - 1 && is_over && is_over()) {
+      return out_of_time();
+    }
   }
   return steps;
 }
 
-Result<std::uint64_t> Staging::available_bytes() { return filesystem_.backend_.space().available; }
+Result<std::uint64_t> Staging::available_bytes() {
+  return filesystem_.backend_.space().available;
+}
 
 std::vector<std::uint64_t> Staging::available_by_place() {
   std::vector<std::uint64_t> available;
-  for (unsigned place = 0; place < filesystem_.backend_.places(); ++place) available.push_back(filesystem_.backend_.at(place).space().available);
+  for (unsigned place = 0; place < filesystem_.backend_.places(); ++place) {
+    available.push_back(filesystem_.backend_.at(place).space().available);
+  }
   return available;
 }
 
-Status Staging::secure(std::span<const std::uint64_t> inos) { return filesystem_.secure(inos); }
+Status Staging::secure(std::span<const std::uint64_t> inos) {
+  return filesystem_.secure(inos);
+}
 
 }  // namespace efs::fs

@@ -1,5 +1,5 @@
-// What inodes are known as on the PFS, under names that they had before. Such a name may come back to them: until then nothing
-// may stand there that is another's, or they would pass for clean.
+// What inodes are known as on the PFS, under names that they had before. Such a name may come back
+// to them: until then nothing may stand there that is another's, or they would pass for clean.
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
@@ -9,53 +9,85 @@
 
 namespace efs::fs {
 
-/// The names that somebody else has on the PFS by now, and what results-dir calls those of the buffer.
+/// The names that somebody else has on the PFS by now, and what results-dir calls those of the
+/// buffer.
 struct Staging::Taken {
   std::unordered_map<std::string_view, const PfsName*> names;
   Side side;
   const ResultName& called;
 
   std::string result_name(const std::string& name) const { return called ? called(name) : name; }
+
   const PfsName* find(const std::string& name) const {
     const auto found = names.find(name);
     return found == names.end() ? nullptr : found->second;
   }
 };
 
-bool is_same_file(const Origin& a, const Origin& b) { return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime; }
+bool is_same_file(const Origin& a, const Origin& b) {
+  return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime;
+}
 
-bool Staging::is_stale(const Inode& inode, const std::string& name, const PfsName* taken, const Origin& known) const {
+bool Staging::is_stale(const Inode& inode, const std::string& name, const PfsName* taken,
+                       const Origin& known) const {
   filesystem_.mutex_.assert_held_shared();
-  if (taken == nullptr || (taken->version && is_same_file(*taken->version, known))) return false;
+  if (taken == nullptr || (taken->version && is_same_file(*taken->version, known))) {
+    return false;
+  }
   return taken->by != 0 ? inode.ino != taken->by : !leads_to(name, inode.ino);
 }
 
 Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) const {
   filesystem_.mutex_.assert_held_shared();
-  if (!inode.extra) return {};
+  if (!inode.extra) {
+    return {};
+  }
   const InodeExtra& extra = *inode.extra;
   Claims claims;
-  if (extra.origin)
-    for (auto& name : split_names(extra.origin_path))
-      if (!name.empty() && is_stale(inode, name, taken.find(name), *extra.origin)) claims.staged.push_back(std::move(name));
-  if (extra.saved && taken.side != Side::inputs)
-    for (auto& name : split_names(extra.saved_path))
-      if (!name.empty() && is_stale(inode, name, taken.find(taken.result_name(name)), *extra.saved)) claims.saved.push_back(std::move(name));
+  if (extra.origin) {
+    for (auto& name : split_names(extra.origin_path)) {
+      if (!name.empty() && is_stale(inode, name, taken.find(name), *extra.origin)) {
+        claims.staged.push_back(std::move(name));
+      }
+    }
+  }
+  if (extra.saved && taken.side != Side::inputs) {
+    for (auto& name : split_names(extra.saved_path)) {
+      if (!name.empty() &&
+          is_stale(inode, name, taken.find(taken.result_name(name)), *extra.saved)) {
+        claims.saved.push_back(std::move(name));
+      }
+    }
+  }
   return claims;
 }
 
 Status Staging::give_up(const Inode& inode, const Claims& claims) {
   filesystem_.mutex_.assert_held();
-  // What has the name now has taken the place of that version; its own inode does not say so any more.
-  for (const auto& name : claims.staged)
-    if (!filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+  // What has the name now has taken the place of that version; its own inode does not say so any
+  // more.
+  for (const auto& name : claims.staged) {
+    if (!filesystem_.names_.gone().contains(name)) {
+      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    }
+  }
   SetStaging staging = staging_of(inode);
-  for (const auto& name : claims.staged) staging.origin_path = without_name(staging.origin_path, name);
-  for (const auto& name : claims.saved) staging.saved_path = without_name(staging.saved_path, name);
+  for (const auto& name : claims.staged) {
+    staging.origin_path = without_name(staging.origin_path, name);
+  }
+  for (const auto& name : claims.saved) {
+    staging.saved_path = without_name(staging.saved_path, name);
+  }
   const bool was_copy = staging.saved == 1;
-  if (staging.origin_path.empty()) staging.staged = 0;
-  if (staging.saved_path.empty()) staging.saved = 0;
-  if (staging.saved == 0 && (was_copy || staging.staged == 0)) staging.dirty = 1;
+  if (staging.origin_path.empty()) {
+    staging.staged = 0;
+  }
+  if (staging.saved_path.empty()) {
+    staging.saved = 0;
+  }
+  if (staging.saved == 0 && (was_copy || staging.staged == 0)) {
+    staging.dirty = 1;
+  }
   return filesystem_.commit(0, staging);
 }
 
@@ -63,46 +95,72 @@ std::vector<std::uint64_t> Staging::those(const std::function<bool(const Inode&)
   ReadLock lock(filesystem_.mutex_);
   std::vector<std::uint64_t> found;
   filesystem_.names_.for_each([&](const Inode& inode) {
-    if (wanted(inode)) found.push_back(inode.ino);
+    if (wanted(inode)) {
+      found.push_back(inode.ino);
+    }
   });
   return found;
 }
 
-std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, Side side, const ResultName& called) {
+std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, Side side,
+                                             const ResultName& called) {
   Taken taken{.names = {}, .side = side, .called = called};
-  for (const auto& name : names) taken.names.emplace(name.path, &name);
+  for (const auto& name : names) {
+    taken.names.emplace(name.path, &name);
+  }
   std::map<std::string, Error> still;
   const auto note = [&](const Claims& claims, const Error& error) {
-    for (const auto& name : claims.staged) still.try_emplace(name, error);
-    for (const auto& name : claims.saved) still.try_emplace(taken.result_name(name), error);
+    for (const auto& name : claims.staged) {
+      still.try_emplace(name, error);
+    }
+    for (const auto& name : claims.saved) {
+      still.try_emplace(taken.result_name(name), error);
+    }
   };
   std::vector<Claims> given_up;
-  for (const auto ino : those([&](const Inode& inode) { return !stale_claims(inode, taken).empty(); })) {
+  for (const auto ino :
+       those([&](const Inode& inode) { return !stale_claims(inode, taken).empty(); })) {
     WriteLock lock(filesystem_.mutex_);
     const Inode* inode = filesystem_.names_.find(ino);
-    if (inode == nullptr) continue;
+    if (inode == nullptr) {
+      continue;
+    }
     auto claims = stale_claims(*inode, taken);
-    if (claims.empty()) continue;
-    if (const Status done = give_up(*inode, claims); !done) note(claims, done.error());
-    else given_up.push_back(std::move(claims));
+    if (claims.empty()) {
+      continue;
+    }
+    if (const Status done = give_up(*inode, claims); !done) {
+      note(claims, done.error());
+    } else {
+      given_up.push_back(std::move(claims));
+    }
   }
   // Before the PFS loses what they were copies of.
-  if (given_up.empty()) return still;
-  if (const Status synced = filesystem_.fsync_metadata(); !synced)
-    for (const auto& claims : given_up) note(claims, synced.error());
+  if (given_up.empty()) {
+    return still;
+  }
+  if (const Status synced = filesystem_.fsync_metadata(); !synced) {
+    for (const auto& claims : given_up) {
+      note(claims, synced.error());
+    }
+  }
   return still;
 }
 
 Status Staging::forget_saved(const std::function<bool(const std::string&)>& is_elsewhere) {
   const auto claims_of = [&](const Inode& inode) {
     Claims claims;
-    if (inode.extra && inode.extra->saved) claims.saved = split_names(inode.extra->saved_path);
+    if (inode.extra && inode.extra->saved) {
+      claims.saved = split_names(inode.extra->saved_path);
+    }
     std::erase_if(claims.saved, [&](const std::string& name) { return !is_elsewhere(name); });
     return claims;
   };
   for (const auto ino : those([&](const Inode& inode) { return !claims_of(inode).empty(); })) {
     WriteLock lock(filesystem_.mutex_);
-    if (const Inode* inode = filesystem_.names_.find(ino)) EFS_TRY(give_up(*inode, claims_of(*inode)));
+    if (const Inode* inode = filesystem_.names_.find(ino)) {
+      EFS_TRY(give_up(*inode, claims_of(*inode)));
+    }
   }
   return {};
 }

@@ -24,61 +24,101 @@ WalkItem Staging::gone_item(const std::string& path, const GoneInput& input) con
   // What was said of a directory that is still there holds for what was below it.
   const Inode* directory = &filesystem_.names_.root();
   for (std::size_t at = 0; directory != nullptr && directory->is_directory();) {
-    if (directory->extra && directory->extra->keep != Keep::by_rule) item.keep = directory->extra->keep, item.keep_path = path.substr(0, at == 0 ? 0 : at - 1);
+    if (directory->extra && directory->extra->keep != Keep::by_rule) {
+      item.keep = directory->extra->keep, item.keep_path = path.substr(0, at == 0 ? 0 : at - 1);
+    }
     const auto slash = path.find('/', at);
-    if (slash == std::string::npos) break;
+    if (slash == std::string::npos) {
+      break;
+    }
     const auto next = filesystem_.names_.child(*directory, path.substr(at, slash - at));
     directory = next ? *next : nullptr;
     at = slash + 1;
   }
-  if (input.keep != Keep::by_rule) item.keep = input.keep, item.keep_path = path;
+  if (input.keep != Keep::by_rule) {
+    item.keep = input.keep, item.keep_path = path;
+  }
   return item;
 }
 
 std::vector<WalkItem> Staging::gone(bool unloaded) {
   ReadLock lock(filesystem_.mutex_);
   std::map<std::string, WalkItem> items;
-  for (const auto& [path, input] : filesystem_.names_.gone())
-    if ((!input.unloaded || (input.saved && unloaded)) && is_missing(path)) items.emplace(path, gone_item(path, input));
+  for (const auto& [path, input] : filesystem_.names_.gone()) {
+    if ((!input.unloaded || (input.saved && unloaded)) && is_missing(path)) {
+      items.emplace(path, gone_item(path, input));
+    }
+  }
   filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty() || inode.nlink == 0) return;
-    for (const auto& path : split_names(inode.extra->origin_path))
-      if (is_missing(path)) items.emplace(path, gone_item(path, gone_input_of(inode, path))).first->second.ino = inode.ino;
+    if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty() || inode.nlink == 0) {
+      return;
+    }
+    for (const auto& path : split_names(inode.extra->origin_path)) {
+      if (is_missing(path)) {
+        items.emplace(path, gone_item(path, gone_input_of(inode, path))).first->second.ino =
+            inode.ino;
+      }
+    }
   });
   std::vector<WalkItem> result;
-  for (auto& [path, item] : items) result.push_back(std::move(item));
+  for (auto& [path, item] : items) {
+    result.push_back(std::move(item));
+  }
   return result;
 }
 
 void Staging::find_replaced(std::vector<WalkItem>& items) const {
   filesystem_.mutex_.assert_held_shared();
-  const auto is_file = [](mode_t type) { return S_ISREG(type) || S_ISLNK(type); };
-  std::unordered_map<std::string_view, WalkItem*> wanted;  // names of the job's own, which an input may have had that lives on elsewhere
+  const auto is_file = [](mode_t type) {
+    return S_ISREG(type) || S_ISLNK(type);
+  };
+  // names of the job's own, which an input may have had that lives on elsewhere
+  std::unordered_map<std::string_view, WalkItem*> wanted;
   for (auto& item : items) {
-    if (!is_file(item.attributes.st_mode)) continue;
+    if (!is_file(item.attributes.st_mode)) {
+      continue;
+    }
     const auto gone = filesystem_.names_.gone().find(item.path);
-    if (gone == filesystem_.names_.gone().end() && !item.origin) wanted.emplace(item.path, &item);
-    if (gone != filesystem_.names_.gone().end() && is_file(gone->second.type)) item.replaced = std::make_shared<GoneInput>(gone->second);
+    if (gone == filesystem_.names_.gone().end() && !item.origin) {
+      wanted.emplace(item.path, &item);
+    }
+    if (gone != filesystem_.names_.gone().end() && is_file(gone->second.type)) {
+      item.replaced = std::make_shared<GoneInput>(gone->second);
+    }
   }
-  if (wanted.empty()) return;
+  if (wanted.empty()) {
+    return;
+  }
   filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!is_file(inode.mode) || !inode.extra || !inode.extra->origin || inode.nlink == 0) return;
-    for (const auto& path : split_names(inode.extra->origin_path))
-      if (const auto item = wanted.find(path); item != wanted.end() && item->second->ino != inode.ino) item->second->replaced = std::make_shared<GoneInput>(gone_input_of(inode, path));
+    if (!is_file(inode.mode) || !inode.extra || !inode.extra->origin || inode.nlink == 0) {
+      return;
+    }
+    for (const auto& path : split_names(inode.extra->origin_path)) {
+      if (const auto item = wanted.find(path);
+          item != wanted.end() && item->second->ino != inode.ino) {
+        item->second->replaced = std::make_shared<GoneInput>(gone_input_of(inode, path));
+      }
+    }
   });
 }
 
 Status Staging::remember_further_names(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
-  if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) return {};
-  for (const auto& name : split_names(inode.extra->origin_path))
-    if (name != path && !filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+  if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) {
+    return {};
+  }
+  for (const auto& name : split_names(inode.extra->origin_path)) {
+    if (name != path && !filesystem_.names_.gone().contains(name)) {
+      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    }
+  }
   return {};
 }
 
 Status Staging::forget_name(const std::string& path) {
   filesystem_.mutex_.assert_held();
-  return filesystem_.names_.gone().contains(path) ? filesystem_.commit(0, Gone{.path = path}) : Status();
+  return filesystem_.names_.gone().contains(path) ? filesystem_.commit(0, Gone{.path = path})
+                                                  : Status();
 }
 
 // Nor did the job remove an input that this file took the place of.
@@ -86,9 +126,14 @@ Status Staging::note_unloaded(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
   const auto before = filesystem_.names_.gone().find(path);
   const InodeExtra& extra = *inode.extra;
-  GoneInput input = before != filesystem_.names_.gone().end() ? before->second : gone_input_of(inode, path);
-  if (before == filesystem_.names_.gone().end() && !is_one_of(extra.origin_path, path)) input.origin = {};
-  if (extra.saved && is_one_of(extra.saved_path, path)) input.saved = extra.saved;
+  GoneInput input =
+      before != filesystem_.names_.gone().end() ? before->second : gone_input_of(inode, path);
+  if (before == filesystem_.names_.gone().end() && !is_one_of(extra.origin_path, path)) {
+    input.origin = {};
+  }
+  if (extra.saved && is_one_of(extra.saved_path, path)) {
+    input.saved = extra.saved;
+  }
   input.unloaded = true;
   return filesystem_.commit(0, gone_record_of(path, input));
 }
@@ -97,7 +142,9 @@ Status Staging::forget_copies(const std::vector<std::string>& paths) {
   WriteLock lock(filesystem_.mutex_);
   for (const auto& path : paths) {
     const auto found = filesystem_.names_.gone().find(path);
-    if (found == filesystem_.names_.gone().end() || !found->second.saved) continue;
+    if (found == filesystem_.names_.gone().end() || !found->second.saved) {
+      continue;
+    }
     GoneInput input = found->second;
     input.saved.reset();
     EFS_TRY(filesystem_.commit(0, gone_record_of(path, input)));
@@ -108,18 +155,29 @@ Status Staging::forget_copies(const std::vector<std::string>& paths) {
 Status Staging::forget_gone(const std::vector<std::string>& paths) {
   const std::unordered_set<std::string_view> wanted(paths.begin(), paths.end());
   WriteLock lock(filesystem_.mutex_);
-  for (const auto& path : paths) EFS_TRY(forget_name(path));
+  for (const auto& path : paths) {
+    EFS_TRY(forget_name(path));
+  }
   std::vector<SetStaging> changed;
   filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!inode.extra || !inode.extra->origin) return;
+    if (!inode.extra || !inode.extra->origin) {
+      return;
+    }
     SetStaging staging = staging_of(inode);
-    for (const auto& path : split_names(inode.extra->origin_path))
-      if (wanted.contains(path)) staging.origin_path = without_name(staging.origin_path, path);
-    if (staging.origin_path == inode.extra->origin_path) return;
+    for (const auto& path : split_names(inode.extra->origin_path)) {
+      if (wanted.contains(path)) {
+        staging.origin_path = without_name(staging.origin_path, path);
+      }
+    }
+    if (staging.origin_path == inode.extra->origin_path) {
+      return;
+    }
     staging.staged = !staging.origin_path.empty();
     changed.push_back(std::move(staging));
   });
-  for (const auto& staging : changed) EFS_TRY(filesystem_.commit(0, staging));
+  for (const auto& staging : changed) {
+    EFS_TRY(filesystem_.commit(0, staging));
+  }
   return {};
 }
 

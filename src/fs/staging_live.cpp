@@ -1,4 +1,5 @@
-// Staging while programs run: names that appear, are replaced or go, and what can be proved of a file's writers.
+// Staging while programs run: names that appear, are replaced or go, and what can be proved of a
+// file's writers.
 #include <algorithm>
 
 #include "fs/filesystem.hpp"
@@ -9,40 +10,64 @@
 namespace efs::fs {
 namespace {
 
-// Until the PFS has the copy it has the one before, which in place is what the job's is to take the place of. One of which it is not
-// known that it ever got its name is none.
+// Until the PFS has the copy it has the one before, which in place is what the job's is to take the
+// place of. One of which it is not known that it ever got its name is none.
 bool is_before(const std::optional<Origin>& before, const Origin& copy, bool in_place) {
-  return in_place && copy.ctime == Origin::any_ctime && before && before->ctime > 0 && !is_same_file(*before, copy);
+  return in_place && copy.ctime == Origin::any_ctime && before && before->ctime > 0 &&
+         !is_same_file(*before, copy);
 }
 
 }  // namespace
 
 Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path) {
-  if (there.is_directory()) return fail(EISDIR, path + ": is a directory in the buffer");
-  if (over == Over::nothing) return fail(EEXIST, path + ": is in the buffer already");
-  if (over == Over::anything) return {};
-  if (there.may_be_open_from_before()) return fail(EBUSY, path + ": a program may have it open for writing since before the daemon was replaced");
-  if (there.write_opens > 0) return fail(EBUSY, path + ": a program has it open for writing");
-  if (dirty) return fail(EBUSY, path + ": was changed in the buffer");
+  if (there.is_directory()) {
+    return fail(EISDIR, path + ": is a directory in the buffer");
+  }
+  if (over == Over::nothing) {
+    return fail(EEXIST, path + ": is in the buffer already");
+  }
+  if (over == Over::anything) {
+    return {};
+  }
+  if (there.may_be_open_from_before()) {
+    return fail(
+        EBUSY,
+        path + ": a program may have it open for writing since before the daemon was replaced");
+  }
+  if (there.write_opens > 0) {
+    return fail(EBUSY, path + ": a program has it open for writing");
+  }
+  if (dirty) {
+    return fail(EBUSY, path + ": was changed in the buffer");
+  }
   return {};
 }
 
 Result<WalkItem> Staging::find(const std::string& path) {
   ReadLock lock(filesystem_.mutex_);
   auto step = start_of_walk(path);
-  if (!step) return std::unexpected(step.error());
+  if (!step) {
+    return std::unexpected(step.error());
+  }
   return item_of(*step);
 }
 
 bool Staging::lost_its_content(const WalkItem& item) const {
   const auto& lost = filesystem_.recovery().emptied;
-  return S_ISREG(item.attributes.st_mode) && item.attributes.st_size == 0 && std::ranges::binary_search(lost, item.path);
+  return S_ISREG(item.attributes.st_mode) && item.attributes.st_size == 0 &&
+         std::ranges::binary_search(lost, item.path);
 }
 
 // Of a node that has no name yet.
-Status Staging::complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky, const std::string& parts, const Replace& replace, std::int64_t reserve) try {
+Status Staging::complete_and_name(const MakeNode& node,
+                                  const std::map<std::string, std::string>& bulky,
+                                  const std::string& parts, const Replace& replace,
+                                  std::int64_t reserve) try {
   filesystem_.mutex_.assert_held();
-  for (const auto& [key, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
+  for (const auto& [key, value] : bulky) {
+    EFS_TRY(filesystem_.commit(
+        0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
+  }
   if (!parts.empty()) {
     SetStaging staging = staging_of(*filesystem_.names_.find(node.ino));
     staging.parts = parts;
@@ -63,13 +88,17 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
   {
     WriteLock lock(filesystem_.mutex_);
     auto place = locate(filesystem_.names_, path);
-    if (!place) return std::unexpected(place.error());
+    if (!place) {
+      return std::unexpected(place.error());
+    }
     const auto there = filesystem_.names_.child(*place->parent, place->name);
     if (there) {
       const auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
       EFS_TRY(may_replace(**there, item.dirty, over, path));
     }
-    if (place->parent->nlink == 0) return fail(ENOENT);
+    if (place->parent->nlink == 0) {
+      return fail(ENOENT);
+    }
     MakeNode node = staged_node(*place, ino, S_IFREG, attributes, filesystem_.clock_.now());
     node.staged = 1;
     node.origin = origin;
@@ -82,42 +111,58 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
       EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
       filesystem_.note_unsettled(ino);
     } else {
-      // Without a name first: whoever recovers between these records frees an inode that nobody has seen.
+      // Without a name first: whoever recovers between these records frees an inode that nobody has
+      // seen.
       node.name.clear();
       EFS_TRY(filesystem_.commit(0, node));
       const std::uint64_t old = there ? (*there)->ino : 0;
-      const Replace replace{.ino = ino, .parent = parent, .time = filesystem_.clock_.now(), .name = name};
-      const Status done = complete_and_name(node, bulky, parts, replace, there ? 0 : removal_reserve(name));
+      const Replace replace{
+          .ino = ino, .parent = parent, .time = filesystem_.clock_.now(), .name = name};
+      const Status done =
+          complete_and_name(node, bulky, parts, replace, there ? 0 : removal_reserve(name));
       if (!done) {
         (void)filesystem_.reap(ino);  // the caller abandons its container
         return done;
       }
       filesystem_.note_unsettled(ino);
-      if (old != 0) reaped = filesystem_.withdraw(old);
-      if (reaped.gone) gone = old;
+      if (old != 0) {
+        reaped = filesystem_.withdraw(old);
+      }
+      if (reaped.gone) {
+        gone = old;
+      }
     }
   }
   filesystem_.remove_container(reaped);
   if (KernelView* kernel = filesystem_.kernel_) {
-    if (gone != 0) kernel->let_go(gone);
+    if (gone != 0) {
+      kernel->let_go(gone);
+    }
     kernel->name_changed(parent, name);
   }
   return {};
 }
 
-Result<std::uint64_t> Staging::add_directory(const std::string& path, const StagedAttributes& attributes, const std::map<std::string, std::string>& xattrs) {
+Result<std::uint64_t> Staging::add_directory(const std::string& path,
+                                             const StagedAttributes& attributes,
+                                             const std::map<std::string, std::string>& xattrs) {
   std::uint64_t parent = 0, ino = 0;
   std::string name;
   {
     WriteLock lock(filesystem_.mutex_);
     auto place = locate(filesystem_.names_, path);
-    if (!place) return std::unexpected(place.error());
+    if (!place) {
+      return std::unexpected(place.error());
+    }
     if (const auto there = filesystem_.names_.child(*place->parent, place->name)) {
-      if ((*there)->is_directory()) return 0;
+      if ((*there)->is_directory()) {
+        return 0;
+      }
       return fail(ENOTDIR, path + ": is in the buffer and is no directory");
     }
     EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
-    MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes, filesystem_.clock_.now());
+    MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes,
+                                filesystem_.clock_.now());
     node.staged = 1;
     node.origin_path = path;
     node.xattrs = xattrs;
@@ -126,7 +171,10 @@ Result<std::uint64_t> Staging::add_directory(const std::string& path, const Stag
     name = node.name;
     const auto bulky = take_bulky_xattrs(node);
     EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
-    for (const auto& [key, value] : bulky) EFS_TRY(filesystem_.commit(0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
+    for (const auto& [key, value] : bulky) {
+      EFS_TRY(filesystem_.commit(
+          0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
+    }
   }
   if (KernelView* kernel = filesystem_.kernel_) {
     kernel->name_changed(parent, name);
@@ -140,9 +188,13 @@ Status Staging::settle_directory(const std::string& path, const StagedAttributes
   {
     WriteLock lock(filesystem_.mutex_);
     auto place = locate(filesystem_.names_, path);
-    if (!place) return std::unexpected(place.error());
+    if (!place) {
+      return std::unexpected(place.error());
+    }
     const auto there = filesystem_.names_.child(*place->parent, place->name);
-    if (!there || !(*there)->is_directory() || (*there)->dirty) return {};
+    if (!there || !(*there)->is_directory() || (*there)->dirty) {
+      return {};
+    }
     const Inode& dir = **there;
     ino = dir.ino;
     SetAttributes record = attributes_of(dir);
@@ -151,21 +203,32 @@ Status Staging::settle_directory(const std::string& path, const StagedAttributes
     record.ctime = filesystem_.clock_.now();
     EFS_TRY(filesystem_.commit(0, record));
   }
-  if (KernelView* kernel = filesystem_.kernel_) kernel->attributes_changed(ino);
+  if (KernelView* kernel = filesystem_.kernel_) {
+    kernel->attributes_changed(ino);
+  }
   return {};
 }
 
-Result<std::uint64_t> Staging::add_symlink(const std::string& path, const std::string& target, const StagedAttributes& attributes) {
+Result<std::uint64_t> Staging::add_symlink(const std::string& path, const std::string& target,
+                                           const StagedAttributes& attributes) {
   const auto made = new_symlink(path, target, attributes);
-  if (!made) return std::unexpected(made.error());
-  if (KernelView* kernel = filesystem_.kernel_) kernel->name_changed(made->parent, made->name);
+  if (!made) {
+    return std::unexpected(made.error());
+  }
+  if (KernelView* kernel = filesystem_.kernel_) {
+    kernel->name_changed(made->parent, made->name);
+  }
   return made->ino;
 }
 
-// A descriptor that was opened for writing only cannot be mapped. A release comes after the last write, also of what was sent
-// off asynchronously. A mapping of passthrough outlives a mount, so the counts of a start on what another left say too little;
-// those of a takeover are whole where they are not marked (inherit_references()).
-bool Staging::is_counted(const Inode& inode) const { return !inode.opened_read_write && (!filesystem_.recovery_.found || filesystem_.options_.takeover); }
+// A descriptor that was opened for writing only cannot be mapped. A release comes after the last
+// write, also of what was sent off asynchronously. A mapping of passthrough outlives a mount, so
+// the counts of a start on what another left say too little; those of a takeover are whole where
+// they are not marked (inherit_references()).
+bool Staging::is_counted(const Inode& inode) const {
+  return !inode.opened_read_write &&
+         (!filesystem_.recovery_.found || filesystem_.options_.takeover);
+}
 
 bool Staging::is_counted_quiet(std::uint64_t ino) const {
   ReadLock lock(filesystem_.mutex_);
@@ -179,7 +242,9 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
   {
     ReadLock lock(filesystem_.mutex_);
     const auto found = filesystem_.regular(ino);
-    if (!found) return std::unexpected(found.error());
+    if (!found) {
+      return std::unexpected(found.error());
+    }
     const Inode& inode = **found;
     // Before anything is looked at: who opens it for writing after this is seen by the number.
     writers.edits = inode.edits;
@@ -187,7 +252,9 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     writers.from_before = inode.may_be_open_from_before();
     counted = is_counted(inode);
   }
-  if (writers.open > 0) return writers;
+  if (writers.open > 0) {
+    return writers;
+  }
   if (counted) {
     writers.possible = false;
     return writers;
@@ -200,7 +267,10 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
 // What we hold ourselves would count as writers.
 void Staging::let_go(std::uint64_t ino) {
   MutexLock lock(filesystem_.files_mutex_);
-  if (const auto it = filesystem_.files_.find(ino); it != filesystem_.files_.end() && it->second.use_count() == 1) filesystem_.files_.erase(it);
+  if (const auto it = filesystem_.files_.find(ino);
+      it != filesystem_.files_.end() && it->second.use_count() == 1) {
+    filesystem_.files_.erase(it);
+  }
 }
 
 bool Staging::is_written(std::uint64_t ino) {
@@ -211,46 +281,65 @@ bool Staging::is_written(std::uint64_t ino) {
 Result<std::uint64_t> Staging::edits(std::uint64_t ino) {
   ReadLock lock(filesystem_.mutex_);
   const auto found = filesystem_.inode(ino);
-  if (!found) return std::unexpected(found.error());
+  if (!found) {
+    return std::unexpected(found.error());
+  }
   return (*found)->edits.load();
 }
 
 Result<struct stat> Staging::attributes(std::uint64_t ino) {
   ReadLock lock(filesystem_.mutex_);
   const auto found = filesystem_.inode(ino);
-  if (!found) return std::unexpected(found.error());
+  if (!found) {
+    return std::unexpected(found.error());
+  }
   return filesystem_.stat_of(**found);
 }
 
-Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits, const Origin& copy, bool in_place, const GoneInput* replaced) {
+Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits,
+                                const Origin& copy, bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(filesystem_.names_, path);
-  const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
-  if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) return false;
+  const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
+                           : std::unexpected(place.error());
+  if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) {
+    return false;
+  }
   EFS_TRY(book_saved(**there, path, copy, in_place, replaced));
   return true;
 }
 
-Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
+Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place,
+                           const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) return std::unexpected(there.error());
+  if (!there) {
+    return std::unexpected(there.error());
+  }
   return book_saved(**there, path, copy, in_place, replaced);
 }
 
-Status Staging::note_copy(const std::string& path, const Origin& copy, bool, const GoneInput* replaced) {
+Status Staging::note_copy(const std::string& path, const Origin& copy, bool,
+                          const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(filesystem_.names_, path);
-  if (!place) return std::unexpected(place.error());
+  if (!place) {
+    return std::unexpected(place.error());
+  }
   const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) return std::unexpected(there.error());
+  if (!there) {
+    return std::unexpected(there.error());
+  }
   EFS_TRY(book_gone((*there)->nlink > 1, path, copy, false, replaced));
   return note(**there, path, copy, false);
 }
 
-Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
+Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy,
+                           bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const Inode* inode = filesystem_.names_.find(ino);
   EFS_TRY(book_gone(inode != nullptr && inode->nlink > 1, path, copy, in_place, replaced));
@@ -260,21 +349,33 @@ Status Staging::note_named(std::uint64_t ino, const std::string& path, const Ori
 Status Staging::mark_changed(std::uint64_t ino, const std::string& path) {
   WriteLock lock(filesystem_.mutex_);
   const Inode* inode = leads_to(path, ino) ? filesystem_.names_.find(ino) : nullptr;
-  if (inode == nullptr) return fail(ENOENT, "it was removed or renamed meanwhile");
+  if (inode == nullptr) {
+    return fail(ENOENT, "it was removed or renamed meanwhile");
+  }
   SetStaging staging = staging_of(*inode);
-  if (staging.dirty != 0) return {};
+  if (staging.dirty != 0) {
+    return {};
+  }
   staging.dirty = 1;
   return filesystem_.commit(0, staging);
 }
 
-Status Staging::note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place) {
+Status Staging::note(const Inode& inode, const std::string& path, const Origin& copy,
+                     bool in_place) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
-  if (staging.dirty == 0) return {};  // a note would make it clean under this name, too
+  if (staging.dirty == 0) {
+    return {};  // a note would make it clean under this name, too
+  }
   if (staging.saved == 0 || !is_same_file(staging.copy, copy)) {
     EFS_TRY(remember_copies(inode, path));
-    if (in_place) keep_of_others(staging, path);
-    if (staging.origin_path == path && staging.saved_path == path && is_before(inode.extra->saved, copy, in_place)) staging.origin = staging.copy;
+    if (in_place) {
+      keep_of_others(staging, path);
+    }
+    if (staging.origin_path == path && staging.saved_path == path &&
+        is_before(inode.extra->saved, copy, in_place)) {
+      staging.origin = staging.copy;
+    }
     staging.saved_path = path;
   } else if (!is_one_of(staging.saved_path, path)) {
     staging.saved_path += '\0' + path;
@@ -284,60 +385,86 @@ Status Staging::note(const Inode& inode, const std::string& path, const Origin& 
   return filesystem_.commit(0, staging);
 }
 
-// Should the job remove or replace it yet, this is the version that goes, not the input that it took the place of. That may
-// live under another name, and then nothing says so here yet.
-Status Staging::book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
+// Should the job remove or replace it yet, this is the version that goes, not the input that it
+// took the place of. That may live under another name, and then nothing says so here yet.
+Status Staging::book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place,
+                          const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   const auto gone = filesystem_.names_.gone().find(path);
-  if (gone == filesystem_.names_.gone().end() && replaced == nullptr) return {};
+  if (gone == filesystem_.names_.gone().end() && replaced == nullptr) {
+    return {};
+  }
   GoneInput input = gone != filesystem_.names_.gone().end() ? gone->second : *replaced;
-  if (is_before(input.saved, copy, in_place)) input.origin = *input.saved;
+  if (is_before(input.saved, copy, in_place)) {
+    input.origin = *input.saved;
+  }
   input.saved = copy;
-  input.linked = input.linked || linked;  // so has the copy, and its ctime moves with each of its names
+  // so has the copy, and its ctime moves with each of its names
+  input.linked = input.linked || linked;
   return filesystem_.commit(0, gone_record_of(path, input));
 }
 
 bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   filesystem_.mutex_.assert_held_shared();
   const auto place = locate(filesystem_.names_, path);
-  const auto there = place ? filesystem_.names_.child(*place->parent, place->name) : std::unexpected(place.error());
+  const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
+                           : std::unexpected(place.error());
   return there && (*there)->ino == ino;
 }
 
-// An input that was brought out under its name, renamed, and is now brought out under another: results-dir has the first one, too.
+// An input that was brought out under its name, renamed, and is now brought out under another:
+// results-dir has the first one, too.
 Status Staging::remember_copies(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
-  if (!inode.extra || !inode.extra->saved || !inode.extra->origin) return {};
+  if (!inode.extra || !inode.extra->saved || !inode.extra->origin) {
+    return {};
+  }
   const InodeExtra extra = *inode.extra;
   for (const auto& name : split_names(extra.saved_path)) {
-    const bool is_left = name != path && is_one_of(extra.origin_path, name) && !leads_to(name, inode.ino);
-    if (is_left && !filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    const bool is_left =
+        name != path && is_one_of(extra.origin_path, name) && !leads_to(name, inode.ino);
+    if (is_left && !filesystem_.names_.gone().contains(name)) {
+      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    }
   }
   return {};
 }
 
-// An input of several names that was brought out in place under all of them, and is now brought out again under one: what the PFS
-// has under the others is that copy, and no longer what came in.
+// An input of several names that was brought out in place under all of them, and is now brought out
+// again under one: what the PFS has under the others is that copy, and no longer what came in.
 void Staging::keep_of_others(SetStaging& staging, const std::string& path) const {
-  if (staging.saved == 0 || staging.staged == 0 || staging.copy.ctime == 0 || !is_one_of(staging.origin_path, path)) return;
+  if (staging.saved == 0 || staging.staged == 0 || staging.copy.ctime == 0 ||
+      !is_one_of(staging.origin_path, path)) {
+    return;
+  }
   bool any = false;
   for (const auto& name : split_names(staging.origin_path)) {
-    if (name == path || !leads_to(name, staging.ino)) continue;
-    if (!is_one_of(staging.saved_path, name)) return;  // that has what came in
+    if (name == path || !leads_to(name, staging.ino)) {
+      continue;
+    }
+    if (!is_one_of(staging.saved_path, name)) {
+      return;  // that has what came in
+    }
     any = true;
   }
-  if (any) staging.origin = staging.copy;
+  if (any) {
+    staging.origin = staging.copy;
+  }
 }
 
-Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place, const GoneInput* replaced) {
+Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy,
+                           bool in_place, const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
   EFS_TRY(book_gone(inode.nlink > 1, path, copy, in_place, replaced));
-  const bool same_copy = staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
+  const bool same_copy =
+      staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
   const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) {
     EFS_TRY(remember_copies(inode, path));
-    if (in_place) keep_of_others(staging, path);
+    if (in_place) {
+      keep_of_others(staging, path);
+    }
     staging.saved_path = path;
   } else if (!is_one_of(staging.saved_path, path)) {
     staging.saved_path += '\0' + path;  // a hard link: the copy has both names
@@ -345,35 +472,60 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   staging.dirty = 0;
   staging.saved = as_staged ? 2 : 1;
   staging.copy = copy;
-  const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>() : split_names(staging.origin_path);
-  const bool still_there = std::ranges::any_of(before, [&](const std::string& name) { return leads_to(name, inode.ino); });
-  // Of a file with several names the others still have the old version on the PFS: it keeps its origin besides its copy.
+  const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>()
+                                                           : split_names(staging.origin_path);
+  const bool still_there = std::ranges::any_of(
+      before, [&](const std::string& name) { return leads_to(name, inode.ino); });
+  // Of a file with several names the others still have the old version on the PFS: it keeps its
+  // origin besides its copy.
   if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0') && !still_there) {
     // Of a directory that is note_directory()'s; under another name nothing was noted.
-    if (!inode.is_directory()) staging.origin = copy;
-    else if (!before.empty()) staging.origin = Origin{};
+    if (!inode.is_directory()) {
+      staging.origin = copy;
+    } else if (!before.empty()) {
+      staging.origin = Origin{};
+    }
     // Under the old names it is gone, which its inode does not say any more.
     // (What took its place there may have been brought out and said more.)
-    for (const auto& name : before)
-      if (!filesystem_.names_.gone().contains(name)) EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
-    if (!before.empty()) staging.origin_path = staging.saved_path;
+    for (const auto& name : before) {
+      if (!filesystem_.names_.gone().contains(name)) {
+        EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+      }
+    }
+    if (!before.empty()) {
+      staging.origin_path = staging.saved_path;
+    }
   }
   EFS_TRY(filesystem_.commit(0, staging));
-  if (inode.is_regular() && !inode.settled) filesystem_.note_unsettled(inode.ino);
+  if (inode.is_regular() && !inode.settled) {
+    filesystem_.note_unsettled(inode.ino);
+  }
   return {};
 }
 
-Status Staging::remove_clean(const std::string& path) { return remove_name(path, 0); }
+Status Staging::remove_clean(const std::string& path) {
+  return remove_name(path, 0);
+}
 
-Status Staging::take_back(const std::string& path, std::uint64_t ino) { return remove_name(path, ino); }
+Status Staging::take_back(const std::string& path, std::uint64_t ino) {
+  return remove_name(path, ino);
+}
 
 Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const {
   filesystem_.mutex_.assert_held_shared();
-  if (ino == 0 && !inode.is_regular()) return fail(EINVAL, path + ": is no regular file");
-  if (ino != 0 && inode.ino != ino) return fail(ESTALE, path + ": is another by now");
-  if (inode.is_directory() && !inode.directory->empty()) return fail(ENOTEMPTY, path + ": has something in it");
+  if (ino == 0 && !inode.is_regular()) {
+    return fail(EINVAL, path + ": is no regular file");
+  }
+  if (ino != 0 && inode.ino != ino) {
+    return fail(ESTALE, path + ": is another by now");
+  }
+  if (inode.is_directory() && !inode.directory->empty()) {
+    return fail(ENOTEMPTY, path + ": has something in it");
+  }
   const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
-  if (item.dirty || (!item.origin && !item.saved) || inode.write_opens > 0) return fail(EBUSY, path + ": the buffer may have the only copy");
+  if (item.dirty || (!item.origin && !item.saved) || inode.write_opens > 0) {
+    return fail(EBUSY, path + ": the buffer may have the only copy");
+  }
   return {};
 }
 
@@ -386,32 +538,46 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
   {
     WriteLock lock(filesystem_.mutex_);
     const auto place = locate(filesystem_.names_, path);
-    if (!place) return std::unexpected(place.error());
+    if (!place) {
+      return std::unexpected(place.error());
+    }
     const auto there = filesystem_.names_.child(*place->parent, place->name);
-    if (!there) return fail(there.error().code, path + ": not in the buffer");
+    if (!there) {
+      return fail(there.error().code, path + ": not in the buffer");
+    }
     EFS_TRY(may_go(**there, path, only));
     parent = place->parent->ino;
     name = place->name;
     ino = (*there)->ino;
     last = (*there)->nlink == 1 || (*there)->is_directory();
-    // First, and for good: the PFS has it and keeps it. Without its origin it counts as changed, should we die in between.
+    // First, and for good: the PFS has it and keeps it. Without its origin it counts as changed,
+    // should we die in between.
     SetStaging staging = staging_of(**there);
     staging.origin_path = without_name(staging.origin_path, path);
     staging.saved_path = without_name(staging.saved_path, path);
     staging.staged = staging.staged != 0 && !staging.origin_path.empty();
-    // Was it clean for the sake of a copy that had this name, the others still have to be brought out; not of an input as it came in.
+    // Was it clean for the sake of a copy that had this name, the others still have to be brought
+    // out; not of an input as it came in.
     const bool as_staged = staging.saved == 2 && staging.staged != 0;
-    if (!last && staging.saved != 0 && !as_staged && staging.saved_path.empty()) staging.dirty = 1;
-    if (staging.saved_path.empty()) staging.saved = 0;
+    if (!last && staging.saved != 0 && !as_staged && staging.saved_path.empty()) {
+      staging.dirty = 1;
+    }
+    if (staging.saved_path.empty()) {
+      staging.saved = 0;
+    }
     EFS_TRY((*there)->extra ? note_unloaded(**there, path) : Status());
     EFS_TRY(filesystem_.commit(0, staging));
-    EFS_TRY(filesystem_.commit(0, Unlink{.parent = parent, .time = filesystem_.clock_.now(), .name = name}, -removal_reserve(name)));
+    EFS_TRY(filesystem_.commit(
+        0, Unlink{.parent = parent, .time = filesystem_.clock_.now(), .name = name},
+        -removal_reserve(name)));
     reaped = filesystem_.withdraw(ino);
   }
   filesystem_.remove_container(reaped);
   const bool gone = reaped.gone;
   if (KernelView* kernel = filesystem_.kernel_) {
-    if (gone) kernel->let_go(ino);
+    if (gone) {
+      kernel->let_go(ino);
+    }
     kernel->name_removed(parent, name, ino, last);
   }
   return {};
@@ -420,7 +586,9 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
 Status Staging::set_keep(const std::string& path, Keep keep) {
   WriteLock lock(filesystem_.mutex_);
   auto step = start_of_walk(path);
-  if (!step) return std::unexpected(step.error());
+  if (!step) {
+    return std::unexpected(step.error());
+  }
   SetStaging staging = staging_of(*step->inode);
   staging.keep = static_cast<std::uint8_t>(keep);
   return filesystem_.commit(0, staging);

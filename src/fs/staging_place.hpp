@@ -13,14 +13,16 @@ struct Place {
   std::string name;
 };
 
-/// The directory that holds the last component of `path`, by the namespace alone. Under the namespace lock.
+/// The directory that holds the last component of `path`, by the namespace alone. Under the
+/// namespace lock.
 Result<Place> locate(const Namespace& names, const std::string& path);
 
 /// The record of a staged node under that name; it is clean.
-MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& attributes, FileTime now);
+MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type,
+                     const StagedAttributes& attributes, FileTime now);
 
-/// Takes the extended attributes out of the node where they are more than its record can hold: they need records of
-/// their own, before it gets a name.
+/// Takes the extended attributes out of the node where they are more than its record can hold: they
+/// need records of their own, before it gets a name.
 std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node);
 
 /// May a published file take the place of `there`? EISDIR, EEXIST, EBUSY.

@@ -8,19 +8,29 @@
 namespace efs::fuse {
 namespace {
 
-bool moves_bytes(Operation o) { return o == Operation::read || o == Operation::write || o == Operation::copy_file_range; }
+bool moves_bytes(Operation o) {
+  return o == Operation::read || o == Operation::write || o == Operation::copy_file_range;
+}
 
 std::string arguments_of(const Event& event) {
   std::string text = escape_line(event.path, ',');
-  if (!event.other.empty()) text += "," + escape_line(event.other, ',');
-  if (moves_bytes(event.operation) || event.operation == Operation::fallocate) text += fmt::format(",{},{}", event.size, event.offset);
-  else if (event.truncates) text += fmt::format(",{}", event.size);
+  if (!event.other.empty()) {
+    text += "," + escape_line(event.other, ',');
+  }
+  if (moves_bytes(event.operation) || event.operation == Operation::fallocate) {
+    text += fmt::format(",{},{}", event.size, event.offset);
+  } else if (event.truncates) {
+    text += fmt::format(",{}", event.size);
+  }
   return text;
 }
 
 std::string outcome_of(const Event& event) {
   char text[128];
-  if (event.error != 0) return ::strerror_r(event.error, text, sizeof text);  // GNU's: the text may be elsewhere
+  // GNU's: the text may be elsewhere
+  if (event.error != 0) {
+    return ::strerror_r(event.error, text, sizeof text);
+  }
   return moves_bytes(event.operation) ? fmt::format("OK ({})", event.bytes) : "OK";
 }
 
@@ -30,9 +40,12 @@ std::string access_line(const Event& event) {
   const auto seconds = static_cast<time_t>(event.started / 1'000'000'000);
   tm utc{};
   ::gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}.{:02}.{:02} {:02}:{:02}:{:02}.{:06} [uid:{},gid:{},pid:{}] {} ({}): {} <{}.{:06}>", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                     event.started / 1000 % 1'000'000, event.uid, event.gid, event.pid, name_of(event.operation), arguments_of(event), outcome_of(event), event.duration / 1'000'000'000,
-                     event.duration / 1000 % 1'000'000);
+  return fmt::format(
+      "{:04}.{:02}.{:02} {:02}:{:02}:{:02}.{:06} [uid:{},gid:{},pid:{}] {} ({}): {} <{}.{:06}>",
+      utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+      event.started / 1000 % 1'000'000, event.uid, event.gid, event.pid, name_of(event.operation),
+      arguments_of(event), outcome_of(event), event.duration / 1'000'000'000,
+      event.duration / 1000 % 1'000'000);
 }
 
 }  // namespace efs::fuse

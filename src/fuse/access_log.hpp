@@ -1,6 +1,8 @@
 #pragma once
-// The access log, in the manner of JuiceFS' .accesslog: one line per request that reaches the daemon,
-//   2026.11.21 13:05:07.000123 [uid:1000,gid:1000,pid:4711] read (/a/b,4096,0): OK (4096) <0.000010>
+// The access log, in the manner of JuiceFS' .accesslog: one line per request that reaches the
+// daemon,
+//   2026.11.21 13:05:07.000123 [uid:1000,gid:1000,pid:4711] read (/a/b,4096,0): OK (4096)
+//   <0.000010>
 // efsd(8) is the reference.
 
 #include <string>
@@ -17,6 +19,7 @@ std::string access_line(const Event& event);
 class AccessLog : public EventSink {
  public:
   explicit AccessLog(LineFile& file) : file_(file) {}
+
   void operation(const Event& event) override { file_.append(access_line(event)); }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
-// libfuse's callbacks: each turns a request into one call of Filesystem and its result into one reply.
+// libfuse's callbacks: each turns a request into one call of Filesystem and its result into one
+// reply.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace efs::fuse {
 /// The table of callbacks; their user data is a Door.
 fuse_lowlevel_ops adapter_operations();
 
-/// What the callbacks on this thread may put answers into, for a scope: every request is handled within one.
+/// What the callbacks on this thread may put answers into, for a scope: every request is handled
+/// within one.
 class LendAnswerBuffer {
  public:
   explicit LendAnswerBuffer(std::vector<std::byte>& buffer);
@@ -22,7 +24,8 @@ class LendAnswerBuffer {
 };
 
 struct Door;
-/// Frees an inode without a name unless the kernel knows it. Call without a lock that a request may need.
+/// Frees an inode without a name unless the kernel knows it. Call without a lock that a request may
+/// need.
 void free_if_forgotten(Door& self, std::uint64_t ino);
 
 }  // namespace efs::fuse

@@ -11,47 +11,69 @@ namespace efs::fuse {
 namespace {
 
 constexpr std::uint64_t row_length = BackingRegistrar::most_at_once;
-std::uint64_t row_of(std::uint64_t ino) { return ino / row_length * row_length; }
+
+std::uint64_t row_of(std::uint64_t ino) {
+  return ino / row_length * row_length;
+}
 
 }  // namespace
 
-std::size_t ids_to_keep() { return std::clamp<std::size_t>(most_open_files_of_machine() / 64, BackingTable::fewest_idle, BackingTable::most_idle); }
+std::size_t ids_to_keep() {
+  return std::clamp<std::size_t>(most_open_files_of_machine() / 64, BackingTable::fewest_idle,
+                                 BackingTable::most_idle);
+}
 
 void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers) {
   while (enabled() && !containers.empty()) {
-    const auto batch = containers.first(std::min(containers.size(), BackingRegistrar::most_at_once));
+    const auto batch =
+        containers.first(std::min(containers.size(), BackingRegistrar::most_at_once));
     containers = containers.subspan(batch.size());
     std::vector<Registration> files;
     files.reserve(batch.size());
-    for (const auto& one : batch) files.push_back({.ino = one.ino, .fd = one.container->descriptor()});
+    for (const auto& one : batch) {
+      files.push_back({.ino = one.ino, .fd = one.container->descriptor()});
+    }
     // Without the lock: nobody knows these inodes yet.
     const auto ids = registrar_->open_backing(files);
     Ids due;
     {
       MutexLock lock(mutex_);
-      for (std::size_t i = 0; i < batch.size(); ++i)
-        if (ids[i]) add_idle(batch[i].ino, *ids[i]);  // else its open asks again, and says why
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        if (ids[i]) {
+          add_idle(batch[i].ino, *ids[i]);  // else its open asks again, and says why
+        }
+      }
       due = take_closing(false);
     }
     close(due);
   }
 }
 
-void BackingTable::inherit(std::span<const InheritedBacking> inherited, const std::function<bool(std::uint64_t)>& exists) {
+void BackingTable::inherit(std::span<const InheritedBacking> inherited,
+                           const std::function<bool(std::uint64_t)>& exists) {
   constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
-  // Of two of one inode the earlier was to be closed, by a message that was still to be sent. The kernel counts ids up; who is on the
-  // daemon's path is so now.
+  // Of two of one inode the earlier was to be closed, by a message that was still to be sent. The
+  // kernel counts ids up; who is on the daemon's path is so now.
   std::vector<InheritedBacking> in_order(inherited.begin(), inherited.end());
-  std::ranges::sort(in_order, {}, [](const InheritedBacking& one) { return std::pair(one.id == 0, one.id); });
+  std::ranges::sort(in_order, {},
+                    [](const InheritedBacking& one) { return std::pair(one.id == 0, one.id); });
   Ids unused;
   {
     MutexLock lock(mutex_);
     for (const auto& one : in_order) {
       const bool wanted = exists(one.ino);
       const auto earlier = slots_.find(one.ino);
-      if (const int id = !wanted ? one.id : earlier != slots_.end() ? earlier->second.id : 0; id != 0) unused.push_back(id);
-      if (wanted && earlier != slots_.end()) earlier->second.id = one.id;
-      else if (wanted) add(one.ino, one.id, never_counted_down);
+      if (const int id = !wanted                   ? one.id
+                         : earlier != slots_.end() ? earlier->second.id
+                                                   : 0;
+          id != 0) {
+        unused.push_back(id);
+      }
+      if (wanted && earlier != slots_.end()) {
+        earlier->second.id = one.id;
+      } else if (wanted) {
+        add(one.ino, one.id, never_counted_down);
+      }
     }
   }
   close(unused);
@@ -59,7 +81,10 @@ void BackingTable::inherit(std::span<const InheritedBacking> inherited, const st
 
 BackingTable::Slot& BackingTable::add(std::uint64_t ino, int id, std::uint64_t opens) {
   std::list<std::uint64_t> place{ino};
-  Slot& slot = slots_.insert_or_assign(ino, Slot{.id = id, .opens = opens, .idle = false, .place = place.begin()}).first->second;
+  Slot& slot = slots_
+                   .insert_or_assign(
+                       ino, Slot{.id = id, .opens = opens, .idle = false, .place = place.begin()})
+                   .first->second;
   open_.splice(open_.begin(), place);
   return slot;
 }
@@ -73,14 +98,18 @@ void BackingTable::add_idle(std::uint64_t ino, int id) try {
 void BackingTable::make_idle(Slot& slot) {
   idle_.splice(idle_.begin(), open_, slot.place);
   slot.idle = true;
-  if (idle_.size() <= idle_limit_) return;
+  if (idle_.size() <= idle_limit_) {
+    return;
+  }
   const auto oldest = slots_.find(idle_.back());
   close_later(oldest->second.id, 0);
   erase(oldest);
 }
 
 void BackingTable::make_used(Slot& slot) {
-  if (slot.idle) open_.splice(open_.begin(), idle_, slot.place);
+  if (slot.idle) {
+    open_.splice(open_.begin(), idle_, slot.place);
+  }
   slot.idle = false;
 }
 
@@ -89,15 +118,25 @@ void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
   slots_.erase(it);
 }
 
-// The daemon's path serves the file as well; only speed is lost. The log has each reason once, not once for each file.
+// The daemon's path serves the file as well; only speed is lost. The log has each reason once, not
+// once for each file.
 int BackingTable::register_now(std::uint64_t ino, Container& container) {
-  if (refused_) return 0;
+  if (refused_) {
+    return 0;
+  }
   try {
     const Registration file{.ino = ino, .fd = container.descriptor()};
     const auto opened = std::move(registrar_->open_backing(std::span(&file, 1)).front());
     const int code = opened ? 0 : opened.error().code;
-    if (code != 0 && code != last_refusal_) log::warn("event=passthrough_refused ino={} reason=\"{}\" note=\"further files that are refused for this reason are not logged\"", ino, describe(opened.error()));
-    if (code != 0) last_refusal_ = code;
+    if (code != 0 && code != last_refusal_) {
+      log::warn(
+          "event=passthrough_refused ino={} reason=\"{}\" note=\"further files that are refused "
+          "for this reason are not logged\"",
+          ino, describe(opened.error()));
+    }
+    if (code != 0) {
+      last_refusal_ = code;
+    }
     return opened.value_or(0);
   } catch (const std::bad_alloc&) {
     log::warn("event=passthrough_refused ino={} reason=\"out of memory\"", ino);
@@ -105,38 +144,50 @@ int BackingTable::register_now(std::uint64_t ino, Container& container) {
   }
 }
 
-Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted, Container* container) try {
-  if (registrar_ == nullptr) return Acquired{.needs_container = wanted && container == nullptr};
+Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted,
+                                                     Container* container) try {
+  if (registrar_ == nullptr) {
+    return Acquired{.needs_container = wanted && container == nullptr};
+  }
   Acquired acquired;
   Ids due;
   {
     MutexLock lock(mutex_);
     const auto known = slots_.find(ino);
     const bool fresh = known == slots_.end();
-    if (fresh && wanted && container == nullptr) return Acquired{.needs_container = true};
+    if (fresh && wanted && container == nullptr) {
+      return Acquired{.needs_container = true};
+    }
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
     if (fresh && wanted) {
       slot.id = register_now(ino, *container);
       acquired.row = slot.id != 0 && has_others_of_row(ino) && has_room_for_row();
-    } else if (slot.opens == 0 && !wanted && slot.id != 0) {  // it gained a privilege bit since: back to the daemon's path
+    } else if (slot.opens == 0 && !wanted && slot.id != 0) {
+      // it gained a privilege bit since: back to the daemon's path
       close_later(std::exchange(slot.id, 0), 0);
       due = take_closing(false);
     }
-    if (slot.id == 0 && slot.opens == 0) registrar_->keep_to_daemon(ino, true);
+    if (slot.id == 0 && slot.opens == 0) {
+      registrar_->keep_to_daemon(ino, true);
+    }
     ++slot.opens;
     acquired.id = slot.id;
   }
   close(due);
   return acquired;
 } catch (const std::bad_alloc&) {  // of add(): nothing has changed
+
   return fail(ENOMEM);
 }
 
 // Not by the first one: files that are opened alone, here and there, would each bring a row along.
 bool BackingTable::has_others_of_row(std::uint64_t ino) const {
-  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one)
-    if (one != ino && slots_.contains(one)) return true;
+  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one) {
+    if (one != ino && slots_.contains(one)) {
+      return true;
+    }
+  }
   return false;
 }
 
@@ -144,26 +195,40 @@ std::vector<std::uint64_t> BackingTable::rest_of_row(std::uint64_t ino) const {
   std::vector<std::uint64_t> rest;
   rest.reserve(row_length);
   MutexLock lock(mutex_);
-  if (!enabled() || !has_room_for_row()) return rest;
-  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one)
-    if (!slots_.contains(one)) rest.push_back(one);
+  if (!enabled() || !has_room_for_row()) {
+    return rest;
+  }
+  for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one) {
+    if (!slots_.contains(one)) {
+      rest.push_back(one);
+    }
+  }
   return rest;
 }
 
 std::size_t BackingTable::register_row(std::span<const fs::ContainerPool::Ready> files) {
-  if (!enabled()) return 0;
+  if (!enabled()) {
+    return 0;
+  }
   std::size_t registered = 0;
   std::vector<Registration> unknown;
   unknown.reserve(files.size());
   Ids due;
   {
     MutexLock lock(mutex_);
-    for (const auto& file : files)
-      if (!slots_.contains(file.ino)) unknown.push_back({.ino = file.ino, .fd = file.container->descriptor()});
-    if (unknown.empty()) return 0;
+    for (const auto& file : files) {
+      if (!slots_.contains(file.ino)) {
+        unknown.push_back({.ino = file.ino, .fd = file.container->descriptor()});
+      }
+    }
+    if (unknown.empty()) {
+      return 0;
+    }
     const auto ids = registrar_->open_backing(unknown);
     for (std::size_t i = 0; i < unknown.size(); ++i) {
-      if (!ids[i]) continue;  // its open asks again, and says why
+      if (!ids[i]) {
+        continue;  // its open asks again, and says why
+      }
       add_idle(unknown[i].ino, *ids[i]);
       ++registered;
     }
@@ -174,40 +239,54 @@ std::size_t BackingTable::register_row(std::span<const fs::ContainerPool::Ready>
 }
 
 bool BackingTable::keeps_to_daemon(std::uint64_t ino) const {
-  if (registrar_ == nullptr) return true;
+  if (registrar_ == nullptr) {
+    return true;
+  }
   MutexLock lock(mutex_);
   const auto known = slots_.find(ino);
   return known != slots_.end() && known->second.id == 0;
 }
 
 void BackingTable::let_go(std::uint64_t ino) {
-  if (registrar_ == nullptr) return;
+  if (registrar_ == nullptr) {
+    return;
+  }
   {
     MutexLock lock(mutex_);
     if (const auto it = slots_.find(ino); it != slots_.end()) {
-      if (it->second.opens > 0) return;
-      if (it->second.id != 0) close_later(it->second.id, 0);
+      if (it->second.opens > 0) {
+        return;
+      }
+      if (it->second.id != 0) {
+        close_later(it->second.id, 0);
+      }
       erase(it);
     }
   }
   close_dropped();
 }
 
-// The kernel keeps the container open for as long as it is registered, so this waits until it is not: an empty question
-// is answered after everything that was said before it.
+// The kernel keeps the container open for as long as it is registered, so this waits until it is
+// not: an empty question is answered after everything that was said before it.
 void BackingTable::close_dropped() {
-  if (registrar_ == nullptr) return;
+  if (registrar_ == nullptr) {
+    return;
+  }
   run();
   (void)registrar_->open_backing({});
 }
 
 void BackingTable::release(std::uint64_t ino) {
-  if (registrar_ == nullptr) return;
+  if (registrar_ == nullptr) {
+    return;
+  }
   Ids due;
   {
     MutexLock lock(mutex_);
     const auto it = slots_.find(ino);
-    if (it == slots_.end() || it->second.opens == 0 || --it->second.opens > 0) return;
+    if (it == slots_.end() || it->second.opens == 0 || --it->second.opens > 0) {
+      return;
+    }
     if (it->second.id == 0) {
       registrar_->keep_to_daemon(ino, false);
       erase(it);
@@ -220,17 +299,24 @@ void BackingTable::release(std::uint64_t ino) {
 }
 
 void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
-  if (registrar_ == nullptr) return;
+  if (registrar_ == nullptr) {
+    return;
+  }
   Ids due;
   {
     MutexLock lock(mutex_);
     const auto it = slots_.find(ino);
     if (it == slots_.end()) {
       // Its id may wait already, without its bytes being known.
-      if (bytes >= most_held) due = take_closing(true);
+      if (bytes >= most_held) {
+        due = take_closing(true);
+      }
     } else {
-      if (it->second.id != 0) close_later(it->second.id, bytes);
-      else registrar_->keep_to_daemon(ino, false);
+      if (it->second.id != 0) {
+        close_later(it->second.id, bytes);
+      } else {
+        registrar_->keep_to_daemon(ino, false);
+      }
       erase(it);
       due = take_closing(false);
     }
@@ -258,15 +344,19 @@ void BackingTable::close_later(int id, std::uint64_t bytes) {
 }
 
 BackingTable::Ids BackingTable::take_closing(bool all) {
-  if (!all && closing_.size() < BackingRegistrar::most_at_once && closing_bytes_ < most_held) return {};
+  if (!all && closing_.size() < BackingRegistrar::most_at_once && closing_bytes_ < most_held) {
+    return {};
+  }
   closing_bytes_ = 0;
   waiting_ = false;
   return std::exchange(closing_, {});
 }
 
 void BackingTable::close(const Ids& ids) {
-  for (std::span<const int> left(ids); !left.empty(); left = left.subspan(std::min(left.size(), BackingRegistrar::most_at_once)))
+  for (std::span<const int> left(ids); !left.empty();
+       left = left.subspan(std::min(left.size(), BackingRegistrar::most_at_once))) {
     registrar_->close_backing(left.first(std::min(left.size(), BackingRegistrar::most_at_once)));
+  }
 }
 
 }  // namespace efs::fuse

@@ -13,27 +13,39 @@
 namespace efs::fuse {
 namespace {
 
-// The supplementary groups are not in the request: libfuse reads them from /proc. Who cannot be seen there (another
-// pid namespace) counts as no member, which takes a right away and gives none.
+// The supplementary groups are not in the request: libfuse reads them from /proc. Who cannot be
+// seen there (another pid namespace) counts as no member, which takes a right away and gives none.
 bool is_member(fuse_req_t request, gid_t group) {
   std::array<gid_t, 256> few{};
   int count = fuse_req_getgroups(request, static_cast<int>(few.size()), few.data());
-  if (count <= static_cast<int>(few.size())) return std::find(few.begin(), few.begin() + std::max(count, 0), group) != few.begin() + std::max(count, 0);
+  if (count <= static_cast<int>(few.size())) {
+    return std::find(few.begin(), few.begin() + std::max(count, 0), group) !=
+           few.begin() + std::max(count, 0);
+  }
   std::vector<gid_t> all(static_cast<std::size_t>(count));
   count = std::min(count, fuse_req_getgroups(request, count, all.data()));
-  return std::find(all.begin(), all.begin() + std::max(count, 0), group) != all.begin() + std::max(count, 0);
+  return std::find(all.begin(), all.begin() + std::max(count, 0), group) !=
+         all.begin() + std::max(count, 0);
 }
 
 }  // namespace
 
-
 fs::Caller caller_of(fuse_req_t request) {
   const fuse_ctx* context = fuse_req_ctx(request);
   const std::uint64_t number = current_request();
-  return {.uid = context->uid, .gid = context->gid, .request = number & ~resent_bit, .resent = (number & resent_bit) != 0, .umask = context->umask, .in_group = [request](gid_t group) { return is_member(request, group); }};
+  return {.uid = context->uid,
+          .gid = context->gid,
+          .request = number & ~resent_bit,
+          .resent = (number & resent_bit) != 0,
+          .umask = context->umask,
+          .in_group = [request](gid_t group) {
+            return is_member(request, group);
+          }};
 }
 
-double attribute_timeout(const fs::Entry& entry) { return entry.may_change_now ? keep_not : entry.may_change_unseen ? keep_briefly : keep_for_ever; }
+double attribute_timeout(const fs::Entry& entry) {
+  return entry.may_change_now ? keep_not : entry.may_change_unseen ? keep_briefly : keep_for_ever;
+}
 
 fuse_entry_param to_entry(const fs::Entry& entry) {
   fuse_entry_param param{};
@@ -47,8 +59,10 @@ fuse_entry_param to_entry(const fs::Entry& entry) {
 
 struct statx to_statx(const fs::Entry& entry) {
   const struct stat& from = entry.attributes;
-  const auto time = [](const timespec& t) { return statx_timestamp{.tv_sec = t.tv_sec, .tv_nsec = static_cast<std::uint32_t>(t.tv_nsec)}; };
-  struct statx to {};
+  const auto time = [](const timespec& t) {
+    return statx_timestamp{.tv_sec = t.tv_sec, .tv_nsec = static_cast<std::uint32_t>(t.tv_nsec)};
+  };
+  struct statx to{};
   to.stx_mask = STATX_BASIC_STATS | STATX_BTIME;
   to.stx_blksize = static_cast<std::uint32_t>(from.st_blksize);
   to.stx_nlink = static_cast<std::uint32_t>(from.st_nlink);
@@ -75,17 +89,35 @@ fuse_entry_param negative_entry() {
 
 fs::AttributeChange to_change(const struct stat& attributes, int to_set) {
   fs::AttributeChange change;
-  if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = attributes.st_mode;
-  if ((to_set & FUSE_SET_ATTR_UID) != 0) change.uid = attributes.st_uid;
-  if ((to_set & FUSE_SET_ATTR_GID) != 0) change.gid = attributes.st_gid;
-  if ((to_set & FUSE_SET_ATTR_SIZE) != 0) change.size = static_cast<std::uint64_t>(attributes.st_size);
-  if ((to_set & FUSE_SET_ATTR_ATIME) != 0) change.atime = attributes.st_atim;
-  if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.atime = stamp_now;
-  if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.mtime = attributes.st_mtim;
-  if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.mtime = stamp_now;
+  if ((to_set & FUSE_SET_ATTR_MODE) != 0) {
+    change.mode = attributes.st_mode;
+  }
+  if ((to_set & FUSE_SET_ATTR_UID) != 0) {
+    change.uid = attributes.st_uid;
+  }
+  if ((to_set & FUSE_SET_ATTR_GID) != 0) {
+    change.gid = attributes.st_gid;
+  }
+  if ((to_set & FUSE_SET_ATTR_SIZE) != 0) {
+    change.size = static_cast<std::uint64_t>(attributes.st_size);
+  }
+  if ((to_set & FUSE_SET_ATTR_ATIME) != 0) {
+    change.atime = attributes.st_atim;
+  }
+  if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) {
+    change.atime = stamp_now;
+  }
+  if ((to_set & FUSE_SET_ATTR_MTIME) != 0) {
+    change.mtime = attributes.st_mtim;
+  }
+  if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) {
+    change.mtime = stamp_now;
+  }
   change.touch = to_set == 0;
-  // FATTR_KILL_SUIDGID, and the empty request that a passthrough write of an ordinary user sends in its place.
-  change.clear_privilege = to_set == 0 || (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) != 0;
+  // FATTR_KILL_SUIDGID, and the empty request that a passthrough write of an ordinary user sends in
+  // its place.
+  change.clear_privilege =
+      to_set == 0 || (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) != 0;
   return change;
 }
 

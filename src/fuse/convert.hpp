@@ -6,7 +6,8 @@
 
 namespace efs::fuse {
 
-// The daemon is the only writer of the namespace, so the kernel may keep what it was told until it changes it itself.
+// The daemon is the only writer of the namespace, so the kernel may keep what it was told until it
+// changes it itself.
 inline constexpr double keep_for_ever = 365.0 * 86400;
 // ... but a shared mapping on a passthrough file moves mtime without a word to anybody.
 inline constexpr double keep_briefly = 1.0;

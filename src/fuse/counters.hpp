@@ -1,5 +1,6 @@
 #pragma once
-// What the daemon counts. Passthrough reads and writes never reach it and are in none of these figures.
+// What the daemon counts. Passthrough reads and writes never reach it and are in none of these
+// figures.
 
 #include <array>
 #include <atomic>
@@ -10,29 +11,71 @@ namespace efs::fuse {
 
 /// Requests of the kernel, by kind (libfuse's names).
 enum class Operation : std::uint8_t {
-  lookup, forget, getattr, setattr, readlink, mknod, mkdir, unlink, rmdir, symlink, rename, link, open, read, write, flush, release, fsync, opendir, readdir, releasedir,
-  fsyncdir, statfs, setxattr, getxattr, listxattr, removexattr, access, create, tmpfile, fallocate, readdirplus, copy_file_range, lseek, ioctl, other
+  lookup,
+  forget,
+  getattr,
+  setattr,
+  readlink,
+  mknod,
+  mkdir,
+  unlink,
+  rmdir,
+  symlink,
+  rename,
+  link,
+  open,
+  read,
+  write,
+  flush,
+  release,
+  fsync,
+  opendir,
+  readdir,
+  releasedir,
+  fsyncdir,
+  statfs,
+  setxattr,
+  getxattr,
+  listxattr,
+  removexattr,
+  access,
+  create,
+  tmpfile,
+  fallocate,
+  readdirplus,
+  copy_file_range,
+  lseek,
+  ioctl,
+  other
 };
 inline constexpr std::size_t operation_count = static_cast<std::size_t>(Operation::other) + 1;
 const char* name_of(Operation operation);
 
-/// Figures of one kind of request. Relaxed atomics: a reader sees each of them right, not all of one moment.
+/// Figures of one kind of request. Relaxed atomics: a reader sees each of them right, not all of
+/// one moment.
 struct alignas(64) OperationCounters {
   static constexpr std::size_t buckets = 24;
 
-  std::atomic<std::uint64_t> count{0}, errors{0}, nanoseconds{0}, longest{0}, shortest{~std::uint64_t{0}};
+  std::atomic<std::uint64_t> count{0}, errors{0}, nanoseconds{0}, longest{0},
+      shortest{~std::uint64_t{0}};
   /// [0]: below 1 us; [i]: from 2^(i-1) us on, below 2^i us; the last one: all that is longer.
   std::array<std::atomic<std::uint64_t>, buckets> histogram{};
 
   void add(std::uint64_t duration, bool failed) {
     constexpr auto relaxed = std::memory_order_relaxed;
     count.fetch_add(1, relaxed);
-    if (failed) errors.fetch_add(1, relaxed);
+    if (failed) {
+      errors.fetch_add(1, relaxed);
+    }
     nanoseconds.fetch_add(duration, relaxed);
     const auto width = static_cast<std::size_t>(std::bit_width(duration / 1000));
     histogram[width < buckets ? width : buckets - 1].fetch_add(1, relaxed);
-    for (auto seen = longest.load(relaxed); duration > seen && !longest.compare_exchange_weak(seen, duration, relaxed);) {}
-    for (auto seen = shortest.load(relaxed); duration < seen && !shortest.compare_exchange_weak(seen, duration, relaxed);) {}
+    for (auto seen = longest.load(relaxed);
+         duration > seen && !longest.compare_exchange_weak(seen, duration, relaxed);) {
+    }
+    for (auto seen = shortest.load(relaxed);
+         duration < seen && !shortest.compare_exchange_weak(seen, duration, relaxed);) {
+    }
   }
 };
 
@@ -40,8 +83,14 @@ struct Counters {
   std::atomic<std::uint64_t> opens{0}, passthrough_opens{0}, read_bytes{0}, written_bytes{0};
   std::array<OperationCounters, operation_count> operations;
 
-  OperationCounters& of(Operation operation) { return operations[static_cast<std::size_t>(operation)]; }
-  const OperationCounters& of(Operation operation) const { return operations[static_cast<std::size_t>(operation)]; }
+  OperationCounters& of(Operation operation) {
+    return operations[static_cast<std::size_t>(operation)];
+  }
+
+  const OperationCounters& of(Operation operation) const {
+    return operations[static_cast<std::size_t>(operation)];
+  }
+
   std::uint64_t requests() const;
   std::uint64_t errors() const;
 };

@@ -21,12 +21,14 @@
 
 namespace efs::fuse {
 
-/// Lets the kernel ask again for a name when it is used next; what is there of it stays. (Before 3.16 the call took a flag.)
+/// Lets the kernel ask again for a name when it is used next; what is there of it stays.
+/// (Before 3.16 the call took a flag.)
 inline int expire_entry(fuse_session* session, fuse_ino_t parent, const std::string& name) {
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
   return fuse_lowlevel_notify_expire_entry(session, parent, name.c_str(), name.size());
 #else
-  return fuse_lowlevel_notify_expire_entry(session, parent, name.c_str(), name.size(), FUSE_LL_EXPIRE_ONLY);
+  return fuse_lowlevel_notify_expire_entry(session, parent, name.c_str(), name.size(),
+                                           FUSE_LL_EXPIRE_ONLY);
 #endif
 }
 

@@ -9,12 +9,16 @@
 namespace efs::fuse {
 namespace {
 
-bool may_hide_stores(const Door& door, const fs::Entry& entry) { return entry.may_change_now && door.backing.keeps_to_daemon(entry.ino); }
+bool may_hide_stores(const Door& door, const fs::Entry& entry) {
+  return entry.may_change_now && door.backing.keeps_to_daemon(entry.ino);
+}
 
-/// Has the kernel write back what it holds of a file. False where that cannot be had now: only one thread may wait here,
-/// since the others have to answer the writes.
+/// Has the kernel write back what it holds of a file. False where that cannot be had now: only one
+/// thread may wait here, since the others have to answer the writes.
 bool write_back(Door& door, std::uint64_t ino) {
-  if (door.session == nullptr || door.writes_back.test_and_set(std::memory_order_acquire)) return false;
+  if (door.session == nullptr || door.writes_back.test_and_set(std::memory_order_acquire)) {
+    return false;
+  }
   slow_work_begins();
   const int told = fuse_lowlevel_notify_inval_inode(door.session, ino, 0, 0);
   door.writes_back.clear(std::memory_order_release);
@@ -23,7 +27,9 @@ bool write_back(Door& door, std::uint64_t ino) {
 
 /// Right whatever is where, as POSIX has it: a file system need not know of holes.
 Result<std::uint64_t> all_data(std::uint64_t size, std::uint64_t offset, int whence) {
-  if (offset >= size) return fail(ENXIO);
+  if (offset >= size) {
+    return fail(ENXIO);
+  }
   return whence == SEEK_DATA ? offset : size;
 }
 
@@ -31,15 +37,24 @@ Result<std::uint64_t> all_data(std::uint64_t size, std::uint64_t offset, int whe
 
 Result<std::uint64_t> seek(Door& door, std::uint64_t ino, std::uint64_t offset, int whence) {
   const auto entry = door.filesystem.getattr(ino);
-  if (!entry) return std::unexpected(entry.error());
-  if (may_hide_stores(door, *entry) && !write_back(door, ino)) return all_data(static_cast<std::uint64_t>(entry->attributes.st_size), offset, whence);
+  if (!entry) {
+    return std::unexpected(entry.error());
+  }
+  if (may_hide_stores(door, *entry) && !write_back(door, ino)) {
+    return all_data(static_cast<std::uint64_t>(entry->attributes.st_size), offset, whence);
+  }
   return door.filesystem.seek(ino, offset, whence);
 }
 
 Result<fs::Entry> attributes(Door& door, std::uint64_t ino) {
   auto entry = door.filesystem.getattr(ino);
-  if (!entry || !S_ISREG(entry->attributes.st_mode) || entry->attributes.st_size == 0 || entry->attributes.st_blocks != 0 || !may_hide_stores(door, *entry)) return entry;
-  if (write_back(door, ino)) return door.filesystem.getattr(ino);
+  if (!entry || !S_ISREG(entry->attributes.st_mode) || entry->attributes.st_size == 0 ||
+      entry->attributes.st_blocks != 0 || !may_hide_stores(door, *entry)) {
+    return entry;
+  }
+  if (write_back(door, ino)) {
+    return door.filesystem.getattr(ino);
+  }
   entry->attributes.st_blocks = 1;
   return entry;
 }

@@ -12,13 +12,15 @@
 
 namespace efs::fuse {
 
-/// Learns from the replies to the kernel and forgets with it, so that it is as large as the kernel's cache. An inode
-/// with several names has the one that was used last; one whose name was removed keeps it. Thread-safe.
+/// Learns from the replies to the kernel and forgets with it, so that it is as large as the
+/// kernel's cache. An inode with several names has the one that was used last; one whose name was
+/// removed keeps it. Thread-safe.
 class NameTable {
  public:
   /// The kernel was told of `ino` under this name: one reference.
   void add(std::uint64_t ino, std::uint64_t parent, std::string_view name);
-  void rename(std::uint64_t parent, std::string_view name, std::uint64_t new_parent, std::string_view new_name);
+  void rename(std::uint64_t parent, std::string_view name, std::uint64_t new_parent,
+              std::string_view new_name);
   /// The kernel gives references back.
   void forget(std::uint64_t ino, std::uint64_t count);
 
@@ -29,10 +31,12 @@ class NameTable {
 
  private:
   using Name = std::pair<std::uint64_t, std::string>;  // parent and name
+
   struct Known {
     Name name;
     std::uint64_t references = 0;
   };
+
   std::string path_locked(std::uint64_t ino) const EFS_REQUIRES(mutex_);
 
   mutable Mutex mutex_;  // rank 90

@@ -13,18 +13,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void close_directory(fuse_req_t request, fuse_ino_t, fuse_file_info*) { fuse_reply_err(request, 0); }
+void close_directory(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
+  fuse_reply_err(request, 0);
+}
 
 const fuse_lowlevel_ops& inner() {
   static const fuse_lowlevel_ops operations = [] {
     fuse_lowlevel_ops made = adapter_operations();
-    if (made.releasedir == nullptr) made.releasedir = close_directory;
+    if (made.releasedir == nullptr) {
+      made.releasedir = close_directory;
+    }
     return made;
   }();
   return operations;
 }
 
-// What the arguments of a callback say. libfuse's numbers are all of one type, so positions count, and are its API's.
+// What the arguments of a callback say. libfuse's numbers are all of one type, so positions count,
+// and are its API's.
 template <Operation operation, typename... Arguments>
 void read_arguments(Observation& o, Arguments... arguments) {
   using enum Operation;
@@ -33,21 +38,35 @@ void read_arguments(Observation& o, Arguments... arguments) {
   if constexpr (operation == symlink) {
     o.new_name = std::get<0>(all), o.ino = std::get<1>(all), o.name = std::get<2>(all);
   } else if constexpr (operation == copy_file_range) {
-    o.ino = std::get<3>(all), o.offset = static_cast<std::uint64_t>(std::get<4>(all)), o.size = std::get<6>(all);
+    o.ino = std::get<3>(all), o.offset = static_cast<std::uint64_t>(std::get<4>(all)),
+    o.size = std::get<6>(all);
   } else {
     o.ino = std::get<0>(all);
-    if constexpr (operation == link) o.new_parent = std::get<1>(all), o.new_name = std::get<2>(all);
-    else if constexpr (operation == rename) o.name = std::get<1>(all), o.new_parent = std::get<2>(all), o.new_name = std::get<3>(all);
-    else if constexpr (operation == read || operation == readdir || operation == readdirplus) o.size = std::get<1>(all), o.offset = static_cast<std::uint64_t>(std::get<2>(all));
-    else if constexpr (operation == write) o.size = std::get<2>(all), o.offset = static_cast<std::uint64_t>(std::get<3>(all));
-    else if constexpr (operation == fallocate) o.offset = static_cast<std::uint64_t>(std::get<2>(all)), o.size = static_cast<std::uint64_t>(std::get<3>(all));
-    else if constexpr (operation == lseek) o.offset = static_cast<std::uint64_t>(std::get<1>(all));
-    else if constexpr (operation == forget) o.count = std::get<1>(all);
-    else if constexpr (operation == setattr) {
+    if constexpr (operation == link) {
+      o.new_parent = std::get<1>(all), o.new_name = std::get<2>(all);
+    } else if constexpr (operation == rename) {
+      o.name = std::get<1>(all), o.new_parent = std::get<2>(all), o.new_name = std::get<3>(all);
+    } else if constexpr (operation == read || operation == readdir || operation == readdirplus) {
+      o.size = std::get<1>(all), o.offset = static_cast<std::uint64_t>(std::get<2>(all));
+    } else if constexpr (operation == write) {
+      o.size = std::get<2>(all), o.offset = static_cast<std::uint64_t>(std::get<3>(all));
+    } else if constexpr (operation == fallocate) {
+      o.offset = static_cast<std::uint64_t>(std::get<2>(all)),
+      o.size = static_cast<std::uint64_t>(std::get<3>(all));
+    } else if constexpr (operation == lseek) {
+      o.offset = static_cast<std::uint64_t>(std::get<1>(all));
+    } else if constexpr (operation == forget) {
+      o.count = std::get<1>(all);
+    } else if constexpr (operation == setattr) {
       o.truncates = (std::get<2>(all) & FUSE_SET_ATTR_SIZE) != 0;
-      if (o.truncates) o.size = static_cast<std::uint64_t>(std::get<1>(all)->st_size);
+      if (o.truncates) {
+        o.size = static_cast<std::uint64_t>(std::get<1>(all)->st_size);
+      }
     } else if constexpr (sizeof...(Arguments) > 1) {
-      if constexpr (std::is_same_v<std::tuple_element_t<1, std::tuple<Arguments...>>, const char*>) o.name = std::get<1>(all);
+      if constexpr (std::is_same_v<std::tuple_element_t<1, std::tuple<Arguments...>>,
+                                   const char*>) {
+        o.name = std::get<1>(all);
+      }
     }
   }
 }
@@ -63,9 +82,11 @@ bool without_exceptions(Action action) {
   }
 }
 
-template <auto Member, Operation operation> struct Observed;
+template <auto Member, Operation operation>
+struct Observed;
 
-template <typename... Arguments, void (*fuse_lowlevel_ops::*Member)(fuse_req_t, Arguments...), Operation operation>
+template <typename... Arguments, void (*fuse_lowlevel_ops::*Member)(fuse_req_t, Arguments...),
+          Operation operation>
 struct Observed<Member, operation> {
   static void call(fuse_req_t request, Arguments... arguments) {
     Observer& observer = static_cast<Door*>(fuse_req_userdata(request))->observer;
@@ -75,15 +96,22 @@ struct Observed<Member, operation> {
     if (listened) {
       read_arguments<operation>(observation, arguments...);
       [[maybe_unused]] const fuse_ctx* context = fuse_req_ctx(request);
-      if constexpr (operation != Operation::forget) listened = without_exceptions([&] { event = observer.describe(observation, context->uid, context->gid, context->pid); });
+      if constexpr (operation != Operation::forget) {
+        listened = without_exceptions([&] {
+          event = observer.describe(observation, context->uid, context->gid, context->pid);
+        });
+      }
     }
     const auto started = Clock::now();
     current_observation() = &observation;
     (inner().*Member)(request, arguments...);
     current_observation() = nullptr;
-    const auto duration = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - started).count());
+    const auto duration = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - started).count());
     observer.counters.of(operation).add(duration, observation.error != 0);
-    if (!listened || operation == Operation::forget) return;
+    if (!listened || operation == Operation::forget) {
+      return;
+    }
     event.duration = duration;
     event.error = observation.missing ? ENOENT : observation.error;
     event.bytes = observation.bytes;
@@ -94,16 +122,28 @@ struct Observed<Member, operation> {
 // Forgets of many inodes at once have no inode of their own.
 void observe_forgets(fuse_req_t request, std::size_t count, fuse_forget_data* forgets) {
   Observer& observer = static_cast<Door*>(fuse_req_userdata(request))->observer;
-  if (observer.listens())
-    for (std::size_t i = 0; i < count; ++i) without_exceptions([&] { observer.learn({.operation = Operation::forget, .ino = forgets[i].ino, .count = forgets[i].nlookup}); });
+  if (observer.listens()) {
+    for (std::size_t i = 0; i < count; ++i) {
+      without_exceptions([&] {
+        observer.learn(
+            {.operation = Operation::forget, .ino = forgets[i].ino, .count = forgets[i].nlookup});
+      });
+    }
+  }
   const auto started = Clock::now();
   inner().forget_multi(request, count, forgets);
-  observer.counters.of(Operation::forget).add(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - started).count()), false);
+  observer.counters.of(Operation::forget)
+      .add(
+          static_cast<std::uint64_t>(
+              std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - started).count()),
+          false);
 }
 
 template <auto Member, Operation operation>
 void observe(fuse_lowlevel_ops& operations) {
-  if (inner().*Member != nullptr) operations.*Member = Observed<Member, operation>::call;
+  if (inner().*Member != nullptr) {
+    operations.*Member = Observed<Member, operation>::call;
+  }
 }
 
 }  // namespace
@@ -150,7 +190,9 @@ fuse_lowlevel_ops observed_operations() {
   observe<&Ops::fallocate, Operation::fallocate>(ops);
   observe<&Ops::copy_file_range, Operation::copy_file_range>(ops);
   observe<&Ops::lseek, Operation::lseek>(ops);
-  if (ops.forget_multi != nullptr) ops.forget_multi = observe_forgets;
+  if (ops.forget_multi != nullptr) {
+    ops.forget_multi = observe_forgets;
+  }
   return ops;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Watching requests from outside the callbacks: each is counted and, where somebody listens, described to him with
-// its path. observed.cpp begins an Observation around a callback; reply.cpp fills in how it ended.
+// Watching requests from outside the callbacks: each is counted and, where somebody listens,
+// described to him with its path. observed.cpp begins an Observation around a callback; reply.cpp
+// fills in how it ended.
 
 #include <sys/types.h>
 
@@ -17,14 +18,16 @@ namespace efs::fuse {
 /// A request that is over.
 struct Event {
   Operation operation = Operation::other;
-  bool truncates = false;  // a setattr that sets the size
-  Nanoseconds started = 0; // wall clock
+  bool truncates = false;      // a setattr that sets the size
+  Nanoseconds started = 0;     // wall clock
   std::uint64_t duration = 0;  // nanoseconds
   uid_t uid = 0;
   gid_t gid = 0;
-  pid_t pid = 0, tid = 0;  // 0: the kernel's own (read-ahead), or a process of another pid namespace
-  std::string path;        // as the mount shows it, from "/"
-  std::string other;       // new path of rename and link; target of symlink; name of an extended attribute
+  // 0: the kernel's own (read-ahead), or a process of another pid namespace
+  pid_t pid = 0, tid = 0;
+  std::string path;  // as the mount shows it, from "/"
+  // new path of rename and link; target of symlink; name of an extended attribute
+  std::string other;
   std::uint64_t offset = 0, size = 0;  // of operations that have them
   std::uint64_t bytes = 0;             // moved
   int error = 0;                       // errno, 0: good
@@ -57,7 +60,9 @@ struct Observation {
 class Observer {
  public:
   /// `kept`: counters that outlive this process, borrowed; null: its own.
-  explicit Observer(std::vector<EventSink*> sinks, Counters* kept = nullptr) : counters(kept != nullptr ? *kept : own_), sinks_(std::move(sinks)) {}
+  explicit Observer(std::vector<EventSink*> sinks, Counters* kept = nullptr)
+      : counters(kept != nullptr ? *kept : own_), sinks_(std::move(sinks)) {}
+
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
@@ -69,9 +74,11 @@ class Observer {
 
   /// Does anybody want more than figures? Names are kept for those only.
   bool listens() const { return !sinks_.empty(); }
+
   /// Before the reply: from then on others can use the name.
   void learn(const Observation& observation);
-  /// What the event needs of the time before the reply: the caller may be gone, and the name too, afterwards.
+  /// What the event needs of the time before the reply: the caller may be gone, and the name too,
+  /// afterwards.
   Event describe(const Observation& observation, uid_t uid, gid_t gid, pid_t tid) const;
   void tell(const Event& event) const;
 

@@ -1,6 +1,7 @@
 #pragma once
-// Replies with a look at them on the way out: how a request ended is known in no other place, as libfuse's callbacks
-// return nothing. Included by library.hpp; the layer writes fuse_reply_err() and gets these, which call libfuse's.
+// Replies with a look at them on the way out: how a request ended is known in no other place, as
+// libfuse's callbacks return nothing. Included by library.hpp; the layer writes fuse_reply_err()
+// and gets these, which call libfuse's.
 
 #include "fuse/observer.hpp"
 

@@ -21,9 +21,13 @@ constexpr unsigned largest_crowd = 4096;
 // A thread of the loop: hears of slow work in what it handles, and then leads no more.
 class RequestLoop::Worker final : public SlowWorkListener {
  public:
-  Worker(RequestLoop& loop, std::unique_ptr<RequestReader> its_reader) : reader(std::move(its_reader)), loop_(loop) {}
+  Worker(RequestLoop& loop, std::unique_ptr<RequestReader> its_reader)
+      : reader(std::move(its_reader)), loop_(loop) {}
+
   void slow_work_begins() override {
-    if (leads && loop_.hand_over()) leads = false;
+    if (leads && loop_.hand_over()) {
+      leads = false;
+    }
   }
 
   const std::unique_ptr<RequestReader> reader;
@@ -34,7 +38,10 @@ class RequestLoop::Worker final : public SlowWorkListener {
 };
 
 RequestLoop::RequestLoop(Options options, MakeReader make_reader, Housekeeping* housekeeping)
-    : options_(options), make_reader_(std::move(make_reader)), housekeeping_(housekeeping), spin_(options.spin) {
+    : options_(options),
+      make_reader_(std::move(make_reader)),
+      housekeeping_(housekeeping),
+      spin_(options.spin) {
   threads_.reserve(options.most_threads);
 }
 
@@ -64,7 +71,9 @@ void RequestLoop::work(std::unique_ptr<RequestReader> reader) {
       mutex_.lock();
     } else {
       ++sleeping_;
-      while (!ended_ && leading_ && !help_wanted_) wake_.wait(mutex_);
+      while (!ended_ && leading_ && !help_wanted_) {
+        wake_.wait(mutex_);
+      }
       --sleeping_;
     }
   }
@@ -79,9 +88,15 @@ void RequestLoop::lead(Worker& worker) {
       in_a_row = 0;
       got = wait_for_request(*worker.reader);
     }
-    if (got == Got::end) return end();
-    if (got == Got::nothing) continue;
-    if (++since_housekeeping_ >= busy) keep_house();
+    if (got == Got::end) {
+      return end();
+    }
+    if (got == Got::nothing) {
+      continue;
+    }
+    if (++since_housekeeping_ >= busy) {
+      keep_house();
+    }
     if (++in_a_row >= crowd_) {
       in_a_row = 0;
       call_helper();
@@ -90,7 +105,8 @@ void RequestLoop::lead(Worker& worker) {
   }
 }
 
-// Requests are answered with what they throw where they are carried out (fuse/adapter.cpp); this is what comes after.
+// Requests are answered with what they throw where they are carried out (fuse/adapter.cpp); this is
+// what comes after.
 void RequestLoop::handle(RequestReader& reader) noexcept {
   try {
     reader.handle();
@@ -99,7 +115,8 @@ void RequestLoop::handle(RequestReader& reader) noexcept {
   }
 }
 
-// Receives beside the leader until the queue is empty. Help that was not needed is called for less often.
+// Receives beside the leader until the queue is empty. Help that was not needed is called for less
+// often.
 void RequestLoop::help(Worker& worker) {
   unsigned handled = 0;
   Got got{};
@@ -107,7 +124,9 @@ void RequestLoop::help(Worker& worker) {
     ++handled;
     handle(*worker.reader);
   }
-  if (got == Got::end) return end();
+  if (got == Got::end) {
+    return end();
+  }
   crowd_ = handled < 2 ? std::min(crowd_ * 2, largest_crowd) : smallest_crowd;
 }
 
@@ -122,15 +141,20 @@ Got RequestLoop::wait_for_request(RequestReader& reader) {
     } while (std::chrono::steady_clock::now() < until);
     spin_.missed();
   }
-  if (housekeeping_ == nullptr || !housekeeping_->due()) reader.wait(-1);
-  else if (!reader.wait(quiet)) keep_house();
+  if (housekeeping_ == nullptr || !housekeeping_->due()) {
+    reader.wait(-1);
+  } else if (!reader.wait(quiet)) {
+    keep_house();
+  }
   return Got::nothing;
 }
 
 void RequestLoop::keep_house() noexcept {
   since_housekeeping_ = 0;
   try {
-    if (housekeeping_ != nullptr && housekeeping_->due()) housekeeping_->run();
+    if (housekeeping_ != nullptr && housekeeping_->due()) {
+      housekeeping_->run();
+    }
   } catch (const std::exception& problem) {
     log::warn("event=housekeeping_failed reason=\"{}\"", problem.what());
   }
@@ -138,11 +162,20 @@ void RequestLoop::keep_house() noexcept {
 
 // A thread that sleeps, or a new one.
 bool RequestLoop::somebody_free() {
-  if (ended_) return false;
-  if (sleeping_ > 0) return true;
-  if (threads_.size() + 1 >= options_.most_threads) return false;
+  if (ended_) {
+    return false;
+  }
+  if (sleeping_ > 0) {
+    return true;
+  }
+  if (threads_.size() + 1 >= options_.most_threads) {
+    return false;
+  }
   const bool started = start_another();
-  if (!started && !no_thread_) log::warn("event=no_thread threads={} note=\"those that are there serve\"", threads_.size() + 1);
+  if (!started && !no_thread_) {
+    log::warn("event=no_thread threads={} note=\"those that are there serve\"",
+              threads_.size() + 1);
+  }
   no_thread_ = !started;
   return started;
 }
@@ -150,19 +183,25 @@ bool RequestLoop::somebody_free() {
 // Its reader is made here: a thread that finds no memory for one could serve nobody.
 bool RequestLoop::start_another() {
   try {
-    auto thread = start_thread([this, reader = make_reader_()]() mutable { work(std::move(reader)); });
-    if (thread) threads_.push_back(std::move(*thread));
+    auto thread =
+        start_thread([this, reader = make_reader_()]() mutable { work(std::move(reader)); });
+    if (thread) {
+      threads_.push_back(std::move(*thread));
+    }
     return thread.has_value();
   } catch (const std::bad_alloc&) {
     return false;
   }
 }
 
-// False where nobody is there to lead: then the caller goes on, and requests wait for its slow work.
+// False where nobody is there to lead: then the caller goes on, and requests wait for its slow
+// work.
 bool RequestLoop::hand_over() {
   {
     MutexLock lock(mutex_);
-    if (!somebody_free()) return false;
+    if (!somebody_free()) {
+      return false;
+    }
     leading_ = false;
   }
   wake_.notify_one();
@@ -172,7 +211,9 @@ bool RequestLoop::hand_over() {
 void RequestLoop::call_helper() {
   {
     MutexLock lock(mutex_);
-    if (help_wanted_ || !somebody_free()) return;
+    if (help_wanted_ || !somebody_free()) {
+      return;
+    }
     help_wanted_ = true;
   }
   wake_.notify_one();

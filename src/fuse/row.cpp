@@ -6,7 +6,9 @@
 namespace efs::fuse {
 
 void RowRegistrar::run(std::uint64_t ino) {
-  if (busy_.test_and_set()) return;
+  if (busy_.test_and_set()) {
+    return;
+  }
   try {
     register_row(ino);
   } catch (...) {
@@ -23,13 +25,22 @@ void RowRegistrar::end() {
 
 void RowRegistrar::register_row(std::uint64_t ino) {
   const auto rest = backing_.rest_of_row(ino);
-  if (rest.empty()) return;
+  if (rest.empty()) {
+    return;
+  }
   slow_work_begins();
   const auto files = filesystem_.servable(rest);
   const std::size_t registered = backing_.register_row(files);
-  for (const auto& file : files)  // who removed one after servable() had looked may have found nothing to drop, and waits for its space
-    if (!filesystem_.exists(file.ino)) backing_.drop(file.ino, BackingTable::most_held);
-  if (registered > 0) log::debug("event=row_registered ino={} files={}", ino, registered);
+  // who removed one after servable() had looked may have found nothing to drop, and waits for its
+  // space
+  for (const auto& file : files) {
+    if (!filesystem_.exists(file.ino)) {
+      backing_.drop(file.ino, BackingTable::most_held);
+    }
+  }
+  if (registered > 0) {
+    log::debug("event=row_registered ino={} files={}", ino, registered);
+  }
 }
 
 }  // namespace efs::fuse

@@ -1,5 +1,6 @@
 #pragma once
-// Passthrough of files that are opened one after the other: one question to the supervisor instead of one each.
+// Passthrough of files that are opened one after the other: one question to the supervisor instead
+// of one each.
 
 #include <atomic>
 #include <cstdint>
@@ -12,13 +13,17 @@ namespace efs::fuse {
 /// One for a connection. Thread-safe.
 class RowRegistrar {
  public:
-  RowRegistrar(fs::Filesystem& filesystem, BackingTable& backing) : filesystem_(filesystem), backing_(backing) {}
+  RowRegistrar(fs::Filesystem& filesystem, BackingTable& backing)
+      : filesystem_(filesystem), backing_(backing) {}
 
-  /// Registers what is left of the inode's row (BackingTable::rest_of_row()) and may be served by the kernel. Under no lock; takes about a third of a
-  /// millisecond, or nothing where another thread is at a row: it holds a descriptor for each file. Nothing stays registered that is
+  /// Registers what is left of the inode's row (BackingTable::rest_of_row()) and may be served by
+  /// the kernel. Under no lock; takes about a third of a millisecond, or nothing where another
+  /// thread is at a row: it holds a descriptor for each file. Nothing stays registered that is
   /// removed meanwhile. Throws std::bad_alloc, with nothing lost.
   void run(std::uint64_t ino);
-  /// Returns when the row that was being registered is: its thread may hold descriptors of removed files.
+
+  /// Returns when the row that was being registered is: its thread may hold descriptors of removed
+  /// files.
   void wait() const { busy_.wait(true); }
 
  private:

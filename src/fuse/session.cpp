@@ -32,8 +32,9 @@
 namespace efs::fuse {
 namespace {
 
-// A request is read and handled on one thread, so its number can stay with the thread. It names the request in the
-// journal: what a successor of this process needs to answer a request once and only once.
+// A request is read and handled on one thread, so its number can stay with the thread. It names the
+// request in the journal: what a successor of this process needs to answer a request once and only
+// once.
 thread_local std::uint64_t request_of_thread = 0;
 
 // What the readers of one session share.
@@ -46,23 +47,33 @@ struct Shared {
   std::atomic<int> failure{0};  // errno of an error that ended the session
 };
 
-// libfuse's own loop would hide the request's header, and blocks in read(2). Its buffers are memory that comes page by page: where
-// the kernel meets a page that is not there while it copies a request, and the process has just been killed, it fails the request
-// (EIO) instead of keeping it for a successor (fuse_dev_do_read() and get_user_pages() of Linux 6.18).
+// libfuse's own loop would hide the request's header, and blocks in read(2). Its buffers are memory
+// that comes page by page: where the kernel meets a page that is not there while it copies a
+// request, and the process has just been killed, it fails the request (EIO) instead of keeping it
+// for a successor (fuse_dev_do_read() and get_user_pages() of Linux 6.18).
 class FuseReader final : public RequestReader {
  public:
-  explicit FuseReader(Shared& shared) : shared_(shared), memory_(largest_request) { buffer_.mem = memory_.data(); }
+  explicit FuseReader(Shared& shared) : shared_(shared), memory_(largest_request) {
+    buffer_.mem = memory_.data();
+  }
 
   Got receive() override {
-    if (fuse_session_exited(shared_.session) != 0) return Got::end;
+    if (fuse_session_exited(shared_.session) != 0) {
+      return Got::end;
+    }
     const ssize_t got = ::read(fuse_session_fd(shared_.session), memory_.data(), memory_.size());
     if (got >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
       buffer_.size = static_cast<std::size_t>(got);
       return Got::request;
     }
     const int code = got < 0 ? errno : EIO;
-    if (code == EAGAIN || code == EINTR || code == ENOENT) return Got::nothing;  // the last: its caller was interrupted
-    if (code != ENODEV) shared_.failure = code;
+    // the last: its caller was interrupted
+    if (code == EAGAIN || code == EINTR || code == ENOENT) {
+      return Got::nothing;
+    }
+    if (code != ENODEV) {
+      shared_.failure = code;
+    }
     fuse_session_exit(shared_.session);
     return Got::end;
   }
@@ -72,14 +83,20 @@ class FuseReader final : public RequestReader {
     std::memcpy(&header, memory_.data(), sizeof header);
     request_of_thread = header.unique;
     const LendAnswerBuffer lent(answer_);
-    if (header.opcode == FUSE_INIT && shared_.keep) shared_.keep({memory_.data(), memory_.data() + buffer_.size});
+    if (header.opcode == FUSE_INIT && shared_.keep) {
+      shared_.keep({memory_.data(), memory_.data() + buffer_.size});
+    }
     fuse_session_process_buf(shared_.session, &buffer_);
     const bool is_new = (std::exchange(request_of_thread, 0) & resent_bit) == 0;
-    if (is_new && shared_.progress && !shared_.progressed.exchange(true)) shared_.progress();
+    if (is_new && shared_.progress && !shared_.progressed.exchange(true)) {
+      shared_.progress();
+    }
   }
 
   bool wait(int milliseconds) override {
-    std::array<pollfd, 2> what{pollfd{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0}, pollfd{.fd = shared_.end, .events = POLLIN, .revents = 0}};
+    std::array<pollfd, 2> what{
+        pollfd{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0},
+        pollfd{.fd = shared_.end, .events = POLLIN, .revents = 0}};
     return ::poll(what.data(), what.size(), milliseconds) != 0;
   }
 
@@ -90,29 +107,37 @@ class FuseReader final : public RequestReader {
   std::vector<std::byte> answer_;
 };
 
-// Brings a new session to where its predecessor was. Its answer to INIT meets a kernel that waits for none, which
-// libfuse takes for an interrupted request.
+// Brings a new session to where its predecessor was. Its answer to INIT meets a kernel that waits
+// for none, which libfuse takes for an interrupted request.
 Status resume(fuse_session* session, InitRequest init) {
   fuse_buf buffer{};
   buffer.size = init.size();
   buffer.mem = init.data();
   fuse_session_process_buf(session, &buffer);
   const fuse_out_header again{.len = sizeof(fuse_out_header), .error = notify_resend, .unique = 0};
-  if (::write(fuse_session_fd(session), &again, sizeof again) != static_cast<ssize_t>(sizeof again)) return fail_errno("the kernel does not send requests again (FUSE_NOTIFY_RESEND, kernel 6.9)");
+  if (::write(fuse_session_fd(session), &again, sizeof again) !=
+      static_cast<ssize_t>(sizeof again)) {
+    return fail_errno("the kernel does not send requests again (FUSE_NOTIFY_RESEND, kernel 6.9)");
+  }
   return {};
 }
 
-// A FORGET that the predecessor had read is not sent again. So the kernel is asked about the inodes without a name: at
-// once, so that they do not pile up where workers die soon, about those it has surely been told of; and about all of
-// them a while after the requests that are sent again, one of which may be the creation of such an inode.
+// A FORGET that the predecessor had read is not sent again. So the kernel is asked about the inodes
+// without a name: at once, so that they do not pile up where workers die soon, about those it has
+// surely been told of; and about all of them a while after the requests that are sent again, one of
+// which may be the creation of such an inode.
 class Prober {
  public:
   // Without a thread the inodes stay until the next takeover, or the end.
   explicit Prober(Door& door) {
     auto thread = start_thread([this, &door] { run(door); });
-    if (thread) thread_ = std::move(*thread);
-    else log::warn("event=orphans_not_asked_for reason=\"{}\"", describe(thread.error()));
+    if (thread) {
+      thread_ = std::move(*thread);
+    } else {
+      log::warn("event=orphans_not_asked_for reason=\"{}\"", describe(thread.error()));
+    }
   }
+
   ~Prober() {
     {
       MutexLock lock(mutex_);
@@ -120,6 +145,7 @@ class Prober {
     }
     wake_.notify_all();
   }
+
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
 
@@ -127,24 +153,32 @@ class Prober {
   bool waited() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     MutexLock lock(mutex_);
-    while (!ended_ && wake_.wait_until(mutex_, end)) {}
+    while (!ended_ && wake_.wait_until(mutex_, end)) {
+    }
     return !ended_;
   }
+
   void run(Door& door) noexcept {
     try {
       ask(door, true);
-      if (waited()) ask(door, false);
+      if (waited()) {
+        ask(door, false);
+      }
     } catch (const std::exception& problem) {
       log::warn("event=orphans_not_asked_for reason=\"{}\"", problem.what());
     }
   }
+
   void ask(Door& door, bool told) {
     for (const auto ino : door.filesystem.inherited_orphans(told)) {
-      if (ended()) return;
+      if (ended()) {
+        return;
+      }
       free_if_forgotten(door, ino);
     }
     door.filesystem.compact_inherited();
   }
+
   bool ended() {
     MutexLock lock(mutex_);
     return ended_;
@@ -160,10 +194,14 @@ class Prober {
 class Upkeep final : public Housekeeping {
  public:
   explicit Upkeep(Door& door) : door_(door) {}
+
   bool due() const override { return door_.backing.due() || door_.filesystem.owes_space(); }
+
   void run() override {
     door_.backing.run();
-    if (door_.filesystem.owes_space()) door_.filesystem.free_removed();
+    if (door_.filesystem.owes_space()) {
+      door_.filesystem.free_removed();
+    }
   }
 
  private:
@@ -172,20 +210,34 @@ class Upkeep final : public Housekeeping {
 
 }  // namespace
 
-std::uint64_t current_request() { return request_of_thread; }
+std::uint64_t current_request() {
+  return request_of_thread;
+}
 
 bool offers_resend(const InitRequest& init) {
   fuse_init_in said{};
-  if (init.size() < sizeof(fuse_in_header) + offsetof(fuse_init_in, flags2) + sizeof said.flags2) return false;
-  std::memcpy(&said, init.data() + sizeof(fuse_in_header), std::min(init.size() - sizeof(fuse_in_header), sizeof said));
+  if (init.size() < sizeof(fuse_in_header) + offsetof(fuse_init_in, flags2) + sizeof said.flags2) {
+    return false;
+  }
+  std::memcpy(&said, init.data() + sizeof(fuse_in_header),
+              std::min(init.size() - sizeof(fuse_in_header), sizeof said));
   return (said.flags & FUSE_INIT_EXT) != 0 && (std::uint64_t{said.flags2} << 32 & has_resend) != 0;
 }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks, bool uncached, bool stacked, Counters* kept)
-    : door_{.filesystem = filesystem, .backing = BackingTable(registrar, ids_to_keep()), .observer = Observer(std::move(sinks), kept), .uncached = uncached, .stacked = stacked}, end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar,
+                 std::vector<EventSink*> sinks, bool uncached, bool stacked, Counters* kept)
+    : door_{.filesystem = filesystem,
+            .backing = BackingTable(registrar, ids_to_keep()),
+            .observer = Observer(std::move(sinks), kept),
+            .uncached = uncached,
+            .stacked = stacked},
+      end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }
-Session::~Session() { door_.filesystem.attach(nullptr); }
+
+Session::~Session() {
+  door_.filesystem.attach(nullptr);
+}
 
 void Session::publish_session(fuse_session* session) {
   WriteLock lock(notify_);
@@ -195,40 +247,63 @@ void Session::publish_session(fuse_session* session) {
 void Session::write_back() {
   for (const auto ino : door_.filesystem.may_be_mapped()) {
     ReadLock lock(notify_);
-    if (session_ == nullptr) return;
-    if (door_.backing.keeps_to_daemon(ino)) fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+    if (session_ == nullptr) {
+      return;
+    }
+    if (door_.backing.keeps_to_daemon(ino)) {
+      fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+    }
   }
 }
 
 void Session::end() {
   ReadLock lock(notify_);
-  if (session_ == nullptr) return;
+  if (session_ == nullptr) {
+    return;
+  }
   fuse_session_exit(session_);
   const std::uint64_t one = 1;
-  if (end_) (void)!::write(end_.get(), &one, sizeof one);
+  if (end_) {
+    (void)!::write(end_.get(), &one, sizeof one);
+  }
 }
 
 // ENOENT is the usual answer: the kernel does not know the name or inode, or does not any more.
 void Session::attributes_changed(std::uint64_t ino) {
   ReadLock lock(notify_);
-  if (session_ != nullptr) fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+  if (session_ != nullptr) {
+    fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
+  }
 }
 
 void Session::name_changed(std::uint64_t parent, const std::string& name) {
   ReadLock lock(notify_);
-  if (session_ == nullptr) return;
+  if (session_ == nullptr) {
+    return;
+  }
   const int told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
-  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
-  // The directory as well: an entry that the kernel does not know leaves its cached listing as it was.
+  if (told != 0 && told != -ENOENT) {
+    log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  }
+  // The directory as well: an entry that the kernel does not know leaves its cached listing as it
+  // was.
   fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
 }
 
-void Session::name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) {
+void Session::name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino,
+                           bool last) {
   ReadLock lock(notify_);
-  if (session_ == nullptr) return;
-  int told = last ? fuse_lowlevel_notify_delete(session_, parent, ino, name.c_str(), name.size()) : -ENOSYS;
-  if (told != 0) told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
-  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  if (session_ == nullptr) {
+    return;
+  }
+  int told = last ? fuse_lowlevel_notify_delete(session_, parent, ino, name.c_str(), name.size())
+                  : -ENOSYS;
+  if (told != 0) {
+    told = fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+  }
+  if (told != 0 && told != -ENOENT) {
+    log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  }
   fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
   fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }
@@ -236,10 +311,16 @@ void Session::name_removed(std::uint64_t parent, const std::string& name, std::u
 // Expired only: what is invalidated loses its place, which those who work there would notice.
 void Session::name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
   ReadLock lock(notify_);
-  if (session_ == nullptr) return;
+  if (session_ == nullptr) {
+    return;
+  }
   const int told = expire_entry(session_, parent, name);
-  if (told != 0 && told != -ENOENT) log::warn("event=kernel_not_told parent={} code={}", parent, -told);
-  if (ino != 0) fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
+  if (told != 0 && told != -ENOENT) {
+    log::warn("event=kernel_not_told parent={} code={}", parent, -told);
+  }
+  if (ino != 0) {
+    fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
+  }
 }
 
 void Session::release_space() {
@@ -247,48 +328,71 @@ void Session::release_space() {
   door_.backing.close_dropped();
 }
 
-Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep, const std::function<void()>& begun) {
-  return run(std::move(fuse_fd), options, {.keep = keep, .resumed = {}, .progress = begun}, nullptr);
+Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options,
+                      const std::function<void(const InitRequest&)>& keep,
+                      const std::function<void()>& begun) {
+  return run(std::move(fuse_fd), options, {.keep = keep, .resumed = {}, .progress = begun},
+             nullptr);
 }
 
-Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& resumed, const std::function<void()>& progress) {
-  return run(std::move(fuse_fd), options, {.keep = {}, .resumed = resumed, .progress = progress}, &init);
+Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options,
+                          const InitRequest& init, const std::function<void()>& resumed,
+                          const std::function<void()>& progress) {
+  return run(std::move(fuse_fd), options, {.keep = {}, .resumed = resumed, .progress = progress},
+             &init);
 }
 
 void Session::inherit(std::span<const InheritedBacking> backings) {
-  door_.backing.inherit(backings, [this](std::uint64_t ino) { return door_.filesystem.exists(ino); });
+  door_.backing.inherit(backings,
+                        [this](std::uint64_t ino) { return door_.filesystem.exists(ino); });
 }
 
-Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init) {
+Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks,
+                    const InitRequest* init) {
   char program[] = "efsd";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
   const fuse_lowlevel_ops operations = observed_operations();
   fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
-  if (session == nullptr) return fail(EIO, "libfuse refused the session");
+  if (session == nullptr) {
+    return fail(EIO, "libfuse refused the session");
+  }
   Status status;
-  Shared shared{.session = session, .end = end_.get(), .keep = hooks.keep, .progress = hooks.progress};
-  // The loop waits with poll(2), so that it can look without waiting. The flag belongs to the open file and so to every process that has it.
+  Shared shared{
+      .session = session, .end = end_.get(), .keep = hooks.keep, .progress = hooks.progress};
+  // The loop waits with poll(2), so that it can look without waiting. The flag belongs to the open
+  // file and so to every process that has it.
   const int flags = ::fcntl(fuse_fd.get(), F_GETFL);
-  if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 || fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
+  if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+      fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
     shared.failure = EIO;
   } else {
     fuse_fd.release();  // the session closes it
     door_.session = session;
     publish_session(session);
-    if (init != nullptr) status = resume(session, *init);
+    if (init != nullptr) {
+      status = resume(session, *init);
+    }
     std::optional<Prober> prober;
-    if (status && init != nullptr) prober.emplace(door_);
-    if (status && hooks.resumed) hooks.resumed();
+    if (status && init != nullptr) {
+      prober.emplace(door_);
+    }
+    if (status && hooks.resumed) {
+      hooks.resumed();
+    }
     Upkeep upkeep(door_);
-    if (status) RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
+    if (status) {
+      RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
+    }
   }
   // The connection has ended, so nobody waits in a notification for an answer of ours.
   publish_session(nullptr);
   door_.session = nullptr;
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);
-  if (const int failure = shared.failure; failure != 0) return fail(failure, std::string("FUSE session: ") + std::strerror(failure));
+  if (const int failure = shared.failure; failure != 0) {
+    return fail(failure, std::string("FUSE session: ") + std::strerror(failure));
+  }
   return status;
 }
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
-#include "base/mutex.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
@@ -33,55 +33,75 @@ struct Door {
   Counters& counters = observer.counters;
   bool uncached = false;  // reads and writes come as programs make them
   bool stacked = false;   // containers lie on a file system that may lie on another one itself
-  std::atomic_flag writes_back{};  // a thread waits for the kernel to write pages back (mapped_pages.hpp)
+  // a thread waits for the kernel to write pages back (mapped_pages.hpp)
+  std::atomic_flag writes_back{};
 };
 
-/// What a successor needs to go on with a connection: the INIT request that opened it, as the kernel sent it.
+/// What a successor needs to go on with a connection: the INIT request that opened it, as the
+/// kernel sent it.
 using InitRequest = std::vector<std::byte>;
 
-/// Does the kernel that sent it send requests again to a successor (FUSE_NOTIFY_RESEND, kernel 6.9)? Without that nobody can go on.
+/// Does the kernel that sent it send requests again to a successor (FUSE_NOTIFY_RESEND,
+/// kernel 6.9)? Without that nobody can go on.
 bool offers_resend(const InitRequest& init);
 
 class Session final : public fs::KernelView {
  public:
-  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must outlive the session. `uncached`:
-  /// each read and write of a program is a request, or several (as far as the kernel can have files that are opened so mapped,
-  /// too: from 6.6 on, and of those without passthrough).
-  /// `stacked`: containers lie on an overlay or the like. Then no overlay can lie on the mount. `kept`: see Observer.
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, std::vector<EventSink*> sinks = {}, bool uncached = false, bool stacked = false, Counters* kept = nullptr);
+  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must
+  /// outlive the session. `uncached`: each read and write of a program is a request, or several (as
+  /// far as the kernel can have files that are opened so mapped, too: from 6.6 on, and of those
+  /// without passthrough). `stacked`: containers lie on an overlay or the like. Then no overlay can
+  /// lie on the mount. `kept`: see Observer.
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar,
+          std::vector<EventSink*> sinks = {}, bool uncached = false, bool stacked = false,
+          Counters* kept = nullptr);
   ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Makes the open file non-blocking. Call once.
-  /// `keep`: is given the INIT request before it is answered, for a successor. `begun`: is called when that has been answered.
-  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options, const std::function<void(const InitRequest&)>& keep, const std::function<void()>& begun);
-  /// The same for a connection whose daemon has died: what it had read and not answered is sent again by the kernel.
-  /// `resumed` is called before the first request is served: from then on the kernel is told of changes. `progress` is called once, when a
-  /// request that is new has been answered.
-  /// Source: linux/fuse.h, FUSE_NOTIFY_RESEND (kernel 6.9).
-  Status take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init, const std::function<void()>& resumed, const std::function<void()>& progress);
+  /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Makes the open file
+  /// non-blocking. Call once. `keep`: is given the INIT request before it is answered, for a
+  /// successor. `begun`: is called when that has been answered.
+  Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options,
+               const std::function<void(const InitRequest&)>& keep,
+               const std::function<void()>& begun);
+  /// The same for a connection whose daemon has died: what it had read and not answered is sent
+  /// again by the kernel. `resumed` is called before the first request is served: from then on the
+  /// kernel is told of changes. `progress` is called once, when a request that is new has been
+  /// answered. Source: linux/fuse.h, FUSE_NOTIFY_RESEND (kernel 6.9).
+  Status take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init,
+                   const std::function<void()>& resumed, const std::function<void()>& progress);
   /// Before take_over(): what the predecessor had registered.
   void inherit(std::span<const InheritedBacking> backings);
 
-  /// Returns when the daemon has what programs have stored through mappings until now. Any thread that serves no requests.
+  /// Returns when the daemon has what programs have stored through mappings until now. Any thread
+  /// that serves no requests.
   void write_back();
-  /// Ends serve() or take_over() though the kernel still has the connection, which ends, too, where nobody else has its
-  /// descriptor: programs that still have the file system, in other mount namespaces, get ENOTCONN. Any thread.
+  /// Ends serve() or take_over() though the kernel still has the connection, which ends, too, where
+  /// nobody else has its descriptor: programs that still have the file system, in other mount
+  /// namespaces, get ENOTCONN. Any thread.
   void end();
 
   const Counters& counters() const { return door_.observer.counters; }
+
   /// True once the kernel has agreed to passthrough, and unless it refused every container.
   bool passthrough() const { return door_.backing.enabled(); }
+
   /// The kernel refuses to register any container of this store. Any thread.
   void refuse_passthrough() { door_.backing.refuse(); }
 
   void name_changed(std::uint64_t parent, const std::string& name) override;
-  void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino, bool last) override;
+  void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino,
+                    bool last) override;
   void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override;
   void attributes_changed(std::uint64_t ino) override;
+
   void let_go(std::uint64_t ino) override { door_.backing.let_go(ino); }
-  void container_removed(std::uint64_t ino, std::uint64_t bytes) override { door_.backing.drop(ino, bytes); }
+
+  void container_removed(std::uint64_t ino, std::uint64_t bytes) override {
+    door_.backing.drop(ino, bytes);
+  }
+
   void release_space() override;
 
  private:
@@ -90,16 +110,22 @@ class Session final : public fs::KernelView {
     std::function<void()> resumed;
     std::function<void()> progress;
   };
-  Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks, const InitRequest* init);
+
+  Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks,
+             const InitRequest* init);
   void publish_session(fuse_session* session);
 
   Door door_;
-  const UniqueFd end_;  // an eventfd: readable from end() on; empty where there was no descriptor for it: end() waits for a request
-  SharedMutex notify_;  // rank 38: held shared while the kernel is told something, exclusively to end that
+  // an eventfd: readable from end() on; empty where there was no descriptor for it: end() waits for
+  // a request
+  const UniqueFd end_;
+  // rank 38: held shared while the kernel is told something, exclusively to end that
+  SharedMutex notify_;
   fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
 };
 
-/// The request of the kernel that this thread is working on (its `unique`, with resent_bit), 0 outside of one.
+/// The request of the kernel that this thread is working on (its `unique`, with resent_bit), 0
+/// outside of one.
 std::uint64_t current_request();
 
 }  // namespace efs::fuse

@@ -18,7 +18,9 @@ std::string trace_line(const Event& event);
 class Trace : public EventSink {
  public:
   static constexpr const char* header = "# epoch_microseconds:operation:pid:tid:path[:offset:size]";
+
   explicit Trace(LineFile& file) : file_(file) {}
+
   void operation(const Event& event) override;
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
-// What the kernel's FUSE protocol has and older headers lack (include/uapi/linux/fuse.h, kernel 6.9).
+// What the kernel's FUSE protocol has and older headers lack (include/uapi/linux/fuse.h,
+// kernel 6.9).
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,8 @@ inline constexpr std::int32_t notify_resend = 7;
 /// INIT flag: the kernel knows that notification.
 inline constexpr std::uint64_t has_resend = std::uint64_t{1} << 39;
 
-/// What a program may write by one request, bytes, and so the most that a request can have, with room for what stands before it.
+/// What a program may write by one request, bytes, and so the most that a request can have, with
+/// room for what stands before it.
 inline constexpr std::uint32_t largest_write = 1U << 20U;
 inline constexpr std::size_t largest_request = largest_write + 4096;
 

@@ -26,7 +26,9 @@ class Check {
 
   Result<CheckReport> run() {
     check_manifest();
-    if (!replay()) return std::move(report_);
+    if (!replay()) {
+      return std::move(report_);
+    }
     check_names();
     check_containers();
     check_space();
@@ -34,63 +36,116 @@ class Check {
   }
 
  private:
-  void find(Severity severity, std::string object, std::string text) { report_.findings.push_back({severity, std::move(object), std::move(text)}); }
+  void find(Severity severity, std::string object, std::string text) {
+    report_.findings.push_back({severity, std::move(object), std::move(text)});
+  }
 
   void check_manifest() {
     auto manifest = read_manifest(store_.metadata.get());
     const std::string problem = manifest ? "" : "meta/" + describe(manifest.error());
-    if (!manifest) manifest = recover_manifest(store_.metadata.get());
-    if (!manifest) return find(Severity::damage, "manifest", problem + ": whose job this is cannot be told");
-    if (!problem.empty()) find(Severity::damage, "manifest", problem + "; what it was before is there, by which efs salvage --to DIR brings out what the store holds, and puts it right");
-    if (const auto job = job_of(store_.metadata.get(), *manifest); !job) find(Severity::damage, "job file", "meta/" + describe(job.error()) + ": its rules are lost; efs salvage --to DIR brings out all that the job made or changed, and efs start goes on, with its job file");
-    else capacity_ = declared_capacity(*job);
+    if (!manifest) {
+      manifest = recover_manifest(store_.metadata.get());
+    }
+    if (!manifest) {
+      return find(Severity::damage, "manifest", problem + ": whose job this is cannot be told");
+    }
+    if (!problem.empty()) {
+      find(Severity::damage, "manifest",
+           problem +
+               "; what it was before is there, by which efs salvage --to DIR brings out what the "
+               "store holds, and puts it right");
+    }
+    if (const auto job = job_of(store_.metadata.get(), *manifest); !job) {
+      find(Severity::damage, "job file",
+           "meta/" + describe(job.error()) +
+               ": its rules are lost; efs salvage --to DIR brings out all that the job made or "
+               "changed, and efs start goes on, with its job file");
+    } else {
+      capacity_ = declared_capacity(*job);
+    }
     rebooted_ = manifest->boot_id != boot_id();
     manifest_ = std::move(*manifest);
-    if (rebooted_) find(Severity::note, "manifest", "the machine was restarted since it was last in use");
+    if (rebooted_) {
+      find(Severity::note, "manifest", "the machine was restarted since it was last in use");
+    }
   }
 
   /// Of all backends together; nullopt where one has what there is.
   static std::optional<std::uint64_t> declared_capacity(const config::JobConfig& job) {
     std::uint64_t sum = 0;
     for (const auto& backend : job.backends) {
-      if (!backend.capacity) return {};
+      if (!backend.capacity) {
+        return {};
+      }
       sum += *backend.capacity;
     }
     return sum;
   }
 
-  // An advisory capacity may be exceeded by what programs write through passthrough, and the job file of the next start may have a smaller one.
+  // An advisory capacity may be exceeded by what programs write through passthrough, and the job
+  // file of the next start may have a smaller one.
   void check_space() {
-    if (capacity_ && own_bytes_ > *capacity_) find(Severity::note, "space", "the containers have " + format_bytes(own_bytes_) + ", and the job file declares a capacity of " + format_bytes(*capacity_) + ": nothing new can be written");
+    if (capacity_ && own_bytes_ > *capacity_) {
+      find(Severity::note, "space",
+           "the containers have " + format_bytes(own_bytes_) +
+               ", and the job file declares a capacity of " + format_bytes(*capacity_) +
+               ": nothing new can be written");
+    }
   }
 
   // False where there is no namespace to look at.
   bool replay() {
-    struct stat st {};
-    if (::fstatat(store_.metadata.get(), "journal.new", &st, AT_SYMLINK_NOFOLLOW) == 0) find(Severity::leftover, "journal.new", "a snapshot that was not finished");
+    struct stat st{};
+    if (::fstatat(store_.metadata.get(), "journal.new", &st, AT_SYMLINK_NOFOLLOW) == 0) {
+      find(Severity::leftover, "journal.new", "a snapshot that was not finished");
+    }
     const auto end = replay_names(store_, manifest_, rebooted_, names_);
-    if (!end) return find(Severity::damage, "journal", describe(end.error())), false;
+    if (!end) {
+      return find(Severity::damage, "journal", describe(end.error())), false;
+    }
     journal_damaged_ = is_damaged(*end, rebooted_);
     report_.records = end->records;
     report_.journal_bytes = end->size;
-    if (end->cut_short && !rebooted_) find(Severity::damage, "journal", "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
-    const std::string behind = "behind record " + std::to_string(end->sequence) + " lies something that does not verify", good = "; the " + std::to_string(end->records) + " records before it are good";
-    if (end->settled)
-      find(Severity::damage, "journal", behind + ", and good records follow, which were written when it had reached the medium: it was damaged" + good);
-    else if (end->followed && !rebooted_)
-      find(Severity::damage, "journal", behind + ", and good records follow: it was damaged, or put together of parts" + good);
-    else if (end->spoilt && !rebooted_)
-      find(Severity::damage, "journal", behind + ", and was whole once: a record that was damaged" + good);
-    else if (end->incomplete)
-      find(Severity::damage, "journal", "it ends at record " + std::to_string(end->sequence) + ", and had all up to " + std::to_string(end->complete_to) + ": it is damaged, cut short, or older than its store; the " + std::to_string(end->records) + " records before that are good, and which files the others had nothing can tell");
-    else if (end->torn)
-      find(Severity::leftover, "journal", behind + ": a record that power loss or a kill caught, or damage" + good);
+    if (end->cut_short && !rebooted_) {
+      find(
+          Severity::damage, "journal",
+          "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
+    }
+    const std::string behind = "behind record " + std::to_string(end->sequence) +
+                               " lies something that does not verify",
+                      good =
+                          "; the " + std::to_string(end->records) + " records before it are good";
+    if (end->settled) {
+      find(Severity::damage, "journal",
+           behind +
+               ", and good records follow, which were written when it had reached the medium: it "
+               "was damaged" +
+               good);
+    } else if (end->followed && !rebooted_) {
+      find(Severity::damage, "journal",
+           behind + ", and good records follow: it was damaged, or put together of parts" + good);
+    } else if (end->spoilt && !rebooted_) {
+      find(Severity::damage, "journal",
+           behind + ", and was whole once: a record that was damaged" + good);
+    } else if (end->incomplete) {
+      find(Severity::damage, "journal",
+           "it ends at record " + std::to_string(end->sequence) + ", and had all up to " +
+               std::to_string(end->complete_to) +
+               ": it is damaged, cut short, or older than its store; the " +
+               std::to_string(end->records) +
+               " records before that are good, and which files the others had nothing can tell");
+    } else if (end->torn) {
+      find(Severity::leftover, "journal",
+           behind + ": a record that power loss or a kill caught, or damage" + good);
+    }
     return true;
   }
 
   void check_names() {
     Tree tree = check_tree(names_);
-    for (auto& [object, text] : tree.damage) find(Severity::damage, std::move(object), std::move(text));
+    for (auto& [object, text] : tree.damage) {
+      find(Severity::damage, std::move(object), std::move(text));
+    }
     report_.files = tree.files;
     report_.directories = tree.directories;
     report_.others = tree.others;
@@ -100,19 +155,43 @@ class Check {
   void check_containers() {
     auto backends = open_backends(store_, manifest_, true);
     std::set<std::uint64_t> there;
-    const Status listed = backends ? backends->backend->for_each([&](std::uint64_t id) { there.insert(id); }) : std::unexpected(backends.error());
-    if (!listed) return find(Severity::damage, "data", describe(listed.error()));
-    for (const auto& missing : backends->missing) find(Severity::damage, "backend", missing);
+    const Status listed =
+        backends ? backends->backend->for_each([&](std::uint64_t id) { there.insert(id); })
+                 : std::unexpected(backends.error());
+    if (!listed) {
+      return find(Severity::damage, "data", describe(listed.error()));
+    }
+    for (const auto& missing : backends->missing) {
+      find(Severity::damage, "backend", missing);
+    }
     report_.containers = there.size();
     auto changed = changed_contents(store_.metadata.get(), manifest_, *backends->backend);
-    if (changed) changed_ = std::move(*changed);
-    else find(Severity::damage, "contents", describe(changed.error()));
-    for (const auto id : there) check_container(*backends->backend, id);
-    if (made_ahead_ > 0) find(Severity::note, "containers", std::to_string(made_ahead_) + " that no file uses are empty: the daemon makes some ahead" + (journal_damaged_ ? "" : "; a start removes them"));
+    if (changed) {
+      changed_ = std::move(*changed);
+    } else {
+      find(Severity::damage, "contents", describe(changed.error()));
+    }
+    for (const auto id : there) {
+      check_container(*backends->backend, id);
+    }
+    if (made_ahead_ > 0) {
+      find(Severity::note, "containers",
+           std::to_string(made_ahead_) +
+               " that no file uses are empty: the daemon makes some ahead" +
+               (journal_damaged_ ? "" : "; a start removes them"));
+    }
     names_.for_each([&](fs::Inode& inode) {
-      if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) return;
-      if (rebooted_ && has_copy(inode)) find(Severity::leftover, paths_[inode.ino], "a clean file without its container; the PFS has it, and a start brings it again");
-      else find(Severity::damage, paths_[inode.ino], "its container " + std::to_string(inode.ino) + (is_there(*backends->backend, inode.ino) ? " is no regular file" : " is missing"));
+      if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) {
+        return;
+      }
+      if (rebooted_ && has_copy(inode)) {
+        find(Severity::leftover, paths_[inode.ino],
+             "a clean file without its container; the PFS has it, and a start brings it again");
+      } else {
+        find(Severity::damage, paths_[inode.ino],
+             "its container " + std::to_string(inode.ino) +
+                 (is_there(*backends->backend, inode.ino) ? " is no regular file" : " is missing"));
+      }
     });
   }
 
@@ -124,67 +203,128 @@ class Check {
   void check_container(Backend& backend, std::uint64_t id) {
     const std::string object = "container " + std::to_string(id);
     auto st = backend.attributes(id);
-    if (!st) return find(Severity::damage, object, describe(st.error()));
+    if (!st) {
+      return find(Severity::damage, object, describe(st.error()));
+    }
     report_.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
-    if (st->st_nlink == 1) own_bytes_ += static_cast<std::uint64_t>(st->st_blocks) * 512;  // what the cache has is not the job's
+    // what the cache has is not the job's
+    if (st->st_nlink == 1) {
+      own_bytes_ += static_cast<std::uint64_t>(st->st_blocks) * 512;
+    }
     const fs::Inode* inode = names_.find(id);
-    if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) find(Severity::damage, object, "is container " + std::to_string(twin->second) + " under another name: two files would share their content");
-    else if (st->st_uid != store_.owner) find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
-    else if (const auto opened = backend.open(id); !opened && backend.whose(id) == Whose::another) find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
-    else if (inode == nullptr && st->st_size == 0 && (id < names_.next_unused() || journal_damaged_)) ++made_ahead_;
-    else if (inode == nullptr && id >= names_.next_unused() && !rebooted_)
-      find(Severity::damage, object, "has a number that the journal has not given (" + std::to_string(st->st_size) + " bytes): that is not the last one of this store, or has lost its end, and the files of which it does not know are lost with it");
-    else if (inode == nullptr && journal_damaged_)
-      find(Severity::damage, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): of a file whose records are lost, or of a stage-in or a load that was not finished; efs salvage --lost brings it out");
-    else if (inode == nullptr) find(Severity::leftover, object, "no record knows it (" + std::to_string(st->st_size) + " bytes): a stage-in or a load that was not finished");
-    else if (!inode->is_regular()) find(Severity::leftover, object, "belongs to something that has no content");
-    else if (inode->nlink == 0) find(Severity::leftover, object, "of a file that had been removed, and was still open, or not freed yet");
-    else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) note_contradiction(*inode, object + " is not what was staged in: " + wrong, backend.durability());
-    else if (const auto how = changed_.find(id); how != changed_.end()) find(Severity::damage, paths_[id], object + " is not what it was when the instance was left: " + how->second);
-    else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) note_emptied(*inode, object);
-    else if (!opened) find(Severity::damage, paths_[id], describe(opened.error()));
-    else check_sharers(*st, object);
+    if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) {
+      find(Severity::damage, object,
+           "is container " + std::to_string(twin->second) +
+               " under another name: two files would share their content");
+    } else if (st->st_uid != store_.owner) {
+      find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
+    } else if (const auto opened = backend.open(id);
+               !opened && backend.whose(id) == Whose::another) {
+      find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
+    } else if (inode == nullptr && st->st_size == 0 &&
+               (id < names_.next_unused() || journal_damaged_)) {
+      ++made_ahead_;
+    } else if (inode == nullptr && id >= names_.next_unused() && !rebooted_) {
+      find(Severity::damage, object,
+           "has a number that the journal has not given (" + std::to_string(st->st_size) +
+               " bytes): that is not the last one of this store, or has lost its end, and the "
+               "files of which it does not know are lost with it");
+    } else if (inode == nullptr && journal_damaged_) {
+      find(Severity::damage, object,
+           "no record knows it (" + std::to_string(st->st_size) +
+               " bytes): of a file whose records are lost, or of a stage-in or a load that was not "
+               "finished; efs salvage --lost brings it out");
+    } else if (inode == nullptr) {
+      find(Severity::leftover, object,
+           "no record knows it (" + std::to_string(st->st_size) +
+               " bytes): a stage-in or a load that was not finished");
+    } else if (!inode->is_regular()) {
+      find(Severity::leftover, object, "belongs to something that has no content");
+    } else if (inode->nlink == 0) {
+      find(Severity::leftover, object,
+           "of a file that had been removed, and was still open, or not freed yet");
+    } else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) {
+      note_contradiction(*inode, object + " is not what was staged in: " + wrong,
+                         backend.durability());
+    } else if (const auto how = changed_.find(id); how != changed_.end()) {
+      find(Severity::damage, paths_[id],
+           object + " is not what it was when the instance was left: " + how->second);
+    } else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) {
+      note_emptied(*inode, object);
+    } else if (!opened) {
+      find(Severity::damage, paths_[id], describe(opened.error()));
+    } else {
+      check_sharers(*st, object);
+    }
   }
 
   void note_emptied(const fs::Inode& inode, const std::string& object) {
     const std::string& path = paths_[inode.ino];
-    find(Severity::leftover, path, object + " is empty: power loss came before the file's first fsync; a start " + (has_copy(inode) ? "drops the name, and brings it again where it is an input" : "makes it anew, empty, and the stop says so"));
-    if (!has_copy(inode)) report_.emptied.push_back(path);
+    find(Severity::leftover, path,
+         object + " is empty: power loss came before the file's first fsync; a start " +
+             (has_copy(inode) ? "drops the name, and brings it again where it is an input"
+                              : "makes it anew, empty, and the stop says so"));
+    if (!has_copy(inode)) {
+      report_.emptied.push_back(path);
+    }
   }
 
   void note_contradiction(const fs::Inode& inode, const std::string& what, Durability durability) {
-    const bool is_doubtful = rebooted_ && !inode.settled && durability != Durability::volatile_memory;
-    if (is_doubtful) find(Severity::leftover, paths_[inode.ino], what + ": power loss came before it was on the medium; a start drops the name, and brings it again");
-    else find(Severity::damage, paths_[inode.ino], what);
+    const bool is_doubtful =
+        rebooted_ && !inode.settled && durability != Durability::volatile_memory;
+    if (is_doubtful) {
+      find(Severity::leftover, paths_[inode.ino],
+           what +
+               ": power loss came before it was on the medium; a start drops the name, and brings "
+               "it again");
+    } else {
+      find(Severity::damage, paths_[inode.ino], what);
+    }
   }
 
-  static bool has_copy(const fs::Inode& inode) { return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved); }
+  static bool has_copy(const fs::Inode& inode) {
+    return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
+  }
 
-  // A clean file is what the PFS had: nobody has written to its container. Of others nothing is known that could be compared.
+  // A clean file is what the PFS had: nobody has written to its container. Of others nothing is
+  // known that could be compared.
   static std::string contradiction(const fs::Inode& inode, const struct stat& st) {
-    if (inode.dirty || !inode.extra || !inode.extra->origin || inode.extra->saved || !inode.extra->parts.empty()) return "";
+    if (inode.dirty || !inode.extra || !inode.extra->origin || inode.extra->saved ||
+        !inode.extra->parts.empty()) {
+      return "";
+    }
     const fs::Origin& origin = *inode.extra->origin;
-    if (static_cast<std::uint64_t>(st.st_size) != origin.size) return "it has " + std::to_string(st.st_size) + " bytes instead of " + std::to_string(origin.size);
-    return stage::same_or_coarser(st.st_mtim, to_timespec(origin.mtime)) ? "" : "it has another mtime";
+    if (static_cast<std::uint64_t>(st.st_size) != origin.size) {
+      return "it has " + std::to_string(st.st_size) + " bytes instead of " +
+             std::to_string(origin.size);
+    }
+    return stage::same_or_coarser(st.st_mtim, to_timespec(origin.mtime)) ? ""
+                                                                         : "it has another mtime";
   }
 
   // A name outside of the store is the cache's, which relies on what is sealed only.
   void check_sharers(const struct stat& st, const std::string& object) {
-    if (st.st_nlink == 1 || is_sealed(st)) return;
-    find(Severity::note, object, "has " + std::to_string(st.st_nlink - 1) + " names outside of the store and no seal: who has one of them sees what the job writes");
+    if (st.st_nlink == 1 || is_sealed(st)) {
+      return;
+    }
+    find(Severity::note, object,
+         "has " + std::to_string(st.st_nlink - 1) +
+             " names outside of the store and no seal: who has one of them sees what the job "
+             "writes");
   }
 
   const Directories& store_;
   CheckReport report_;
   fs::Namespace names_{0755, 0, 0, 0};
-  std::map<std::uint64_t, std::string> paths_;  // of inodes
+  std::map<std::uint64_t, std::string> paths_;               // of inodes
   std::map<std::pair<dev_t, ino_t>, std::uint64_t> inodes_;  // of the containers: which ID has it
-  Manifest manifest_;  // empty where it could not be read
+  Manifest manifest_;                                        // empty where it could not be read
   bool rebooted_ = false;
-  bool journal_damaged_ = false;  // found already: empty containers that it does not know say nothing more
+  // found already: empty containers that it does not know say nothing more
+  bool journal_damaged_ = false;
   std::uint64_t made_ahead_ = 0;  // containers
   std::uint64_t own_bytes_ = 0;
-  std::optional<std::uint64_t> capacity_;  // bytes
+  std::optional<std::uint64_t> capacity_;         // bytes
   std::map<std::uint64_t, std::string> changed_;  // of changed_contents()
 };
 
@@ -201,32 +341,65 @@ const char* name_of(Severity severity) {
 
 Severity CheckReport::worst() const {
   Severity worst = Severity::note;
-  for (const auto& finding : findings) worst = std::max(worst, finding.severity);
+  for (const auto& finding : findings) {
+    worst = std::max(worst, finding.severity);
+  }
   return worst;
 }
 
 Result<CheckReport> check_image(const std::string& path) {
   auto store = find_own_store(path);
-  if (!store) return std::unexpected(store.error());
+  if (!store) {
+    return std::unexpected(store.error());
+  }
   auto lock = lock_store(*store, Hold::to_look);
-  if (!lock) return std::unexpected(lock.error());
+  if (!lock) {
+    return std::unexpected(lock.error());
+  }
   return Check(*store).run();
 }
 
 Status repair_image(const std::string& path) {
   auto store = find_own_store(path);
-  if (!store) return std::unexpected(store.error());
+  if (!store) {
+    return std::unexpected(store.error());
+  }
   auto lock = lock_store(*store, Hold::to_change);
-  if (!lock) return std::unexpected(lock.error());
+  if (!lock) {
+    return std::unexpected(lock.error());
+  }
   auto report = Check(*store).run();
-  if (!report) return std::unexpected(report.error());
-  if (report->worst() == Severity::damage) return fail(EUCLEAN, store->path + " is damaged, and nothing proves what would be right; bring out what is good: efs salvage " + store->path);
-  if (!report->emptied.empty()) return fail(EUCLEAN, store->path + ": power loss took the content of " + report->emptied.front() + (report->emptied.size() > 1 ? " and of " + std::to_string(report->emptied.size() - 1) + " other files" : "") + ", and after a repair nothing would say so; efs salvage " + store->path + " and a start do as it is");
+  if (!report) {
+    return std::unexpected(report.error());
+  }
+  if (report->worst() == Severity::damage) {
+    return fail(EUCLEAN, store->path +
+                             " is damaged, and nothing proves what would be right; bring out what "
+                             "is good: efs salvage " +
+                             store->path);
+  }
+  if (!report->emptied.empty()) {
+    return fail(EUCLEAN,
+                store->path + ": power loss took the content of " + report->emptied.front() +
+                    (report->emptied.size() > 1
+                         ? " and of " + std::to_string(report->emptied.size() - 1) + " other files"
+                         : "") +
+                    ", and after a repair nothing would say so; efs salvage " + store->path +
+                    " and a start do as it is");
+  }
   const auto manifest = read_manifest(store->metadata.get());
-  if (!manifest) return std::unexpected(manifest.error());
+  if (!manifest) {
+    return std::unexpected(manifest.error());
+  }
   auto backends = open_backends(*store, *manifest, false);
-  if (!backends) return std::unexpected(backends.error());
-  auto filesystem = fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(), .after_power_loss = manifest->boot_id != boot_id(), .instance = manifest->instance, .journal_to = manifest->journal_to});
+  if (!backends) {
+    return std::unexpected(backends.error());
+  }
+  auto filesystem =
+      fs::Filesystem::open(*backends->backend, {.metadata_directory = store->metadata.get(),
+                                                .after_power_loss = manifest->boot_id != boot_id(),
+                                                .instance = manifest->instance,
+                                                .journal_to = manifest->journal_to});
   return filesystem ? Status{} : std::unexpected(filesystem.error());
 }
 

@@ -21,29 +21,43 @@ struct Content {
 };
 
 // An input that nobody changed is compared with what it was on the PFS.
-bool has_original(const fs::WalkItem& item) { return item.content.has_value(); }
+bool has_original(const fs::WalkItem& item) {
+  return item.content.has_value();
+}
 
 std::string line_of(const Content& content) {
-  return std::to_string(content.container) + " " + std::to_string(content.size) + " " + std::to_string(content.mtime.seconds) + " " + std::to_string(content.mtime.nanoseconds) + (content.durable ? " durable\n" : "\n");
+  return std::to_string(content.container) + " " + std::to_string(content.size) + " " +
+         std::to_string(content.mtime.seconds) + " " + std::to_string(content.mtime.nanoseconds) +
+         (content.durable ? " durable\n" : "\n");
 }
 
 template <typename Number>
 bool take(std::string_view& line, Number& number) {
   const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), number);
-  if (problem != std::errc{}) return false;
+  if (problem != std::errc{}) {
+    return false;
+  }
   line.remove_prefix(static_cast<std::size_t>(end - line.data()));
-  if (line.starts_with(' ')) line.remove_prefix(1);
+  if (line.starts_with(' ')) {
+    line.remove_prefix(1);
+  }
   return true;
 }
 
 bool parse(std::string_view line, Content& content) {
-  if (!take(line, content.container) || !take(line, content.size) || !take(line, content.mtime.seconds) || !take(line, content.mtime.nanoseconds)) return false;
+  if (!take(line, content.container) || !take(line, content.size) ||
+      !take(line, content.mtime.seconds) || !take(line, content.mtime.nanoseconds)) {
+    return false;
+  }
   content.durable = line == "durable";
   return content.durable || line.empty();
 }
 
 std::string difference(const Content& content, const struct stat& st) {
-  if (static_cast<std::uint64_t>(st.st_size) != content.size) return "it has " + std::to_string(st.st_size) + " bytes instead of " + std::to_string(content.size);
+  if (static_cast<std::uint64_t>(st.st_size) != content.size) {
+    return "it has " + std::to_string(st.st_size) + " bytes instead of " +
+           std::to_string(content.size);
+  }
   return stage::same_or_coarser(st.st_mtim, to_timespec(content.mtime)) ? "" : "it was written to";
 }
 
@@ -51,35 +65,63 @@ std::string difference(const Content& content, const struct stat& st) {
 
 Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> items) {
   std::map<std::uint64_t, const fs::WalkItem*> files;  // once each, whatever its names
-  for (const auto& item : items)
-    if (S_ISREG(item.attributes.st_mode) && !has_original(item) && item.unreadable.empty()) files.emplace(item.ino, &item);
+  for (const auto& item : items) {
+    if (S_ISREG(item.attributes.st_mode) && !has_original(item) && item.unreadable.empty()) {
+      files.emplace(item.ino, &item);
+    }
+  }
   std::string text;
-  for (const auto& [ino, item] : files)
-    text += line_of({.container = ino, .size = static_cast<std::uint64_t>(item->attributes.st_size), .mtime = item->attributes.st_mtim, .durable = item->settled});
+  for (const auto& [ino, item] : files) {
+    text += line_of({.container = ino,
+                     .size = static_cast<std::uint64_t>(item->attributes.st_size),
+                     .mtime = item->attributes.st_mtim,
+                     .durable = item->settled});
+  }
   text = sealed(text);
   EFS_TRY(write_text(metadata, contents_name, text));
   return checksum_of(text);
 }
 
-void remove_contents(int metadata) { (void)::unlinkat(metadata, contents_name, 0); }
+void remove_contents(int metadata) {
+  (void)::unlinkat(metadata, contents_name, 0);
+}
 
-Result<std::map<std::uint64_t, std::string>> changed_contents(int metadata, const Manifest& manifest, Backend& backend) {
+Result<std::map<std::uint64_t, std::string>> changed_contents(int metadata,
+                                                              const Manifest& manifest,
+                                                              Backend& backend) {
   std::map<std::uint64_t, std::string> changed;
-  if (manifest.contents.empty() || manifest.left == Left::in_use) return changed;
+  if (manifest.contents.empty() || manifest.left == Left::in_use) {
+    return changed;
+  }
   const auto text = read_text(metadata, contents_name, largest_text);
-  if (!text && text.error().code == ENOENT) return changed;
-  const std::string damaged = std::string("meta/") + contents_name + ", which says what the containers were when the instance was left, is damaged; without it, nothing is compared";
-  if (!text || checksum_of(*text) != manifest.contents) return fail(EUCLEAN, damaged);
+  if (!text && text.error().code == ENOENT) {
+    return changed;
+  }
+  const std::string damaged = std::string("meta/") + contents_name +
+                              ", which says what the containers were when the instance was left, "
+                              "is damaged; without it, nothing is compared";
+  if (!text || checksum_of(*text) != manifest.contents) {
+    return fail(EUCLEAN, damaged);
+  }
   const bool rebooted = manifest.boot_id != boot_id();
-  for (std::string_view rest = *text; !rest.empty() && rest.front() != '\n' && rest.front() != '#';) {
+  for (std::string_view rest = *text;
+       !rest.empty() && rest.front() != '\n' && rest.front() != '#';) {
     const std::size_t end = std::min(rest.find('\n'), rest.size() - 1);
     Content content;
-    if (!parse(rest.substr(0, end), content)) return fail(EUCLEAN, damaged);
+    if (!parse(rest.substr(0, end), content)) {
+      return fail(EUCLEAN, damaged);
+    }
     rest.remove_prefix(end + 1);
-    if (rebooted && !content.durable) continue;
+    if (rebooted && !content.durable) {
+      continue;
+    }
     const auto st = backend.attributes(content.container);
-    if (!st || !S_ISREG(st->st_mode)) continue;  // missing: whoever looks for it says so
-    if (std::string how = difference(content, *st); !how.empty()) changed.emplace(content.container, std::move(how));
+    if (!st || !S_ISREG(st->st_mode)) {
+      continue;  // missing: whoever looks for it says so
+    }
+    if (std::string how = difference(content, *st); !how.empty()) {
+      changed.emplace(content.container, std::move(how));
+    }
   }
   return changed;
 }

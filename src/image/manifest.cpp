@@ -22,7 +22,7 @@ namespace {
 constexpr const char* format = "efs-image-1";
 constexpr const char* listed_name = "listed";
 constexpr const char* spare_name = "instance.json.new";  // of the manifest: see write_in_turns()
-constexpr std::size_t largest = 4u << 20;  // bytes of a job file or manifest
+constexpr std::size_t largest = 4u << 20;                // bytes of a job file or manifest
 constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged", "over"};
 
 // Of all but the checksum itself.
@@ -34,17 +34,21 @@ std::string own_checksum(nlohmann::json manifest) {
 // A file under this name that is ours, and how large it is.
 UniqueFd spare_file(int directory, const std::string& name, std::size_t& size) {
   UniqueFd fd(::openat(directory, name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  struct stat st {};
-  if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 || static_cast<std::size_t>(st.st_size) > largest) return {};
+  struct stat st{};
+  if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 ||
+      static_cast<std::size_t>(st.st_size) > largest) {
+    return {};
+  }
   size = static_cast<std::size_t>(st.st_size);
   return fd;
 }
 
-// Blanks before the end make it as large as the file that is there, or where that is too small a number of pages, with more
-// to spare than any later state of the same instance takes.
+// Blanks before the end make it as large as the file that is there, or where that is too small a
+// number of pages, with more to spare than any later state of the same instance takes.
 std::string padded(std::string text, std::size_t there) {
   constexpr std::size_t page = 4096, slack = 512;
-  const std::size_t size = text.size() <= there ? there : (text.size() + slack + page - 1) / page * page;
+  const std::size_t size =
+      text.size() <= there ? there : (text.size() + slack + page - 1) / page * page;
   text.pop_back();
   text.resize(size - 1, ' ');
   return text += '\n';
@@ -52,44 +56,68 @@ std::string padded(std::string text, std::size_t there) {
 
 // Where there is no room for it, the next text needs some.
 void keep_spare(int directory, const std::string& name, const std::string& text) {
-  if (const auto fd = make_anew(directory, name)) (void)put(fd->get(), text);
+  if (const auto fd = make_anew(directory, name)) {
+    (void)put(fd->get(), text);
+  }
 }
 
-// How an instance ended must be told on a full store, too. So there are always two files of the same size, and a new text
-// is written over the spare one, which then changes places with the old.
+// How an instance ended must be told on a full store, too. So there are always two files of the
+// same size, and a new text is written over the spare one, which then changes places with the old.
 Status write_in_turns(int directory, const std::string& name, const std::string& text) {
   const std::string partial = name + ".new";
   std::size_t size = 0;
   const auto there = read_text(directory, name.c_str(), largest);
   UniqueFd spare = spare_file(directory, partial, size);
   if (there && *there == padded(text, there->size())) {
-    if (!spare || size != there->size()) keep_spare(directory, partial, *there);
+    if (!spare || size != there->size()) {
+      keep_spare(directory, partial, *there);
+    }
     return {};
   }
   if (!spare || size < text.size()) {
     auto made = make_anew(directory, partial);
-    if (!made) return std::unexpected(made.error());
+    if (!made) {
+      return std::unexpected(made.error());
+    }
     spare = std::move(*made);
     size = 0;
   }
   const std::string whole = padded(text, size);
   EFS_TRY(name_error(put(spare.get(), whole), partial));
-  const bool exchanged = there && there->size() == whole.size() && ::renameat2(directory, partial.c_str(), directory, name.c_str(), RENAME_EXCHANGE) == 0;
-  if (!exchanged && ::renameat(directory, partial.c_str(), directory, name.c_str()) != 0) return fail_errno(name);
-  if (::fsync(directory) != 0) return fail_errno(name);
-  if (!exchanged) keep_spare(directory, partial, whole);
+  const bool exchanged =
+      there && there->size() == whole.size() &&
+      ::renameat2(directory, partial.c_str(), directory, name.c_str(), RENAME_EXCHANGE) == 0;
+  if (!exchanged && ::renameat(directory, partial.c_str(), directory, name.c_str()) != 0) {
+    return fail_errno(name);
+  }
+  if (::fsync(directory) != 0) {
+    return fail_errno(name);
+  }
+  if (!exchanged) {
+    keep_spare(directory, partial, whole);
+  }
   return {};
 }
 
 Result<Manifest> manifest_in(int directory, const char* name) {
   const Sheltered sheltered;
-  if (!Sheltered::ready()) return fail(ENOMEM, name);
+  if (!Sheltered::ready()) {
+    return fail(ENOMEM, name);
+  }
   auto text = read_text(directory, name, largest);
-  if (!text) return std::unexpected(text.error());
+  if (!text) {
+    return std::unexpected(text.error());
+  }
   const auto json = json_from_text(*text);
-  const auto damaged = [name] { return fail(EPROTO, std::string(name) + ": damaged"); };
-  if (!json.is_object() || (json.contains("checksum") && json["checksum"] != own_checksum(json))) return damaged();
-  if (!json.contains("format") || json["format"] != format) return fail(EPROTO, std::string(name) + ": not of this version of efs");
+  const auto damaged = [name] {
+    return fail(EPROTO, std::string(name) + ": damaged");
+  };
+  if (!json.is_object() || (json.contains("checksum") && json["checksum"] != own_checksum(json))) {
+    return damaged();
+  }
+  if (!json.contains("format") || json["format"] != format) {
+    return fail(EPROTO, std::string(name) + ": not of this version of efs");
+  }
   Manifest m;
   try {
     m.name = json.at("name");
@@ -116,15 +144,21 @@ Result<Manifest> manifest_in(int directory, const char* name) {
     m.made_mount_dir = json.value("made_mount_dir", false);
     m.place = json.value("place", 0U);
     m.memory_capacity = json.value("memory_capacity", std::uint64_t{0});
-    for (const auto& member : json.value("members", nlohmann::json::array())) m.members.push_back({.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
+    for (const auto& member : json.value("members", nlohmann::json::array())) {
+      m.members.push_back(
+          {.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
+    }
     m.circumstances.variables = json.value("variables", m.circumstances.variables);
     m.circumstances.settings = json.value("settings", m.circumstances.settings);
     m.circumstances.user = json.value("user", "");
     m.circumstances.home = json.value("home", "");
     m.circumstances.node = json.value("node", "");
     const std::string left = json.at("left");
-    for (std::size_t i = 0; i < left_names.size(); ++i)
-      if (left == left_names.at(i)) m.left = static_cast<Left>(i);
+    for (std::size_t i = 0; i < left_names.size(); ++i) {
+      if (left == left_names.at(i)) {
+        m.left = static_cast<Left>(i);
+      }
+    }
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM, name);
   } catch (const std::exception&) {
@@ -135,15 +169,23 @@ Result<Manifest> manifest_in(int directory, const char* name) {
 
 }  // namespace
 
-const char* name_of(Left left) { return left_names.at(static_cast<std::size_t>(left)); }
+const char* name_of(Left left) {
+  return left_names.at(static_cast<std::size_t>(left));
+}
 
-Result<Manifest> read_manifest(int directory) { return manifest_in(directory, manifest_name); }
+Result<Manifest> read_manifest(int directory) {
+  return manifest_in(directory, manifest_name);
+}
 
 Result<Manifest> recover_manifest(int directory) {
   auto manifest = read_manifest(directory);
-  if (manifest || (manifest.error().code != EPROTO && manifest.error().code != ENOENT)) return manifest;
+  if (manifest || (manifest.error().code != EPROTO && manifest.error().code != ENOENT)) {
+    return manifest;
+  }
   auto before = manifest_in(directory, spare_name);
-  if (!before) return manifest;
+  if (!before) {
+    return manifest;
+  }
   before->left = Left::in_use;
   before->contents.clear();
   before->merges = true;
@@ -152,52 +194,102 @@ Result<Manifest> recover_manifest(int directory) {
 
 Status write_manifest(int directory, const Manifest& m) {
   const Sheltered sheltered;
-  if (!Sheltered::ready()) return fail(ENOMEM, manifest_name);
-  nlohmann::json json{{"format", format}, {"name", m.name}, {"uid", m.uid}, {"root_dir", m.root_dir}, {"mount_dir", m.mount_dir}, {"results_dir", m.results_dir}, {"log_file", m.log_file},
-                            {"job_file", m.job_file}, {"start_options", m.start_options}, {"store", m.store}, {"kind", m.kind}, {"boot_id", m.boot_id}, {"left", name_of(m.left)}, {"made_mount_dir", m.made_mount_dir},
-                            {"node_number", m.node}, {"nodes", m.nodes}, {"merge_since", m.merge_since}, {"merges", m.merges}, {"results_mount", m.results_mount}, {"mounts_below", m.mounts_below},
-                            {"variables", m.circumstances.variables}, {"settings", m.circumstances.settings}, {"user", m.circumstances.user}, {"home", m.circumstances.home}, {"node", m.circumstances.node}};
-  for (const auto& member : m.members) json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
-  if (m.place != 0) json["place"] = m.place;
-  if (m.memory_capacity != 0) json["memory_capacity"] = m.memory_capacity;
-  if (m.journal_to != 0) json["journal_to"] = m.journal_to;
-  if (!m.contents.empty()) json["contents"] = m.contents;
-  if (m.instance.known()) json["instance"] = store::to_string(m.instance);
-  if (m.life.known()) json["life"] = store::to_string(m.life);
+  if (!Sheltered::ready()) {
+    return fail(ENOMEM, manifest_name);
+  }
+  nlohmann::json json{{"format", format},
+                      {"name", m.name},
+                      {"uid", m.uid},
+                      {"root_dir", m.root_dir},
+                      {"mount_dir", m.mount_dir},
+                      {"results_dir", m.results_dir},
+                      {"log_file", m.log_file},
+                      {"job_file", m.job_file},
+                      {"start_options", m.start_options},
+                      {"store", m.store},
+                      {"kind", m.kind},
+                      {"boot_id", m.boot_id},
+                      {"left", name_of(m.left)},
+                      {"made_mount_dir", m.made_mount_dir},
+                      {"node_number", m.node},
+                      {"nodes", m.nodes},
+                      {"merge_since", m.merge_since},
+                      {"merges", m.merges},
+                      {"results_mount", m.results_mount},
+                      {"mounts_below", m.mounts_below},
+                      {"variables", m.circumstances.variables},
+                      {"settings", m.circumstances.settings},
+                      {"user", m.circumstances.user},
+                      {"home", m.circumstances.home},
+                      {"node", m.circumstances.node}};
+  for (const auto& member : m.members) {
+    json["members"].push_back({{"id", member.id}, {"path", member.path}, {"kind", member.kind}});
+  }
+  if (m.place != 0) {
+    json["place"] = m.place;
+  }
+  if (m.memory_capacity != 0) {
+    json["memory_capacity"] = m.memory_capacity;
+  }
+  if (m.journal_to != 0) {
+    json["journal_to"] = m.journal_to;
+  }
+  if (!m.contents.empty()) {
+    json["contents"] = m.contents;
+  }
+  if (m.instance.known()) {
+    json["instance"] = store::to_string(m.instance);
+  }
+  if (m.life.known()) {
+    json["life"] = store::to_string(m.life);
+  }
   json["checksum"] = own_checksum(json);
   return write_in_turns(directory, manifest_name, json_to_text(json, 1) + "\n");
 }
 
 bool is_out_of_reach(const Manifest& manifest, const std::string& directory) {
-  struct stat st {};
-  return manifest.kind == "fsdax" && !manifest.store.starts_with(directory + "/") && ::lstat(manifest.store.c_str(), &st) != 0;
+  struct stat st{};
+  return manifest.kind == "fsdax" && !manifest.store.starts_with(directory + "/") &&
+         ::lstat(manifest.store.c_str(), &st) != 0;
 }
 
 bool is_gone(const Manifest& manifest) {
-  struct stat st {};
-  return manifest.kind == "dram" && ::lstat((manifest.store + "/meta").c_str(), &st) != 0 && errno == ENOENT;
+  struct stat st{};
+  return manifest.kind == "dram" && ::lstat((manifest.store + "/meta").c_str(), &st) != 0 &&
+         errno == ENOENT;
 }
 
 std::string out_of_reach_text(const Manifest& manifest) {
-  return "its store " + manifest.store + " is not there. If its disk is not mounted, mount it; if it is gone for good: efs clean --force " + manifest.name;
+  return "its store " + manifest.store +
+         " is not there. If its disk is not mounted, mount it; if it is gone for good: efs clean "
+         "--force " +
+         manifest.name;
 }
 
 Status write_left(int directory, Left left) {
   auto manifest = recover_manifest(directory);
-  if (!manifest) return std::unexpected(manifest.error());
+  if (!manifest) {
+    return std::unexpected(manifest.error());
+  }
   manifest->left = left;
   return write_manifest(directory, *manifest);
 }
 
 bool was_over(const Manifest& instance, const Manifest& own) {
-  return instance.left == Left::over && instance.store == own.store && !instance.instance.contradicts(own.instance) && instance.life == own.life;
+  return instance.left == Left::over && instance.store == own.store &&
+         !instance.instance.contradicts(own.instance) && instance.life == own.life;
 }
 
-Status write_job_file(int directory, const std::string& text) { return write_text(directory, job_file_name, sealed(text)); }
+Status write_job_file(int directory, const std::string& text) {
+  return write_text(directory, job_file_name, sealed(text));
+}
 
 Status write_listed(int directory, const std::map<std::string, std::string>& listed) {
-  if (!listed.empty()) return write_text(directory, listed_name, sealed(json_to_text(listed)));
-  return ::unlinkat(directory, listed_name, 0) == 0 || errno == ENOENT ? Status{} : fail_errno(listed_name);
+  if (!listed.empty()) {
+    return write_text(directory, listed_name, sealed(json_to_text(listed)));
+  }
+  return ::unlinkat(directory, listed_name, 0) == 0 || errno == ENOENT ? Status{}
+                                                                       : fail_errno(listed_name);
 }
 
 namespace {
@@ -228,16 +320,38 @@ config::JobConfig job_without_rules(const Manifest& m) {
 
 Result<config::JobConfig> job_of(int directory, const Manifest& m) {
   auto text = read_sealed(directory, job_file_name, largest);
-  if (!text) return std::unexpected(text.error());
-  const auto given = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
-  auto config = config::reload(*text, m.job_file, {.name = m.name, .root_dir = given(m.root_dir), .mount_dir = given(m.mount_dir), .results_dir = given(m.results_dir), .log_file = given(m.log_file)}, m.circumstances);
-  if (!config) return fail(EPROTO, "the image's job file: " + (config.error().empty() ? "damaged" : to_string(config.error().front(), job_file_name)));
+  if (!text) {
+    return std::unexpected(text.error());
+  }
+  const auto given = [](const std::string& value) {
+    return value.empty() ? std::nullopt : std::optional(value);
+  };
+  auto config = config::reload(*text, m.job_file,
+                               {.name = m.name,
+                                .root_dir = given(m.root_dir),
+                                .mount_dir = given(m.mount_dir),
+                                .results_dir = given(m.results_dir),
+                                .log_file = given(m.log_file)},
+                               m.circumstances);
+  if (!config) {
+    return fail(EPROTO,
+                "the image's job file: " +
+                    (config.error().empty() ? "damaged"
+                                            : to_string(config.error().front(), job_file_name)));
+  }
   put_into(*config, m);
-  if (const auto listed = read_sealed(directory, listed_name, largest_text); listed || listed.error().code != ENOENT) {
+  if (const auto listed = read_sealed(directory, listed_name, largest_text);
+      listed || listed.error().code != ENOENT) {
     const auto json = listed ? json_from_text(*listed) : nlohmann::json();
-    if (!json.is_object()) return fail(EPROTO, "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");
-    for (const auto& [place, source] : json.items())
-      if (source.is_string()) config->listed[place] = source.get<std::string>();
+    if (!json.is_object()) {
+      return fail(EPROTO,
+                  "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");
+    }
+    for (const auto& [place, source] : json.items()) {
+      if (source.is_string()) {
+        config->listed[place] = source.get<std::string>();
+      }
+    }
   }
   return *config;
 }

@@ -23,30 +23,47 @@
 namespace efs::image {
 namespace {
 
-/// The buffer of an image, without the contents that somebody has changed. `all`: as if nothing of it were anywhere else.
+/// The buffer of an image, without the contents that somebody has changed. `all`: as if nothing of
+/// it were anywhere else.
 class ImageBuffer final : public stage::ForwardingBuffer {
  public:
   /// `elsewhere`: what results-dir has says nothing of the place that it goes to.
-  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all, bool elsewhere) : ForwardingBuffer(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
+  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all,
+              bool elsewhere)
+      : ForwardingBuffer(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
+
   Result<fs::HeldFile> hold(std::uint64_t ino) override {
     const auto changed = changed_.find(ino);
-    if (changed == changed_.end()) return inner_.hold(ino);
-    return fail(EUCLEAN, "container " + std::to_string(ino) + " is not what it was when the instance was left: " + changed->second + "; somebody has changed it, and it is brought out once meta/" + contents_name + " of the store is removed");
+    if (changed == changed_.end()) {
+      return inner_.hold(ino);
+    }
+    return fail(EUCLEAN, "container " + std::to_string(ino) +
+                             " is not what it was when the instance was left: " + changed->second +
+                             "; somebody has changed it, and it is brought out once meta/" +
+                             contents_name + " of the store is removed");
   }
+
   Result<std::vector<fs::WalkItem>> walk() override {
     auto items = inner_.walk();
-    if (items && all_)
+    if (items && all_) {
       for (auto& item : *items) {
         item.dirty = true;
         item.saved.reset();
         item.keep = fs::Keep::by_rule;
         item.origin.reset();
       }
-    else if (items && elsewhere_)
-      for (auto& item : *items) item.dirty = item.dirty || item.saved;
+    } else if (items && elsewhere_) {
+      for (auto& item : *items) {
+        item.dirty = item.dirty || item.saved;
+      }
+    }
     return items;
   }
-  std::vector<fs::WalkItem> gone() override { return all_ ? std::vector<fs::WalkItem>() : inner_.gone(); }
+
+  std::vector<fs::WalkItem> gone() override {
+    return all_ ? std::vector<fs::WalkItem>() : inner_.gone();
+  }
+
   /// The image stays as it is: the start that finds it books what was brought out
   /// (Booking::salvaged()).
   std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side,
@@ -60,20 +77,29 @@ class ImageBuffer final : public stage::ForwardingBuffer {
   const bool elsewhere_;
 };
 
-// What the job removed goes only where nothing that it made instead can have been lost, and from no place that it did not know.
+// What the job removed goes only where nothing that it made instead can have been lost, and from no
+// place that it did not know.
 bool may_remove(const Image& image, const SalvageOptions& options) {
   const auto& met = image.filesystem->recovery();
-  const bool is_whole = met.emptied.empty() && met.lost.empty() && met.unlisted.empty() && what_is_missing(image).empty();
+  const bool is_whole = met.emptied.empty() && met.lost.empty() && met.unlisted.empty() &&
+                        what_is_missing(image).empty();
   return options.to.empty() && !image.rebooted && image.missing.empty() && is_whole;
 }
 
 // Which backend a file was in is known by its container only.
 std::string lost_reason(const Image& image) {
   const auto& unlisted = image.filesystem->recovery().unlisted;
-  if (!unlisted.empty()) return "its container was not found, and not all containers can be listed: " + unlisted;
-  if (image.missing.empty()) return image.rebooted ? "power loss took its content before the first fsync" : "its content is gone: somebody has removed it from the store";
+  if (!unlisted.empty()) {
+    return "its container was not found, and not all containers can be listed: " + unlisted;
+  }
+  if (image.missing.empty()) {
+    return image.rebooted ? "power loss took its content before the first fsync"
+                          : "its content is gone: somebody has removed it from the store";
+  }
   std::string reason = "its content was in a backend that is gone";
-  for (const auto& missing : image.missing) reason += "; " + missing;
+  for (const auto& missing : image.missing) {
+    reason += "; " + missing;
+  }
   return reason;
 }
 
@@ -87,39 +113,76 @@ stage::ReceiptEntry failed_entry(const std::string& path, const std::string& rea
 
 // Nothing that the job made, but asked for where `all` is.
 stage::ReceiptEntry input_without_content(const Image& image, const std::string& path, bool all) {
-  auto entry = failed_entry(path, lost_reason(image) + "; nobody had changed it: the PFS has it as it was staged in");
-  if (!all) entry.action = stage::Action::skipped;
+  auto entry = failed_entry(
+      path, lost_reason(image) + "; nobody had changed it: the PFS has it as it was staged in");
+  if (!all) {
+    entry.action = stage::Action::skipped;
+  }
   return entry;
 }
 
-// What the records say is checksummed. What programs wrote into containers went past everybody who could vouch for it.
-void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items, bool all) {
+// What the records say is checksummed. What programs wrote into containers went past everybody who
+// could vouch for it.
+void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items,
+           bool all) {
   std::map<std::string_view, const fs::WalkItem*> known;
-  for (const auto& item : items) known[item.path] = &item;
+  for (const auto& item : items) {
+    known[item.path] = &item;
+  }
   for (auto& entry : receipt.entries) {
-    if (entry.action != stage::Action::staged_out && entry.action != stage::Action::kept) continue;
+    if (entry.action != stage::Action::staged_out && entry.action != stage::Action::kept) {
+      continue;
+    }
     const fs::WalkItem& item = *known.at(entry.path);
     entry.evidence = S_ISREG(item.attributes.st_mode) ? "as-found" : "verified";
   }
   const auto& met = image.filesystem->recovery();
-  if (const auto missing = what_is_missing(image); !missing.empty()) receipt.entries.push_back(failed_entry(".", missing + ": it had names of which nothing is known any more"));
-  for (const auto& path : met.emptied) receipt.entries.push_back(failed_entry(path, lost_reason(image)));
-  for (const auto& path : met.dropped)
-    if (!image.rebooted) receipt.entries.push_back(input_without_content(image, path, all));
+  if (const auto missing = what_is_missing(image); !missing.empty()) {
+    receipt.entries.push_back(
+        failed_entry(".", missing + ": it had names of which nothing is known any more"));
+  }
+  for (const auto& path : met.emptied) {
+    receipt.entries.push_back(failed_entry(path, lost_reason(image)));
+  }
+  for (const auto& path : met.dropped) {
+    if (!image.rebooted) {
+      receipt.entries.push_back(input_without_content(image, path, all));
+    }
+  }
   stage::settle(receipt);
 }
 
 std::string note_of(const Image& image) {
   const auto& recovery = image.filesystem->recovery();
-  std::string note = "salvaged from " + image.directories.path + ": " + std::to_string(recovery.journal.records) + " records verified";
-  if (recovery.journal.torn) note += "; what lies behind the last of them does not verify and was left out";
-  if (const auto missing = what_is_missing(image); !missing.empty()) note += "; " + missing + ": files may be missing here";
-  note += image.rebooted ? "; the machine was restarted since: content that was not synced may be older or in part" : "; the machine was not restarted since: content is as the programs left it";
-  for (const auto& missing : image.missing) note += "; backend " + missing;
-  for (const auto& problem : {image.manifest_problem, image.contents_problem})
-    if (!problem.empty()) note += "; " + problem;
-  if (!image.job_problem.empty()) note += "; " + image.job_problem + ", which has the job's rules: all that it made or changed counts as a result";
-  if (image.rebooted && !recovery.dropped.empty()) note += "; " + std::to_string(recovery.dropped.size()) + " clean files were left out, as power loss may have taken their content (the PFS has them)";
+  std::string note = "salvaged from " + image.directories.path + ": " +
+                     std::to_string(recovery.journal.records) + " records verified";
+  if (recovery.journal.torn) {
+    note += "; what lies behind the last of them does not verify and was left out";
+  }
+  if (const auto missing = what_is_missing(image); !missing.empty()) {
+    note += "; " + missing + ": files may be missing here";
+  }
+  note +=
+      image.rebooted
+          ? "; the machine was restarted since: content that was not synced may be older or in part"
+          : "; the machine was not restarted since: content is as the programs left it";
+  for (const auto& missing : image.missing) {
+    note += "; backend " + missing;
+  }
+  for (const auto& problem : {image.manifest_problem, image.contents_problem}) {
+    if (!problem.empty()) {
+      note += "; " + problem;
+    }
+  }
+  if (!image.job_problem.empty()) {
+    note += "; " + image.job_problem +
+            ", which has the job's rules: all that it made or changed counts as a result";
+  }
+  if (image.rebooted && !recovery.dropped.empty()) {
+    note +=
+        "; " + std::to_string(recovery.dropped.size()) +
+        " clean files were left out, as power loss may have taken their content (the PFS has them)";
+  }
   return note;
 }
 
@@ -128,20 +191,28 @@ std::string note_of(const Image& image) {
 Result<Holdings> holdings_of(Image& image) {
   fs::Staging staging(*image.filesystem);
   auto items = staging.walk();
-  if (!items) return std::unexpected(items.error());
+  if (!items) {
+    return std::unexpected(items.error());
+  }
   Holdings holdings;
   for (const auto& item : *items) {
-    if (!S_ISREG(item.attributes.st_mode)) continue;
+    if (!S_ISREG(item.attributes.st_mode)) {
+      continue;
+    }
     ++holdings.files;
     holdings.bytes += static_cast<std::uint64_t>(item.attributes.st_size);
   }
   const auto selection = stage::select_outgoing(image.config, *items);
   for (const auto* item : selection.outgoing) {
     ++holdings.unsaved_files;
-    if (S_ISREG(item->attributes.st_mode)) holdings.unsaved_bytes += static_cast<std::uint64_t>(item->attributes.st_size);
+    if (S_ISREG(item->attributes.st_mode)) {
+      holdings.unsaved_bytes += static_cast<std::uint64_t>(item->attributes.st_size);
+    }
   }
   for (const auto& entry : selection.settled) {
-    if (entry.action != stage::Action::failed) continue;  // changed, and in the buffer in part only
+    if (entry.action != stage::Action::failed) {
+      continue;  // changed, and in the buffer in part only
+    }
     ++holdings.unsaved_files;
     holdings.unsaved_bytes += entry.bytes;
   }
@@ -152,22 +223,34 @@ Result<std::uint64_t> left_to_do(Image& image) {
   const config::JobConfig& config = image.config;
   fs::Staging staging(*image.filesystem);
   const auto items = staging.walk();
-  if (!items) return std::unexpected(items.error());
+  if (!items) {
+    return std::unexpected(items.error());
+  }
   const bool in_place = config::has_results_in_place(config);
   const auto removed = stage::removed_inputs(config, staging.gone());
-  auto count = static_cast<std::uint64_t>(std::ranges::count_if(removed, [&](const auto& item) { return in_place || item.saved; }));
-  count += static_cast<std::uint64_t>(std::ranges::count_if(stage::select_outgoing(config, *items).directories, &stage::DirectoryToMake::reported));
+  auto count = static_cast<std::uint64_t>(
+      std::ranges::count_if(removed, [&](const auto& item) { return in_place || item.saved; }));
+  count += static_cast<std::uint64_t>(std::ranges::count_if(
+      stage::select_outgoing(config, *items).directories, &stage::DirectoryToMake::reported));
   for (const auto& item : *items) {
-    struct stat st {};
-    if (item.saved && !item.dirty && ::lstat((config.results_dir + "/" + config::result_path(config, item.path)).c_str(), &st) != 0) ++count;
+    struct stat st{};
+    if (item.saved && !item.dirty &&
+        ::lstat((config.results_dir + "/" + config::result_path(config, item.path)).c_str(), &st) !=
+            0) {
+      ++count;
+    }
   }
   return count;
 }
 
 Status list_names(Image& image, const std::function<void(const nlohmann::json&)>& tell) {
   const auto items = fs::Staging(*image.filesystem).walk();
-  if (!items) return std::unexpected(items.error());
-  for (const auto& item : *items) tell(stage::inventory_entry(image.config, item));
+  if (!items) {
+    return std::unexpected(items.error());
+  }
+  for (const auto& item : *items) {
+    tell(stage::inventory_entry(image.config, item));
+  }
   return {};
 }
 
@@ -175,46 +258,76 @@ std::string receipt_name_of(Image& image, const SalvageOptions& options) {
   fs::Staging staging(*image.filesystem);
   const std::string& job = image.manifest.name;
   std::string name = stage::salvage_receipt_name(job);
-  if (options.to.empty()) return name;
-  for (unsigned n = 2; staging.find(name); ++n) name = stage::salvage_receipt_name(job + "." + std::to_string(n));
+  if (options.to.empty()) {
+    return name;
+  }
+  for (unsigned n = 2; staging.find(name); ++n) {
+    name = stage::salvage_receipt_name(job + "." + std::to_string(n));
+  }
   return name;
 }
 
-stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress, stage::PfsIo& pfs) {
+stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress,
+                       stage::PfsIo& pfs) {
   config::JobConfig config = image.config;
   if (!options.to.empty()) {
     config.results_dir = options.to;
     config.results_mount.clear();
     config.mounts_below.clear();
     config.in_place = false;
-    for (auto& rule : config.outputs) rule.as.clear();  // elsewhere everything is called as it was
+    for (auto& rule : config.outputs) {
+      rule.as.clear();  // elsewhere everything is called as it was
+    }
   }
   if (options.all) {
     config.resources.clear();
     config.outputs.clear();
   }
-  if (!may_remove(image, options)) config.deletions = config::Deletions::ignore;
+  if (!may_remove(image, options)) {
+    config.deletions = config::Deletions::ignore;
+  }
   fs::Staging staging(*image.filesystem);
   stage::StagingBuffer buffer(staging, stage::Writers::refused);
   ImageBuffer contents(buffer, image.changed, options.all, !options.to.empty());
   const auto items = staging.walk();
-  if (!items) return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
-  auto placed = options.to.empty() && stage::may_meet_others(config) ? stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir) : Result<std::unique_ptr<stage::PlacedNames>>(nullptr);
-  if (!placed) return stage::failed_receipt(config, describe(placed.error()));
+  if (!items) {
+    return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
+  }
+  auto placed = options.to.empty() && stage::may_meet_others(config)
+                    ? stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir)
+                    : Result<std::unique_ptr<stage::PlacedNames>>(nullptr);
+  if (!placed) {
+    return stage::failed_receipt(config, describe(placed.error()));
+  }
   const auto opened = stage::OpenedDirectories::open(image.directories.metadata.get());
   std::vector<fs::Origin> own = stage::saved_copies(*items);
-  if (*placed) std::ranges::copy((*placed)->copies(), std::back_inserter(own));
+  if (*placed) {
+    std::ranges::copy((*placed)->copies(), std::back_inserter(own));
+  }
   // Also elsewhere: the images of several nodes may go to one place.
-  const bool merges = options.to.empty() ? config.nodes > 1 || config.merge_since != 0 || config.merges : config.nodes > 1;
+  const bool merges = options.to.empty()
+                          ? config.nodes > 1 || config.merge_since != 0 || config.merges
+                          : config.nodes > 1;
   const auto merging = merges ? stage::merging_pfs(config.merge_since, own) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
-  stage::Receipt receipt = stage::stage_out(config, contents, paced, {.workers = config.workers, .transfer_size = config.transfer_size, .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)), .has_a_past = true, .receipt_name = receipt_name_of(image, options), .placed = placed->get(), .opened = opened.get()}, progress);
+  stage::Receipt receipt = stage::stage_out(
+      config, contents, paced,
+      {.workers = config.workers,
+       .transfer_size = config.transfer_size,
+       .partial_tag = stage::partial_tag_of(store::to_string(image.manifest.instance)),
+       .has_a_past = true,
+       .receipt_name = receipt_name_of(image, options),
+       .placed = placed->get(),
+       .opened = opened.get()},
+      progress);
   receipt.retries = paced.retried();
   receipt.note = note_of(image);
   receipt.way_out = "retry: efs salvage";
-  if (config.deletions != image.config.deletions) receipt.note += "; inputs that the job removed were left where they are";
+  if (config.deletions != image.config.deletions) {
+    receipt.note += "; inputs that the job removed were left where they are";
+  }
   vouch(image, receipt, *items, options.all);
   return receipt;
 }

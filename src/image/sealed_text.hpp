@@ -10,7 +10,8 @@
 
 namespace efs::image {
 
-inline constexpr std::size_t largest_text = std::size_t{1} << 30;  // bytes: a list may have millions of lines
+// bytes: a list may have millions of lines
+inline constexpr std::size_t largest_text = std::size_t{1} << 30;
 
 /// XXH3-64, as 16 hexadecimal digits.
 std::string checksum_of(std::string_view text);
@@ -25,7 +26,8 @@ Status put(int fd, const std::string& text);
 /// `done` with the name of its object.
 Status name_error(const Status& done, const std::string& name);
 
-/// By way of NAME.new; durable with its directory. What is there already is not written again: a full store has no room for it twice.
+/// By way of NAME.new; durable with its directory. What is there already is not written again: a
+/// full store has no room for it twice.
 Status write_text(int directory, const char* name, const std::string& text);
 
 /// The text with its checksum in a last line, which is a comment where the text is YAML.

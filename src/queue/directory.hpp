@@ -1,15 +1,20 @@
 #pragma once
-// The queue's directory on the PFS. It belongs to the account that holds the slots, and nobody else may write there:
+// The queue's directory on the PFS. It belongs to the account that holds the slots, and nobody else
+// may write there:
 //   settings          what the site wishes (settings.hpp); may be absent
-//   locks             mode 0600; its bytes are locked, never its data (open file description locks, fcntl(2)):
-//                       byte 0 the mutex, 2^20 + i and 2^21 + i the slots in and out, 2^40 + n ticket n
+//   locks             mode 0600; its bytes are locked, never its data (open file description locks,
+//   fcntl(2)):
+//                       byte 0 the mutex, 2^20 + i and 2^21 + i the slots in and out, 2^40 + n
+//                       ticket n
 //   state             next number and measured rates; written under the mutex
-//   in/ out/          tickets: wN (waits), hN (holds); one JSON line each, readable by all; mtime is the heartbeat
-// A lock goes when its process goes, however it goes, so whoever finds a ticket whose byte is free removes it.
-// The PFS must keep POSIX locks coherent between nodes (Lustre: -o flock, NFS: version 4).
+//   in/ out/          tickets: wN (waits), hN (holds); one JSON line each, readable by all; mtime
+//   is the heartbeat
+// A lock goes when its process goes, however it goes, so whoever finds a ticket whose byte is free
+// removes it. The PFS must keep POSIX locks coherent between nodes (Lustre: -o flock, NFS: version
+// 4).
 //
-// Not thread-safe. Every Directory has an open file description of its own: two of them in one process exclude each
-// other as two processes do.
+// Not thread-safe. Every Directory has an open file description of its own: two of them in one
+// process exclude each other as two processes do.
 
 #include <fcntl.h>
 
@@ -29,6 +34,7 @@ namespace efs::queue {
 struct State {
   std::uint64_t next = 1;
   double rate_in = 0, rate_out = 0;
+
   double& rate(Direction direction) { return direction == Direction::in ? rate_in : rate_out; }
 };
 
@@ -39,27 +45,33 @@ struct Entry {
   std::string name;  // in/w000..
 };
 
-/// What tests put in the place of the system's: lock calls that are counted or take long, a clock that they move.
+/// What tests put in the place of the system's: lock calls that are counted or take long, a clock
+/// that they move.
 struct System {
-  std::function<int(int fd, int command, struct flock& lock)> lock = [](int fd, int command, struct flock& wanted) { return ::fcntl(fd, command, &wanted); };
+  std::function<int(int fd, int command, struct flock& lock)> lock = [](int fd, int command,
+                                                                        struct flock& wanted) {
+    return ::fcntl(fd, command, &wanted);
+  };
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 class Directory {
  public:
-  /// `to_hold`: to draw tickets; the directory must belong to this user and be closed to others (EPERM). Makes what
-  /// is missing in it. Otherwise to look, which anybody may who can read it.
+  /// `to_hold`: to draw tickets; the directory must belong to this user and be closed to others
+  /// (EPERM). Makes what is missing in it. Otherwise to look, which anybody may who can read it.
   static Result<Directory> open(const std::string& path, bool to_hold, System system = {});
 
   const std::string& path() const { return path_; }
+
   std::chrono::steady_clock::time_point now() const { return system_.now(); }
+
   /// Read anew each time; a file with a problem is an error, an absent one gives the defaults.
   Result<Settings> settings() const;
   State state() const;
   void save(const State& state) const;
 
-  /// Calls `what` under the mutex; EBUSY where it cannot be had within `patience` seconds. Who has much patience asks
-  /// ever less often, and so lets those through who have little.
+  /// Calls `what` under the mutex; EBUSY where it cannot be had within `patience` seconds. Who has
+  /// much patience asks ever less often, and so lets those through who have little.
   Status with_mutex(const std::function<Status()>& what, double patience = 2);
 
   /// Locks without waiting; false where somebody else holds it.
@@ -69,6 +81,7 @@ class Directory {
   /// Does another one hold it? Only for a Directory opened to hold, or by root or the owner.
   bool is_alive(std::uint64_t number) const;
   bool slot_is_held(Direction direction, unsigned slot) const;
+
   bool sees_locks() const { return static_cast<bool>(locks_); }
 
   std::vector<Entry> list(Direction direction) const;

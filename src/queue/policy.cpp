@@ -15,7 +15,8 @@ double rank(const Settings& settings, const Ticket& ticket) {
   const auto drawn = static_cast<double>(ticket.drawn);
   switch (settings.policy) {
     case Policy::fifo: break;
-    case Policy::smallest_first: return drawn + static_cast<double>(ticket.bytes) / gibibyte * settings.ageing * second;
+    case Policy::smallest_first:
+      return drawn + static_cast<double>(ticket.bytes) / gibibyte * settings.ageing * second;
     case Policy::deadline: {
       const double latest = drawn + settings.longest_wait * second;
       return ticket.deadline == 0 ? latest : std::min(latest, static_cast<double>(ticket.deadline));
@@ -24,11 +25,15 @@ double rank(const Settings& settings, const Ticket& ticket) {
   return 0;
 }
 
-double rest_of(const Ticket& holder) { return static_cast<double>(holder.bytes - std::min(holder.done, holder.bytes)); }
+double rest_of(const Ticket& holder) {
+  return static_cast<double>(holder.bytes - std::min(holder.done, holder.bytes));
+}
 
 }  // namespace
 
-const char* name_of(Direction direction) { return direction == Direction::in ? "in" : "out"; }
+const char* name_of(Direction direction) {
+  return direction == Direction::in ? "in" : "out";
+}
 
 bool goes_before(const Settings& settings, const Ticket& a, const Ticket& b) {
   return std::tuple(rank(settings, a), a.number) < std::tuple(rank(settings, b), b.number);
@@ -36,22 +41,36 @@ bool goes_before(const Settings& settings, const Ticket& a, const Ticket& b) {
 
 double estimate_left(const Ticket& holder, Nanoseconds now, double silence) {
   const double seconds = static_cast<double>(now - holder.granted) / second - silence;
-  if (holder.granted == 0 || holder.done == 0 || seconds <= 0) return -1;
+  if (holder.granted == 0 || holder.done == 0 || seconds <= 0) {
+    return -1;
+  }
   return std::max(0.0, rest_of(holder) * seconds / static_cast<double>(holder.done) - silence);
 }
 
-double estimate_wait(const std::vector<Holder>& holders, const std::vector<Ticket>& waiters, unsigned slots, double rate) {
-  const bool knows_holders = std::ranges::all_of(holders, [](const Holder& holder) { return holder.left >= 0; });
-  if (rate <= 0 && (waiters.size() > 1 || !knows_holders || holders.empty())) return -1;
+double estimate_wait(const std::vector<Holder>& holders, const std::vector<Ticket>& waiters,
+                     unsigned slots, double rate) {
+  const bool knows_holders =
+      std::ranges::all_of(holders, [](const Holder& holder) { return holder.left >= 0; });
+  if (rate <= 0 && (waiters.size() > 1 || !knows_holders || holders.empty())) {
+    return -1;
+  }
   std::priority_queue<double, std::vector<double>, std::greater<>> ends;  // when each slot is free
-  for (const auto& holder : holders) ends.push(holder.left >= 0 ? holder.left : rest_of(holder.ticket) / rate);
-  while (ends.size() < slots) ends.push(0);
-  while (ends.size() > slots) ends.pop();
+  for (const auto& holder : holders) {
+    ends.push(holder.left >= 0 ? holder.left : rest_of(holder.ticket) / rate);
+  }
+  while (ends.size() < slots) {
+    ends.push(0);
+  }
+  while (ends.size() > slots) {
+    ends.pop();
+  }
   double start = 0;
   for (const auto& waiter : waiters) {
     start = ends.top();
     ends.pop();
-    if (rate > 0) ends.push(start + static_cast<double>(waiter.bytes) / rate);
+    if (rate > 0) {
+      ends.push(start + static_cast<double>(waiter.bytes) / rate);
+    }
   }
   return start;
 }

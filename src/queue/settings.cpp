@@ -19,12 +19,16 @@ constexpr unsigned most_slots = 1024;
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blank = " \t\r\"'";
   const auto first = text.find_first_not_of(blank);
-  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(blank) - first + 1);
+  return first == text.npos ? std::string_view{}
+                            : text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
 Status set_policy(Settings& settings, std::string_view value) {
-  for (std::size_t i = 0; i < policies.size(); ++i)
-    if (policies.at(i) == value) return settings.policy = static_cast<Policy>(i), Status{};
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    if (policies.at(i) == value) {
+      return settings.policy = static_cast<Policy>(i), Status{};
+    }
+  }
   return fail(EINVAL, "policy is one of fifo, smallest-first, deadline, not " + std::string(value));
 }
 
@@ -32,20 +36,30 @@ Result<double> number(std::string_view key, std::string_view value, double least
   const std::string text(value);
   char* end = nullptr;
   const double n = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(n) || n < least || n > most)
-    return fail(EINVAL, std::string(key) + " is \"" + text + "\"; it must be a number from " + std::to_string(least) + " to " + std::to_string(most));
+  if (text.empty() || *end != '\0' || !std::isfinite(n) || n < least || n > most) {
+    return fail(EINVAL, std::string(key) + " is \"" + text + "\"; it must be a number from " +
+                            std::to_string(least) + " to " + std::to_string(most));
+  }
   return n;
 }
 
 // What a unit is worth: of sizes as in job files, with or without "/s". 0: there is none such.
 double bytes_of(std::string_view unit) {
-  if (unit.ends_with("/s")) unit.remove_suffix(2);
+  if (unit.ends_with("/s")) {
+    unit.remove_suffix(2);
+  }
   std::string lower;
-  for (const char c : unit) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (lower.empty() || lower == "b") return 1;
+  for (const char c : unit) {
+    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  if (lower.empty() || lower == "b") {
+    return 1;
+  }
   const auto power = std::string_view("kmgt").find(lower[0]);
   const auto rest = std::string_view(lower).substr(1);
-  if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib")) return 0;
+  if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib")) {
+    return 0;
+  }
   return std::pow(rest == "ib" ? 1024.0 : 1000.0, static_cast<double>(power + 1));
 }
 
@@ -53,40 +67,65 @@ Status set_rate(Settings& settings, std::string_view value) {
   const auto digits = value.find_first_not_of("0123456789.");
   const double unit = digits == value.npos ? 1 : bytes_of(trimmed(value.substr(digits)));
   const auto n = number("least-rate", trimmed(value.substr(0, digits)), 0, 1e15);
-  if (unit == 0 || !n) return fail(EINVAL, "least-rate is \"" + std::string(value) + "\"; it must be a size per second, as 10 MiB/s");
+  if (unit == 0 || !n) {
+    return fail(EINVAL, "least-rate is \"" + std::string(value) +
+                            "\"; it must be a size per second, as 10 MiB/s");
+  }
   settings.least_rate = *n * unit;
   return {};
 }
 
 Status set(Settings& settings, std::string_view key, std::string_view value) {
-  if (key == "policy") return set_policy(settings, value);
-  if (key == "least-rate") return set_rate(settings, value);
-  const std::map<std::string_view, unsigned*> counts{{"slots-in", &settings.slots_in}, {"slots-out", &settings.slots_out}};
-  const std::map<std::string_view, double*> seconds{{"ageing", &settings.ageing},       {"longest-wait", &settings.longest_wait}, {"longest-hold", &settings.longest_hold},
-                                                    {"heartbeat", &settings.heartbeat}, {"stale-after", &settings.stale_after},   {"poll", &settings.poll}};
+  if (key == "policy") {
+    return set_policy(settings, value);
+  }
+  if (key == "least-rate") {
+    return set_rate(settings, value);
+  }
+  const std::map<std::string_view, unsigned*> counts{{"slots-in", &settings.slots_in},
+                                                     {"slots-out", &settings.slots_out}};
+  const std::map<std::string_view, double*> seconds{{"ageing", &settings.ageing},
+                                                    {"longest-wait", &settings.longest_wait},
+                                                    {"longest-hold", &settings.longest_hold},
+                                                    {"heartbeat", &settings.heartbeat},
+                                                    {"stale-after", &settings.stale_after},
+                                                    {"poll", &settings.poll}};
   if (const auto count = counts.find(key); count != counts.end()) {
     const auto n = number(key, value, 1, most_slots);
-    if (!n) return std::unexpected(n.error());
-    if (*n != std::floor(*n)) return fail(EINVAL, std::string(key) + " must be a whole number");
+    if (!n) {
+      return std::unexpected(n.error());
+    }
+    if (*n != std::floor(*n)) {
+      return fail(EINVAL, std::string(key) + " must be a whole number");
+    }
     *count->second = static_cast<unsigned>(*n);
     return {};
   }
   if (const auto field = seconds.find(key); field != seconds.end()) {
     const auto n = number(key, value, key == "ageing" ? 0 : 0.001, 1e8);
-    if (!n) return std::unexpected(n.error());
+    if (!n) {
+      return std::unexpected(n.error());
+    }
     *field->second = *n;
     return {};
   }
   std::vector<std::string_view> known{"policy", "least-rate"};
-  for (const auto& [name, field] : counts) known.push_back(name);
-  for (const auto& [name, field] : seconds) known.push_back(name);
+  for (const auto& [name, field] : counts) {
+    known.push_back(name);
+  }
+  for (const auto& [name, field] : seconds) {
+    known.push_back(name);
+  }
   const auto near = nearest(key, known);
-  return fail(EINVAL, "unknown key \"" + std::string(key) + "\"" + (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
+  return fail(EINVAL, "unknown key \"" + std::string(key) + "\"" +
+                          (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
 }
 
 }  // namespace
 
-const char* name_of(Policy policy) { return policies.at(static_cast<std::size_t>(policy)).data(); }
+const char* name_of(Policy policy) {
+  return policies.at(static_cast<std::size_t>(policy)).data();
+}
 
 Result<Settings> parse_settings(std::string_view text) {
   Settings settings;
@@ -95,10 +134,16 @@ Result<Settings> parse_settings(std::string_view text) {
     auto words = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     words = trimmed(words.substr(0, words.find('#')));
-    if (words.empty()) continue;
+    if (words.empty()) {
+      continue;
+    }
     const auto colon = words.find(':');
-    const Status done = colon == words.npos ? fail(EINVAL, "a line is KEY: VALUE") : set(settings, trimmed(words.substr(0, colon)), trimmed(words.substr(colon + 1)));
-    if (!done) return fail(EINVAL, "line " + std::to_string(line) + ": " + done.error().what);
+    const Status done = colon == words.npos ? fail(EINVAL, "a line is KEY: VALUE")
+                                            : set(settings, trimmed(words.substr(0, colon)),
+                                                  trimmed(words.substr(colon + 1)));
+    if (!done) {
+      return fail(EINVAL, "line " + std::to_string(line) + ": " + done.error().what);
+    }
   }
   return settings;
 }

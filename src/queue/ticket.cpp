@@ -18,16 +18,29 @@ std::string ticket_name(const Ticket& ticket) {
 }
 
 std::string encode(const Ticket& t) {
-  const Json line{{"number", t.number}, {"direction", name_of(t.direction)}, {"job", t.job.substr(0, longest_word)}, {"node", t.node.substr(0, longest_word)}, {"uid", t.uid}, {"bytes", t.bytes},
-                  {"done", t.done}, {"drawn", t.drawn}, {"deadline", t.deadline}, {"granted", t.granted}, {"slot", t.slot}};
+  const Json line{{"number", t.number},
+                  {"direction", name_of(t.direction)},
+                  {"job", t.job.substr(0, longest_word)},
+                  {"node", t.node.substr(0, longest_word)},
+                  {"uid", t.uid},
+                  {"bytes", t.bytes},
+                  {"done", t.done},
+                  {"drawn", t.drawn},
+                  {"deadline", t.deadline},
+                  {"granted", t.granted},
+                  {"slot", t.slot}};
   std::string text = json_to_text(line);
-  if (text.size() + 1 < line_length) text.append(line_length - 1 - text.size(), ' ');
+  if (text.size() + 1 < line_length) {
+    text.append(line_length - 1 - text.size(), ' ');
+  }
   return text + "\n";
 }
 
 std::optional<Ticket> decode(const std::string& text) {
   const Json line = json_from_text(text);
-  if (!line.is_object()) return std::nullopt;
+  if (!line.is_object()) {
+    return std::nullopt;
+  }
   try {
     Ticket t;
     t.number = line.at("number").get<std::uint64_t>();

@@ -5,17 +5,27 @@
 namespace efs::stage {
 
 Result<fs::HeldFile> StagingBuffer::hold(std::uint64_t ino) {
-  if (writers_ == Writers::refused) EFS_TRY(refuse_writers(ino));
+  if (writers_ == Writers::refused) {
+    EFS_TRY(refuse_writers(ino));
+  }
   return staging_.hold(ino);
 }
 
 Status StagingBuffer::refuse_writers(std::uint64_t ino) {
-  if (staging_.is_counted_quiet(ino)) return {};
+  if (staging_.is_counted_quiet(ino)) {
+    return {};
+  }
   const MutexLock lock(mutex_);
-  if (quiet_.contains(ino)) return {};
+  if (quiet_.contains(ino)) {
+    return {};
+  }
   // After an unmount the kernel takes a moment to let go.
   while (staging_.is_written(ino)) {
-    if (std::chrono::steady_clock::now() >= let_go_by_) return fail(EBUSY, "a program that was cut off still has it open for writing, and what it writes goes to the buffer only: end it, and bring the file out again");
+    if (std::chrono::steady_clock::now() >= let_go_by_) {
+      return fail(EBUSY,
+                  "a program that was cut off still has it open for writing, and what it writes "
+                  "goes to the buffer only: end it, and bring the file out again");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   quiet_.insert(ino);

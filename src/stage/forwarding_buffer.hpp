@@ -11,47 +11,70 @@ class ForwardingBuffer : public Buffer {
   explicit ForwardingBuffer(Buffer& inner) : inner_(inner) {}
 
   Result<fs::HeldFile> begin_open_file() override { return inner_.begin_open_file(); }
+
   Result<fs::HeldFile> begin_open_file_at(unsigned place) override {
     return inner_.begin_open_file_at(place);
   }
+
   Result<fs::HeldFile> adopt_file(int fd) override { return inner_.adopt_file(fd); }
+
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return inner_.hold(ino); }
+
   void abandon(std::uint64_t ino) override { inner_.abandon(ino); }
+
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     return inner_.publish_files(files, failed);
   }
+
   Status link_files(const std::string& existing, std::span<const std::string> names) override {
     return inner_.link_files(existing, names);
   }
+
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     return inner_.make_directory(path, attributes);
   }
+
   Status make_symlink(const std::string& path, const std::string& target,
                       const fs::StagedAttributes& attributes) override {
     return inner_.make_symlink(path, target, attributes);
   }
+
   Result<std::vector<fs::WalkItem>> walk() override { return inner_.walk(); }
+
   Result<std::vector<fs::WalkItem>> look(const Plan& plan) override { return inner_.look(plan); }
+
   Status set_xattrs(const std::string& path,
                     const std::map<std::string, std::string>& xattrs) override {
     return inner_.set_xattrs(path, xattrs);
   }
+
   Status note_directory(const std::string& path, std::uint64_t version) override {
     return inner_.note_directory(path, version);
   }
+
   std::vector<fs::WalkItem> gone() override { return inner_.gone(); }
+
   Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
+
   std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side,
                                       const fs::ResultName& called) override {
     return inner_.disown(names, side, called);
   }
+
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }
+
   bool has(const std::string& path) override { return inner_.has(path); }
+
   std::string own_path(const std::string& path) override { return inner_.own_path(path); }
+
   std::string refusal(const std::string& path) override { return inner_.refusal(path); }
+
   bool is_at_rest() const override { return inner_.is_at_rest(); }
+
   Status confirm(std::uint64_t ino, bool same) override { return inner_.confirm(ino, same); }
+
   Status secure(std::span<const std::uint64_t> inos) override { return inner_.secure(inos); }
+
   Status named(const fs::WalkItem& item,
                const std::function<Result<fs::Origin>()>& version) override {
     return inner_.named(item, version);

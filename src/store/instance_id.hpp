@@ -13,8 +13,13 @@ namespace efs::store {
 /// Drawn when a store is made. All zeros: not known, which contradicts none.
 struct InstanceId {
   std::array<std::uint8_t, 16> bytes{};
+
   bool known() const { return *this != InstanceId{}; }
-  bool contradicts(const InstanceId& other) const { return known() && other.known() && *this != other; }
+
+  bool contradicts(const InstanceId& other) const {
+    return known() && other.known() && *this != other;
+  }
+
   bool operator==(const InstanceId&) const = default;
 };
 

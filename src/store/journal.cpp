@@ -11,33 +11,54 @@
 namespace efs::store {
 namespace {
 
-std::uint64_t aligned(std::uint64_t n) { return (n + record_alignment - 1) / record_alignment * record_alignment; }
-std::uint64_t whole_chunks(std::uint64_t n) { return (n + journal_chunk - 1) / journal_chunk * journal_chunk; }
+std::uint64_t aligned(std::uint64_t n) {
+  return (n + record_alignment - 1) / record_alignment * record_alignment;
+}
+
+std::uint64_t whole_chunks(std::uint64_t n) {
+  return (n + journal_chunk - 1) / journal_chunk * journal_chunk;
+}
 
 std::span<const std::byte> bytes_of(const auto& object, std::size_t length = sizeof(object)) {
   return {reinterpret_cast<const std::byte*>(&object), length};
 }
 
-// In one piece, put together in `summed`: the streaming interface costs more than the sum of so few bytes.
-std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::byte> payload, std::vector<std::byte>& summed) {
+// In one piece, put together in `summed`: the streaming interface costs more than the sum of so few
+// bytes.
+std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::byte> payload,
+                              std::vector<std::byte>& summed) {
   const auto head = bytes_of(header, offsetof(RecordHeader, checksum));
   summed.assign(head.begin(), head.end());
   summed.insert(summed.end(), payload.begin(), payload.end());
   return checksum(summed);
 }
 
-JournalHeader make_header(std::uint64_t first_sequence, std::uint64_t complete_to, const InstanceId& instance) {
-  JournalHeader header{.magic = journal_magic, .version = journal_version, .header_size = sizeof(JournalHeader), .first_sequence = first_sequence, .chunk = journal_chunk, .complete_to = complete_to, .instance = instance.bytes, .checksum = 0};
+JournalHeader make_header(std::uint64_t first_sequence, std::uint64_t complete_to,
+                          const InstanceId& instance) {
+  JournalHeader header{.magic = journal_magic,
+                       .version = journal_version,
+                       .header_size = sizeof(JournalHeader),
+                       .first_sequence = first_sequence,
+                       .chunk = journal_chunk,
+                       .complete_to = complete_to,
+                       .instance = instance.bytes,
+                       .checksum = 0};
   header.checksum = checksum(bytes_of(header, offsetof(JournalHeader, checksum)));
   return header;
 }
 
 bool all_zero(std::span<const std::byte> bytes) {
-  return bytes.empty() || (bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+  return bytes.empty() || (bytes[0] == std::byte{0} &&
+                           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
-std::string new_name(const std::string& name) { return name + ".new"; }
-std::string last_name(const std::string& name) { return name + ".last"; }
+std::string new_name(const std::string& name) {
+  return name + ".new";
+}
+
+std::string last_name(const std::string& name) {
+  return name + ".last";
+}
 
 // The number that was noted for this store; 0: none was.
 std::uint64_t noted_in(std::span<const std::byte> bytes, const InstanceId& instance) {
@@ -48,16 +69,21 @@ std::uint64_t noted_in(std::span<const std::byte> bytes, const InstanceId& insta
 
 }  // namespace
 
-std::uint64_t Journal::record_size(std::size_t payload) { return aligned(sizeof(RecordHeader) + payload); }
+std::uint64_t Journal::record_size(std::size_t payload) {
+  return aligned(sizeof(RecordHeader) + payload);
+}
 
 // A journal without records under the name "NAME.new".
-Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name, std::uint64_t first_sequence, const InstanceId& instance) {
+Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name,
+                                     std::uint64_t first_sequence, const InstanceId& instance) {
   EFS_TRY(medium->remove(new_name(name)));
   Journal journal;
   journal.medium_ = std::move(medium);
   journal.name_ = name;
   auto file = journal.medium_->create(new_name(name));
-  if (!file) return std::unexpected(file.error());
+  if (!file) {
+    return std::unexpected(file.error());
+  }
   journal.file_ = std::move(*file);
   EFS_TRY(journal.grow(journal_chunk));
   journal.end_.first_sequence = first_sequence;
@@ -70,14 +96,16 @@ Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::
 }
 
 Status Journal::write_header(std::uint64_t complete_to) {
-  if (chunk_ == nullptr || chunk_index_ != 0) EFS_TRY(map_chunk(0));
+  if (chunk_ == nullptr || chunk_index_ != 0) {
+    EFS_TRY(map_chunk(0));
+  }
   end_.complete_to = complete_to;
   put(bytes_of(make_header(end_.first_sequence, complete_to, end_.instance)), 0);
   return {};
 }
 
-// R5: the rename is the switch; before it the old journal counts, after it the new one. What it leads to is durable, and so all
-// of it has to be there whenever it is read.
+// R5: the rename is the switch; before it the old journal counts, after it the new one. What it
+// leads to is durable, and so all of it has to be there whenever it is read.
 Status Journal::take_the_name(bool* switched) {
   EFS_TRY(write_header(sequence_));
   file_->drain();
@@ -88,37 +116,51 @@ Status Journal::take_the_name(bool* switched) {
   return medium_->sync_names();
 }
 
-Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::string& name, const InstanceId& instance) {
-  if (auto there = medium->open(name, true); there || there.error().code != ENOENT) return there ? fail(EEXIST, "journal " + name) : std::unexpected(there.error());
+Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::string& name,
+                                const InstanceId& instance) {
+  if (auto there = medium->open(name, true); there || there.error().code != ENOENT) {
+    return there ? fail(EEXIST, "journal " + name) : std::unexpected(there.error());
+  }
   bool switched = false;
   auto journal = make_beside(medium, name, 1, instance);
   if (journal) {
-    journal->open_last();  // before there is a journal: what was noted of another one is none of its
+    // before there is a journal: what was noted of another one is none of its
+    journal->open_last();
     journal->note_last();
   }
   Status status = journal ? journal->take_the_name(&switched) : std::unexpected(journal.error());
-  if (status) return journal;
+  if (status) {
+    return journal;
+  }
   (void)medium->remove(switched ? name : new_name(name));
   return std::unexpected(status.error());
 }
 
-Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name, const Replay& replay, const JournalOptions& options) {
+Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string& name,
+                              const Replay& replay, const JournalOptions& options) {
   Journal journal;
   journal.medium_ = std::move(medium);
   journal.name_ = name;
   auto file = journal.medium_->open(name, false);
-  if (!file) return std::unexpected(file.error());
+  if (!file) {
+    return std::unexpected(file.error());
+  }
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
   EFS_TRY(journal.expect(*journal.medium_, options));
-  if (journal.end_.cut_short && !options.after_power_loss) return journal.refuse_cut();
-  if (journal.end_.cut_short) EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
+  if (journal.end_.cut_short && !options.after_power_loss) {
+    return journal.refuse_cut();
+  }
+  if (journal.end_.cut_short) {
+    EFS_TRY(journal.grow(whole_chunks(journal.end_.size)));
+  }
   EFS_TRY(journal.map_chunk(0));
   EFS_TRY(journal.replay_all(replay, options.verify));
   EFS_TRY(journal.refuse_damage(options.after_power_loss));
   EFS_TRY(journal.clear_behind_tail());
   EFS_TRY(journal.medium_->remove(new_name(name)));
-  // R5: who made the switch may have died before this, and what is appended here must not be in a journal that power loss takes.
+  // R5: who made the switch may have died before this, and what is appended here must not be in a
+  // journal that power loss takes.
   EFS_TRY(journal.medium_->sync_names());
   journal.open_last();
   journal.note_last();
@@ -130,60 +172,99 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
 Status Journal::expect(Medium& medium, const JournalOptions& options) {
   EFS_TRY(refuse_other(options.instance));
   end_.complete_to = std::max(end_.complete_to, options.complete_to);
-  if (options.after_power_loss || end_.complete_to == unfinished) return {};
+  if (options.after_power_loss || end_.complete_to == unfinished) {
+    return {};
+  }
   const auto file = medium.open(last_name(name_), true);
   const auto size = file ? (*file)->size() : std::unexpected(file.error());
   const auto noted = size && *size >= last_size ? (*file)->map(0, last_size) : fail(ENOENT);
-  if (noted) end_.complete_to = std::max(end_.complete_to, noted_in({*noted, last_size}, end_.instance));
+  if (noted) {
+    end_.complete_to = std::max(end_.complete_to, noted_in({*noted, last_size}, end_.instance));
+  }
   return {};
 }
 
 // It tells damage and nothing else: who cannot have it goes without.
 void Journal::open_last() {
   auto file = medium_->open(last_name(name_), false);
-  if (!file) file = medium_->create(last_name(name_));
-  if (!file || !(*file)->allocate(last_size)) return;
+  if (!file) {
+    file = medium_->create(last_name(name_));
+  }
+  if (!file || !(*file)->allocate(last_size)) {
+    return;
+  }
   const auto mapped = (*file)->map(0, last_size);
-  if (!mapped) return;
+  if (!mapped) {
+    return;
+  }
   last_file_ = std::move(*file);
   last_ = *mapped;
-  last_file_->store(last_, bytes_of(LastRecord{.magic = last_magic, .instance = end_.instance.bytes, .sequence = sequence_}));
+  last_file_->store(
+      last_, bytes_of(LastRecord{
+                 .magic = last_magic, .instance = end_.instance.bytes, .sequence = sequence_}));
 }
 
 // In one store of 8 bytes, behind the record: never more than there is.
 void Journal::note_last() {
-  if (last_ != nullptr) last_file_->store(last_ + offsetof(LastRecord, sequence), bytes_of(sequence_));
+  if (last_ != nullptr) {
+    last_file_->store(last_ + offsetof(LastRecord, sequence), bytes_of(sequence_));
+  }
 }
 
 Status Journal::refuse_other(const InstanceId& instance) const {
-  if (!end_.instance.contradicts(instance)) return {};
-  return fail(EUCLEAN, "journal " + name_ + ": it is another instance's (" + to_string(end_.instance) + ", and this store is that of " + to_string(instance) + "); somebody has put it here, and nothing is changed. Put the store's own one back");
+  if (!end_.instance.contradicts(instance)) {
+    return {};
+  }
+  return fail(
+      EUCLEAN,
+      "journal " + name_ + ": it is another instance's (" + to_string(end_.instance) +
+          ", and this store is that of " + to_string(instance) +
+          "); somebody has put it here, and nothing is changed. Put the store's own one back");
 }
 
 Status Journal::refuse_damage(bool after_power_loss) const {
   const std::string last = std::to_string(end_.sequence);
-  if (end_.settled)
-    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", which had reached the medium together with what followed it: no power loss explains that; nothing is removed");
-  if (end_.cut_short && !after_power_loss) return refuse_cut();
-  if (end_.followed && !after_power_loss)
-    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last + ", and good records follow; nothing of them is removed");
-  if (end_.spoilt && !after_power_loss)
-    return fail(EUCLEAN, "journal " + name_ + ": its last record, behind record " + last + ", is damaged: it was whole once; nothing is removed");
-  if (end_.incomplete)
-    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " + (end_.complete_to == unfinished ? "was never finished" : "had all up to " + std::to_string(end_.complete_to)) +
-                             ": it is damaged, cut short, or older than its store, and nothing can tell what is missing; nothing is removed");
+  if (end_.settled) {
+    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last +
+                             ", which had reached the medium together with what followed it: no "
+                             "power loss explains that; nothing is removed");
+  }
+  if (end_.cut_short && !after_power_loss) {
+    return refuse_cut();
+  }
+  if (end_.followed && !after_power_loss) {
+    return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last +
+                             ", and good records follow; nothing of them is removed");
+  }
+  if (end_.spoilt && !after_power_loss) {
+    return fail(EUCLEAN, "journal " + name_ + ": its last record, behind record " + last +
+                             ", is damaged: it was whole once; nothing is removed");
+  }
+  if (end_.incomplete) {
+    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " +
+                             (end_.complete_to == unfinished
+                                  ? "was never finished"
+                                  : "had all up to " + std::to_string(end_.complete_to)) +
+                             ": it is damaged, cut short, or older than its store, and nothing can "
+                             "tell what is missing; nothing is removed");
+  }
   return {};
 }
 
 std::unexpected<Error> Journal::refuse_cut() const {
-  return fail(EUCLEAN, "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) + " bytes, and what is missing nothing can tell; nothing of it is removed");
+  return fail(EUCLEAN,
+              "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) +
+                  " bytes, and what is missing nothing can tell; nothing of it is removed");
 }
 
-Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay, const JournalOptions& options) {
+Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay,
+                                const JournalOptions& options) {
   Journal journal;
   journal.name_ = name;
   auto file = medium.open(name, true);
-  if (!file) return std::unexpected(file.error());
+  if (!file) {
+    return std::unexpected(file.error());
+  }
   journal.file_ = std::move(*file);
   EFS_TRY(journal.read_header());
   EFS_TRY(journal.expect(medium, options));
@@ -195,20 +276,31 @@ Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const R
 // Sets what the header says; the first chunk is mapped when it returns.
 Status Journal::read_header() {
   auto size = file_->size();
-  if (!size) return std::unexpected(size.error());
+  if (!size) {
+    return std::unexpected(size.error());
+  }
   end_.size = *size;
   allocated_ = *size / journal_chunk * journal_chunk;
-  if (*size < sizeof(JournalHeader)) return fail(EPROTO, "journal " + name_ + ": too short to be a journal of efs");
+  if (*size < sizeof(JournalHeader)) {
+    return fail(EPROTO, "journal " + name_ + ": too short to be a journal of efs");
+  }
   auto cut = ends_in_records();
-  if (!cut) return std::unexpected(cut.error());
+  if (!cut) {
+    return std::unexpected(cut.error());
+  }
   end_.cut_short = *cut;
   EFS_TRY(map_chunk(0));
   JournalHeader header{};
   std::memcpy(&header, chunk_, sizeof header);
-  if (header.magic != journal_magic || header.checksum != checksum(bytes_of(header, offsetof(JournalHeader, checksum))))
+  if (header.magic != journal_magic ||
+      header.checksum != checksum(bytes_of(header, offsetof(JournalHeader, checksum)))) {
     return fail(EPROTO, "journal " + name_ + ": not a journal of efs, or its header is damaged");
-  if (header.version != journal_version || header.chunk != journal_chunk || header.header_size != sizeof(JournalHeader))
-    return fail(EPROTO, "journal " + name_ + ": written by another version of efs (format " + std::to_string(header.version) + ")");
+  }
+  if (header.version != journal_version || header.chunk != journal_chunk ||
+      header.header_size != sizeof(JournalHeader)) {
+    return fail(EPROTO, "journal " + name_ + ": written by another version of efs (format " +
+                            std::to_string(header.version) + ")");
+  }
   end_.tail = sizeof(JournalHeader);
   end_.first_sequence = header.first_sequence;
   end_.complete_to = header.complete_to;
@@ -217,10 +309,13 @@ Status Journal::read_header() {
   return {};
 }
 
-// Whole chunks are allocated before they are used; a part of one that a full file system gave has nothing in it.
+// Whole chunks are allocated before they are used; a part of one that a full file system gave has
+// nothing in it.
 Result<bool> Journal::ends_in_records() {
   const std::uint64_t within = end_.size % journal_chunk;
-  if (within == 0) return false;
+  if (within == 0) {
+    return false;
+  }
   EFS_TRY(map_chunk(end_.size / journal_chunk));
   return !all_zero({chunk_, within});
 }
@@ -229,7 +324,9 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
   std::uint64_t& tail = end_.tail;
   while (tail < allocated_) {
     const std::uint64_t within = tail % journal_chunk;
-    if (tail / journal_chunk != chunk_index_) EFS_TRY(map_chunk(tail / journal_chunk));
+    if (tail / journal_chunk != chunk_index_) {
+      EFS_TRY(map_chunk(tail / journal_chunk));
+    }
     if (within + sizeof(RecordHeader) > journal_chunk) {
       tail += journal_chunk - within;
       continue;
@@ -241,12 +338,21 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
       continue;
     }
     end_.spoilt = header.length != 0;
-    if (header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) break;
+    if (header.length == 0 || header.length > max_payload ||
+        within + record_size(header.length) > journal_chunk) {
+      break;
+    }
     const std::span payload(chunk_ + within + sizeof header, header.length);
     // R2: the first record that does not verify is the end, also when it looks like one of ours.
-    if (header.sequence != sequence_ + 1 || (verify && header.checksum != record_checksum(header, payload, scratch_))) break;
-    if (const Status done = replay(Record{header.sequence, header.request, payload}); !done)
-      return fail(done.error().code, "journal " + name_ + ", record " + std::to_string(header.sequence) + ": " + describe(done.error()));
+    if (header.sequence != sequence_ + 1 ||
+        (verify && header.checksum != record_checksum(header, payload, scratch_))) {
+      break;
+    }
+    if (const Status done = replay(Record{header.sequence, header.request, payload}); !done) {
+      return fail(done.error().code, "journal " + name_ + ", record " +
+                                         std::to_string(header.sequence) + ": " +
+                                         describe(done.error()));
+    }
     sequence_ = header.sequence;
     end_.spoilt = false;
     ++end_.records;
@@ -259,38 +365,58 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
   return look_behind_tail();
 }
 
-// Where only the last record is not whole, no good one follows. In a later chunk they are looked for from its head on: there one
-// begins, if any does.
+// Where only the last record is not whole, no good one follows. In a later chunk they are looked
+// for from its head on: there one begins, if any does.
 Status Journal::look_behind_tail() {
   const std::uint64_t index = end_.tail / journal_chunk, within = end_.tail % journal_chunk;
-  for (std::uint64_t later = index + 1; later * journal_chunk < allocated_ && !end_.settled; ++later) {
+  for (std::uint64_t later = index + 1; later * journal_chunk < allocated_ && !end_.settled;
+       ++later) {
     EFS_TRY(map_chunk(later));
-    for (std::uint64_t at = 0, size = 0; (size = later_record(at)) != 0;) at += size;
+    for (std::uint64_t at = 0, size = 0; (size = later_record(at)) != 0;) {
+      at += size;
+    }
   }
   if (end_.tail < allocated_) {
-    if (index != chunk_index_) EFS_TRY(map_chunk(index));
+    if (index != chunk_index_) {
+      EFS_TRY(map_chunk(index));
+    }
     end_.torn = !all_zero({chunk_ + within, journal_chunk - within});
   }
-  for (std::uint64_t at = within; end_.torn && !end_.settled && at + sizeof(RecordHeader) <= journal_chunk;) at += std::max(later_record(at), record_alignment);
+  for (std::uint64_t at = within;
+       end_.torn && !end_.settled && at + sizeof(RecordHeader) <= journal_chunk;) {
+    at += std::max(later_record(at), record_alignment);
+  }
   end_.torn = end_.torn || end_.followed;
   return {};
 }
 
-// Is a good record there, in the mapped chunk, that is newer than the last one that was replayed? What it takes, or 0.
+// Is a good record there, in the mapped chunk, that is newer than the last one that was replayed?
+// What it takes, or 0.
 std::uint64_t Journal::later_record(std::uint64_t within) {
-  if (within + sizeof(RecordHeader) > journal_chunk) return 0;
+  if (within + sizeof(RecordHeader) > journal_chunk) {
+    return 0;
+  }
   RecordHeader header{};
   std::memcpy(&header, chunk_ + within, sizeof header);
-  const bool may_be_one = header.sequence > sequence_ && header.sequence - sequence_ <= allocated_ / sizeof(RecordHeader);
-  if (!may_be_one || header.length == 0 || header.length > max_payload || within + record_size(header.length) > journal_chunk) return 0;
-  if (header.checksum != record_checksum(header, std::span(chunk_ + within + sizeof header, header.length), scratch_)) return 0;
+  const bool may_be_one = header.sequence > sequence_ &&
+                          header.sequence - sequence_ <= allocated_ / sizeof(RecordHeader);
+  if (!may_be_one || header.length == 0 || header.length > max_payload ||
+      within + record_size(header.length) > journal_chunk) {
+    return 0;
+  }
+  if (header.checksum != record_checksum(header,
+                                         std::span(chunk_ + within + sizeof header, header.length),
+                                         scratch_)) {
+    return 0;
+  }
   end_.followed = true;
-  end_.settled = end_.settled || (header.unsettled != 0 && header.sequence > sequence_ + header.unsettled);
+  end_.settled =
+      end_.settled || (header.unsettled != 0 && header.sequence > sequence_ + header.unsettled);
   return record_size(header.length);
 }
 
-// The record that comes next takes the sequence of the one that did not verify; what is left of the records behind
-// that one would fit behind it.
+// The record that comes next takes the sequence of the one that did not verify; what is left of the
+// records behind that one would fit behind it.
 Status Journal::clear_behind_tail() {
   const std::uint64_t end_of_tail = whole_chunks(end_.tail + sizeof(RecordHeader));
   if (allocated_ > end_of_tail) {
@@ -298,12 +424,16 @@ Status Journal::clear_behind_tail() {
     EFS_TRY(file_->sync());
     allocated_ = end_of_tail;
   }
-  if (end_.tail >= allocated_ || !end_.torn) return {};
+  if (end_.tail >= allocated_ || !end_.torn) {
+    return {};
+  }
   static constexpr std::array<std::byte, 4096> zeros{};
   for (std::uint64_t at = end_.tail, length = 0; at < end_of_tail; at += length) {
     length = std::min<std::uint64_t>(zeros.size() - at % zeros.size(), end_of_tail - at);
     const std::span<const std::byte> there(chunk_ + at % journal_chunk, length);
-    if (!all_zero(there)) put(std::span(zeros).first(length), at);
+    if (!all_zero(there)) {
+      put(std::span(zeros).first(length), at);
+    }
   }
   file_->drain();
   return file_->sync();
@@ -311,7 +441,9 @@ Status Journal::clear_behind_tail() {
 
 Status Journal::grow(std::uint64_t wanted_end) {
   const std::uint64_t end = whole_chunks(wanted_end);
-  if (end <= allocated_) return {};
+  if (end <= allocated_) {
+    return {};
+  }
   EFS_TRY(file_->allocate(end));
   allocated_ = end;
   return {};
@@ -320,40 +452,61 @@ Status Journal::grow(std::uint64_t wanted_end) {
 Status Journal::map_chunk(std::uint64_t index) {
   chunk_ = nullptr;
   auto mapped = file_->map(index * journal_chunk, journal_chunk);
-  if (!mapped) return std::unexpected(mapped.error());
+  if (!mapped) {
+    return std::unexpected(mapped.error());
+  }
   chunk_ = *mapped;
   chunk_index_ = index;
   return {};
 }
 
-void Journal::put(std::span<const std::byte> bytes, std::uint64_t at) { file_->store(chunk_ + at % journal_chunk, bytes); }
+void Journal::put(std::span<const std::byte> bytes, std::uint64_t at) {
+  file_->store(chunk_ + at % journal_chunk, bytes);
+}
 
 Status Journal::set_reserve(std::uint64_t bytes) {
   reserved_ = bytes;
   return grow(end_.tail + reserved_ + reserved_ / 64 + 4096);
 }
 
-Status Journal::append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve, std::uint64_t durable) {
-  if (payload.empty() || payload.size() > max_payload) return fail(EINVAL, "journal record of " + std::to_string(payload.size()) + " bytes");
+Status Journal::append(std::uint64_t request, std::span<const std::byte> payload,
+                       std::int64_t reserve, std::uint64_t durable) {
+  if (payload.empty() || payload.size() > max_payload) {
+    return fail(EINVAL, "journal record of " + std::to_string(payload.size()) + " bytes");
+  }
   const std::uint64_t size = record_size(payload.size());
   std::uint64_t at = end_.tail;
   const std::uint64_t left = journal_chunk - at % journal_chunk;
   const bool next_chunk = left < size;
-  if (next_chunk) at += left;
-  const std::uint64_t reserved = reserve < 0 ? reserved_ - std::min(reserved_, static_cast<std::uint64_t>(-reserve)) : reserved_ + static_cast<std::uint64_t>(reserve);
+  if (next_chunk) {
+    at += left;
+  }
+  const std::uint64_t reserved =
+      reserve < 0 ? reserved_ - std::min(reserved_, static_cast<std::uint64_t>(-reserve))
+                  : reserved_ + static_cast<std::uint64_t>(reserve);
   // Only a record that returns at least what it takes may live on the reserve.
   const bool gives_back = reserve < 0 && static_cast<std::uint64_t>(-reserve) >= size;
   // 1/64 more than the reserve: what is lost at the ends of chunks when the reserve is used up.
-  const std::uint64_t wanted = at + size + (gives_back ? sizeof(RecordHeader) : reserved + reserved / 64 + 4096);
+  const std::uint64_t wanted =
+      at + size + (gives_back ? sizeof(RecordHeader) : reserved + reserved / 64 + 4096);
   EFS_TRY(grow(wanted));
   if (next_chunk && left >= sizeof(RecordHeader)) {
     const std::uint32_t mark = end_of_chunk;
-    if (end_.tail / journal_chunk != chunk_index_ || chunk_ == nullptr) EFS_TRY(map_chunk(end_.tail / journal_chunk));
+    if (end_.tail / journal_chunk != chunk_index_ || chunk_ == nullptr) {
+      EFS_TRY(map_chunk(end_.tail / journal_chunk));
+    }
     put(bytes_of(mark), end_.tail);
   }
-  if (at / journal_chunk != chunk_index_ || chunk_ == nullptr) EFS_TRY(map_chunk(at / journal_chunk));
+  if (at / journal_chunk != chunk_index_ || chunk_ == nullptr) {
+    EFS_TRY(map_chunk(at / journal_chunk));
+  }
   const std::uint64_t unsettled = durable == 0 ? 0 : sequence_ + 1 - durable;
-  RecordHeader header{.length = static_cast<std::uint32_t>(payload.size()), .unsettled = unsettled > UINT32_MAX ? 0 : static_cast<std::uint32_t>(unsettled), .sequence = sequence_ + 1, .request = request, .checksum = 0};
+  RecordHeader header{
+      .length = static_cast<std::uint32_t>(payload.size()),
+      .unsettled = unsettled > UINT32_MAX ? 0 : static_cast<std::uint32_t>(unsettled),
+      .sequence = sequence_ + 1,
+      .request = request,
+      .checksum = 0};
   header.checksum = record_checksum(header, payload, scratch_);
   const auto head = bytes_of(header);
   scratch_.assign(head.begin(), head.end());
@@ -362,7 +515,9 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   constexpr std::size_t first = offsetof(RecordHeader, sequence);
   put(std::span(scratch_).subspan(first), at + first);
   put(std::span(scratch_).first(first), at);
-  if (!batch_) file_->drain();
+  if (!batch_) {
+    file_->drain();
+  }
   end_.tail = at + size;
   reserved_ = reserved;
   ++sequence_;
@@ -374,8 +529,12 @@ Status Journal::replace(const std::function<Status(Journal&)>& write, bool* swit
   bool done = false;
   auto next = make_beside(medium_, name_, sequence_ + 1, end_.instance);
   Status status = next ? write(*next) : std::unexpected(next.error());
-  if (status) status = next->take_the_name(&done);
-  if (switched != nullptr) *switched = done;
+  if (status) {
+    status = next->take_the_name(&done);
+  }
+  if (switched != nullptr) {
+    *switched = done;
+  }
   if (done) {
     next->last_file_ = std::move(last_file_);
     next->last_ = last_;

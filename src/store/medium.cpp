@@ -19,42 +19,62 @@ namespace {
 class DirectoryFile final : public MediumFile {
  public:
   DirectoryFile(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
   ~DirectoryFile() override { unmap(); }
 
   Result<std::uint64_t> size() override {
-    struct stat st {};
-    if (::fstat(fd_.get(), &st) != 0) return fail_errno(name_);
+    struct stat st{};
+    if (::fstat(fd_.get(), &st) != 0) {
+      return fail_errno(name_);
+    }
     return static_cast<std::uint64_t>(st.st_size);
   }
 
   Status allocate(std::uint64_t wanted) override {
     auto now = size();
-    if (!now) return std::unexpected(now.error());
-    if (wanted <= *now) return {};
-    // In parts that no huge page fits into: memory would clear 2 MiB for the first record, while all others wait.
+    if (!now) {
+      return std::unexpected(now.error());
+    }
+    if (wanted <= *now) {
+      return {};
+    }
+    // In parts that no huge page fits into: memory would clear 2 MiB for the first record, while
+    // all others wait.
     constexpr std::uint64_t most = 1U << 20U;
     for (std::uint64_t at = *now, length = 0; at < wanted; at += length) {
       length = std::min(most, wanted - at);
-      if (::fallocate(fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(length)) == 0) continue;
+      if (::fallocate(fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(length)) == 0) {
+        continue;
+      }
       const auto refused = fail_errno();
-      (void)!::ftruncate(fd_.get(), static_cast<off_t>(*now));  // nobody would use what there was room for
+      // nobody would use what there was room for
+      (void)!::ftruncate(fd_.get(), static_cast<off_t>(*now));
       return refused;
     }
-    // Drained stores must lie in a file that is long enough after power loss, too. Once per chunk, so cheap.
-    if (pmem_ && ::fsync(fd_.get()) != 0) return fail_errno(name_);
+    // Drained stores must lie in a file that is long enough after power loss, too. Once per chunk,
+    // so cheap.
+    if (pmem_ && ::fsync(fd_.get()) != 0) {
+      return fail_errno(name_);
+    }
     return {};
   }
 
   Status cut(std::uint64_t wanted) override {
     auto now = size();
-    if (!now) return std::unexpected(now.error());
-    return *now <= wanted || ::ftruncate(fd_.get(), static_cast<off_t>(wanted)) == 0 ? Status{} : fail_errno(name_);
+    if (!now) {
+      return std::unexpected(now.error());
+    }
+    return *now <= wanted || ::ftruncate(fd_.get(), static_cast<off_t>(wanted)) == 0
+               ? Status{}
+               : fail_errno(name_);
   }
 
   Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
     unmap();
     const SharedMapping mapping = map_shared(fd_.get(), length, static_cast<off_t>(offset));
-    if (mapping.address == nullptr) return fail_errno(name_);
+    if (mapping.address == nullptr) {
+      return fail_errno(name_);
+    }
     window_ = static_cast<std::byte*>(mapping.address);
     length_ = length;
     pmem_ = mapping.synchronous || (may_be_forced() && pmem_is_pmem(mapping.address, length) != 0);
@@ -65,14 +85,22 @@ class DirectoryFile final : public MediumFile {
   void store(std::byte* to, std::span<const std::byte> from) override {
     pmem_memcpy(to, from.data(), from.size(), pmem_ ? PMEM_F_MEM_NODRAIN : PMEM_F_MEM_NOFLUSH);
   }
+
   void drain() override {
-    if (pmem_) pmem_drain();
+    if (pmem_) {
+      pmem_drain();
+    }
   }
-  Status sync() override { return ::fsync(fd_.get()) == 0 ? Status{} : fail_errno("journal " + name_); }
+
+  Status sync() override {
+    return ::fsync(fd_.get()) == 0 ? Status{} : fail_errno("journal " + name_);
+  }
 
  private:
   void unmap() {
-    if (window_ != nullptr) ::munmap(window_, length_);
+    if (window_ != nullptr) {
+      ::munmap(window_, length_);
+    }
     window_ = nullptr;
   }
 
@@ -83,30 +111,47 @@ class DirectoryFile final : public MediumFile {
   bool pmem_ = false;
 };
 
-/// A file that is only looked at: read and not mapped, so that one that is cut short meanwhile ends nobody.
+/// A file that is only looked at: read and not mapped, so that one that is cut short meanwhile ends
+/// nobody.
 class ReadOnlyFile final : public MediumFile {
  public:
   ReadOnlyFile(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
   Result<std::uint64_t> size() override {
-    struct stat st {};
-    if (::fstat(fd_.get(), &st) != 0) return fail_errno(name_);
+    struct stat st{};
+    if (::fstat(fd_.get(), &st) != 0) {
+      return fail_errno(name_);
+    }
     return static_cast<std::uint64_t>(st.st_size);
   }
+
   Status allocate(std::uint64_t) override { return fail(EROFS); }
+
   Status cut(std::uint64_t) override { return fail(EROFS); }
+
   Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
     window_.assign(length, std::byte{0});
     for (std::size_t done = 0; done < length;) {
-      const ssize_t n = ::pread(fd_.get(), window_.data() + done, length - done, static_cast<off_t>(offset + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return fail_errno(name_);
-      if (n == 0) break;
+      const ssize_t n = ::pread(fd_.get(), window_.data() + done, length - done,
+                                static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) {
+        continue;
+      }
+      if (n < 0) {
+        return fail_errno(name_);
+      }
+      if (n == 0) {
+        break;
+      }
       done += static_cast<std::size_t>(n);
     }
     return window_.data();
   }
+
   void store(std::byte*, std::span<const std::byte>) override {}
+
   void drain() override {}
+
   Status sync() override { return {}; }
 
  private:
@@ -120,29 +165,49 @@ class DirectoryMedium final : public Medium {
   explicit DirectoryMedium(int directory) : directory_(directory) {}
 
   Result<std::unique_ptr<MediumFile>> create(const std::string& name) override {
-    UniqueFd fd(::openat(directory_, name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd) return fail_errno("journal " + name);
+    UniqueFd fd(::openat(directory_, name.c_str(),
+                         O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd) {
+      return fail_errno("journal " + name);
+    }
     return std::make_unique<DirectoryFile>(std::move(fd), name);
   }
 
   Result<std::unique_ptr<MediumFile>> open(const std::string& name, bool read_only) override {
-    UniqueFd fd(::openat(directory_, name.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!fd) return fail_errno("journal " + name);
-    struct stat st {};
-    if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return fail(EPROTO, "journal " + name + ": not a regular file");
-    if (read_only) return std::make_unique<ReadOnlyFile>(std::move(fd), name);
+    UniqueFd fd(::openat(directory_, name.c_str(),
+                         (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd) {
+      return fail_errno("journal " + name);
+    }
+    struct stat st{};
+    if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) {
+      return fail(EPROTO, "journal " + name + ": not a regular file");
+    }
+    if (read_only) {
+      return std::make_unique<ReadOnlyFile>(std::move(fd), name);
+    }
     return std::make_unique<DirectoryFile>(std::move(fd), name);
   }
 
   Status rename(const std::string& from, const std::string& to) override {
-    return ::renameat(directory_, from.c_str(), directory_, to.c_str()) == 0 ? Status{} : fail_errno("journal " + to);
+    return ::renameat(directory_, from.c_str(), directory_, to.c_str()) == 0
+               ? Status{}
+               : fail_errno("journal " + to);
   }
+
   Status remove(const std::string& name) override {
-    return ::unlinkat(directory_, name.c_str(), 0) == 0 || errno == ENOENT ? Status{} : fail_errno("journal " + name);
+    return ::unlinkat(directory_, name.c_str(), 0) == 0 || errno == ENOENT
+               ? Status{}
+               : fail_errno("journal " + name);
   }
+
   Status sync_names() override {
-    if (::fsync(directory_) == 0) return {};
-    if (errno != EBADF) return fail_errno("directory of the journal");  // opened as a path only
+    if (::fsync(directory_) == 0) {
+      return {};
+    }
+    if (errno != EBADF) {
+      return fail_errno("directory of the journal");  // opened as a path only
+    }
     const UniqueFd fd(::openat(directory_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return fd && ::fsync(fd.get()) == 0 ? Status{} : fail_errno("directory of the journal");
   }
@@ -153,6 +218,8 @@ class DirectoryMedium final : public Medium {
 
 }  // namespace
 
-std::shared_ptr<Medium> directory_medium(int directory) { return std::make_shared<DirectoryMedium>(directory); }
+std::shared_ptr<Medium> directory_medium(int directory) {
+  return std::make_shared<DirectoryMedium>(directory);
+}
 
 }  // namespace efs::store

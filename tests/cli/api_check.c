@@ -1,4 +1,5 @@
-/* Every call of efs.h against a running instance: ./api_check ROOT MOUNT RESULTS. Prints what is wrong. */
+/* Every call of efs.h against a running instance: ./api_check ROOT MOUNT RESULTS. Prints what is
+ * wrong. */
 #include <efs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,41 +9,52 @@
 
 static int bad = 0;
 
-static void is(const char *what, long got, long wanted) {
-  if (got == wanted) return;
+static void is(const char* what, long got, long wanted) {
+  if (got == wanted) {
+    return;
+  }
   printf("%s: %ld, not %ld (%s)\n", what, got, wanted, efs_last_error());
   bad = 1;
 }
 
-static char *path(const char *directory, const char *name) {
+static char* path(const char* directory, const char* name) {
   static char text[4][4096];
   static int turn = 0;
-  char *mine = text[turn++ % 4];
+  char* mine = text[turn++ % 4];
   snprintf(mine, 4096, "%s/%s", directory, name);
   return mine;
 }
 
-static long size_of(const char *name) {
+static long size_of(const char* name) {
   struct stat st;
   return stat(name, &st) == 0 ? (long)st.st_size : -1;
 }
 
-static void put(const char *name, const char *text) {
-  FILE *file = fopen(name, "w");
-  if (!file || fputs(text, file) < 0 || fclose(file) != 0) is(name, -1, 0);
+static void put(const char* name, const char* text) {
+  FILE* file = fopen(name, "w");
+  if (!file || fputs(text, file) < 0 || fclose(file) != 0) {
+    is(name, -1, 0);
+  }
 }
 
-static void put_megabytes(const char *name, int megabytes) {
+static void put_megabytes(const char* name, int megabytes) {
   static char data[1000000];
   memset(data, 'x', sizeof data);
-  FILE *file = fopen(name, "w");
-  for (int i = 0; file && i < megabytes; ++i)
-    if (fwrite(data, sizeof data, 1, file) != 1) is(name, -1, 0);
-  if (!file || fclose(file) != 0) is(name, -1, 0);
+  FILE* file = fopen(name, "w");
+  for (int i = 0; file && i < megabytes; ++i) {
+    if (fwrite(data, sizeof data, 1, file) != 1) {
+      is(name, -1, 0);
+    }
+  }
+  if (!file || fclose(file) != 0) {
+    is(name, -1, 0);
+  }
 }
 
-int main(int argc, char **argv) {
-  if (argc != 4) return 2;
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    return 2;
+  }
   const char *root = argv[1], *mount = argv[2], *results = argv[3];
 
   /* the way of echofs: load, poll, read */
@@ -51,7 +63,9 @@ int main(int argc, char **argv) {
   is("load", efs_load(&cb), EFS_API_SUCCESS);
   is("a task", cb.efs_tid > 0, 1);
   int code;
-  while ((code = efs_status(&cb)) == EFS_API_ETASKPENDING || code == EFS_API_ETASKINPROGRESS) usleep(1000);
+  while ((code = efs_status(&cb)) == EFS_API_ETASKPENDING || code == EFS_API_ETASKINPROGRESS) {
+    usleep(1000);
+  }
   is("status", code, EFS_API_SUCCESS);
   is("loaded", size_of(path(mount, "api1")), 10);
   is("status again", efs_status(&cb), EFS_API_SUCCESS);
@@ -80,10 +94,12 @@ int main(int argc, char **argv) {
   struct efs_iocb part = EFS_IOCB_INIT("", "api2", 2, 3);
   is("load of a part", efs_load(&part), EFS_API_SUCCESS);
   is("is done", efs_wait(&part, -1), EFS_API_SUCCESS);
-  FILE *file = fopen(path(mount, "api2"), "r");
+  FILE* file = fopen(path(mount, "api2"), "r");
   char text[16] = {0};
   is("size of the part's file", file ? (long)fread(text, 1, sizeof text, file) : -1, 10);
-  if (file) fclose(file);
+  if (file) {
+    fclose(file);
+  }
   is("bytes of the part", memcmp(text, "\0\0cde\0\0\0\0\0", 10), 0);
   part.efs_offset = 10;
   is("load behind the end", efs_load(&part), EFS_API_SUCCESS);
@@ -97,8 +113,10 @@ int main(int argc, char **argv) {
   is("unload", efs_unload(&out), EFS_API_SUCCESS);
   is("is done", efs_wait(&out, -1), EFS_API_SUCCESS);
   is("is there", size_of(path(results, "out")), 6);
-  FILE *open = fopen(path(mount, "out"), "a");
-  if (!open || fputs(" more", open) < 0 || fflush(open) != 0) is("append", -1, 0);
+  FILE* open = fopen(path(mount, "out"), "a");
+  if (!open || fputs(" more", open) < 0 || fflush(open) != 0) {
+    is("append", -1, 0);
+  }
   is("unload of an open file", efs_unload(&out), EFS_API_SUCCESS);
   is("is refused", efs_wait(&out, -1), EFS_API_EBUSY);
   is("the old one is there", size_of(path(results, "out")), 6);
@@ -106,7 +124,9 @@ int main(int argc, char **argv) {
   is("unload as it is", efs_unload(&out), EFS_API_SUCCESS);
   is("is done", efs_wait(&out, -1), EFS_API_SUCCESS);
   is("the new one is there", size_of(path(results, "out")), 11);
-  if (open) fclose(open);
+  if (open) {
+    fclose(open);
+  }
   out.efs_flags = 0;
   out.efs_offset = 2;
   out.efs_size = 4;
@@ -126,9 +146,12 @@ int main(int argc, char **argv) {
 
   /* cancel: the job file lets 4 MB/s through */
   put_megabytes(path(root, "slow"), 60);
-  struct efs_iocb slow = EFS_IOCB_INIT(NULL, "slow", 0, 0), next = EFS_IOCB_INIT(NULL, "api1", 0, 0);
+  struct efs_iocb slow = EFS_IOCB_INIT(NULL, "slow", 0, 0),
+                  next = EFS_IOCB_INIT(NULL, "api1", 0, 0);
   is("slow load", efs_load(&slow), EFS_API_SUCCESS);
-  while ((code = efs_status(&slow)) == EFS_API_ETASKPENDING) usleep(1000);
+  while ((code = efs_status(&slow)) == EFS_API_ETASKPENDING) {
+    usleep(1000);
+  }
   is("runs", code, EFS_API_ETASKINPROGRESS);
   is("a wait that ends before", efs_wait(&slow, 1), EFS_API_ETASKINPROGRESS);
   is("the next one", efs_load(&next), EFS_API_SUCCESS);
@@ -176,7 +199,9 @@ int main(int argc, char **argv) {
   is("a backend too long", efs_load(&long_backend), EFS_API_EINVAL);
   struct efs_iocb elsewhere = EFS_IOCB_INIT(NULL, "/etc/passwd", 0, 0);
   is("a path elsewhere", efs_load(&elsewhere), EFS_API_EINVAL);
-  for (code = 0; code > -EFS_API_ERRMAX; --code) is("a text", efs_strerror(code) != NULL && *efs_strerror(code) != '\0', 1);
+  for (code = 0; code > -EFS_API_ERRMAX; --code) {
+    is("a text", efs_strerror(code) != NULL && *efs_strerror(code) != '\0', 1);
+  }
   is("an unknown code", strcmp(efs_strerror(-400), efs_strerror(7)), 0);
 
   /* no instance */

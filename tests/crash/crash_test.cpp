@@ -1,5 +1,5 @@
-// Power loss before every event that makes something durable, and proof that the enumeration would notice if one of them
-// were missing.
+// Power loss before every event that makes something durable, and proof that the enumeration would
+// notice if one of them were missing.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
@@ -14,8 +14,8 @@
 #include "support/temp.hpp"
 
 using namespace efs;
-using test::Enumeration;
 using test::enumerate;
+using test::Enumeration;
 
 namespace {
 
@@ -27,14 +27,16 @@ void hold(const test::Scenario& scenario, Enumeration how) {
   how.step = sample.step;
   std::size_t ends = 0;
   const auto wrong = enumerate(scenario, how, &ends);
-  INFO("EFS_SAMPLE=" << how.step << " EFS_TEST_SEED=" << how.seed << ", " << ends << " ends of the world tried");
+  INFO("EFS_SAMPLE=" << how.step << " EFS_TEST_SEED=" << how.seed << ", " << ends
+                     << " ends of the world tried");
   INFO((wrong ? *wrong : std::string()));
   CHECK_FALSE(wrong);
   CHECK(ends * how.step > how.rounds);
 }
 
 void hold_everything(Enumeration how) {
-  for (const auto& scenario : {test::every_operation(), test::every_staging(), test::bulky_attributes()}) {
+  for (const auto& scenario :
+       {test::every_operation(), test::every_staging(), test::bulky_attributes()}) {
     for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
       how.smallest_compaction = compaction;
       hold(scenario, how);
@@ -46,86 +48,145 @@ void hold_random(unsigned places) {
   auto seed = test::seed();
   const char* long_run = std::getenv("EFS_CRASH_SEQUENCES");
   const int sequences = long_run != nullptr ? std::atoi(long_run) : 8;
-  for (int i = 0; i < sequences; ++i, ++seed)
-    for (const auto durability : {Durability::cache_line, Durability::page})
-      hold(test::random_operations(seed, 80), {.durability = durability, .seed = seed, .rounds = 2, .places = places, .smallest_compaction = i % 2 == 0 ? snapshot_often : 16u << 20});
+  for (int i = 0; i < sequences; ++i, ++seed) {
+    for (const auto durability : {Durability::cache_line, Durability::page}) {
+      hold(test::random_operations(seed, 80),
+           {.durability = durability,
+            .seed = seed,
+            .rounds = 2,
+            .places = places,
+            .smallest_compaction = i % 2 == 0 ? snapshot_often : 16u << 20});
+    }
+  }
 }
 
 // Tries seeds until the enumeration fails, as it has to.
 void bites(const test::Scenario& scenario, Enumeration how, const std::string& what) {
-  for (how.seed = 1; how.seed <= 6; ++how.seed)
-    if (enumerate(scenario, how)) return;
+  for (how.seed = 1; how.seed <= 6; ++how.seed) {
+    if (enumerate(scenario, how)) {
+      return;
+    }
+  }
   FAIL("nobody noticed: " << what << "; places: " << how.places);
 }
 
 }  // namespace
 
-TEST_CASE("power loss at any event of any operation, on persistent memory", "[crash]") { hold_everything({.durability = Durability::cache_line, .seed = test::seed()}); }
+TEST_CASE("power loss at any event of any operation, on persistent memory", "[crash]") {
+  hold_everything({.durability = Durability::cache_line, .seed = test::seed()});
+}
 
-TEST_CASE("power loss at any event of any operation, on a file system with a page cache", "[crash]") { hold_everything({.durability = Durability::page, .seed = test::seed()}); }
+TEST_CASE("power loss at any event of any operation, on a file system with a page cache",
+          "[crash]") {
+  hold_everything({.durability = Durability::page, .seed = test::seed()});
+}
 
 TEST_CASE("power loss at any event of any operation, with two backends", "[crash]") {
-  for (const auto durability : {Durability::cache_line, Durability::page}) hold_everything({.durability = durability, .seed = test::seed(), .rounds = 3, .places = 2});
+  for (const auto durability : {Durability::cache_line, Durability::page}) {
+    hold_everything({.durability = durability, .seed = test::seed(), .rounds = 3, .places = 2});
+  }
 }
 
 TEST_CASE("power loss at any event of any operation, with containers that are mapped", "[crash]") {
-  const Enumeration how{.durability = Durability::cache_line, .seed = test::seed(), .rounds = 2, .maps = true};
-  for (const auto& scenario : {test::every_operation(), test::every_staging()}) hold(scenario, how);
-  bites(test::every_operation(), {.durability = Durability::cache_line, .maps = true, .lies = {.deaf = "data sync"}}, "R1: what was stored into a mapping is not synced");
+  const Enumeration how{
+      .durability = Durability::cache_line, .seed = test::seed(), .rounds = 2, .maps = true};
+  for (const auto& scenario : {test::every_operation(), test::every_staging()}) {
+    hold(scenario, how);
+  }
+  bites(test::every_operation(),
+        {.durability = Durability::cache_line, .maps = true, .lies = {.deaf = "data sync"}},
+        "R1: what was stored into a mapping is not synced");
 }
 
-TEST_CASE("death of the processes at any event, and power loss when the next ones are at work", "[crash]") {
-  for (const auto durability : {Durability::cache_line, Durability::page}) hold_everything({.durability = durability, .seed = test::seed(), .rounds = 2, .killed = true});
+TEST_CASE("death of the processes at any event, and power loss when the next ones are at work",
+          "[crash]") {
+  for (const auto durability : {Durability::cache_line, Durability::page}) {
+    hold_everything({.durability = durability, .seed = test::seed(), .rounds = 2, .killed = true});
+  }
 }
 
-TEST_CASE("death of the worker at any event, and power loss when its successor is at work", "[crash]") {
-  for (const auto durability : {Durability::cache_line, Durability::page}) hold_everything({.durability = durability, .seed = test::seed(), .rounds = 2, .killed = true, .takeover = true});
+TEST_CASE("death of the worker at any event, and power loss when its successor is at work",
+          "[crash]") {
+  for (const auto durability : {Durability::cache_line, Durability::page}) {
+    hold_everything({.durability = durability,
+                     .seed = test::seed(),
+                     .rounds = 2,
+                     .killed = true,
+                     .takeover = true});
+  }
 }
 
-TEST_CASE("power loss in random sequences", "[crash]") { hold_random(1); }
-TEST_CASE("power loss in random sequences, with two backends", "[crash]") { hold_random(2); }
+TEST_CASE("power loss in random sequences", "[crash]") {
+  hold_random(1);
+}
+
+TEST_CASE("power loss in random sequences, with two backends", "[crash]") {
+  hold_random(2);
+}
 
 TEST_CASE("what the daemon syncs by itself from time to time is durable then", "[crash]") {
   const auto seed = test::seed();
   auto scenario = test::visible_operations();
-  const auto file = std::find_if(scenario.begin(), scenario.end(), [](const auto& step) { return step.name == "create d"; });
+  const auto file = std::find_if(scenario.begin(), scenario.end(),
+                                 [](const auto& step) { return step.name == "create d"; });
   REQUIRE(file != scenario.end());
   scenario.erase(file + 1, scenario.end());
-  for (int second = 1; second <= 5; ++second) scenario.push_back(test::tending(second == 5));
+  for (int second = 1; second <= 5; ++second) {
+    scenario.push_back(test::tending(second == 5));
+  }
   hold(scenario, {.durability = Durability::page, .seed = seed, .rounds = 16});
   // And it is that sync which makes it so.
-  bites(scenario, {.durability = Durability::page, .rounds = 8, .lies = {.deaf = "journal sync"}}, "the daemon's own sync");
+  bites(scenario, {.durability = Durability::page, .rounds = 8, .lies = {.deaf = "journal sync"}},
+        "the daemon's own sync");
 }
 
 TEST_CASE("one fsync of a new file makes its data and its name durable", "[crash]") {
   const auto scenario = test::new_file_with_fsync();
-  for (const auto durability : {Durability::cache_line, Durability::page})
-    for (const unsigned places : {1U, 2U}) hold(scenario, {.durability = durability, .seed = test::seed(), .rounds = 16, .places = places});
-  for (const char* event : {"data sync", "container name sync", "journal sync"}) bites(scenario, {.durability = Durability::page, .rounds = 16, .lies = {.deaf = event}}, event);
+  for (const auto durability : {Durability::cache_line, Durability::page}) {
+    for (const unsigned places : {1U, 2U}) {
+      hold(scenario,
+           {.durability = durability, .seed = test::seed(), .rounds = 16, .places = places});
+    }
+  }
+  for (const char* event : {"data sync", "container name sync", "journal sync"}) {
+    bites(scenario, {.durability = Durability::page, .rounds = 16, .lies = {.deaf = event}}, event);
+  }
 }
 
 namespace {
 
-// Power loss took the last record of a chunk and not the first one of the next (what is written out first is the kernel's choice). Recovered, one
-// more record, and power loss again: how many records are there then?
-std::uint64_t records_after_two_losses(Durability durability, std::uint64_t seed, const test::Lies& lies) {
+// Power loss took the last record of a chunk and not the first one of the next (what is written out
+// first is the kernel's choice). Recovered, one more record, and power loss again: how many records
+// are there then?
+std::uint64_t records_after_two_losses(Durability durability, std::uint64_t seed,
+                                       const test::Lies& lies) {
   test::SimWorld world(durability, seed);
   const auto medium = std::make_shared<test::SimMedium>(world);
-  const auto nothing = [](const store::Record&) -> Status { return {}; };
+  const auto nothing = [](const store::Record&) -> Status {
+    return {};
+  };
   // Of 40 bytes, and of 40 times 5000: they fill a chunk to its end, where no mark leads on.
   const std::string small(8, 'r'), large(200'000 - sizeof(store::RecordHeader), 'r');
   const auto record = std::as_bytes(std::span(small));
   std::uint64_t before = 0;
   {
     auto journal = store::Journal::create(medium, "journal").value();
-    while (journal.size() < store::journal_chunk) REQUIRE(journal.append(0, journal.size() + 200'000 <= store::journal_chunk ? std::as_bytes(std::span(large)) : record, 0));
+    while (journal.size() < store::journal_chunk) {
+      REQUIRE(journal.append(0,
+                             journal.size() + 200'000 <= store::journal_chunk
+                                 ? std::as_bytes(std::span(large))
+                                 : record,
+                             0));
+    }
     REQUIRE(journal.size() == store::journal_chunk);
     before = journal.sequence() - 1;
     REQUIRE(journal.append(0, record, 0));
   }
   auto& file = *world.files.at("journal");
   world.sync_file(file);
-  for (auto* side : {&file.visible, &file.durable}) std::memset(side->at(store::journal_chunk - 40), 0, 40);
+  for (auto* side : {&file.visible, &file.durable}) {
+    std::memset(side->at(store::journal_chunk - 40), 0, 40);
+  }
   world.crash();
   world.lie(lies);
   {
@@ -143,14 +204,19 @@ std::uint64_t records_after_two_losses(Durability durability, std::uint64_t seed
 
 }  // namespace
 
-TEST_CASE("what power loss left of a later chunk does not come back behind what is appended", "[crash]") {
+TEST_CASE("what power loss left of a later chunk does not come back behind what is appended",
+          "[crash]") {
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     std::uint64_t most = 0;
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
       CHECK(records_after_two_losses(durability, seed, {}) <= 1);
       most = std::max(most, records_after_two_losses(durability, seed, {.deaf = "journal sync"}));
     }
-    if (durability == Durability::page) CHECK(most > 1);  // it is the sync of the cut that sees to that; on persistent memory each drain of the simulation does
+    // it is the sync of the cut that sees to that; on persistent memory each drain of the
+    // simulation does
+    if (durability == Durability::page) {
+      CHECK(most > 1);
+    }
   }
 }
 
@@ -158,16 +224,35 @@ TEST_CASE("what power loss left of a later chunk does not come back behind what 
 TEST_CASE("the enumeration notices each kind of event that is missing", "[crash][bites]") {
   const auto scenario = test::every_operation();
   for (const unsigned places : {1U, 2U}) {
-    bites(scenario, {.durability = Durability::cache_line, .places = places, .lies = {.deaf = "drain"}}, "records are not drained");
+    bites(scenario,
+          {.durability = Durability::cache_line, .places = places, .lies = {.deaf = "drain"}},
+          "records are not drained");
     for (const auto durability : {Durability::cache_line, Durability::page}) {
-      bites(scenario, {.durability = durability, .places = places, .lies = {.deaf = "data sync"}}, "R1: data is not synced");
-      bites(scenario, {.durability = durability, .places = places, .lies = {.deaf = "container name sync"}}, "R6: a container's creation is not synced");
-      bites(scenario, {.durability = durability, .places = places, .lies = {.deaf = "all data sync"}}, "R1: staged data is not synced");
-      bites(scenario, {.durability = durability, .places = places, .smallest_compaction = snapshot_often, .lies = {.deaf = "names sync"}}, "R5: the switch is not made durable");
+      bites(scenario, {.durability = durability, .places = places, .lies = {.deaf = "data sync"}},
+            "R1: data is not synced");
+      bites(scenario,
+            {.durability = durability, .places = places, .lies = {.deaf = "container name sync"}},
+            "R6: a container's creation is not synced");
+      bites(scenario,
+            {.durability = durability, .places = places, .lies = {.deaf = "all data sync"}},
+            "R1: staged data is not synced");
+      bites(scenario,
+            {.durability = durability,
+             .places = places,
+             .smallest_compaction = snapshot_often,
+             .lies = {.deaf = "names sync"}},
+            "R5: the switch is not made durable");
     }
-    bites(scenario, {.durability = Durability::page, .places = places, .lies = {.deaf = "journal sync"}}, "records are not synced");
+    bites(scenario,
+          {.durability = Durability::page, .places = places, .lies = {.deaf = "journal sync"}},
+          "records are not synced");
     // On persistent memory the drain before it does the same.
-    bites(scenario, {.durability = Durability::page, .places = places, .smallest_compaction = snapshot_often, .lies = {.deaf = "journal sync"}}, "R5: a snapshot is not synced before the switch");
+    bites(scenario,
+          {.durability = Durability::page,
+           .places = places,
+           .smallest_compaction = snapshot_often,
+           .lies = {.deaf = "journal sync"}},
+          "R5: a snapshot is not synced before the switch");
   }
 }
 
@@ -175,27 +260,52 @@ TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") 
   const auto scenario = test::every_operation();
   for (const unsigned places : {1U, 2U}) {
     for (const auto durability : {Durability::cache_line, Durability::page}) {
-      bites(scenario, {.durability = durability, .places = places, .rules = {.settle_after_sync = false}}, "R1");
-      hold(test::opened_while_unsettled(), {.durability = durability, .seed = test::seed(), .rounds = 16, .places = places});
-      bites(test::opened_while_unsettled(), {.durability = durability, .rounds = 16, .places = places, .rules = {.sync_before_dirty = false}}, "R1: what becomes dirty is not synced before");
-      bites(scenario, {.durability = durability, .places = places, .rules = {.free_after_reader = false}}, "R3: a container goes while somebody reads it");
-      bites(scenario, {.durability = durability, .places = places, .rules = {.free_unknown = false}}, "R4");
-      bites(scenario, {.durability = durability, .places = places, .rules = {.reserve_numbers = false}}, "R4: a number is used before a record has reserved it");
-      bites(scenario, {.durability = durability, .places = places, .rules = {.sync_before_replace = false}}, "R6");
+      bites(scenario,
+            {.durability = durability, .places = places, .rules = {.settle_after_sync = false}},
+            "R1");
+      hold(test::opened_while_unsettled(),
+           {.durability = durability, .seed = test::seed(), .rounds = 16, .places = places});
+      bites(test::opened_while_unsettled(),
+            {.durability = durability,
+             .rounds = 16,
+             .places = places,
+             .rules = {.sync_before_dirty = false}},
+            "R1: what becomes dirty is not synced before");
+      bites(scenario,
+            {.durability = durability, .places = places, .rules = {.free_after_reader = false}},
+            "R3: a container goes while somebody reads it");
+      bites(scenario,
+            {.durability = durability, .places = places, .rules = {.free_unknown = false}}, "R4");
+      bites(scenario,
+            {.durability = durability, .places = places, .rules = {.reserve_numbers = false}},
+            "R4: a number is used before a record has reserved it");
+      bites(scenario,
+            {.durability = durability, .places = places, .rules = {.sync_before_replace = false}},
+            "R6");
     }
-    bites(scenario, {.durability = Durability::page, .places = places, .rules = {.free_after_durable = false}}, "R3");
+    bites(
+        scenario,
+        {.durability = Durability::page, .places = places, .rules = {.free_after_durable = false}},
+        "R3");
   }
   // The journal is in one place.
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     bites(scenario, {.durability = durability, .rules = {.stop_at_damage = false}}, "R2");
-    bites(scenario, {.durability = durability, .smallest_compaction = snapshot_often, .lies = {.switch_in_two = true}}, "R5");
+    bites(scenario,
+          {.durability = durability,
+           .smallest_compaction = snapshot_often,
+           .lies = {.switch_in_two = true}},
+          "R5");
   }
-  bites(test::equal_records(), {.durability = Durability::page, .rounds = 40, .lies = {.keeps_old = true}}, "R2: what lies behind the last good record is not cleared");
+  bites(test::equal_records(),
+        {.durability = Durability::page, .rounds = 40, .lies = {.keeps_old = true}},
+        "R2: what lies behind the last good record is not cleared");
 }
 
 namespace {
 
-// An event that nobody misses, and why. `step`: how its step begins; `follows`: what comes next in that step ("answer": a call returns); "": whatever.
+// An event that nobody misses, and why. `step`: how its step begins; `follows`: what comes next in
+// that step ("answer": a call returns); "": whatever.
 struct Harmless {
   const char* event;
   const char* step;
@@ -205,14 +315,23 @@ struct Harmless {
   std::optional<Durability> durability = {};
 };
 
-constexpr const char* unsettled = "a clean file that is not settled counts as not there after power loss, under any name: the PFS has it";
-constexpr const char* synced_before = "it was durable already, and nothing was written since: a file system past which the kernel writes cannot know that";
+constexpr const char* unsettled =
+    "a clean file that is not settled counts as not there after power loss, under any name: the "
+    "PFS has it";
+constexpr const char* synced_before =
+    "it was durable already, and nothing was written since: a file system past which the kernel "
+    "writes cannot know that";
 
 const Harmless harmless[] = {
-    {"drain", "", " drain", "the record of one more change of the same step: its drain waits for these stores, too, and nothing is answered in between"},
-    {"drain", "", " journal sync", "what comes before a switch (R5) is drained and synced: on persistent memory either will do", 0, Durability::cache_line},
+    {"drain", "", " drain",
+     "the record of one more change of the same step: its drain waits for these stores, too, and "
+     "nothing is answered in between"},
+    {"drain", "", " journal sync",
+     "what comes before a switch (R5) is drained and synced: on persistent memory either will do",
+     0, Durability::cache_line},
     {"journal sync", "", " rename", "the other one of these two", 0, Durability::cache_line},
-    {"drain", "O_TMPFILE", " answer data sync", "what has no name yet is not there after power loss"},
+    {"drain", "O_TMPFILE", " answer data sync",
+     "what has no name yet is not there after power loss"},
     {"journal sync", "O_TMPFILE", " answer journal sync", "the same on a page cache"},
     {"drain", "stage in in/", "", unsettled},
     {"drain", "stage in link", "", unsettled},
@@ -221,9 +340,12 @@ const Harmless harmless[] = {
     {"drain", "load d/part", "", unsettled},
     {"drain", "load links of d/w", "", unsettled},
     {"drain", "keep d/w2", "", unsettled},
-    {"drain", "new connection", "", "it is about the kernel's requests: power loss ends all connections"},
-    {"drain", "fill pool", "", "numbers alone: recovery uses up those of all containers that it finds"},
-    {"drain", "look at d/s", "", "the time at which a directory was read: another one in each run, so that it is not compared"},
+    {"drain", "new connection", "",
+     "it is about the kernel's requests: power loss ends all connections"},
+    {"drain", "fill pool", "",
+     "numbers alone: recovery uses up those of all containers that it finds"},
+    {"drain", "look at d/s", "",
+     "the time at which a directory was read: another one in each run, so that it is not compared"},
     {"drain", "ACL of d/w", "", "it was born with this ACL"},
     {"container name sync", "fsync d/f", "", synced_before, 2},
     {"container name sync", "fsync d/f", "", synced_before, 3},
@@ -232,19 +354,24 @@ const Harmless harmless[] = {
     {"container name sync", "rename c a", "", synced_before},
     {"data sync", "fsync a", "", synced_before},
     {"container name sync", "fsync a", "", synced_before},
-    {"all data sync", "settle", " all data sync", "of two places the first has nothing there that is not synced", 2},
-    {"names sync", "create e", "", "the old journal has the last record, too", 0, Durability::cache_line},
+    {"all data sync", "settle", " all data sync",
+     "of two places the first has nothing there that is not synced", 2},
+    {"names sync", "create e", "", "the old journal has the last record, too", 0,
+     Durability::cache_line},
 };
 
 const Harmless* reason_for(const test::Event& event, Durability durability) {
   const auto fits = [&](const Harmless& one) {
-    return event.name == one.event && event.step.starts_with(one.step) && event.after.starts_with(one.follows) && (one.time == 0 || one.time == event.time) && one.durability.value_or(durability) == durability;
+    return event.name == one.event && event.step.starts_with(one.step) &&
+           event.after.starts_with(one.follows) && (one.time == 0 || one.time == event.time) &&
+           one.durability.value_or(durability) == durability;
   };
   const auto* found = std::find_if(std::begin(harmless), std::end(harmless), fits);
   return found == std::end(harmless) ? nullptr : found;
 }
 
-// Whatever is not drained may be torn when what follows it is there, which a recovery refuses: that says nothing of the event that is missing.
+// Whatever is not drained may be torn when what follows it is there, which a recovery refuses: that
+// says nothing of the event that is missing.
 constexpr const char* refused = "no power loss explains that";
 
 // With EFS_CRASH_EVENTS=all each event, and the list above; else a part that the seed draws.
@@ -253,52 +380,92 @@ bool exhaustive() {
   return events != nullptr && std::string(events) == "all";
 }
 
-// Each scenario in each kind of store. A single file lies in one place of two, and the events of the other one count for nothing.
-void for_each_run(std::uint64_t seed, const std::function<void(const test::Scenario&, const Enumeration&)>& visit) {
-  for (const unsigned places : {1U, 2U})
-    for (const auto durability : {Durability::cache_line, Durability::page})
+// Each scenario in each kind of store. A single file lies in one place of two, and the events of
+// the other one count for nothing.
+void for_each_run(std::uint64_t seed,
+                  const std::function<void(const test::Scenario&, const Enumeration&)>& visit) {
+  for (const unsigned places : {1U, 2U}) {
+    for (const auto durability : {Durability::cache_line, Durability::page}) {
       for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
-        std::vector<test::Scenario> scenarios{test::visible_operations(), test::every_operation(), test::every_staging()};
-        if (places == 1) scenarios.push_back(test::bulky_attributes());
-        for (const auto& scenario : scenarios) visit(scenario, {.durability = durability, .seed = seed, .rounds = 60, .places = places, .smallest_compaction = compaction});
+        std::vector<test::Scenario> scenarios{test::visible_operations(), test::every_operation(),
+                                              test::every_staging()};
+        if (places == 1) {
+          scenarios.push_back(test::bulky_attributes());
+        }
+        for (const auto& scenario : scenarios) {
+          visit(scenario, {.durability = durability,
+                           .seed = seed,
+                           .rounds = 60,
+                           .places = places,
+                           .smallest_compaction = compaction});
+        }
       }
+    }
+  }
 }
 
 }  // namespace
 
-TEST_CASE("every single event counts, but for those of which it is said why they do not", "[crash][bites]") {
+TEST_CASE("every single event counts, but for those of which it is said why they do not",
+          "[crash][bites]") {
   const auto seed = test::seed();
   std::mt19937_64 random(seed);
   std::set<const Harmless*> needless;
   for_each_run(seed, [&](const test::Scenario& scenario, const Enumeration& how) {
-    const auto is_harmless = [&](const test::Event& event) { return reason_for(event, how.durability) != nullptr; };
-    const auto drawn = [&](const test::Event& event) { return !is_harmless(event) && (exhaustive() || random() % 6 == 0); };
+    const auto is_harmless = [&](const test::Event& event) {
+      return reason_for(event, how.durability) != nullptr;
+    };
+    const auto drawn = [&](const test::Event& event) {
+      return !is_harmless(event) && (exhaustive() || random() % 6 == 0);
+    };
     for (const auto& event : unnoticed(scenario, how, drawn, refused)) {
-      INFO("EFS_TEST_SEED=" << seed << (how.durability == Durability::page ? ", page cache" : ", persistent memory") << ", snapshots from " << how.smallest_compaction << " bytes on, places: " << how.places);
-      FAIL_CHECK("nobody noticed that " << event.name << " " << event.nth << " of step '" << event.step << "' (" << event.time << ") is missing; then come" << event.after);
+      INFO("EFS_TEST_SEED=" << seed
+                            << (how.durability == Durability::page ? ", page cache"
+                                                                   : ", persistent memory")
+                            << ", snapshots from " << how.smallest_compaction
+                            << " bytes on, places: " << how.places);
+      FAIL_CHECK("nobody noticed that " << event.name << " " << event.nth << " of step '"
+                                        << event.step << "' (" << event.time
+                                        << ") is missing; then come" << event.after);
     }
-    if (!exhaustive()) return;
+    if (!exhaustive()) {
+      return;
+    }
     Enumeration fewer = how;
     fewer.rounds = 4;
-    for (const auto& event : unnoticed(scenario, fewer, is_harmless, refused)) needless.insert(reason_for(event, how.durability));
+    for (const auto& event : unnoticed(scenario, fewer, is_harmless, refused)) {
+      needless.insert(reason_for(event, how.durability));
+    }
   });
   INFO("EFS_TEST_SEED=" << seed);
-  for (const auto& one : harmless)
-    if (exhaustive() && !needless.contains(&one)) FAIL_CHECK("it is noticed, after all: " << one.event << " in '" << one.step << "': " << one.why);
+  for (const auto& one : harmless) {
+    if (exhaustive() && !needless.contains(&one)) {
+      FAIL_CHECK("it is noticed, after all: " << one.event << " in '" << one.step
+                                              << "': " << one.why);
+    }
+  }
 }
 
-// After the death of our processes alone, for after power loss there is nothing that a recovery could lose: what it makes of the
-// store the next one makes of it again.
+// After the death of our processes alone, for after power loss there is nothing that a recovery
+// could lose: what it makes of the store the next one makes of it again.
 TEST_CASE("every single event of a recovery counts", "[crash][bites]") {
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     std::map<std::string, std::size_t> noticed;
     const auto add = [&](const test::Scenario& scenario, const Enumeration& how) {
-      for (const auto& [event, times] : test::noticed_in_recovery(scenario, how)) noticed[event] += times;
+      for (const auto& [event, times] : test::noticed_in_recovery(scenario, how)) {
+        noticed[event] += times;
+      }
     };
-    add({}, {.durability = durability, .rounds = 40, .killed = true});  // what is there from the first: a journal that was being made
-    for (std::uint64_t seed = 1; seed <= (exhaustive() ? 8 : 1); ++seed) add(test::every_operation(), {.durability = durability, .seed = seed, .rounds = 2, .killed = true});
+    // what is there from the first: a journal that was being made
+    add({}, {.durability = durability, .rounds = 40, .killed = true});
+    for (std::uint64_t seed = 1; seed <= (exhaustive() ? 8 : 1); ++seed) {
+      add(test::every_operation(),
+          {.durability = durability, .seed = seed, .rounds = 2, .killed = true});
+    }
     for (const auto& [event, times] : noticed) {
-      const bool either = durability == Durability::cache_line && (event == "drain" || event == "drain, journal sync");  // the first journal's: either will do
+      // the first journal's: either will do
+      const bool either = durability == Durability::cache_line &&
+                          (event == "drain" || event == "drain, journal sync");
       INFO(event << (durability == Durability::page ? ", page cache" : ", persistent memory"));
       CHECK((times > 0) == !either);
     }

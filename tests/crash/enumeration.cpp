@@ -14,7 +14,12 @@ using fs::Filesystem;
 using fs::Namespace;
 
 Filesystem::Options options_of(const Enumeration& how, SimWorld& world, bool after_power_loss) {
-  return {.medium = std::make_shared<SimMedium>(world), .root_mode = 0750, .smallest_compaction = how.smallest_compaction, .after_power_loss = after_power_loss, .rules = how.rules, .place_of_new = place_by_name(how.places)};
+  return {.medium = std::make_shared<SimMedium>(world),
+          .root_mode = 0750,
+          .smallest_compaction = how.smallest_compaction,
+          .after_power_loss = after_power_loss,
+          .rules = how.rules,
+          .place_of_new = place_by_name(how.places)};
 }
 
 SimWorld world_of(const Enumeration& how, std::uint64_t seed) {
@@ -24,52 +29,88 @@ SimWorld world_of(const Enumeration& how, std::uint64_t seed) {
 }
 
 bool is_unsettled(const fs::Inode& inode) {
-  return inode.is_regular() && !inode.dirty && inode.extra && (inode.extra->origin || !inode.extra->saved_path.empty()) && !inode.settled;
+  return inode.is_regular() && !inode.dirty && inode.extra &&
+         (inode.extra->origin || !inode.extra->saved_path.empty()) && !inode.settled;
 }
 
-// Those that somebody set; of the others each run has its own, and those of a regular file are its container's.
+// Those that somebody set; of the others each run has its own, and those of a regular file are its
+// container's.
 std::string times_of(const fs::Inode& inode) {
   constexpr Nanoseconds long_ago = 1'000'000'000'000'000'000;
-  if (inode.is_regular()) return {};
+  if (inode.is_regular()) {
+    return {};
+  }
   const auto atime = to_ns(to_timespec(inode.atime)), mtime = to_ns(to_timespec(inode.mtime));
-  return (atime < long_ago ? " atime " + std::to_string(atime) : "") + (mtime < long_ago ? " mtime " + std::to_string(mtime) : "");
+  return (atime < long_ago ? " atime " + std::to_string(atime) : "") +
+         (mtime < long_ago ? " mtime " + std::to_string(mtime) : "");
 }
 
 // Which copy, and whether it is known to have its name.
 std::string copy_of(const std::optional<fs::Origin>& copy) {
-  if (!copy) return "0";
+  if (!copy) {
+    return "0";
+  }
   return std::to_string(copy->inode) + (copy->ctime == fs::Origin::any_ctime ? " coming" : "");
 }
 
-// Everything that a record can say, but for times of now. Clean files of which nothing says that they are whole count as not
-// there: power loss takes them.
+// Everything that a record can say, but for times of now. Clean files of which nothing says that
+// they are whole count as not there: power loss takes them.
 std::string state_of(const Namespace& names) {
   std::vector<std::string> lines;
-  std::function<void(const fs::Inode&, const std::string&)> visit = [&](const fs::Inode& directory, const std::string& path) {
-    directory.directory->for_each_after(0, [&](const std::string& name, const fs::Directory::Entry& entry) {
-      const fs::Inode& inode = *names.find(entry.ino);
-      if (is_unsettled(inode)) return true;
-      std::ostringstream line;
-      line << path << name << " ino " << inode.ino << " mode " << std::oct << inode.mode << std::dec << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink << (inode.dirty ? " dirty" : "") << times_of(inode);
-      if (inode.rdev != 0) line << " device " << inode.rdev;
-      if (inode.extra) {
-        if (!inode.extra->target.empty()) line << " -> " << inode.extra->target;
-        if (!inode.extra->saved_path.empty()) line << " saved as " << inode.extra->saved_path << " " << copy_of(inode.extra->saved);
-        if (inode.extra->origin) line << " origin " << inode.extra->origin->inode << "+" << inode.extra->origin->size << " " << inode.extra->origin_path;
-        if (!inode.extra->parts.empty()) line << " parts " << inode.extra->parts;
-        if (inode.extra->keep != fs::Keep::by_rule) line << " keep " << static_cast<int>(inode.extra->keep);
-        for (const auto& [key, value] : inode.extra->xattrs) line << " " << key << "=" << value;
-      }
-      lines.push_back(line.str());
-      if (inode.is_directory()) visit(inode, path + name + "/");
-      return true;
-    });
+  std::function<void(const fs::Inode&, const std::string&)> visit = [&](const fs::Inode& directory,
+                                                                        const std::string& path) {
+    directory.directory->for_each_after(
+        0, [&](const std::string& name, const fs::Directory::Entry& entry) {
+          const fs::Inode& inode = *names.find(entry.ino);
+          if (is_unsettled(inode)) {
+            return true;
+          }
+          std::ostringstream line;
+          line << path << name << " ino " << inode.ino << " mode " << std::oct << inode.mode
+               << std::dec << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink
+               << (inode.dirty ? " dirty" : "") << times_of(inode);
+          if (inode.rdev != 0) {
+            line << " device " << inode.rdev;
+          }
+          if (inode.extra) {
+            if (!inode.extra->target.empty()) {
+              line << " -> " << inode.extra->target;
+            }
+            if (!inode.extra->saved_path.empty()) {
+              line << " saved as " << inode.extra->saved_path << " " << copy_of(inode.extra->saved);
+            }
+            if (inode.extra->origin) {
+              line << " origin " << inode.extra->origin->inode << "+" << inode.extra->origin->size
+                   << " " << inode.extra->origin_path;
+            }
+            if (!inode.extra->parts.empty()) {
+              line << " parts " << inode.extra->parts;
+            }
+            if (inode.extra->keep != fs::Keep::by_rule) {
+              line << " keep " << static_cast<int>(inode.extra->keep);
+            }
+            for (const auto& [key, value] : inode.extra->xattrs) {
+              line << " " << key << "=" << value;
+            }
+          }
+          lines.push_back(line.str());
+          if (inode.is_directory()) {
+            visit(inode, path + name + "/");
+          }
+          return true;
+        });
   };
   visit(names.root(), "");
-  for (const auto& [path, input] : names.gone()) lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) + (input.saved ? " saved " + copy_of(input.saved) : "") + " keep " + std::to_string(static_cast<int>(input.keep)));
+  for (const auto& [path, input] : names.gone()) {
+    lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) +
+                    (input.saved ? " saved " + copy_of(input.saved) : "") + " keep " +
+                    std::to_string(static_cast<int>(input.keep)));
+  }
   std::sort(lines.begin(), lines.end());
   std::string state = "root " + std::to_string(names.root().mode) + "\n";
-  for (const auto& line : lines) state += line + "\n";
+  for (const auto& line : lines) {
+    state += line + "\n";
+  }
   return state;
 }
 
@@ -78,7 +119,9 @@ Status replay(SimWorld& world, Namespace& names, const std::function<void()>& af
   SimMedium medium(world);
   auto end = store::Journal::scan(medium, "journal", [&](const store::Record& stored) -> Status {
     auto record = fs::decode(stored.payload);
-    if (!record) return std::unexpected(record.error());
+    if (!record) {
+      return std::unexpected(record.error());
+    }
     EFS_TRY(names.apply(*record));
     after_each();
     return {};
@@ -86,12 +129,16 @@ Status replay(SimWorld& world, Namespace& names, const std::function<void()>& af
   return end ? Status{} : std::unexpected(end.error());
 }
 
-Namespace empty_namespace() { return {0755, 0, 0, 0}; }
+Namespace empty_namespace() {
+  return {0755, 0, 0, 0};
+}
 
 struct Reference {
-  std::vector<std::string> states;          // [n]: after n records
-  std::vector<std::size_t> records{0};      // [k]: after k steps; the making of the file system is step 0
-  std::vector<std::vector<std::size_t>> answers{{}};  // [k]: records at each answer within step k. Where a drain makes them durable
+  std::vector<std::string> states;  // [n]: after n records
+  // [k]: after k steps; the making of the file system is step 0
+  std::vector<std::size_t> records{0};
+  // [k]: records at each answer within step k. Where a drain makes them durable
+  std::vector<std::vector<std::size_t>> answers{{}};
 };
 
 Reference reference_of(const Scenario& scenario, Enumeration how) {
@@ -107,14 +154,18 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
   const auto count = [&] {
     std::size_t records = 0;
     Namespace names = empty_namespace();
-    if (!replay(world, names, [&] { ++records; })) std::abort();
+    if (!replay(world, names, [&] { ++records; })) {
+      std::abort();
+    }
     return records;
   };
   reference.records.push_back(count());
   std::size_t records = reference.records.front();
   std::uint64_t counted = world.events();
   life.on_answer = [&] {
-    if (counted != world.events()) records = count();  // each record is drained
+    if (counted != world.events()) {
+      records = count();  // each record is drained
+    }
     counted = world.events();
     reference.answers.back().push_back(records);
   };
@@ -125,7 +176,9 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
   }
   Namespace names = empty_namespace();
   reference.states.push_back(state_of(names));
-  if (!replay(world, names, [&] { reference.states.push_back(state_of(names)); })) std::abort();
+  if (!replay(world, names, [&] { reference.states.push_back(state_of(names)); })) {
+    std::abort();
+  }
   return reference;
 }
 
@@ -140,10 +193,14 @@ std::string check_shape(const Namespace& names, const SimWorld& world) {
     at.directory->for_each_after(0, [&](const std::string&, const fs::Directory::Entry& entry) {
       const fs::Inode* inode = names.find(entry.ino);
       ++links[entry.ino];
-      if (inode->is_regular()) regular.insert(entry.ino);
+      if (inode->is_regular()) {
+        regular.insert(entry.ino);
+      }
       if (inode->is_directory()) {
         ++subdirectories[at.ino];
-        if (inode->parent == at.ino && reached.insert(entry.ino).second) todo.push_back(inode);
+        if (inode->parent == at.ino && reached.insert(entry.ino).second) {
+          todo.push_back(inode);
+        }
       } else {
         reached.insert(entry.ino);
       }
@@ -153,39 +210,69 @@ std::string check_shape(const Namespace& names, const SimWorld& world) {
   std::string wrong;
   names.for_each([&](fs::Inode& inode) {
     const auto expected = inode.is_directory() ? 2 + subdirectories[inode.ino] : links[inode.ino];
-    if (inode.nlink == 0) return;  // freed by the recovery, not by a record
-    if (!reached.contains(inode.ino)) wrong += "inode " + std::to_string(inode.ino) + " cannot be reached\n";
-    if (inode.nlink != expected) wrong += "inode " + std::to_string(inode.ino) + " has " + std::to_string(inode.nlink) + " links, not " + std::to_string(expected) + "\n";
+    if (inode.nlink == 0) {
+      return;  // freed by the recovery, not by a record
+    }
+    if (!reached.contains(inode.ino)) {
+      wrong += "inode " + std::to_string(inode.ino) + " cannot be reached\n";
+    }
+    if (inode.nlink != expected) {
+      wrong += "inode " + std::to_string(inode.ino) + " has " + std::to_string(inode.nlink) +
+               " links, not " + std::to_string(expected) + "\n";
+    }
   });
-  for (const auto ino : regular)
-    if (world.find(ino) == nullptr) wrong += "file " + std::to_string(ino) + " has no container\n";
+  for (const auto ino : regular) {
+    if (world.find(ino) == nullptr) {
+      wrong += "file " + std::to_string(ino) + " has no container\n";
+    }
+  }
   std::set<std::uint64_t> seen;
   world.for_each_container([&](std::uint64_t id, const SimWorld::Data&) {
-    if (!regular.contains(id)) wrong += "container " + std::to_string(id) + " belongs to no file\n";
-    if (!seen.insert(id).second) wrong += "container " + std::to_string(id) + " is in two places\n";
+    if (!regular.contains(id)) {
+      wrong += "container " + std::to_string(id) + " belongs to no file\n";
+    }
+    if (!seen.insert(id).second) {
+      wrong += "container " + std::to_string(id) + " is in two places\n";
+    }
   });
   return wrong;
 }
 
-std::string check_state(const Reference& reference, const Life& life, std::size_t low, std::size_t high, SimWorld& world) {
+std::string check_state(const Reference& reference, const Life& life, std::size_t low,
+                        std::size_t high, SimWorld& world) {
   Namespace names = empty_namespace();
-  if (const Status done = replay(world, names); !done) return "the journal of the recovered file system: " + describe(done.error()) + "\n";
-  if (std::string wrong = check_shape(names, world); !wrong.empty()) return wrong;
+  if (const Status done = replay(world, names); !done) {
+    return "the journal of the recovered file system: " + describe(done.error()) + "\n";
+  }
+  if (std::string wrong = check_shape(names, world); !wrong.empty()) {
+    return wrong;
+  }
   const std::string state = state_of(names);
   std::size_t found = low;
-  while (found <= high && reference.states[found] != state) ++found;
-  if (found > high)
-    return "the recovered state is none of those after " + std::to_string(low) + " to " + std::to_string(high) + " records:\n" + state + "expected, at the least:\n" + reference.states[low] + "or, at the most:\n" + reference.states[high];
+  while (found <= high && reference.states[found] != state) {
+    ++found;
+  }
+  if (found > high) {
+    return "the recovered state is none of those after " + std::to_string(low) + " to " +
+           std::to_string(high) + " records:\n" + state + "expected, at the least:\n" +
+           reference.states[low] + "or, at the most:\n" + reference.states[high];
+  }
   for (const auto& [ino, promise] : life.promises) {
     const fs::Inode* inode = names.find(ino);
-    if (inode == nullptr || inode->nlink == 0 || found < promise.from_record) continue;
+    if (inode == nullptr || inode->nlink == 0 || found < promise.from_record) {
+      continue;
+    }
     const std::string& content = world.find(ino)->visible;
-    if (content != promise.content) return "file " + std::to_string(ino) + " has " + std::to_string(content.size()) + " bytes that are not the promised " + std::to_string(promise.content.size()) + "\n";
+    if (content != promise.content) {
+      return "file " + std::to_string(ino) + " has " + std::to_string(content.size()) +
+             " bytes that are not the promised " + std::to_string(promise.content.size()) + "\n";
+    }
   }
   return {};
 }
 
-// What goes on after a recovery: the state after each answer, the first of those that power loss may bring back, and content.
+// What goes on after a recovery: the state after each answer, the first of those that power loss
+// may bring back, and content.
 struct GoingOn {
   std::vector<std::string> states;
   std::size_t promised = 0;
@@ -198,16 +285,22 @@ constexpr char stranger = '\1';  // in no file
 
 void answered(SimWorld& world, GoingOn& going, bool durable) {
   Namespace names = empty_namespace();
-  if (!replay(world, names)) std::abort();
+  if (!replay(world, names)) {
+    std::abort();
+  }
   going.states.push_back(state_of(names));
-  if (durable) going.promised = going.states.size() - 1;
+  if (durable) {
+    going.promised = going.states.size() - 1;
+  }
 }
 
 // A staging that is given up: its container was durable, and its removal need not be.
 void give_up(SimWorld& world, Backend& backend, Filesystem& filesystem) {
   fs::Staging staging(filesystem);
   const auto file = staging.begin_open_file();
-  if (!file) return;
+  if (!file) {
+    return;
+  }
   auto& data = *world.find(file->ino);
   data.visible = std::string(64, stranger);
   data.synced = false;
@@ -215,17 +308,27 @@ void give_up(SimWorld& world, Backend& backend, Filesystem& filesystem) {
   staging.abandon(file->ino);
 }
 
-// New files, under numbers that may have been those of others that were lost, some synced and some not.
-std::string make_files(SimWorld& world, const Enumeration& how, Filesystem& filesystem, GoingOn& going) {
+// New files, under numbers that may have been those of others that were lost, some synced and some
+// not.
+std::string make_files(SimWorld& world, const Enumeration& how, Filesystem& filesystem,
+                       GoingOn& going) {
   for (const char* name : {"~a", "~b", "~c", "~"}) {
     auto file = filesystem.make_node({}, fs::root_ino, name, S_IFREG | 0640, 0);
-    if (!file) return "going on: create: " + describe(file.error()) + "\n";
+    if (!file) {
+      return "going on: create: " + describe(file.error()) + "\n";
+    }
     going.made[file->ino] = std::string("kept ") + name;
     answered(world, going, how.durability == Durability::cache_line);
-    if (!filesystem.write({}, file->ino, std::as_bytes(std::span(going.made[file->ino])), 0)) return "going on: write\n";
+    if (!filesystem.write({}, file->ino, std::as_bytes(std::span(going.made[file->ino])), 0)) {
+      return "going on: write\n";
+    }
     (void)filesystem.forget(file->ino, 1);
-    if (std::string(name) != "~") continue;
-    if (const Status synced = filesystem.fsync(file->ino, false); !synced) return "going on: fsync: " + describe(synced.error()) + "\n";
+    if (std::string(name) != "~") {
+      continue;
+    }
+    if (const Status synced = filesystem.fsync(file->ino, false); !synced) {
+      return "going on: fsync: " + describe(synced.error()) + "\n";
+    }
     going.synced = file->ino;
     answered(world, going, true);
   }
@@ -234,16 +337,33 @@ std::string make_files(SimWorld& world, const Enumeration& how, Filesystem& file
 
 std::string check_going_on(SimWorld& world, const GoingOn& going, unsigned life) {
   Namespace after = empty_namespace();
-  if (!replay(world, after)) return "after going on: replay\n";
+  if (!replay(world, after)) {
+    return "after going on: replay\n";
+  }
   const std::string state = state_of(after);
-  if (std::find(going.states.begin() + static_cast<std::ptrdiff_t>(going.promised), going.states.end(), state) == going.states.end()) return "after going on:\n" + state + "was, when it was promised:\n" + going.states[going.promised];
-  if (std::string wrong = check_shape(after, world); !wrong.empty()) return "after going on: " + wrong;
-  for (const auto& [ino, content] : going.contents)
-    if (const auto data = world.find(ino); data != nullptr && data->visible != content) return "after going on: file " + std::to_string(ino) + " has another content\n";
+  if (std::find(going.states.begin() + static_cast<std::ptrdiff_t>(going.promised),
+                going.states.end(), state) == going.states.end()) {
+    return "after going on:\n" + state + "was, when it was promised:\n" +
+           going.states[going.promised];
+  }
+  if (std::string wrong = check_shape(after, world); !wrong.empty()) {
+    return "after going on: " + wrong;
+  }
+  for (const auto& [ino, content] : going.contents) {
+    if (const auto data = world.find(ino); data != nullptr && data->visible != content) {
+      return "after going on: file " + std::to_string(ino) + " has another content\n";
+    }
+  }
   for (const auto& [ino, content] : going.made) {
     const auto data = world.find(ino);
-    if (data != nullptr && (data->life < life || data->visible.find(stranger) != std::string::npos)) return "after going on: file " + std::to_string(ino) + " has the container of one that was lost\n";
-    if (ino == going.synced && data->visible != content) return "after going on: the new file lost its content\n";
+    if (data != nullptr &&
+        (data->life < life || data->visible.find(stranger) != std::string::npos)) {
+      return "after going on: file " + std::to_string(ino) +
+             " has the container of one that was lost\n";
+    }
+    if (ino == going.synced && data->visible != content) {
+      return "after going on: the new file lost its content\n";
+    }
   }
   return {};
 }
@@ -251,73 +371,106 @@ std::string check_going_on(SimWorld& world, const GoingOn& going, unsigned life)
 struct Opened {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Filesystem> filesystem;
+
   void close() {
     filesystem.reset();
     backend.reset();
   }
 };
 
-Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power_loss, bool takeover = false) {
+Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power_loss,
+                       bool takeover = false) {
   Opened opened;
   auto store = open_store(world);
-  if (!store) return std::unexpected(store.error());
+  if (!store) {
+    return std::unexpected(store.error());
+  }
   opened.backend = std::move(*store);
   auto options = options_of(how, world, after_power_loss);
   options.takeover = takeover;
   auto filesystem = Filesystem::open(*opened.backend, std::move(options));
-  if (!filesystem) return std::unexpected(filesystem.error());
+  if (!filesystem) {
+    return std::unexpected(filesystem.error());
+  }
   opened.filesystem = std::move(*filesystem);
-  if (!takeover) return opened;
+  if (!takeover) {
+    return opened;
+  }
   // The kernel is asked about what has no name, and knows nothing of it.
-  for (const auto ino : opened.filesystem->inherited_orphans(false)) (void)opened.filesystem->forget_all(ino);
+  for (const auto ino : opened.filesystem->inherited_orphans(false)) {
+    (void)opened.filesystem->forget_all(ino);
+  }
   (void)opened.filesystem->fsync_metadata();
   return opened;
 }
 
-// The file system that was recovered must be one to go on with, until the power goes once more: at an event, or when all is done.
-std::string go_on(SimWorld& world, const Enumeration& how, Opened open, const std::map<std::uint64_t, Promise>& promises) {
+// The file system that was recovered must be one to go on with, until the power goes once more: at
+// an event, or when all is done.
+std::string go_on(SimWorld& world, const Enumeration& how, Opened open,
+                  const std::map<std::uint64_t, Promise>& promises) {
   GoingOn going;
   const unsigned life = world.lives();
   std::string wrong;
   const bool found = open.filesystem->recovery().found;
-  if (!found) going.states.push_back(state_of(empty_namespace()));
+  if (!found) {
+    going.states.push_back(state_of(empty_namespace()));
+  }
   answered(world, going, found || how.durability == Durability::cache_line);
   world.for_each_container([&](std::uint64_t id, const SimWorld::Data& data) {
-    if (!how.killed || (promises.contains(id) && promises.at(id).from_record == 0)) going.contents[id] = data.visible;
+    if (!how.killed || (promises.contains(id) && promises.at(id).from_record == 0)) {
+      going.contents[id] = data.visible;
+    }
   });
-  const bool restarts = how.lies.deaf_at == 0 && world.chance();  // it would sync what the recovery has not
+  // it would sync what the recovery has not
+  const bool restarts = how.lies.deaf_at == 0 && world.chance();
   // Soon, where an event of the recovery is missing: what follows does what it did not.
-  if (how.lies.deaf_life == 1) world.end_before(world.events() + 1 + world.random()() % 4);
-  else if (world.chance()) world.end_before(world.events() + 1 + world.random()() % 16);
+  if (how.lies.deaf_life == 1) {
+    world.end_before(world.events() + 1 + world.random()() % 4);
+  } else if (world.chance()) {
+    world.end_before(world.events() + 1 + world.random()() % 16);
+  }
   try {
     open.filesystem->compact_inherited();
     give_up(world, *open.backend, *open.filesystem);
     if (restarts) {
       open.close();
       auto again = open_it(world, how, false);
-      if (again) open = std::move(*again);
-      else wrong = "going on: " + describe(again.error()) + "\n";
+      if (again) {
+        open = std::move(*again);
+      } else {
+        wrong = "going on: " + describe(again.error()) + "\n";
+      }
     }
-    if (wrong.empty()) wrong = make_files(world, how, *open.filesystem, going);
+    if (wrong.empty()) {
+      wrong = make_files(world, how, *open.filesystem, going);
+    }
   } catch (const PowerLoss&) {
     answered(world, going, false);  // what was on its way may have come
   }
   world.end_before(0);  // what follows is our own tidying
   open.close();
-  if (!wrong.empty()) return wrong;
+  if (!wrong.empty()) {
+    return wrong;
+  }
   world.crash();
   const auto recovered = open_it(world, how, true);
-  if (!recovered) return "after going on: " + describe(recovered.error()) + "\n";
+  if (!recovered) {
+    return "after going on: " + describe(recovered.error()) + "\n";
+  }
   return check_going_on(world, going, life);
 }
 
 // Behind each step that has events: what was answered counts, and nothing that follows has begun.
 constexpr const char* answer = "answer";
 
-bool makes_durable(const std::string& event) { return event != "rename" && event != "remove" && event != answer; }
+bool makes_durable(const std::string& event) {
+  return event != "rename" && event != "remove" && event != answer;
+}
 
 // One life that ends before event `n`. True in `complete` where the scenario was over before that.
-std::string one_end(const Scenario& scenario, const Enumeration& how, const Reference& reference, std::uint64_t n, std::uint64_t seed, bool& complete, std::vector<const char*>* events_of_recovery = nullptr) {
+std::string one_end(const Scenario& scenario, const Enumeration& how, const Reference& reference,
+                    std::uint64_t n, std::uint64_t seed, bool& complete,
+                    std::vector<const char*>* events_of_recovery = nullptr) {
   SimWorld world = world_of(how, seed);
   world.lie(how.lies);
   world.end_before(n);
@@ -330,14 +483,20 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
     std::optional<Life> alive;
     try {
       auto opened = Filesystem::open(*backend, options_of(how, world, false));
-      if (!opened) return "the file system cannot be made: " + describe(opened.error()) + "\n";
+      if (!opened) {
+        return "the file system cannot be made: " + describe(opened.error()) + "\n";
+      }
       filesystem = std::move(*opened);
-      if (how.durability == Durability::cache_line) low = high;
+      if (how.durability == Durability::cache_line) {
+        low = high;
+      }
       alive.emplace(Life{world, *filesystem, {}, 0});
       life = &*alive;
       std::size_t answers = 0;
       life->on_answer = [&] {
-        if (how.durability == Durability::cache_line && !world.ended()) low = reference.answers[steps].at(answers++);
+        if (how.durability == Durability::cache_line && !world.ended()) {
+          low = reference.answers[steps].at(answers++);
+        }
       };
       for (const auto& step : scenario) {
         ++steps;
@@ -345,28 +504,41 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
         high = life->records_after = reference.records[steps];
         const std::uint64_t before = world.events();
         step.run(*life);
-        if (world.ended()) throw PowerLoss{};  // somebody took it for a failure
+        if (world.ended()) {
+          throw PowerLoss{};  // somebody took it for a failure
+        }
         if (!life->wrong.empty()) {
           world.end_before(0);
           return "step " + std::to_string(steps) + " (" + step.name + "): " + life->wrong + "\n";
         }
-        if (how.durability == Durability::cache_line || how.killed || step.syncs) low = high;
-        if (world.events() != before) (void)world.event(answer);
+        if (how.durability == Durability::cache_line || how.killed || step.syncs) {
+          low = high;
+        }
+        if (world.events() != before) {
+          (void)world.event(answer);
+        }
       }
       complete = true;
     } catch (const PowerLoss&) {
       complete = false;
     }
     world.end_before(0);  // what follows is our own tidying
-    if (life != nullptr) promises = life->promises;
+    if (life != nullptr) {
+      promises = life->promises;
+    }
   }
-  if (how.killed) world.go_on();
-  else world.crash();
-  if (!how.killed && how.lies.deaf_life == 0 && world.chance()) {  // the power goes once more, in the middle of the recovery
+  if (how.killed) {
+    world.go_on();
+  } else {
+    world.crash();
+  }
+  // the power goes once more, in the middle of the recovery
+  if (!how.killed && how.lies.deaf_life == 0 && world.chance()) {
     world.end_before(1 + world.random()() % 6);
     try {
       (void)open_it(world, how, true);
-    } catch (const PowerLoss&) {}
+    } catch (const PowerLoss&) {
+    }
     world.crash();
   }
   std::string wrong;
@@ -375,16 +547,28 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
     if (!recovered) {
       wrong = "recovery: " + describe(recovered.error()) + "\n";
     } else {
-      if (events_of_recovery != nullptr) *events_of_recovery = world.names();
+      if (events_of_recovery != nullptr) {
+        *events_of_recovery = world.names();
+      }
       const Life life{world, *recovered->filesystem, promises, 0};
       wrong = check_state(reference, life, low, high, world);
       fs::Staging staging(*recovered->filesystem);
-      if (const auto walked = staging.walk(); wrong.empty() && !walked) wrong = "walk: " + describe(walked.error()) + "\n";
-      if (wrong.empty()) wrong = go_on(world, how, std::move(*recovered), promises);
+      if (const auto walked = staging.walk(); wrong.empty() && !walked) {
+        wrong = "walk: " + describe(walked.error()) + "\n";
+      }
+      if (wrong.empty()) {
+        wrong = go_on(world, how, std::move(*recovered), promises);
+      }
     }
   }
-  if (wrong.empty()) return {};
-  return "seed " + std::to_string(seed) + ", end before event " + std::to_string(n) + (steps == 0 ? " (making the file system)" : " in or before step " + std::to_string(steps) + " (" + scenario[steps - 1].name + ")") + ":\n" + wrong;
+  if (wrong.empty()) {
+    return {};
+  }
+  return "seed " + std::to_string(seed) + ", end before event " + std::to_string(n) +
+         (steps == 0 ? " (making the file system)"
+                     : " in or before step " + std::to_string(steps) + " (" +
+                           scenario[steps - 1].name + ")") +
+         ":\n" + wrong;
 }
 
 }  // namespace
@@ -394,7 +578,9 @@ std::uint64_t Life::find(const std::string& path) {
   for (std::size_t begin = 0; begin < path.size();) {
     const auto slash = std::min(path.find('/', begin), path.size());
     auto entry = note(filesystem.lookup(at, path.substr(begin, slash - begin)));
-    if (!entry) return 0;
+    if (!entry) {
+      return 0;
+    }
     (void)filesystem.forget(entry->ino, 1);
     at = entry->ino;
     begin = slash + 1;
@@ -404,20 +590,29 @@ std::uint64_t Life::find(const std::string& path) {
 
 std::string check_journal(SimWorld& world) {
   Namespace names = empty_namespace();
-  if (const Status done = replay(world, names); !done) return "replay: " + describe(done.error()) + "\n";
+  if (const Status done = replay(world, names); !done) {
+    return "replay: " + describe(done.error()) + "\n";
+  }
   return check_shape(names, world);
 }
 
-std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how, std::size_t* ends) {
+std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how,
+                                     std::size_t* ends) {
   const Reference reference = reference_of(scenario, how);
   std::mt19937_64 random(how.seed);
   for (std::uint64_t n = 1 + how.first;; n += how.step) {
     bool complete = false;
     for (unsigned round = 0; round < how.rounds; ++round) {
-      if (ends != nullptr) ++*ends;
-      if (auto wrong = one_end(scenario, how, reference, n, random(), complete); !wrong.empty()) return wrong;
+      if (ends != nullptr) {
+        ++*ends;
+      }
+      if (auto wrong = one_end(scenario, how, reference, n, random(), complete); !wrong.empty()) {
+        return wrong;
+      }
     }
-    if (complete) return std::nullopt;
+    if (complete) {
+      return std::nullopt;
+    }
   }
 }
 
@@ -429,40 +624,61 @@ std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how) {
   std::vector<Event> events;
   std::map<std::string, unsigned> steps;
   std::set<std::uint64_t> answers;  // behind how many events
-  life.on_answer = [&] { answers.insert(world.events()); };
+  life.on_answer = [&] {
+    answers.insert(world.events());
+  };
   const auto note = [&](const std::string& step) {
     std::map<std::string, unsigned> count;
     ++steps[step];
     const std::size_t first = events.size();
-    for (std::size_t i = first; i < world.names().size(); ++i) events.push_back({i + 1, world.names()[i], step, steps[step], ++count[world.names()[i]], ""});
-    for (std::size_t i = events.size(); i-- > first + 1;) events[i - 1].after = (answers.contains(i) && events[i].name != answer ? " answer " : " ") + events[i].name + events[i].after;
+    for (std::size_t i = first; i < world.names().size(); ++i) {
+      events.push_back({i + 1, world.names()[i], step, steps[step], ++count[world.names()[i]], ""});
+    }
+    for (std::size_t i = events.size(); i-- > first + 1;) {
+      events[i - 1].after = (answers.contains(i) && events[i].name != answer ? " answer " : " ") +
+                            events[i].name + events[i].after;
+    }
   };
   note("");
   for (const auto& step : scenario) {
     const std::uint64_t before = world.events();
     step.run(life);
-    if (world.events() != before) (void)world.event(answer);
+    if (world.events() != before) {
+      (void)world.event(answer);
+    }
     note(step.name);
   }
   return events;
 }
 
-std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how, const std::function<bool(const Event&)>& chosen, std::string_view but_for) {
+std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how,
+                             const std::function<bool(const Event&)>& chosen,
+                             std::string_view but_for) {
   const Reference reference = reference_of(scenario, how);
   const auto events = events_of(scenario, how);
   std::mt19937_64 random(how.seed);
-  constexpr std::uint64_t behind = 12;  // ends: what is missing shows soon, or the next event of its kind has made up for it
+  // ends: what is missing shows soon, or the next event of its kind has made up for it
+  constexpr std::uint64_t behind = 12;
   const auto noticed = [&](const Event& event) {
     how.lies = {.deaf = {}, .deaf_at = event.number};
     bool complete = false;
-    for (unsigned round = 0; round < how.rounds; ++round)
-      for (std::uint64_t n = event.number + 1; n <= std::min(event.number + behind, events.size() + 1); ++n)
-        if (const auto wrong = one_end(scenario, how, reference, n, random(), complete); !wrong.empty() && (but_for.empty() || !wrong.contains(but_for))) return true;
+    for (unsigned round = 0; round < how.rounds; ++round) {
+      for (std::uint64_t n = event.number + 1;
+           n <= std::min(event.number + behind, events.size() + 1); ++n) {
+        if (const auto wrong = one_end(scenario, how, reference, n, random(), complete);
+            !wrong.empty() && (but_for.empty() || !wrong.contains(but_for))) {
+          return true;
+        }
+      }
+    }
     return false;
   };
   std::vector<Event> found;
-  for (const auto& event : events)
-    if (makes_durable(event.name) && chosen(event) && !noticed(event)) found.push_back(event);
+  for (const auto& event : events) {
+    if (makes_durable(event.name) && chosen(event) && !noticed(event)) {
+      found.push_back(event);
+    }
+  }
   return found;
 }
 
@@ -471,7 +687,7 @@ std::map<std::string, std::size_t> noticed_in_recovery(const Scenario& scenario,
   std::mt19937_64 random(how.seed);
   std::map<std::string, std::size_t> found;
   bool complete = false;
-  for (std::uint64_t n = 1; !complete; ++n)
+  for (std::uint64_t n = 1; !complete; ++n) {
     for (unsigned round = 0; round < how.rounds; ++round) {
       std::vector<const char*> events;
       std::string before;
@@ -479,13 +695,21 @@ std::map<std::string, std::size_t> noticed_in_recovery(const Scenario& scenario,
         const auto seed = random();  // of each its own, until the recovery is one that comes so far
         how.lies = {.deaf = {}, .deaf_at = k, .deaf_life = 1};
         const bool noticed = !one_end(scenario, how, reference, n, seed, complete, &events).empty();
-        if (events.size() < k) break;
+        if (events.size() < k) {
+          break;
+        }
         before.clear();
-        for (std::uint64_t i = 0; i < k; ++i)
-          if (i == 0 || std::string(events[i]) != events[i - 1]) before += (before.empty() ? "" : ", ") + std::string(events[i]);
-        if (makes_durable(events[k - 1])) found[before] += noticed ? 1 : 0;
+        for (std::uint64_t i = 0; i < k; ++i) {
+          if (i == 0 || std::string(events[i]) != events[i - 1]) {
+            before += (before.empty() ? "" : ", ") + std::string(events[i]);
+          }
+        }
+        if (makes_durable(events[k - 1])) {
+          found[before] += noticed ? 1 : 0;
+        }
       }
     }
+  }
   return found;
 }
 

@@ -14,210 +14,336 @@ struct Place {
 
 Place place(Life& life, const std::string& path) {
   const auto slash = path.rfind('/');
-  if (slash == std::string::npos) return {fs::root_ino, path};
+  if (slash == std::string::npos) {
+    return {fs::root_ino, path};
+  }
   return {life.find(path.substr(0, slash)), path.substr(slash + 1)};
 }
 
 Step create(const std::string& path, mode_t mode = S_IFREG | 0644) {
   return {"create " + path, [=](Life& life) {
             const auto at = place(life, path);
-            if (auto made = life.note(life.filesystem.make_node({}, at.parent, at.name, mode, 0))) (void)life.filesystem.forget(made->ino, 1);
+            if (auto made = life.note(life.filesystem.make_node({}, at.parent, at.name, mode, 0))) {
+              (void)life.filesystem.forget(made->ino, 1);
+            }
           }};
 }
-Step mkdir(const std::string& path) { return create(path, S_IFDIR | 0755); }
+
+Step mkdir(const std::string& path) {
+  return create(path, S_IFDIR | 0755);
+}
+
 Step symlink(const std::string& path, const std::string& target) {
-  return {"symlink " + path, [=](Life& life) {
-            const auto at = place(life, path);
-            if (auto made = life.note(life.filesystem.make_symlink({}, at.parent, at.name, target))) (void)life.filesystem.forget(made->ino, 1);
-          }};
+  return {
+      "symlink " + path, [=](Life& life) {
+        const auto at = place(life, path);
+        if (auto made = life.note(life.filesystem.make_symlink({}, at.parent, at.name, target))) {
+          (void)life.filesystem.forget(made->ino, 1);
+        }
+      }};
 }
+
 Step link(const std::string& from, const std::string& to) {
-  return {"link " + to, [=](Life& life) {
-            const auto at = place(life, to);
-            if (auto made = life.note(life.filesystem.link({}, life.find(from), at.parent, at.name))) (void)life.filesystem.forget(made->ino, 1);
-          }};
+  return {
+      "link " + to, [=](Life& life) {
+        const auto at = place(life, to);
+        if (auto made = life.note(life.filesystem.link({}, life.find(from), at.parent, at.name))) {
+          (void)life.filesystem.forget(made->ino, 1);
+        }
+      }};
 }
+
 Step unlink(const std::string& path) {
   return {"unlink " + path, [=](Life& life) {
             const auto at = place(life, path);
             life.note(life.filesystem.unlink({}, at.parent, at.name));
           }};
 }
+
 Step rmdir(const std::string& path) {
   return {"rmdir " + path, [=](Life& life) {
             const auto at = place(life, path);
             life.note(life.filesystem.rmdir({}, at.parent, at.name));
           }};
 }
+
 Step rename(const std::string& from, const std::string& to, unsigned flags = 0) {
   return {"rename " + from + " " + to, [=](Life& life) {
             const auto a = place(life, from), b = place(life, to);
             const auto source = life.find(from), target = life.find(to);
             // R6: where it replaces a file, what takes its place is there whole with the record.
-            if (source != 0 && target != 0 && source != target && life.world.find(source) != nullptr && life.world.find(target) != nullptr && !life.promises.contains(source))
+            if (source != 0 && target != 0 && source != target &&
+                life.world.find(source) != nullptr && life.world.find(target) != nullptr &&
+                !life.promises.contains(source)) {
               life.promises[source] = {life.content(source), life.records_after};
+            }
             life.note(life.filesystem.rename({}, a.parent, a.name, b.parent, b.name, flags));
           }};
 }
+
 Step write(const std::string& path, const std::string& text, std::uint64_t offset = 0) {
   return {"write " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino == 0 || !life.note(life.filesystem.open({}, ino, O_RDWR))) return;
+            if (ino == 0 || !life.note(life.filesystem.open({}, ino, O_RDWR))) {
+              return;
+            }
             life.promises.erase(ino);
             life.note(life.filesystem.write({}, ino, std::as_bytes(std::span(text)), offset));
           }};
 }
+
 // By passthrough: after the open the file system hears nothing.
 Step kernel_write(const std::string& path, const std::string& text) {
   return {"kernel writes " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino == 0 || !life.note(life.filesystem.open({}, ino, O_WRONLY))) return;
+            if (ino == 0 || !life.note(life.filesystem.open({}, ino, O_WRONLY))) {
+              return;
+            }
             life.promises.erase(ino);
             auto& data = *life.world.find(ino);
             data.visible = text;
             data.synced = false;
           }};
 }
+
 // A file that is still as it was, and dirty.
 Step open_for_writing(const std::string& path) {
   return {"open for writing " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.filesystem.open({}, ino, O_WRONLY)) life.filesystem.release(ino, O_WRONLY);
+            if (ino != 0 && life.filesystem.open({}, ino, O_WRONLY)) {
+              life.filesystem.release(ino, O_WRONLY);
+            }
           }};
 }
+
 Step truncate(const std::string& path, std::uint64_t size) {
   return {"truncate " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino == 0) return;
+            if (ino == 0) {
+              return;
+            }
             life.promises.erase(ino);
             life.note(life.filesystem.setattr({}, ino, {.size = size}));
           }};
 }
+
 Step fsync(const std::string& path) {
   return {"fsync " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.find(ino) != nullptr && life.note(life.filesystem.fsync(ino, false))) life.promises[ino] = {life.content(ino), 0};
+            if (ino != 0 && life.world.find(ino) != nullptr &&
+                life.note(life.filesystem.fsync(ino, false))) {
+              life.promises[ino] = {life.content(ino), 0};
+            }
           }};
 }
+
 Step secure(const std::string& path) {
   return {"secure " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.find(ino) != nullptr && life.note(life.filesystem.secure({&ino, 1}))) life.promises[ino] = {life.content(ino), 0};
+            if (ino != 0 && life.world.find(ino) != nullptr &&
+                life.note(life.filesystem.secure({&ino, 1}))) {
+              life.promises[ino] = {life.content(ino), 0};
+            }
           }};
 }
+
 // Where it cannot fail it syncs every record, whatever the file.
 Step surely(Step step) {
   step.syncs = true;
   return step;
 }
+
 Step fsyncdir() {
-  return surely({"fsyncdir", [](Life& life) { life.note(life.filesystem.fsync_metadata()); }});
+  return surely({"fsyncdir", [](Life& life) {
+                   life.note(life.filesystem.fsync_metadata());
+                 }});
 }
+
 Step chmod(const std::string& path, mode_t mode) {
   return {"chmod " + path, [=](Life& life) {
-            if (const auto ino = life.find(path); ino != 0) life.note(life.filesystem.setattr({}, ino, {.mode = mode}));
+            if (const auto ino = life.find(path); ino != 0) {
+              life.note(life.filesystem.setattr({}, ino, {.mode = mode}));
+            }
           }};
 }
+
 Step set_xattr(const std::string& path, const std::string& value) {
-  return {"setxattr " + path, [=](Life& life) { life.note(life.filesystem.setxattr({}, life.find(path), "user.k", value, 0)); }};
+  return {"setxattr " + path, [=](Life& life) {
+            life.note(life.filesystem.setxattr({}, life.find(path), "user.k", value, 0));
+          }};
 }
+
 Step remove_xattr(const std::string& path) {
-  return {"removexattr " + path, [=](Life& life) { life.note(life.filesystem.removexattr({}, life.find(path), "user.k")); }};
+  return {"removexattr " + path, [=](Life& life) {
+            life.note(life.filesystem.removexattr({}, life.find(path), "user.k"));
+          }};
 }
+
 // O_TMPFILE, written, synced, and given a name.
 Step nameless_then_linked(const std::string& path) {
   return surely({"O_TMPFILE, linked as " + path, [=](Life& life) {
                    const auto at = place(life, path);
                    auto made = life.note(life.filesystem.make_nameless({}, at.parent, 0600));
-                   if (!made) return;
+                   if (!made) {
+                     return;
+                   }
                    const std::string text = "from nowhere";
-                   life.note(life.filesystem.write({}, made->ino, std::as_bytes(std::span(text)), 0));
-                   if (life.note(life.filesystem.fsync(made->ino, false))) life.promises[made->ino] = {life.content(made->ino), 0};
+                   life.note(
+                       life.filesystem.write({}, made->ino, std::as_bytes(std::span(text)), 0));
+                   if (life.note(life.filesystem.fsync(made->ino, false))) {
+                     life.promises[made->ino] = {life.content(made->ino), 0};
+                   }
                    life.note(life.filesystem.link({}, made->ino, at.parent, at.name));
                    (void)life.filesystem.forget(made->ino, 2);
                    life.note(life.filesystem.fsync_metadata());
                  }});
 }
+
 // Removed while somebody has it open, and closed later.
 Step unlink_while_open(const std::string& path) {
   return {"unlink while open " + path, [=](Life& life) {
             const auto at = place(life, path);
             auto entry = life.note(life.filesystem.lookup(at.parent, at.name));
-            if (!entry) return;
-             const auto container = life.world.find(entry->ino);
-             life.note(life.filesystem.unlink({}, at.parent, at.name));
-             life.note(life.filesystem.fsync_metadata());
-             if (life.world.find(entry->ino) != container) life.wrong = "the container of a file that is still open is gone";  // R3
+            if (!entry) {
+              return;
+            }
+            const auto container = life.world.find(entry->ino);
+            life.note(life.filesystem.unlink({}, at.parent, at.name));
+            life.note(life.filesystem.fsync_metadata());
+            // R3
+            if (life.world.find(entry->ino) != container) {
+              life.wrong = "the container of a file that is still open is gone";
+            }
             (void)life.filesystem.forget(entry->ino, 1);
           }};
 }
+
 Step stage_directory(const std::string& path) {
-  return {"stage in directory " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).make_directory(path, {.mode = 0750})); }};
+  return {"stage in directory " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).make_directory(path, {.mode = 0750}));
+          }};
 }
+
 Step stage_symlink(const std::string& path) {
-  return {"stage in symlink " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).make_symlink(path, "target", {})); }};
+  return {"stage in symlink " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).make_symlink(path, "target", {}));
+          }};
 }
+
 // A filled container without a name. A clean file is what the PFS has, or it is not there.
 std::uint64_t fill(Life& life, const std::string& path, const std::string& content) {
-  auto file = life.note(fs::Staging(life.filesystem).begin_open_file_at(static_cast<unsigned char>(path.back()) % life.world.places.size()));
-  if (!file) return 0;
+  auto file = life.note(
+      fs::Staging(life.filesystem)
+          .begin_open_file_at(static_cast<unsigned char>(path.back()) % life.world.places.size()));
+  if (!file) {
+    return 0;
+  }
   auto& data = *life.world.find(file->ino);
   data.visible = content;
   data.synced = false;
   life.promises[file->ino] = {content, 0};
   return file->ino;
 }
+
 Step stage_file(const std::string& path, const std::string& content) {
   return {"stage in " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto ino = fill(life, path, content);
-            if (ino != 0 && !life.note(staging.publish_file(ino, path, {.mode = 0644}, {.device = 1, .inode = ino, .size = content.size()}))) staging.abandon(ino);
+            if (ino != 0 && !life.note(staging.publish_file(
+                                ino, path, {.mode = 0644},
+                                {.device = 1, .inode = ino, .size = content.size()}))) {
+              staging.abandon(ino);
+            }
           }};
 }
+
 Step stage_link(const std::string& existing, const std::string& path) {
-  return {"stage in link " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).link_files(existing, std::span(&path, 1), fs::Over::nothing)); }};
+  return {"stage in link " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem)
+                          .link_files(existing, std::span(&path, 1), fs::Over::nothing));
+          }};
 }
+
 Step take_back(const std::string& path) {
-  return {"remove clean " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).remove_clean(path)); }};
+  return {"remove clean " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).remove_clean(path));
+          }};
 }
+
 Step forget_gone(const std::string& path) {
-  return {"forget " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_gone({path})); }};
+  return {"forget " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).forget_gone({path}));
+          }};
 }
+
 Step forget_copy(const std::string& path) {
-  return {"forget the copy of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_copies({path})); }};
+  return {"forget the copy of " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).forget_copies({path}));
+          }};
 }
+
 // Something else comes where the PFS had what is in the buffer under another name by now.
 Step disown(const std::string& path) {
   return {"disown " + path, [=](Life& life) {
             const fs::PfsName name{.path = path};
-            for (const auto& [still, error] : fs::Staging(life.filesystem).disown({&name, 1}, fs::Side::both)) life.note(Status(std::unexpected(error)));
+            for (const auto& [still, error] :
+                 fs::Staging(life.filesystem).disown({&name, 1}, fs::Side::both)) {
+              life.note(Status(std::unexpected(error)));
+            }
           }};
 }
+
 Step forget_saved(const std::string& path) {
-  return {"forget that it is out " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).forget_saved([&](const std::string& one) { return one == path; })); }};
+  return {"forget that it is out " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).forget_saved([&](const std::string& one) {
+              return one == path;
+            }));
+          }};
 }
+
 Step settle() {
-  return {"settle", [](Life& life) { life.note(life.filesystem.settle()); }};
+  return {"settle", [](Life& life) {
+            life.note(life.filesystem.settle());
+          }};
 }
+
 Step saved(const std::string& path, bool in_place) {
   return {"book as saved " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino == 0) return;
+            if (ino == 0) {
+              return;
+            }
             // From here on it is clean: what is found after power loss is this content or no file.
-            if (life.world.find(ino) != nullptr) life.promises[ino] = {life.content(ino), life.records_after};
+            if (life.world.find(ino) != nullptr) {
+              life.promises[ino] = {life.content(ino), life.records_after};
+            }
             const auto items = life.note(fs::Staging(life.filesystem).walk(path));
-            life.note(fs::Staging(life.filesystem).mark_saved(path, {.device = 2, .inode = 7}, in_place, items && !items->empty() ? items->front().replaced.get() : nullptr));
+            life.note(fs::Staging(life.filesystem)
+                          .mark_saved(
+                              path, {.device = 2, .inode = 7}, in_place,
+                              items && !items->empty() ? items->front().replaced.get() : nullptr));
           }};
 }
+
 Step tend() {
-  return {"tend", [](Life& life) { life.filesystem.tend(); }};
+  return {"tend", [](Life& life) {
+            life.filesystem.tend();
+          }};
 }
+
 Step new_connection() {
-  return {"new connection", [](Life& life) { life.note(life.filesystem.new_connection()); }};
+  return {"new connection", [](Life& life) {
+            life.note(life.filesystem.new_connection());
+          }};
 }
+
 Step set_owner_and_times(const std::string& path) {
-  return {"chown, utimens " + path, [=](Life& life) { life.note(life.filesystem.setattr({}, life.find(path), {.uid = 5, .gid = 6, .atime = 1, .mtime = 2})); }};
+  return {"chown, utimens " + path, [=](Life& life) {
+            life.note(life.filesystem.setattr({}, life.find(path),
+                                              {.uid = 5, .gid = 6, .atime = 1, .mtime = 2}));
+          }};
 }
+
 Step allocate(const std::string& path) {
   return {"allocate " + path, [=](Life& life) {
             const auto ino = life.find(path);
@@ -225,27 +351,47 @@ Step allocate(const std::string& path) {
             life.note(life.filesystem.allocate({}, ino, 0, 0, 4096));
           }};
 }
+
 // u::rw-,u:5:r--,g::r--,m::r--,o::---
 Step set_acl(const std::string& path, const char* name) {
   return {"ACL of " + path, [=](Life& life) {
-            static constexpr unsigned char list[] = {2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 5, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255};
-            life.note(life.filesystem.setxattr({}, life.find(path), name, std::string(reinterpret_cast<const char*>(list), sizeof list), 0));
+            static constexpr unsigned char list[] = {
+                2, 0, 0,   0,   1,   0,   6,  0, 255, 255, 255, 255, 2,   0,  4,
+                0, 5, 0,   0,   0,   4,   0,  4, 0,   255, 255, 255, 255, 16, 0,
+                4, 0, 255, 255, 255, 255, 32, 0, 0,   0,   255, 255, 255, 255};
+            life.note(life.filesystem.setxattr(
+                {}, life.find(path), name,
+                std::string(reinterpret_cast<const char*>(list), sizeof list), 0));
           }};
 }
+
 Step fill_pool() {
-  return {"fill pool", [](Life& life) { life.filesystem.fill_pool([](auto) {}); }};
+  return {"fill pool", [](Life& life) {
+            life.filesystem.fill_pool([](auto) {});
+          }};
 }
+
 fs::StagedFile staged_file(std::uint64_t ino, const std::string& path, const std::string& content) {
-  return {.ino = ino, .path = path, .attributes = {.mode = 0640}, .origin = {.device = 1, .inode = ino, .size = content.size()}, .xattrs = {{"user.load", content.substr(0, 5)}}};
+  return {.ino = ino,
+          .path = path,
+          .attributes = {.mode = 0640},
+          .origin = {.device = 1, .inode = ino, .size = content.size()},
+          .xattrs = {{"user.load", content.substr(0, 5)}}};
 }
+
 // What a load brings, in the place of what is there.
-Step load(const std::string& path, const std::string& content, fs::Over over, const std::string& parts = {}) {
+Step load(const std::string& path, const std::string& content, fs::Over over,
+          const std::string& parts = {}) {
   return {"load " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto ino = fill(life, path, content);
-            if (ino != 0 && !life.note(staging.publish_over(staged_file(ino, path, content), over, parts))) staging.abandon(ino);
+            if (ino != 0 &&
+                !life.note(staging.publish_over(staged_file(ino, path, content), over, parts))) {
+              staging.abandon(ino);
+            }
           }};
 }
+
 Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_bytes) {
   return {"stage in several", [=](Life& life) {
             fs::Staging staging(life.filesystem);
@@ -254,48 +400,74 @@ Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_byte
             try {
               for (const auto& path : paths) {
                 const auto ino = fill(life, path, "content of " + path);
-                if (ino == 0) continue;
+                if (ino == 0) {
+                  continue;
+                }
                 files.push_back(staged_file(ino, path, "content of " + path));
                 files.back().xattrs["user.large"] = std::string(xattr_bytes, 'x');
               }
-              for (std::size_t i = staging.publish_files(files, failed); i < files.size(); ++i) staging.abandon(files[i].ino);
+              for (std::size_t i = staging.publish_files(files, failed); i < files.size(); ++i) {
+                staging.abandon(files[i].ino);
+              }
             } catch (const std::bad_alloc&) {
               const SparedAllocations spared;
-              for (const auto& file : files)
-                if (!staging.find(file.path)) staging.abandon(file.ino);
+              for (const auto& file : files) {
+                if (!staging.find(file.path)) {
+                  staging.abandon(file.ino);
+                }
+              }
               throw;
             }
             life.note(failed);
           }};
 }
+
 // What a start after a stop that was killed finds in results-dir.
 Step note_copy(const std::string& path) {
-  return {"note the copy of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).note_copy(path, {.device = 2, .inode = 11}, false)); }};
+  return {
+      "note the copy of " + path, [=](Life& life) {
+        life.note(fs::Staging(life.filesystem).note_copy(path, {.device = 2, .inode = 11}, false));
+      }};
 }
+
 // What an unload does when a result has its name, and a program may have changed the file since.
 Step note_named(const std::string& path) {
   return {"note that " + path + " has its name", [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto item = life.note(staging.find(path));
-            for (const Nanoseconds ctime : {fs::Origin::any_ctime, Nanoseconds{1}})
-              if (item) life.note(staging.note_named(item->ino, path, {.device = 2, .inode = 13, .ctime = ctime}, true, item->replaced.get()));
+            for (const Nanoseconds ctime : {fs::Origin::any_ctime, Nanoseconds{1}}) {
+              if (item) {
+                life.note(staging.note_named(item->ino, path,
+                                             {.device = 2, .inode = 13, .ctime = ctime}, true,
+                                             item->replaced.get()));
+              }
+            }
           }};
 }
+
 // A part of it was laid over somebody else's file.
 Step mark_changed(const std::string& path) {
   return {"mark " + path + " as changed", [=](Life& life) {
             fs::Staging staging(life.filesystem);
-            if (const auto item = life.note(staging.find(path))) life.note(staging.mark_changed(item->ino, path));
+            if (const auto item = life.note(staging.find(path))) {
+              life.note(staging.mark_changed(item->ino, path));
+            }
           }};
 }
+
 // One that is begun and given up: its number is used, and no record knows.
 Step stage_nothing() {
   return {"stage in and give up", [](Life& life) {
             fs::Staging staging(life.filesystem);
-            if (const auto ino = life.note(staging.begin_file())) staging.abandon(*ino);
-            if (const auto file = life.note(staging.begin_open_file())) staging.abandon(file->ino);
+            if (const auto ino = life.note(staging.begin_file())) {
+              staging.abandon(*ino);
+            }
+            if (const auto file = life.note(staging.begin_open_file())) {
+              staging.abandon(file->ino);
+            }
           }};
 }
+
 // A container that the cache has, too: written long ago, and synced by nobody.
 Step adopt(const std::string& path, const std::string& content) {
   return {"adopt " + path, [=](Life& life) {
@@ -306,14 +478,24 @@ Step adopt(const std::string& path, const std::string& content) {
             life.world.shared[fd] = data;
             fs::Staging staging(life.filesystem);
             const auto file = life.note(staging.adopt_file(fd));
-            if (!file) return;
+            if (!file) {
+              return;
+            }
             life.promises[file->ino] = {content, 0};
-            if (!life.note(staging.publish_file(file->ino, path, {.mode = 0644}, {.device = 1, .inode = file->ino, .size = content.size()}))) staging.abandon(file->ino);
+            if (!life.note(staging.publish_file(
+                    file->ino, path, {.mode = 0644},
+                    {.device = 1, .inode = file->ino, .size = content.size()}))) {
+              staging.abandon(file->ino);
+            }
           }};
 }
+
 Step load_links(const std::string& existing, const std::vector<std::string>& names) {
-  return {"load links of " + existing, [=](Life& life) { life.note(fs::Staging(life.filesystem).link_files(existing, names, fs::Over::anything)); }};
+  return {"load links of " + existing, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).link_files(existing, names, fs::Over::anything));
+          }};
 }
+
 Step load_directory(const std::string& path) {
   return {"load directory " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
@@ -321,35 +503,64 @@ Step load_directory(const std::string& path) {
             life.note(staging.settle_directory(path, {.mode = 0700, .atime = 3, .mtime = 4}));
           }};
 }
+
 Step stage_xattrs(const std::string& path) {
-  return {"stage in xattrs of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).set_xattrs(path, {{"user.one", "1"}, {"user.two", "2"}})); }};
+  return {
+      "stage in xattrs of " + path, [=](Life& life) {
+        life.note(
+            fs::Staging(life.filesystem).set_xattrs(path, {{"user.one", "1"}, {"user.two", "2"}}));
+      }};
 }
+
 Step stage_root() {
-  return {"stage in what root-dir hands down", [](Life& life) { life.note(fs::Staging(life.filesystem).set_root(0, {{"user.top", "1"}})); }};
+  return {"stage in what root-dir hands down", [](Life& life) {
+            life.note(fs::Staging(life.filesystem).set_root(0, {{"user.top", "1"}}));
+          }};
 }
+
 Step free_removed() {
-  return {"free what was removed", [](Life& life) { (void)life.filesystem.free_removed(); }};
+  return {"free what was removed", [](Life& life) {
+            (void)life.filesystem.free_removed();
+          }};
 }
+
 Step stage_version(const std::string& path) {
-  return {"note the version of " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).note_directory(path, 17)); }};
+  return {"note the version of " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).note_directory(path, 17));
+          }};
 }
+
 Step load_symlink(const std::string& path) {
-  return {"load symlink " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).add_symlink(path, "target", {})); }};
+  return {"load symlink " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).add_symlink(path, "target", {}));
+          }};
 }
+
 // What a load made before one of its other names failed.
 Step load_in_vain(const std::string& path) {
   return {"load in vain " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
-            if (!life.note(staging.add_directory(path, {.mode = 0700}))) return;
-            if (const auto made = life.note(staging.find(path))) life.note(staging.take_back(path, made->ino));
+            if (!life.note(staging.add_directory(path, {.mode = 0700}))) {
+              return;
+            }
+            if (const auto made = life.note(staging.find(path))) {
+              life.note(staging.take_back(path, made->ino));
+            }
           }};
 }
+
 Step keep(const std::string& path) {
-  return {"keep " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).set_keep(path, fs::Keep::persistent)); }};
+  return {"keep " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).set_keep(path, fs::Keep::persistent));
+          }};
 }
+
 Step unstage(const std::string& path) {
-  return {"take out " + path, [=](Life& life) { life.note(fs::Staging(life.filesystem).remove(path)); }};
+  return {"take out " + path, [=](Life& life) {
+            life.note(fs::Staging(life.filesystem).remove(path));
+          }};
 }
+
 // An unload: booked only where nobody has changed the file since.
 Step unload(const std::string& path) {
   return {"unload " + path, [=](Life& life) {
@@ -357,20 +568,32 @@ Step unload(const std::string& path) {
             const auto ino = life.find(path);
             const auto edits = life.note(staging.edits(ino));
             const auto writers = life.note(staging.writers(ino));
-            if (!edits || !writers || writers->open > 0) return;  // it would not be booked
-            if (life.world.find(ino) != nullptr) life.promises[ino] = {life.content(ino), life.records_after};
+            if (!edits || !writers || writers->open > 0) {
+              return;  // it would not be booked
+            }
+            if (life.world.find(ino) != nullptr) {
+              life.promises[ino] = {life.content(ino), life.records_after};
+            }
             life.note(staging.set_saved(ino, path, *edits, {.device = 2, .inode = 9}, false));
           }};
 }
+
 Step secure_staged(const std::string& path) {
   return {"secure " + path + " for its copy", [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.find(ino) != nullptr && life.note(fs::Staging(life.filesystem).secure({&ino, 1}))) life.promises[ino] = {life.content(ino), 0};
+            if (ino != 0 && life.world.find(ino) != nullptr &&
+                life.note(fs::Staging(life.filesystem).secure({&ino, 1}))) {
+              life.promises[ino] = {life.content(ino), 0};
+            }
           }};
 }
+
 Step close_after_write(const std::string& path) {
-  return {"close " + path, [=](Life& life) { life.filesystem.release(life.find(path), O_RDWR); }};
+  return {"close " + path, [=](Life& life) {
+            life.filesystem.release(life.find(path), O_RDWR);
+          }};
 }
+
 // All that changes nothing, but for the atime of a directory.
 Step look(const std::string& directory, const std::string& name) {
   return {"look at " + directory + "/" + name, [=](Life& life) {
@@ -406,39 +629,190 @@ Step look(const std::string& directory, const std::string& name) {
 }  // namespace
 
 Scenario every_operation() {
-  return {
-      stage_directory("in"), stage_file("in/a", std::string(300, 'a')), stage_file("in/b", std::string(5000, 'b')), stage_symlink("in/l"), stage_link("in/b", "in/b2"), stage_file("in/c", "comes and goes"), surely(settle()),
-      stage_file("in/late", "not settled before the end"), mkdir("d"), create("d/f"), write("d/f", std::string(200, 'f')), surely(fsync("d/f")), set_xattr("d/f", "value"),
-      kernel_write("d/f", std::string(150, 'k')), surely(fsync("d/f")), write("d/f", "x", 20), create("d/g"), kernel_write("d/g", "second version"), rename("d/g", "d/f"),
-      create("d/h"), write("d/h", "third"), link("d/h", "h2"), unlink("d/h"), rename("h2", "d/f"), fsyncdir(), create("fifo", S_IFIFO | 0600), symlink("s", "d/f"), chmod("d/f", 0600),
-      truncate("d/f", 3), surely(fsync("d/f")), create("x"), kernel_write("x", "exchanged"), rename("x", "in/a", RENAME_EXCHANGE), set_xattr("d/f", "again"), remove_xattr("d/f"), nameless_then_linked("t"), surely(unlink_while_open("t")),
-      write("in/b", "changed", 100), surely(fsync("in/b")), saved("in/b", true), saved("d/f", false), surely(settle()), write("d/f", "again"), note_copy("d/f"), note_named("d/f"), mkdir("d/e"), rename("d/e", "e"), mkdir("full"), rename("e", "full"), rmdir("full"),
-      create("y"), write("y", "gone soon"), surely(fsync("y")), unlink("y"), create("z"), tend(), unlink("z"), unlink("in/late"), tend(), tend(), tend(), tend(), tend(), tend(), rename("d/f", "final"), take_back("in/c"), unlink("in/b2"), unlink("in/b"), forget_copy("in/b"), create("v"), write("v", "to go out"), surely(secure("v")), rename("in/l", "moved"), unlink("moved"), forget_gone("in/late"), fsyncdir()};
+  return {stage_directory("in"),
+          stage_file("in/a", std::string(300, 'a')),
+          stage_file("in/b", std::string(5000, 'b')),
+          stage_symlink("in/l"),
+          stage_link("in/b", "in/b2"),
+          stage_file("in/c", "comes and goes"),
+          surely(settle()),
+          stage_file("in/late", "not settled before the end"),
+          mkdir("d"),
+          create("d/f"),
+          write("d/f", std::string(200, 'f')),
+          surely(fsync("d/f")),
+          set_xattr("d/f", "value"),
+          kernel_write("d/f", std::string(150, 'k')),
+          surely(fsync("d/f")),
+          write("d/f", "x", 20),
+          create("d/g"),
+          kernel_write("d/g", "second version"),
+          rename("d/g", "d/f"),
+          create("d/h"),
+          write("d/h", "third"),
+          link("d/h", "h2"),
+          unlink("d/h"),
+          rename("h2", "d/f"),
+          fsyncdir(),
+          create("fifo", S_IFIFO | 0600),
+          symlink("s", "d/f"),
+          chmod("d/f", 0600),
+          truncate("d/f", 3),
+          surely(fsync("d/f")),
+          create("x"),
+          kernel_write("x", "exchanged"),
+          rename("x", "in/a", RENAME_EXCHANGE),
+          set_xattr("d/f", "again"),
+          remove_xattr("d/f"),
+          nameless_then_linked("t"),
+          surely(unlink_while_open("t")),
+          write("in/b", "changed", 100),
+          surely(fsync("in/b")),
+          saved("in/b", true),
+          saved("d/f", false),
+          surely(settle()),
+          write("d/f", "again"),
+          note_copy("d/f"),
+          note_named("d/f"),
+          mkdir("d/e"),
+          rename("d/e", "e"),
+          mkdir("full"),
+          rename("e", "full"),
+          rmdir("full"),
+          create("y"),
+          write("y", "gone soon"),
+          surely(fsync("y")),
+          unlink("y"),
+          create("z"),
+          tend(),
+          unlink("z"),
+          unlink("in/late"),
+          tend(),
+          tend(),
+          tend(),
+          tend(),
+          tend(),
+          tend(),
+          rename("d/f", "final"),
+          take_back("in/c"),
+          unlink("in/b2"),
+          unlink("in/b"),
+          forget_copy("in/b"),
+          create("v"),
+          write("v", "to go out"),
+          surely(secure("v")),
+          rename("in/l", "moved"),
+          unlink("moved"),
+          forget_gone("in/late"),
+          fsyncdir()};
 }
 
 Scenario every_staging() {
   const std::string one(700, '1'), two(900, '2');
-  return {
-      new_connection(), stage_root(), stage_directory("in"), stage_xattrs("in"), stage_version("in"), stage_several({"in/a", "in/b", "in/c"}, 300), adopt("in/shared", one), stage_nothing(), surely(settle()), load_directory("d"), load("d/n", one, fs::Over::nothing),
-      set_acl("d", "system.posix_acl_default"), fill_pool(), create("d/w"), write("d/w", two), close_after_write("d/w"), set_acl("d/w", "system.posix_acl_access"), set_owner_and_times("d/w"), allocate("d/w"), surely(fsync("d/w")), look("d", "w"),
-      load("d/w", two, fs::Over::anything), load("in/a", two, fs::Over::clean), load("d/part", one, fs::Over::nothing, "0+100"), load_links("d/w", {"d/w2", "in/b"}), load_symlink("d/s"), load_in_vain("d/vain"), look("d", "s"), keep("d/w2"), create("x"), write("x", one), close_after_write("x"),
-      unload("x"), mark_changed("x"), unload("x"), surely(settle()), unload("d/w"), rename("in/a", "moved"), create("in/a"), write("in/a", one), close_after_write("in/a"), surely(disown("in/a")), unlink("in/a"), free_removed(), rename("moved", "in/a"), forget_saved("d/w"), write("in/shared", "changed", 30), close_after_write("in/shared"), fill_pool(), create("p"), create("q"), rename("x", "in/c"), take_back("in/c"), unstage("in/shared"), stage_nothing(), create("r"), tend(), create("v"), write("v", one), close_after_write("v"), surely(secure_staged("v")), unlink("d/part"), new_connection(), fsyncdir()};
+  return {new_connection(),
+          stage_root(),
+          stage_directory("in"),
+          stage_xattrs("in"),
+          stage_version("in"),
+          stage_several({"in/a", "in/b", "in/c"}, 300),
+          adopt("in/shared", one),
+          stage_nothing(),
+          surely(settle()),
+          load_directory("d"),
+          load("d/n", one, fs::Over::nothing),
+          set_acl("d", "system.posix_acl_default"),
+          fill_pool(),
+          create("d/w"),
+          write("d/w", two),
+          close_after_write("d/w"),
+          set_acl("d/w", "system.posix_acl_access"),
+          set_owner_and_times("d/w"),
+          allocate("d/w"),
+          surely(fsync("d/w")),
+          look("d", "w"),
+          load("d/w", two, fs::Over::anything),
+          load("in/a", two, fs::Over::clean),
+          load("d/part", one, fs::Over::nothing, "0+100"),
+          load_links("d/w", {"d/w2", "in/b"}),
+          load_symlink("d/s"),
+          load_in_vain("d/vain"),
+          look("d", "s"),
+          keep("d/w2"),
+          create("x"),
+          write("x", one),
+          close_after_write("x"),
+          unload("x"),
+          mark_changed("x"),
+          unload("x"),
+          surely(settle()),
+          unload("d/w"),
+          rename("in/a", "moved"),
+          create("in/a"),
+          write("in/a", one),
+          close_after_write("in/a"),
+          surely(disown("in/a")),
+          unlink("in/a"),
+          free_removed(),
+          rename("moved", "in/a"),
+          forget_saved("d/w"),
+          write("in/shared", "changed", 30),
+          close_after_write("in/shared"),
+          fill_pool(),
+          create("p"),
+          create("q"),
+          rename("x", "in/c"),
+          take_back("in/c"),
+          unstage("in/shared"),
+          stage_nothing(),
+          create("r"),
+          tend(),
+          create("v"),
+          write("v", one),
+          close_after_write("v"),
+          surely(secure_staged("v")),
+          unlink("d/part"),
+          new_connection(),
+          fsyncdir()};
 }
 
 Scenario visible_operations() {
-  return {create("a"),      mkdir("d"),           fsyncdir(),       create("d/b"),     chmod("a", 0600),  set_xattr("a", "value"), write("d/b", "data"), surely(fsync("d/b")), link("a", "l"),
-          rename("d/b", "c"), symlink("s", "target"), fsyncdir(),       unlink("l"),       rename("c", "a"),  rmdir("d"),              surely(fsync("a")),   create("e"),          fsyncdir()};
+  return {create("a"),
+          mkdir("d"),
+          fsyncdir(),
+          create("d/b"),
+          chmod("a", 0600),
+          set_xattr("a", "value"),
+          write("d/b", "data"),
+          surely(fsync("d/b")),
+          link("a", "l"),
+          rename("d/b", "c"),
+          symlink("s", "target"),
+          fsyncdir(),
+          unlink("l"),
+          rename("c", "a"),
+          rmdir("d"),
+          surely(fsync("a")),
+          create("e"),
+          fsyncdir()};
 }
 
-Scenario new_file_with_fsync() { return {mkdir("d"), create("d/f"), write("d/f", std::string(300, 'f')), surely(fsync("d/f"))}; }
+Scenario new_file_with_fsync() {
+  return {mkdir("d"), create("d/f"), write("d/f", std::string(300, 'f')), surely(fsync("d/f"))};
+}
 
-Scenario opened_while_unsettled() { return {stage_directory("in"), stage_file("in/a", std::string(300, 'a')), open_for_writing("in/a"), fsyncdir()}; }
+Scenario opened_while_unsettled() {
+  return {stage_directory("in"), stage_file("in/a", std::string(300, 'a')),
+          open_for_writing("in/a"), fsyncdir()};
+}
 
 Scenario bulky_attributes() {
   return {stage_directory("in"), stage_several({"in/bulky"}, 140'000), settle(), fsyncdir()};
 }
 
-Scenario equal_records() { return {mkdir("p"), fsyncdir(), create("f"), mkdir("a"), mkdir("b"), mkdir("c"), mkdir("d"), mkdir("g"), mkdir("h"), mkdir("i")}; }
+Scenario equal_records() {
+  return {mkdir("p"), fsyncdir(), create("f"), mkdir("a"), mkdir("b"),
+          mkdir("c"), mkdir("d"), mkdir("g"),  mkdir("h"), mkdir("i")};
+}
 
 Step tending(bool durable) {
   Step step = tend();
@@ -451,34 +825,53 @@ Scenario random_operations(std::uint64_t seed, std::size_t steps) {
   const auto path = [&] {
     static constexpr const char* names[] = {"a", "b", "c"};
     std::string result = names[random() % 3];
-    if (random() % 2 == 0) result += std::string("/") + names[random() % 3];
+    if (random() % 2 == 0) {
+      result += std::string("/") + names[random() % 3];
+    }
     return result;
   };
-  const auto text = [&] { return std::string(random() % 400 + 1, static_cast<char>('a' + random() % 26)); };
+  const auto text = [&] {
+    return std::string(random() % 400 + 1, static_cast<char>('a' + random() % 26));
+  };
   Scenario scenario;
   while (scenario.size() < steps) {
     const std::string one = path(), two = path();
     switch (random() % 24) {
-      case 0: case 1: scenario.push_back(create(one)); break;
+      case 0:
+      case 1: scenario.push_back(create(one)); break;
       case 2: scenario.push_back(mkdir(one)); break;
       case 3: scenario.push_back(unlink(one)); break;
       case 4: scenario.push_back(rmdir(one)); break;
-      case 5: case 6: scenario.push_back(rename(one, two)); break;
+      case 5:
+      case 6: scenario.push_back(rename(one, two)); break;
       case 7: scenario.push_back(rename(one, two, RENAME_EXCHANGE)); break;
       case 8: scenario.push_back(link(one, two)); break;
-      case 9: case 10: scenario.push_back(write(one, text(), random() % 300)); break;
+      case 9:
+      case 10: scenario.push_back(write(one, text(), random() % 300)); break;
       case 11: scenario.push_back(kernel_write(one, text())); break;
       case 12: scenario.push_back(truncate(one, random() % 300)); break;
-      case 13: case 14: scenario.push_back(fsync(one)); break;
+      case 13:
+      case 14: scenario.push_back(fsync(one)); break;
       case 15: scenario.push_back(fsyncdir()); break;
       case 16: scenario.push_back(set_xattr(one, text())); break;
       case 17: scenario.push_back(stage_file(one, text())); break;
-      case 18: scenario.push_back(random() % 2 == 0 ? settle() : saved(one, random() % 2 == 0)); break;
+      case 18:
+        scenario.push_back(random() % 2 == 0 ? settle() : saved(one, random() % 2 == 0));
+        break;
       case 19: scenario.push_back(random() % 2 == 0 ? tend() : unlink_while_open(one)); break;
-      case 20: scenario.push_back(load(one, text(), random() % 2 == 0 ? fs::Over::clean : fs::Over::anything)); break;
-      case 21: scenario.push_back(random() % 2 == 0 ? load_links(one, {two}) : adopt(one, text())); break;
+      case 20:
+        scenario.push_back(
+            load(one, text(), random() % 2 == 0 ? fs::Over::clean : fs::Over::anything));
+        break;
+      case 21:
+        scenario.push_back(random() % 2 == 0 ? load_links(one, {two}) : adopt(one, text()));
+        break;
       case 22: scenario.push_back(random() % 2 == 0 ? unload(one) : take_back(one)); break;
-      default: scenario.push_back(random() % 3 == 0 ? fill_pool() : random() % 2 == 0 ? stage_nothing() : unstage(one)); break;
+      default:
+        scenario.push_back(random() % 3 == 0   ? fill_pool()
+                           : random() % 2 == 0 ? stage_nothing()
+                                               : unstage(one));
+        break;
     }
   }
   return scenario;

@@ -1,6 +1,7 @@
-// The staging itself under power loss, not only what it asks of the file system: a stage-in, a program, a load, an unload and a stage-out,
-// and the end of the world before each event of the store and before each call to the PFS, which lives on. And proof that it would be
-// noticed if one kind of these events did nothing.
+// The staging itself under power loss, not only what it asks of the file system: a stage-in, a
+// program, a load, an unload and a stage-out, and the end of the world before each event of the
+// store and before each call to the PFS, which lives on. And proof that it would be noticed if one
+// kind of these events did nothing.
 #include <fcntl.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -26,23 +27,36 @@ namespace stdfs = std::filesystem;
 
 namespace {
 
-const std::string changed = "what the program made of it", result = std::string(20'000, 'r'), unsynced = std::string(7000, 'u');
+const std::string changed = "what the program made of it", result = std::string(20'000, 'r'),
+                  unsynced = std::string(7000, 'u');
 
-// What is found wrong ends the life. Thrown, not required: where a lie is to be noticed it fails no test.
+// What is found wrong ends the life. Thrown, not required: where a lie is to be noticed it fails no
+// test.
 struct Wrong {
   std::string what;
 };
+
 void must(bool held, const std::string& what) {
-  if (!held) throw Wrong{what};
+  if (!held) {
+    throw Wrong{what};
+  }
 }
+
 template <typename Answer>
 void must(const Answer& answer, const std::string& what) {
-  if (!answer) throw Wrong{what + ": " + describe(answer.error())};
+  if (!answer) {
+    throw Wrong{what + ": " + describe(answer.error())};
+  }
 }
 
 struct Pfs {
   test::TempDirectory top{"/dev/shm"};
-  std::map<std::string, std::string> inputs{{"a", std::string(3000, 'a')}, {"d/b", std::string(9000, 'b')}, {"d/b2", std::string(9000, 'b')}, {"d/empty", ""}, {"d/sparse", std::string(300'000, '\0') + "end"}, {"late", std::string(500, 'l')}};
+  std::map<std::string, std::string> inputs{{"a", std::string(3000, 'a')},
+                                            {"d/b", std::string(9000, 'b')},
+                                            {"d/b2", std::string(9000, 'b')},
+                                            {"d/empty", ""},
+                                            {"d/sparse", std::string(300'000, '\0') + "end"},
+                                            {"late", std::string(500, 'l')}};
   config::JobConfig config;
 
   Pfs() {
@@ -53,9 +67,13 @@ struct Pfs {
     stdfs::create_directories(config.root_dir + "/d");
     stdfs::create_directory(config.results_dir);
     for (const auto& [path, content] : inputs) {
-      if (path == "d/b2") stdfs::create_hard_link(config.root_dir + "/d/b", config.root_dir + "/d/b2");
-      else if (path == "d/sparse") write(path, "end", 300'000);
-      else write(path, content, 0);
+      if (path == "d/b2") {
+        stdfs::create_hard_link(config.root_dir + "/d/b", config.root_dir + "/d/b2");
+      } else if (path == "d/sparse") {
+        write(path, "end", 300'000);
+      } else {
+        write(path, content, 0);
+      }
     }
     stdfs::create_symlink("b", config.root_dir + "/d/link");
     for (const char* path : {"a", "d"}) {
@@ -65,15 +83,25 @@ struct Pfs {
       config.resources.push_back(resource);
     }
   }
-  void write(const std::string& path, const std::string& content, std::streamoff at) const { std::ofstream(config.root_dir + "/" + path, std::ios::binary).seekp(at) << content; }
-  void clear_results() const {
-    for (const auto& entry : stdfs::directory_iterator(config.results_dir)) stdfs::remove_all(entry.path());
+
+  void write(const std::string& path, const std::string& content, std::streamoff at) const {
+    std::ofstream(config.root_dir + "/" + path, std::ios::binary).seekp(at) << content;
   }
+
+  void clear_results() const {
+    for (const auto& entry : stdfs::directory_iterator(config.results_dir)) {
+      stdfs::remove_all(entry.path());
+    }
+  }
+
   std::map<std::string, std::string> results() const {
     std::map<std::string, std::string> found;
     for (const auto& entry : stdfs::recursive_directory_iterator(config.results_dir)) {
       std::ifstream file(entry.path(), std::ios::binary);
-      if (entry.is_regular_file()) found[stdfs::relative(entry.path(), config.results_dir).string()] = {std::istreambuf_iterator<char>(file), {}};
+      if (entry.is_regular_file()) {
+        found[stdfs::relative(entry.path(), config.results_dir).string()] = {
+            std::istreambuf_iterator<char>(file), {}};
+      }
     }
     return found;
   }
@@ -83,23 +111,32 @@ struct Pfs {
 struct Daemon {
   test::SimWorld& world;
   const Pfs& pfs;
-  bool staged_in = false, written = false, loaded = false, careless = false, unloaded = false, staged_out = false;
+  bool staged_in = false, written = false, loaded = false, careless = false, unloaded = false,
+       staged_out = false;
   test::SimBackend backend{world};
   std::unique_ptr<Filesystem> filesystem;
-  stage::test::FaultPfs calls{[this](std::uint64_t, const std::string&, const std::string&) { return world.event("PFS"), 0; }};
+  stage::test::FaultPfs calls{[this](std::uint64_t, const std::string&, const std::string&) {
+    return world.event("PFS"), 0;
+  }};
   stage::Options options{.workers = 1, .transfer_size = 64U << 10U, .partial_tag = ".0123456789ab"};
 
   ~Daemon() { world.end_before(0); }  // what follows is our own tidying
+
   void open(bool after_power_loss) {
-    auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = after_power_loss});
+    auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world),
+                                             .after_power_loss = after_power_loss});
     must(opened, "it cannot be opened");
     options.has_a_past = after_power_loss;
     filesystem = std::move(*opened);
   }
+
   // The staging takes the end of the world for a failure.
   void live_on() const {
-    if (world.ended()) throw test::PowerLoss{};
+    if (world.ended()) {
+      throw test::PowerLoss{};
+    }
   }
+
   void stage_in() {
     const auto plan = stage::make_plan(pfs.config, stage::posix_pfs());
     must(plan, "plan");
@@ -108,17 +145,23 @@ struct Daemon {
     stage::Progress progress;
     const auto report = stage::stage_in(*plan, buffer, calls, options, progress);
     live_on();
-    must(report.ok(), "stage-in: " + (report.failure ? report.failure->path + ": " + describe(report.failure->error) : ""));
+    must(report.ok(),
+         "stage-in: " +
+             (report.failure ? report.failure->path + ": " + describe(report.failure->error) : ""));
     must(filesystem->settle(), "settle");
     staged_in = true;
   }
+
   void write(std::uint64_t ino, const std::string& content, bool synced = true) {
     must(filesystem->open({}, ino, O_RDWR), "open");
     must(filesystem->setattr({}, ino, {.size = 0}), "truncate");
     must(filesystem->write({}, ino, std::as_bytes(std::span(content)), 0), "write");
-    if (synced) must(filesystem->fsync(ino, false), "fsync");
+    if (synced) {
+      must(filesystem->fsync(ino, false), "fsync");
+    }
     filesystem->release(ino, O_RDWR);
   }
+
   void run_program() {
     const auto input = fs::Staging(*filesystem).find("a");
     must(input, "a");
@@ -126,33 +169,44 @@ struct Daemon {
     write(made("result"), result);
     written = true;
   }
+
   void be_careless() {
     write(made("unsynced"), unsynced, false);
     careless = true;
   }
+
   std::uint64_t made(const std::string& name) {
-    if (const auto there = fs::Staging(*filesystem).find(name)) return there->ino;
+    if (const auto there = fs::Staging(*filesystem).find(name)) {
+      return there->ino;
+    }
     const auto made = filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0);
     must(made, name);
     return made->ino;
   }
+
   void load() {
     fs::Staging staging(*filesystem);
     stage::Progress progress;
-    const auto report = stage::load(pfs.config, {.names = {"late"}}, staging, calls, options, progress);
+    const auto report =
+        stage::load(pfs.config, {.names = {"late"}}, staging, calls, options, progress);
     live_on();
-    must(report.ok(), "load: " + (report.failure ? report.failure->path + ": " + describe(report.failure->error) : ""));
+    must(report.ok(),
+         "load: " +
+             (report.failure ? report.failure->path + ": " + describe(report.failure->error) : ""));
     must(filesystem->settle(), "settle");
     loaded = true;
   }
+
   void unload() {
     fs::Staging staging(*filesystem);
     stage::Progress progress;
-    const auto receipt = stage::unload(pfs.config, {.names = {"result", "unsynced"}}, staging, calls, options, progress);
+    const auto receipt = stage::unload(pfs.config, {.names = {"result", "unsynced"}}, staging,
+                                       calls, options, progress);
     live_on();
     must(receipt.verdict == stage::Verdict::complete, "unload: " + stage::describe_unload(receipt));
     unloaded = true;
   }
+
   void stage_out() {
     fs::Staging staging(*filesystem);
     stage::StagingBuffer buffer(staging);
@@ -162,52 +216,81 @@ struct Daemon {
     must(receipt.verdict == stage::Verdict::complete, "stage-out: " + stage::describe(receipt));
     staged_out = true;
   }
+
   std::map<std::string, fs::WalkItem> files() const {
     std::map<std::string, fs::WalkItem> found;
     const auto items = fs::Staging(*filesystem).walk();
     must(items, "walk");
-    for (const auto& item : *items) found[item.path] = item;
+    for (const auto& item : *items) {
+      found[item.path] = item;
+    }
     return found;
   }
+
   std::string content(std::uint64_t ino) const { return world.find(ino)->visible; }
 };
 
 // Never a half file at results-dir, and each that is said to be there is.
 void check_results(const Daemon& before, const std::map<std::string, std::string>& results) {
-  for (const auto& [path, content] : results)
-    must(path.ends_with(".efs-partial") || path == "unsynced" || content == (path == "result" ? result : path == "a" ? changed : "unexpected"), path + " at results-dir has another content");
+  for (const auto& [path, content] : results) {
+    must(path.ends_with(".efs-partial") || path == "unsynced" ||
+             content == (path == "result" ? result
+                         : path == "a"    ? changed
+                                          : "unexpected"),
+         path + " at results-dir has another content");
+  }
   must(!before.unloaded || results.contains("result"), "what was unloaded is not at results-dir");
   std::string names;
-  for (const auto& [path, content] : results) names += " " + path;
-  must(!before.staged_out || results.size() == 2 + results.count("unsynced"), "at results-dir there is" + names);
+  for (const auto& [path, content] : results) {
+    names += " " + path;
+  }
+  must(!before.staged_out || results.size() == 2 + results.count("unsynced"),
+       "at results-dir there is" + names);
 }
 
 // Never a half file in the buffer, either; and all that was finished.
 void check(const Daemon& before, const Daemon& now) {
   const auto files = now.files();
-  // On a page-cache file system what the program does to "a" before its fsync may be on the medium before the record that it is dirty.
-  const bool at_work = before.staged_in && !before.written && now.world.durability() == Durability::page;
+  // On a page-cache file system what the program does to "a" before its fsync may be on the medium
+  // before the record that it is dirty.
+  const bool at_work =
+      before.staged_in && !before.written && now.world.durability() == Durability::page;
   const auto is_whole = [&](const std::string& path, const std::string& content) {
     const auto input = now.pfs.inputs.find(path);
-    return (input != now.pfs.inputs.end() && content == input->second) || (before.written && ((path == "a" && content == changed) || (path == "result" && content == result) || (path == "unsynced" && (content == unsynced || &before == &now))));  // what power loss took before is brought out as it is
+    // what power loss took before is brought out as it is
+    return (input != now.pfs.inputs.end() && content == input->second) ||
+           (before.written &&
+            ((path == "a" && content == changed) || (path == "result" && content == result) ||
+             (path == "unsynced" && (content == unsynced || &before == &now))));
   };
-  for (const auto& [path, item] : files)
-    must(!S_ISREG(item.attributes.st_mode) || item.dirty || (path == "a" && at_work) || is_whole(path, now.content(item.ino)), path + " is clean, and not what the PFS has");
+  for (const auto& [path, item] : files) {
+    must(!S_ISREG(item.attributes.st_mode) || item.dirty || (path == "a" && at_work) ||
+             is_whole(path, now.content(item.ino)),
+         path + " is clean, and not what the PFS has");
+  }
   if (before.staged_in) {
-    for (const char* path : {"a", "d/b", "d/b2", "d/empty", "d/sparse", "d/link"}) must(files.contains(path), std::string(path) + ", staged in, is gone");
+    for (const char* path : {"a", "d/b", "d/b2", "d/empty", "d/sparse", "d/link"}) {
+      must(files.contains(path), std::string(path) + ", staged in, is gone");
+    }
     must(files.at("d/b").ino == files.at("d/b2").ino, "a hard link is gone");
   }
   must(!before.loaded || files.contains("late"), "late, loaded, is gone");
   const auto results = now.pfs.results();
   check_results(before, results);
-  if (!before.written) return;
+  if (!before.written) {
+    return;
+  }
   // What is out and not settled yet may go from the buffer: results-dir has it.
-  for (const auto& [path, content] : {std::pair{"a", changed}, {"result", result}})
-    must(files.contains(path) ? now.content(files.at(path).ino) == content : results.contains(path), std::string(path) + " is not what the program wrote");
+  for (const auto& [path, content] : {std::pair{"a", changed}, {"result", result}}) {
+    must(files.contains(path) ? now.content(files.at(path).ino) == content : results.contains(path),
+         std::string(path) + " is not what the program wrote");
+  }
 }
 
-// What is wrong with a life that ends before event `n`, and with the one after it; "": nothing. True in `complete` where it was over before that.
-std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, std::uint64_t n, const test::Lies& lies, bool& complete) try {
+// What is wrong with a life that ends before event `n`, and with the one after it; "": nothing.
+// True in `complete` where it was over before that.
+std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, std::uint64_t n,
+                     const test::Lies& lies, bool& complete) try {
   pfs.clear_results();
   complete = false;
   test::SimWorld world(durability, seed);
@@ -224,7 +307,8 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
     first.unload();
     first.stage_out();
     complete = true;
-  } catch (const test::PowerLoss&) {}
+  } catch (const test::PowerLoss&) {
+  }
   world.end_before(0);
   first.filesystem.reset();
   world.crash();
@@ -233,16 +317,29 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
   second.open(true);
   check(first, second);
   // It goes on where it was.
-  if (!first.staged_in) second.stage_in();
-  if (!first.written) second.run_program();
-  if (!first.loaded) second.load();
-  if (!first.careless) second.be_careless();
-  if (!first.unloaded && second.files().contains("result") && second.files().contains("unsynced")) second.unload();
+  if (!first.staged_in) {
+    second.stage_in();
+  }
+  if (!first.written) {
+    second.run_program();
+  }
+  if (!first.loaded) {
+    second.load();
+  }
+  if (!first.careless) {
+    second.be_careless();
+  }
+  if (!first.unloaded && second.files().contains("result") && second.files().contains("unsynced")) {
+    second.unload();
+  }
   second.stage_out();
   second.staged_in = second.written = second.loaded = second.unloaded = true;
   check(second, second);
   // What the program did not sync power loss may have taken; not what results-dir has of it.
-  if (out.contains("unsynced")) must(out.at("unsynced") == unsynced && pfs.results()["unsynced"] == unsynced, "what was at results-dir was replaced by what power loss left of it");
+  if (out.contains("unsynced")) {
+    must(out.at("unsynced") == unsynced && pfs.results()["unsynced"] == unsynced,
+         "what was at results-dir was replaced by what power loss left of it");
+  }
   return {};
 } catch (const Wrong& wrong) {
   return wrong.what;
@@ -251,23 +348,32 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
 bool is_noticed(const Pfs& pfs, Durability durability, const test::Lies& lies) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     bool complete = false;
-    for (std::uint64_t n = 1; !complete; ++n)
-      if (!one_life(pfs, durability, seed + n, n, lies, complete).empty()) return true;
+    for (std::uint64_t n = 1; !complete; ++n) {
+      if (!one_life(pfs, durability, seed + n, n, lies, complete).empty()) {
+        return true;
+      }
+    }
   }
   return false;
 }
 
 }  // namespace
 
-TEST_CASE("power loss at any event of a stage-in, a load, an unload and a stage-out, and at any call to the PFS", "[crash]") {
+TEST_CASE(
+    "power loss at any event of a stage-in, a load, an unload and a stage-out, and at any call to "
+    "the PFS",
+    "[crash]") {
   const auto seed = test::seed();
-  const test::NoThreads none;  // all calls come from one thread, and the end of the world goes through it
+  // all calls come from one thread, and the end of the world goes through it
+  const test::NoThreads none;
   const Pfs pfs;
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     std::uint64_t n = 0;
     for (bool complete = false; !complete;) {
       ++n;
-      INFO("EFS_TEST_SEED=" << seed << ", end before event " << n << (durability == Durability::page ? ", page cache" : ", persistent memory"));
+      INFO("EFS_TEST_SEED=" << seed << ", end before event " << n
+                            << (durability == Durability::page ? ", page cache"
+                                                               : ", persistent memory"));
       const std::string wrong = one_life(pfs, durability, seed + n, n, {}, complete);
       REQUIRE(wrong == "");
     }
@@ -275,14 +381,18 @@ TEST_CASE("power loss at any event of a stage-in, a load, an unload and a stage-
   }
 }
 
-TEST_CASE("it is noticed when an event of a stage-in, a load, an unload and a stage-out makes nothing durable", "[crash][bites]") {
+TEST_CASE(
+    "it is noticed when an event of a stage-in, a load, an unload and a stage-out makes nothing "
+    "durable",
+    "[crash][bites]") {
   const test::NoThreads none;
   const Pfs pfs;
-  for (const char* event : {"data sync", "all data sync", "container name sync", "names sync"})
+  for (const char* event : {"data sync", "all data sync", "container name sync", "names sync"}) {
     for (const auto durability : {Durability::cache_line, Durability::page}) {
       INFO(event << (durability == Durability::page ? ", page cache" : ", persistent memory"));
       CHECK(is_noticed(pfs, durability, {.deaf = event}));
     }
+  }
   CHECK(is_noticed(pfs, Durability::cache_line, {.deaf = "drain"}));
   CHECK(is_noticed(pfs, Durability::page, {.deaf = "journal sync"}));
 }

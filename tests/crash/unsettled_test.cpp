@@ -1,4 +1,5 @@
-// Clean files that are not settled yet, and syncs that fail: what was promised of them is there after power loss.
+// Clean files that are not settled yet, and syncs that fail: what was promised of them is there
+// after power loss.
 #include <fcntl.h>
 #include <linux/fs.h>
 
@@ -21,8 +22,12 @@ namespace {
 const std::string before = "what was there before";
 const std::string input = "what was staged in";
 
-std::unique_ptr<Filesystem> open_on(Backend& backend, test::SimWorld& world, bool after_power_loss, bool takeover = false, Filesystem::Rules rules = {}) {
-  auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = after_power_loss, .takeover = takeover, .rules = rules});
+std::unique_ptr<Filesystem> open_on(Backend& backend, test::SimWorld& world, bool after_power_loss,
+                                    bool takeover = false, Filesystem::Rules rules = {}) {
+  auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world),
+                                           .after_power_loss = after_power_loss,
+                                           .takeover = takeover,
+                                           .rules = rules});
   return opened ? std::move(*opened) : nullptr;
 }
 
@@ -32,7 +37,9 @@ std::uint64_t inode_at(Filesystem& filesystem, const std::string& path) {
   for (std::size_t begin = 0; begin < path.size();) {
     const auto slash = std::min(path.find('/', begin), path.size());
     const auto entry = filesystem.lookup(at, path.substr(begin, slash - begin));
-    if (!entry) return 0;
+    if (!entry) {
+      return 0;
+    }
     (void)filesystem.forget(entry->ino, 1);
     at = entry->ino;
     begin = slash + 1;
@@ -45,7 +52,8 @@ std::string content_at(Backend& backend, Filesystem& filesystem, const std::stri
   const auto ino = inode_at(filesystem, path);
   auto container = ino == 0 ? Result<std::shared_ptr<Container>>(fail(ENOENT)) : backend.open(ino);
   std::string text(200, '\0');
-  const auto read = container ? (*container)->read(std::as_writable_bytes(std::span(text)), 0) : std::unexpected(container.error());
+  const auto read = container ? (*container)->read(std::as_writable_bytes(std::span(text)), 0)
+                              : std::unexpected(container.error());
   return text.substr(0, read.value_or(0));
 }
 
@@ -53,12 +61,15 @@ void stage_in(Backend& backend, Filesystem& filesystem, const std::string& path)
   fs::Staging staging(filesystem);
   const auto ino = staging.begin_file();
   (void)(*backend.open(*ino))->write(std::as_bytes(std::span(input)), 0);
-  (void)staging.publish_file(*ino, path, {.mode = 0644}, {.device = 1, .inode = *ino, .size = input.size()});
+  (void)staging.publish_file(*ino, path, {.mode = 0644},
+                             {.device = 1, .inode = *ino, .size = input.size()});
 }
 
 void write_to(Filesystem& filesystem, const std::string& path, const std::string& text) {
   const auto ino = inode_at(filesystem, path);
-  if (!filesystem.open({}, ino, O_WRONLY)) return;
+  if (!filesystem.open({}, ino, O_WRONLY)) {
+    return;
+  }
   (void)filesystem.write({}, ino, std::as_bytes(std::span(text)), 0);
   filesystem.release(ino, O_WRONLY);
 }
@@ -72,22 +83,31 @@ struct Move {
 
 std::vector<Move> moves() {
   const auto rename = [](const std::string& from, const std::string& to, unsigned flags = 0) {
-    return [=](Filesystem& filesystem) { return filesystem.rename({}, fs::root_ino, from, fs::root_ino, to, flags); };
+    return [=](Filesystem& filesystem) {
+      return filesystem.rename({}, fs::root_ino, from, fs::root_ino, to, flags);
+    };
   };
-  return {{"rename over a file", rename("a", "y"), {{"y", input}}},
-          {"rename to a new name", rename("a", "b"), {{"b", input}, {"y", before}}},
-          {"exchange", rename("y", "a", RENAME_EXCHANGE), {{"a", before}, {"y", input}}},
-          {"rename of its directory", rename("d", "e"), {{"e/a", input}, {"y", before}}},
-          {"link",
-           [](Filesystem& filesystem) -> Status {
-             auto linked = filesystem.link({}, inode_at(filesystem, "a"), fs::root_ino, "b");
-             if (!linked) return std::unexpected(linked.error());
-             (void)filesystem.forget(linked->ino, 1);
-             return {};
-           },
-           {{"b", input}, {"y", before}}},
-          {"fsync alone", [](Filesystem& filesystem) { return filesystem.fsync(inode_at(filesystem, "a"), false); }, {{"a", input}, {"y", before}}},
-          {"fdatasync alone", [](Filesystem& filesystem) { return filesystem.fsync(inode_at(filesystem, "a"), true); }, {{"a", input}, {"y", before}}}};
+  return {
+      {"rename over a file", rename("a", "y"), {{"y", input}}},
+      {"rename to a new name", rename("a", "b"), {{"b", input}, {"y", before}}},
+      {"exchange", rename("y", "a", RENAME_EXCHANGE), {{"a", before}, {"y", input}}},
+      {"rename of its directory", rename("d", "e"), {{"e/a", input}, {"y", before}}},
+      {"link",
+       [](Filesystem& filesystem) -> Status {
+         auto linked = filesystem.link({}, inode_at(filesystem, "a"), fs::root_ino, "b");
+         if (!linked) {
+           return std::unexpected(linked.error());
+         }
+         (void)filesystem.forget(linked->ino, 1);
+         return {};
+       },
+       {{"b", input}, {"y", before}}},
+      {"fsync alone",
+       [](Filesystem& filesystem) { return filesystem.fsync(inode_at(filesystem, "a"), false); },
+       {{"a", input}, {"y", before}}},
+      {"fdatasync alone",
+       [](Filesystem& filesystem) { return filesystem.fsync(inode_at(filesystem, "a"), true); },
+       {{"a", input}, {"y", before}}}};
 }
 
 // One life that ends before event `n`, or in peace. True: it was over before that.
@@ -99,7 +119,8 @@ bool one_life(const Move& move, Durability durability, std::uint64_t seed, std::
     std::unique_ptr<Filesystem> filesystem = open_on(backend, world, false);
     REQUIRE(filesystem);
     try {
-      (void)filesystem->forget(filesystem->make_node({}, fs::root_ino, "y", S_IFREG | 0600, 0)->ino, 1);
+      (void)filesystem->forget(filesystem->make_node({}, fs::root_ino, "y", S_IFREG | 0600, 0)->ino,
+                               1);
       write_to(*filesystem, "y", before);
       REQUIRE(filesystem->fsync(inode_at(*filesystem, "y"), false));
       REQUIRE(fs::Staging(*filesystem).make_directory("d", {.mode = 0750}));
@@ -117,27 +138,41 @@ bool one_life(const Move& move, Durability durability, std::uint64_t seed, std::
   world.crash();
   auto filesystem = open_on(backend, world, true);
   REQUIRE(filesystem);
-  if (moved)
-    for (const auto& [path, text] : move.promised) CHECK(content_at(backend, *filesystem, path) == text);
-  else if (const auto y = content_at(backend, *filesystem, "y"); y_is_old && y != before) CHECK(y == input);
+  if (moved) {
+    for (const auto& [path, text] : move.promised) {
+      CHECK(content_at(backend, *filesystem, path) == text);
+    }
+  } else if (const auto y = content_at(backend, *filesystem, "y"); y_is_old && y != before) {
+    CHECK(y == input);
+  }
   return moved;
 }
 
 }  // namespace
 
-TEST_CASE("a clean file that is not settled keeps its new name over power loss, once that is synced", "[crash]") {
-  for (const auto durability : {Durability::page, Durability::cache_line})
-    for (const auto& move : moves())
-      for (std::uint64_t seed = 1; seed <= 6; ++seed)
+TEST_CASE(
+    "a clean file that is not settled keeps its new name over power loss, once that is synced",
+    "[crash]") {
+  for (const auto durability : {Durability::page, Durability::cache_line}) {
+    for (const auto& move : moves()) {
+      for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         for (std::uint64_t n = 1;; ++n) {
-          INFO(move.name << ", seed " << seed << ", end before event " << n << (durability == Durability::page ? ", page cache" : ", persistent memory"));
-          if (one_life(move, durability, seed, n)) break;
+          INFO(move.name << ", seed " << seed << ", end before event " << n
+                         << (durability == Durability::page ? ", page cache"
+                                                            : ", persistent memory"));
+          if (one_life(move, durability, seed, n)) {
+            break;
+          }
         }
+      }
+    }
+  }
 }
 
 namespace {
 
-// What power loss leaves of a file that was written and unloaded while all was synced; `again`: and after one more sync.
+// What power loss leaves of a file that was written and unloaded while all was synced; `again`: and
+// after one more sync.
 std::string left_of_changed(bool again, Filesystem::Rules rules, const std::string& changed) {
   test::SimWorld world(Durability::page, 1);
   test::SimBackend real(world);
@@ -151,7 +186,9 @@ std::string left_of_changed(bool again, Filesystem::Rules rules, const std::stri
   });
   REQUIRE(filesystem->settle());
   backend.after_sync_all({});
-  if (again) REQUIRE(filesystem->settle());
+  if (again) {
+    REQUIRE(filesystem->settle());
+  }
   REQUIRE(filesystem->fsync_metadata());
   filesystem.reset();
   world.crash();
@@ -162,7 +199,8 @@ std::string left_of_changed(bool again, Filesystem::Rules rules, const std::stri
 
 }  // namespace
 
-TEST_CASE("what is written and unloaded while all is synced is not booked as being on the medium", "[crash]") {
+TEST_CASE("what is written and unloaded while all is synced is not booked as being on the medium",
+          "[crash]") {
   const std::string changed = "written while the medium was at work";
   CHECK(left_of_changed(false, {}, changed).empty());
   CHECK(left_of_changed(true, {}, changed) == changed);
@@ -179,14 +217,19 @@ TEST_CASE("what a failed sync was about is never booked as being on the medium",
     auto filesystem = open_on(backend, world, false);
     REQUIRE(filesystem);
     stage_in(backend, *filesystem, "a");
-    const std::vector many(64, inode_at(*filesystem, "a"));  // results: of so many one sync of all, which is about what is clean, too
+    // results: of so many one sync of all, which is about what is clean, too
+    const std::vector many(64, inode_at(*filesystem, "a"));
     world.fail_call(1);
     const Status synced = secures ? filesystem->secure(many) : filesystem->settle();
     CHECK_FALSE(synced);
     CHECK(world.failed_call() == "all data sync");
     world.fail_call(0);
-    if (restarted) filesystem.reset();
-    if (restarted) filesystem = open_on(backend, world, false);
+    if (restarted) {
+      filesystem.reset();
+    }
+    if (restarted) {
+      filesystem = open_on(backend, world, false);
+    }
     REQUIRE(filesystem);
     CHECK(filesystem->settle());
     CHECK(content_at(backend, *filesystem, "a") == input);
@@ -203,7 +246,8 @@ TEST_CASE("what a failed sync was about is never booked as being on the medium",
 
 namespace {
 
-// A file system with a directory "kept" whose record a sync of the journal was to bring to the medium, and failed.
+// A file system with a directory "kept" whose record a sync of the journal was to bring to the
+// medium, and failed.
 void lose_a_record(test::SimBackend& backend, test::SimWorld& world) {
   auto filesystem = open_on(backend, world, false);
   REQUIRE(filesystem);
@@ -214,7 +258,9 @@ void lose_a_record(test::SimBackend& backend, test::SimWorld& world) {
   world.fail_call(0);
   CHECK(filesystem->failed());
   // As a kernel does: what it could not write it calls clean, and the next sync of it succeeds.
-  for (auto& [name, file] : world.files) file->dirty.clear();
+  for (auto& [name, file] : world.files) {
+    file->dirty.clear();
+  }
 }
 
 }  // namespace
@@ -253,7 +299,9 @@ TEST_CASE("a successor that cannot write the journal anew changes nothing more",
     }
     world.fail_call(0);
     REQUIRE((filesystem != nullptr) == takeover);
-    if (!takeover) continue;
+    if (!takeover) {
+      continue;
+    }
     CHECK(filesystem->failed());
     CHECK(inode_at(*filesystem, "kept") != 0);
     CHECK(filesystem->make_node({}, fs::root_ino, "new", S_IFDIR | 0700, 0).error().code == EROFS);

@@ -1,7 +1,8 @@
-// Every call to the store fails once, and then every call from one on, also while it is opened: nothing dies, an honest error is
-// told, what was synced survives power loss, nothing leaks, and what the file system shows is what its journal says.
-#include <catch2/catch_test_macros.hpp>
+// Every call to the store fails once, and then every call from one on, also while it is opened:
+// nothing dies, an honest error is told, what was synced survives power loss, nothing leaks, and
+// what the file system shows is what its journal says.
 #include <sys/stat.h>
+#include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +16,8 @@ using namespace efs;
 
 namespace {
 
-constexpr std::uint64_t short_journal = 1500, long_journal = 16u << 20;  // bytes from which on a snapshot is made
+// bytes from which on a snapshot is made
+constexpr std::uint64_t short_journal = 1500, long_journal = 16u << 20;
 
 struct Fault {
   Durability durability;
@@ -27,25 +29,37 @@ struct Fault {
 };
 
 std::string attributes_text(const struct stat& st) {
-  return std::to_string(st.st_ino) + " mode " + std::to_string(st.st_mode) + " links " + std::to_string(st.st_nlink) + " owner " + std::to_string(st.st_uid) + ":" + std::to_string(st.st_gid) + " size " +
+  return std::to_string(st.st_ino) + " mode " + std::to_string(st.st_mode) + " links " +
+         std::to_string(st.st_nlink) + " owner " + std::to_string(st.st_uid) + ":" +
+         std::to_string(st.st_gid) + " size " +
          std::to_string(S_ISREG(st.st_mode) ? st.st_size : 0);
 }
 
 // All that programs can see, but for times.
-void list(fs::Filesystem& filesystem, std::uint64_t directory, const std::string& path, std::string& text) {
+void list(fs::Filesystem& filesystem, std::uint64_t directory, const std::string& path,
+          std::string& text) {
   const auto items = filesystem.readdir(directory, 0, 1000).value();
   for (const auto& item : items) {
-    if (item.name == "." || item.name == "..") continue;
+    if (item.name == "." || item.name == "..") {
+      continue;
+    }
     const auto entry = filesystem.getattr(item.ino).value();
     text += path + item.name + " " + attributes_text(entry.attributes);
-    if (S_ISLNK(entry.attributes.st_mode)) text += " -> " + filesystem.readlink(item.ino).value();
+    if (S_ISLNK(entry.attributes.st_mode)) {
+      text += " -> " + filesystem.readlink(item.ino).value();
+    }
     const auto names = filesystem.listxattr(item.ino).value();
     for (const auto& name : names) {
       const std::string value = filesystem.getxattr(item.ino, name).value();
-      text += " " + name + "=" + (value.size() < 40 && !name.starts_with("system.") ? value : std::to_string(std::hash<std::string>()(value)));
+      text += " " + name + "=" +
+              (value.size() < 40 && !name.starts_with("system.")
+                   ? value
+                   : std::to_string(std::hash<std::string>()(value)));
     }
     text += "\n";
-    if (S_ISDIR(entry.attributes.st_mode)) list(filesystem, item.ino, path + item.name + "/", text);
+    if (S_ISDIR(entry.attributes.st_mode)) {
+      list(filesystem, item.ino, path + item.name + "/", text);
+    }
   }
 }
 
@@ -54,15 +68,18 @@ std::string listing(fs::Filesystem& filesystem) {
   std::string text;
   list(filesystem, fs::root_ino, "", text);
   const auto items = fs::Staging(filesystem).walk().value();
-  for (const auto& item : items)
-    if (item.dirty) text += item.path + " is dirty\n";
+  for (const auto& item : items) {
+    if (item.dirty) {
+      text += item.path + " is dirty\n";
+    }
+  }
   return text;
 }
 
 struct Outcome {
-  bool met = false;      // the fault was reached
-  std::string where;     // the step that met it
-  std::string call = {}; // that failed
+  bool met = false;       // the fault was reached
+  std::string where;      // the step that met it
+  std::string call = {};  // that failed
   std::string wrong;
 };
 
@@ -73,7 +90,10 @@ struct Reference {
 };
 
 fs::Filesystem::Options options_of(const Fault& fault, test::SimWorld& world) {
-  return {.medium = std::make_shared<test::SimMedium>(world), .root_mode = 0750, .smallest_compaction = fault.smallest_compaction, .place_of_new = test::place_by_name(fault.places)};
+  return {.medium = std::make_shared<test::SimMedium>(world),
+          .root_mode = 0750,
+          .smallest_compaction = fault.smallest_compaction,
+          .place_of_new = test::place_by_name(fault.places)};
 }
 
 test::SimWorld world_of(const Fault& fault, std::uint64_t seed = 1) {
@@ -84,7 +104,9 @@ test::SimWorld world_of(const Fault& fault, std::uint64_t seed = 1) {
 
 std::uint64_t last_sequence(test::SimWorld& world) {
   test::SimMedium medium(world);
-  return store::Journal::scan(medium, "journal", [](const store::Record&) { return Status(); }).value().sequence;
+  return store::Journal::scan(medium, "journal", [](const store::Record&) { return Status(); })
+      .value()
+      .sequence;
 }
 
 // In two runs: to list directories may change their atimes, by records.
@@ -97,8 +119,11 @@ Reference reference_of(const test::Scenario& scenario, const Fault& fault) {
     REQUIRE(opened);
     test::Life life{.world = world, .filesystem = **opened, .promises = {}};
     const auto note = [&] {
-      if (lists) reference.listings.push_back(listing(**opened));
-      else reference.sequences.push_back(last_sequence(world));
+      if (lists) {
+        reference.listings.push_back(listing(**opened));
+      } else {
+        reference.sequences.push_back(last_sequence(world));
+      }
     };
     note();
     for (const auto& step : scenario) {
@@ -109,42 +134,68 @@ Reference reference_of(const test::Scenario& scenario, const Fault& fault) {
   return reference;
 }
 
-// The code that was injected, or that the file system has become read-only by it: in one step several changes may follow one another,
-// and a snapshot may come between them.
-bool is_honest(int told, int injected) { return told == injected || told == EROFS; }
+// The code that was injected, or that the file system has become read-only by it: in one step
+// several changes may follow one another, and a snapshot may come between them.
+bool is_honest(int told, int injected) {
+  return told == injected || told == EROFS;
+}
+
 bool is_told(const test::Life& life, int injected) {
   return std::ranges::any_of(life.errors, [&](int told) { return is_honest(told, injected); });
 }
 
 // Of the step that met the fault, which has gone: it says so, or all is as if it had not been.
-std::string check_answer(test::Life& life, const test::Step& step, const std::string& expected, int injected) {
-  if (is_told(life, injected)) return {};
+std::string check_answer(test::Life& life, const test::Step& step, const std::string& expected,
+                         int injected) {
+  if (is_told(life, injected)) {
+    return {};
+  }
   std::string told;
-  for (const int code : life.errors) told += std::string(" ") + std::strerror(code) + ";";
+  for (const int code : life.errors) {
+    told += std::string(" ") + std::strerror(code) + ";";
+  }
   const std::string found = listing(life.filesystem);
-  return found == expected ? "" : step.name + " was answered with:" + told + " and its effect is not there. Expected:\n" + expected + "found:\n" + found;
+  return found == expected
+             ? ""
+             : step.name + " was answered with:" + told +
+                   " and its effect is not there. Expected:\n" + expected + "found:\n" + found;
 }
 
-// What is there once the fault has gone must be what the journal says, and what a start finds. Containers that no file has are
-// `leaks` at most, and those whose removal has failed: a start would free them.
-std::string check(const Fault& fault, test::SimWorld& world, std::unique_ptr<fs::Filesystem> filesystem, std::size_t leaks = 0) {
+// What is there once the fault has gone must be what the journal says, and what a start finds.
+// Containers that no file has are `leaks` at most, and those whose removal has failed: a start
+// would free them.
+std::string check(const Fault& fault, test::SimWorld& world,
+                  std::unique_ptr<fs::Filesystem> filesystem, std::size_t leaks = 0) {
   const std::string seen = listing(*filesystem);
   (void)filesystem->fsync_metadata();  // what waits for it is freed
   const bool failed = filesystem->failed();
   filesystem.reset();
   // What a record took away that no sync can confirm any more stays until the next start.
-  if (const auto wrong = test::check_journal(world); !failed && static_cast<std::size_t>(std::ranges::count(wrong, '\n')) > leaks + world.stuck.size()) return "before a start:\n" + wrong;
+  if (const auto wrong = test::check_journal(world);
+      !failed &&
+      static_cast<std::size_t>(std::ranges::count(wrong, '\n')) > leaks + world.stuck.size()) {
+    return "before a start:\n" + wrong;
+  }
   const auto store = test::open_store(world);
-  if (!store) return "the store cannot be opened again: " + describe(store.error());
+  if (!store) {
+    return "the store cannot be opened again: " + describe(store.error());
+  }
   auto again = fs::Filesystem::open(**store, options_of(fault, world));
-  if (!again) return "it cannot be opened again: " + describe(again.error());
-  if (const std::string found = listing(**again); found != seen) return "before:\n" + seen + "after a start:\n" + found;
-  if (std::string wrong = test::check_journal(world); !wrong.empty()) return wrong;
+  if (!again) {
+    return "it cannot be opened again: " + describe(again.error());
+  }
+  if (const std::string found = listing(**again); found != seen) {
+    return "before:\n" + seen + "after a start:\n" + found;
+  }
+  if (std::string wrong = test::check_journal(world); !wrong.empty()) {
+    return wrong;
+  }
   auto made = (*again)->make_node({}, fs::root_ino, "~", S_IFREG | 0600, 0);
   return made ? "" : "it cannot be gone on with: " + describe(made.error());
 }
 
-Outcome with_failing_call(const test::Scenario& scenario, const Reference& reference, const Fault& fault, std::uint64_t n) {
+Outcome with_failing_call(const test::Scenario& scenario, const Reference& reference,
+                          const Fault& fault, std::uint64_t n) {
   test::SimWorld world = world_of(fault);
   const auto store = test::open_store(world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, world));
@@ -155,32 +206,49 @@ Outcome with_failing_call(const test::Scenario& scenario, const Reference& refer
   for (std::size_t k = 0; k < scenario.size(); ++k) {
     life.errors.clear();
     scenario[k].run(life);
-    if (outcome.met || world.calls() < n) continue;
+    if (outcome.met || world.calls() < n) {
+      continue;
+    }
     outcome.met = true;
     outcome.where = scenario[k].name;
     outcome.call = world.failed_call();
-    if (!fault.on) outcome.wrong = check_answer(life, scenario[k], reference.listings[k + 1], fault.code);
+    if (!fault.on) {
+      outcome.wrong = check_answer(life, scenario[k], reference.listings[k + 1], fault.code);
+    }
   }
   world.fail_call(0);
-  if (outcome.wrong.empty()) outcome.wrong = check(fault, world, std::move(*opened));
+  if (outcome.wrong.empty()) {
+    outcome.wrong = check(fault, world, std::move(*opened));
+  }
   return outcome;
 }
 
 // What was promised, by an fsync or with a record that is there.
-std::string check_promises(test::SimWorld& world, fs::Filesystem& recovered, const test::Life& life, const Fault& fault, std::uint64_t low) {
+std::string check_promises(test::SimWorld& world, fs::Filesystem& recovered, const test::Life& life,
+                           const Fault& fault, std::uint64_t low) {
   const std::uint64_t found = recovered.recovery().journal.sequence;
-  const bool counted = fault.smallest_compaction > short_journal;  // a snapshot numbers records anew
-  if (counted && found < low) return "record " + std::to_string(low) + " was promised, the last one is " + std::to_string(found);
+  // a snapshot numbers records anew
+  const bool counted = fault.smallest_compaction > short_journal;
+  if (counted && found < low) {
+    return "record " + std::to_string(low) + " was promised, the last one is " +
+           std::to_string(found);
+  }
   for (const auto& [ino, promise] : life.promises) {
-    if (promise.from_record > (counted ? found : 0) || !recovered.getattr(ino)) continue;
+    if (promise.from_record > (counted ? found : 0) || !recovered.getattr(ino)) {
+      continue;
+    }
     const auto data = world.find(ino);
-    if (data == nullptr || data->visible != promise.content) return "file " + std::to_string(ino) + " has not the " + std::to_string(promise.content.size()) + " bytes that were promised";
+    if (data == nullptr || data->visible != promise.content) {
+      return "file " + std::to_string(ino) + " has not the " +
+             std::to_string(promise.content.size()) + " bytes that were promised";
+    }
   }
   return {};
 }
 
 // The power goes right after the step that met the fault.
-Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const Reference& reference, const Fault& fault, std::uint64_t n, std::uint64_t seed) {
+Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const Reference& reference,
+                                         const Fault& fault, std::uint64_t n, std::uint64_t seed) {
   test::SimWorld world = world_of(fault, seed);
   auto store = test::open_store(world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, world));
@@ -194,8 +262,11 @@ Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const R
     life.records_after = reference.sequences[k + 1];
     scenario[k].run(life);
     outcome.met = world.calls() >= n;
-    const bool promised = scenario[k].syncs || (fault.durability == Durability::cache_line && !outcome.met);
-    if (promised && !(outcome.met && is_told(life, fault.code))) low = reference.sequences[k + 1];
+    const bool promised =
+        scenario[k].syncs || (fault.durability == Durability::cache_line && !outcome.met);
+    if (promised && !(outcome.met && is_told(life, fault.code))) {
+      low = reference.sequences[k + 1];
+    }
     outcome.where = scenario[k].name;
     outcome.call = world.failed_call();
   }
@@ -206,12 +277,14 @@ Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const R
   auto options = options_of(fault, world);
   options.after_power_loss = true;
   auto recovered = fs::Filesystem::open(*store, options);
-  outcome.wrong = recovered ? check_promises(world, **recovered, life, fault, low) : "it cannot be opened again: " + describe(recovered.error());
+  outcome.wrong = recovered ? check_promises(world, **recovered, life, fault, low)
+                            : "it cannot be opened again: " + describe(recovered.error());
   return outcome;
 }
 
 // As the doors do, each step catches what is thrown.
-Outcome with_failing_allocation(const test::Scenario& scenario, const Reference& reference, const Fault& fault, std::uint64_t n) {
+Outcome with_failing_allocation(const test::Scenario& scenario, const Reference& reference,
+                                const Fault& fault, std::uint64_t n) {
   test::SimWorld world = world_of(fault);
   const auto store = test::open_store(world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, world));
@@ -227,19 +300,25 @@ Outcome with_failing_allocation(const test::Scenario& scenario, const Reference&
       } catch (const std::bad_alloc&) {
         life.errors.push_back(ENOMEM);
       }
-      if (outcome.met || !failing.met()) continue;
+      if (outcome.met || !failing.met()) {
+        continue;
+      }
       outcome.met = true;
       outcome.where = scenario[k].name;
       outcome.wrong = check_answer(life, scenario[k], reference.listings[k + 1], ENOMEM);
     }
   }
-  // A container that there is no memory to wait for is freed by the next start (Filesystem::reap()), as is one that was being
-  // filled by a step that threw.
-  if (outcome.wrong.empty()) outcome.wrong = check(fault, world, std::move(*opened), 1);
+  // A container that there is no memory to wait for is freed by the next start
+  // (Filesystem::reap()), as is one that was being filled by a step that threw.
+  if (outcome.wrong.empty()) {
+    outcome.wrong = check(fault, world, std::move(*opened), 1);
+  }
   return outcome;
 }
 
-std::vector<test::Scenario> all_scenarios() { return {test::every_operation(), test::every_staging(), test::bulky_attributes()}; }
+std::vector<test::Scenario> all_scenarios() {
+  return {test::every_operation(), test::every_staging(), test::bulky_attributes()};
+}
 
 // How a store is opened that somebody has left.
 enum class Way : std::uint8_t { plain, takeover, after_power_loss, read_only };
@@ -253,13 +332,16 @@ fs::Filesystem::Options options_of(const Fault& fault, test::SimWorld& world, Wa
 }
 
 // What a process that ran the scenario leaves behind; the same at each call.
-std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fault& fault, Way way) {
+std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fault& fault,
+                                        Way way) {
   auto world = std::make_unique<test::SimWorld>(world_of(fault));
   const auto store = test::open_store(*world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, *world));
   REQUIRE(opened);
   test::Life life{.world = *world, .filesystem = **opened, .promises = {}};
-  for (const auto& step : scenario) step.run(life);
+  for (const auto& step : scenario) {
+    step.run(life);
+  }
   // What is open without a name, and what nobody has freed.
   const auto open = (*opened)->make_node({}, fs::root_ino, "open", S_IFREG | 0600, 0);
   REQUIRE(open);
@@ -274,33 +356,49 @@ std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fa
 }
 
 // Opened without a fault; and, but for a look, in a state to go on with.
-std::string listing_when_opened(test::SimWorld& world, const Fault& fault, Way way, std::string& wrong) {
+std::string listing_when_opened(test::SimWorld& world, const Fault& fault, Way way,
+                                std::string& wrong) {
   const auto store = test::open_store(world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, world, way));
-  if (!opened) return wrong = "it cannot be opened again: " + describe(opened.error()), "";
+  if (!opened) {
+    return wrong = "it cannot be opened again: " + describe(opened.error()), "";
+  }
   std::string seen = listing(**opened);
-  if (way == Way::read_only) return seen;
-  if (way != Way::takeover) wrong = test::check_journal(world);
+  if (way == Way::read_only) {
+    return seen;
+  }
+  if (way != Way::takeover) {
+    wrong = test::check_journal(world);
+  }
   const auto made = (*opened)->make_node({}, fs::root_ino, "~", S_IFREG | 0600, 0);
-  if (!made) wrong += "it cannot be gone on with: " + describe(made.error());
-  else if (!(*opened)->unlink({}, fs::root_ino, "~")) wrong += "nothing can be removed";
+  if (!made) {
+    wrong += "it cannot be gone on with: " + describe(made.error());
+  } else if (!(*opened)->unlink({}, fs::root_ino, "~")) {
+    wrong += "nothing can be removed";
+  }
   return seen;
 }
 
 // Opens it with the n-th call or allocation failing, and then again without.
-Outcome with_failing_recovery(const test::Scenario& scenario, const Fault& fault, Way way, const std::string& expected, std::uint64_t n) {
+Outcome with_failing_recovery(const test::Scenario& scenario, const Fault& fault, Way way,
+                              const std::string& expected, std::uint64_t n) {
   const auto world = left_by(scenario, fault, way);
   Outcome outcome;
   {
     const auto options = options_of(fault, *world, way);
     Result<std::unique_ptr<Backend>> store = fail(ENOMEM);
     Result<std::unique_ptr<fs::Filesystem>> opened = fail(ENOMEM);
-    if (fault.code != ENOMEM) world->fail_call(n, fault.code, fault.on);
+    if (fault.code != ENOMEM) {
+      world->fail_call(n, fault.code, fault.on);
+    }
     try {
       const test::FailingNew failing(fault.code == ENOMEM ? n : 0);
       store = test::open_store(*world);
-      if (store) opened = fs::Filesystem::open(**store, options);
-      else opened = std::unexpected(store.error());
+      if (store) {
+        opened = fs::Filesystem::open(**store, options);
+      } else {
+        opened = std::unexpected(store.error());
+      }
       outcome.met = failing.met();
     } catch (const std::bad_alloc&) {
       outcome.met = true;
@@ -308,28 +406,41 @@ Outcome with_failing_recovery(const test::Scenario& scenario, const Fault& fault
     outcome.met = outcome.met || !world->failed_call().empty();
     outcome.call = world->failed_call();
     world->fail_call(0);
-    if (!opened && !is_honest(opened.error().code, fault.code)) outcome.wrong = "open says: " + describe(opened.error());
+    if (!opened && !is_honest(opened.error().code, fault.code)) {
+      outcome.wrong = "open says: " + describe(opened.error());
+    }
     const bool is_told = opened && !(*opened)->recovery().unlisted.empty();
-    if (opened && !is_told && listing(**opened) != expected) outcome.wrong = "expected:\n" + expected + "shown, with a fault that nothing told of:\n" + listing(**opened);
+    if (opened && !is_told && listing(**opened) != expected) {
+      outcome.wrong = "expected:\n" + expected + "shown, with a fault that nothing told of:\n" +
+                      listing(**opened);
+    }
   }
   std::string wrong;
   const std::string found = listing_when_opened(*world, fault, way, wrong);
-  if (outcome.wrong.empty()) outcome.wrong = wrong;
-  if (outcome.wrong.empty() && found != expected) outcome.wrong = "expected:\n" + expected + "after a second start:\n" + found;
+  if (outcome.wrong.empty()) {
+    outcome.wrong = wrong;
+  }
+  if (outcome.wrong.empty() && found != expected) {
+    outcome.wrong = "expected:\n" + expected + "after a second start:\n" + found;
+  }
   return outcome;
 }
 
 void every_recovery(const test::Scenario& scenario, const Fault& fault, Way way) {
   std::string wrong;
-  const std::string expected = listing_when_opened(*left_by(scenario, fault, way), fault, way, wrong);
+  const std::string expected =
+      listing_when_opened(*left_by(scenario, fault, way), fault, way, wrong);
   REQUIRE(wrong == "");
   const auto seed = test::seed();
   const test::Sample sample(seed);
   for (std::uint64_t n = 1 + sample.first;; n += sample.step) {
     const Outcome outcome = with_failing_recovery(scenario, fault, way, expected, n);
-    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ", way " << static_cast<int>(way) << ", code " << fault.code << ": " << outcome.call);
+    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ", way "
+                       << static_cast<int>(way) << ", code " << fault.code << ": " << outcome.call);
     CHECK(outcome.wrong == "");
-    if (outcome.met && outcome.wrong.empty()) continue;
+    if (outcome.met && outcome.wrong.empty()) {
+      continue;
+    }
     CHECK(n > 4);
     break;
   }
@@ -337,7 +448,8 @@ void every_recovery(const test::Scenario& scenario, const Fault& fault, Way way)
 
 // The names of the calls that failed.
 template <typename Run>
-std::set<std::string> every_one(Run run, const Fault& fault, const std::vector<test::Scenario>& scenarios = all_scenarios()) {
+std::set<std::string> every_one(Run run, const Fault& fault,
+                                const std::vector<test::Scenario>& scenarios = all_scenarios()) {
   const auto seed = test::seed();
   const test::Sample sample(seed);
   std::set<std::string> failed;
@@ -347,9 +459,12 @@ std::set<std::string> every_one(Run run, const Fault& fault, const std::vector<t
     std::uint64_t n = 1 + sample.first;
     for (;; n += sample.step) {
       const Outcome outcome = run(scenario, reference, n);
-      INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ": " << outcome.where << ": " << outcome.call);
+      INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ", number " << n << ": "
+                         << outcome.where << ": " << outcome.call);
       CHECK(outcome.wrong == "");
-      if (!outcome.met) break;
+      if (!outcome.met) {
+        break;
+      }
       failed.insert(outcome.call);
     }
     CHECK(n > 2);  // the last one's attributes go to the journal, which asks the store for little
@@ -359,15 +474,26 @@ std::set<std::string> every_one(Run run, const Fault& fault, const std::vector<t
   return failed;
 }
 
-// Once, for good, and with power loss behind it; `expected`: calls that must have been among those that failed.
-void every_call_of(const test::Scenario& scenario, Fault fault, const std::set<std::string>& expected) {
+// Once, for good, and with power loss behind it; `expected`: calls that must have been among those
+// that failed.
+void every_call_of(const test::Scenario& scenario, Fault fault,
+                   const std::set<std::string>& expected) {
   std::set<std::string> failed;
   for (const bool on : {false, true}) {
     fault.on = on;
-    failed.merge(every_one([&](const auto& steps, const auto& reference, std::uint64_t n) { return with_failing_call(steps, reference, fault, n); }, fault, {scenario}));
+    failed.merge(
+        every_one([&](const auto& steps, const auto& reference,
+                      std::uint64_t n) { return with_failing_call(steps, reference, fault, n); },
+                  fault, {scenario}));
   }
-  every_one([&](const auto& steps, const auto& reference, std::uint64_t n) { return with_failing_call_and_power_loss(steps, reference, fault, n, 1); }, fault, {scenario});
-  if (test::Sample(0).step > 1) return;  // a part of them
+  every_one(
+      [&](const auto& steps, const auto& reference, std::uint64_t n) {
+        return with_failing_call_and_power_loss(steps, reference, fault, n, 1);
+      },
+      fault, {scenario});
+  if (test::Sample(0).step > 1) {
+    return;  // a part of them
+  }
   for (const auto& call : expected) {
     INFO(call);
     CHECK(failed.contains(call));
@@ -377,51 +503,84 @@ void every_call_of(const test::Scenario& scenario, Fault fault, const std::set<s
 }  // namespace
 
 TEST_CASE("every call to the store fails once", "[fault]") {
-  for (const auto durability : {Durability::volatile_memory, Durability::page, Durability::cache_line})
-    for (const int code : {EIO, ENOSPC})
+  for (const auto durability :
+       {Durability::volatile_memory, Durability::page, Durability::cache_line}) {
+    for (const int code : {EIO, ENOSPC}) {
       for (const auto compaction : {long_journal, short_journal}) {
-        const Fault fault{.durability = durability, .code = code, .smallest_compaction = compaction};
-        every_one([&](const auto& scenario, const auto& reference, std::uint64_t n) { return with_failing_call(scenario, reference, fault, n); }, fault);
+        const Fault fault{
+            .durability = durability, .code = code, .smallest_compaction = compaction};
+        every_one([&](const auto& scenario, const auto& reference,
+                      std::uint64_t n) { return with_failing_call(scenario, reference, fault, n); },
+                  fault);
       }
+    }
+  }
 }
 
 TEST_CASE("whatever call to the store fails, what was synced survives power loss", "[fault]") {
-  for (const auto durability : {Durability::page, Durability::cache_line})
-    for (const auto compaction : {long_journal, short_journal})
+  for (const auto durability : {Durability::page, Durability::cache_line}) {
+    for (const auto compaction : {long_journal, short_journal}) {
       for (const std::uint64_t seed : {1U, 2U}) {
         const Fault fault{.durability = durability, .smallest_compaction = compaction};
-        every_one([&](const auto& scenario, const auto& reference, std::uint64_t n) { return with_failing_call_and_power_loss(scenario, reference, fault, n, seed); }, fault);
+        every_one(
+            [&](const auto& scenario, const auto& reference, std::uint64_t n) {
+              return with_failing_call_and_power_loss(scenario, reference, fault, n, seed);
+            },
+            fault);
       }
+    }
+  }
 }
 
 TEST_CASE("from one call on the store fails for good", "[fault]") {
-  for (const auto durability : {Durability::volatile_memory, Durability::page, Durability::cache_line})
+  for (const auto durability :
+       {Durability::volatile_memory, Durability::page, Durability::cache_line}) {
     for (const auto compaction : {long_journal, short_journal}) {
       const Fault fault{.durability = durability, .on = true, .smallest_compaction = compaction};
-      every_one([&](const auto& scenario, const auto& reference, std::uint64_t n) { return with_failing_call(scenario, reference, fault, n); }, fault);
+      every_one([&](const auto& scenario, const auto& reference,
+                    std::uint64_t n) { return with_failing_call(scenario, reference, fault, n); },
+                fault);
     }
+  }
 }
 
 TEST_CASE("every call to a store of two backends fails", "[fault]") {
-  for (const auto durability : {Durability::page, Durability::cache_line})
+  for (const auto durability : {Durability::page, Durability::cache_line}) {
     for (const int code : {EIO, ENOSPC}) {
       std::set<std::string> expected{"create", "open", "remove", "data sync", "all data sync"};
-      if (code == ENOSPC) expected.insert("admit_writer");
-      every_call_of(test::every_operation(), {.durability = durability, .code = code, .places = 2}, expected);
-      for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) every_recovery(test::every_operation(), {.durability = durability, .code = code, .places = 2}, way);
+      if (code == ENOSPC) {
+        expected.insert("admit_writer");
+      }
+      every_call_of(test::every_operation(), {.durability = durability, .code = code, .places = 2},
+                    expected);
+      for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) {
+        every_recovery(test::every_operation(),
+                       {.durability = durability, .code = code, .places = 2}, way);
+      }
     }
+  }
 }
 
 TEST_CASE("every call to a store that maps its containers fails", "[fault]") {
-  for (const int code : {EIO, ENOSPC}) every_call_of(test::every_operation(), {.durability = Durability::cache_line, .code = code, .maps = true}, {"map", "allocate"});
+  for (const int code : {EIO, ENOSPC}) {
+    every_call_of(test::every_operation(),
+                  {.durability = Durability::cache_line, .code = code, .maps = true},
+                  {"map", "allocate"});
+  }
 }
 
 TEST_CASE("every allocation of memory fails once", "[fault]") {
-  const auto run = [](Durability durability, std::uint64_t compaction, const std::vector<test::Scenario>& scenarios) {
+  const auto run = [](Durability durability, std::uint64_t compaction,
+                      const std::vector<test::Scenario>& scenarios) {
     const Fault fault{.durability = durability, .smallest_compaction = compaction};
-    every_one([&](const auto& scenario, const auto& reference, std::uint64_t n) { return with_failing_allocation(scenario, reference, fault, n); }, fault, scenarios);
+    every_one(
+        [&](const auto& scenario, const auto& reference, std::uint64_t n) {
+          return with_failing_allocation(scenario, reference, fault, n);
+        },
+        fault, scenarios);
   };
-  // There are a thousand allocations, and each takes a run of the scenario: memory differs little between the classes.
+  // There are a thousand allocations, and each takes a run of the scenario: memory differs little
+  // between the classes.
   run(Durability::page, short_journal, all_scenarios());
   run(Durability::page, long_journal, {test::every_operation()});
   run(Durability::volatile_memory, short_journal, {test::every_operation()});
@@ -429,17 +588,31 @@ TEST_CASE("every allocation of memory fails once", "[fault]") {
 }
 
 TEST_CASE("every call to the store fails once in a recovery, and then for good", "[fault]") {
-  for (const auto durability : {Durability::volatile_memory, Durability::page, Durability::cache_line})
-    for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only})
-      for (const int code : {EIO, ENOSPC})
+  for (const auto durability :
+       {Durability::volatile_memory, Durability::page, Durability::cache_line}) {
+    for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) {
+      for (const int code : {EIO, ENOSPC}) {
         for (const bool on : {false, true}) {
-          if (way == Way::after_power_loss && durability == Durability::volatile_memory) continue;  // nothing is left
-          for (const auto& scenario : {test::every_operation(), test::every_staging()}) every_recovery(scenario, {.durability = durability, .code = code, .on = on}, way);
+          // nothing is left
+          if (way == Way::after_power_loss && durability == Durability::volatile_memory) {
+            continue;
+          }
+          for (const auto& scenario : {test::every_operation(), test::every_staging()}) {
+            every_recovery(scenario, {.durability = durability, .code = code, .on = on}, way);
+          }
         }
+      }
+    }
+  }
 }
 
 TEST_CASE("every allocation of memory fails once in a recovery", "[fault]") {
-  for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) every_recovery(test::every_operation(), {.durability = Durability::page, .code = ENOMEM, .smallest_compaction = short_journal}, way);
+  for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) {
+    every_recovery(
+        test::every_operation(),
+        {.durability = Durability::page, .code = ENOMEM, .smallest_compaction = short_journal},
+        way);
+  }
 }
 
 TEST_CASE("a journal that cannot be synced makes the file system read-only, for good", "[fault]") {
@@ -463,7 +636,10 @@ TEST_CASE("a journal that cannot be synced makes the file system read-only, for 
   CHECK(filesystem.getattr(file->ino));
 }
 
-TEST_CASE("a journal that the medium does not append to makes the file system read-only, and want of anything else does not", "[fault]") {
+TEST_CASE(
+    "a journal that the medium does not append to makes the file system read-only, and want of "
+    "anything else does not",
+    "[fault]") {
   for (const int code : {EIO, ENOSPC, EDQUOT, ENOMEM, EMFILE}) {
     INFO(std::strerror(code));
     const Fault fault{.durability = Durability::volatile_memory};
@@ -476,7 +652,9 @@ TEST_CASE("a journal that the medium does not append to makes the file system re
     REQUIRE(file);
     world.fail_call(1, code);
     Status done;
-    while (done) done = filesystem.setxattr({}, file->ino, "user.k", std::string(60'000, 'x'), 0);
+    while (done) {
+      done = filesystem.setxattr({}, file->ino, "user.k", std::string(60'000, 'x'), 0);
+    }
     CHECK(done.error().code == code);
     CHECK(world.failed_call() == "journal allocate");
     CHECK(filesystem.failed() == (code == EIO));

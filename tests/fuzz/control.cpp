@@ -1,4 +1,5 @@
-// Lines of any bytes on the control socket: errors, or requests of which every field is read as the daemon reads it.
+// Lines of any bytes on the control socket: errors, or requests of which every field is read as the
+// daemon reads it.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,7 +16,8 @@ using namespace efs::daemon;
 using efs::control::Json;
 
 // One that throws is a request that the server refuses; the fields behind it are read all the same.
-template <typename... Read> void read_each(const Json& request, Read... read) {
+template <typename... Read>
+void read_each(const Json& request, Read... read) {
   const auto attempt = [&](auto one) {
     try {
       (void)one(request);
@@ -26,21 +28,31 @@ template <typename... Read> void read_each(const Json& request, Read... read) {
 }
 
 void read_fields(const Json& request) {
-  read_each(request, verb_of, is_of_starter, keeps, stop_of, paths_of, has_paths, path_of, backend_of, class_of, task_of, timeout_of);
-  read_each(request, [](const Json& one) { return load_of(one, {"name"}); }, [](const Json& one) { return unload_of(one, {"name"}); });
+  read_each(request, verb_of, is_of_starter, keeps, stop_of, paths_of, has_paths, path_of,
+            backend_of, class_of, task_of, timeout_of);
+  read_each(
+      request, [](const Json& one) { return load_of(one, {"name"}); },
+      [](const Json& one) { return unload_of(one, {"name"}); });
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size > 65536) return 0;  // what a socket takes without a reader
+  if (size > 65536) {
+    return 0;  // what a socket takes without a reader
+  }
   std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) return 0;
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) {
+    return 0;
+  }
   (void)!::write(ends[0], data, size);
   ::close(ends[0]);
   efs::control::LineReader reader(ends[1], 1u << 20);
   while (auto line = reader.next()) {
-    if (efs::json_from_text(efs::json_to_text(*line)) != *line) std::abort();  // what is read is what was written
+    // what is read is what was written
+    if (efs::json_from_text(efs::json_to_text(*line)) != *line) {
+      std::abort();
+    }
     read_fields(*line);
   }
   ::close(ends[1]);

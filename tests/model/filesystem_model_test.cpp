@@ -1,5 +1,5 @@
-// Random operations on the file system and on a small model of it; whatever one answers the other must answer.
-// From time to time the file system is thrown away and made again from its journal.
+// Random operations on the file system and on a small model of it; whatever one answers the other
+// must answer. From time to time the file system is thrown away and made again from its journal.
 #include <linux/fs.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -22,6 +22,7 @@ struct Node {
   mode_t mode = 0644;
   std::map<std::string, std::shared_ptr<Node>> children;
 };
+
 using NodePtr = std::shared_ptr<Node>;
 
 class Pair {
@@ -45,10 +46,19 @@ class Pair {
     switch (random() % 9) {
       case 0: return same("create", create(a, false), model_create(a, false));
       case 1: return same("mkdir", create(a, true), model_create(a, true));
-      case 2: return same("unlink", with_parent(a, [&](auto p, const auto& n) { return filesystem_->unlink({}, p, n); }), model_remove(a, false));
-      case 3: return same("rmdir", with_parent(a, [&](auto p, const auto& n) { return filesystem_->rmdir({}, p, n); }), model_remove(a, true));
+      case 2:
+        return same(
+            "unlink",
+            with_parent(a, [&](auto p, const auto& n) { return filesystem_->unlink({}, p, n); }),
+            model_remove(a, false));
+      case 3:
+        return same(
+            "rmdir",
+            with_parent(a, [&](auto p, const auto& n) { return filesystem_->rmdir({}, p, n); }),
+            model_remove(a, true));
       case 4: return same("rename", rename(a, b, 0), model_rename(a, b, 0));
-      case 5: return same("exchange", rename(a, b, RENAME_EXCHANGE), model_rename(a, b, RENAME_EXCHANGE));
+      case 5:
+        return same("exchange", rename(a, b, RENAME_EXCHANGE), model_rename(a, b, RENAME_EXCHANGE));
       case 6: return same("link", link(a, b), model_link(a, b));
       case 7: return same("write", write(a, random), 0);
       default: return same("truncate", truncate(a, random() % 5000), 0);
@@ -59,15 +69,20 @@ class Pair {
 
  private:
   static constexpr const char* names[] = {"a", "b", "c"};
+
   static std::string pick(std::mt19937_64& random) {
     std::string path = names[random() % 3];
-    for (auto depth = random() % 3; depth > 0; --depth) path += std::string("/") + names[random() % 3];
+    for (auto depth = random() % 3; depth > 0; --depth) {
+      path += std::string("/") + names[random() % 3];
+    }
     return path;
   }
+
   static void same(const char* what, int real, int model) {
     INFO(what << ": file system " << real << ", model " << model);
     REQUIRE(real == model);
   }
+
   static int code(const Status& status) { return status ? 0 : status.error().code; }
 
   // --- the real one, by paths
@@ -76,46 +91,66 @@ class Pair {
     for (std::size_t begin = 0; begin <= path.size() && !path.empty();) {
       const auto slash = std::min(path.find('/', begin), path.size());
       auto entry = filesystem_->lookup(at, path.substr(begin, slash - begin));
-      if (!entry) return std::unexpected(entry.error());
+      if (!entry) {
+        return std::unexpected(entry.error());
+      }
       filesystem_->forget(entry->ino, 1);
       at = entry->ino;
       begin = slash + 1;
     }
     return at;
   }
+
   template <typename F>
   int with_parent(const std::string& path, F operation) {
     const auto slash = path.rfind('/');
     const auto parent = resolve(slash == std::string::npos ? "" : path.substr(0, slash));
-    if (!parent) return parent.error().code;
+    if (!parent) {
+      return parent.error().code;
+    }
     // As the kernel does: each path is resolved to its directory before the operation is asked for.
-    if (const auto listed = filesystem_->readdir(*parent, 0, 1); !listed) return listed.error().code;
+    if (const auto listed = filesystem_->readdir(*parent, 0, 1); !listed) {
+      return listed.error().code;
+    }
     return code(operation(*parent, slash == std::string::npos ? path : path.substr(slash + 1)));
   }
+
   int create(const std::string& path, bool directory) {
     return with_parent(path, [&](auto parent, const auto& name) -> Status {
-      auto made = filesystem_->make_node({}, parent, name, directory ? S_IFDIR | 0755 : S_IFREG | 0644, 0);
-      if (!made) return std::unexpected(made.error());
+      auto made =
+          filesystem_->make_node({}, parent, name, directory ? S_IFDIR | 0755 : S_IFREG | 0644, 0);
+      if (!made) {
+        return std::unexpected(made.error());
+      }
       filesystem_->forget(made->ino, 1);
       return {};
     });
   }
+
   int rename(const std::string& from, const std::string& to, unsigned flags) {
     return with_parent(from, [&](auto parent, const auto& name) -> Status {
-      const int result = with_parent(to, [&](auto new_parent, const auto& new_name) { return filesystem_->rename({}, parent, name, new_parent, new_name, flags); });
+      const int result = with_parent(to, [&](auto new_parent, const auto& new_name) {
+        return filesystem_->rename({}, parent, name, new_parent, new_name, flags);
+      });
       return result == 0 ? Status{} : fail(result);
     });
   }
+
   int link(const std::string& from, const std::string& to) {
     const auto ino = resolve(from);
-    if (!ino) return ino.error().code;
+    if (!ino) {
+      return ino.error().code;
+    }
     return with_parent(to, [&](auto parent, const auto& name) -> Status {
       auto linked = filesystem_->link({}, *ino, parent, name);
-      if (!linked) return std::unexpected(linked.error());
+      if (!linked) {
+        return std::unexpected(linked.error());
+      }
       filesystem_->forget(linked->ino, 1);
       return {};
     });
   }
+
   int write(const std::string& path, std::mt19937_64& random) {
     const auto node = find(path);
     const auto ino = resolve(path);
@@ -128,10 +163,13 @@ class Pair {
     const std::string data(random() % 300 + 1, static_cast<char>('a' + random() % 26));
     const auto offset = random() % 4000;
     REQUIRE(filesystem_->write({}, *ino, std::as_bytes(std::span(data)), offset) == data.size());
-    if (node->content.size() < offset + data.size()) node->content.resize(offset + data.size());
+    if (node->content.size() < offset + data.size()) {
+      node->content.resize(offset + data.size());
+    }
     node->content.replace(offset, data.size(), data);
     return 0;
   }
+
   int truncate(const std::string& path, std::uint64_t size) {
     const auto node = find(path);
     const auto ino = resolve(path);
@@ -150,82 +188,146 @@ class Pair {
     NodePtr at = root_;
     for (std::size_t begin = 0; begin <= path.size() && !path.empty();) {
       const auto slash = std::min(path.find('/', begin), path.size());
-      if (!at->directory) return why != nullptr ? *why = ENOTDIR : 0, nullptr;
+      if (!at->directory) {
+        return why != nullptr ? *why = ENOTDIR : 0, nullptr;
+      }
       const auto child = at->children.find(path.substr(begin, slash - begin));
-      if (child == at->children.end()) return why != nullptr ? *why = ENOENT : 0, nullptr;
+      if (child == at->children.end()) {
+        return why != nullptr ? *why = ENOENT : 0, nullptr;
+      }
       at = child->second;
       begin = slash + 1;
     }
     return at;
   }
+
   struct Place {
     NodePtr parent;
     std::string name;
   };
+
   Result<Place> place(const std::string& path) {
     const auto slash = path.rfind('/');
     int why = 0;
     auto parent = find(slash == std::string::npos ? "" : path.substr(0, slash), &why);
-    if (!parent) return fail(why);
-    if (!parent->directory) return fail(ENOTDIR);
+    if (!parent) {
+      return fail(why);
+    }
+    if (!parent->directory) {
+      return fail(ENOTDIR);
+    }
     return Place{parent, slash == std::string::npos ? path : path.substr(slash + 1)};
   }
+
   int model_create(const std::string& path, bool directory) {
     auto at = place(path);
-    if (!at) return at.error().code;
-    if (at->parent->children.contains(at->name)) return EEXIST;
-    at->parent->children[at->name] = std::make_shared<Node>(Node{.directory = directory, .content = {}, .children = {}});
+    if (!at) {
+      return at.error().code;
+    }
+    if (at->parent->children.contains(at->name)) {
+      return EEXIST;
+    }
+    at->parent->children[at->name] =
+        std::make_shared<Node>(Node{.directory = directory, .content = {}, .children = {}});
     return 0;
   }
+
   int model_remove(const std::string& path, bool directory) {
     auto at = place(path);
-    if (!at) return at.error().code;
+    if (!at) {
+      return at.error().code;
+    }
     const auto child = at->parent->children.find(at->name);
-    if (child == at->parent->children.end()) return ENOENT;
-    if (directory && !child->second->directory) return ENOTDIR;
-    if (!directory && child->second->directory) return EISDIR;
-    if (directory && !child->second->children.empty()) return ENOTEMPTY;
+    if (child == at->parent->children.end()) {
+      return ENOENT;
+    }
+    if (directory && !child->second->directory) {
+      return ENOTDIR;
+    }
+    if (!directory && child->second->directory) {
+      return EISDIR;
+    }
+    if (directory && !child->second->children.empty()) {
+      return ENOTEMPTY;
+    }
     at->parent->children.erase(child);
     return 0;
   }
+
   static bool within(const NodePtr& node, const NodePtr& ancestor) {
-    if (node == ancestor) return true;
-    for (const auto& [name, child] : ancestor->children)
-      if (within(node, child)) return true;
+    if (node == ancestor) {
+      return true;
+    }
+    for (const auto& [name, child] : ancestor->children) {
+      if (within(node, child)) {
+        return true;
+      }
+    }
     return false;
   }
+
   int model_rename(const std::string& from, const std::string& to, unsigned flags) {
     auto a = place(from);
-    if (!a) return a.error().code;
+    if (!a) {
+      return a.error().code;
+    }
     auto b = place(to);
-    if (!b) return b.error().code;
-    if (!a->parent->children.contains(a->name)) return ENOENT;
+    if (!b) {
+      return b.error().code;
+    }
+    if (!a->parent->children.contains(a->name)) {
+      return ENOENT;
+    }
     const NodePtr source = a->parent->children[a->name];
-    const NodePtr target = b->parent->children.contains(b->name) ? b->parent->children[b->name] : nullptr;
-    if (flags == RENAME_EXCHANGE && !target) return ENOENT;
-    if (source->directory && within(b->parent, source)) return EINVAL;
-    if (flags == RENAME_EXCHANGE && target->directory && within(a->parent, target)) return EINVAL;
-    if (target == source) return 0;
+    const NodePtr target =
+        b->parent->children.contains(b->name) ? b->parent->children[b->name] : nullptr;
+    if (flags == RENAME_EXCHANGE && !target) {
+      return ENOENT;
+    }
+    if (source->directory && within(b->parent, source)) {
+      return EINVAL;
+    }
+    if (flags == RENAME_EXCHANGE && target->directory && within(a->parent, target)) {
+      return EINVAL;
+    }
+    if (target == source) {
+      return 0;
+    }
     if (flags == RENAME_EXCHANGE) {
       a->parent->children[a->name] = target;
       b->parent->children[b->name] = source;
       return 0;
     }
-    if (target && source->directory && !target->directory) return ENOTDIR;
-    if (target && !source->directory && target->directory) return EISDIR;
-    if (target && target->directory && !target->children.empty()) return ENOTEMPTY;
+    if (target && source->directory && !target->directory) {
+      return ENOTDIR;
+    }
+    if (target && !source->directory && target->directory) {
+      return EISDIR;
+    }
+    if (target && target->directory && !target->children.empty()) {
+      return ENOTEMPTY;
+    }
     a->parent->children.erase(a->name);
     b->parent->children[b->name] = source;
     return 0;
   }
+
   int model_link(const std::string& from, const std::string& to) {
     int why = 0;
     const NodePtr source = find(from, &why);
-    if (!source) return why;
+    if (!source) {
+      return why;
+    }
     auto at = place(to);
-    if (!at) return at.error().code;
-    if (source->directory) return EPERM;
-    if (at->parent->children.contains(at->name)) return EEXIST;
+    if (!at) {
+      return at.error().code;
+    }
+    if (source->directory) {
+      return EPERM;
+    }
+    if (at->parent->children.contains(at->name)) {
+      return EEXIST;
+    }
     at->parent->children[at->name] = source;
     return 0;
   }
@@ -237,7 +339,9 @@ class Pair {
     std::size_t directories = 0;
     REQUIRE(items->size() == model.children.size() + 2);
     for (const auto& item : *items) {
-      if (item.name == "." || item.name == "..") continue;
+      if (item.name == "." || item.name == "..") {
+        continue;
+      }
       INFO("name " << item.name);
       REQUIRE(model.children.contains(item.name));
       const Node& child = *model.children.at(item.name);
@@ -252,14 +356,18 @@ class Pair {
       REQUIRE(static_cast<std::size_t>(entry->attributes.st_size) == child.content.size());
       REQUIRE(entry->attributes.st_nlink == static_cast<nlink_t>(model_links(*root_, child)));
       std::string content(child.content.size(), '?');
-      REQUIRE(filesystem_->read(item.ino, std::as_writable_bytes(std::span(content)), 0) == content.size());
+      REQUIRE(filesystem_->read(item.ino, std::as_writable_bytes(std::span(content)), 0) ==
+              content.size());
       REQUIRE(content == child.content);
     }
     REQUIRE(filesystem_->getattr(ino)->attributes.st_nlink == 2 + directories);
   }
+
   static long model_links(const Node& at, const Node& wanted) {
     long count = 0;
-    for (const auto& [name, child] : at.children) count += child.get() == &wanted ? 1 : child->directory ? model_links(*child, wanted) : 0;
+    for (const auto& [name, child] : at.children) {
+      count += child.get() == &wanted ? 1 : child->directory ? model_links(*child, wanted) : 0;
+    }
     return count;
   }
 
@@ -279,7 +387,9 @@ TEST_CASE("random operations do what the model does, also after recovery from th
   Pair pair;
   for (int i = 0; i < 6000; ++i) {
     pair.step(random);
-    if (i % 100 == 0) pair.compare();
+    if (i % 100 == 0) {
+      pair.compare();
+    }
     if (i % 1000 == 999) {
       pair.reopen();
       pair.compare();

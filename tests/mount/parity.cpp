@@ -2,9 +2,10 @@
 //
 //   parity NATIVE_DIR TESTED_DIR [--expect FILE] [--user UID] [--only CASE] [--show] | --list
 //
-// NATIVE_DIR is on tmpfs, TESTED_DIR on a file system that must behave like it. Every case runs in a process of its own
-// per directory; one that does not end in 30 s fails. --expect names the declared differences, one `case: reason` per
-// line; a declared case that does not differ is a failure too. --user drops root in the processes of the cases.
+// NATIVE_DIR is on tmpfs, TESTED_DIR on a file system that must behave like it. Every case runs in
+// a process of its own per directory; one that does not end in 30 s fails. --expect names the
+// declared differences, one `case: reason` per line; a declared case that does not differ is a
+// failure too. --user drops root in the processes of the cases.
 #include <dirent.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -46,38 +47,52 @@ struct Outcome {
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const auto family : {open_cases(), io_cases(), size_cases(), transfer_cases(), space_cases(), rename_cases(),
-                            link_cases(), dir_cases(), attr_cases(), xattr_cases(), acl_cases(), privilege_cases(),
-                            time_cases(), atime_cases(), perm_cases(), lock_cases(), map_cases(), special_cases(),
-                            race_cases()}) {
+  for (const auto family :
+       {open_cases(), io_cases(), size_cases(), transfer_cases(), space_cases(), rename_cases(),
+        link_cases(), dir_cases(), attr_cases(), xattr_cases(), acl_cases(), privilege_cases(),
+        time_cases(), atime_cases(), perm_cases(), lock_cases(), map_cases(), special_cases(),
+        race_cases()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;
 }
 
 void remove_tree(int parent, const char* name) {
-  if (::unlinkat(parent, name, 0) == 0 || ::unlinkat(parent, name, AT_REMOVEDIR) == 0) return;
+  if (::unlinkat(parent, name, 0) == 0 || ::unlinkat(parent, name, AT_REMOVEDIR) == 0) {
+    return;
+  }
   ::fchmodat(parent, name, 0700, 0);
   const int fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return;
+  if (fd < 0) {
+    return;
+  }
   std::vector<std::string> names;
   DIR* stream = ::fdopendir(fd);
   while (const dirent* entry = ::readdir(stream)) {
     const std::string_view found = entry->d_name;
-    if (found != "." && found != "..") names.emplace_back(found);
+    if (found != "." && found != "..") {
+      names.emplace_back(found);
+    }
   }
-  for (const std::string& child : names) remove_tree(fd, child.c_str());
+  for (const std::string& child : names) {
+    remove_tree(fd, child.c_str());
+  }
   ::closedir(stream);
   ::unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/// Runs `body` in a process group of its own. Reads what it writes to the pipe until it ends or the time is over.
+/// Runs `body` in a process group of its own. Reads what it writes to the pipe until it ends or the
+/// time is over.
 Outcome run_process(const std::function<void(int)>& body) {
   using Clock = std::chrono::steady_clock;
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return {{}, "pipe: " + errno_name(errno)};
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return {{}, "pipe: " + errno_name(errno)};
+  }
   const pid_t pid = ::fork();
-  if (pid < 0) return {{}, "fork: " + errno_name(errno)};
+  if (pid < 0) {
+    return {{}, "fork: " + errno_name(errno)};
+  }
   if (pid == 0) {
     ::setpgid(0, 0);
     ::alarm(time_limit);
@@ -89,33 +104,43 @@ Outcome run_process(const std::function<void(int)>& body) {
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 
-  // The alarm ends a process that waits; the deadline here covers one that even SIGKILL does not end.
+  // The alarm ends a process that waits; the deadline here covers one that even SIGKILL does not
+  // end.
   const auto deadline = Clock::now() + std::chrono::seconds(time_limit + 5);
   std::string text;
   const auto drain = [&] {
     char part[65536];
     ssize_t got = 0;
-    while ((got = ::read(ends[0], part, sizeof part)) > 0) text.append(part, static_cast<std::size_t>(got));
+    while ((got = ::read(ends[0], part, sizeof part)) > 0) {
+      text.append(part, static_cast<std::size_t>(got));
+    }
     return got;
   };
   Outcome outcome;
   pollfd waits[2] = {{ended, POLLIN, 0}, {ends[0], POLLIN, 0}};
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) {
       outcome.trouble = "hangs, and does not end when killed";
       break;
     }
     ::poll(waits, 2, static_cast<int>(left));
-    if (drain() == 0) waits[1].fd = -1;
-    if ((waits[0].revents & POLLIN) != 0) break;
+    if (drain() == 0) {
+      waits[1].fd = -1;
+    }
+    if ((waits[0].revents & POLLIN) != 0) {
+      break;
+    }
   }
   drain();
   ::kill(-pid, SIGKILL);  // what the case left running
   int status = 0;
   if (outcome.trouble.empty() && ::waitpid(pid, &status, 0) == pid) {
     if (WIFSIGNALED(status)) {
-      outcome.trouble = WTERMSIG(status) == SIGALRM ? "hangs" : std::string("killed: ") + strsignal(WTERMSIG(status));
+      outcome.trouble = WTERMSIG(status) == SIGALRM
+                            ? "hangs"
+                            : std::string("killed: ") + strsignal(WTERMSIG(status));
     } else if (WEXITSTATUS(status) != 0) {
       outcome.trouble = "exit " + std::to_string(WEXITSTATUS(status));
     }
@@ -133,12 +158,17 @@ Outcome run_process(const std::function<void(int)>& body) {
 Outcome run_case(const Case& test, const std::string& parent, const Options& options) {
   const std::string base = parent + "/" + test.name;
   const auto drop = [&] {
-    if (options.user && !become(*options.user, *options.user)) ::_exit(2);
+    if (options.user && !become(*options.user, *options.user)) {
+      ::_exit(2);
+    }
   };
   Outcome outcome = run_process([&](int transcript) {
-    // Root may be a stranger to the mount of a user, and a user to the directory of root: whoever can makes it.
+    // Root may be a stranger to the mount of a user, and a user to the directory of root: whoever
+    // can makes it.
     bool made = ::mkdir(base.c_str(), 0755) == 0;
-    if (made && options.user) made = ::chown(base.c_str(), *options.user, *options.user) == 0;
+    if (made && options.user) {
+      made = ::chown(base.c_str(), *options.user, *options.user) == 0;
+    }
     drop();
     ::umask(022);
     ::signal(SIGPIPE, SIG_IGN);
@@ -154,10 +184,14 @@ Outcome run_case(const Case& test, const std::string& parent, const Options& opt
     remove_tree(AT_FDCWD, base.c_str());
     drop();
     remove_tree(AT_FDCWD, base.c_str());
-    struct stat st {};
-    if (::lstat(base.c_str(), &st) == 0) Ctx(transcript, base).line("left behind: " + std::string(test.name));
+    struct stat st{};
+    if (::lstat(base.c_str(), &st) == 0) {
+      Ctx(transcript, base).line("left behind: " + std::string(test.name));
+    }
   });
-  if (outcome.trouble.empty() && !cleanup.trouble.empty()) outcome.trouble = "cleanup " + cleanup.trouble;
+  if (outcome.trouble.empty() && !cleanup.trouble.empty()) {
+    outcome.trouble = "cleanup " + cleanup.trouble;
+  }
   outcome.lines.insert(outcome.lines.end(), cleanup.lines.begin(), cleanup.lines.end());
   return outcome;
 }
@@ -169,9 +203,12 @@ bool compare(const char* name, const Outcome& native, const Outcome& tested, boo
   for (std::size_t i = 0; i < std::max(native.lines.size(), tested.lines.size()); ++i) {
     const std::string& left = i < native.lines.size() ? native.lines[i] : nothing;
     const std::string& right = i < tested.lines.size() ? tested.lines[i] : nothing;
-    if (left == right) continue;
+    if (left == right) {
+      continue;
+    }
     same = false;
-    std::printf("DIFF %s%s: native: %s tested: %s\n", name, declared ? " (declared)" : "", left.c_str(), right.c_str());
+    std::printf("DIFF %s%s: native: %s tested: %s\n", name, declared ? " (declared)" : "",
+                left.c_str(), right.c_str());
   }
   return same;
 }
@@ -185,7 +222,9 @@ int run_all(const Options& options) {
   std::map<std::string, std::string> unknown = options.expected;
   for (const Case& test : all) {
     unknown.erase(test.name);
-    if (!options.only.empty() && options.only != test.name) continue;
+    if (!options.only.empty() && options.only != test.name) {
+      continue;
+    }
     if ((test.needs & root) != 0 && !is_root) {
       skipped.push_back(test.name);
       continue;
@@ -194,12 +233,20 @@ int run_all(const Options& options) {
     const Outcome native = run_case(test, options.native, options);
     const Outcome tested = run_case(test, options.tested, options);
     if (options.show) {
-      for (const std::string& line : native.lines) std::printf("%s: %s\n", test.name, line.c_str());
+      for (const std::string& line : native.lines) {
+        std::printf("%s: %s\n", test.name, line.c_str());
+      }
     }
     bool good = compare(test.name, native, tested, declared);
-    if (!native.trouble.empty()) std::printf("FAIL %s: native: %s\n", test.name, native.trouble.c_str());
-    if (!tested.trouble.empty()) std::printf("FAIL %s: tested: %s\n", test.name, tested.trouble.c_str());
-    if (declared && good) std::printf("FAIL %s: declared as different, but it is not\n", test.name);
+    if (!native.trouble.empty()) {
+      std::printf("FAIL %s: native: %s\n", test.name, native.trouble.c_str());
+    }
+    if (!tested.trouble.empty()) {
+      std::printf("FAIL %s: tested: %s\n", test.name, tested.trouble.c_str());
+    }
+    if (declared && good) {
+      std::printf("FAIL %s: declared as different, but it is not\n", test.name);
+    }
     good = good != declared && native.trouble.empty() && tested.trouble.empty();
     ++(good ? passed : failed);
     std::fflush(stdout);
@@ -208,17 +255,23 @@ int run_all(const Options& options) {
     std::printf("FAIL %s: declared as different, but there is no such case\n", name.c_str());
     ++failed;
   }
-  for (const char* name : skipped) std::printf("SKIP %s: needs root\n", name);
+  for (const char* name : skipped) {
+    std::printf("SKIP %s: needs root\n", name);
+  }
   std::printf("%d passed, %d failed, %zu skipped\n", passed, failed, skipped.size());
   return failed == 0 ? 0 : 1;
 }
 
 /// What a copy of this program does when a case runs it.
 int helper(const std::vector<std::string>& args) {
-  if (args.size() == 3 && args[1] == "exit") return std::atoi(args[2].c_str());
+  if (args.size() == 3 && args[1] == "exit") {
+    return std::atoi(args[2].c_str());
+  }
   if (args.size() == 2 && args[1] == "wait") {
     char byte = 'x';
-    if (::write(1, &byte, 1) != 1) return 1;
+    if (::write(1, &byte, 1) != 1) {
+      return 1;
+    }
     return ::read(0, &byte, 1) < 0 ? 1 : 0;
   }
   return 2;
@@ -231,7 +284,9 @@ bool read_expected(const std::string& path, std::map<std::string, std::string>& 
     return false;
   }
   for (std::string text; std::getline(file, text);) {
-    if (text.empty() || text.front() == '#') continue;
+    if (text.empty() || text.front() == '#') {
+      continue;
+    }
     const std::size_t colon = text.find(": ");
     if (colon == std::string::npos) {
       std::fprintf(stderr, "parity: %s: not `case: reason`: %s\n", path.c_str(), text.c_str());
@@ -243,9 +298,10 @@ bool read_expected(const std::string& path, std::map<std::string, std::string>& 
 }
 
 int usage() {
-  std::fprintf(stderr,
-               "usage: parity NATIVE_DIR TESTED_DIR [--expect FILE] [--user UID] [--only CASE] [--show]\n"
-               "       parity --list\n");
+  std::fprintf(
+      stderr,
+      "usage: parity NATIVE_DIR TESTED_DIR [--expect FILE] [--user UID] [--only CASE] [--show]\n"
+      "       parity --list\n");
   return 2;
 }
 
@@ -254,15 +310,21 @@ int run(const std::vector<std::string>& args) {
   std::vector<std::string> dirs;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const bool more = i + 1 < args.size();
-    if (args[i] == "--helper") return helper({args.begin() + static_cast<std::ptrdiff_t>(i), args.end()});
+    if (args[i] == "--helper") {
+      return helper({args.begin() + static_cast<std::ptrdiff_t>(i), args.end()});
+    }
     if (args[i] == "--list") {
-      for (const Case& test : all_cases()) std::printf("%s%s\n", test.name, (test.needs & root) != 0 ? " (root)" : "");
+      for (const Case& test : all_cases()) {
+        std::printf("%s%s\n", test.name, (test.needs & root) != 0 ? " (root)" : "");
+      }
       return 0;
     }
     if (args[i] == "--show") {
       options.show = true;
     } else if (args[i] == "--expect" && more) {
-      if (!read_expected(args[++i], options.expected)) return 2;
+      if (!read_expected(args[++i], options.expected)) {
+        return 2;
+      }
     } else if (args[i] == "--user" && more) {
       options.user = static_cast<uid_t>(std::strtoul(args[++i].c_str(), nullptr, 10));
     } else if (args[i] == "--only" && more) {
@@ -273,8 +335,12 @@ int run(const std::vector<std::string>& args) {
       dirs.push_back(args[i]);
     }
   }
-  if (dirs.size() != 2) return usage();
-  if (::geteuid() != 0) options.user.reset();
+  if (dirs.size() != 2) {
+    return usage();
+  }
+  if (::geteuid() != 0) {
+    options.user.reset();
+  }
   for (std::string& dir : dirs) {
     char path[PATH_MAX];
     if (::realpath(dir.c_str(), path) == nullptr) {
@@ -291,4 +357,6 @@ int run(const std::vector<std::string>& args) {
 }  // namespace
 }  // namespace parity
 
-int main(int argc, char** argv) { return parity::run({argv + 1, argv + argc}); }
+int main(int argc, char** argv) {
+  return parity::run({argv + 1, argv + argc});
+}

@@ -1,10 +1,11 @@
 // The cases of the parity test: what a case may use, and the tables of the families.
 //
-// A case issues system calls in a fresh directory (its working directory) and writes what it saw to a transcript. The
-// runner runs it once in the native directory and once in the tested one and compares the transcripts line by line, so
-// a case judges nothing itself: it records everything that must be the same, and nothing that may differ (inode
-// numbers, absolute times, block counts, the order of readdir). A case runs in a process of its own; descriptors and
-// mappings it leaves open end with it, and so do processes it started.
+// A case issues system calls in a fresh directory (its working directory) and writes what it saw to
+// a transcript. The runner runs it once in the native directory and once in the tested one and
+// compares the transcripts line by line, so a case judges nothing itself: it records everything
+// that must be the same, and nothing that may differ (inode numbers, absolute times, block counts,
+// the order of readdir). A case runs in a process of its own; descriptors and mappings it leaves
+// open end with it, and so do processes it started.
 #pragma once
 
 #include <fcntl.h>
@@ -103,7 +104,8 @@ class Ctx {
   /// Records which of mtime and ctime moved since `before`.
   void moved(const std::string& path, const Times& before) const;
   /// Ticks, runs `body`, and records which times of the paths moved by it.
-  void moves(std::string_view what, std::initializer_list<const char*> paths, const std::function<void()>& body) const;
+  void moves(std::string_view what, std::initializer_list<const char*> paths,
+             const std::function<void()>& body) const;
 
   /// Starts a process that runs `body`.
   pid_t start(const std::function<void()>& body) const;
@@ -117,7 +119,8 @@ class Ctx {
   void in_children(int count, const std::function<void(int)>& body) const;
   /// Runs a program and records how it ended; `program` does the exec.
   void run(std::string_view what, const std::function<void()>& program) const;
-  /// Copies the running program to `path`. It is then a program that takes "--helper exit N" and "--helper wait".
+  /// Copies the running program to `path`. It is then a program that takes "--helper exit N" and
+  /// "--helper wait".
   void put_program(const std::string& path, mode_t mode = 0755) const;
 
   const std::string& base() const { return base_; }

@@ -1,4 +1,5 @@
-// POSIX access control lists: as extended attributes, what they do to modes, what they are handed down, what they allow.
+// POSIX access control lists: as extended attributes, what they do to modes, what they are handed
+// down, what they allow.
 #include <grp.h>
 #include <sys/xattr.h>
 
@@ -23,7 +24,11 @@ struct Rule {
 std::string list_of(std::initializer_list<Rule> rules, std::uint32_t version = 2) {
   std::string value(reinterpret_cast<const char*>(&version), 4);
   for (const Rule& rule : rules) {
-    const std::uint16_t base = rule.kind == 'u' ? 1 : rule.kind == 'g' ? 4 : rule.kind == 'm' ? 16 : rule.kind == 'o' ? 32 : 64;
+    const std::uint16_t base = rule.kind == 'u'   ? 1
+                               : rule.kind == 'g' ? 4
+                               : rule.kind == 'm' ? 16
+                               : rule.kind == 'o' ? 32
+                                                  : 64;
     const std::uint16_t tag = rule.id >= 0 ? base * 2 : base;
     const auto permissions = static_cast<std::uint16_t>(rule.permissions);
     const auto id = static_cast<std::uint32_t>(rule.id);
@@ -44,8 +49,15 @@ std::string text_of(const std::string& value) {
     std::memcpy(&tag, value.data() + at, 2);
     std::memcpy(&permissions, value.data() + at + 2, 2);
     std::memcpy(&id, value.data() + at + 4, 4);
-    const char* name = tag == 1 ? "u:" : tag == 2 ? "user " : tag == 4 ? "g:" : tag == 8 ? "group " : tag == 16 ? "mask:" : tag == 32 ? "other:" : "?";
-    text += (text.empty() ? "" : ",") + std::string(name) + (tag == 2 || tag == 8 ? std::to_string(id) + ":" : "") + std::to_string(permissions);
+    const char* name = tag == 1    ? "u:"
+                       : tag == 2  ? "user "
+                       : tag == 4  ? "g:"
+                       : tag == 8  ? "group "
+                       : tag == 16 ? "mask:"
+                       : tag == 32 ? "other:"
+                                   : "?";
+    text += (text.empty() ? "" : ",") + std::string(name) +
+            (tag == 2 || tag == 8 ? std::to_string(id) + ":" : "") + std::to_string(permissions);
   }
   return text;
 }
@@ -54,23 +66,30 @@ void get(const Ctx& c, const char* path, const char* name = access_acl) {
   std::string value(4096, '\0');
   const ssize_t length = ::lgetxattr(path, name, value.data(), value.size());
   c.call(std::string("get ") + (name == access_acl ? "access " : "default ") + path, length);
-  if (length > 0) c.line("  " + text_of(value.substr(0, static_cast<std::size_t>(length))));
+  if (length > 0) {
+    c.line("  " + text_of(value.substr(0, static_cast<std::size_t>(length))));
+  }
 }
 
 void set(const Ctx& c, const char* path, const std::string& value, const char* name = access_acl) {
-  c.call(std::string("set ") + (name == access_acl ? "access " : "default ") + path + " " + text_of(value), ::lsetxattr(path, name, value.data(), value.size(), 0));
+  c.call(std::string("set ") + (name == access_acl ? "access " : "default ") + path + " " +
+             text_of(value),
+         ::lsetxattr(path, name, value.data(), value.size(), 0));
 }
 
 void show_all(const Ctx& c, const char* path) {
   c.stat(path);
   get(c, path);
-  struct stat st {};
-  if (::lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) get(c, path, default_acl);
+  struct stat st{};
+  if (::lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    get(c, path, default_acl);
+  }
 }
 
 const std::string named = list_of({{'u', 6}, {'u', 7, 1000}, {'g', 4}, {'m', 7}, {'o', 4}});
 const std::string minimal = list_of({{'u', 7}, {'g', 5}, {'o', 0}});
-const std::string handed_down = list_of({{'u', 7}, {'u', 5, 1000}, {'g', 7}, {'g', 6, 2000}, {'m', 7}, {'o', 5}});
+const std::string handed_down =
+    list_of({{'u', 7}, {'u', 5, 1000}, {'g', 7}, {'g', 6, 2000}, {'m', 7}, {'o', 5}});
 
 void make_one_of_each(const Ctx& c) {
   c.must("open", ::open("d/file", O_RDWR | O_CREAT, 0666));
@@ -81,8 +100,14 @@ void make_one_of_each(const Ctx& c) {
   c.must("mkfifo", ::mkfifo("d/fifo", 0666));
   c.must("mknod", ::mknod("d/socket", S_IFSOCK | 0644, 0));
   c.must("symlink", ::symlink("file", "d/link"));
-  c.call("tmpfile linked", ::linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(c.get("d", O_TMPFILE | O_RDWR, 0664))).c_str(), AT_FDCWD, "d/tmp", AT_SYMLINK_FOLLOW));
-  for (const char* path : {"d/file", "d/private", "d/set-id", "d/dir", "d/dir/sub", "d/fifo", "d/socket", "d/link", "d/tmp"}) show_all(c, path);
+  c.call("tmpfile linked",
+         ::linkat(AT_FDCWD,
+                  ("/proc/self/fd/" + std::to_string(c.get("d", O_TMPFILE | O_RDWR, 0664))).c_str(),
+                  AT_FDCWD, "d/tmp", AT_SYMLINK_FOLLOW));
+  for (const char* path : {"d/file", "d/private", "d/set-id", "d/dir", "d/dir/sub", "d/fifo",
+                           "d/socket", "d/link", "d/tmp"}) {
+    show_all(c, path);
+  }
 }
 
 const Case cases[] = {
@@ -151,8 +176,10 @@ const Case cases[] = {
        set(c, "f", list_of({{'u', 7}, {'u', 7}, {'g', 5}, {'o', 5}}));
        set(c, "f", list_of({{'u', 15}, {'g', 5}, {'o', 5}}));
        set(c, "f", list_of({{'u', 7}, {'g', 5}, {'o', 5}, {'x', 5}}));
-       set(c, "f", list_of({{'u', 7}, {'u', 5, 2000}, {'u', 4, 1000}, {'g', 5}, {'m', 7}, {'o', 0}}));
-       set(c, "f", list_of({{'u', 7}, {'u', 5, 1000}, {'u', 4, 1000}, {'g', 5}, {'m', 7}, {'o', 0}}));
+       set(c, "f",
+           list_of({{'u', 7}, {'u', 5, 2000}, {'u', 4, 1000}, {'g', 5}, {'m', 7}, {'o', 0}}));
+       set(c, "f",
+           list_of({{'u', 7}, {'u', 5, 1000}, {'u', 4, 1000}, {'g', 5}, {'m', 7}, {'o', 0}}));
        set(c, "f", list_of({{'u', 7}, {'g', 5}, {'o', 5}}, 3));
        set(c, "f", named.substr(0, 7));
        set(c, "f", "x");
@@ -196,7 +223,9 @@ const Case cases[] = {
          c.must("mkfifo", ::mkfifo("p", 0666));
          c.must("mknod", ::mknod("s", S_IFSOCK | 0777, 0));
          c.fstat("tmpfile", c.get(".", O_TMPFILE | O_RDWR, 0666));
-         for (const char* path : {"f", "d", "p", "s"}) c.stat(path), ::remove(path);
+         for (const char* path : {"f", "d", "p", "s"}) {
+           c.stat(path), ::remove(path);
+         }
        }
      },
      anyone},
@@ -218,7 +247,8 @@ const Case cases[] = {
        std::string names(1000, '\0');
        const ssize_t length = ::listxattr("d", names.data(), names.size());
        for (const char* name : {access_acl, default_acl, "user.x"}) {
-         c.check(name, length > 0 && names.substr(0, static_cast<std::size_t>(length)).find(std::string(name) + '\0') != std::string::npos);
+         c.check(name, length > 0 && names.substr(0, static_cast<std::size_t>(length))
+                                             .find(std::string(name) + '\0') != std::string::npos);
        }
      },
      anyone},
@@ -240,7 +270,9 @@ const Case cases[] = {
        c.must("link", ::link("f", "g"));
        c.must("rename", ::rename("f", "h"));
        c.put("h", "other");
-       for (const char* path : {"g", "h"}) show_all(c, path);
+       for (const char* path : {"g", "h"}) {
+         show_all(c, path);
+       }
        c.call("chown", ::chown("g", ::geteuid(), ::getegid()));
        c.call("truncate", ::truncate("g", 0));
        show_all(c, "h");
@@ -250,7 +282,9 @@ const Case cases[] = {
      [](Ctx& c) {
        c.must("mkfifo", ::mkfifo("p", 0600));
        c.must("mknod", ::mknod("s", S_IFSOCK | 0600, 0));
-       for (const char* path : {"p", "s"}) set(c, path, named), show_all(c, path), set(c, path, handed_down, default_acl);
+       for (const char* path : {"p", "s"}) {
+         set(c, path, named), show_all(c, path), set(c, path, handed_down, default_acl);
+       }
        const int fd = c.open("f", O_RDWR | O_CREAT);
        c.call("fsetxattr", ::fsetxattr(fd, access_acl, named.data(), named.size(), 0));
        c.must("unlink", ::unlink("f"));
@@ -267,7 +301,9 @@ const Case cases[] = {
        const auto attempt = [&](uid_t uid, gid_t gid) {
          c.as_user(uid, gid, [&] {
            c.line("as " + std::to_string(uid) + ":" + std::to_string(gid));
-           for (const int flags : {O_RDONLY, O_WRONLY}) c.open("f", flags);
+           for (const int flags : {O_RDONLY, O_WRONLY}) {
+             c.open("f", flags);
+           }
            c.call("access x", ::access("f", X_OK));
            c.list("d");
            c.open("d/f", O_RDONLY);
@@ -276,9 +312,28 @@ const Case cases[] = {
          });
        };
        for (const unsigned mask : {7U, 4U, 0U}) {
-         set(c, "f", list_of({{'u', 6}, {'u', 6, 1000}, {'u', 0, 1001}, {'g', 0}, {'g', 4, 2000}, {'g', 3, 2001}, {'m', mask}, {'o', 4}}));
-         set(c, "d", list_of({{'u', 7}, {'u', 7, 1000}, {'u', 1, 1001}, {'g', 0}, {'g', 5, 2000}, {'m', mask}, {'o', 0}}));
-         for (const auto& [uid, gid] : {std::pair(1000U, 1000U), std::pair(1001U, 1001U), std::pair(1002U, 2000U), std::pair(1001U, 2000U), std::pair(1002U, 2001U), std::pair(1002U, 1002U)}) attempt(uid, gid);
+         set(c, "f",
+             list_of({{'u', 6},
+                      {'u', 6, 1000},
+                      {'u', 0, 1001},
+                      {'g', 0},
+                      {'g', 4, 2000},
+                      {'g', 3, 2001},
+                      {'m', mask},
+                      {'o', 4}}));
+         set(c, "d",
+             list_of({{'u', 7},
+                      {'u', 7, 1000},
+                      {'u', 1, 1001},
+                      {'g', 0},
+                      {'g', 5, 2000},
+                      {'m', mask},
+                      {'o', 0}}));
+         for (const auto& [uid, gid] :
+              {std::pair(1000U, 1000U), std::pair(1001U, 1001U), std::pair(1002U, 2000U),
+               std::pair(1001U, 2000U), std::pair(1002U, 2001U), std::pair(1002U, 1002U)}) {
+           attempt(uid, gid);
+         }
        }
      },
      root},
@@ -335,6 +390,8 @@ const Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> acl_cases() { return cases; }
+std::span<const Case> acl_cases() {
+  return cases;
+}
 
 }  // namespace parity

@@ -27,8 +27,10 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("f", pattern(10000));
        const int fd = c.open("f", O_RDONLY);
-       reads(c, "read", "f", [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 0)); });
-       reads(c, "read at the end", "f", [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 10000)); });
+       reads(c, "read", "f",
+             [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 0)); });
+       reads(c, "read at the end", "f",
+             [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 10000)); });
        reads(c, "open", "f", [&] { c.get("f", O_RDONLY); });
        reads(c, "stat", "f", [&] { c.times("f"); });
      },
@@ -54,7 +56,8 @@ constexpr Case cases[] = {
        // Once per change: the second read of an unchanged file does not move it.
        c.put("f", pattern(10000));
        const int fd = c.open("f", O_RDONLY);
-       reads(c, "first read", "f", [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 0)); });
+       reads(c, "first read", "f",
+             [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 0)); });
        const Times first = c.times("f");
        c.tick();
        c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 0));
@@ -71,7 +74,8 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("f", pattern(10000));
        const int fd = c.open("f", O_RDONLY | O_NOATIME);
-       reads(c, "read", "f", [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 0)); });
+       reads(c, "read", "f",
+             [&] { c.must("pread", ::pread(fd, std::string(100, ' ').data(), 100, 0)); });
      },
      anyone},
     {"atime-map-read",
@@ -80,7 +84,8 @@ constexpr Case cases[] = {
        const int fd = c.open("f", O_RDONLY);
        reads(c, "mmap", "f", [&] {
          const void* map = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
-         c.check("mapped", map != MAP_FAILED && *static_cast<const volatile char*>(map) == pattern(1)[0]);
+         c.check("mapped",
+                 map != MAP_FAILED && *static_cast<const volatile char*>(map) == pattern(1)[0]);
        });
      },
      anyone},
@@ -88,7 +93,8 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put_program("program");
        reads(c, "exec", "program", [&] {
-         c.run("program", [] { ::execl("./program", "program", "--helper", "exit", "3", nullptr); });
+         c.run("program",
+               [] { ::execl("./program", "program", "--helper", "exit", "3", nullptr); });
        });
      },
      anyone},
@@ -96,6 +102,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> atime_cases() { return cases; }
+std::span<const Case> atime_cases() {
+  return cases;
+}
 
 }  // namespace parity

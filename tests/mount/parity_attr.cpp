@@ -14,7 +14,8 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("f");
        c.dir("d");
-       for (const mode_t mode : {0U, 0777U, 0644U, 04755U, 02755U, 02644U, 01777U, 07777U, 0100644U, 0177777U}) {
+       for (const mode_t mode :
+            {0U, 0777U, 0644U, 04755U, 02755U, 02644U, 01777U, 07777U, 0100644U, 0177777U}) {
          c.call("chmod file", ::chmod("f", mode));
          c.stat("f");
          c.call("chmod dir", ::chmod("d", mode));
@@ -26,7 +27,9 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("f");
        c.must("symlink", ::symlink("none", "s"));
-       for (const char* path : {"none", "f/x", "s", ""}) c.call(std::string("chmod ") + path, ::chmod(path, 0600));
+       for (const char* path : {"none", "f/x", "s", ""}) {
+         c.call(std::string("chmod ") + path, ::chmod(path, 0600));
+       }
        c.call("fchmod bad", ::fchmod(999, 0600));
      },
      anyone},
@@ -85,7 +88,8 @@ constexpr Case cases[] = {
          c.stat(path);
        }
        c.call("fchown", ::fchown(c.open("f", O_RDONLY), ::geteuid(), ::getegid()));
-       c.call("fchownat empty", ::fchownat(c.open("f", O_PATH), "", ::geteuid(), ::getegid(), AT_EMPTY_PATH));
+       c.call("fchownat empty",
+              ::fchownat(c.open("f", O_PATH), "", ::geteuid(), ::getegid(), AT_EMPTY_PATH));
      },
      anyone},
     {"chown-clears-setuid",
@@ -115,7 +119,9 @@ constexpr Case cases[] = {
        c.call("dir", ::chown("d", 1002, -1));
        c.call("link itself", ::lchown("s", 1003, 1004));
        c.call("group only", ::chown("d", -1, 1005));
-       for (const char* path : {"f", "d", "s"}) c.stat(path);
+       for (const char* path : {"f", "d", "s"}) {
+         c.stat(path);
+       }
        c.call("through link", ::chown("s", 7, 8));
        c.stat("f");
        c.must("chmod", ::chmod("f", 06777));
@@ -145,7 +151,9 @@ constexpr Case cases[] = {
        c.dir("d/dir");
        c.must("symlink", ::symlink("x", "d/link"));
        c.must("mkfifo", ::mkfifo("d/fifo", 0600));
-       for (const char* path : {"d/file", "d/dir", "d/link", "d/fifo"}) c.stat(path);
+       for (const char* path : {"d/file", "d/dir", "d/link", "d/fifo"}) {
+         c.stat(path);
+       }
        c.dir("d/dir/sub");
        c.stat("d/dir/sub");
        c.put("d/exec", "", 02755);
@@ -164,7 +172,9 @@ constexpr Case cases[] = {
          c.put("d/" + prefix + "file", "", 02775);
          c.dir("d/" + prefix + "dir");
          c.put("d/" + prefix + "dir/inner");
-         for (const char* name : {"file", "dir", "dir/inner"}) c.stat("d/" + prefix + name);
+         for (const char* name : {"file", "dir", "dir/inner"}) {
+           c.stat("d/" + prefix + name);
+         }
        };
        make("root-");
        c.as_user(1000, 1000, [&] {
@@ -213,19 +223,20 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("f", "data");
        c.must("link", ::link("f", "g"));
-       struct stat one {};
-       struct stat two {};
-       struct stat dir {};
+       struct stat one{};
+       struct stat two{};
+       struct stat dir{};
        c.must("stat", ::stat("f", &one));
        c.must("fstat", ::fstat(c.open("g", O_RDONLY), &two));
        c.must("stat", ::stat(".", &dir));
        c.check("inode", one.st_ino == two.st_ino);
        c.check("device", one.st_dev == two.st_dev && one.st_dev == dir.st_dev);
        c.check("inode stays", [&] {
-         struct stat again {};
+         struct stat again{};
          return ::stat("f", &again) == 0 && again.st_ino == one.st_ino;
        }());
-       c.check("times", one.st_mtim.tv_nsec == two.st_mtim.tv_nsec && one.st_ctim.tv_nsec == two.st_ctim.tv_nsec);
+       c.check("times", one.st_mtim.tv_nsec == two.st_mtim.tv_nsec &&
+                            one.st_ctim.tv_nsec == two.st_ctim.tv_nsec);
      },
      anyone},
     {"statx",
@@ -234,18 +245,22 @@ constexpr Case cases[] = {
        c.dir("d");
        c.must("symlink", ::symlink("f", "s"));
        for (const char* path : {"f", "d", "s", "none"}) {
-         struct statx st {};
-         if (c.call("statx", ::statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &st)) != 0) continue;
+         struct statx st{};
+         if (c.call("statx",
+                    ::statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &st)) != 0) {
+           continue;
+         }
          c.check("basic", (st.stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS);
          c.line(std::string(type_name(st.stx_mode)) + " nlink " + std::to_string(st.stx_nlink));
          c.check("blocks", st.stx_blksize > 0);
        }
-       struct statx st {};
+       struct statx st{};
        c.call("force sync", ::statx(AT_FDCWD, "f", AT_STATX_FORCE_SYNC, STATX_SIZE, &st));
        c.line("size " + std::to_string(st.stx_size));
        c.call("dont sync", ::statx(AT_FDCWD, "f", AT_STATX_DONT_SYNC, STATX_SIZE, &st));
        c.line("size " + std::to_string(st.stx_size));
-       c.call("empty path", ::statx(c.open("f", O_RDONLY), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st));
+       c.call("empty path",
+              ::statx(c.open("f", O_RDONLY), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st));
        c.call("bad flag", ::statx(AT_FDCWD, "f", 0x40000000, STATX_BASIC_STATS, &st));
        c.call("bad mask", ::statx(AT_FDCWD, "f", 0, 0x80000000U, &st));
      },
@@ -253,12 +268,12 @@ constexpr Case cases[] = {
     {"statx-btime",
      [](Ctx& c) {
        c.put("f", "data");
-       struct statx first {};
+       struct statx first{};
        c.must("statx", ::statx(AT_FDCWD, "f", 0, STATX_ALL, &first));
        c.check("has a birth time", (first.stx_mask & STATX_BTIME) != 0);
        c.tick();
        c.put("f", "more");
-       struct statx second {};
+       struct statx second{};
        c.must("statx", ::statx(AT_FDCWD, "f", 0, STATX_ALL, &second));
        c.check("it stays", first.stx_btime.tv_sec == second.stx_btime.tv_sec &&
                                first.stx_btime.tv_nsec == second.stx_btime.tv_nsec);
@@ -267,7 +282,10 @@ constexpr Case cases[] = {
          const std::string path = "new" + std::to_string(i);
          c.put(path);
          c.must("statx", ::statx(AT_FDCWD, path.c_str(), 0, STATX_ALL, &first));
-         older += std::pair(first.stx_mtime.tv_sec, first.stx_mtime.tv_nsec) < std::pair(first.stx_btime.tv_sec, first.stx_btime.tv_nsec) ? 1 : 0;
+         older += std::pair(first.stx_mtime.tv_sec, first.stx_mtime.tv_nsec) <
+                          std::pair(first.stx_btime.tv_sec, first.stx_btime.tv_nsec)
+                      ? 1
+                      : 0;
        }
        c.line("changed before their birth: " + std::to_string(older));
      },
@@ -275,7 +293,7 @@ constexpr Case cases[] = {
     {"stat-empty-path",
      [](Ctx& c) {
        c.put("f", "data");
-       struct stat st {};
+       struct stat st{};
        c.call("file", ::fstatat(c.open("f", O_PATH), "", &st, AT_EMPTY_PATH));
        c.line("size " + std::to_string(st.st_size));
        c.call("cwd", ::fstatat(AT_FDCWD, "", &st, AT_EMPTY_PATH));
@@ -298,22 +316,26 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        for (const mode_t type : {S_IFCHR, S_IFBLK}) {
          c.call("mknod", ::mknod("dev", type | 0640, makedev(1, 3)));
-         struct stat st {};
+         struct stat st{};
          c.must("stat", ::lstat("dev", &st));
          c.stat("dev");
-         c.line("device " + std::to_string(major(st.st_rdev)) + ":" + std::to_string(minor(st.st_rdev)));
+         c.line("device " + std::to_string(major(st.st_rdev)) + ":" +
+                std::to_string(minor(st.st_rdev)));
          c.call("unlink", ::unlink("dev"));
        }
        c.call("large minor", ::mknod("dev", S_IFCHR | 0600, makedev(300, 70000)));
-       struct stat st {};
+       struct stat st{};
        c.must("stat", ::lstat("dev", &st));
-       c.line("device " + std::to_string(major(st.st_rdev)) + ":" + std::to_string(minor(st.st_rdev)));
+       c.line("device " + std::to_string(major(st.st_rdev)) + ":" +
+              std::to_string(minor(st.st_rdev)));
      },
      root},
     {"mknod-device-as-user",
      [](Ctx& c) {
        c.must("chmod", ::chmod(".", 0777));
-       const auto make = [&] { c.call("mknod", ::mknod("dev", S_IFCHR | 0640, makedev(1, 3))); };
+       const auto make = [&] {
+         c.call("mknod", ::mknod("dev", S_IFCHR | 0640, makedev(1, 3)));
+       };
        if (::geteuid() == 0) {
          c.as_user(1000, 1000, make);
        } else {
@@ -326,6 +348,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> attr_cases() { return cases; }
+std::span<const Case> attr_cases() {
+  return cases;
+}
 
 }  // namespace parity

@@ -21,7 +21,9 @@ bool later(const timespec& left, const timespec& right) {
 }
 
 const char* relation(const timespec& before, const timespec& after) {
-  if (later(after, before)) return "advanced";
+  if (later(after, before)) {
+    return "advanced";
+  }
   return later(before, after) ? "went back" : "same";
 }
 
@@ -33,13 +35,17 @@ std::string octal(mode_t mode) {
 
 std::string describe(const struct stat& st) {
   std::string text = std::string(type_name(st.st_mode)) + " " + octal(st.st_mode) +
-                     " nlink=" + std::to_string(st.st_nlink) + " owner=" + std::to_string(st.st_uid) + ":" +
-                     std::to_string(st.st_gid);
-  if (!S_ISDIR(st.st_mode)) text += " size=" + std::to_string(st.st_size);
+                     " nlink=" + std::to_string(st.st_nlink) +
+                     " owner=" + std::to_string(st.st_uid) + ":" + std::to_string(st.st_gid);
+  if (!S_ISDIR(st.st_mode)) {
+    text += " size=" + std::to_string(st.st_size);
+  }
   return text;
 }
 
-const char* dirent_type(unsigned char type) { return type == DT_UNKNOWN ? "unknown" : type_name(DTTOIF(type)); }
+const char* dirent_type(unsigned char type) {
+  return type == DT_UNKNOWN ? "unknown" : type_name(DTTOIF(type));
+}
 
 }  // namespace
 
@@ -50,16 +56,21 @@ std::string errno_name(int code) {
 
 std::string open_flags(int flags) {
   static constexpr std::pair<int, const char*> names[] = {
-      {O_CREAT, "O_CREAT"},   {O_EXCL, "O_EXCL"},           {O_TRUNC, "O_TRUNC"},       {O_APPEND, "O_APPEND"},
-      {O_PATH, "O_PATH"},     {O_TMPFILE, "O_TMPFILE"},     {O_DIRECTORY, "O_DIRECTORY"}, {O_NOFOLLOW, "O_NOFOLLOW"},
-      {O_SYNC, "O_SYNC"},     {O_DSYNC, "O_DSYNC"},         {O_DIRECT, "O_DIRECT"},     {O_NONBLOCK, "O_NONBLOCK"},
+      {O_CREAT, "O_CREAT"},         {O_EXCL, "O_EXCL"},         {O_TRUNC, "O_TRUNC"},
+      {O_APPEND, "O_APPEND"},       {O_PATH, "O_PATH"},         {O_TMPFILE, "O_TMPFILE"},
+      {O_DIRECTORY, "O_DIRECTORY"}, {O_NOFOLLOW, "O_NOFOLLOW"}, {O_SYNC, "O_SYNC"},
+      {O_DSYNC, "O_DSYNC"},         {O_DIRECT, "O_DIRECT"},     {O_NONBLOCK, "O_NONBLOCK"},
       {O_NOATIME, "O_NOATIME"}};
   const int access = flags & O_ACCMODE;
   std::string text = access == O_RDONLY ? "O_RDONLY" : access == O_WRONLY ? "O_WRONLY" : "O_RDWR";
-  if (access == O_ACCMODE) text = "O_ACCMODE";
+  if (access == O_ACCMODE) {
+    text = "O_ACCMODE";
+  }
   int rest = flags & ~O_ACCMODE;
   for (const auto& [bit, name] : names) {
-    if ((rest & bit) != bit) continue;
+    if ((rest & bit) != bit) {
+      continue;
+    }
     rest &= ~bit;
     text += std::string("|") + name;
   }
@@ -69,9 +80,12 @@ std::string open_flags(int flags) {
 std::string show(std::string_view bytes) {
   if (bytes.size() > 80) {
     std::uint64_t hash = 14695981039346656037U;
-    for (const unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211U;
+    for (const unsigned char byte : bytes) {
+      hash = (hash ^ byte) * 1099511628211U;
+    }
     char text[64];
-    std::snprintf(text, sizeof text, "<%zu bytes, hash %016llx>", bytes.size(), static_cast<unsigned long long>(hash));
+    std::snprintf(text, sizeof text, "<%zu bytes, hash %016llx>", bytes.size(),
+                  static_cast<unsigned long long>(hash));
     return text;
   }
   std::string text = "'";
@@ -108,17 +122,24 @@ std::string pattern(std::size_t length, unsigned seed) {
 }
 
 bool become(uid_t uid, gid_t gid) {
-  if (::setgroups(0, nullptr) != 0 || ::setresgid(gid, gid, gid) != 0 || ::setresuid(uid, uid, uid) != 0) return false;
+  if (::setgroups(0, nullptr) != 0 || ::setresgid(gid, gid, gid) != 0 ||
+      ::setresuid(uid, uid, uid) != 0) {
+    return false;
+  }
   // Without this /proc/self belongs to root, and /proc/self/fd is out of reach.
   return ::prctl(PR_SET_DUMPABLE, 1) == 0;
 }
 
 Gate::Gate() {
-  if (::pipe2(ends_, O_CLOEXEC) != 0) std::abort();
+  if (::pipe2(ends_, O_CLOEXEC) != 0) {
+    std::abort();
+  }
 }
 
 void Gate::open() const {
-  if (::write(ends_[1], "x", 1) != 1) std::abort();
+  if (::write(ends_[1], "x", 1) != 1) {
+    std::abort();
+  }
 }
 
 void Gate::wait() const {
@@ -138,12 +159,15 @@ void Ctx::line(std::string_view text) const {
   }
   out += '\n';
   // One write per line: lines of several processes do not mix.
-  if (::write(transcript_, out.data(), out.size()) != static_cast<ssize_t>(out.size())) std::abort();
+  if (::write(transcript_, out.data(), out.size()) != static_cast<ssize_t>(out.size())) {
+    std::abort();
+  }
 }
 
 long Ctx::call(std::string_view what, long result) const {
   const int code = errno;
-  line(std::string(what) + " = " + std::to_string(result) + (result == -1 ? " " + errno_name(code) : ""));
+  line(std::string(what) + " = " + std::to_string(result) +
+       (result == -1 ? " " + errno_name(code) : ""));
   return result;
 }
 
@@ -155,11 +179,15 @@ int Ctx::opened(std::string_view what, int result) const {
 
 long Ctx::must(std::string_view what, long result) const {
   const int code = errno;
-  if (result == -1) line("preparation failed: " + std::string(what) + " = " + errno_name(code));
+  if (result == -1) {
+    line("preparation failed: " + std::string(what) + " = " + errno_name(code));
+  }
   return result;
 }
 
-void Ctx::check(std::string_view what, bool value) const { line(std::string(what) + ": " + (value ? "yes" : "no")); }
+void Ctx::check(std::string_view what, bool value) const {
+  line(std::string(what) + ": " + (value ? "yes" : "no"));
+}
 
 int Ctx::open(const std::string& path, int flags, mode_t mode) const {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
@@ -175,13 +203,17 @@ void Ctx::put(const std::string& path, std::string_view data, mode_t mode) const
   const int fd = get(path, O_WRONLY | O_CREAT | O_TRUNC, mode);
   while (!data.empty()) {
     const ssize_t done = ::write(fd, data.data(), data.size());
-    if (must("write " + show(path), done) <= 0) break;
+    if (must("write " + show(path), done) <= 0) {
+      break;
+    }
     data.remove_prefix(static_cast<std::size_t>(done));
   }
   must("close " + show(path), ::close(fd));
 }
 
-void Ctx::dir(const std::string& path, mode_t mode) const { must("mkdir " + show(path), ::mkdir(path.c_str(), mode)); }
+void Ctx::dir(const std::string& path, mode_t mode) const {
+  must("mkdir " + show(path), ::mkdir(path.c_str(), mode));
+}
 
 void Ctx::write(int fd, std::string_view data) const {
   const ssize_t done = ::write(fd, data.data(), data.size());
@@ -197,25 +229,29 @@ void Ctx::read(int fd, std::size_t length) const {
   std::string data(length, '\0');
   const ssize_t done = ::read(fd, data.data(), length);
   call("read " + std::to_string(length), done);
-  if (done > 0) line("  " + show(std::string_view(data).substr(0, static_cast<std::size_t>(done))));
+  if (done > 0) {
+    line("  " + show(std::string_view(data).substr(0, static_cast<std::size_t>(done))));
+  }
 }
 
 void Ctx::pread(int fd, std::size_t length, off_t offset) const {
   std::string data(length, '\0');
   const ssize_t done = ::pread(fd, data.data(), length, offset);
   call("pread " + std::to_string(length) + " at " + std::to_string(offset), done);
-  if (done > 0) line("  " + show(std::string_view(data).substr(0, static_cast<std::size_t>(done))));
+  if (done > 0) {
+    line("  " + show(std::string_view(data).substr(0, static_cast<std::size_t>(done))));
+  }
 }
 
 void Ctx::stat(const std::string& path) const {
-  struct stat st {};
+  struct stat st{};
   const int result = ::fstatat(AT_FDCWD, path.c_str(), &st, AT_SYMLINK_NOFOLLOW);
   const int code = errno;
   line("stat " + show(path) + ": " + (result == 0 ? describe(st) : errno_name(code)));
 }
 
 void Ctx::fstat(std::string_view what, int fd) const {
-  struct stat st {};
+  struct stat st{};
   const int result = ::fstat(fd, &st);
   const int code = errno;
   line("fstat " + std::string(what) + ": " + (result == 0 ? describe(st) : errno_name(code)));
@@ -248,7 +284,8 @@ void Ctx::target(const std::string& path) const {
   const ssize_t length = ::readlink(path.c_str(), text, sizeof text);
   const int code = errno;
   line("readlink " + show(path) + ": " +
-       (length < 0 ? errno_name(code) : show(std::string_view(text, static_cast<std::size_t>(length)))));
+       (length < 0 ? errno_name(code)
+                   : show(std::string_view(text, static_cast<std::size_t>(length)))));
 }
 
 void Ctx::list(const std::string& path) const {
@@ -263,25 +300,32 @@ void Ctx::list(const std::string& path) const {
   while (const dirent* entry = ::readdir(stream)) {
     names.push_back(show(entry->d_name) + " " + dirent_type(entry->d_type));
   }
-  if (errno != 0) line("readdir " + show(path) + ": " + errno_name(errno));
+  if (errno != 0) {
+    line("readdir " + show(path) + ": " + errno_name(errno));
+  }
   ::closedir(stream);
   std::sort(names.begin(), names.end());
   line("list " + show(path) + ": " + std::to_string(names.size()) + " entries");
   if (names.size() <= 40) {
-    for (const std::string& name : names) line("  " + name);
+    for (const std::string& name : names) {
+      line("  " + name);
+    }
   } else {
     std::string all;
-    for (const std::string& name : names) all += name;
+    for (const std::string& name : names) {
+      all += name;
+    }
     line("  " + show(all));
   }
 }
 
 void Ctx::same_inode(const std::string& left, const std::string& right) const {
-  struct stat one {};
-  struct stat two {};
+  struct stat one{};
+  struct stat two{};
   must("stat", ::lstat(left.c_str(), &one));
   must("stat", ::lstat(right.c_str(), &two));
-  check(show(left) + " and " + show(right) + " are one inode", one.st_ino == two.st_ino && one.st_dev == two.st_dev);
+  check(show(left) + " and " + show(right) + " are one inode",
+        one.st_ino == two.st_ino && one.st_dev == two.st_dev);
 }
 
 void Ctx::cwd() const {
@@ -300,7 +344,7 @@ void Ctx::cwd() const {
 }
 
 Times Ctx::times(const std::string& path) const {
-  struct stat st {};
+  struct stat st{};
   must("times of " + path, ::lstat(path.c_str(), &st));
   return {st.st_atim, st.st_mtim, st.st_ctim};
 }
@@ -308,7 +352,8 @@ Times Ctx::times(const std::string& path) const {
 void Ctx::tick() const {
   timespec before{};
   timespec now{};
-  // The fine clock: a kernel with multigrain time stamps may have given stamps ahead of the coarse one.
+  // The fine clock: a kernel with multigrain time stamps may have given stamps ahead of the coarse
+  // one.
   ::clock_gettime(CLOCK_REALTIME, &before);
   do {
     ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
@@ -317,19 +362,23 @@ void Ctx::tick() const {
 
 void Ctx::moved(const std::string& path, const Times& before) const {
   const Times after = times(path);
-  line("  times of " + show(path) + ": mtime " + relation(before.modify, after.modify) + ", ctime " +
-       relation(before.change, after.change));
+  line("  times of " + show(path) + ": mtime " + relation(before.modify, after.modify) +
+       ", ctime " + relation(before.change, after.change));
 }
 
 void Ctx::moves(std::string_view what, std::initializer_list<const char*> paths,
                 const std::function<void()>& body) const {
   std::vector<Times> before;
-  for (const char* path : paths) before.push_back(times(path));
+  for (const char* path : paths) {
+    before.push_back(times(path));
+  }
   tick();
   line(std::string(what) + ":");
   body();
   std::size_t index = 0;
-  for (const char* path : paths) moved(path, before[index++]);
+  for (const char* path : paths) {
+    moved(path, before[index++]);
+  }
 }
 
 pid_t Ctx::start(const std::function<void()>& body) const {
@@ -346,22 +395,32 @@ void Ctx::finish(pid_t pid) const {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (status != 0) line("process ended with status " + std::to_string(status));
+  if (status != 0) {
+    line("process ended with status " + std::to_string(status));
+  }
 }
 
-void Ctx::in_child(const std::function<void()>& body) const { finish(start(body)); }
+void Ctx::in_child(const std::function<void()>& body) const {
+  finish(start(body));
+}
 
 void Ctx::as_user(uid_t uid, gid_t gid, const std::function<void()>& body) const {
   in_child([&] {
-    if (!become(uid, gid)) line("preparation failed: become another user");
+    if (!become(uid, gid)) {
+      line("preparation failed: become another user");
+    }
     body();
   });
 }
 
 void Ctx::in_children(int count, const std::function<void(int)>& body) const {
   std::vector<pid_t> pids;
-  for (int number = 0; number < count; ++number) pids.push_back(start([&] { body(number); }));
-  for (const pid_t pid : pids) finish(pid);
+  for (int number = 0; number < count; ++number) {
+    pids.push_back(start([&] { body(number); }));
+  }
+  for (const pid_t pid : pids) {
+    finish(pid);
+  }
 }
 
 void Ctx::run(std::string_view what, const std::function<void()>& program) const {
@@ -372,7 +431,9 @@ void Ctx::run(std::string_view what, const std::function<void()>& program) const
   if (pid == 0) {
     program();
     const int code = errno;
-    if (::write(ends[1], &code, sizeof code) < 0) ::_exit(126);
+    if (::write(ends[1], &code, sizeof code) < 0) {
+      ::_exit(126);
+    }
     ::_exit(127);
   }
   ::close(ends[1]);
@@ -381,7 +442,8 @@ void Ctx::run(std::string_view what, const std::function<void()>& program) const
   ::close(ends[0]);
   int status = 0;
   ::waitpid(pid, &status, 0);
-  line(std::string(what) + ": " + (failed ? errno_name(code) : "exit " + std::to_string(WEXITSTATUS(status))));
+  line(std::string(what) + ": " +
+       (failed ? errno_name(code) : "exit " + std::to_string(WEXITSTATUS(status))));
 }
 
 void Ctx::put_program(const std::string& path, mode_t mode) const {
@@ -389,7 +451,9 @@ void Ctx::put_program(const std::string& path, mode_t mode) const {
   std::string data;
   std::vector<char> part(65536);
   ssize_t got = 0;
-  while ((got = ::read(from, part.data(), part.size())) > 0) data.append(part.data(), static_cast<std::size_t>(got));
+  while ((got = ::read(from, part.data(), part.size())) > 0) {
+    data.append(part.data(), static_cast<std::size_t>(got));
+  }
   ::close(from);
   put(path, data, mode);
 }

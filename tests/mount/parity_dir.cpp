@@ -11,7 +11,9 @@
 namespace parity {
 namespace {
 
-std::string numbered(const char* prefix, int number) { return prefix + std::to_string(number); }
+std::string numbered(const char* prefix, int number) {
+  return prefix + std::to_string(number);
+}
 
 void fill(const Ctx& c, int count, const char* prefix = "f") {
   for (int i = 0; i < count; ++i) {
@@ -24,27 +26,36 @@ void fill(const Ctx& c, int count, const char* prefix = "f") {
 /// The names of a directory stream from here to its end.
 std::vector<std::string> rest(DIR* stream) {
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(stream)) names.emplace_back(entry->d_name);
+  while (const dirent* entry = ::readdir(stream)) {
+    names.emplace_back(entry->d_name);
+  }
   return names;
 }
 
-/// Reads the directory while `change(step)` changes it; records whether every f* name came exactly once.
+/// Reads the directory while `change(step)` changes it; records whether every f* name came exactly
+/// once.
 void read_while(const Ctx& c, int count, void (*change)(int)) {
   fill(c, count);
   DIR* stream = ::opendir(".");
   std::map<std::string, int> seen;
   int step = 0;
   while (const dirent* entry = ::readdir(stream)) {
-    if (entry->d_name[0] == 'f') ++seen[entry->d_name];
+    if (entry->d_name[0] == 'f') {
+      ++seen[entry->d_name];
+    }
     change(step++);
   }
   ::closedir(stream);
   int once = 0;
-  for (const auto& [name, times] : seen) once += times == 1;
-  c.line("names seen exactly once: " + std::to_string(once) + ", names seen: " + std::to_string(seen.size()));
+  for (const auto& [name, times] : seen) {
+    once += times == 1;
+  }
+  c.line("names seen exactly once: " + std::to_string(once) +
+         ", names seen: " + std::to_string(seen.size()));
 }
 
-/// Walks over a directory, a few entries a call, while `change(name, step)` is done with each; records whether the walk ends.
+/// Walks over a directory, a few entries a call, while `change(name, step)` is done with each;
+/// records whether the walk ends.
 void walk_while(const Ctx& c, const char* what, void (*change)(const std::string&, int)) {
   constexpr int count = 400;
   c.dir("walk");
@@ -58,14 +69,18 @@ void walk_while(const Ctx& c, const char* what, void (*change)(const std::string
     size = ::getdents64(fd, entries.data(), entries.size());
     for (ssize_t at = 0; at < size;) {
       const auto* entry = reinterpret_cast<const dirent64*>(entries.data() + at);
-      if (entry->d_name[0] != '.') change(entry->d_name, step++);
+      if (entry->d_name[0] != '.') {
+        change(entry->d_name, step++);
+      }
       at += entry->d_reclen;
     }
   }
   c.check(std::string(what) + ": the walk ends", step <= 3 * count);
   c.must("close", ::close(fd));
   DIR* stream = ::opendir(".");
-  for (const std::string& name : rest(stream)) ::unlink(name.c_str());
+  for (const std::string& name : rest(stream)) {
+    ::unlink(name.c_str());
+  }
   ::closedir(stream);
   c.must("chdir", ::chdir(".."));
   c.call("rmdir", ::rmdir("walk"));
@@ -90,7 +105,8 @@ constexpr Case cases[] = {
        c.put("f");
        c.dir("d");
        c.must("symlink", ::symlink("none", "s"));
-       for (const char* path : {"f", "d", "s", ".", "..", "/", "none/x", "f/x", "", "d/.", "new/."}) {
+       for (const char* path :
+            {"f", "d", "s", ".", "..", "/", "none/x", "f/x", "", "d/.", "new/."}) {
          c.call(std::string("mkdir ") + path, ::mkdir(path, 0755));
        }
        c.call("mkdir slash", ::mkdir("e/", 0755));
@@ -101,7 +117,9 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.dir("d");
        c.stat("d");
-       for (const char* sub : {"d/1", "d/2", "d/3"}) c.dir(sub), c.stat("d");
+       for (const char* sub : {"d/1", "d/2", "d/3"}) {
+         c.dir(sub), c.stat("d");
+       }
        c.put("d/file");
        c.stat("d");
        c.dir("e");
@@ -190,9 +208,11 @@ constexpr Case cases[] = {
        c.put("file", "x");
        for (const std::size_t length : {4000, 4094, 4095, 4096, 5000}) {
          std::string path;
-         while (path.size() + 6 <= length) path += "./";
+         while (path.size() + 6 <= length) {
+           path += "./";
+         }
          path += std::string(length - 4 - path.size(), '/') + "file";
-         struct stat st {};
+         struct stat st{};
          c.call("path of " + std::to_string(path.size()), ::stat(path.c_str(), &st));
          c.opened("open", ::open(path.c_str(), O_RDONLY));
        }
@@ -204,7 +224,8 @@ constexpr Case cases[] = {
        int dir = c.open(".", O_RDONLY);
        for (int depth = 0; depth < 25; ++depth) {
          c.must("mkdirat", ::mkdirat(dir, name.c_str(), 0755));
-         dir = static_cast<int>(c.must("openat", ::openat(dir, name.c_str(), O_RDONLY | O_DIRECTORY)));
+         dir = static_cast<int>(
+             c.must("openat", ::openat(dir, name.c_str(), O_RDONLY | O_DIRECTORY)));
        }
        c.opened("create", ::openat(dir, "file", O_RDWR | O_CREAT, 0600));
        c.call("fchdir", ::fchdir(dir));
@@ -216,8 +237,9 @@ constexpr Case cases[] = {
      anyone},
     {"names-odd-bytes",
      [](Ctx& c) {
-       for (const char* name : {"new\nline", "caf\xc3\xa9", "\xff\xfe\x80", " ", "trailing ", "-rf", "...", "..x", "a\\b",
-                                "\"'", "*?[", "tab\t", "\x01\x7f", "%s%n", "~", "#", "a:b;c"}) {
+       for (const char* name :
+            {"new\nline", "caf\xc3\xa9", "\xff\xfe\x80", " ", "trailing ", "-rf", "...", "..x",
+             "a\\b", "\"'", "*?[", "tab\t", "\x01\x7f", "%s%n", "~", "#", "a:b;c"}) {
          c.put(name, name);
          c.stat(name);
          c.content(name);
@@ -256,9 +278,11 @@ constexpr Case cases[] = {
        bool same = true;
        std::set<ino_t> inodes;
        while (const dirent* entry = ::readdir(stream)) {
-         struct stat st {};
+         struct stat st{};
          const std::string name = entry->d_name;
-         if (name == "..") continue;
+         if (name == "..") {
+           continue;
+         }
          c.must("stat", ::lstat(name.c_str(), &st));
          same = same && st.st_ino == entry->d_ino;
          inodes.insert(entry->d_ino);
@@ -271,20 +295,26 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        fill(c, 3000);
        c.list();
-       for (int i = 0; i < 3000; i += 3) c.must("unlink", ::unlink(numbered("f", i).c_str()));
+       for (int i = 0; i < 3000; i += 3) {
+         c.must("unlink", ::unlink(numbered("f", i).c_str()));
+       }
        c.list();
      },
      anyone},
     {"readdir-long-names",
      [](Ctx& c) {
-       for (int i = 0; i < 300; ++i) c.put(std::string(250, 'n') + std::to_string(i));
+       for (int i = 0; i < 300; ++i) {
+         c.put(std::string(250, 'n') + std::to_string(i));
+       }
        c.list();
      },
      anyone},
     {"readdir-while-creating",
      [](Ctx& c) {
        read_while(c, 1000, [](int step) {
-         if (step < 1000) ::close(::open(numbered("new", step).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+         if (step < 1000) {
+           ::close(::open(numbered("new", step).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+         }
        });
      },
      anyone},
@@ -292,7 +322,9 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        fill(c, 500, "gone");
        read_while(c, 1000, [](int step) {
-         if (step < 500) ::unlink(numbered("gone", step).c_str());
+         if (step < 500) {
+           ::unlink(numbered("gone", step).c_str());
+         }
        });
        c.list();
      },
@@ -301,20 +333,28 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        fill(c, 500, "a");
        read_while(c, 1000, [](int step) {
-         if (step < 500) ::rename(numbered("a", step).c_str(), numbered("b", step).c_str());
+         if (step < 500) {
+           ::rename(numbered("a", step).c_str(), numbered("b", step).c_str());
+         }
        });
      },
      anyone},
     {"readdir-ends",
      [](Ctx& c) {
-       walk_while(c, "renamed", [](const std::string& name, int step) { ::rename(name.c_str(), numbered("r", step).c_str()); });
-       walk_while(c, "renamed and back", [](const std::string& name, int) { ::rename(name.c_str(), "TEMP"), ::rename("TEMP", name.c_str()); });
+       walk_while(c, "renamed", [](const std::string& name, int step) {
+         ::rename(name.c_str(), numbered("r", step).c_str());
+       });
+       walk_while(c, "renamed and back", [](const std::string& name, int) {
+         ::rename(name.c_str(), "TEMP"), ::rename("TEMP", name.c_str());
+       });
        walk_while(c, "moved away and back", [](const std::string& name, int) {
          const std::string away = "../other/" + name;
          ::rename(name.c_str(), away.c_str());
          ::rename(away.c_str(), name.c_str());
        });
-       walk_while(c, "one made for each", [](const std::string&, int step) { ::close(::open(numbered("new", step).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); });
+       walk_while(c, "one made for each", [](const std::string&, int step) {
+         ::close(::open(numbered("new", step).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+       });
        walk_while(c, "linked and the old name removed", [](const std::string& name, int step) {
          (void)!::link(name.c_str(), numbered("l", step).c_str());
          ::unlink(name.c_str());
@@ -327,7 +367,9 @@ constexpr Case cases[] = {
        DIR* stream = ::opendir(".");
        int removed = 0;
        while (const dirent* entry = ::readdir(stream)) {
-         if (entry->d_name[0] == 'f') removed += ::unlink(entry->d_name) == 0;
+         if (entry->d_name[0] == 'f') {
+           removed += ::unlink(entry->d_name) == 0;
+         }
        }
        c.line("removed " + std::to_string(removed));
        c.list();
@@ -363,14 +405,20 @@ constexpr Case cases[] = {
        fill(c, 600);
        DIR* stream = ::opendir(".");
        std::set<std::string> first;
-       for (int i = 0; i < 200; ++i) first.insert(::readdir(stream)->d_name);
+       for (int i = 0; i < 200; ++i) {
+         first.insert(::readdir(stream)->d_name);
+       }
        const long place = ::telldir(stream);
        rest(stream);
-       for (const std::string& name : first) ::unlink(name.c_str());
+       for (const std::string& name : first) {
+         ::unlink(name.c_str());
+       }
        ::seekdir(stream, place);
        const std::vector<std::string> second = rest(stream);
        int repeated = 0;
-       for (const std::string& name : second) repeated += first.contains(name);
+       for (const std::string& name : second) {
+         repeated += first.contains(name);
+       }
        c.line("rest " + std::to_string(second.size()) + ", repeated " + std::to_string(repeated));
      },
      anyone},
@@ -405,8 +453,12 @@ constexpr Case cases[] = {
        std::set<std::string> left;
        std::set<std::string> right;
        for (int i = 0; i < 302; ++i) {
-         if (const dirent* entry = ::readdir(one)) left.insert(entry->d_name);
-         if (const dirent* entry = ::readdir(two)) right.insert(entry->d_name);
+         if (const dirent* entry = ::readdir(one)) {
+           left.insert(entry->d_name);
+         }
+         if (const dirent* entry = ::readdir(two)) {
+           right.insert(entry->d_name);
+         }
        }
        c.check("same names", left == right);
        c.line("names " + std::to_string(left.size()));
@@ -465,6 +517,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> dir_cases() { return cases; }
+std::span<const Case> dir_cases() {
+  return cases;
+}
 
 }  // namespace parity

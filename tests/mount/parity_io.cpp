@@ -120,7 +120,8 @@ constexpr Case cases[] = {
        c.call("preadv", ::preadv(fd, in, 2, 0));
        c.line(show({a, 5}) + show({b, 30}));
        c.call("preadv at end", ::preadv(fd, in, 2, 29));
-       c.call("preadv count over the limit", ::preadv(fd, std::vector<iovec>(1025, in[0]).data(), 1025, 0));
+       c.call("preadv count over the limit",
+              ::preadv(fd, std::vector<iovec>(1025, in[0]).data(), 1025, 0));
        c.call("pwritev2 append", ::pwritev2(fd, out, 3, 0, RWF_APPEND));
        c.call("pwritev2 dsync", ::pwritev2(fd, out, 3, 0, RWF_DSYNC));
        c.call("pwritev2 bad flag", ::pwritev2(fd, out, 3, 0, 0x40000000));
@@ -271,6 +272,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> io_cases() { return cases; }
+std::span<const Case> io_cases() {
+  return cases;
+}
 
 }  // namespace parity

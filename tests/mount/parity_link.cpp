@@ -11,7 +11,9 @@ constexpr Case cases[] = {
        c.dir("d");
        c.call("link", ::link("a", "b"));
        c.call("link across", ::link("a", "d/c"));
-       for (const char* path : {"a", "b", "d/c"}) c.stat(path);
+       for (const char* path : {"a", "b", "d/c"}) {
+         c.stat(path);
+       }
        c.same_inode("a", "d/c");
        c.put("b", "changed");
        c.content("d/c");
@@ -51,7 +53,9 @@ constexpr Case cases[] = {
        c.must("symlink", ::symlink("a", "s"));
        c.call("the link", ::linkat(AT_FDCWD, "s", AT_FDCWD, "s2", 0));
        c.call("its target", ::linkat(AT_FDCWD, "s", AT_FDCWD, "a2", AT_SYMLINK_FOLLOW));
-       for (const char* path : {"s", "s2", "a", "a2"}) c.stat(path);
+       for (const char* path : {"s", "s2", "a", "a2"}) {
+         c.stat(path);
+       }
        c.target("s2");
      },
      anyone},
@@ -61,7 +65,8 @@ constexpr Case cases[] = {
        const int fd = c.open("a", O_RDWR);
        c.must("unlink", ::unlink("a"));
        const std::string path = "/proc/self/fd/" + std::to_string(fd);
-       c.call("link removed", ::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, "back", AT_SYMLINK_FOLLOW));
+       c.call("link removed",
+              ::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, "back", AT_SYMLINK_FOLLOW));
        c.list();
      },
      anyone},
@@ -91,9 +96,13 @@ constexpr Case cases[] = {
     {"link-many",
      [](Ctx& c) {
        c.put("a", "data");
-       for (int i = 0; i < 300; ++i) c.must("link", ::link("a", ("l" + std::to_string(i)).c_str()));
+       for (int i = 0; i < 300; ++i) {
+         c.must("link", ::link("a", ("l" + std::to_string(i)).c_str()));
+       }
        c.stat("a");
-       for (int i = 0; i < 300; i += 2) c.must("unlink", ::unlink(("l" + std::to_string(i)).c_str()));
+       for (int i = 0; i < 300; i += 2) {
+         c.must("unlink", ::unlink(("l" + std::to_string(i)).c_str()));
+       }
        c.stat("l1");
        c.list();
      },
@@ -115,7 +124,8 @@ constexpr Case cases[] = {
     {"symlink-targets",
      [](Ctx& c) {
        int number = 0;
-       for (const std::size_t length : {0, 1, 59, 60, 61, 127, 128, 255, 256, 1000, 4094, 4095, 4096, 5000}) {
+       for (const std::size_t length :
+            {0, 1, 59, 60, 61, 127, 128, 255, 256, 1000, 4094, 4095, 4096, 5000}) {
          const std::string target(length, 't');
          const std::string name = "s" + std::to_string(number++);
          c.call("symlink of " + std::to_string(length), ::symlink(target.c_str(), name.c_str()));
@@ -126,7 +136,8 @@ constexpr Case cases[] = {
      anyone},
     {"symlink-odd-targets",
      [](Ctx& c) {
-       for (const char* target : {"/", "//a//b/", "with space", "new\nline", "\xff\xfe", "caf\xc3\xa9", "..", "./x/../y"}) {
+       for (const char* target : {"/", "//a//b/", "with space", "new\nline", "\xff\xfe",
+                                  "caf\xc3\xa9", "..", "./x/../y"}) {
          c.call("symlink", ::symlink(target, "s"));
          c.target("s");
          c.must("unlink", ::unlink("s"));
@@ -156,7 +167,7 @@ constexpr Case cases[] = {
        c.must("symlink", ::symlink("pong", "ping"));
        c.must("symlink", ::symlink("ping", "pong"));
        for (const char* path : {"dangling", "self", "ping", "self/x", "dangling/x"}) {
-         struct stat st {};
+         struct stat st{};
          c.call(std::string("stat ") + path, ::stat(path, &st));
          c.open(path, O_RDONLY);
          c.call("chmod", ::chmod(path, 0600));
@@ -172,9 +183,12 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("l0", "end");
        for (int i = 1; i <= 45; ++i) {
-         c.must("symlink", ::symlink(("l" + std::to_string(i - 1)).c_str(), ("l" + std::to_string(i)).c_str()));
+         c.must("symlink", ::symlink(("l" + std::to_string(i - 1)).c_str(),
+                                     ("l" + std::to_string(i)).c_str()));
        }
-       for (const char* path : {"l1", "l10", "l39", "l40", "l41", "l45"}) c.content(path);
+       for (const char* path : {"l1", "l10", "l39", "l40", "l41", "l45"}) {
+         c.content(path);
+       }
      },
      anyone},
     {"symlink-walk",
@@ -185,7 +199,8 @@ constexpr Case cases[] = {
        c.must("symlink", ::symlink("d/e", "rel"));
        c.must("symlink", ::symlink((c.base() + "/d").c_str(), "abs"));
        c.must("symlink", ::symlink("..", "d/e/up"));
-       for (const char* path : {"rel/file", "abs/e/file", "rel/up/e/file", "abs/../d/e/file", "rel/../e/file"}) {
+       for (const char* path :
+            {"rel/file", "abs/e/file", "rel/up/e/file", "abs/../d/e/file", "rel/../e/file"}) {
          c.content(path);
        }
        c.put("rel/new", "x");
@@ -305,6 +320,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> link_cases() { return cases; }
+std::span<const Case> link_cases() {
+  return cases;
+}
 
 }  // namespace parity

@@ -7,7 +7,7 @@ namespace parity {
 namespace {
 
 struct flock range(short type, off_t start, off_t length) {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = start;
@@ -15,7 +15,8 @@ struct flock range(short type, off_t start, off_t length) {
   return lock;
 }
 
-void lock(const Ctx& c, const char* what, int fd, int command, short type, off_t start, off_t length) {
+void lock(const Ctx& c, const char* what, int fd, int command, short type, off_t start,
+          off_t length) {
   struct flock asked = range(type, start, length);
   c.call(what, ::fcntl(fd, command, &asked));
 }
@@ -26,7 +27,9 @@ void query(const Ctx& c, int fd, int command, short type, off_t start, off_t len
   c.call("query", ::fcntl(fd, command, &asked));
   const char* name = asked.l_type == F_UNLCK ? "free" : asked.l_type == F_RDLCK ? "read" : "write";
   c.line(std::string("  ") + name);
-  if (asked.l_type == F_UNLCK) return;
+  if (asked.l_type == F_UNLCK) {
+    return;
+  }
   c.line("  " + std::to_string(asked.l_start) + " " + std::to_string(asked.l_len));
   c.check("  the expected owner", asked.l_pid == owner);
 }
@@ -212,7 +215,9 @@ constexpr Case cases[] = {
          lock(c, "lock 1", fd, F_SETLK, F_WRLCK, 1, 1);
          started.open();
          struct flock asked = range(F_WRLCK, 0, 1);
-         const char result = ::fcntl(fd, F_SETLKW, &asked) == 0 ? 'y' : errno == EDEADLK ? 'd' : 'e';
+         const char result = ::fcntl(fd, F_SETLKW, &asked) == 0 ? 'y'
+                             : errno == EDEADLK                 ? 'd'
+                                                                : 'e';
          c.must("write", ::write(results[1], &result, 1));
        });
        started.wait();
@@ -279,6 +284,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> lock_cases() { return cases; }
+std::span<const Case> lock_cases() {
+  return cases;
+}
 
 }  // namespace parity

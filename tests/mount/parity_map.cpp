@@ -12,15 +12,17 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr int both = PROT_READ | PROT_WRITE;
 
-char* map(const Ctx& c, const char* what, int fd, std::size_t length, int protection = both, int flags = MAP_SHARED,
-          off_t offset = 0) {
+char* map(const Ctx& c, const char* what, int fd, std::size_t length, int protection = both,
+          int flags = MAP_SHARED, off_t offset = 0) {
   void* address = ::mmap(nullptr, length, protection, flags, fd, offset);
   c.opened(what, address == MAP_FAILED ? -1 : 0);
   return address == MAP_FAILED ? nullptr : static_cast<char*>(address);
 }
 
 void store(char* at, std::string_view text) {
-  if (at != nullptr) std::memcpy(at, text.data(), text.size());
+  if (at != nullptr) {
+    std::memcpy(at, text.data(), text.size());
+  }
 }
 
 void load(const Ctx& c, const char* at, std::size_t length) {
@@ -74,10 +76,13 @@ constexpr Case cases[] = {
        // No more than that: the kernel's pages may be larger than those of the native file system.
        const auto look = [&](const std::string& when, std::initializer_list<std::size_t> stored) {
          const int reader = c.get("f", O_RDONLY);
-         struct stat st {};
+         struct stat st{};
          c.must("stat", ::stat("f", &st));
          c.check(when + ": has blocks", st.st_blocks > 0);
-         for (const std::size_t at : stored) c.check(when + ": data at " + std::to_string(at), ::lseek(reader, static_cast<off_t>(at), SEEK_DATA) == static_cast<off_t>(at));
+         for (const std::size_t at : stored) {
+           c.check(when + ": data at " + std::to_string(at),
+                   ::lseek(reader, static_cast<off_t>(at), SEEK_DATA) == static_cast<off_t>(at));
+         }
          ::close(reader);
        };
        const int fd = c.open("f", O_RDWR | O_CREAT);
@@ -282,9 +287,12 @@ constexpr Case cases[] = {
        const off_t far = (off_t{5} << 30) + 4096;
        const int fd = c.open("f", O_RDWR | O_CREAT);
        c.call("extend", ::ftruncate(fd, far + 4096));
-       auto* map = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, far));
+       auto* map =
+           static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, far));
        c.check("mapped", map != MAP_FAILED);
-       if (map == MAP_FAILED) return;
+       if (map == MAP_FAILED) {
+         return;
+       }
        map[17] = 'y';
        c.call("msync", ::msync(map, 4096, MS_SYNC));
        c.pread(fd, 20, far);
@@ -329,6 +337,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> map_cases() { return cases; }
+std::span<const Case> map_cases() {
+  return cases;
+}
 
 }  // namespace parity

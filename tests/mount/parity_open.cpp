@@ -13,14 +13,18 @@ void every_flag(const Ctx& c, void (*make)(const Ctx&)) {
   for (const int access : {O_RDONLY, O_WRONLY, O_RDWR}) {
     for (unsigned set = 0; set < 64; ++set) {
       int flags = access;
-      for (unsigned bit = 0; bit < 6; ++bit) flags |= (set >> bit & 1U) != 0 ? bits[bit] : 0;
+      for (unsigned bit = 0; bit < 6; ++bit) {
+        flags |= (set >> bit & 1U) != 0 ? bits[bit] : 0;
+      }
       for (const char* name : {"name", "to"}) {
-        if (::unlink(name) != 0) ::rmdir(name);
+        if (::unlink(name) != 0) {
+          ::rmdir(name);
+        }
       }
       make(c);
       const int fd = c.open("name", flags, 0640);
       if (fd >= 0) {
-        struct stat st {};
+        struct stat st{};
         c.must("fstat", ::fstat(fd, &st));
         if (S_ISREG(st.st_mode)) {
           c.call("  write", ::write(fd, "xyz", 3));
@@ -42,7 +46,9 @@ void open_everything_as_path(Ctx& c, int extra) {
   c.must("mkfifo", ::mkfifo("fifo", 0600));
   for (const char* name : {"file", "dir", "link", "dangling", "fifo", "none"}) {
     const int fd = c.open(name, O_PATH | extra);
-    if (fd < 0) continue;
+    if (fd < 0) {
+      continue;
+    }
     char byte = 0;
     c.fstat(name, fd);
     c.call("read", ::read(fd, &byte, 1));
@@ -57,7 +63,8 @@ void open_everything_as_path(Ctx& c, int extra) {
 
 constexpr Case cases[] = {
     {"open-flags-missing", [](Ctx& c) { every_flag(c, [](const Ctx&) {}); }, anyone},
-    {"open-flags-file", [](Ctx& c) { every_flag(c, [](const Ctx& x) { x.put("name", "12345"); }); }, anyone},
+    {"open-flags-file", [](Ctx& c) { every_flag(c, [](const Ctx& x) { x.put("name", "12345"); }); },
+     anyone},
     {"open-flags-dir", [](Ctx& c) { every_flag(c, [](const Ctx& x) { x.dir("name"); }); }, anyone},
     {"open-flags-link-to-file",
      [](Ctx& c) {
@@ -76,7 +83,10 @@ constexpr Case cases[] = {
      },
      anyone},
     {"open-flags-link-dangling",
-     [](Ctx& c) { every_flag(c, [](const Ctx& x) { x.must("symlink", ::symlink("to", "name")); }); }, anyone},
+     [](Ctx& c) {
+       every_flag(c, [](const Ctx& x) { x.must("symlink", ::symlink("to", "name")); });
+     },
+     anyone},
     {"open-path", [](Ctx& c) { open_everything_as_path(c, 0); }, anyone},
     {"open-path-nofollow", [](Ctx& c) { open_everything_as_path(c, O_NOFOLLOW); }, anyone},
     {"open-path-directory", [](Ctx& c) { open_everything_as_path(c, O_DIRECTORY); }, anyone},
@@ -113,7 +123,8 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        for (const mode_t mask : {0U, 022U, 077U, 0777U}) {
          ::umask(mask);
-         for (const mode_t mode : {0U, 0400U, 0644U, 0666U, 0777U, 04755U, 02755U, 01777U, 07777U}) {
+         for (const mode_t mode :
+              {0U, 0400U, 0644U, 0666U, 0777U, 04755U, 02755U, 01777U, 07777U}) {
            const int fd = c.open("file", O_RDWR | O_CREAT | O_EXCL, mode);
            c.stat("file");
            c.write(fd, "ok whatever the mode");
@@ -153,7 +164,8 @@ constexpr Case cases[] = {
        c.content("outer", c.opened("openat dir ../file", ::openat(dir, "../file", O_RDONLY)));
        c.opened("openat on a file", ::openat(file, "file", O_RDONLY));
        c.opened("openat on a bad descriptor", ::openat(999, "file", O_RDONLY));
-       c.opened("openat absolute, bad descriptor", ::openat(999, (c.base() + "/file").c_str(), O_RDONLY));
+       c.opened("openat absolute, bad descriptor",
+                ::openat(999, (c.base() + "/file").c_str(), O_RDONLY));
        c.opened("openat create", ::openat(dir, "new", O_RDWR | O_CREAT | O_EXCL, 0600));
        c.call("mkdirat", ::mkdirat(dir, "sub", 0700));
        c.call("symlinkat", ::symlinkat("x", dir, "link"));
@@ -186,8 +198,8 @@ constexpr Case cases[] = {
        c.must("symlink", ::symlink("../file", "dir/out"));
        c.must("symlink", ::symlink("inner", "dir/in"));
        const int dir = c.open("dir", O_RDONLY | O_DIRECTORY);
-       for (const unsigned long resolve :
-            {0UL, RESOLVE_BENEATH + 0UL, RESOLVE_IN_ROOT + 0UL, RESOLVE_NO_SYMLINKS + 0UL, RESOLVE_NO_XDEV + 0UL}) {
+       for (const unsigned long resolve : {0UL, RESOLVE_BENEATH + 0UL, RESOLVE_IN_ROOT + 0UL,
+                                           RESOLVE_NO_SYMLINKS + 0UL, RESOLVE_NO_XDEV + 0UL}) {
          for (const char* name : {"inner", "in", "out", "../file"}) {
            open_how how{};
            how.flags = O_RDONLY;
@@ -201,8 +213,11 @@ constexpr Case cases[] = {
     {"open-tmpfile-flags",
      [](Ctx& c) {
        c.put("file", "data");
-       for (const int flags : {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_EXCL, O_RDWR | O_CREAT, O_RDWR | O_APPEND}) {
-         for (const char* name : {".", "file", "none"}) c.open(name, O_TMPFILE | flags, 0600);
+       for (const int flags :
+            {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_EXCL, O_RDWR | O_CREAT, O_RDWR | O_APPEND}) {
+         for (const char* name : {".", "file", "none"}) {
+           c.open(name, O_TMPFILE | flags, 0600);
+         }
        }
        c.list();
      },
@@ -224,8 +239,10 @@ constexpr Case cases[] = {
        c.write(fd, "content");
        const std::string path = "/proc/self/fd/" + std::to_string(fd);
        c.call("linkat", ::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
-       c.call("linkat again", ::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
-       c.call("linkat second name", ::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, "second", AT_SYMLINK_FOLLOW));
+       c.call("linkat again",
+              ::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
+       c.call("linkat second name",
+              ::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, "second", AT_SYMLINK_FOLLOW));
        c.fstat("tmpfile", fd);
        c.content("named");
        c.write(fd, " more");
@@ -253,13 +270,14 @@ constexpr Case cases[] = {
        c.write(gone, "gone");
        c.content("unlinked", fd);
        const int path_fd = c.open(".", O_PATH);
-       c.opened("reopen O_PATH",
-                ::open(("/proc/self/fd/" + std::to_string(path_fd)).c_str(), O_RDONLY | O_DIRECTORY));
+       c.opened("reopen O_PATH", ::open(("/proc/self/fd/" + std::to_string(path_fd)).c_str(),
+                                        O_RDONLY | O_DIRECTORY));
      },
      anyone},
     {"open-getfl-setfl",
      [](Ctx& c) {
-       for (const int flags : {O_RDONLY, O_WRONLY | O_APPEND, O_RDWR | O_SYNC, O_RDWR | O_DSYNC, O_RDWR | O_NONBLOCK}) {
+       for (const int flags : {O_RDONLY, O_WRONLY | O_APPEND, O_RDWR | O_SYNC, O_RDWR | O_DSYNC,
+                               O_RDWR | O_NONBLOCK}) {
          const int fd = c.open("file", flags | O_CREAT);
          c.line("flags " + open_flags(::fcntl(fd, F_GETFL) & ~O_LARGEFILE & ~0100000));
        }
@@ -274,11 +292,15 @@ constexpr Case cases[] = {
        c.content("file");
      },
      anyone},
-    {"open-noatime", [](Ctx& c) { c.put("file", "data"), c.read(c.open("file", O_RDONLY | O_NOATIME), 4); }, anyone},
+    {"open-noatime",
+     [](Ctx& c) { c.put("file", "data"), c.read(c.open("file", O_RDONLY | O_NOATIME), 4); },
+     anyone},
     {"open-many",
      [](Ctx& c) {
        int good = 0;
-       for (int i = 0; i < 500; ++i) good += ::open(("f" + std::to_string(i % 50)).c_str(), O_RDWR | O_CREAT, 0600) >= 0;
+       for (int i = 0; i < 500; ++i) {
+         good += ::open(("f" + std::to_string(i % 50)).c_str(), O_RDWR | O_CREAT, 0600) >= 0;
+       }
        c.line("opened " + std::to_string(good));
        c.list();
      },
@@ -319,6 +341,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> open_cases() { return cases; }
+std::span<const Case> open_cases() {
+  return cases;
+}
 
 }  // namespace parity

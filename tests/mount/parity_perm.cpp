@@ -11,7 +11,8 @@ constexpr Case cases[] = {
        for (mode_t mode = 0; mode < 8; ++mode) {
          c.must("chmod", ::chmod("f", mode << 6U));
          for (int want = 0; want < 8; ++want) {
-           c.call("mode " + std::to_string(mode) + " access " + std::to_string(want), ::access("f", want));
+           c.call("mode " + std::to_string(mode) + " access " + std::to_string(want),
+                  ::access("f", want));
          }
        }
      },
@@ -35,7 +36,9 @@ constexpr Case cases[] = {
        for (mode_t mode = 0; mode < 8; ++mode) {
          c.must("chmod", ::chmod("f", mode << 6U));
          c.line("mode " + std::to_string(mode));
-         for (const int flags : {O_RDONLY, O_WRONLY, O_RDWR, O_RDONLY | O_TRUNC}) c.open("f", flags);
+         for (const int flags : {O_RDONLY, O_WRONLY, O_RDWR, O_RDONLY | O_TRUNC}) {
+           c.open("f", flags);
+         }
          c.call("truncate", ::truncate("f", 2));
          c.call("utimensat now", ::utimensat(AT_FDCWD, "f", nullptr, 0));
        }
@@ -67,7 +70,9 @@ constexpr Case cases[] = {
          c.must("chdir back", ::chdir(c.base().c_str()));
          c.must("chmod", ::chmod("d", 0700));
          c.list("d");
-         for (const char* path : {"d/g", "d/hard", "d/link", "d/new", "h"}) ::unlink(path);
+         for (const char* path : {"d/g", "d/hard", "d/link", "d/new", "h"}) {
+           ::unlink(path);
+         }
        }
      },
      anyone},
@@ -139,7 +144,8 @@ constexpr Case cases[] = {
        c.must("chown", ::chown("f", 1000, 2000));
        for (const mode_t mode : {0700U, 0070U, 0007U, 0640U, 0604U, 0460U, 0077U, 0707U}) {
          c.must("chmod", ::chmod("f", mode));
-         for (const auto& [uid, gid] : {std::pair(1000U, 1000U), std::pair(3000U, 2000U), std::pair(3000U, 3000U)}) {
+         for (const auto& [uid, gid] :
+              {std::pair(1000U, 1000U), std::pair(3000U, 2000U), std::pair(3000U, 3000U)}) {
            c.as_user(uid, gid, [&] {
              c.line("as " + std::to_string(uid) + ":" + std::to_string(gid));
              c.open("f", O_RDONLY);
@@ -181,7 +187,9 @@ constexpr Case cases[] = {
          c.call("own", ::chown("f", 1000, 1001));
          c.call("sgid with own group", ::chmod("f", 02755));
        });
-       for (const char* path : {"f", "d", "s", "p"}) c.stat(path);
+       for (const char* path : {"f", "d", "s", "p"}) {
+         c.stat(path);
+       }
      },
      root},
     {"sticky-second-user",
@@ -197,7 +205,8 @@ constexpr Case cases[] = {
          c.call("rmdir first's", ::rmdir("d/first-dir"));
          c.call("rename first's", ::rename("d/first", "d/x"));
          c.call("rename over first's", ::rename("d/second", "d/first"));
-         c.call("exchange", ::renameat2(AT_FDCWD, "d/second", AT_FDCWD, "d/first", RENAME_EXCHANGE));
+         c.call("exchange",
+                ::renameat2(AT_FDCWD, "d/second", AT_FDCWD, "d/first", RENAME_EXCHANGE));
          c.call("rename own", ::rename("d/second", "d/mine"));
          c.call("unlink own", ::unlink("d/mine"));
        });
@@ -234,6 +243,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> perm_cases() { return cases; }
+std::span<const Case> perm_cases() {
+  return cases;
+}
 
 }  // namespace parity

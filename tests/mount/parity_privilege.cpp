@@ -1,4 +1,5 @@
-// setuid, setgid and capabilities: what takes them away, and from whom. As root with other users beside.
+// setuid, setgid and capabilities: what takes them away, and from whom. As root with other users
+// beside.
 #include <grp.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
@@ -13,7 +14,9 @@ namespace {
 
 /// setcap cap_net_raw+ep
 void give_capability(const Ctx& c, const char* path) {
-  const vfs_cap_data data{.magic_etc = VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE, .data = {{.permitted = 1U << 13U, .inheritable = 0}, {.permitted = 0, .inheritable = 0}}};
+  const vfs_cap_data data{
+      .magic_etc = VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE,
+      .data = {{.permitted = 1U << 13U, .inheritable = 0}, {.permitted = 0, .inheritable = 0}}};
   c.must("setcap", ::setxattr(path, "security.capability", &data, sizeof data, 0));
 }
 
@@ -33,27 +36,63 @@ struct Change {
   const char* name;
   void (*run)(const Ctx&, int fd);
 };
+
 constexpr Change changes[] = {
-    {"write", [](const Ctx& c, int fd) { c.pwrite(fd, "x", 0); }},
-    {"write of nothing", [](const Ctx& c, int fd) { c.pwrite(fd, "", 0); }},
-    {"ftruncate shorter", [](const Ctx& c, int fd) { c.call("ftruncate", ::ftruncate(fd, 2)); }},
-    {"ftruncate longer", [](const Ctx& c, int fd) { c.call("ftruncate", ::ftruncate(fd, 9000)); }},
-    {"truncate", [](const Ctx& c, int) { c.call("truncate", ::truncate("f", 1)); }},
-    {"open truncating", [](const Ctx& c, int) { c.open("f", O_WRONLY | O_TRUNC); }},
-    {"fallocate", [](const Ctx& c, int fd) { c.call("fallocate", ::fallocate(fd, 0, 0, 100)); }},
-    {"punch", [](const Ctx& c, int fd) { c.call("punch", ::fallocate(fd, 3, 0, 4096)); }},
+    {"write",
+     [](const Ctx& c, int fd) {
+       c.pwrite(fd, "x", 0);
+     }},
+    {"write of nothing",
+     [](const Ctx& c, int fd) {
+       c.pwrite(fd, "", 0);
+     }},
+    {"ftruncate shorter",
+     [](const Ctx& c, int fd) {
+       c.call("ftruncate", ::ftruncate(fd, 2));
+     }},
+    {"ftruncate longer",
+     [](const Ctx& c, int fd) {
+       c.call("ftruncate", ::ftruncate(fd, 9000));
+     }},
+    {"truncate",
+     [](const Ctx& c, int) {
+       c.call("truncate", ::truncate("f", 1));
+     }},
+    {"open truncating",
+     [](const Ctx& c, int) {
+       c.open("f", O_WRONLY | O_TRUNC);
+     }},
+    {"fallocate",
+     [](const Ctx& c, int fd) {
+       c.call("fallocate", ::fallocate(fd, 0, 0, 100));
+     }},
+    {"punch",
+     [](const Ctx& c, int fd) {
+       c.call("punch", ::fallocate(fd, 3, 0, 4096));
+     }},
     {"copy_file_range",
      [](const Ctx& c, int fd) {
        off_t to = 0;
        c.call("copy", ::copy_file_range(c.get("source", O_RDONLY), nullptr, fd, &to, 3, 0));
      }},
-    {"sendfile", [](const Ctx& c, int fd) { c.call("sendfile", ::sendfile(fd, c.get("source", O_RDONLY), nullptr, 3)); }},
-    {"append", [](const Ctx& c, int) { c.write(c.open("f", O_WRONLY | O_APPEND), "y"); }},
-    {"chmod", [](const Ctx& c, int) { c.call("chmod", ::chmod("f", 06751)); }},
+    {"sendfile",
+     [](const Ctx& c, int fd) {
+       c.call("sendfile", ::sendfile(fd, c.get("source", O_RDONLY), nullptr, 3));
+     }},
+    {"append",
+     [](const Ctx& c, int) {
+       c.write(c.open("f", O_WRONLY | O_APPEND), "y");
+     }},
+    {"chmod",
+     [](const Ctx& c, int) {
+       c.call("chmod", ::chmod("f", 06751));
+     }},
 };
 
-/// Every change, of a file with this mode and a capability, opened before it got them (`early`) or after.
-void every_change(const Ctx& c, mode_t mode, bool early, uid_t uid, gid_t gid, std::initializer_list<gid_t> groups) {
+/// Every change, of a file with this mode and a capability, opened before it got them (`early`) or
+/// after.
+void every_change(const Ctx& c, mode_t mode, bool early, uid_t uid, gid_t gid,
+                  std::initializer_list<gid_t> groups) {
   for (const Change& change : changes) {
     c.line(std::string(change.name) + (early ? ", opened early" : ""));
     ::unlink("f");
@@ -82,33 +121,41 @@ constexpr Case cases[] = {
     {"privilege-change-by-stranger",
      [](Ctx& c) {
        prepare(c);
-       for (const mode_t mode : {06777U, 02666U, 04766U}) every_change(c, mode, false, 1000, 1000, {});
+       for (const mode_t mode : {06777U, 02666U, 04766U}) {
+         every_change(c, mode, false, 1000, 1000, {});
+       }
      },
      root},
     {"privilege-change-by-stranger-opened-early",
      [](Ctx& c) {
        prepare(c);
-       for (const mode_t mode : {06777U, 02666U}) every_change(c, mode, true, 1000, 1000, {});
+       for (const mode_t mode : {06777U, 02666U}) {
+         every_change(c, mode, true, 1000, 1000, {});
+       }
      },
      root},
     {"privilege-change-by-member",
      [](Ctx& c) {
        prepare(c);
-       for (const mode_t mode : {06777U, 02666U}) every_change(c, mode, false, 1000, 1000, {2000});
+       for (const mode_t mode : {06777U, 02666U}) {
+         every_change(c, mode, false, 1000, 1000, {2000});
+       }
        every_change(c, 02666, false, 1000, 2000, {});
      },
      root},
     {"privilege-change-by-owner",
      [](Ctx& c) {
        prepare(c);
-       for (const mode_t mode : {06777U, 02666U}) every_change(c, mode, false, 3000, 3000, {});
+       for (const mode_t mode : {06777U, 02666U}) {
+         every_change(c, mode, false, 3000, 3000, {});
+       }
      },
      root},
     {"privilege-change-by-root",
      [](Ctx& c) {
        prepare(c);
-       // With a capability beside them the set-id bits would tell root's write from root's chown of nothing apart only
-       // on a native file system; without it nothing is lost by root.
+       // With a capability beside them the set-id bits would tell root's write from root's chown of
+       // nothing apart only on a native file system; without it nothing is lost by root.
        for (const Change& change : changes) {
          c.line(change.name);
          ::unlink("f");
@@ -182,8 +229,11 @@ constexpr Case cases[] = {
          for (const bool member : {false, true}) {
            c.must("chown", ::chown(path, 1000, 2000));
            c.in_child([&] {
-             if (member) become_member(c, 1000, 1000, {2000});
-             else become_member(c, 1000, 1000, {});
+             if (member) {
+               become_member(c, 1000, 1000, {2000});
+             } else {
+               become_member(c, 1000, 1000, {});
+             }
              c.call("chmod", ::chmod(path, 02775));
            });
            c.stat(path);
@@ -201,8 +251,13 @@ constexpr Case cases[] = {
          c.put("d/member", "", 02775);
          c.put("d/plain", "", 02664);
        });
-       c.as_user(1001, 1001, [&] { c.put("d/stranger", "", 02775), c.put("d/stranger-plain", "", 02664), c.dir("d/sub", 02755); });
-       for (const char* path : {"d/member", "d/plain", "d/stranger", "d/stranger-plain", "d/sub"}) c.stat(path);
+       c.as_user(1001, 1001, [&] {
+         c.put("d/stranger", "", 02775), c.put("d/stranger-plain", "", 02664),
+             c.dir("d/sub", 02755);
+       });
+       for (const char* path : {"d/member", "d/plain", "d/stranger", "d/stranger-plain", "d/sub"}) {
+         c.stat(path);
+       }
      },
      root},
     {"owner-chowns",
@@ -246,17 +301,21 @@ constexpr Case cases[] = {
        c.put("f", "data");
        for (const mode_t mode : {06777U, 02666U, 06644U}) {
          c.must("chmod", ::chmod("f", mode));
-         c.as_user(1000, 1000, [&] { c.call("truncate", ::truncate("f", 2)), c.open("f", O_WRONLY | O_TRUNC); });
+         c.as_user(1000, 1000, [&] {
+           c.call("truncate", ::truncate("f", 2)), c.open("f", O_WRONLY | O_TRUNC);
+         });
          c.stat("f");
        }
      },
      root},
     {"setuid-after-mapping",
      [](Ctx& c) {
-       // Stores through a mapping take nothing away, on any file system: the bits fall when the mapping is made or not at all.
+       // Stores through a mapping take nothing away, on any file system: the bits fall when the
+       // mapping is made or not at all.
        c.put("f", std::string(4096, 'x'));
        const int fd = c.open("f", O_RDWR);
-       auto* map = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+       auto* map =
+           static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
        c.must("chmod", ::chmod("f", 06755));
        map[0] = 'y';
        c.call("msync", ::msync(map, 4096, MS_SYNC));
@@ -267,6 +326,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> privilege_cases() { return cases; }
+std::span<const Case> privilege_cases() {
+  return cases;
+}
 
 }  // namespace parity

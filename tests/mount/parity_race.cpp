@@ -14,7 +14,9 @@ namespace {
 
 void in_threads(int count, const std::function<void(int)>& body) {
   std::vector<std::jthread> threads;
-  for (int number = 0; number < count; ++number) threads.emplace_back(body, number);
+  for (int number = 0; number < count; ++number) {
+    threads.emplace_back(body, number);
+  }
 }
 
 constexpr Case cases[] = {
@@ -58,10 +60,14 @@ constexpr Case cases[] = {
          const std::string name = "f" + std::to_string(round);
          ino_t inodes[4] = {};
          in_threads(4, [&](int number) {
-           struct stat st {};
-           if (::fstat(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), &st) == 0) inodes[number] = st.st_ino;
+           struct stat st{};
+           if (::fstat(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), &st) == 0) {
+             inodes[number] = st.st_ino;
+           }
          });
-         for (const ino_t inode : inodes) one = one && inode != 0 && inode == inodes[0];
+         for (const ino_t inode : inodes) {
+           one = one && inode != 0 && inode == inodes[0];
+         }
        }
        c.check("one inode", one);
      },
@@ -88,7 +94,9 @@ constexpr Case cases[] = {
          records.insert(text);
          int number = 0;
          int index = 0;
-         if (std::sscanf(text, "%d:%d", &number, &index) != 2 || number < 0 || number > 3) continue;
+         if (std::sscanf(text, "%d:%d", &number, &index) != 2 || number < 0 || number > 3) {
+           continue;
+         }
          ordered = ordered && index > last[number];
          last[number] = index;
        }
@@ -103,7 +111,9 @@ constexpr Case cases[] = {
        c.in_children(4, [&](int number) {
          const int fd = c.get("f", O_RDWR);
          const std::string data(1000, static_cast<char>('a' + number));
-         for (off_t i = 0; i < 100; ++i) c.must("pwrite", ::pwrite(fd, data.data(), 1000, (i * 4 + number) * 1000));
+         for (off_t i = 0; i < 100; ++i) {
+           c.must("pwrite", ::pwrite(fd, data.data(), 1000, (i * 4 + number) * 1000));
+         }
        });
        c.content("f");
      },
@@ -113,7 +123,9 @@ constexpr Case cases[] = {
        const int fd = c.open("f", O_RDWR | O_CREAT);
        c.in_children(4, [&](int number) {
          const std::string data(10, static_cast<char>('a' + number));
-         for (int i = 0; i < 200; ++i) c.must("write", ::write(fd, data.data(), data.size()));
+         for (int i = 0; i < 200; ++i) {
+           c.must("write", ::write(fd, data.data(), data.size()));
+         }
        });
        c.fstat("f", fd);
      },
@@ -141,7 +153,10 @@ constexpr Case cases[] = {
            const std::string name = "new" + std::to_string(number);
            for (int i = 0; i < 300; ++i) {
              const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-             if (::write(fd, "whole", 5) != 5 || ::close(fd) != 0 || ::rename(name.c_str(), "target") != 0) ++torn;
+             if (::write(fd, "whole", 5) != 5 || ::close(fd) != 0 ||
+                 ::rename(name.c_str(), "target") != 0) {
+               ++torn;
+             }
            }
          });
          done = true;
@@ -161,8 +176,12 @@ constexpr Case cases[] = {
          in_threads(2, [&](int number) {
            moved += (number == 0 ? ::rename("a", "b/a") : ::rename("b", "a/b")) == 0;
          });
-         if (moved != 1) c.line("moved " + std::to_string(moved));
-         for (const char* path : {"a/b", "b/a", "a", "b"}) ::rmdir(path);
+         if (moved != 1) {
+           c.line("moved " + std::to_string(moved));
+         }
+         for (const char* path : {"a/b", "b/a", "a", "b"}) {
+           ::rmdir(path);
+         }
        }
        c.list();
      },
@@ -184,13 +203,15 @@ constexpr Case cases[] = {
        c.put("f");
        c.in_children(4, [&](int number) {
          for (int i = 0; i < 100; ++i) {
-           c.must("link", ::link("f", ("l" + std::to_string(number) + "-" + std::to_string(i)).c_str()));
+           c.must("link",
+                  ::link("f", ("l" + std::to_string(number) + "-" + std::to_string(i)).c_str()));
          }
        });
        c.stat("f");
        c.in_children(4, [&](int number) {
          for (int i = 0; i < 100; ++i) {
-           c.must("unlink", ::unlink(("l" + std::to_string(number) + "-" + std::to_string(i)).c_str()));
+           c.must("unlink",
+                  ::unlink(("l" + std::to_string(number) + "-" + std::to_string(i)).c_str()));
          }
        });
        c.stat("f");
@@ -215,7 +236,9 @@ constexpr Case cases[] = {
      anyone},
     {"race-readdir-with-changes",
      [](Ctx& c) {
-       for (int i = 0; i < 300; ++i) c.put("stable" + std::to_string(i));
+       for (int i = 0; i < 300; ++i) {
+         c.put("stable" + std::to_string(i));
+       }
        std::atomic<bool> done = false;
        bool whole = true;
        {
@@ -237,12 +260,15 @@ constexpr Case cases[] = {
                unsigned short length = 0;
                std::memcpy(&length, entry + 16, sizeof length);
                const std::string name = entry + 19;
-               if (name.starts_with("stable")) seen.insert(name);
+               if (name.starts_with("stable")) {
+                 seen.insert(name);
+               }
                at += length;
              }
            }
            ::close(fd);
-           whole = whole && got == 0 && seen.size() == 300 && std::set(seen.begin(), seen.end()).size() == 300;
+           whole = whole && got == 0 && seen.size() == 300 &&
+                   std::set(seen.begin(), seen.end()).size() == 300;
          }
          done = true;
        }
@@ -262,7 +288,7 @@ constexpr Case cases[] = {
            }
          }
        });
-       struct stat st {};
+       struct stat st{};
        c.must("stat", ::stat("f", &st));
        c.check("whole records", st.st_size % 10 == 0);
      },
@@ -271,6 +297,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> race_cases() { return cases; }
+std::span<const Case> race_cases() {
+  return cases;
+}
 
 }  // namespace parity

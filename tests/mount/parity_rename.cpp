@@ -13,7 +13,9 @@ void rename(const Ctx& c, const char* from, const char* to, unsigned flags = 0) 
   const long result = ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, flags);
   const int code = errno;
   std::string what = std::string("rename ") + from + " " + to;
-  if (flags != 0) what += " flags " + std::to_string(flags);
+  if (flags != 0) {
+    what += " flags " + std::to_string(flags);
+  }
   errno = code;
   c.call(what, result);
 }
@@ -36,8 +38,12 @@ void clear(const Ctx& c) {
   for (const char* kind : {"file", "dir", "full", "link", "fifo"}) {
     for (const char* n : {"1", "2"}) {
       const std::string name = std::string(kind) + n;
-      for (const char* inner : {"inner1", "inner2"}) ::unlink((name + "/" + inner).c_str());
-      if (::unlink(name.c_str()) != 0) ::rmdir(name.c_str());
+      for (const char* inner : {"inner1", "inner2"}) {
+        ::unlink((name + "/" + inner).c_str());
+      }
+      if (::unlink(name.c_str()) != 0) {
+        ::rmdir(name.c_str());
+      }
     }
   }
   c.list();
@@ -252,7 +258,9 @@ constexpr Case cases[] = {
        c.dir("d2/dir");
        c.put("d2/dir/inner", "inner");
        rename(c, "d1/file", "d2/dir", RENAME_EXCHANGE);
-       for (const char* path : {"d1", "d2", "d1/file", "d2/dir"}) c.stat(path), c.list(path);
+       for (const char* path : {"d1", "d2", "d1/file", "d2/dir"}) {
+         c.stat(path), c.list(path);
+       }
        c.content("d2/dir");
        c.content("d1/file/inner");
        c.put("d1/file/new", "new");
@@ -284,7 +292,9 @@ constexpr Case cases[] = {
        c.put("from/dir/inner", "y");
        rename(c, "from/file", "to/file");
        rename(c, "from/dir", "to/dir");
-       for (const char* path : {"from", "to", "to/dir", "to/dir/.."}) c.stat(path), c.list(path);
+       for (const char* path : {"from", "to", "to/dir", "to/dir/.."}) {
+         c.stat(path), c.list(path);
+       }
        c.content("to/dir/inner");
        c.content("to/dir/../file");
      },
@@ -393,8 +403,8 @@ constexpr Case cases[] = {
        c.content("a");
        c.content("b");
        c.check("two inodes", [] {
-         struct stat one {};
-         struct stat two {};
+         struct stat one{};
+         struct stat two{};
          return ::stat("a", &one) == 0 && ::stat("b", &two) == 0 && one.st_ino != two.st_ino;
        }());
        rename(c, "b", "a");
@@ -416,6 +426,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> rename_cases() { return cases; }
+std::span<const Case> rename_cases() {
+  return cases;
+}
 
 }  // namespace parity

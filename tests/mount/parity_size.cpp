@@ -103,7 +103,8 @@ constexpr Case cases[] = {
        c.pwrite(fd, std::string(4096, 'x'), 4 * mega);
        c.pwrite(fd, std::string(4096, 'x'), 8 * mega);
        c.call("extend", ::ftruncate(fd, 16 * mega));
-       for (const off_t at : {off_t{0}, 4 * mega, 4 * mega + 4096, 6 * mega, 8 * mega + 1, 9 * mega, 16 * mega}) {
+       for (const off_t at :
+            {off_t{0}, 4 * mega, 4 * mega + 4096, 6 * mega, 8 * mega + 1, 9 * mega, 16 * mega}) {
          c.call("data from " + std::to_string(at), ::lseek(fd, at, SEEK_DATA));
          c.call("hole from " + std::to_string(at), ::lseek(fd, at, SEEK_HOLE));
        }
@@ -113,6 +114,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> size_cases() { return cases; }
+std::span<const Case> size_cases() {
+  return cases;
+}
 
 }  // namespace parity

@@ -13,8 +13,8 @@ void allocate(const Ctx& c, int mode, off_t offset, off_t length) {
   const int fd = c.get("file", O_RDWR | O_CREAT | O_TRUNC);
   const std::string data = pattern(10000);
   c.must("write", ::pwrite(fd, data.data(), data.size(), 0));
-  c.call("fallocate mode " + std::to_string(mode) + " offset " + std::to_string(offset) + " length " +
-             std::to_string(length),
+  c.call("fallocate mode " + std::to_string(mode) + " offset " + std::to_string(offset) +
+             " length " + std::to_string(length),
          ::fallocate(fd, mode, offset, length));
   c.fstat("file", fd);
   c.content("file");
@@ -22,18 +22,21 @@ void allocate(const Ctx& c, int mode, off_t offset, off_t length) {
 }
 
 void allocate_everywhere(const Ctx& c, int mode) {
-  static constexpr std::pair<off_t, off_t> ranges[] = {{0, 4096},   {4096, 4096}, {100, 200},    {5000, 20000},
-                                                       {20000, 10}, {0, 100000},  {10000, 4096}, {0, 0},
-                                                       {-1, 10},    {0, -1},      {3000, 5000}};
-  for (const auto& [offset, length] : ranges) allocate(c, mode, offset, length);
+  static constexpr std::pair<off_t, off_t> ranges[] = {
+      {0, 4096},     {4096, 4096}, {100, 200}, {5000, 20000}, {20000, 10}, {0, 100000},
+      {10000, 4096}, {0, 0},       {-1, 10},   {0, -1},       {3000, 5000}};
+  for (const auto& [offset, length] : ranges) {
+    allocate(c, mode, offset, length);
+  }
 }
 
 constexpr Case cases[] = {
     {"fallocate-plain", [](Ctx& c) { allocate_everywhere(c, 0); }, anyone},
     {"fallocate-keep-size", [](Ctx& c) { allocate_everywhere(c, FALLOC_FL_KEEP_SIZE); }, anyone},
-    {"fallocate-punch-hole", [](Ctx& c) { allocate_everywhere(c, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE); },
-     anyone},
-    {"fallocate-punch-hole-without-keep-size", [](Ctx& c) { allocate(c, FALLOC_FL_PUNCH_HOLE, 0, 4096); }, anyone},
+    {"fallocate-punch-hole",
+     [](Ctx& c) { allocate_everywhere(c, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE); }, anyone},
+    {"fallocate-punch-hole-without-keep-size",
+     [](Ctx& c) { allocate(c, FALLOC_FL_PUNCH_HOLE, 0, 4096); }, anyone},
     {"fallocate-zero-range", [](Ctx& c) { allocate_everywhere(c, FALLOC_FL_ZERO_RANGE); }, anyone},
     {"fallocate-zero-range-keep-size",
      [](Ctx& c) { allocate_everywhere(c, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE); }, anyone},
@@ -73,7 +76,7 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        const int fd = c.open("file", O_RDWR | O_CREAT);
        const auto report = [&](const char* what) {
-         struct stat st {};
+         struct stat st{};
          c.must("fstat", ::fstat(fd, &st));
          c.check(std::string(what) + ": any blocks", st.st_blocks > 0);
          c.check(std::string(what) + ": fewer bytes than size", st.st_blocks * 512 < st.st_size);
@@ -96,24 +99,27 @@ constexpr Case cases[] = {
     {"blksize",
      [](Ctx& c) {
        c.put("file", "x");
-       struct stat st {};
+       struct stat st{};
        c.must("stat", ::stat("file", &st));
-       c.check("a power of two of at least 512", st.st_blksize >= 512 && (st.st_blksize & (st.st_blksize - 1)) == 0);
+       c.check("a power of two of at least 512",
+               st.st_blksize >= 512 && (st.st_blksize & (st.st_blksize - 1)) == 0);
      },
      anyone},
     {"statfs",
      [](Ctx& c) {
        c.put("file", "x");
        for (const char* path : {".", "file", "none", "file/x"}) {
-         struct statfs fs {};
-         if (c.call("statfs " + std::string(path), ::statfs(path, &fs)) != 0) continue;
+         struct statfs fs{};
+         if (c.call("statfs " + std::string(path), ::statfs(path, &fs)) != 0) {
+           continue;
+         }
          c.check("block size", fs.f_bsize > 0 && fs.f_frsize > 0);
          c.check("free <= blocks", fs.f_bfree <= fs.f_blocks);
          c.check("available <= free", fs.f_bavail <= fs.f_bfree);
          c.check("free inodes <= inodes", fs.f_ffree <= fs.f_files);
          c.line("name length " + std::to_string(fs.f_namelen));
        }
-       struct statvfs fs {};
+       struct statvfs fs{};
        c.call("fstatvfs", ::fstatvfs(c.open("file", O_RDONLY), &fs));
        c.line("name max " + std::to_string(fs.f_namemax));
        c.line("pathconf name max " + std::to_string(::pathconf(".", _PC_NAME_MAX)));
@@ -122,10 +128,13 @@ constexpr Case cases[] = {
      anyone},
     {"statfs-counts-space",
      [](Ctx& c) {
-       struct statfs before {};
-       struct statfs after {};
+       struct statfs before{};
+       struct statfs after{};
        std::int64_t taken = 0;
-       const auto is_right = [&] { return taken >= (4 << 20) && taken < (8 << 20); };  // give or take what a file takes beside its data
+       // give or take what a file takes beside its data
+       const auto is_right = [&] {
+         return taken >= (4 << 20) && taken < (8 << 20);
+       };
        // On a disk others take and free space meanwhile: not each time.
        for (int i = 0; i < 10 && !is_right(); ++i) {
          c.must("statfs", ::statfs(".", &before));
@@ -141,6 +150,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> space_cases() { return cases; }
+std::span<const Case> space_cases() {
+  return cases;
+}
 
 }  // namespace parity

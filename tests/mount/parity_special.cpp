@@ -22,19 +22,22 @@ sockaddr_un address(const char* path) {
 int bind_to(const Ctx& c, const char* path) {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_un where = address(path);
-  c.call(std::string("bind ") + path, ::bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where));
+  c.call(std::string("bind ") + path,
+         ::bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where));
   return fd;
 }
 
 int connect_to(const Ctx& c, const char* path) {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_un where = address(path);
-  c.call(std::string("connect ") + path, ::connect(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where));
+  c.call(std::string("connect ") + path,
+         ::connect(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where));
   return fd;
 }
 
 void exec(const Ctx& c, const char* path) {
-  c.run(std::string("exec ") + path, [&] { ::execl(path, path, "--helper", "exit", "7", nullptr); });
+  c.run(std::string("exec ") + path,
+        [&] { ::execl(path, path, "--helper", "exit", "7", nullptr); });
 }
 
 constexpr Case cases[] = {
@@ -47,7 +50,9 @@ constexpr Case cases[] = {
        c.call("dir", ::mknod("d", S_IFDIR | 0755, 0));
        c.call("link", ::mknod("l", S_IFLNK | 0755, 0));
        c.call("existing", ::mknod("f", S_IFREG | 0640, 0));
-       for (const char* path : {"f", "n", "p", "s", "d", "l"}) c.stat(path);
+       for (const char* path : {"f", "n", "p", "s", "d", "l"}) {
+         c.stat(path);
+       }
        c.list();
      },
      anyone},
@@ -167,10 +172,12 @@ constexpr Case cases[] = {
        const int path = c.open("program", O_PATH);
        const char* args[] = {"program", "--helper", "exit", "9", nullptr};
        for (const int which : {fd, path}) {
-         c.run("execveat", [&] { ::execveat(which, "", const_cast<char**>(args), environ, AT_EMPTY_PATH); });
+         c.run("execveat",
+               [&] { ::execveat(which, "", const_cast<char**>(args), environ, AT_EMPTY_PATH); });
        }
        c.call("unlink", ::unlink("program"));
-       c.run("execveat unlinked", [&] { ::execveat(fd, "", const_cast<char**>(args), environ, AT_EMPTY_PATH); });
+       c.run("execveat unlinked",
+             [&] { ::execveat(fd, "", const_cast<char**>(args), environ, AT_EMPTY_PATH); });
      },
      anyone},
     {"exec-open-for-writing",
@@ -238,9 +245,14 @@ constexpr Case cases[] = {
          auto* handle = reinterpret_cast<file_handle*>(space);
          handle->handle_bytes = MAX_HANDLE_SZ;
          int id = 0;
-         if (c.call("name_to_handle_at", ::name_to_handle_at(AT_FDCWD, path, handle, &id, 0)) != 0) continue;
+         if (c.call("name_to_handle_at", ::name_to_handle_at(AT_FDCWD, path, handle, &id, 0)) !=
+             0) {
+           continue;
+         }
          const int fd = c.opened("open_by_handle_at", ::open_by_handle_at(mount, handle, O_RDONLY));
-         if (fd >= 0) c.fstat(path, fd);
+         if (fd >= 0) {
+           c.fstat(path, fd);
+         }
          ::close(fd);
        }
      },
@@ -248,7 +260,11 @@ constexpr Case cases[] = {
     {"inotify",
      [](Ctx& c) {
        const int queue = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-       c.call("watch", ::inotify_add_watch(queue, ".", IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_DELETE | IN_MOVE | IN_ATTRIB) > 0 ? 0 : -1);
+       c.call("watch", ::inotify_add_watch(queue, ".",
+                                           IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_DELETE |
+                                               IN_MOVE | IN_ATTRIB) > 0
+                           ? 0
+                           : -1);
        c.put("f", "data");
        c.must("chmod", ::chmod("f", 0600));
        c.must("rename", ::rename("f", "g"));
@@ -259,7 +275,8 @@ constexpr Case cases[] = {
        for (ssize_t got = 0; (got = ::read(queue, space, sizeof space)) > 0;) {
          for (ssize_t at = 0; at < got;) {
            const auto* event = reinterpret_cast<const inotify_event*>(space + at);
-           c.line("event " + std::to_string(event->mask) + " " + (event->len > 0 ? event->name : ""));
+           c.line("event " + std::to_string(event->mask) + " " +
+                  (event->len > 0 ? event->name : ""));
            at += static_cast<ssize_t>(sizeof *event + event->len);
          }
        }
@@ -269,6 +286,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> special_cases() { return cases; }
+std::span<const Case> special_cases() {
+  return cases;
+}
 
 }  // namespace parity

@@ -14,12 +14,15 @@
 namespace parity {
 namespace {
 
-std::string text(const timespec& time) { return std::to_string(time.tv_sec) + "." + std::to_string(time.tv_nsec); }
+std::string text(const timespec& time) {
+  return std::to_string(time.tv_sec) + "." + std::to_string(time.tv_nsec);
+}
 
 /// Sets both times and records what the file has then.
 void set_times(const Ctx& c, const char* path, const timespec& access, const timespec& modify) {
   const timespec times[2] = {access, modify};
-  c.call("utimensat " + text(access) + " " + text(modify), ::utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW));
+  c.call("utimensat " + text(access) + " " + text(modify),
+         ::utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW));
   const Times now = c.times(path);
   c.line("atime " + text(now.access) + " mtime " + text(now.modify));
 }
@@ -68,21 +71,24 @@ constexpr Case cases[] = {
        c.moves("omit mtime", {"f"}, [&] { set_times(c, "f", {4000, 4}, {77, UTIME_OMIT}); });
        timespec clock{};
        ::clock_gettime(CLOCK_REALTIME_COARSE, &clock);
-       const auto now = [&](const char* what, const timespec (&times)[2]) {
+       const auto now = [&](const char* what, const timespec(&times)[2]) {
          const Times before = c.times("f");
          c.tick();
          c.call(what, ::utimensat(AT_FDCWD, "f", times, 0));
          const Times after = c.times("f");
          c.check("  atime kept", same(before.access, after.access));
          c.check("  mtime kept", same(before.modify, after.modify));
-         c.check("  atime is now", after.access.tv_sec >= clock.tv_sec && after.access.tv_sec < clock.tv_sec + 30);
-         c.check("  mtime is now", after.modify.tv_sec >= clock.tv_sec && after.modify.tv_sec < clock.tv_sec + 30);
+         c.check("  atime is now",
+                 after.access.tv_sec >= clock.tv_sec && after.access.tv_sec < clock.tv_sec + 30);
+         c.check("  mtime is now",
+                 after.modify.tv_sec >= clock.tv_sec && after.modify.tv_sec < clock.tv_sec + 30);
        };
        now("now, omit", {{0, UTIME_NOW}, {0, UTIME_OMIT}});
        now("omit, now", {{0, UTIME_OMIT}, {0, UTIME_NOW}});
        now("now, now", {{0, UTIME_NOW}, {0, UTIME_NOW}});
        c.call("null", ::utimensat(AT_FDCWD, "f", nullptr, 0));
-       // make(1) takes a target for outdated that is older than what it was made of, by however little.
+       // make(1) takes a target for outdated that is older than what it was made of, by however
+       // little.
        int older = 0;
        for (int i = 0; i < 20; ++i) {
          const std::string made = "made" + std::to_string(i);
@@ -91,7 +97,10 @@ constexpr Case cases[] = {
          c.must("touch", ::utimensat(AT_FDCWD, "f", nullptr, 0));
          c.must("write", static_cast<int>(::write(fd, "x", 1)));
          const timespec touched = c.times("f").modify, written = c.times(made).modify;
-         older += std::pair(written.tv_sec, written.tv_nsec) < std::pair(touched.tv_sec, touched.tv_nsec) ? 1 : 0;
+         older +=
+             std::pair(written.tv_sec, written.tv_nsec) < std::pair(touched.tv_sec, touched.tv_nsec)
+                 ? 1
+                 : 0;
        }
        c.line("made after a touch, and older: " + std::to_string(older));
      },
@@ -204,8 +213,10 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("f", "0123456789");
        const int fd = c.open("f", O_RDWR);
-       c.moves("truncate to the same size", {"f"}, [&] { c.call("truncate", ::truncate("f", 10)); });
-       c.moves("ftruncate to the same size", {"f"}, [&] { c.call("ftruncate", ::ftruncate(fd, 10)); });
+       c.moves("truncate to the same size", {"f"},
+               [&] { c.call("truncate", ::truncate("f", 10)); });
+       c.moves("ftruncate to the same size", {"f"},
+               [&] { c.call("ftruncate", ::ftruncate(fd, 10)); });
        c.moves("shrink", {"f"}, [&] { c.call("ftruncate", ::ftruncate(fd, 5)); });
        c.moves("extend", {"f"}, [&] { c.call("truncate", ::truncate("f", 50)); });
      },
@@ -239,7 +250,8 @@ constexpr Case cases[] = {
        c.moves("chown", {"f"}, [&] { c.call("chown", ::chown("f", ::geteuid(), ::getegid())); });
        c.moves("chown of nothing", {"f"}, [&] { c.call("chown", ::chown("f", -1, -1)); });
        c.moves("failing chmod", {"f"}, [&] { c.call("chmod", ::chmod("f/x", 0600)); });
-       c.moves("setxattr", {"f"}, [&] { c.call("setxattr", ::setxattr("f", "user.x", "v", 1, 0)); });
+       c.moves("setxattr", {"f"},
+               [&] { c.call("setxattr", ::setxattr("f", "user.x", "v", 1, 0)); });
      },
      anyone},
     {"times-create-remove",
@@ -266,8 +278,8 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("f", "data");
        const int fd = c.open("f", O_RDWR);
-       struct stat before {};
-       struct stat after {};
+       struct stat before{};
+       struct stat after{};
        c.must("fstat", ::fstat(fd, &before));
        c.tick();
        c.call("unlink", ::unlink("f"));
@@ -282,14 +294,17 @@ constexpr Case cases[] = {
        c.dir("b");
        c.put("a/f");
        c.must("link", ::link("a/f", "keep"));
-       c.moves("across", {"a", "b", "keep", "."}, [&] { c.call("rename", ::rename("a/f", "b/f")); });
+       c.moves("across", {"a", "b", "keep", "."},
+               [&] { c.call("rename", ::rename("a/f", "b/f")); });
        c.moves("inside", {"b", "keep"}, [&] { c.call("rename", ::rename("b/f", "b/g")); });
        c.put("b/h");
        c.must("link", ::link("b/h", "replaced"));
-       c.moves("over", {"b", "keep", "replaced"}, [&] { c.call("rename", ::rename("b/g", "b/h")); });
+       c.moves("over", {"b", "keep", "replaced"},
+               [&] { c.call("rename", ::rename("b/g", "b/h")); });
        c.moves("same name", {"b", "keep"}, [&] { c.call("rename", ::rename("b/h", "b/h")); });
        c.must("link", ::link("b/h", "b/i"));
-       c.moves("to itself by link", {"b", "keep"}, [&] { c.call("rename", ::rename("b/h", "b/i")); });
+       c.moves("to itself by link", {"b", "keep"},
+               [&] { c.call("rename", ::rename("b/h", "b/i")); });
        c.dir("a/sub");
        c.must("utimensat", ::utimensat(AT_FDCWD, "a/sub", nullptr, 0));
        c.moves("directory", {"a", "b"}, [&] { c.call("rename", ::rename("a/sub", "b/sub")); });
@@ -319,15 +334,17 @@ constexpr Case cases[] = {
        c.put("b/g");
        c.must("link", ::link("a/f", "f"));
        c.must("link", ::link("b/g", "g"));
-       c.moves("exchange", {"a", "b", "f", "g"},
-               [&] { c.call("rename", ::renameat2(AT_FDCWD, "a/f", AT_FDCWD, "b/g", RENAME_EXCHANGE)); });
+       c.moves("exchange", {"a", "b", "f", "g"}, [&] {
+         c.call("rename", ::renameat2(AT_FDCWD, "a/f", AT_FDCWD, "b/g", RENAME_EXCHANGE));
+       });
      },
      anyone},
     {"times-map-write",
      [](Ctx& c) {
        c.put("f", std::string(4096, 'x'));
        const int fd = c.open("f", O_RDWR);
-       auto* map = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+       auto* map =
+           static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
        c.moves("store and msync", {"f"}, [&] {
          map[0] = 'y';
          c.call("msync", ::msync(map, 4096, MS_SYNC));
@@ -336,12 +353,14 @@ constexpr Case cases[] = {
      anyone},
     {"times-map-write-known-before",
      [](Ctx& c) {
-       // The attributes are known, and asked for often, before the mapping is there; then it alone changes them.
-       constexpr std::size_t length = 8U << 20U;  // the second store is beyond the largest page of the first
+       // The attributes are known, and asked for often, before the mapping is there; then it alone
+       // changes them. the second store is beyond the largest page of the first
+       constexpr std::size_t length = 8U << 20U;
        c.put("f", std::string(length, 'x'));
        c.stat("f");
        const int fd = c.open("f", O_RDWR);
-       auto* map = static_cast<char*>(::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+       auto* map =
+           static_cast<char*>(::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
        for (const std::size_t at : {std::size_t{0}, length / 2}) {
          c.moves("store", {"f"}, [&] {
            map[at] = 'y';
@@ -363,7 +382,8 @@ constexpr Case cases[] = {
        c.tick();
        c.in_child([&] {
          const int fd = c.get("f", O_RDWR);
-         auto* map = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+         auto* map =
+             static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
          map[0] = 'y';
          c.call("msync", ::msync(map, 4096, MS_SYNC));
        });
@@ -372,7 +392,8 @@ constexpr Case cases[] = {
      anyone},
     {"times-order-of-events",
      [](Ctx& c) {
-       // Stamps of a file's data and stamps of names, directories and links, which may be of two clocks.
+       // Stamps of a file's data and stamps of names, directories and links, which may be of two
+       // clocks.
        const int fd = c.open("f", O_RDWR | O_CREAT);
        timespec last{};
        int older = 0;
@@ -416,6 +437,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> time_cases() { return cases; }
+std::span<const Case> time_cases() {
+  return cases;
+}
 
 }  // namespace parity

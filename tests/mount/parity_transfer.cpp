@@ -128,9 +128,11 @@ constexpr Case cases[] = {
      anyone},
     {"direct-io-asynchronous",
      [](Ctx& c) {
-       // Others read through the cache all the time. Behind a write that is complete a read shows what it wrote.
+       // Others read through the cache all the time. Behind a write that is complete a read shows
+       // what it wrote.
        constexpr std::size_t size = 640U << 10U;
-       auto* stop = static_cast<std::atomic<bool>*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+       auto* stop = static_cast<std::atomic<bool>*>(
+           ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
        auto* block = static_cast<char*>(std::aligned_alloc(4096, size));
        c.put("file", std::string(size, '-'));
        const int direct = c.open("file", O_RDWR | O_DIRECT), cached = c.open("file", O_RDONLY);
@@ -141,7 +143,9 @@ constexpr Case cases[] = {
          reader = c.start([&] {
            std::string data(size, ' ');
            const int fd = c.get("file", O_RDONLY);
-           while (!*stop) (void)!::pread(fd, data.data(), size, 0);
+           while (!*stop) {
+             (void)!::pread(fd, data.data(), size, 0);
+           }
          });
        }
        int old = 0;
@@ -159,10 +163,15 @@ constexpr Case cases[] = {
          c.must("io_submit", ::syscall(SYS_io_submit, context, 1, &writes));
          c.must("io_getevents", ::syscall(SYS_io_getevents, context, 1, 1, &done, nullptr));
          c.must("read", ::pread(cached, data.data(), size, 0));
-         old += done.res != static_cast<std::int64_t>(size) || data.find_first_not_of(now) != std::string::npos ? 1 : 0;
+         old += done.res != static_cast<std::int64_t>(size) ||
+                        data.find_first_not_of(now) != std::string::npos
+                    ? 1
+                    : 0;
        }
        *stop = true;
-       for (const pid_t reader : readers) c.finish(reader);
+       for (const pid_t reader : readers) {
+         c.finish(reader);
+       }
        c.line("old data behind a complete write: " + std::to_string(old));
      },
      anyone},
@@ -171,7 +180,8 @@ constexpr Case cases[] = {
        constexpr std::size_t size = 1U << 20U;
        c.put("file", std::string(size, 'c'));
        const int fd = c.open("file", O_RDWR), direct = c.open("file", O_RDWR | O_DIRECT);
-       auto* map = static_cast<char*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+       auto* map =
+           static_cast<char*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
        auto* block = static_cast<char*>(std::aligned_alloc(4096, size));
        std::fill_n(block, size, 'd');
        map[5000] = 'm';
@@ -222,18 +232,24 @@ constexpr Case cases[] = {
      [](Ctx& c) {
        c.put("file", pattern(100000));
        const int fd = c.open("file", O_RDONLY);
-       for (const int advice : {POSIX_FADV_NORMAL, POSIX_FADV_SEQUENTIAL, POSIX_FADV_WILLNEED, POSIX_FADV_DONTNEED}) {
+       for (const int advice :
+            {POSIX_FADV_NORMAL, POSIX_FADV_SEQUENTIAL, POSIX_FADV_WILLNEED, POSIX_FADV_DONTNEED}) {
          c.call("fadvise " + std::to_string(advice), ::posix_fadvise(fd, 0, 0, advice));
        }
        c.content("file");
      },
      anyone},
-    {"readahead", [](Ctx& c) { c.put("file", "x"), c.call("readahead", ::readahead(c.open("file", O_RDONLY), 0, 1)); },
+    {"readahead",
+     [](Ctx& c) {
+       c.put("file", "x"), c.call("readahead", ::readahead(c.open("file", O_RDONLY), 0, 1));
+     },
      anyone},
 };
 
 }  // namespace
 
-std::span<const Case> transfer_cases() { return cases; }
+std::span<const Case> transfer_cases() {
+  return cases;
+}
 
 }  // namespace parity

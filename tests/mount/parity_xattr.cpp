@@ -19,19 +19,25 @@ void list_xattrs(const Ctx& c, const char* path) {
   std::vector<std::string> found;
   for (std::size_t at = 0; at < static_cast<std::size_t>(length);) {
     const std::string name = names.c_str() + at;
-    if (name.starts_with("user.")) found.push_back(name);
+    if (name.starts_with("user.")) {
+      found.push_back(name);
+    }
     at += name.size() + 1;
   }
   std::sort(found.begin(), found.end());
   c.line("listxattr: " + std::to_string(found.size()));
-  for (const std::string& name : found) c.line("  " + show(name));
+  for (const std::string& name : found) {
+    c.line("  " + show(name));
+  }
 }
 
 void get_xattr(const Ctx& c, const char* path, const char* name) {
   std::string value(70000, '\0');
   const ssize_t length = ::getxattr(path, name, value.data(), value.size());
   c.call(std::string("getxattr ") + name, length);
-  if (length > 0) c.line("  " + show({value.data(), static_cast<std::size_t>(length)}));
+  if (length > 0) {
+    c.line("  " + show({value.data(), static_cast<std::size_t>(length)}));
+  }
 }
 
 constexpr Case cases[] = {
@@ -127,6 +133,8 @@ constexpr Case cases[] = {
 
 }  // namespace
 
-std::span<const Case> xattr_cases() { return cases; }
+std::span<const Case> xattr_cases() {
+  return cases;
+}
 
 }  // namespace parity

@@ -11,45 +11,82 @@ namespace efs::test {
 class FailingBackend final : public PlainBackend {
  public:
   explicit FailingBackend(Backend& real) : real_(real) {}
+
   /// So many creates succeed, then they fail with `code`. Negative: all succeed.
   void allow_creates(int count, int code = ENOSPC) { left_ = count, code_ = code; }
+
   int creates() const { return creates_; }
+
   /// Runs at the end of each sync_all(), which has synced nothing of what it does.
   void after_sync_all(std::function<void()> run) { after_sync_all_ = std::move(run); }
+
   /// Runs when a container has been opened.
   void after_open(std::function<void(std::uint64_t id)> run) { after_open_ = std::move(run); }
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
     ++creates_;
-    if (left_ == 0) return fail(code_);
-    if (left_ > 0) --left_;
+    if (left_ == 0) {
+      return fail(code_);
+    }
+    if (left_ > 0) {
+      --left_;
+    }
     return real_.create(id, afterwards);
   }
+
   Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
     auto opened = real_.open(id, afterwards);
-    if (after_open_) after_open_(id);
+    if (after_open_) {
+      after_open_(id);
+    }
     return opened;
   }
-  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override { return real_.adopt(id, fd); }
+
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
+    return real_.adopt(id, fd);
+  }
+
   Status label(std::uint64_t id) override { return real_.label(id); }
+
   Whose whose(std::uint64_t id) override { return real_.whose(id); }
+
   bool may_be_written(std::uint64_t id) override { return real_.may_be_written(id); }
+
   bool is_written(std::uint64_t id) override { return real_.is_written(id); }
+
   std::optional<std::uint64_t> remove(std::uint64_t id) override { return real_.remove(id); }
+
   Result<struct stat> attributes(std::uint64_t id) override { return real_.attributes(id); }
-  Status set_times(std::uint64_t id, std::optional<FileTime> atime, std::optional<FileTime> mtime) override { return real_.set_times(id, atime, mtime); }
+
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime,
+                   std::optional<FileTime> mtime) override {
+    return real_.set_times(id, atime, mtime);
+  }
+
   Status sync_name(std::uint64_t id) override { return real_.sync_name(id); }
+
   Status sync_all() override {
     const Status done = real_.sync_all();
-    if (after_sync_all_) after_sync_all_();
+    if (after_sync_all_) {
+      after_sync_all_();
+    }
     return done;
   }
-  Status for_each(const std::function<void(std::uint64_t id)>& visit) override { return real_.for_each(visit); }
+
+  Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
+    return real_.for_each(visit);
+  }
+
   Space space() override { return real_.space(); }
+
   Status admit_writer() override { return real_.admit_writer(); }
+
   void look_again() override { real_.look_again(); }
+
   Durability durability() const override { return real_.durability(); }
+
   bool offers_descriptor() const override { return real_.offers_descriptor(); }
+
   std::string description() const override { return real_.description(); }
 
  private:

@@ -14,7 +14,11 @@ thread_local std::uint64_t count = 0;
 thread_local std::size_t freed = 0;  // bytes that a handler has made free
 
 // aligned_alloc wants a multiple of the alignment.
-void* take(std::size_t bytes, std::size_t alignment) noexcept { return alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment); }
+void* take(std::size_t bytes, std::size_t alignment) noexcept {
+  return alignment == 0
+             ? std::malloc(bytes)
+             : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   ++count;
@@ -24,50 +28,123 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   }
   if (left == 1) {
     failed = true;
-    if (!fails_on) left = 0;
+    if (!fails_on) {
+      left = 0;
+    }
     return nullptr;
   }
-  if (left > 1) --left;
+  if (left > 1) {
+    --left;
+  }
   return take(bytes, alignment);
 }
 
-// As operator new does it, the handler may find some (Sheltered), or throws; without one there is none.
+// As operator new does it, the handler may find some (Sheltered), or throws; without one there is
+// none.
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
-  if (void* memory = allocate(bytes, alignment)) return memory;
+  if (void* memory = allocate(bytes, alignment)) {
+    return memory;
+  }
   const auto handler = std::get_new_handler();
-  if (handler == nullptr) throw std::bad_alloc();
+  if (handler == nullptr) {
+    throw std::bad_alloc();
+  }
   handler();
   freed = efs::SpareMemory::piece_bytes;
   void* memory = allocate(bytes, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
   return memory;
 }
 
-std::size_t number(std::align_val_t alignment) { return static_cast<std::size_t>(alignment); }
+std::size_t number(std::align_val_t alignment) {
+  return static_cast<std::size_t>(alignment);
+}
 
 }  // namespace
 
 // All of them, so that none of the library's own frees what one of ours has made, or the reverse.
-void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, 0); }
-void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate_or_throw(bytes, number(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate_or_throw(bytes, number(alignment)); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return allocate(bytes, number(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return allocate(bytes, number(alignment)); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void* operator new(std::size_t bytes) {
+  return allocate_or_throw(bytes, 0);
+}
+
+void* operator new[](std::size_t bytes) {
+  return allocate_or_throw(bytes, 0);
+}
+
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate_or_throw(bytes, number(alignment));
+}
+
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return allocate_or_throw(bytes, number(alignment));
+}
+
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, 0);
+}
+
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, 0);
+}
+
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return allocate(bytes, number(alignment));
+}
+
+void* operator new[](std::size_t bytes, std::align_val_t alignment,
+                     const std::nothrow_t&) noexcept {
+  return allocate(bytes, number(alignment));
+}
+
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+
+void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace efs::test {
 
@@ -77,12 +154,25 @@ FailingNew::FailingNew(std::uint64_t n, Shortage shortage) {
   fails_on = shortage == Shortage::for_good;
   left = n;
 }
-FailingNew::~FailingNew() { left = 0; }
-bool FailingNew::met() const { return failed; }
 
-SparedAllocations::SparedAllocations() : left_(left) { left = 0; }
-SparedAllocations::~SparedAllocations() { left = left_; }
+FailingNew::~FailingNew() {
+  left = 0;
+}
 
-std::uint64_t allocations() { return count; }
+bool FailingNew::met() const {
+  return failed;
+}
+
+SparedAllocations::SparedAllocations() : left_(left) {
+  left = 0;
+}
+
+SparedAllocations::~SparedAllocations() {
+  left = left_;
+}
+
+std::uint64_t allocations() {
+  return count;
+}
 
 }  // namespace efs::test

@@ -8,7 +8,8 @@ namespace efs::test {
 /// How memory is short: one allocation fails, or that and all after it do.
 enum class Shortage : std::uint8_t { once, for_good };
 
-/// The allocation with number n from now on (1 is the next) throws std::bad_alloc in this thread. One at a time.
+/// The allocation with number n from now on (1 is the next) throws std::bad_alloc in this thread.
+/// One at a time.
 class FailingNew {
  public:
   explicit FailingNew(std::uint64_t n, Shortage shortage = Shortage::once);
@@ -18,7 +19,8 @@ class FailingNew {
   bool met() const;  // it has failed
 };
 
-/// How many allocations this thread has made so far: a measure of work that is the same on every machine.
+/// How many allocations this thread has made so far: a measure of work that is the same on every
+/// machine.
 std::uint64_t allocations();
 
 /// While it lives none fails: what a simulated kernel does is all or nothing.

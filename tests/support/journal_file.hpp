@@ -20,17 +20,22 @@ inline store::JournalHeader header_of(const std::string& journal) {
 inline std::vector<std::size_t> record_offsets(const std::string& journal) {
   std::vector<std::size_t> offsets;
   std::size_t at = sizeof(store::JournalHeader);
-  for (store::RecordHeader header{}; ; at += (sizeof header + header.length + 7) / 8 * 8) {
+  for (store::RecordHeader header{};; at += (sizeof header + header.length + 7) / 8 * 8) {
     offsets.push_back(at);
     std::memcpy(&header, journal.data() + at, sizeof header);
-    if (header.length == 0) return offsets;
+    if (header.length == 0) {
+      return offsets;
+    }
   }
 }
 
-/// What is left of it where all behind a record is lost: `shorter`: the file ends there; else nothing but zeros follow.
+/// What is left of it where all behind a record is lost: `shorter`: the file ends there; else
+/// nothing but zeros follow.
 inline std::string cut_at(const std::string& journal, std::size_t offset, bool shorter) {
   std::string cut = journal.substr(0, offset);
-  if (!shorter) cut.resize(journal.size());
+  if (!shorter) {
+    cut.resize(journal.size());
+  }
   return cut;
 }
 

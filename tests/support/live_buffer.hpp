@@ -1,5 +1,6 @@
 #pragma once
-// A real file system on a container store in memory, without a mount, and what tests of live staging ask of it.
+// A real file system on a container store in memory, without a mount, and what tests of live
+// staging ask of it.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -22,9 +23,8 @@ struct LiveBuffer {
   std::unique_ptr<fs::Filesystem> filesystem;
   std::unique_ptr<fs::Staging> staging;
 
-  LiveBuffer() : metadata(directory.open()) {
-    open();
-  }
+  LiveBuffer() : metadata(directory.open()) { open(); }
+
   /// Opens what is there, as after a restart.
   void open() {
     staging.reset();
@@ -36,26 +36,36 @@ struct LiveBuffer {
 
   std::size_t containers() const {
     std::size_t count = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path() + "/data"))
-      if (entry.is_regular_file()) ++count;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(directory.path() + "/data")) {
+      if (entry.is_regular_file()) {
+        ++count;
+      }
+    }
     return count;
   }
+
   std::uint64_t ino(const std::string& path) const { return staging->find(path)->ino; }
+
   bool exists(const std::string& path) const { return staging->find(path).has_value(); }
 
   /// What a program does: a new file with content, closed again.
   std::uint64_t write(const std::string& name, const std::string& content) {
     const auto there = staging->find(name);
-    const std::uint64_t file = there ? there->ino : filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino;
+    const std::uint64_t file =
+        there ? there->ino : filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino;
     (void)*filesystem->open({}, file, O_WRONLY);
     (void)filesystem->setattr({}, file, {.size = 0});
     (void)*filesystem->write({}, file, std::as_bytes(std::span(content)), 0);
     filesystem->release(file, O_WRONLY);
     return file;
   }
+
   std::string read(const std::string& path) const {
     const auto item = staging->find(path);
-    if (!item) return "(not there)";
+    if (!item) {
+      return "(not there)";
+    }
     std::string content(static_cast<std::size_t>(item->attributes.st_size), '\0');
     const auto got = filesystem->read(item->ino, std::as_writable_bytes(std::span(content)), 0);
     content.resize(got.value_or(0));

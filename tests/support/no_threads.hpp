@@ -1,5 +1,6 @@
 #pragma once
-// A process that can have no more threads, without a limit on it: the stack of a new one would be larger than the address space.
+// A process that can have no more threads, without a limit on it: the stack of a new one would be
+// larger than the address space.
 
 #include <pthread.h>
 
@@ -18,10 +19,12 @@ class NoThreads {
     pthread_setattr_default_np(&larger);
     pthread_attr_destroy(&larger);
   }
+
   ~NoThreads() {
     pthread_setattr_default_np(&before_);
     pthread_attr_destroy(&before_);
   }
+
   NoThreads(const NoThreads&) = delete;
   NoThreads& operator=(const NoThreads&) = delete;
 

@@ -16,20 +16,29 @@ namespace efs::test {
 
 class SimBackend final : public PlainBackend {
  public:
-  explicit SimBackend(SimWorld& world, std::size_t place = 0) : world_(world), place_(world.places.at(place)) {}
+  explicit SimBackend(SimWorld& world, std::size_t place = 0)
+      : world_(world), place_(world.places.at(place)) {}
 
   // What is stored is visible at once, and durable with the next sync of its container.
   class SimSegment final : public Segment {
    public:
-    SimSegment(SimWorld& world, SimWorld::DataPtr data, std::uint64_t begin, std::size_t length) : world_(world), data_(std::move(data)), begin_(begin), length_(length) {}
+    SimSegment(SimWorld& world, SimWorld::DataPtr data, std::uint64_t begin, std::size_t length)
+        : world_(world), data_(std::move(data)), begin_(begin), length_(length) {}
+
     std::span<std::byte> bytes() override {
-      const auto all = std::as_writable_bytes(std::span(data_->visible)).subspan(std::min<std::size_t>(begin_, data_->visible.size()));
+      const auto all = std::as_writable_bytes(std::span(data_->visible))
+                           .subspan(std::min<std::size_t>(begin_, data_->visible.size()));
       return all.first(std::min(all.size(), length_));
     }
+
     void store(std::size_t offset, std::span<const std::byte> from) override {
-      if (world_.ended()) return;
+      if (world_.ended()) {
+        return;
+      }
       data_->look();
-      if (bytes().size() < offset + from.size()) std::abort();  // a kernel sends SIGBUS
+      if (bytes().size() < offset + from.size()) {
+        std::abort();  // a kernel sends SIGBUS
+      }
       std::memcpy(bytes().data() + offset, from.data(), from.size());
       data_->synced = false;
       data_->show();
@@ -45,58 +54,84 @@ class SimBackend final : public PlainBackend {
   class SimContainer final : public Container {
    public:
     SimContainer(SimWorld& world, SimWorld::DataPtr data) : world_(world), data_(std::move(data)) {}
+
     Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override {
       EFS_TRY(world_.call("read"));
       data_->look();
-      if (offset >= data_->visible.size()) return 0;
+      if (offset >= data_->visible.size()) {
+        return 0;
+      }
       const auto n = std::min<std::size_t>(into.size(), data_->visible.size() - offset);
       std::memcpy(into.data(), data_->visible.data() + offset, n);
       return n;
     }
+
     Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override {
       EFS_TRY(world_.call("write"));
       data_->look();
-      if (data_->visible.size() < offset + from.size()) data_->visible.resize(offset + from.size());
+      if (data_->visible.size() < offset + from.size()) {
+        data_->visible.resize(offset + from.size());
+      }
       std::memcpy(data_->visible.data() + offset, from.data(), from.size());
       data_->synced = false;
       data_->show();
       return from.size();
     }
+
     Status truncate(std::uint64_t size) override {
       EFS_TRY(world_.call("truncate"));
       data_->look();
       return resize(size);
     }
+
     Status allocate(int mode, std::uint64_t offset, std::uint64_t length) override {
       EFS_TRY(world_.call("allocate"));
       data_->look();
-      return mode != 0 || offset + length <= data_->visible.size() ? Status{} : resize(offset + length);
+      return mode != 0 || offset + length <= data_->visible.size() ? Status{}
+                                                                   : resize(offset + length);
     }
+
     Result<std::uint64_t> seek(std::uint64_t offset, int) override {
       EFS_TRY(world_.call("seek"));
       return offset;
     }
+
     Result<struct stat> attributes() override {
       EFS_TRY(world_.call("attributes"));
-      struct stat st {};
-      if (world_.gives_descriptors && ::fstat(data_->descriptor(), &st) == 0) return st;
+      struct stat st{};
+      if (world_.gives_descriptors && ::fstat(data_->descriptor(), &st) == 0) {
+        return st;
+      }
       st.st_size = static_cast<off_t>(data_->visible.size());
       return st;
     }
-    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return world_.call("set_times"); }
+
+    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override {
+      return world_.call("set_times");
+    }
+
     void accessed(AccessTimes) override {}
+
     Status sync(bool) override {
       EFS_TRY(world_.call("data sync"));
-      if (world_.event("data sync")) settle(*data_);
+      if (world_.event("data sync")) {
+        settle(*data_);
+      }
       return {};
     }
+
     Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override {
-      if (!world_.maps) return fail(ENOTSUP);
+      if (!world_.maps) {
+        return fail(ENOTSUP);
+      }
       EFS_TRY(world_.call("map"));
       return std::make_unique<SimSegment>(world_, data_, offset, length);
     }
+
     void count_stored() override {}
+
     int descriptor() const override { return world_.gives_descriptors ? data_->descriptor() : -1; }
+
     static void settle(SimWorld::Data& data) {
       data.durable = data.visible;
       data.synced = data.labelled = true;
@@ -116,88 +151,152 @@ class SimBackend final : public PlainBackend {
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards) override {
     EFS_TRY(world_.call("create"));
-    if (place_.containers.contains(id)) return fail(EEXIST);
-    if (place_.containers.size() >= place_.room) return fail(ENOSPC);
+    if (place_.containers.contains(id)) {
+      return fail(EEXIST);
+    }
+    if (place_.containers.size() >= place_.room) {
+      return fail(ENOSPC);
+    }
     const auto data = std::make_shared<SimWorld::Data>();
     data->life = world_.lives();
     place_.containers[id] = data;
     auto made = open(id, Afterwards::kept_open);
-    if (!made) place_.containers.erase(id);
+    if (!made) {
+      place_.containers.erase(id);
+    }
     return made;
   }
+
   Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards) override {
     EFS_TRY(world_.call("open"));
     const auto found = place_.containers.find(id);
-    if (found == place_.containers.end()) return fail(ENOENT);
-    if (found->second->unfinished) return fail(EUCLEAN, "container " + std::to_string(id) + " has lost its label");
+    if (found == place_.containers.end()) {
+      return fail(ENOENT);
+    }
+    if (found->second->unfinished) {
+      return fail(EUCLEAN, "container " + std::to_string(id) + " has lost its label");
+    }
     return std::make_shared<SimContainer>(world_, found->second);
   }
+
   Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
     EFS_TRY(world_.call("adopt"));
     const auto found = world_.shared.find(fd);
-    if (found == world_.shared.end()) return fail(EXDEV);
-    if (!place_.containers.emplace(id, found->second).second) return fail(EEXIST);
+    if (found == world_.shared.end()) {
+      return fail(EXDEV);
+    }
+    if (!place_.containers.emplace(id, found->second).second) {
+      return fail(EEXIST);
+    }
     auto made = open(id, Afterwards::kept_open);
-    if (!made) place_.containers.erase(id);
+    if (!made) {
+      place_.containers.erase(id);
+    }
     return made;
   }
+
   Whose whose(std::uint64_t id) override {
     const auto found = place_.containers.find(id);
-    return found != place_.containers.end() && found->second->unfinished ? Whose::unfinished : Whose::own;
+    return found != place_.containers.end() && found->second->unfinished ? Whose::unfinished
+                                                                         : Whose::own;
   }
+
   Status label(std::uint64_t id) override {
     EFS_TRY(world_.call("label"));
     const auto found = place_.containers.find(id);
-    if (found == place_.containers.end()) return fail(ENOENT);
+    if (found == place_.containers.end()) {
+      return fail(ENOENT);
+    }
     found->second->unfinished = false;
     return {};
   }
+
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
-    if (world_.ended()) return 0;  // a destructor: its process is no more
+    if (world_.ended()) {
+      return 0;  // a destructor: its process is no more
+    }
     if (!world_.call("remove")) {
-      if (place_.containers.contains(id)) world_.stuck.insert(id);
+      if (place_.containers.contains(id)) {
+        world_.stuck.insert(id);
+      }
       return std::nullopt;
     }
-    if (place_.containers.contains(id)) world_.event("remove");
+    if (place_.containers.contains(id)) {
+      world_.event("remove");
+    }
     place_.containers.erase(id);
     return 0;
   }
+
   Result<struct stat> attributes(std::uint64_t id) override {
     auto container = open(id, Afterwards::kept_open);
-    if (!container) return std::unexpected(container.error());
+    if (!container) {
+      return std::unexpected(container.error());
+    }
     return (*container)->attributes();
   }
+
   Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override {
     EFS_TRY(world_.call("set_times by id"));
     return place_.containers.contains(id) ? Status{} : fail(ENOENT);
   }
+
   Status sync_name(std::uint64_t id) override {
     EFS_TRY(world_.call("container name sync"));
-    if (!world_.event("container name sync")) return {};
-    if (const auto found = place_.containers.find(id); found != place_.containers.end()) place_.durable_containers[id] = found->second;
-    else place_.durable_containers.erase(id);
+    if (!world_.event("container name sync")) {
+      return {};
+    }
+    if (const auto found = place_.containers.find(id); found != place_.containers.end()) {
+      place_.durable_containers[id] = found->second;
+    } else {
+      place_.durable_containers.erase(id);
+    }
     return {};
   }
+
   Status sync_all() override {
     EFS_TRY(world_.call("all data sync"));
-    if (!world_.event("all data sync")) return {};
-    for (auto& [id, data] : place_.containers) SimContainer::settle(*data);
+    if (!world_.event("all data sync")) {
+      return {};
+    }
+    for (auto& [id, data] : place_.containers) {
+      SimContainer::settle(*data);
+    }
     place_.durable_containers = place_.containers;
     return {};
   }
+
   Status for_each(const std::function<void(std::uint64_t)>& visit) override {
     EFS_TRY(world_.call("for_each"));
     const auto copy = place_.containers;
-    for (const auto& [id, data] : copy) visit(id);
+    for (const auto& [id, data] : copy) {
+      visit(id);
+    }
     return {};
   }
-  bool may_be_written(std::uint64_t) override { return false; }  // by nobody whom the scenario does not know
+
+  // by nobody whom the scenario does not know
+  bool may_be_written(std::uint64_t) override { return false; }
+
   bool is_written(std::uint64_t) override { return false; }
-  Space space() override { return {.capacity = 1u << 30, .used = 0, .available = place_.containers.size() < place_.room ? 1u << 30 : 0}; }
+
+  Space space() override {
+    return {.capacity = 1u << 30,
+            .used = 0,
+            .available = place_.containers.size() < place_.room ? 1u << 30 : 0};
+  }
+
   void look_again() override {}
-  Status admit_writer() override { return world_.injects(ENOSPC) ? world_.call("admit_writer") : Status{}; }  // it knows of no other failure
+
+  // it knows of no other failure
+  Status admit_writer() override {
+    return world_.injects(ENOSPC) ? world_.call("admit_writer") : Status{};
+  }
+
   Durability durability() const override { return world_.durability(); }
+
   bool offers_descriptor() const override { return false; }
+
   std::string description() const override { return "simulated"; }
 
  private:
@@ -208,21 +307,33 @@ class SimBackend final : public PlainBackend {
 /// With several places the first is soon full.
 inline SimWorld make_world(Durability durability, std::uint64_t seed, std::size_t places) {
   SimWorld world(durability, seed, places);
-  if (places > 1) world.places.front().room = 6;
+  if (places > 1) {
+    world.places.front().room = 6;
+  }
   return world;
 }
 
 /// What a policy says that goes by names; none where there is one place.
-inline std::function<std::optional<unsigned>(const std::string& path)> place_by_name(std::size_t places) {
-  if (places == 1) return {};
-  return [places](const std::string& path) { return static_cast<unsigned char>(path.back()) % places; };
+inline std::function<std::optional<unsigned>(const std::string& path)> place_by_name(
+    std::size_t places) {
+  if (places == 1) {
+    return {};
+  }
+  return [places](const std::string& path) {
+    return static_cast<unsigned char>(path.back()) % places;
+  };
 }
 
 /// The backend of a world: of all its places, as one device looks at them now.
 inline Result<std::unique_ptr<Backend>> open_store(SimWorld& world) {
-  if (world.places.size() == 1) return std::make_unique<SimBackend>(world);
+  if (world.places.size() == 1) {
+    return std::make_unique<SimBackend>(world);
+  }
   VirtualDeviceOptions options{.members = {}, .new_containers = 0, .spill = true};
-  for (std::size_t place = 0; place < world.places.size(); ++place) options.members.push_back({.id = std::to_string(place), .backend = std::make_unique<SimBackend>(world, place)});
+  for (std::size_t place = 0; place < world.places.size(); ++place) {
+    options.members.push_back(
+        {.id = std::to_string(place), .backend = std::make_unique<SimBackend>(world, place)});
+  }
   return make_virtual_device(std::move(options));
 }
 

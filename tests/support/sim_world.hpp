@@ -1,7 +1,8 @@
 #pragma once
-// A world that can lose its power: every byte has a visible and a durable face. Stores change the visible one; flush,
-// drain and sync move lines to the durable one. After a crash the durable face is what is left, with any part of what
-// was on its way. Each event that makes something durable counts, and the world ends before the one that it is told.
+// A world that can lose its power: every byte has a visible and a durable face. Stores change the
+// visible one; flush, drain and sync move lines to the durable one. After a crash the durable face
+// is what is left, with any part of what was on its way. Each event that makes something durable
+// counts, and the world ends before the one that it is told.
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,38 +27,51 @@
 
 namespace efs::test {
 
-/// The power is gone. Thrown through everything; nothing that it passes is used again. Where somebody takes it for a failure
-/// (staging does), the world stays as it was: ended().
+/// The power is gone. Thrown through everything; nothing that it passes is used again. Where
+/// somebody takes it for a failure (staging does), the world stays as it was: ended().
 struct PowerLoss : std::exception {};
 
 /// What a world may do wrong, to see that the checks notice.
 struct Lies {
-  std::string deaf;        // events of this name do nothing (and say that they did): "drain", "journal sync", ...
-  std::uint64_t deaf_at = 0;  // instead: only the one with this number, of any name; 0: none
-  unsigned deaf_life = 0;     // in this life: 0 is the first, 1 the recovery and what follows it
-  bool keeps_old = false;     // stores of zeros are lost: what lies behind the tail stays
-  bool switch_in_two = false; // a rename first takes the name away, then gives it
+  // events of this name do nothing (and say that they did): "drain", "journal sync", ...
+  std::string deaf;
+  std::uint64_t deaf_at = 0;   // instead: only the one with this number, of any name; 0: none
+  unsigned deaf_life = 0;      // in this life: 0 is the first, 1 the recovery and what follows it
+  bool keeps_old = false;      // stores of zeros are lost: what lies behind the tail stays
+  bool switch_in_two = false;  // a rename first takes the name away, then gives it
 };
 
 class SimWorld {
  public:
-  SimWorld(Durability durability, std::uint64_t seed, std::size_t places_ = 1) : places(places_), durability_(durability), random_(seed) { names_.reserve(1U << 14); }
+  SimWorld(Durability durability, std::uint64_t seed, std::size_t places_ = 1)
+      : places(places_), durability_(durability), random_(seed) {
+    names_.reserve(1U << 14);
+  }
 
   Durability durability() const { return durability_; }
+
   std::mt19937_64& random() { return random_; }
+
   bool chance() { return (random_() & 1) != 0; }
 
   /// The world ends before event number n (1 is the first); 0: never.
   void end_before(std::uint64_t n) { end_ = n; }
+
   std::uint64_t events() const { return count_; }
+
   const std::vector<const char*>& names() const { return names_; }
+
   bool loses_zeros() const { return lies_.keeps_old; }
+
   bool switches_in_two() const { return lies_.switch_in_two; }
+
   void lie(Lies lies) { lies_ = std::move(lies); }
 
   /// True: the event takes place.
   bool event(const char* name) {
-    if (dead_) throw PowerLoss{};
+    if (dead_) {
+      throw PowerLoss{};
+    }
     look();
     ++count_;
     names_.push_back(name);
@@ -65,56 +79,81 @@ class SimWorld {
       dead_ = true;
       throw PowerLoss{};
     }
-    return lies_.deaf_at == 0 ? lies_.deaf != name : lies_.deaf_at != count_ || lies_.deaf_life != lives_;
+    return lies_.deaf_at == 0 ? lies_.deaf != name
+                              : lies_.deaf_at != count_ || lies_.deaf_life != lives_;
   }
 
-  /// The call with number n (1 is the first) fails with `code`, and with `on` all that follow, too. 0: none does.
-  void fail_call(std::uint64_t n, int code = EIO, bool on = false) { failing_ = n, code_ = code, fails_on_ = on, calls_ = 0; }
+  /// The call with number n (1 is the first) fails with `code`, and with `on` all that follow, too.
+  /// 0: none does.
+  void fail_call(std::uint64_t n, int code = EIO, bool on = false) {
+    failing_ = n, code_ = code, fails_on_ = on, calls_ = 0;
+  }
+
   std::uint64_t calls() const { return calls_; }
+
   /// The name of the call that failed first; "": none did.
   const std::string& failed_call() const { return failed_call_; }
+
   bool injects(int code) const { return failing_ != 0 && code_ == code; }
+
   /// At the head of everything that a store may refuse.
   Status call(const char* name) {
     ++calls_;
-    if (failing_ == 0 || calls_ < failing_ || (calls_ > failing_ && !fails_on_)) return {};
-    if (calls_ == failing_) failed_call_ = name;
+    if (failing_ == 0 || calls_ < failing_ || (calls_ > failing_ && !fails_on_)) {
+      return {};
+    }
+    if (calls_ == failing_) {
+      failed_call_ = name;
+    }
     return fail(code_, std::string("injected: ") + name);
   }
 
   /// Address space that costs what is touched of it, and stays where it is.
   class Region {
    public:
-    Region() : bytes_(static_cast<std::byte*>(::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
-      if (bytes_ == MAP_FAILED) throw std::bad_alloc();
-      ::madvise(bytes_, room, MADV_HUGEPAGE);  // a recovery looks at all of it: a third of the time went into its pages
+    Region()
+        : bytes_(
+              static_cast<std::byte*>(::mmap(nullptr, room, PROT_READ | PROT_WRITE,
+                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+      if (bytes_ == MAP_FAILED) {
+        throw std::bad_alloc();
+      }
+      // a recovery looks at all of it: a third of the time went into its pages
+      ::madvise(bytes_, room, MADV_HUGEPAGE);
     }
+
     ~Region() { ::munmap(bytes_, room); }
+
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
+
     std::byte* at(std::uint64_t offset) { return bytes_ + offset; }
 
    private:
     static constexpr std::size_t room = 32u << 20;
     std::byte* bytes_;
   };
+
   struct File {  // of the journal's directory
     Region visible, durable;
     std::uint64_t size = 0, durable_size = 0;
     Lines dirty;    // of 64 bytes, that may differ
     Lines touched;  // that may not be zero
   };
+
   using FilePtr = std::shared_ptr<File>;
   std::map<std::string, FilePtr> files, durable_files;
   std::vector<std::function<void(std::map<std::string, FilePtr>&)>> names_on_the_way;
 
   struct Data {  // of a container
     std::string visible, durable;
-    bool synced = true;  // equal
+    bool synced = true;       // equal
     bool labelled = false;    // for certain: it was synced since it was made or labelled
     bool unfinished = false;  // power loss left its name, and not its label
-    unsigned life = 0;   // in which it was made: power losses so far
-    UniqueFd file;       // once somebody has asked for a descriptor: has what is visible, and is written to behind our back
+    unsigned life = 0;        // in which it was made: power losses so far
+    // once somebody has asked for a descriptor: has what is visible, and is written to behind our
+    // back
+    UniqueFd file;
 
     // Behind its label, what was written to it is not there either.
     void lose_label() {
@@ -123,53 +162,85 @@ class SimWorld {
       durable.clear();
       synced = true;
     }
+
     int descriptor() {
-      if (file) return file.get();
+      if (file) {
+        return file.get();
+      }
       file.reset(::memfd_create("container", MFD_CLOEXEC));
-      if (!file || ::fchmod(file.get(), 0600) != 0) std::abort();
+      if (!file || ::fchmod(file.get(), 0600) != 0) {
+        std::abort();
+      }
       show();
       return file.get();
     }
+
     /// Takes what was written to the descriptor.
     void look() {
-      struct stat st {};
-      if (!file || ::fstat(file.get(), &st) != 0) return;
+      struct stat st{};
+      if (!file || ::fstat(file.get(), &st) != 0) {
+        return;
+      }
       std::string now(static_cast<std::size_t>(st.st_size), '\0');
-      if (::pread(file.get(), now.data(), now.size(), 0) != static_cast<ssize_t>(now.size()) || now == visible) return;
+      if (::pread(file.get(), now.data(), now.size(), 0) != static_cast<ssize_t>(now.size()) ||
+          now == visible) {
+        return;
+      }
       visible = std::move(now);
       synced = false;
     }
+
     /// The reverse. Times stay.
     void show() {
-      struct stat st {};
-      if (!file || ::fstat(file.get(), &st) != 0) return;
+      struct stat st{};
+      if (!file || ::fstat(file.get(), &st) != 0) {
+        return;
+      }
       const timespec times[2] = {st.st_atim, st.st_mtim};
-      if (::ftruncate(file.get(), static_cast<off_t>(visible.size())) != 0 || ::pwrite(file.get(), visible.data(), visible.size(), 0) != static_cast<ssize_t>(visible.size())) std::abort();
+      if (::ftruncate(file.get(), static_cast<off_t>(visible.size())) != 0 ||
+          ::pwrite(file.get(), visible.data(), visible.size(), 0) !=
+              static_cast<ssize_t>(visible.size())) {
+        std::abort();
+      }
       ::futimens(file.get(), times);
     }
   };
+
   using DataPtr = std::shared_ptr<Data>;
+
   struct Place {  // of the store: a file system of its own
     std::map<std::uint64_t, DataPtr> containers, durable_containers;
     std::size_t room = SIZE_MAX;  // containers that it takes
   };
+
   std::vector<Place> places;
+
   unsigned lives() const { return lives_; }
+
   bool ended() const { return dead_; }
+
   bool gives_descriptors = false;  // of containers
   bool maps = false;               // containers
-  std::map<int, DataPtr> shared;  // files of others that can be adopted as containers, by descriptor
+  // files of others that can be adopted as containers, by descriptor
+  std::map<int, DataPtr> shared;
   std::set<std::uint64_t> stuck;  // containers whose removal has failed
 
   /// The container; null: there is none.
   DataPtr find(std::uint64_t id) const {
-    for (const auto& place : places)
-      if (const auto found = place.containers.find(id); found != place.containers.end()) return found->second;
+    for (const auto& place : places) {
+      if (const auto found = place.containers.find(id); found != place.containers.end()) {
+        return found->second;
+      }
+    }
     return nullptr;
   }
+
   void for_each_container(const std::function<void(std::uint64_t id, Data& data)>& visit) const {
-    for (const auto& place : places)
-      for (const auto& [id, data] : place.containers) visit(id, *data);
+    for (const auto& place : places) {
+      for (const auto& [id, data] : place.containers) {
+        visit(id, *data);
+      }
+    }
   }
 
   void sync_file(File& file) {
@@ -184,10 +255,12 @@ class SimWorld {
     ++lives_;
     begin();
   }
+
   /// What a machine finds when the power is back.
   void crash() {
     look();
-    // Names of the journal's directory: an ordered log of which the file system had written any part.
+    // Names of the journal's directory: an ordered log of which the file system had written any
+    // part.
     while (!names_on_the_way.empty() && chance()) {
       names_on_the_way.front()(durable_files);
       names_on_the_way.erase(names_on_the_way.begin());
@@ -195,18 +268,27 @@ class SimWorld {
     names_on_the_way.clear();
     files = durable_files;
     for (auto& [name, file] : files) {
-      // A line that was on its way is there or not, or in part: eight bytes are the unit of a store. Often all are.
+      // A line that was on its way is there or not, or in part: eight bytes are the unit of a
+      // store. Often all are.
       const bool all = random_() % 4 == 0;
       file->dirty.each([&](std::uint64_t line) {
-        if (const auto kind = all ? 1 : random_() % 3; kind != 0) copy_line(*file, line, kind == 1 ? ~0U : static_cast<unsigned>(random_()));
+        if (const auto kind = all ? 1 : random_() % 3; kind != 0) {
+          copy_line(*file, line, kind == 1 ? ~0U : static_cast<unsigned>(random_()));
+        }
       });
       file->dirty.clear();
-      if (file->durable_size != file->size && chance()) file->durable_size = file->size;
+      if (file->durable_size != file->size && chance()) {
+        file->durable_size = file->size;
+      }
       file->size = file->durable_size;
       drop_behind_end(*file);
-      file->touched.each([&](std::uint64_t line) { std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64); });
+      file->touched.each([&](std::uint64_t line) {
+        std::memcpy(file->visible.at(line * 64), file->durable.at(line * 64), 64);
+      });
     }
-    for (auto& place : places) crash_place(place);
+    for (auto& place : places) {
+      crash_place(place);
+    }
     ++lives_;
     begin();
   }
@@ -217,51 +299,86 @@ class SimWorld {
     end_ = 0;
     count_ = 0;
     names_.clear();
-    if (lies_.deaf_at != 0 && lives_ > lies_.deaf_life) lies_ = {};
+    if (lies_.deaf_at != 0 && lives_ > lies_.deaf_life) {
+      lies_ = {};
+    }
   }
+
   // What was written to descriptors until the power went.
   void look() {
-    if (gives_descriptors && !dead_) for_each_container([](std::uint64_t, Data& data) { data.look(); });
+    if (gives_descriptors && !dead_) {
+      for_each_container([](std::uint64_t, Data& data) { data.look(); });
+    }
   }
-  // Containers: each creation and removal by itself may have made it. A number that was used again leads to the container
-  // that had it before, to the new one, or to none.
+
+  // Containers: each creation and removal by itself may have made it. A number that was used again
+  // leads to the container that had it before, to the new one, or to none.
   void crash_place(Place& place) {
     std::set<std::uint64_t> ids;
-    for (const auto& [id, data] : place.containers) ids.insert(id);
-    for (const auto& [id, data] : place.durable_containers) ids.insert(id);
+    for (const auto& [id, data] : place.containers) {
+      ids.insert(id);
+    }
+    for (const auto& [id, data] : place.durable_containers) {
+      ids.insert(id);
+    }
     std::map<std::uint64_t, DataPtr> found;
     for (const auto id : ids) {
       const auto now = place.containers.find(id), before = place.durable_containers.find(id);
       const bool is = now != place.containers.end(), was = before != place.durable_containers.end();
       const bool sure = is && was && now->second == before->second;
-      if (!sure && chance()) continue;
-      found[id] = is && (!was || sure || chance()) ? now->second : was ? before->second : now->second;
-      if (!sure && !found[id]->labelled && chance()) found[id]->lose_label();
+      if (!sure && chance()) {
+        continue;
+      }
+      found[id] = is && (!was || sure || chance()) ? now->second
+                  : was                            ? before->second
+                                                   : now->second;
+      if (!sure && !found[id]->labelled && chance()) {
+        found[id]->lose_label();
+      }
     }
     for (auto& [id, data] : found) {
-      if (!data->synced) mix(*data);
+      if (!data->synced) {
+        mix(*data);
+      }
       data->visible = data->durable;
       data->synced = true;
       data->show();
     }
     place.containers = place.durable_containers = found;
   }
+
   static void drop_behind_end(File& file) {
-    file.touched.each([&](std::uint64_t line) { std::memset(file.durable.at(line * 64), 0, 64); }, (file.durable_size + 63) / 64);
+    file.touched.each([&](std::uint64_t line) { std::memset(file.durable.at(line * 64), 0, 64); },
+                      (file.durable_size + 63) / 64);
   }
+
   static void copy_line(File& file, std::uint64_t line, unsigned words) {
     if (words == ~0U) {
       std::memcpy(file.durable.at(line * 64), file.visible.at(line * 64), 64);
       return;
     }
-    for (std::size_t word = 0; word < 8; ++word)
-      if ((words >> word & 1U) != 0) std::memcpy(file.durable.at(line * 64 + word * 8), file.visible.at(line * 64 + word * 8), 8);
+    for (std::size_t word = 0; word < 8; ++word) {
+      if ((words >> word & 1U) != 0) {
+        std::memcpy(file.durable.at(line * 64 + word * 8), file.visible.at(line * 64 + word * 8),
+                    8);
+      }
+    }
   }
+
   void mix(Data& data) {
-    std::string result = chance() ? data.durable : std::string(data.durable).substr(0, std::min(data.durable.size(), data.visible.size()));
-    if (chance()) result.resize(data.visible.size());
-    for (std::size_t i = 0; i < result.size() && i < data.visible.size(); i += 8)
-      if (chance()) std::memcpy(result.data() + i, data.visible.data() + i, std::min<std::size_t>(8, std::min(result.size(), data.visible.size()) - i));
+    std::string result = chance()
+                             ? data.durable
+                             : std::string(data.durable)
+                                   .substr(0, std::min(data.durable.size(), data.visible.size()));
+    if (chance()) {
+      result.resize(data.visible.size());
+    }
+    for (std::size_t i = 0; i < result.size() && i < data.visible.size(); i += 8) {
+      if (chance()) {
+        std::memcpy(result.data() + i, data.visible.data() + i,
+                    std::min<std::size_t>(8, std::min(result.size(), data.visible.size()) - i));
+      }
+    }
     data.durable = result;
   }
 

@@ -22,14 +22,20 @@ class TempDirectory {
     std::string pattern = parent + "/efs-test-XXXXXX";
     path_ = ::mkdtemp(pattern.data());
   }
+
   ~TempDirectory() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
+
   TempDirectory(const TempDirectory&) = delete;
   TempDirectory& operator=(const TempDirectory&) = delete;
+
   const std::string& path() const { return path_; }
-  UniqueFd open() const { return UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
+
+  UniqueFd open() const {
+    return UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
 
  private:
   std::string path_;
@@ -37,12 +43,14 @@ class TempDirectory {
 
 /// EFS_TEST_SEED, or a new one; print it with the failure: INFO("seed " << seed).
 inline std::uint64_t seed() {
-  if (const char* given = std::getenv("EFS_TEST_SEED")) return std::strtoull(given, nullptr, 10);
+  if (const char* given = std::getenv("EFS_TEST_SEED")) {
+    return std::strtoull(given, nullptr, 10);
+  }
   return std::random_device{}();
 }
 
-/// Which numbers of a long enumeration to try: all; where a run of each is slow, EFS_SAMPLE=K has one of every K, from one that
-/// the seed draws.
+/// Which numbers of a long enumeration to try: all; where a run of each is slow, EFS_SAMPLE=K has
+/// one of every K, from one that the seed draws.
 struct Sample {
   explicit Sample(std::uint64_t from_seed) : first(from_seed % step) {}
 

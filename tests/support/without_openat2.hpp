@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include <unistd.h>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -13,7 +14,6 @@
 #include <functional>
 #include <stdexcept>
 #include <thread>
-#include <unistd.h>
 
 namespace efs::test {
 
@@ -25,14 +25,23 @@ inline void lose_openat2(int code) {
       sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(code)),
       sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  const sock_fprog filter{.len = program.size(), .filter = const_cast<sock_filter*>(program.data())};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) throw std::runtime_error("no filter for system calls");
-  if (::syscall(SYS_openat2, -1, nullptr, nullptr, 0) != -1 || errno != code) throw std::runtime_error("openat2(2) is still there");
+  const sock_fprog filter{.len = program.size(),
+                          .filter = const_cast<sock_filter*>(program.data())};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    throw std::runtime_error("no filter for system calls");
+  }
+  if (::syscall(SYS_openat2, -1, nullptr, nullptr, 0) != -1 || errno != code) {
+    throw std::runtime_error("openat2(2) is still there");
+  }
 }
 
-/// Does `work`: with openat2(2) where `code` is 0, else on a thread for which it fails with that. What it throws comes through.
+/// Does `work`: with openat2(2) where `code` is 0, else on a thread for which it fails with that.
+/// What it throws comes through.
 inline void with_openat2_failing(int code, const std::function<void()>& work) {
-  if (code == 0) return work();
+  if (code == 0) {
+    return work();
+  }
   std::exception_ptr thrown;
   std::thread([&] {
     try {
@@ -42,7 +51,9 @@ inline void with_openat2_failing(int code, const std::function<void()>& work) {
       thrown = std::current_exception();
     }
   }).join();
-  if (thrown) std::rethrow_exception(thrown);
+  if (thrown) {
+    std::rethrow_exception(thrown);
+  }
 }
 
 }  // namespace efs::test

@@ -21,7 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto quiet_time = 4ms;  // without a stop, and none of its threads has anything to do: it waits for requests
+// without a stop, and none of its threads has anything to do: it waits for requests
+constexpr auto quiet_time = 4ms;
 
 user_regs_struct registers_of(pid_t thread) {
   user_regs_struct registers{};
@@ -29,21 +30,26 @@ user_regs_struct registers_of(pid_t thread) {
   return registers;
 }
 
-// A read(2) of a request: the only ones that are as long as the header of one and come from a descriptor of messages.
+// A read(2) of a request: the only ones that are as long as the header of one and come from a
+// descriptor of messages.
 bool received(pid_t thread) {
   const auto registers = registers_of(thread);
   return registers.orig_rax == 0 && static_cast<long>(registers.rax) >= 40 && registers.rdx > 65536;
 }
 
-// Has one of its threads something to do? Who was woken by a request may wait for a processor for long.
+// Has one of its threads something to do? Who was woken by a request may wait for a processor for
+// long.
 bool is_busy(pid_t pid) {
   std::error_code gone;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
     std::ifstream in(task.path() / "stat");
     std::string text;
     std::getline(in, text);
     const auto name_end = text.rfind(") ");
-    if (name_end != text.npos && text[name_end + 2] != 'S') return true;
+    if (name_end != text.npos && text[name_end + 2] != 'S') {
+      return true;
+    }
   }
   return false;
 }
@@ -55,36 +61,57 @@ void give_up(const std::string& why) {
   std::_Exit(2);
 }
 
-std::vector<std::uint64_t> function_offsets(const std::string& program, std::span<const char* const> wanted) {
+std::vector<std::uint64_t> function_offsets(const std::string& program,
+                                            std::span<const char* const> wanted) {
   FILE* names = ::popen(("nm --defined-only " + program + " 2>/dev/null").c_str(), "r");
   std::vector<std::uint64_t> found;
   std::set<std::string_view> missing(wanted.begin(), wanted.end());
   char line[4096];
   while (names != nullptr && std::fgets(line, sizeof line, names) != nullptr) {
     const std::string_view text(line);
-    if (text.size() < 20 || (text[17] != 'T' && text[17] != 't' && text[17] != 'W') || text.find(".cold") != text.npos) continue;
-    for (const char* name : wanted)
-      if (text.find(name) != text.npos) found.push_back(std::strtoull(line, nullptr, 16)), missing.erase(name);
+    if (text.size() < 20 || (text[17] != 'T' && text[17] != 't' && text[17] != 'W') ||
+        text.find(".cold") != text.npos) {
+      continue;
+    }
+    for (const char* name : wanted) {
+      if (text.find(name) != text.npos) {
+        found.push_back(std::strtoull(line, nullptr, 16)), missing.erase(name);
+      }
+    }
   }
-  if (names != nullptr) ::pclose(names);
-  for (const auto name : missing) std::fprintf(stderr, "%s: no function %s, at which a stage begins (renamed, inlined, or stripped?)\n", program.c_str(), name.data());
-  if (!missing.empty()) std::exit(2);
+  if (names != nullptr) {
+    ::pclose(names);
+  }
+  for (const auto name : missing) {
+    std::fprintf(stderr,
+                 "%s: no function %s, at which a stage begins (renamed, inlined, or stripped?)\n",
+                 program.c_str(), name.data());
+  }
+  if (!missing.empty()) {
+    std::exit(2);
+  }
   return found;
 }
 
 pid_t child_of(pid_t supervisor) {
-  std::ifstream children("/proc/" + std::to_string(supervisor) + "/task/" + std::to_string(supervisor) + "/children");
+  std::ifstream children("/proc/" + std::to_string(supervisor) + "/task/" +
+                         std::to_string(supervisor) + "/children");
   pid_t pid = 0;
   children >> pid;
   return pid;
 }
 
 Birth::Birth(pid_t supervisor) : supervisor_(supervisor) {
-  if (::ptrace(PTRACE_SEIZE, supervisor, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACEFORK)) != 0) give_up("ptrace of the supervisor");
+  if (::ptrace(PTRACE_SEIZE, supervisor, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACEFORK)) !=
+      0) {
+    give_up("ptrace of the supervisor");
+  }
 }
 
 bool Birth::takes(pid_t pid, int status) {
-  if (pid == supervisor_ && !WIFSTOPPED(status)) return supervisor_gone_ = true;
+  if (pid == supervisor_ && !WIFSTOPPED(status)) {
+    return supervisor_gone_ = true;
+  }
   if (pid == supervisor_ && status >> 8 == (SIGTRAP | PTRACE_EVENT_FORK << 8)) {
     unsigned long child = 0;
     ::ptrace(PTRACE_GETEVENTMSG, pid, nullptr, &child);
@@ -92,9 +119,18 @@ bool Birth::takes(pid_t pid, int status) {
     ::ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
     return true;
   }
-  if (pid == supervisor_) return ::ptrace(PTRACE_CONT, pid, nullptr, reinterpret_cast<void*>(static_cast<long>(status >> 16 != 0 ? 0 : WSTOPSIG(status)))), true;
-  if (!WIFSTOPPED(status) || status >> 16 != PTRACE_EVENT_STOP) return false;
-  stopped_.insert(pid);  // the child, of which the supervisor has told or will tell; or a thread of one that is being killed
+  if (pid == supervisor_) {
+    return ::ptrace(PTRACE_CONT, pid, nullptr,
+                    reinterpret_cast<void*>(
+                        static_cast<long>(status >> 16 != 0 ? 0 : WSTOPSIG(status)))),
+           true;
+  }
+  if (!WIFSTOPPED(status) || status >> 16 != PTRACE_EVENT_STOP) {
+    return false;
+  }
+  // the child, of which the supervisor has told or will tell; or a thread of one that is being
+  // killed
+  stopped_.insert(pid);
   return true;
 }
 
@@ -102,8 +138,12 @@ pid_t Birth::child(std::set<pid_t>& bystanders) {
   int status = 0;
   while (!supervisor_gone_ && (child_ == 0 || !stopped_.contains(child_))) {
     const pid_t pid = ::waitpid(-1, &status, __WALL);
-    if (pid < 0) give_up("no successor");
-    if (!takes(pid, status)) bystanders.erase(pid);
+    if (pid < 0) {
+      give_up("no successor");
+    }
+    if (!takes(pid, status)) {
+      bystanders.erase(pid);
+    }
   }
   return supervisor_gone_ ? 0 : child_;
 }
@@ -113,14 +153,17 @@ Victim::Victim(pid_t pid, const std::vector<std::uint64_t>& stages_of) : pid_(pi
   begin(stages_of);
 }
 
-Victim::Victim(Newborn born, const std::vector<std::uint64_t>& stages_of) : pid_(born.pid), threads_{born.pid} {
-  ::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE));
+Victim::Victim(Newborn born, const std::vector<std::uint64_t>& stages_of)
+    : pid_(born.pid), threads_{born.pid} {
+  ::ptrace(PTRACE_SETOPTIONS, pid_, nullptr,
+           reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE));
   begin(stages_of);
 }
 
 long Victim::run(long most, bool steps, const std::function<bool()>& ended) {
   long stops = 0;
-  for (auto last = Clock::now(); !ended() || Clock::now() - last < quiet_time || (is_busy(pid_) && Clock::now() - last < patience);) {
+  for (auto last = Clock::now(); !ended() || Clock::now() - last < quiet_time ||
+                                 (is_busy(pid_) && Clock::now() - last < patience);) {
     int status = 0;
     const pid_t thread = ::waitpid(-1, &status, __WALL | WNOHANG);
     if (thread == 0 || (thread < 0 && errno == ECHILD)) {
@@ -132,20 +175,30 @@ long Victim::run(long most, bool steps, const std::function<bool()>& ended) {
       continue;
     }
     if (!WIFSTOPPED(status)) {
-      if (thread == pid_) give_up("the worker ended by itself, status " + std::to_string(status));
+      if (thread == pid_) {
+        give_up("the worker ended by itself, status " + std::to_string(status));
+      }
       continue;
     }
     last = Clock::now();
     const int signal = WSTOPSIG(status);
     if (signal == (SIGTRAP | 0x80)) {  // a system call
-      if (!steps && ++stops == most) return stops;
-      if (steps && received(thread)) stepped_.insert(thread);
+      if (!steps && ++stops == most) {
+        return stops;
+      }
+      if (steps && received(thread)) {
+        stepped_.insert(thread);
+      }
       go_on(thread, 0);
     } else if (status >> 16 != 0) {
       go_on(thread, 0);  // a new thread, or ours to stop
     } else if (signal == SIGTRAP) {
-      if (counts(thread) && ++stops == most) return stops;
-      if (!stepped_.contains(thread) && at_stage(thread)) step_over(thread);
+      if (counts(thread) && ++stops == most) {
+        return stops;
+      }
+      if (!stepped_.contains(thread) && at_stage(thread)) {
+        step_over(thread);
+      }
       go_on(thread, 0);
     } else {
       go_on(thread, signal);
@@ -158,8 +211,12 @@ void Victim::kill(Birth* next) {
   ::kill(pid_, SIGKILL);
   int status = 0;
   for (pid_t ended = 0; (ended = ::waitpid(-1, &status, __WALL)) > 0;) {
-    if (ended == pid_ && (WIFSIGNALED(status) || WIFEXITED(status))) return;
-    if (bystanders.erase(ended) == 0 && next != nullptr) next->takes(ended, status);
+    if (ended == pid_ && (WIFSIGNALED(status) || WIFEXITED(status))) {
+      return;
+    }
+    if (bystanders.erase(ended) == 0 && next != nullptr) {
+      next->takes(ended, status);
+    }
   }
 }
 
@@ -167,8 +224,12 @@ void Victim::begin(const std::vector<std::uint64_t>& stages_of) {
   std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
   std::uint64_t base = 0;
   maps >> std::hex >> base;
-  for (const auto offset : stages_of) set(base + offset);
-  for (const auto thread : threads_) go_on(thread, 0);
+  for (const auto offset : stages_of) {
+    set(base + offset);
+  }
+  for (const auto thread : threads_) {
+    go_on(thread, 0);
+  }
 }
 
 void Victim::attach() {
@@ -176,12 +237,19 @@ void Victim::attach() {
   for (bool fresh = true; fresh;) {
     fresh = false;
     DIR* tasks = ::opendir(("/proc/" + std::to_string(pid_) + "/task").c_str());
-    if (tasks == nullptr) give_up("the worker is gone");
+    if (tasks == nullptr) {
+      give_up("the worker is gone");
+    }
     while (const dirent* entry = ::readdir(tasks)) {
       const auto thread = static_cast<pid_t>(std::atoi(entry->d_name));
-      if (thread == 0 || threads_.contains(thread)) continue;
-      if (::ptrace(PTRACE_SEIZE, thread, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) != 0) {
-        if (errno == ESRCH) continue;
+      if (thread == 0 || threads_.contains(thread)) {
+        continue;
+      }
+      if (::ptrace(PTRACE_SEIZE, thread, nullptr,
+                   reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) != 0) {
+        if (errno == ESRCH) {
+          continue;
+        }
         give_up("ptrace");
       }
       int status = 0;
@@ -200,10 +268,14 @@ void Victim::set(std::uint64_t address) {
   ::ptrace(PTRACE_POKETEXT, pid_, address, (word & ~0xffL) | 0xcc);
 }
 
-bool Victim::at_stage(pid_t thread) { return original_.contains(registers_of(thread).rip - 1); }
+bool Victim::at_stage(pid_t thread) {
+  return original_.contains(registers_of(thread).rip - 1);
+}
 
 // A trap that is a stop: an instruction of a thread that is stepped, or the head of a function.
-bool Victim::counts(pid_t thread) { return stepped_.contains(thread) || at_stage(thread); }
+bool Victim::counts(pid_t thread) {
+  return stepped_.contains(thread) || at_stage(thread);
+}
 
 // Other threads may slip through meanwhile: one at a time serves requests on a quiet mount.
 void Victim::step_over(pid_t thread) {
@@ -218,7 +290,8 @@ void Victim::step_over(pid_t thread) {
 }
 
 void Victim::go_on(pid_t thread, int signal) {
-  ::ptrace(stepped_.contains(thread) ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, thread, nullptr, reinterpret_cast<void*>(static_cast<long>(signal)));
+  ::ptrace(stepped_.contains(thread) ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, thread, nullptr,
+           reinterpret_cast<void*>(static_cast<long>(signal)));
 }
 
 }  // namespace takeover

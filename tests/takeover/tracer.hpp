@@ -1,6 +1,7 @@
 #pragma once
-// A worker under ptrace(2): run from stop to stop, a system call's begin or end, the first instruction of a function, or single
-// instructions, and killed at one of them; and the birth of the one that takes its place.
+// A worker under ptrace(2): run from stop to stop, a system call's begin or end, the first
+// instruction of a function, or single instructions, and killed at one of them; and the birth of
+// the one that takes its place.
 
 #include <sys/types.h>
 
@@ -21,20 +22,23 @@ inline constexpr std::chrono::seconds patience{30};
 /// Ends the program: what is to be tested cannot be set up. Says errno, too.
 [[noreturn]] void give_up(const std::string& why);
 
-/// Where in the program's file the functions begin whose mangled names contain one of `wanted`. Ends the program where one of them is none's.
-std::vector<std::uint64_t> function_offsets(const std::string& program, std::span<const char* const> wanted);
+/// Where in the program's file the functions begin whose mangled names contain one of `wanted`.
+/// Ends the program where one of them is none's.
+std::vector<std::uint64_t> function_offsets(const std::string& program,
+                                            std::span<const char* const> wanted);
 
 /// The only child of a supervisor; 0: none just now.
 pid_t child_of(pid_t supervisor);
 
-/// From here on the supervisor's next child is stopped before its first instruction, and traced. The supervisor itself is left
-/// alone as soon as there is one.
+/// From here on the supervisor's next child is stopped before its first instruction, and traced.
+/// The supervisor itself is left alone as soon as there is one.
 class Birth {
  public:
   explicit Birth(pid_t supervisor);
   /// Whether this news, of waitpid(2), was of it.
   bool takes(pid_t pid, int status);
-  /// The child; 0 where the supervisor ends instead. `bystanders`: our own children, less those that end meanwhile.
+  /// The child; 0 where the supervisor ends instead. `bystanders`: our own children, less those
+  /// that end meanwhile.
   pid_t child(std::set<pid_t>& bystanders);
 
  private:
@@ -50,14 +54,17 @@ class Victim {
   static constexpr long never = -1;
 
   Victim(pid_t pid, const std::vector<std::uint64_t>& stages_of);
+
   /// The child of a Birth.
   struct Newborn {
     pid_t pid;
   };
+
   Victim(Newborn born, const std::vector<std::uint64_t>& stages_of);
 
-  /// Lets it run until it is quiet and `ended`; the number of stops in it, at most `most`: then it is stopped at the last of them.
-  /// `steps`: instructions are counted, of the thread that has received a request.
+  /// Lets it run until it is quiet and `ended`; the number of stops in it, at most `most`: then it
+  /// is stopped at the last of them. `steps`: instructions are counted, of the thread that has
+  /// received a request.
   long run(long most, bool steps, const std::function<bool()>& ended);
 
   /// `next`: takes what is told of the successor meanwhile.

@@ -1,6 +1,7 @@
 #pragma once
-// One operation under a worker that is killed at one of its stops, and the judgement of what came of it: what the operation gives,
-// and what is there afterwards, must be what a native file system gives.
+// One operation under a worker that is killed at one of its stops, and the judgement of what came
+// of it: what the operation gives, and what is there afterwards, must be what a native file system
+// gives.
 
 #include <sys/types.h>
 
@@ -29,14 +30,17 @@ class Actor;
 class Trial {
  public:
   /// Says which functions are stops besides the system calls.
-  Trial(pid_t supervisor, const std::string& efsd, Place place, std::string mount, std::string native);
+  Trial(pid_t supervisor, const std::string& efsd, Place place, std::string mount,
+        std::string native);
 
-  /// The operation, with the worker killed at its stop `n` or, if there are not so many, at its end; how many there were.
-  /// `steps`: the stops are instructions.
+  /// The operation, with the worker killed at its stop `n` or, if there are not so many, at its
+  /// end; how many there were. `steps`: the stops are instructions.
   long kill_at(const Operation& operation, long n, bool steps);
-  /// The same, with the worker killed at `first` and its successor at its own stop `n`, from its first instruction on.
+  /// The same, with the worker killed at `first` and its successor at its own stop `n`, from its
+  /// first instruction on.
   long kill_successor_at(const Operation& operation, long first, long n);
-  /// The same, and every further successor at its stop `n`, too, until there is none any more. Whoever waits must be told.
+  /// The same, and every further successor at its stop `n`, too, until there is none any more.
+  /// Whoever waits must be told.
   void kill_all_at(const Operation& operation, long first, long n);
   /// How many stops the operation has.
   long stops_of(const Operation& operation);
@@ -50,6 +54,7 @@ class Trial {
     std::unique_ptr<Actor> actor;
     Victim worker;
   };
+
   const Outcome& reference(const Operation& operation);
   Began begin(const Operation& operation, bool steps);
   pid_t await_worker();
@@ -57,7 +62,8 @@ class Trial {
   void kill(Victim& victim, Birth* next = nullptr);
   pid_t ask_mount();
   static void reap(const std::set<pid_t>& bystanders);
-  void judge(const Operation& operation, Actor& actor, const std::set<pid_t>& bystanders, const Outcome& expected, const std::string& how);
+  void judge(const Operation& operation, Actor& actor, const std::set<pid_t>& bystanders,
+             const Outcome& expected, const std::string& how);
   void enter(const std::string& where, bool native);
   void leave();
 

@@ -7,9 +7,12 @@
 
 namespace efs::fs {
 
-void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPool::Ready>)>& prepare) {
+void Filesystem::fill_pool(
+    const std::function<void(std::span<const ContainerPool::Ready>)>& prepare) {
   const std::size_t wanted = pool_.begin_fill();
-  if (wanted == 0) return;
+  if (wanted == 0) {
+    return;
+  }
   std::vector<ContainerPool::Ready> made;
   try {
     slow_work_begins();  // some dozens of files
@@ -20,16 +23,29 @@ void Filesystem::fill_pool(const std::function<void(std::span<const ContainerPoo
       WriteLock lock(mutex_);
       return reserve_numbers(wanted);
     }();
-    if (!number) status = std::unexpected(number.error());
+    if (!number) {
+      status = std::unexpected(number.error());
+    }
     while (status && made.size() < wanted) {
       auto container = backend_.create(*number);
-      if (container) made.push_back({(*number)++, std::move(*container)});
-      else status = std::unexpected(container.error());
+      if (container) {
+        made.push_back({(*number)++, std::move(*container)});
+      } else {
+        status = std::unexpected(container.error());
+      }
     }
-    if (!status) log::debug("event=pool_not_filled made={} of={} reason=\"{}\"", made.size(), wanted, describe(status.error()));
-    std::vector<ContainerPool::Ready> registered;  // of those that may be: the kernel does I/O on no others
-    std::ranges::copy_if(made, std::back_inserter(registered), [this](const auto& one) { return holder_of(one.ino).offers_descriptor(); });
-    if (!registered.empty()) prepare(registered);
+    if (!status) {
+      log::debug("event=pool_not_filled made={} of={} reason=\"{}\"", made.size(), wanted,
+                 describe(status.error()));
+    }
+    // of those that may be: the kernel does I/O on no others
+    std::vector<ContainerPool::Ready> registered;
+    std::ranges::copy_if(made, std::back_inserter(registered), [this](const auto& one) {
+      return holder_of(one.ino).offers_descriptor();
+    });
+    if (!registered.empty()) {
+      prepare(registered);
+    }
   } catch (const std::exception& problem) {  // the create is answered already: nobody could be told
     log::warn("event=pool_not_filled reason=\"{}\"", problem.what());
   }
@@ -45,10 +61,14 @@ Result<std::uint64_t> Filesystem::reserve_numbers(std::size_t count) {
 
 Result<Numbers> Filesystem::new_numbers(std::uint64_t most) {
   constexpr std::size_t ahead = 256;
-  if (!options_.rules.reserve_numbers) return Numbers{names_.next_ino(), names_.next_ino() + 1};
+  if (!options_.rules.reserve_numbers) {
+    return Numbers{names_.next_ino(), names_.next_ino() + 1};
+  }
   if (numbers_.empty()) {
     const auto first = reserve_numbers(ahead);
-    if (!first) return std::unexpected(first.error());
+    if (!first) {
+      return std::unexpected(first.error());
+    }
     numbers_ = {*first, *first + ahead};
   }
   Numbers taken{numbers_.next, std::min(numbers_.end, numbers_.next + most)};

@@ -5,17 +5,25 @@
 namespace efs::fs {
 
 Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
-  if (backend_.durability() != Durability::volatile_memory) slow_work_begins();
+  if (backend_.durability() != Durability::volatile_memory) {
+    slow_work_begins();
+  }
   std::optional<Unsettled> clean;
   {
     ReadLock lock(mutex_);
-    if (const Inode* inode = names_.find(ino)) clean = unsettled(*inode);
+    if (const Inode* inode = names_.find(ino)) {
+      clean = unsettled(*inode);
+    }
   }
   auto container = this->container(ino);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   // R1: the data before the record that leads to it.
   EFS_TRY((*container)->sync(!data_only || clean));  // what is settled has its times, too
-  if (backend_.durability() != Durability::volatile_memory) EFS_TRY(backend_.sync_name(ino));  // R6
+  if (backend_.durability() != Durability::volatile_memory) {
+    EFS_TRY(backend_.sync_name(ino));  // R6
+  }
   if (clean) {
     WriteLock lock(mutex_);
     EFS_TRY(book_settled(std::span(&*clean, 1)));
@@ -24,6 +32,8 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
 }
 
 // Else each record was persisted when it was appended, or nothing could keep it.
-Status Filesystem::fsync_metadata() { return sync_journal(); }
+Status Filesystem::fsync_metadata() {
+  return sync_journal();
+}
 
 }  // namespace efs::fs

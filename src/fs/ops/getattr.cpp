@@ -5,7 +5,9 @@ namespace efs::fs {
 Result<Entry> Filesystem::getattr(std::uint64_t ino) {
   ReadLock lock(mutex_);
   auto found = inode(ino);
-  if (!found) return std::unexpected(found.error());
+  if (!found) {
+    return std::unexpected(found.error());
+  }
   return entry_of(**found);
 }
 

@@ -2,26 +2,40 @@
 
 namespace efs::fs {
 
-// A clean file that is not settled is synced before: power loss would take the new name with it, and stage-in brings the old one.
-Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uint64_t new_parent, const std::string& new_name) {
+// A clean file that is not settled is synced before: power loss would take the new name with it,
+// and stage-in brings the old one.
+Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uint64_t new_parent,
+                               const std::string& new_name) {
   std::vector<Unsettled> synced;
   while (true) {
     {
       WriteLock lock(mutex_);
-      if (done_before(caller)) return referenced(ino);
+      if (done_before(caller)) {
+        return referenced(ino);
+      }
       auto dir = directory(new_parent);
-      if (!dir) return std::unexpected(dir.error());
+      if (!dir) {
+        return std::unexpected(dir.error());
+      }
       auto source = inode(ino);
-      if (!source) return std::unexpected(source.error());
-      if ((*source)->is_directory()) return fail(EPERM);
-      if ((*source)->freed) return fail(ENOENT);
+      if (!source) {
+        return std::unexpected(source.error());
+      }
+      if ((*source)->is_directory()) {
+        return fail(EPERM);
+      }
+      if ((*source)->freed) {
+        return fail(ENOENT);
+      }
       // nlink 0 is fine: the kernel lets only a file of O_TMPFILE come here without a name.
       EFS_TRY(check_new_name(**dir, new_name));
       auto first = unsynced(**source, false, synced);
       if (first.empty()) {
         EFS_TRY(book_settled(synced));
-        EFS_TRY(commit(caller.request, Link{.ino = ino, .parent = new_parent, .time = clock_.now(), .name = new_name},
-                       static_cast<std::int64_t>(store::Journal::record_size(new_name.size() + 32))));
+        EFS_TRY(
+            commit(caller.request,
+                   Link{.ino = ino, .parent = new_parent, .time = clock_.now(), .name = new_name},
+                   static_cast<std::int64_t>(store::Journal::record_size(new_name.size() + 32))));
         return referenced(ino);
       }
       synced = std::move(first);

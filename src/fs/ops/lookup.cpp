@@ -9,14 +9,24 @@ Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) 
   ReadLock lock(mutex_);
   // "." of any inode: how the kernel finds the one of a file handle again (open_by_handle_at(2)).
   auto self = inode(parent);
-  if (name == "." && self && (*self)->nlink == 0) return fail(ENOENT);
+  if (name == "." && self && (*self)->nlink == 0) {
+    return fail(ENOENT);
+  }
   auto dir = name == "." ? self : directory(parent);
-  if (!dir) return std::unexpected(dir.error());
-  if (name.size() > 255) return fail(ENAMETOOLONG);
+  if (!dir) {
+    return std::unexpected(dir.error());
+  }
+  if (name.size() > 255) {
+    return fail(ENAMETOOLONG);
+  }
   auto child = name == ".." ? inode((*dir)->parent) : name == "." ? dir : names_.child(**dir, name);
-  if (!child) return std::unexpected(child.error());
+  if (!child) {
+    return std::unexpected(child.error());
+  }
   auto entry = entry_of(**child);
-  if (entry) ++(*child)->lookups;
+  if (entry) {
+    ++(*child)->lookups;
+  }
   return entry;
 }
 
@@ -25,14 +35,22 @@ Filesystem::Forgotten Filesystem::forget(std::uint64_t ino, std::uint64_t count)
     // The usual case, an inode that lives on, needs no exclusive lock.
     ReadLock lock(mutex_);
     Inode* found = names_.find(ino);
-    if (found == nullptr || ino == root_ino) return {};
-    if (found->inherited) return {.gone = false, .ask = found->nlink == 0};
-    if (found->lookups.fetch_sub(count) != count || found->nlink > 0) return {};
+    if (found == nullptr || ino == root_ino) {
+      return {};
+    }
+    if (found->inherited) {
+      return {.gone = false, .ask = found->nlink == 0};
+    }
+    if (found->lookups.fetch_sub(count) != count || found->nlink > 0) {
+      return {};
+    }
   }
   return free_forgotten(ino, false);
 }
 
-Filesystem::Forgotten Filesystem::forget_all(std::uint64_t ino) { return free_forgotten(ino, true); }
+Filesystem::Forgotten Filesystem::forget_all(std::uint64_t ino) {
+  return free_forgotten(ino, true);
+}
 
 Filesystem::Forgotten Filesystem::free_forgotten(std::uint64_t ino, bool all) {
   {
@@ -41,11 +59,17 @@ Filesystem::Forgotten Filesystem::free_forgotten(std::uint64_t ino, bool all) {
     {
       WriteLock lock(mutex_);
       Inode* found = names_.find(ino);
-      if (all && (found == nullptr || found->nlink != 0)) return {};
-      if (all) found->lookups = 0;
+      if (all && (found == nullptr || found->nlink != 0)) {
+        return {};
+      }
+      if (all) {
+        found->lookups = 0;
+      }
       reaped = reap(ino);
     }
-    if (!reaped.gone) return {};
+    if (!reaped.gone) {
+      return {};
+    }
     remove_container(reaped);
   }
   free_removed_if(Room::noticeable);
@@ -58,12 +82,15 @@ bool Filesystem::exists(std::uint64_t ino) const {
   return found != nullptr && !found->freed;
 }
 
-// What had a name was told of: the kernel holds the directory's lock until it has the answer, and it alone takes names away.
+// What had a name was told of: the kernel holds the directory's lock until it has the answer, and
+// it alone takes names away.
 std::vector<std::uint64_t> Filesystem::inherited_orphans(bool told) const {
   ReadLock lock(mutex_);
   std::vector<std::uint64_t> found = names_.orphans();
   std::unordered_set<std::uint64_t> answered;
-  if (told) answers_.for_each([&](std::uint64_t, std::uint64_t ino) { answered.insert(ino); });
+  if (told) {
+    answers_.for_each([&](std::uint64_t, std::uint64_t ino) { answered.insert(ino); });
+  }
   std::erase_if(found, [&](std::uint64_t ino) {
     mutex_.assert_held_shared();
     const Inode& inode = *names_.find(ino);

@@ -4,19 +4,30 @@
 namespace efs::fs {
 namespace {
 
-// What a removal of this name will need in the journal: kept back now, so that unlink works when all is full.
-std::int64_t removal_reserve(const std::string& name) { return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32)); }
-
-// A directory with the setgid bit hands its group down, and directories hand the bit down too (inode(7)).
-void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
-  if ((parent.mode & S_ISGID) == 0) return;
-  node.gid = parent.gid;
-  if (S_ISDIR(node.mode)) node.mode |= S_ISGID;
-  if (!S_ISDIR(node.mode) && !caller.belongs_to(parent.gid) && (node.mode & S_IXGRP) != 0) node.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+// What a removal of this name will need in the journal: kept back now, so that unlink works when
+// all is full.
+std::int64_t removal_reserve(const std::string& name) {
+  return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
 }
 
-// The default ACL of the directory takes the umask's place: it becomes the access ACL, as far as the requested mode
-// allows, and subdirectories hand it down (acl(5), "OBJECT CREATION AND DEFAULT ACLs").
+// A directory with the setgid bit hands its group down, and directories hand the bit down too
+// (inode(7)).
+void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
+  if ((parent.mode & S_ISGID) == 0) {
+    return;
+  }
+  node.gid = parent.gid;
+  if (S_ISDIR(node.mode)) {
+    node.mode |= S_ISGID;
+  }
+  if (!S_ISDIR(node.mode) && !caller.belongs_to(parent.gid) && (node.mode & S_IXGRP) != 0) {
+    node.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+  }
+}
+
+// The default ACL of the directory takes the umask's place: it becomes the access ACL, as far as
+// the requested mode allows, and subdirectories hand it down (acl(5), "OBJECT CREATION AND DEFAULT
+// ACLs").
 Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
   const std::string* inherited = parent.xattr(default_acl_name);
   if (inherited == nullptr) {
@@ -24,24 +35,36 @@ Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
     return {};
   }
   auto acl = Acl::parse(*inherited);
-  if (!acl) return std::unexpected(acl.error());
+  if (!acl) {
+    return std::unexpected(acl.error());
+  }
   acl->restrict(node.mode);
   node.mode = acl->mode_of(node.mode);
-  if (!acl->is_minimal()) node.xattrs[access_acl_name] = acl->format();
-  if (S_ISDIR(node.mode)) node.xattrs[default_acl_name] = *inherited;
+  if (!acl->is_minimal()) {
+    node.xattrs[access_acl_name] = acl->format();
+  }
+  if (S_ISDIR(node.mode)) {
+    node.xattrs[default_acl_name] = *inherited;
+  }
   return {};
 }
 
 }  // namespace
 
-Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent, const std::string& name, mode_t mode, dev_t rdev) {
+Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent,
+                                    const std::string& name, mode_t mode, dev_t rdev) {
   free_removed_if(Room::noticeable);  // the kernel will not ask
-  const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};  // not under the lock: it may look at every container
+  // not under the lock: it may look at every container
+  const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};
   WriteLock lock(mutex_);
-  if (const auto ino = done_before(caller)) return referenced(*ino);
+  if (const auto ino = done_before(caller)) {
+    return referenced(*ino);
+  }
   EFS_TRY(room);
   auto dir = directory(parent);
-  if (!dir) return std::unexpected(dir.error());
+  if (!dir) {
+    return std::unexpected(dir.error());
+  }
   EFS_TRY(check_new_name(**dir, name));
   return make_inode(caller, **dir, name, mode, rdev);
 }
@@ -50,15 +73,22 @@ Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t pare
   free_removed_if(Room::noticeable);
   const Status room = backend_.admit_writer();
   WriteLock lock(mutex_);
-  if (const auto ino = done_before(caller)) return referenced(*ino);
+  if (const auto ino = done_before(caller)) {
+    return referenced(*ino);
+  }
   EFS_TRY(room);
   auto dir = directory(parent);
-  if (!dir) return std::unexpected(dir.error());
-  if ((*dir)->nlink == 0) return fail(ENOENT);
+  if (!dir) {
+    return std::unexpected(dir.error());
+  }
+  if ((*dir)->nlink == 0) {
+    return fail(ENOENT);
+  }
   return make_inode(caller, **dir, "", S_IFREG | (mode & 07777), 0);
 }
 
-Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, const std::string& name, mode_t mode, dev_t rdev) {
+Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent,
+                                     const std::string& name, mode_t mode, dev_t rdev) {
   MakeNode node;
   node.parent = parent.ino;
   node.rdev = rdev;
@@ -72,17 +102,25 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   ContainerPool::Ready content;
   if (S_ISREG(node.mode)) {
     const auto place = place_of_new(parent, name);
-    if (!place) return std::unexpected(place.error());
+    if (!place) {
+      return std::unexpected(place.error());
+    }
     auto taken = take_container(*place);
-    if (!taken) return std::unexpected(taken.error());
+    if (!taken) {
+      return std::unexpected(taken.error());
+    }
     content = std::move(*taken);
     node.ino = content.ino;
   } else {
     node.ino = names_.next_ino();
   }
-  if (const Status done = commit(caller.request, node, name.empty() ? 0 : removal_reserve(name)); !done) {
-    if (content.ahead) pool_.put_back(std::move(content));
-    else if (content.container) backend_.remove(node.ino);
+  if (const Status done = commit(caller.request, node, name.empty() ? 0 : removal_reserve(name));
+      !done) {
+    if (content.ahead) {
+      pool_.put_back(std::move(content));
+    } else if (content.container) {
+      backend_.remove(node.ino);
+    }
     return std::unexpected(done.error());
   }
   Inode* made = names_.find(node.ino);
@@ -90,7 +128,8 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
   auto entry = entry_of(*made, content.container.get());
   if (entry) {
     ++made->lookups;
-  } else if (const Reaped reaped = reap(node.ino); reaped.container != 0 && !reaped.waits) {  // it has no name, and the kernel never hears of it
+  } else if (const Reaped reaped = reap(node.ino); reaped.container != 0 && !reaped.waits) {
+    // it has no name, and the kernel never hears of it
     backend_.remove(reaped.container);
   }
   return entry;
@@ -98,12 +137,14 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent, 
 
 Result<unsigned> Filesystem::place_of_new(const Inode& parent, const std::string& name) {
   const bool by_path = options_.place_of_new && !name.empty();
-  return backend_.place_for({.place = by_path ? options_.place_of_new(names_.path_of(parent, name)) : std::nullopt});
+  return backend_.place_for(
+      {.place = by_path ? options_.place_of_new(names_.path_of(parent, name)) : std::nullopt});
 }
 
 Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
   auto taken = pool_.take();
-  if (taken && backend_.place_of(taken->ino) != place) {  // made ahead for another sort of files, or before its place was full
+  // made ahead for another sort of files, or before its place was full
+  if (taken && backend_.place_of(taken->ino) != place) {
     pool_.put_back(std::move(*taken));
     taken.reset();
   }
@@ -116,21 +157,32 @@ Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
     return std::move(*taken);
   }
   const auto number = new_numbers();
-  if (!number) return std::unexpected(number.error());
+  if (!number) {
+    return std::unexpected(number.error());
+  }
   ContainerPool::Ready made{.ino = number->next, .container = nullptr};
   auto container = backend_.create_at(made.ino, place, Afterwards::kept_open);
-  if (!container) return std::unexpected(container.error());
+  if (!container) {
+    return std::unexpected(container.error());
+  }
   made.container = std::move(*container);
   return made;
 }
 
-Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t parent, const std::string& name, const std::string& target) {
+Result<Entry> Filesystem::make_symlink(const Caller& caller, std::uint64_t parent,
+                                       const std::string& name, const std::string& target) {
   WriteLock lock(mutex_);
-  if (const auto ino = done_before(caller)) return referenced(*ino);
+  if (const auto ino = done_before(caller)) {
+    return referenced(*ino);
+  }
   auto dir = directory(parent);
-  if (!dir) return std::unexpected(dir.error());
+  if (!dir) {
+    return std::unexpected(dir.error());
+  }
   EFS_TRY(check_new_name(**dir, name));
-  if (target.empty()) return fail(ENOENT);
+  if (target.empty()) {
+    return fail(ENOENT);
+  }
   MakeNode node;
   node.ino = names_.next_ino();
   node.parent = parent;

@@ -9,31 +9,44 @@
 namespace efs::fs {
 namespace {
 
-// The kernel takes the recorded size of a file whose container is gone, 0, for its end, and asks for no data.
+// The kernel takes the recorded size of a file whose container is gone, 0, for its end, and asks
+// for no data.
 Status has_container(Backend& backend, std::uint64_t ino) {
   const auto there = backend.attributes(ino);
-  if (there) return {};
+  if (there) {
+    return {};
+  }
   const int code = there.error().code;
-  if (code != ENOENT && code != EUCLEAN) return std::unexpected(there.error());
+  if (code != ENOENT && code != EUCLEAN) {
+    return std::unexpected(there.error());
+  }
   return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
 }
 
 }  // namespace
 
-Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags, bool just_made) {
+Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags,
+                                            bool just_made) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   bool dirty = false;
   Opened opened{.passthrough = holder_of(ino).offers_descriptor()};
   {
     ReadLock lock(mutex_);
     auto found = regular(ino);
-    if (!found) return std::unexpected(found.error());
+    if (!found) {
+      return std::unexpected(found.error());
+    }
     Inode& inode = **found;
-    if (writes && inode.may_have_been_withdrawn()) return fail(ESTALE);
-    // The kernel writes through a passthrough descriptor without a word to us, so an inode whose privilege bits must
-    // fall at the first write keeps to the daemon's path.
-    if (inode.carries_privilege()) opened.passthrough = false;
-    // Counted in one step with the look at the dirty bit: an unload that makes the file clean after this sees it.
+    if (writes && inode.may_have_been_withdrawn()) {
+      return fail(ESTALE);
+    }
+    // The kernel writes through a passthrough descriptor without a word to us, so an inode whose
+    // privilege bits must fall at the first write keeps to the daemon's path.
+    if (inode.carries_privilege()) {
+      opened.passthrough = false;
+    }
+    // Counted in one step with the look at the dirty bit: an unload that makes the file clean after
+    // this sees it.
     dirty = inode.dirty;
     if (writes) {
       ++inode.write_opens;
@@ -47,17 +60,30 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     }
   }
   Status status = opened.passthrough ? Status() : has_container(backend_, ino);
-  if (status) status = prepare_open(caller, ino, writes && !dirty, writes);
-  if (!status) opened.passthrough = false;
-  if (status || (just_made && dirty)) return opened;
+  if (status) {
+    status = prepare_open(caller, ino, writes && !dirty, writes);
+  }
+  if (!status) {
+    opened.passthrough = false;
+  }
+  if (status || (just_made && dirty)) {
+    return opened;
+  }
   release(ino, flags);
   return std::unexpected(status.error());
 }
 
-Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes) try {
-  if (writes) free_removed_if(Room::noticeable);  // the kernel will not ask
-  if (writes) EFS_TRY(holder_of(ino).admit_writer());
-  if (writes) EFS_TRY(part_with_sharers(ino));
+Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty,
+                                bool writes) try {
+  if (writes) {
+    free_removed_if(Room::noticeable);  // the kernel will not ask
+  }
+  if (writes) {
+    EFS_TRY(holder_of(ino).admit_writer());
+  }
+  if (writes) {
+    EFS_TRY(part_with_sharers(ino));
+  }
   if (becomes_dirty) {
     WriteLock lock(mutex_);
     auto found = regular(ino);
@@ -66,6 +92,7 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
   }
   return {};
 } catch (const std::bad_alloc&) {  // not further up: the open is counted
+
   return fail(ENOMEM);
 }
 
@@ -73,26 +100,35 @@ std::vector<std::uint64_t> Filesystem::may_be_mapped() const {
   std::vector<std::uint64_t> found;
   ReadLock lock(mutex_);
   names_.for_each([&](const Inode& inode) {
-    if (inode.is_regular() && (inode.read_write_opens > 0 || inode.may_be_open_from_before())) found.push_back(inode.ino);
+    if (inode.is_regular() && (inode.read_write_opens > 0 || inode.may_be_open_from_before())) {
+      found.push_back(inode.ino);
+    }
   });
   return found;
 }
 
 bool Filesystem::read_moves_atime(std::uint64_t ino, int flags) const {
-  if (options_.access_times == AccessTimes::kept || (flags & O_NOATIME) != 0 || (flags & O_ACCMODE) == O_WRONLY) return false;
+  if (options_.access_times == AccessTimes::kept || (flags & O_NOATIME) != 0 ||
+      (flags & O_ACCMODE) == O_WRONLY) {
+    return false;
+  }
   const auto st = backend_.attributes(ino);
   return st && atime_is_due(options_.access_times, st->st_atim, st->st_mtim, st->st_ctim);
 }
 
 void Filesystem::release(std::uint64_t ino, int flags) {
-  if (!count_release(ino, flags) || room_.level() != Room::Level::scarce) return;
+  if (!count_release(ino, flags) || room_.level() != Room::Level::scarce) {
+    return;
+  }
   {
     const Removing removing(removing_);
     Reaped reaped;
     {
       WriteLock lock(mutex_);
       Inode* found = names_.find(ino);
-      if (found != nullptr && !found->freed && found->is_unreachable()) reaped = free_unopened(*found);
+      if (found != nullptr && !found->freed && found->is_unreachable()) {
+        reaped = free_unopened(*found);
+      }
     }
     remove_container(reaped);
   }
@@ -102,14 +138,21 @@ void Filesystem::release(std::uint64_t ino, int flags) {
 bool Filesystem::count_release(std::uint64_t ino, int flags) {
   ReadLock lock(mutex_);
   Inode* found = names_.find(ino);
-  if (found == nullptr) return false;
+  if (found == nullptr) {
+    return false;
+  }
   // Never below zero: the opens of an earlier process were not counted here.
   const auto count_down = [](std::atomic<std::uint32_t>& count) {
-    for (std::uint32_t n = count; n > 0 && !count.compare_exchange_weak(n, n - 1);) {}
+    for (std::uint32_t n = count; n > 0 && !count.compare_exchange_weak(n, n - 1);) {
+    }
   };
   count_down((flags & O_ACCMODE) == O_RDONLY ? found->read_opens : found->write_opens);
-  if ((flags & O_ACCMODE) == O_RDWR) count_down(found->read_write_opens);
-  if (!found->is_unreachable()) return false;
+  if ((flags & O_ACCMODE) == O_RDWR) {
+    count_down(found->read_write_opens);
+  }
+  if (!found->is_unreachable()) {
+    return false;
+  }
   ++removals_;
   return true;
 }

@@ -2,37 +2,63 @@
 
 namespace efs::fs {
 
-Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t ino, std::uint64_t cookie, std::size_t most) {
-  if (cookie == 0 && options_.access_times != AccessTimes::kept) touch_atime(ino);
+Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t ino,
+                                                                   std::uint64_t cookie,
+                                                                   std::size_t most) {
+  if (cookie == 0 && options_.access_times != AccessTimes::kept) {
+    touch_atime(ino);
+  }
   ReadLock lock(mutex_);
   auto dir = directory(ino);
-  if (!dir) return std::unexpected(dir.error());
+  if (!dir) {
+    return std::unexpected(dir.error());
+  }
   std::vector<DirectoryItem> items;
-  if ((*dir)->nlink == 0) return items;  // removed: not even "." is left
-  if (cookie < 1) items.push_back({".", ino, S_IFDIR, 1});
-  if (cookie < 2) items.push_back({"..", (*dir)->parent, S_IFDIR, 2});
+  if ((*dir)->nlink == 0) {
+    return items;  // removed: not even "." is left
+  }
+  if (cookie < 1) {
+    items.push_back({".", ino, S_IFDIR, 1});
+  }
+  if (cookie < 2) {
+    items.push_back({"..", (*dir)->parent, S_IFDIR, 2});
+  }
   const std::uint64_t before = cookie < Directory::first_cookie ? Directory::most_cookie : cookie;
-  (*dir)->directory->for_each_before(before, [&](const std::string& name, const Directory::Entry& entry) {
-    if (items.size() >= most) return false;
-    items.push_back({name, entry.ino, 0, entry.cookie});
-    return true;
-  });
-  for (auto& item : items)
-    if (item.type == 0) item.type = names_.find(item.ino)->mode & S_IFMT;
+  (*dir)->directory->for_each_before(before,
+                                     [&](const std::string& name, const Directory::Entry& entry) {
+                                       if (items.size() >= most) {
+                                         return false;
+                                       }
+                                       items.push_back({name, entry.ino, 0, entry.cookie});
+                                       return true;
+                                     });
+  for (auto& item : items) {
+    if (item.type == 0) {
+      item.type = names_.find(item.ino)->mode & S_IFMT;
+    }
+  }
   return items;
 }
 
-// A record only where the policy asks for one: with relatime a directory that is read again and again costs nothing. Where the
-// journal is full the time stays as it is: reading works on a full store.
+// A record only where the policy asks for one: with relatime a directory that is read again and
+// again costs nothing. Where the journal is full the time stays as it is: reading works on a full
+// store.
 void Filesystem::touch_atime(std::uint64_t ino) {
-  const auto due = [this](const Inode* dir) { return dir != nullptr && dir->nlink > 0 && atime_is_due(options_.access_times, dir->atime, dir->mtime, dir->ctime); };
+  const auto due = [this](const Inode* dir) {
+    return dir != nullptr && dir->nlink > 0 &&
+           atime_is_due(options_.access_times, dir->atime, dir->mtime, dir->ctime);
+  };
   {
     ReadLock lock(mutex_);
-    if (!due(names_.find(ino))) return;
+    if (!due(names_.find(ino))) {
+      return;
+    }
   }
   WriteLock lock(mutex_);
   const Inode* dir = names_.find(ino);
-  if (!due(dir)) return;
+  if (!due(dir)) {
+    return;
+  }
   SetAttributes record = attributes_of(*dir);
   record.atime = clock_.now();
   (void)commit(0, record);

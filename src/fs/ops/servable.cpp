@@ -5,21 +5,33 @@
 
 namespace efs::fs {
 
-std::vector<ContainerPool::Ready> Filesystem::servable(const std::vector<std::uint64_t>& inodes) const {
+std::vector<ContainerPool::Ready> Filesystem::servable(
+    const std::vector<std::uint64_t>& inodes) const {
   std::vector<ContainerPool::Ready> found;
   found.reserve(inodes.size());
   {
     ReadLock lock(mutex_);
-    for (const std::uint64_t ino : inodes)
-      if (const Inode* inode = names_.find(ino); inode != nullptr && inode->is_regular() && inode->nlink > 0 && !inode->carries_privilege()) found.push_back({.ino = ino, .container = {}});
+    for (const std::uint64_t ino : inodes) {
+      if (const Inode* inode = names_.find(ino); inode != nullptr && inode->is_regular() &&
+                                                 inode->nlink > 0 && !inode->carries_privilege()) {
+        found.push_back({.ino = ino, .container = {}});
+      }
+    }
   }
-  // One that has gone since has none. Nobody has asked for them: where descriptors or memory end it is left at that.
+  // One that has gone since has none. Nobody has asked for them: where descriptors or memory end it
+  // is left at that.
   bool goes_on = true;
   std::erase_if(found, [&](ContainerPool::Ready& one) {
-    if (!goes_on || !holder_of(one.ino).offers_descriptor()) return true;
+    if (!goes_on || !holder_of(one.ino).offers_descriptor()) {
+      return true;
+    }
     auto container = backend_.open(one.ino, Afterwards::only_read);
-    if (container) one.container = std::move(*container);
-    else goes_on = container.error().code != EMFILE && container.error().code != ENFILE && container.error().code != ENOMEM;
+    if (container) {
+      one.container = std::move(*container);
+    } else {
+      goes_on = container.error().code != EMFILE && container.error().code != ENFILE &&
+                container.error().code != ENOMEM;
+    }
     return !container;
   });
   return found;

@@ -4,25 +4,44 @@
 
 namespace efs::fs {
 
-// setfacl(1). The kernel has checked that the caller owns the inode and that the list is valid. An empty value takes
-// the list away; one that was not there is no error (as on other file systems, where the kernel removes ACLs).
-Status Filesystem::set_acl(const Caller& caller, std::uint64_t ino, const std::string& name, const std::string& value) {
+// setfacl(1). The kernel has checked that the caller owns the inode and that the list is valid. An
+// empty value takes the list away; one that was not there is no error (as on other file systems,
+// where the kernel removes ACLs).
+Status Filesystem::set_acl(const Caller& caller, std::uint64_t ino, const std::string& name,
+                           const std::string& value) {
   auto found = inode(ino);
-  if (!found) return std::unexpected(found.error());
+  if (!found) {
+    return std::unexpected(found.error());
+  }
   const Inode& target = **found;
   Result<Acl> acl = value.empty() ? Acl() : Acl::parse(value);
-  if (!acl) return std::unexpected(acl.error());
+  if (!acl) {
+    return std::unexpected(acl.error());
+  }
   if (name == default_acl_name) {
-    if (!target.is_directory()) return value.empty() ? Status{} : fail(EACCES);
-    if (value.empty() && target.xattr(name) == nullptr) return {};
+    if (!target.is_directory()) {
+      return value.empty() ? Status{} : fail(EACCES);
+    }
+    if (value.empty() && target.xattr(name) == nullptr) {
+      return {};
+    }
     EFS_TRY(mark_dirty(0, **found));
-    if (!value.empty()) return commit(caller.request, SetXattr{.ino = ino, .time = clock_.now(), .name = name, .value = value});
+    if (!value.empty()) {
+      return commit(caller.request,
+                    SetXattr{.ino = ino, .time = clock_.now(), .name = name, .value = value});
+    }
     return commit(caller.request, RemoveXattr{.ino = ino, .time = clock_.now(), .name = name});
   }
-  if (S_ISLNK(target.mode)) return fail(EOPNOTSUPP);
+  if (S_ISLNK(target.mode)) {
+    return fail(EOPNOTSUPP);
+  }
   SetAttributes record = attributes_of(target);
-  if (!value.empty()) record.mode = acl->mode_of(target.mode);
-  if ((record.mode & S_ISGID) != 0 && !caller.belongs_to(target.gid)) record.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+  if (!value.empty()) {
+    record.mode = acl->mode_of(target.mode);
+  }
+  if ((record.mode & S_ISGID) != 0 && !caller.belongs_to(target.gid)) {
+    record.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+  }
   record.access_acl = value.empty() || acl->is_minimal() ? "" : value;
   record.ctime = clock_.now();
   record.dirty = 1;

@@ -5,17 +5,26 @@
 namespace efs::fs {
 namespace {
 
-bool changes_record(const AttributeChange& c) { return c.mode || c.uid || c.gid || c.atime || c.mtime || c.touch; }
+bool changes_record(const AttributeChange& c) {
+  return c.mode || c.uid || c.gid || c.atime || c.mtime || c.touch;
+}
 
-// The attributes after the change at this time. Times of regular files are the container's and not kept in the record.
-Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const AttributeChange& c, FileTime now) {
+// The attributes after the change at this time. Times of regular files are the container's and not
+// kept in the record.
+Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const AttributeChange& c,
+                              FileTime now) {
   SetAttributes record = attributes_of(inode);
   mode_t mode = c.mode ? (inode.mode & S_IFMT) | (*c.mode & 07777) : inode.mode;
-  // chown(2) clears the set-ID bits of all but directories. The group that counts is the one before the change.
-  if ((c.uid || c.gid) && !c.mode && !inode.is_directory()) mode = mode_without_privilege(caller, inode);
+  // chown(2) clears the set-ID bits of all but directories. The group that counts is the one before
+  // the change.
+  if ((c.uid || c.gid) && !c.mode && !inode.is_directory()) {
+    mode = mode_without_privilege(caller, inode);
+  }
   if (c.mode && !record.access_acl.empty()) {
     auto acl = Acl::parse(record.access_acl);
-    if (!acl) return std::unexpected(acl.error());
+    if (!acl) {
+      return std::unexpected(acl.error());
+    }
     acl->follow(mode);
     record.access_acl = acl->format();
   }
@@ -23,7 +32,9 @@ Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const At
   record.uid = c.uid.value_or(inode.uid);
   record.gid = c.gid.value_or(inode.gid);
   record.ctime = now;
-  const auto set = [&](const std::optional<FileTime>& time, const FileTime& otherwise) { return time == stamp_now ? record.ctime : time.value_or(otherwise); };
+  const auto set = [&](const std::optional<FileTime>& time, const FileTime& otherwise) {
+    return time == stamp_now ? record.ctime : time.value_or(otherwise);
+  };
   record.atime = set(c.atime, inode.atime);
   record.mtime = set(c.mtime, inode.mtime);
   record.dirty = 1;
@@ -34,42 +45,72 @@ Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const At
 
 Status Filesystem::set_times(std::uint64_t ino, const AttributeChange& change) {
   const Status done = backend_.set_times(ino, change.atime, change.mtime);
-  return done || done.error().code != ENOENT ? done : fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
+  return done || done.error().code != ENOENT
+             ? done
+             : fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
 }
 
-Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino, const AttributeChange& change) {
-  if (change.size || change.mtime) EFS_TRY(part_with_sharers(ino));
+Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
+                                  const AttributeChange& change) {
+  if (change.size || change.mtime) {
+    EFS_TRY(part_with_sharers(ino));
+  }
   if (change.size) {
-    // Before the lock: the data path has its own. The dirty bit first, so that no changed file looks clean.
+    // Before the lock: the data path has its own. The dirty bit first, so that no changed file
+    // looks clean.
     {
       WriteLock lock(mutex_);
       auto found = regular(ino);
-      if (!found) return std::unexpected(found.error());
-      if ((*found)->may_have_been_withdrawn() && (*found)->write_opens == 0) return fail(ESTALE);  // by path: who has it open may
+      if (!found) {
+        return std::unexpected(found.error());
+      }
+      // by path: who has it open may
+      if ((*found)->may_have_been_withdrawn() && (*found)->write_opens == 0) {
+        return fail(ESTALE);
+      }
       EFS_TRY(mark_dirty(0, **found));
     }
     auto content = file(ino);
-    if (!content) return std::unexpected(content.error());
+    if (!content) {
+      return std::unexpected(content.error());
+    }
     free_removed_if(Room::noticeable);
     EFS_TRY((*content)->truncate(*change.size));
     ++removals_;
   }
   WriteLock lock(mutex_);
   auto found = inode(ino);
-  if (!found) return std::unexpected(found.error());
+  if (!found) {
+    return std::unexpected(found.error());
+  }
   Inode& target = **found;
-  // A request without any attribute is what a write sends that has to take privilege bits away, and what chown(-1, -1)
-  // sends: then only the owner may. They look the same, but nobody writes where nobody has it open for writing.
-  if (change.touch && !target.is_directory() && target.write_opens == 0 && caller.uid != 0 && caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) return fail(EPERM);
-  if (change.size) ++target.edits;  // again, behind the change: who looked between the dirty bit and it must see a difference
+  // A request without any attribute is what a write sends that has to take privilege bits away, and
+  // what chown(-1, -1) sends: then only the owner may. They look the same, but nobody writes where
+  // nobody has it open for writing.
+  if (change.touch && !target.is_directory() && target.write_opens == 0 && caller.uid != 0 &&
+      caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) {
+    return fail(EPERM);
+  }
+  // again, behind the change: who looked between the dirty bit and it must see a difference
+  if (change.size) {
+    ++target.edits;
+  }
   if (changes_record(change)) {
     auto record = changed(caller, target, change, clock_.now());
-    if (!record) return std::unexpected(record.error());
+    if (!record) {
+      return std::unexpected(record.error());
+    }
     EFS_TRY(commit(caller.request, *record));
-    if (target.is_regular() && !target.freed && (change.atime || change.mtime)) EFS_TRY(set_times(ino, change));
-    if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) EFS_TRY(clear_privilege(caller, target));
+    if (target.is_regular() && !target.freed && (change.atime || change.mtime)) {
+      EFS_TRY(set_times(ino, change));
+    }
+    if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) {
+      EFS_TRY(clear_privilege(caller, target));
+    }
   }
-  if (change.clear_privilege && !change.mode) EFS_TRY(clear_privilege(caller, target));
+  if (change.clear_privilege && !change.mode) {
+    EFS_TRY(clear_privilege(caller, target));
+  }
   return entry_of(target);
 }
 

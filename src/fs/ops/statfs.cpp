@@ -3,9 +3,11 @@
 namespace efs::fs {
 
 struct statvfs Filesystem::statfs() {
-  if (owes_space()) free_removed();
+  if (owes_space()) {
+    free_removed();
+  }
   const Space space = backend_.space();
-  struct statvfs result {};
+  struct statvfs result{};
   result.f_bsize = result.f_frsize = 4096;
   result.f_blocks = space.capacity / 4096;
   result.f_bfree = (space.capacity - std::min(space.capacity, space.used)) / 4096;

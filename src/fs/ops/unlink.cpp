@@ -3,26 +3,40 @@
 
 namespace efs::fs {
 
-// Common to unlink and rmdir. R3: the space is free for others only after the record is in the journal, and only
-// when no program can reach it any more: see reap_unnamed(); else forget() frees it.
-Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const std::string& name, bool directories) {
+// Common to unlink and rmdir. R3: the space is free for others only after the record is in the
+// journal, and only when no program can reach it any more: see reap_unnamed(); else forget() frees
+// it.
+Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const std::string& name,
+                               bool directories) {
   const Room::Level level = room_.level();
   {
     const Removing removing(removing_);
     Reaped reaped;
     {
       WriteLock lock(mutex_);
-      if (done_before(caller)) return {};
+      if (done_before(caller)) {
+        return {};
+      }
       auto dir = directory(parent);
-      if (!dir) return std::unexpected(dir.error());
+      if (!dir) {
+        return std::unexpected(dir.error());
+      }
       auto child = names_.child(**dir, name);
-      if (!child) return std::unexpected(child.error());
+      if (!child) {
+        return std::unexpected(child.error());
+      }
       const Inode& inode = **child;
-      if (inode.is_directory() != directories) return fail(directories ? ENOTDIR : EISDIR);
-      if (directories && !inode.directory->empty()) return fail(ENOTEMPTY);
+      if (inode.is_directory() != directories) {
+        return fail(directories ? ENOTDIR : EISDIR);
+      }
+      if (directories && !inode.directory->empty()) {
+        return fail(ENOTEMPTY);
+      }
       const std::uint64_t ino = inode.ino;
-      const auto reserve = -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
-      EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = clock_.now(), .name = name}, reserve));
+      const auto reserve =
+          -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
+      EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = clock_.now(), .name = name},
+                     reserve));
       reaped = reap_unnamed(ino, level);
     }
     remove_container(reaped);
@@ -31,8 +45,12 @@ Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const
   return {};
 }
 
-Status Filesystem::unlink(const Caller& caller, std::uint64_t parent, const std::string& name) { return remove_name(caller, parent, name, false); }
+Status Filesystem::unlink(const Caller& caller, std::uint64_t parent, const std::string& name) {
+  return remove_name(caller, parent, name, false);
+}
 
-Status Filesystem::rmdir(const Caller& caller, std::uint64_t parent, const std::string& name) { return remove_name(caller, parent, name, true); }
+Status Filesystem::rmdir(const Caller& caller, std::uint64_t parent, const std::string& name) {
+  return remove_name(caller, parent, name, true);
+}
 
 }  // namespace efs::fs

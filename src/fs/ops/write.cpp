@@ -5,39 +5,54 @@
 
 namespace efs::fs {
 
-Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino, std::span<const std::byte> from, std::uint64_t offset) {
+Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino,
+                                      std::span<const std::byte> from, std::uint64_t offset) {
   bool privileged = false;
   {
     ReadLock lock(mutex_);
     auto found = regular(ino);
-    if (!found) return std::unexpected(found.error());
-    privileged = (*found)->carries_privilege() && (caller.uid != 0 || (*found)->xattr("security.capability") != nullptr);
+    if (!found) {
+      return std::unexpected(found.error());
+    }
+    privileged = (*found)->carries_privilege() &&
+                 (caller.uid != 0 || (*found)->xattr("security.capability") != nullptr);
   }
   if (privileged) {
     WriteLock lock(mutex_);
     auto found = regular(ino);
-    if (!found) return std::unexpected(found.error());
+    if (!found) {
+      return std::unexpected(found.error());
+    }
     EFS_TRY(clear_privilege(caller, **found));
   }
   auto content = file(ino);
-  if (!content) return std::unexpected(content.error());
+  if (!content) {
+    return std::unexpected(content.error());
+  }
   return (*content)->write(from, offset);
 }
 
-Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset, std::uint64_t length) {
+Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,
+                            std::uint64_t length) {
   EFS_TRY(part_with_sharers(ino));
   free_removed_if(Room::noticeable);
   {
     WriteLock lock(mutex_);
     auto found = regular(ino);
-    if (!found) return std::unexpected(found.error());
+    if (!found) {
+      return std::unexpected(found.error());
+    }
     EFS_TRY(holder_of(ino).admit_writer());
     EFS_TRY(mark_dirty(caller.request, **found));
   }
   auto content = file(ino);
-  if (!content) return std::unexpected(content.error());
+  if (!content) {
+    return std::unexpected(content.error());
+  }
   const Status done = (*content)->allocate(mode, offset, length);
-  if (done && (mode & FALLOC_FL_PUNCH_HOLE) != 0) ++removals_;
+  if (done && (mode & FALLOC_FL_PUNCH_HOLE) != 0) {
+    ++removals_;
+  }
   return done;
 }
 

@@ -23,7 +23,8 @@
 namespace efs::stage {
 namespace {
 
-constexpr Nanoseconds window = 5'000'000;  // per thread: what a decision is based on; more than a turn on a CPU lasts
+// per thread: what a decision is based on; more than a turn on a CPU lasts
+constexpr Nanoseconds window = 5'000'000;
 
 Nanoseconds read_clock(clockid_t id) {
   timespec now{};
@@ -37,7 +38,9 @@ class Meter {
   struct Lap {
     Nanoseconds begin = 0;
     Nanoseconds wall = 0;
-    Nanoseconds waited = 0;  // neither running nor ready to run, nor behind another thread of ours: more of them would not help
+    // neither running nor ready to run, nor behind another thread of ours: more of them would not
+    // help
+    Nanoseconds waited = 0;
   };
 
   Meter() : schedstat_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)), last_(now()) {}
@@ -49,7 +52,9 @@ class Meter {
   Lap lap() {
     const Reading reading = now();
     const Nanoseconds wall = reading.wall - last_.wall;
-    const Lap lap{.begin = last_.wall, .wall = wall, .waited = std::max<Nanoseconds>(0, wall - (reading.busy - last_.busy))};
+    const Lap lap{.begin = last_.wall,
+                  .wall = wall,
+                  .waited = std::max<Nanoseconds>(0, wall - (reading.busy - last_.busy))};
     last_ = reading;
     return lap;
   }
@@ -59,12 +64,19 @@ class Meter {
     Nanoseconds wall = 0;
     Nanoseconds busy = 0;
   };
-  Reading now() const { return {.wall = read_clock(CLOCK_MONOTONIC), .busy = read_clock(CLOCK_THREAD_CPUTIME_ID) + queued() + waited_for_locks.count()}; }
 
-  /// Time ready to run without a CPU: the second number of /proc/thread-self/schedstat (0 on kernels that have none).
+  Reading now() const {
+    return {.wall = read_clock(CLOCK_MONOTONIC),
+            .busy = read_clock(CLOCK_THREAD_CPUTIME_ID) + queued() + waited_for_locks.count()};
+  }
+
+  /// Time ready to run without a CPU: the second number of /proc/thread-self/schedstat (0 on
+  /// kernels that have none).
   Nanoseconds queued() const {
     std::array<char, 80> text{};
-    if (!schedstat_ || ::pread(schedstat_.get(), text.data(), text.size() - 1, 0) <= 0) return 0;
+    if (!schedstat_ || ::pread(schedstat_.get(), text.data(), text.size() - 1, 0) <= 0) {
+      return 0;
+    }
     char* second = nullptr;
     std::strtoll(text.data(), &second, 10);
     return std::strtoll(second, nullptr, 10);
@@ -74,16 +86,20 @@ class Meter {
   Reading last_;
 };
 
-/// How many threads are to work, from what the work of those that do takes. They get company while they wait, as long as that pays:
-/// where each waits for a PFS more of them get as much more done, and use as much more of the processors; where they wait for one another (in the
-/// kernel, for a directory in which all of them make files) they do not, and those that came leave again. A later try is made, for what
-/// was waited for may have been another thing.
+/// How many threads are to work, from what the work of those that do takes. They get company while
+/// they wait, as long as that pays: where each waits for a PFS more of them get as much more done,
+/// and use as much more of the processors; where they wait for one another (in the kernel, for a
+/// directory in which all of them make files) they do not, and those that came leave again. A later
+/// try is made, for what was waited for may have been another thing.
 class Size {
  public:
-  Size(unsigned first, unsigned most, unsigned cpus) : most_(most), cpus_(cpus), wanted_(std::min(first, most)) {}
+  Size(unsigned first, unsigned most, unsigned cpus)
+      : most_(most), cpus_(cpus), wanted_(std::min(first, most)) {}
 
   unsigned most() const { return most_; }
+
   unsigned wanted() const { return wanted_; }
+
   /// Did the threads mostly wait when that was last looked at? Nothing if it never was.
   std::optional<bool> slow() const { return slow_; }
 
@@ -93,17 +109,25 @@ class Size {
     used_ = used;
     wall_ = waited_ = 0;
   }
-  /// What one of them did, of which a part may be of the time before. True where enough is known to decide.
+
+  /// What one of them did, of which a part may be of the time before. True where enough is known to
+  /// decide.
   bool note(const Meter::Lap& lap) {
     const Nanoseconds wall = std::min(lap.wall, lap.begin + lap.wall - since_);
-    if (wall <= 0) return false;
+    if (wall <= 0) {
+      return false;
+    }
     wall_ += wall;
-    waited_ += static_cast<Nanoseconds>(static_cast<double>(lap.waited) * static_cast<double>(wall) / static_cast<double>(lap.wall));
+    waited_ += static_cast<Nanoseconds>(static_cast<double>(lap.waited) *
+                                        static_cast<double>(wall) / static_cast<double>(lap.wall));
     return wall_ >= window * wanted_;
   }
+
   /// To be followed by begin(), when there are as many as are wanted.
   void decide(Nanoseconds now, Nanoseconds used) {
-    const double in_use = static_cast<double>(used - used_) / static_cast<double>(std::max<Nanoseconds>(now - since_, 1));  // processors
+    // processors
+    const double in_use = static_cast<double>(used - used_) /
+                          static_cast<double>(std::max<Nanoseconds>(now - since_, 1));
     slow_ = waited_ > wall_ / 2;
     const bool very_slow = waited_ > wall_ / 10 * 9;
     const bool was_try = before_ != 0;
@@ -111,9 +135,13 @@ class Size {
       wanted_ = std::exchange(before_, 0);
       return;
     }
-    if (was_try) pause_ = first_pause;
+    if (was_try) {
+      pause_ = first_pause;
+    }
     before_ = 0;
-    if (!*slow_ || in_use > cpus_ * 3 / 4 || wanted_ == most_ || (left_ > 0 && --left_ > 0)) return;
+    if (!*slow_ || in_use > cpus_ * 3 / 4 || wanted_ == most_ || (left_ > 0 && --left_ > 0)) {
+      return;
+    }
     before_ = wanted_;
     in_use_before_ = in_use;
     wanted_ = std::min(wanted_ * (very_slow ? 4 : 2), most_);
@@ -123,7 +151,9 @@ class Size {
   /// A quarter of what so many more could do at best.
   bool has_paid(double in_use) {
     const double more = static_cast<double>(wanted_) / before_ - 1;
-    if (in_use >= in_use_before_ * (1 + more / 4)) return true;
+    if (in_use >= in_use_before_ * (1 + more / 4)) {
+      return true;
+    }
     left_ = pause_;
     pause_ *= 2;
     return false;
@@ -138,17 +168,19 @@ class Size {
   Nanoseconds used_ = 0;
   Nanoseconds wall_ = 0;  // all threads together
   Nanoseconds waited_ = 0;
-  std::optional<bool> slow_;   // the last decision
-  unsigned before_ = 0;        // how many there were before they got company, until it is known whether that pays; or 0
-  double in_use_before_ = 0;   // processors
-  unsigned left_ = 0;          // decisions until the next try
+  std::optional<bool> slow_;  // the last decision
+  // how many there were before they got company, until it is known whether that pays; or 0
+  unsigned before_ = 0;
+  double in_use_before_ = 0;  // processors
+  unsigned left_ = 0;         // decisions until the next try
   unsigned pause_ = first_pause;
 };
 
 /// One call of Crew::run.
 class Run {
  public:
-  Run(std::size_t count, std::size_t grain, const Size& size, const Crew::Work& work, bool& told) : count_(count), grain_(grain), most_(size.most()), work_(work), size_(size), told_(told) {}
+  Run(std::size_t count, std::size_t grain, const Size& size, const Crew::Work& work, bool& told)
+      : count_(count), grain_(grain), most_(size.most()), work_(work), size_(size), told_(told) {}
 
   /// The most threads that it had, the caller's included. Throws what the work threw first.
   unsigned carry_out() {
@@ -168,9 +200,13 @@ class Run {
       changed_.notify_all();
       threads.swap(threads_);
     }
-    for (auto& thread : threads) thread.join();
+    for (auto& thread : threads) {
+      thread.join();
+    }
     const MutexLock lock(mutex_);
-    if (thrown_) std::rethrow_exception(thrown_);
+    if (thrown_) {
+      std::rethrow_exception(thrown_);
+    }
     return static_cast<unsigned>(threads.size()) + 1;
   }
 
@@ -181,7 +217,8 @@ class Run {
   }
 
  private:
-  /// The threads are numbered in the order in which they came: those with the highest numbers rest where fewer are wanted. The caller's is 0.
+  /// The threads are numbered in the order in which they came: those with the highest numbers rest
+  /// where fewer are wanted. The caller's is 0.
   void take_part(unsigned number) noexcept {
     std::optional<Meter> meter(std::in_place);
     if (number > 0) {
@@ -190,51 +227,70 @@ class Run {
     }
     while (true) {
       const std::size_t step = step_, begin = next_.fetch_add(step);
-      if (begin >= count_) return;
+      if (begin >= count_) {
+        return;
+      }
       try {
         work_(begin, std::min(begin + step, count_));
       } catch (...) {
         return end(std::current_exception());
       }
-      if (meter->is_due() && consider(meter->lap(), number)) meter.emplace();
+      if (meter->is_due() && consider(meter->lap(), number)) {
+        meter.emplace();
+      }
     }
   }
 
   void end(std::exception_ptr thrown) {
     const MutexLock lock(mutex_);
-    if (!thrown_) thrown_ = std::move(thrown);
+    if (!thrown_) {
+      thrown_ = std::move(thrown);
+    }
     next_ = count_;
   }
 
   /// True where this thread has rested, so that its time since is nobody's.
   bool consider(const Meter::Lap& lap, unsigned number) {
     const MutexLock lock(mutex_);
-    if (ended_ || next_ >= count_) return false;
+    if (ended_ || next_ >= count_) {
+      return false;
+    }
     if (size_.note(lap)) {
       const unsigned before = size_.wanted();
       size_.decide(read_clock(CLOCK_MONOTONIC), used());
-      if (size_.wanted() <= before) step_ = grain_;
+      if (size_.wanted() <= before) {
+        step_ = grain_;
+      }
       add();
       changed_.notify_all();
       size_.begin(read_clock(CLOCK_MONOTONIC), used());
     }
-    if (number < size_.wanted()) return false;
-    while (!ended_ && number >= size_.wanted()) changed_.wait(mutex_);
+    if (number < size_.wanted()) {
+      return false;
+    }
+    while (!ended_ && number >= size_.wanted()) {
+      changed_.wait(mutex_);
+    }
     return true;
   }
 
-  // At once, so that a thread that adds others needs no memory for them. Where there is none nobody is added.
+  // At once, so that a thread that adds others needs no memory for them. Where there is none nobody
+  // is added.
   void make_room() EFS_REQUIRES(mutex_) {
     try {
       clocks_.reserve(most_);
       threads_.reserve(most_ - 1);
-    } catch (const std::bad_alloc&) {}
+    } catch (const std::bad_alloc&) {
+    }
   }
 
   // Of this thread, to the one that decides.
   void show_clock() EFS_REQUIRES(mutex_) {
     clockid_t clock{};
-    if (clocks_.size() == clocks_.capacity() || ::pthread_getcpuclockid(::pthread_self(), &clock) != 0) return;
+    if (clocks_.size() == clocks_.capacity() ||
+        ::pthread_getcpuclockid(::pthread_self(), &clock) != 0) {
+      return;
+    }
     clocks_.push_back(clock);
     used_before_ += read_clock(clock);
   }
@@ -242,7 +298,9 @@ class Run {
   // How long all of them have run. (While there is work left none has ended.)
   Nanoseconds used() const EFS_REQUIRES(mutex_) {
     Nanoseconds sum = -used_before_;
-    for (const clockid_t clock : clocks_) sum += read_clock(clock);
+    for (const clockid_t clock : clocks_) {
+      sum += read_clock(clock);
+    }
     return sum;
   }
 
@@ -251,15 +309,23 @@ class Run {
     const std::size_t begun = std::min(next_.load(), count_);
     std::size_t left = (count_ - begun + grain_ - 1) / grain_;
     while (threads_.size() + 1 < size_.wanted() && left-- > 0) {
-      if (threads_.size() == threads_.capacity()) return;
-      auto thread = start_thread([this, number = static_cast<unsigned>(threads_.size()) + 1] { take_part(number); });
-      if (!thread) return tell();  // a limit on threads: those that are there do the work
+      if (threads_.size() == threads_.capacity()) {
+        return;
+      }
+      auto thread = start_thread(
+          [this, number = static_cast<unsigned>(threads_.size()) + 1] { take_part(number); });
+      if (!thread) {
+        return tell();  // a limit on threads: those that are there do the work
+      }
       threads_.push_back(std::move(*thread));
     }
   }
 
   void tell() EFS_REQUIRES(mutex_) {
-    if (!std::exchange(told_, true)) log::warn("event=no_thread_for_staging threads={} note=\"those that are there do the work\"", threads_.size() + 1);
+    if (!std::exchange(told_, true)) {
+      log::warn("event=no_thread_for_staging threads={} note=\"those that are there do the work\"",
+                threads_.size() + 1);
+    }
   }
 
   const std::size_t count_;
@@ -267,26 +333,36 @@ class Run {
   const unsigned most_;
   const Crew::Work& work_;
   std::atomic<std::size_t> next_{0};
-  std::atomic<std::size_t> step_{std::max<std::size_t>(1, grain_ / 8)};  // short ones until it is known how many threads it takes
-  Mutex mutex_;  // rank 90 (leaf)
+  // short ones until it is known how many threads it takes
+  std::atomic<std::size_t> step_{std::max<std::size_t>(1, grain_ / 8)};
+  Mutex mutex_;        // rank 90 (leaf)
   Condition changed_;  // of size_ and ended_
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
   Size size_ EFS_GUARDED_BY(mutex_);
   bool& told_;  // the crew's, which has one run at a time: under mutex_
-  std::exception_ptr thrown_ EFS_GUARDED_BY(mutex_);  // by the work, first
+  std::exception_ptr thrown_ EFS_GUARDED_BY(mutex_);      // by the work, first
   std::vector<clockid_t> clocks_ EFS_GUARDED_BY(mutex_);  // of the time that each thread has run
-  Nanoseconds used_before_ EFS_GUARDED_BY(mutex_) = 0;    // by them, before they took part: to make a thread takes time as well
+  // by them, before they took part: to make a thread takes time as well
+  Nanoseconds used_before_ EFS_GUARDED_BY(mutex_) = 0;
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);  // last: they end before what they use
 };
 
 }  // namespace
 
-Crew::Crew(unsigned most, unsigned processors) : most_(most == 0 ? automatic_most : most), processors_(processors != 0 ? processors : std::max(1U, std::thread::hardware_concurrency())) {}
+Crew::Crew(unsigned most, unsigned processors)
+    : most_(most == 0 ? automatic_most : most),
+      processors_(processors != 0 ? processors
+                                  : std::max(1U, std::thread::hardware_concurrency())) {}
 
 void Crew::run(std::size_t count, std::size_t grain, const Work& work) {
-  if (count == 0) return;
-  const std::size_t piece = std::clamp<std::size_t>(count / (std::size_t{4} * most_), 1, std::max<std::size_t>(1, grain));
-  Run run(count, piece, Size(waits_ ? std::max(processors_, last_) : processors_, most_, processors_), work, told_);
+  if (count == 0) {
+    return;
+  }
+  const std::size_t piece =
+      std::clamp<std::size_t>(count / (std::size_t{4} * most_), 1, std::max<std::size_t>(1, grain));
+  Run run(count, piece,
+          Size(waits_ ? std::max(processors_, last_) : processors_, most_, processors_), work,
+          told_);
   widest_ = std::max(widest_, run.carry_out());
   const Size size = run.size();
   waits_ = size.slow().value_or(waits_);

@@ -18,11 +18,12 @@ struct ProgressSnapshot {
   Nanoseconds started = 0;  // wall clock; 0: not started
 };
 
-/// Thread-safe. bytes are of data, without holes (data_of()); done reaches total. `cancel` is looked at before
-/// every chunk; once set, a transfer ends soon and reports what it did not do. Staging never clears it; stage_in sets it
-/// when a file fails.
+/// Thread-safe. bytes are of data, without holes (data_of()); done reaches total. `cancel` is
+/// looked at before every chunk; once set, a transfer ends soon and reports what it did not do.
+/// Staging never clears it; stage_in sets it when a file fails.
 struct Progress {
-  // What every thread adds to, and what every thread looks at, in cache lines of their own: else each look would wait for the last sum.
+  // What every thread adds to, and what every thread looks at, in cache lines of their own: else
+  // each look would wait for the last sum.
   static constexpr std::size_t cache_line = 64;
   alignas(cache_line) std::atomic<std::uint64_t> bytes_done{0};
   std::atomic<std::uint64_t> files_done{0};
@@ -34,10 +35,15 @@ struct Progress {
   std::atomic<Nanoseconds> started{0};
 
   const char* why_cancelled() const { return time_is_up ? "time was up" : "cancelled"; }
+
   ProgressSnapshot snapshot() const {
-    return {.bytes_total = bytes_total, .bytes_done = bytes_done, .files_total = files_total, .files_done = files_done,
+    return {.bytes_total = bytes_total,
+            .bytes_done = bytes_done,
+            .files_total = files_total,
+            .files_done = files_done,
             .started = started};
   }
+
   void begin(std::uint64_t files, std::uint64_t bytes) {
     files_done = 0;
     bytes_done = 0;

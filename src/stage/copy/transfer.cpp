@@ -16,7 +16,8 @@ namespace efs::stage {
 namespace {
 
 constexpr std::uint64_t writeback_step = 32U << 20U;
-// The kernel reads ahead for one reader that goes straight on; to it, several threads in one file look like random access.
+// The kernel reads ahead for one reader that goes straight on; to it, several threads in one file
+// look like random access.
 constexpr std::uint64_t read_ahead = 16U << 20U;
 
 /// Reads `data.size()` bytes at `offset`, or fails.
@@ -24,8 +25,13 @@ Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t of
   std::size_t got = 0;
   while (got < data.size()) {
     auto part = source.io.read(source.fd, data.subspan(got), offset + got);
-    if (!part) return told(part.error(), "reading");
-    if (*part == 0) return fail(ESTALE, "changed while it was being read: it ends at byte " + std::to_string(offset + got));
+    if (!part) {
+      return told(part.error(), "reading");
+    }
+    if (*part == 0) {
+      return fail(ESTALE, "changed while it was being read: it ends at byte " +
+                              std::to_string(offset + got));
+    }
     got += *part;
   }
   return {};
@@ -47,15 +53,20 @@ class Steps {
 
   /// The next step; none behind the file's end.
   Result<std::optional<Step>> next() {
-    if (at_ == job_.size) return std::nullopt;
+    if (at_ == job_.size) {
+      return std::nullopt;
+    }
     Step step{.hole_begin = at_, .begin = at_, .end = at_, .turn = turn_++};
     if (at_ == range_end_) {
       auto range = ranges_.next(at_);
-      if (!range) return std::unexpected(range.error());
+      if (!range) {
+        return std::unexpected(range.error());
+      }
       step.begin = range->begin;
       range_end_ = range->end;
     }
-    // Ends of steps are multiples of the chunk, so that no page, however large, is written in two parts.
+    // Ends of steps are multiples of the chunk, so that no page, however large, is written in two
+    // parts.
     step.end = std::min(range_end_, (step.begin / chunk_ + 1) * chunk_);
     at_ = step.end;
     return step;
@@ -70,8 +81,9 @@ class Steps {
   std::uint64_t turn_ = 0;
 };
 
-/// One file's copy by one or several threads, each of which reads, hashes and writes whole steps: a step stays in
-/// one CPU's cache from the first to the last. Reads and writes go side by side, hashing in the order of the file.
+/// One file's copy by one or several threads, each of which reads, hashes and writes whole steps: a
+/// step stays in one CPU's cache from the first to the last. Reads and writes go side by side,
+/// hashing in the order of the file.
 class Copy {
  public:
   Copy(const CopyJob& job, std::uint64_t chunk, bool shared, FileChecksum* sum, Progress& progress)
@@ -81,7 +93,9 @@ class Copy {
   void take_part(std::span<std::byte> buffer) noexcept {
     try {
       while (const auto step = take()) {
-        if (Status done = carry_out(*step, buffer); !done) return broken(std::move(done.error()));
+        if (Status done = carry_out(*step, buffer); !done) {
+          return broken(std::move(done.error()));
+        }
       }
     } catch (const std::exception&) {  // no memory for the text of an error
       broken({.code = ENOMEM, .what = {}});
@@ -94,54 +108,78 @@ class Copy {
     EFS_TRY(std::move(status_));
     // As it was announced, whatever the blocks come to.
     progress_.bytes_done += data_of(job_.size, job_.allocated) - moved_;
-    if (data_end_ == job_.size) return {};
-    if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) return told(done.error(), "extending");
+    if (data_end_ == job_.size) {
+      return {};
+    }
+    if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) {
+      return told(done.error(), "extending");
+    }
     return {};
   }
 
  private:
   std::optional<Step> take() {
     const MutexLock lock(mutex_);
-    if (!status_) return std::nullopt;
-    auto step = progress_.cancel ? Result<std::optional<Step>>(fail(ECANCELED, "cancelled")) : steps_.next();
+    if (!status_) {
+      return std::nullopt;
+    }
+    auto step = progress_.cancel ? Result<std::optional<Step>>(fail(ECANCELED, "cancelled"))
+                                 : steps_.next();
     if (!step) {
       status_ = std::unexpected(std::move(step.error()));
       changed_.notify_all();
       return std::nullopt;
     }
-    if (*step && (*step)->end > (*step)->begin) data_end_ = (*step)->end;
+    if (*step && (*step)->end > (*step)->begin) {
+      data_end_ = (*step)->end;
+    }
     return *step;
   }
 
   void broken(Error error) {
     const MutexLock lock(mutex_);
-    if (status_) status_ = std::unexpected(std::move(error));
+    if (status_) {
+      status_ = std::unexpected(std::move(error));
+    }
     changed_.notify_all();
   }
 
   Status carry_out(const Step& step, std::span<std::byte> buffer) {
     const auto data = buffer.first(step.end - step.begin);
-    if (shared_) announce(step);
+    if (shared_) {
+      announce(step);
+    }
     EFS_TRY(read_fully(job_.source, data, step.begin));
     EFS_TRY(hash(step, data));
     EFS_TRY(put(data, step.begin));
-    if (job_.early_writeback) start_writeback(step);
+    if (job_.early_writeback) {
+      start_writeback(step);
+    }
     return {};
   }
 
   /// What comes `read_ahead` behind this step; with the first one, all up to there.
   void announce(const Step& step) {
-    const std::uint64_t begin = step.turn == 0 ? step.end : std::min(job_.size, step.begin + read_ahead);
+    const std::uint64_t begin =
+        step.turn == 0 ? step.end : std::min(job_.size, step.begin + read_ahead);
     const std::uint64_t end = std::min(job_.size, step.end + read_ahead);
-    if (begin < end) job_.source.io.will_need(job_.source.fd, begin, end - begin);
+    if (begin < end) {
+      job_.source.io.will_need(job_.source.fd, begin, end - begin);
+    }
   }
 
   Status hash(const Step& step, std::span<const std::byte> data) {
-    if (sum_ == nullptr) return {};
+    if (sum_ == nullptr) {
+      return {};
+    }
     {
       const MutexLock lock(mutex_);
-      while (turn_ != step.turn && status_) changed_.wait(mutex_);
-      if (!status_) return fail(ECANCELED, "cancelled");  // another's error is the one that counts
+      while (turn_ != step.turn && status_) {
+        changed_.wait(mutex_);
+      }
+      if (!status_) {
+        return fail(ECANCELED, "cancelled");  // another's error is the one that counts
+      }
     }
     sum_->skip(step.begin - step.hole_begin);
     sum_->update(data);
@@ -153,10 +191,16 @@ class Copy {
 
   Status put(std::span<const std::byte> data, std::uint64_t offset) {
     for (std::size_t done = 0; done < data.size();) {
-      if (progress_.cancel) return fail(ECANCELED, "cancelled");
+      if (progress_.cancel) {
+        return fail(ECANCELED, "cancelled");
+      }
       auto part = job_.destination.io.write(job_.destination.fd, data.subspan(done), offset + done);
-      if (!part) return told(part.error(), "writing");
-      if (*part == 0) return fail(EIO, "writing: the file system took nothing");
+      if (!part) {
+        return told(part.error(), "writing");
+      }
+      if (*part == 0) {
+        return fail(EIO, "writing: the file system took nothing");
+      }
       done += *part;
       progress_.bytes_done += *part;
       moved_ += *part;
@@ -169,7 +213,9 @@ class Copy {
     {
       const MutexLock lock(mutex_);
       written_ += step.end - step.begin;
-      if (written_ - flushed_ < writeback_step) return;
+      if (written_ - flushed_ < writeback_step) {
+        return;
+      }
       // Of about what was written since: a hint need not be exact where several threads write.
       range = {step.end - std::min(step.end, written_ - flushed_), step.end};
       flushed_ = written_;
@@ -178,7 +224,7 @@ class Copy {
   }
 
   const CopyJob& job_;
-  const bool shared_;    // by several threads
+  const bool shared_;        // by several threads
   FileChecksum* const sum_;  // used by the thread whose turn it is
   Progress& progress_;
   std::atomic<std::uint64_t> moved_{0};
@@ -192,14 +238,19 @@ class Copy {
   std::uint64_t flushed_ EFS_GUARDED_BY(mutex_) = 0;
 };
 
-// No more than there are CPUs: those that wait for a file's lock to write to it spin, and take the time of who holds it.
-std::size_t most_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, Scratch::most); }
+// No more than there are CPUs: those that wait for a file's lock to write to it spin, and take the
+// time of who holds it.
+std::size_t most_threads() {
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, Scratch::most);
+}
 
 // False where there is no memory for its buffer, or no thread: those that are there do the work.
 bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t index) {
   try {
     auto thread = start_thread([&copy, buffer = scratch.buffer(index)] { copy.take_part(buffer); });
-    if (thread) helper = std::move(*thread);
+    if (thread) {
+      helper = std::move(*thread);
+    }
     return thread.has_value();
   } catch (const std::bad_alloc&) {
     return false;
@@ -209,29 +260,41 @@ bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t 
 }  // namespace
 
 Result<DataRange> DataRanges::next(std::uint64_t from) {
-  if (!seeking_) return DataRange{from, size_};
+  if (!seeking_) {
+    return DataRange{from, size_};
+  }
   auto begin = source_.io.seek(source_.fd, from, SEEK_DATA);
-  if (!begin && begin.error().code == ENXIO) return DataRange{size_, size_};
+  if (!begin && begin.error().code == ENXIO) {
+    return DataRange{size_, size_};
+  }
   if (!begin && (begin.error().code == EINVAL || begin.error().code == EOPNOTSUPP)) {
     seeking_ = false;  // a file system that cannot tell: all is data
     return DataRange{from, size_};
   }
   auto end = begin ? source_.io.seek(source_.fd, *begin, SEEK_HOLE) : begin;
-  if (!end) return told(end.error(), "finding holes");
+  if (!end) {
+    return told(end.error(), "finding holes");
+  }
   return DataRange{std::min(*begin, size_), std::min(std::max(*end, *begin), size_)};
 }
 
-Scratch::Scratch(std::uint64_t chunk, std::size_t count) : chunk_(std::clamp<std::uint64_t>(chunk, 4096, 64U << 20U)), count_(std::clamp<std::size_t>(count, 1, most)) {}
+Scratch::Scratch(std::uint64_t chunk, std::size_t count)
+    : chunk_(std::clamp<std::uint64_t>(chunk, 4096, 64U << 20U)),
+      count_(std::clamp<std::size_t>(count, 1, most)) {}
 
 std::span<std::byte> Scratch::buffer(std::size_t index) {
   auto& memory = buffers_.at(index);
-  if (!memory) memory = std::make_unique_for_overwrite<std::byte[]>(chunk_);
+  if (!memory) {
+    memory = std::make_unique_for_overwrite<std::byte[]>(chunk_);
+  }
   return {memory.get(), chunk_};
 }
 
 std::unique_ptr<Scratch> ScratchPool::take() {
   const MutexLock lock(mutex_);
-  if (free_.empty()) return std::make_unique<Scratch>(chunk_, count_);
+  if (free_.empty()) {
+    return std::make_unique<Scratch>(chunk_, count_);
+  }
   auto scratch = std::move(free_.back());
   free_.pop_back();
   return scratch;
@@ -241,18 +304,25 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
   const MutexLock lock(mutex_);
   try {
     free_.push_back(std::move(scratch));
-  } catch (const std::bad_alloc&) {}  // the next one is made anew; called where nothing may be thrown
+  } catch (const std::bad_alloc&) {
+  }  // the next one is made anew; called where nothing may be thrown
 }
 
 Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progress& progress) {
   const auto data = std::min(job.size, job.allocated);
-  const std::size_t threads = std::min(scratch.count(), data < shared_from ? 1 : data < widely_shared_from ? 2 : most_threads());
+  const std::size_t threads =
+      std::min(scratch.count(), data < shared_from          ? 1
+                                : data < widely_shared_from ? 2
+                                                            : most_threads());
   Copy copy(job, scratch.chunk(), threads > 1, sum, progress);
   const auto own = scratch.buffer(0);
   {
     std::array<std::jthread, Scratch::most - 1> helpers;
-    for (std::size_t i = 1; i < threads; ++i)
-      if (!add_helper(helpers.at(i - 1), copy, scratch, i)) break;
+    for (std::size_t i = 1; i < threads; ++i) {
+      if (!add_helper(helpers.at(i - 1), copy, scratch, i)) {
+        break;
+      }
+    }
     copy.take_part(own);
   }
   return copy.finish();
@@ -265,10 +335,14 @@ Result<FileSum> hash_data(const End& source, std::uint64_t size, SumKind kind, S
   const auto buffer = scratch.buffer(0);
   for (std::uint64_t at = 0; at < size;) {
     const auto range = ranges.next(at);
-    if (!range) return std::unexpected(range.error());
+    if (!range) {
+      return std::unexpected(range.error());
+    }
     sum.skip(range->begin - at);
     for (at = range->begin; at < range->end;) {
-      if (cancel) return fail(ECANCELED, "cancelled");
+      if (cancel) {
+        return fail(ECANCELED, "cancelled");
+      }
       const auto part = buffer.first(std::min<std::uint64_t>(buffer.size(), range->end - at));
       EFS_TRY(read_fully(source, part, at));
       sum.update(part);

@@ -20,20 +20,22 @@
 
 namespace efs::stage {
 
-/// Files with so many bytes of data are copied by two threads, or by as many as there are buffers and CPUs; by no more than
-/// the copy's Scratch has buffers.
+/// Files with so many bytes of data are copied by two threads, or by as many as there are buffers
+/// and CPUs; by no more than the copy's Scratch has buffers.
 inline constexpr std::uint64_t shared_from = 32U << 20U;
 inline constexpr std::uint64_t widely_shared_from = 256U << 20U;
 
-/// The memory that copies go through; made once per task, so that small files do not pay for it each. Pages are
-/// taken when first used. Not thread-safe.
+/// The memory that copies go through; made once per task, so that small files do not pay for it
+/// each. Pages are taken when first used. Not thread-safe.
 class Scratch {
  public:
   static constexpr std::size_t most = 4;
   /// `count`: of buffers, one for each thread of a large copy; at least 1, `most` at most.
   explicit Scratch(std::uint64_t chunk, std::size_t count = most);
   std::span<std::byte> buffer(std::size_t index);
+
   std::size_t chunk() const { return chunk_; }
+
   std::size_t count() const { return count_; }
 
  private:
@@ -42,17 +44,22 @@ class Scratch {
   std::array<std::unique_ptr<std::byte[]>, most> buffers_;
 };
 
-/// Scratches that threads lend one another, so that each is made once. Thread-safe; outlives what it lends.
+/// Scratches that threads lend one another, so that each is made once. Thread-safe; outlives what
+/// it lends.
 class ScratchPool {
  public:
-  explicit ScratchPool(std::uint64_t chunk, std::size_t count = Scratch::most) : chunk_(chunk), count_(count) {}
+  explicit ScratchPool(std::uint64_t chunk, std::size_t count = Scratch::most)
+      : chunk_(chunk), count_(count) {}
 
   class Loan {
    public:
     explicit Loan(ScratchPool& pool) : pool_(pool), scratch_(pool.take()) {}
+
     ~Loan() { pool_.give_back(std::move(scratch_)); }
+
     Loan(const Loan&) = delete;
     Loan& operator=(const Loan&) = delete;
+
     Scratch& operator*() const { return *scratch_; }
 
    private:
@@ -84,11 +91,11 @@ struct CopyJob {
   bool early_writeback = false;  // large files: let the device work while we copy
 };
 
-/// Copies `size` bytes; on success the destination has exactly that size and `sum`, where one is given, has been fed
-/// its full content. Nothing is made durable. Progress advances by what was copied, also where the
-/// copy then fails, and by data_of() in the end: holes take no time. Errors: those of the ends (text
-/// names which end); ESTALE where the source ends early; ECANCELED.
-/// Starts threads of its own for files from `shared_from` on; joined before it returns.
+/// Copies `size` bytes; on success the destination has exactly that size and `sum`, where one is
+/// given, has been fed its full content. Nothing is made durable. Progress advances by what was
+/// copied, also where the copy then fails, and by data_of() in the end: holes take no time. Errors:
+/// those of the ends (text names which end); ESTALE where the source ends early; ECANCELED. Starts
+/// threads of its own for files from `shared_from` on; joined before it returns.
 Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progress& progress);
 
 /// The checksum of the first `size` bytes; as xxh3-sparse at the cost of the data alone. Errors: as
@@ -100,9 +107,13 @@ Result<FileSum> hash_data(const End& source, std::uint64_t size, SumKind kind, S
 inline std::uint64_t data_of(std::uint64_t size, std::uint64_t allocated) {
   return std::min(size, allocated);
 }
+
 inline std::uint64_t data_of(const struct stat& st) {
-  if (!S_ISREG(st.st_mode)) return 0;
-  return data_of(static_cast<std::uint64_t>(st.st_size), static_cast<std::uint64_t>(st.st_blocks) * 512);
+  if (!S_ISREG(st.st_mode)) {
+    return 0;
+  }
+  return data_of(static_cast<std::uint64_t>(st.st_size),
+                 static_cast<std::uint64_t>(st.st_blocks) * 512);
 }
 
 }  // namespace efs::stage

@@ -1,5 +1,6 @@
 #pragma once
-// The cache of inputs as a stage-in uses it. Nothing that goes wrong with the cache is an error of the stage-in.
+// The cache of inputs as a stage-in uses it. Nothing that goes wrong with the cache is an error of
+// the stage-in.
 
 #include <atomic>
 #include <cstdint>
@@ -15,10 +16,12 @@
 
 namespace efs::stage {
 
-/// The cache as it is told of changes by the file system of the job's inputs; `config` outlives it. Thread-safe.
+/// The cache as it is told of changes by the file system of the job's inputs; `config` outlives it.
+/// Thread-safe.
 class InputSharer final : public Sharer {
  public:
   InputSharer(Cache& cache, const config::JobConfig& config) : cache_(cache), config_(config) {}
+
   void part(int container, const std::string& staged_as) override;
 
  private:
@@ -35,7 +38,8 @@ class Reuse {
     std::string reason;                  // of the first of them
   };
 
-  Reuse(Cache* cache, Buffer& buffer, std::string root_dir) : cache_(cache), buffer_(buffer), root_dir_(std::move(root_dir)) {}
+  Reuse(Cache* cache, Buffer& buffer, std::string root_dir)
+      : cache_(cache), buffer_(buffer), root_dir_(std::move(root_dir)) {}
 
   /// One file's way through the cache. `source` is the file of the PFS, which the user could open.
   struct File {
@@ -44,17 +48,20 @@ class Reuse {
     std::uint64_t data = 0;       // bytes, without holes
     bool reused = false;
   };
+
   File look_at(const PlanEntry& entry, const Result<struct stat>& source) const;
-  /// A nameless file with its content, where the cache has it; nothing is read from the PFS. `place`: of a copy, see
-  /// PlanEntry.
-  std::optional<fs::HeldFile> take(File& file, unsigned place, Scratch& scratch, Progress& progress);
+  /// A nameless file with its content, where the cache has it; nothing is read from the PFS.
+  /// `place`: of a copy, see PlanEntry.
+  std::optional<fs::HeldFile> take(File& file, unsigned place, Scratch& scratch,
+                                   Progress& progress);
   /// The file has been read from the PFS as `version`, is whole and has its times.
   void keep(const File& file, const fs::Origin& version, int container);
 
   Report report() const;
 
  private:
-  std::optional<fs::HeldFile> copied(int container, unsigned place, Scratch& scratch, Progress& progress);
+  std::optional<fs::HeldFile> copied(int container, unsigned place, Scratch& scratch,
+                                     Progress& progress);
 
   Cache* const cache_;
   Buffer& buffer_;

@@ -21,63 +21,112 @@ const char* type_of(mode_t mode) {
   }
 }
 
-const char* name_of(config::FileClass file_class) { return file_class == config::FileClass::persistent ? "persistent" : "temporary"; }
+const char* name_of(config::FileClass file_class) {
+  return file_class == config::FileClass::persistent ? "persistent" : "temporary";
+}
 
 const char* staged(const fs::WalkItem& item) {
-  if (item.saved && !item.dirty) return "out";
+  if (item.saved && !item.dirty) {
+    return "out";
+  }
   return item.origin ? "in" : "no";
 }
 
 /// What a stop would do with it, in words.
-std::string fate(const config::JobConfig& config, const fs::WalkItem& item, config::FileClass file_class) {
+std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
+                 config::FileClass file_class) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
-  if (type != S_IFREG && type != S_IFDIR && type != S_IFLNK) return "is not staged out: a socket, FIFO or device";
+  if (type != S_IFREG && type != S_IFDIR && type != S_IFLNK) {
+    return "is not staged out: a socket, FIFO or device";
+  }
   const std::string path = config::result_path(config, item.path);
   const bool is_input = item.origin && !item.saved;
   if (!is_dirty(item) && !(is_input && path != item.path)) {
-    if (item.saved) return "is not staged out: an unload brought it to results-dir and it has not changed since";
-    return type == S_IFDIR ? "is made at results-dir only where something goes into it: it has not changed since the stage-in"
+    if (item.saved) {
+      return "is not staged out: an unload brought it to results-dir and it has not changed since";
+    }
+    return type == S_IFDIR ? "is made at results-dir only where something goes into it: it has not "
+                             "changed since the stage-in"
                            : "is not staged out: it has not changed since the stage-in";
   }
-  if (file_class != config::FileClass::temporary && !item.unreadable.empty()) return "cannot be staged out: its content cannot be read from the buffer";
-  if (file_class == config::FileClass::temporary) return "is dropped at the end: it is temporary";
-  if (!item.parts.empty()) return "cannot be staged out: only parts of it were loaded";
-  if (config.results_dir.empty()) return "cannot be staged out: the job file names no results-dir";
-  std::string why = !is_dirty(item) ? "an output rule gives it another name there" : item.origin ? "it was opened for writing, or changed, since the stage-in" : "it is new, or has a new name";
-  if (item.saved) why += "; what is there is a version of it that was brought out before";
+  if (file_class != config::FileClass::temporary && !item.unreadable.empty()) {
+    return "cannot be staged out: its content cannot be read from the buffer";
+  }
+  if (file_class == config::FileClass::temporary) {
+    return "is dropped at the end: it is temporary";
+  }
+  if (!item.parts.empty()) {
+    return "cannot be staged out: only parts of it were loaded";
+  }
+  if (config.results_dir.empty()) {
+    return "cannot be staged out: the job file names no results-dir";
+  }
+  std::string why = !is_dirty(item) ? "an output rule gives it another name there"
+                    : item.origin   ? "it was opened for writing, or changed, since the stage-in"
+                                    : "it is new, or has a new name";
+  if (item.saved) {
+    why += "; what is there is a version of it that was brought out before";
+  }
   return "is staged out to " + config.results_dir + "/" + path + ": " + why;
 }
 
 std::string writers_text(const fs::Writers& writers) {
-  if (writers.from_before) return "perhaps open for writing, since before the daemon was replaced: an unload needs --as-is, and cannot be verified";
-  if (writers.open > 0) return "open for writing (" + std::to_string(writers.open) + " times): an unload needs --as-is, and cannot be verified";
-  if (writers.possible) return "may be mapped for writing: an unload needs --as-is, and cannot be verified";
+  if (writers.from_before) {
+    return "perhaps open for writing, since before the daemon was replaced: an unload needs "
+           "--as-is, and cannot be verified";
+  }
+  if (writers.open > 0) {
+    return "open for writing (" + std::to_string(writers.open) +
+           " times): an unload needs --as-is, and cannot be verified";
+  }
+  if (writers.possible) {
+    return "may be mapped for writing: an unload needs --as-is, and cannot be verified";
+  }
   return "nobody can write to it now: an unload would be verified";
 }
 
 /// What becomes of an input that the job took away; "" of what was none.
-std::string fate_of_gone(const config::JobConfig& config, const std::string& name, fs::Staging& staging) {
+std::string fate_of_gone(const config::JobConfig& config, const std::string& name,
+                         fs::Staging& staging) {
   const auto gone = staging.gone();
   const auto item = std::ranges::find(gone, name, &fs::WalkItem::path);
-  if (item == gone.end()) return {};
+  if (item == gone.end()) {
+    return {};
+  }
   auto inputs = removed_inputs(config, {*item});
-  if (inputs.empty()) return "it stays on the PFS: " + std::string(config.deletions == config::Deletions::ignore ? "deletions are not propagated" : "it is no persistent input");
+  if (inputs.empty()) {
+    return "it stays on the PFS: " + std::string(config.deletions == config::Deletions::ignore
+                                                     ? "deletions are not propagated"
+                                                     : "it is no persistent input");
+  }
   const bool in_place = config::has_results_in_place(config);
-  if (!in_place && !item->saved) return "it stays on the PFS: results-dir has no copy of it";
-  if (const auto items = staging.walk(); items && !take_dropped(config, *items, inputs).empty()) return "it stays on the PFS: its new name is temporary";
+  if (!in_place && !item->saved) {
+    return "it stays on the PFS: results-dir has no copy of it";
+  }
+  if (const auto items = staging.walk(); items && !take_dropped(config, *items, inputs).empty()) {
+    return "it stays on the PFS: its new name is temporary";
+  }
   return "it is removed from " + config.results_dir + ", if it has not changed there";
 }
 
-Json absent(const config::JobConfig& config, const std::string& name, fs::Staging& staging, PfsIo& pfs) {
-  const std::string there = (config.root_dir == "/" ? "" : config.root_dir) + "/" + config::source_of(config, name);
+Json absent(const config::JobConfig& config, const std::string& name, fs::Staging& staging,
+            PfsIo& pfs) {
+  const std::string there =
+      (config.root_dir == "/" ? "" : config.root_dir) + "/" + config::source_of(config, name);
   const auto attributes = pfs.lstat(AT_FDCWD, there);
   Json answer{{"path", name}, {"in_buffer", false}, {"on_pfs", attributes.has_value()}};
   std::string text = escaped(name) + ": not in the buffer\n";
-  if (attributes) text += "  on the PFS   " + std::string(type_of(attributes->st_mode)) + ", " + format_bytes(static_cast<std::uint64_t>(attributes->st_size)) + ": " + escaped(there) + "\n  to get it    efs load " + escaped(name) + "\n";
-  else text += "  on the PFS   no: " + escaped(there) + ": " + describe(attributes.error()) + "\n";
+  if (attributes) {
+    text += "  on the PFS   " + std::string(type_of(attributes->st_mode)) + ", " +
+            format_bytes(static_cast<std::uint64_t>(attributes->st_size)) + ": " + escaped(there) +
+            "\n  to get it    efs load " + escaped(name) + "\n";
+  } else {
+    text += "  on the PFS   no: " + escaped(there) + ": " + describe(attributes.error()) + "\n";
+  }
   if (const auto fate = fate_of_gone(config, name, staging); !fate.empty()) {
     answer["at_stop"] = fate;
-    text += "  state        it was staged in, and the job removed or renamed it\n  at the stop  " + printable(fate) + "\n";
+    text += "  state        it was staged in, and the job removed or renamed it\n  at the stop  " +
+            printable(fate) + "\n";
   }
   answer["text"] = text;
   return answer;
@@ -86,40 +135,75 @@ Json absent(const config::JobConfig& config, const std::string& name, fs::Stagin
 }  // namespace
 
 Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) {
-  Json entry{{"path", item.path}, {"type", type_of(item.attributes.st_mode)}, {"size", item.attributes.st_size}, {"class", name_of(class_of(config, item))}, {"dirty", is_dirty(item)}, {"staged", staged(item)}};
-  if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) entry["backend"] = config.backends[item.place].id;
-  if (!item.parts.empty()) entry["parts"] = item.parts;
-  if (!item.unreadable.empty()) entry["unreadable"] = item.unreadable;
-  if (!item.target.empty()) entry["target"] = item.target;
+  Json entry{{"path", item.path},
+             {"type", type_of(item.attributes.st_mode)},
+             {"size", item.attributes.st_size},
+             {"class", name_of(class_of(config, item))},
+             {"dirty", is_dirty(item)},
+             {"staged", staged(item)}};
+  if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) {
+    entry["backend"] = config.backends[item.place].id;
+  }
+  if (!item.parts.empty()) {
+    entry["parts"] = item.parts;
+  }
+  if (!item.unreadable.empty()) {
+    entry["unreadable"] = item.unreadable;
+  }
+  if (!item.target.empty()) {
+    entry["target"] = item.target;
+  }
   return entry;
 }
 
-Json explain(const config::JobConfig& config, const std::string& name, fs::Staging& staging, PfsIo& pfs, const std::string& where) {
+Json explain(const config::JobConfig& config, const std::string& name, fs::Staging& staging,
+             PfsIo& pfs, const std::string& where) {
   const auto item = staging.find(name);
-  if (!item) return absent(config, name, staging, pfs);
+  if (!item) {
+    return absent(config, name, staging, pfs);
+  }
   std::string why;
   const config::FileClass file_class = class_of(config, *item, &why);
   Json answer = inventory_entry(config, *item);
   answer["in_buffer"] = true;
   answer["class_rule"] = why;
   answer["backend"] = where;
-  if (S_ISREG(item->attributes.st_mode) && item->place < config.backends.size()) answer["backend_id"] = config.backends[item->place].id;
+  if (S_ISREG(item->attributes.st_mode) && item->place < config.backends.size()) {
+    answer["backend_id"] = config.backends[item->place].id;
+  }
   answer["allocated"] = static_cast<std::uint64_t>(item->attributes.st_blocks) * 512;
   const std::string then = fate(config, *item, file_class);
   answer["at_stop"] = then;
-  std::string text = (name.empty() ? "." : escaped(name)) + ": " + type_of(item->attributes.st_mode) + ", " + format_bytes(static_cast<std::uint64_t>(item->attributes.st_size)) + "\n";
-  text += "  it is in     " + escaped(where) + (S_ISREG(item->attributes.st_mode) ? ", " + format_bytes(answer["allocated"].get<std::uint64_t>()) + " allocated" : "") + "\n";
+  std::string text = (name.empty() ? "." : escaped(name)) + ": " +
+                     type_of(item->attributes.st_mode) + ", " +
+                     format_bytes(static_cast<std::uint64_t>(item->attributes.st_size)) + "\n";
+  text += "  it is in     " + escaped(where) +
+          (S_ISREG(item->attributes.st_mode)
+               ? ", " + format_bytes(answer["allocated"].get<std::uint64_t>()) + " allocated"
+               : "") +
+          "\n";
   text += "  class        " + std::string(name_of(file_class)) + ": " + printable(why) + "\n";
-  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") + (item->origin ? ", staged in from " + escaped(config.root_dir + "/" + config::source_of(config, item->path)) : "") + "\n";
+  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") +
+          (item->origin ? ", staged in from " +
+                              escaped(config.root_dir + "/" + config::source_of(config, item->path))
+                        : "") +
+          "\n";
   if (staging.lost_its_content(*item)) {
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";
   }
-  if (!item->unreadable.empty()) text += "  content      cannot be read from the buffer: " + printable(item->unreadable) + "\n";
-  if (!item->parts.empty()) text += "  parts        only " + item->parts + " (offset+length) were loaded; the rest reads as zeros\n";
+  if (!item->unreadable.empty()) {
+    text += "  content      cannot be read from the buffer: " + printable(item->unreadable) + "\n";
+  }
+  if (!item->parts.empty()) {
+    text += "  parts        only " + item->parts +
+            " (offset+length) were loaded; the rest reads as zeros\n";
+  }
   if (S_ISREG(item->attributes.st_mode)) {
     if (const auto writers = staging.writers(item->ino)) {
-      answer["writers"] = {{"open", writers->from_before ? Json() : Json(writers->open)}, {"possible", writers->possible}, {"from_before_takeover", writers->from_before}};
+      answer["writers"] = {{"open", writers->from_before ? Json() : Json(writers->open)},
+                           {"possible", writers->possible},
+                           {"from_before_takeover", writers->from_before}};
       text += "  writers      " + writers_text(*writers) + "\n";
     }
   }

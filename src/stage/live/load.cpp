@@ -18,51 +18,79 @@
 namespace efs::stage {
 namespace {
 
-/// ctime is left out: a chmod or a new link on the PFS is no other content; and the device: a PFS that is mounted again may
-/// have another number. Of what was changed and brought to results-dir the copy there counts alone.
+/// ctime is left out: a chmod or a new link on the PFS is no other content; and the device: a PFS
+/// that is mounted again may have another number. Of what was changed and brought to results-dir
+/// the copy there counts alone.
 bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
   const auto& known = item.saved ? item.saved : item.origin;
-  return !item.dirty && known && known->inode == version.inode && known->size == version.size && known->mtime == version.mtime;
+  return !item.dirty && known && known->inode == version.inode && known->size == version.size &&
+         known->mtime == version.mtime;
 }
 
-bool is_whole(const fs::WalkItem& item) { return item.parts.empty() && item.unreadable.empty(); }
+bool is_whole(const fs::WalkItem& item) {
+  return item.parts.empty() && item.unreadable.empty();
+}
 
-/// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is there.
+/// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is
+/// there.
 class LoadBuffer final : public PlainBuffer {
  public:
   explicit LoadBuffer(fs::Staging& staging) : staging_(staging) {}
+
   /// Frees what was not given a name.
   ~LoadBuffer() override {
-    for (const auto& file : files_) staging_.abandon(file.ino);
+    for (const auto& file : files_) {
+      staging_.abandon(file.ino);
+    }
   }
 
   Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
-  Result<fs::HeldFile> begin_open_file_at(unsigned place) override { return staging_.begin_open_file_at(place); }
+
+  Result<fs::HeldFile> begin_open_file_at(unsigned place) override {
+    return staging_.begin_open_file_at(place);
+  }
+
   Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
+
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
+
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
+
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     const MutexLock lock(mutex_);
     files_.insert(files_.end(), files.begin(), files.end());
     failed = {};
     return files.size();
   }
+
   /// Load::publish() makes them.
   Status link_files(const std::string&, std::span<const std::string>) override { return {}; }
+
   Status make_directory(const std::string&, const fs::StagedAttributes&) override { return {}; }
-  Status make_symlink(const std::string&, const std::string&, const fs::StagedAttributes&) override { return {}; }
-  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override {
-    const MutexLock lock(mutex_);
-    if (!xattrs.empty()) xattrs_[path] = xattrs;
+
+  Status make_symlink(const std::string&, const std::string&,
+                      const fs::StagedAttributes&) override {
     return {};
   }
+
+  Status set_xattrs(const std::string& path,
+                    const std::map<std::string, std::string>& xattrs) override {
+    const MutexLock lock(mutex_);
+    if (!xattrs.empty()) {
+      xattrs_[path] = xattrs;
+    }
+    return {};
+  }
+
   Status note_directory(const std::string& path, std::uint64_t version) override {
     const MutexLock lock(mutex_);
     versions_[path] = version;
     return {};
   }
+
   /// Nothing that stage_in() should look at: what is there already has been left out of its plan.
   Result<std::vector<fs::WalkItem>> walk() override { return std::vector<fs::WalkItem>(); }
+
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
 
   /// The files that are whole, to be given their names; the caller answers for them from now on.
@@ -70,11 +98,13 @@ class LoadBuffer final : public PlainBuffer {
     const MutexLock lock(mutex_);
     return std::exchange(files_, {});
   }
+
   /// Those of directories, by path.
   std::map<std::string, std::map<std::string, std::string>> take_xattrs() {
     const MutexLock lock(mutex_);
     return std::exchange(xattrs_, {});
   }
+
   std::map<std::string, std::uint64_t> take_versions() {
     const MutexLock lock(mutex_);
     return std::exchange(versions_, {});
@@ -90,34 +120,54 @@ class LoadBuffer final : public PlainBuffer {
 
 class Load {
  public:
-  Load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), request_(request), staging_(staging), pfs_(pfs), options_(options), progress_(progress) {}
+  Load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging,
+       PfsIo& pfs, const Options& options, Progress& progress)
+      : config_(config),
+        request_(request),
+        staging_(staging),
+        pfs_(pfs),
+        options_(options),
+        progress_(progress) {}
+
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
+
   ~Load() {
-    for (const auto& file : files_) staging_.abandon(file.ino);
+    for (const auto& file : files_) {
+      staging_.abandon(file.ino);
+    }
   }
 
   LoadReport run() {
     const auto started = std::chrono::steady_clock::now();
     auto plan = planned();
     if (plan && has_turn(data_of(*plan)) && !plan->entries.empty()) {
-      if (request_.part.whole()) load_all(*plan);
-      else load_part(*plan);
+      if (request_.part.whole()) {
+        load_all(*plan);
+      } else {
+        load_part(*plan);
+      }
     }
-    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    report_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     return std::move(report_);
   }
 
  private:
   void failed(const std::string& path, Error error) {
-    if (!report_.failure) report_.failure = StageFailure{path, std::move(error)};
+    if (!report_.failure) {
+      report_.failure = StageFailure{path, std::move(error)};
+    }
   }
 
   bool has_turn(std::uint64_t bytes) {
-    if (bytes == 0 || !options_.wait_for_turn) return true;
+    if (bytes == 0 || !options_.wait_for_turn) {
+      return true;
+    }
     const Status turn = options_.wait_for_turn(bytes);
-    if (!turn) failed("", turn.error());
+    if (!turn) {
+      failed("", turn.error());
+    }
     return static_cast<bool>(turn);
   }
 
@@ -129,38 +179,58 @@ class Load {
     for (const auto& name : request_.names) {
       config::Resource resource;
       const std::string source = config::source_of(config_, name);
-      if (source != name) resource.as = name;
-      resource.path = source.empty() ? config.root_dir : (config.root_dir == "/" ? "" : config.root_dir) + "/" + source;
-      resource.is_glob = config::has_wildcard(name) && resource.as.empty() && !pfs_.lstat(AT_FDCWD, resource.path);
+      if (source != name) {
+        resource.as = name;
+      }
+      resource.path = source.empty()
+                          ? config.root_dir
+                          : (config.root_dir == "/" ? "" : config.root_dir) + "/" + source;
+      resource.is_glob =
+          config::has_wildcard(name) && resource.as.empty() && !pfs_.lstat(AT_FDCWD, resource.path);
       resource.reusable = is_reusable(resource.path);
       config.resources.push_back(std::move(resource));
     }
     auto plan = make_plan(config, pfs_);
-    if (!plan) return failed("", plan.error()), std::nullopt;
+    if (!plan) {
+      return failed("", plan.error()), std::nullopt;
+    }
     if (!plan->problems.empty()) {
       const auto& first = plan->problems.front();
       const auto more = plan->problems.size() - 1;
-      const bool missing = first.reason.starts_with("does not exist") || first.reason.starts_with("no file");
-      failed("", {missing ? ENOENT : EINVAL, first.path + ": " + first.reason + (more > 0 ? " (and " + std::to_string(more) + " more)" : "")});
+      const bool missing =
+          first.reason.starts_with("does not exist") || first.reason.starts_with("no file");
+      failed("", {missing ? ENOENT : EINVAL,
+                  first.path + ": " + first.reason +
+                      (more > 0 ? " (and " + std::to_string(more) + " more)" : "")});
       return std::nullopt;
     }
-    if (!request_.part.whole() && !only_one_file(*plan)) return std::nullopt;
+    if (!request_.part.whole() && !only_one_file(*plan)) {
+      return std::nullopt;
+    }
     leave_out_what_is_there(*plan);
-    if (report_.failure || !fits(*plan)) return std::nullopt;
+    if (report_.failure || !fits(*plan)) {
+      return std::nullopt;
+    }
     return std::move(*plan);
   }
 
   /// As the job file says of a resource that holds it.
   bool is_reusable(const std::string& path) const {
-    return std::ranges::any_of(config_.resources, [&](const config::Resource& r) { return r.reusable && (r.is_glob ? config::glob_match(r.path.substr(1), path.substr(1)) : config::is_within(path, r.path)); });
+    return std::ranges::any_of(config_.resources, [&](const config::Resource& r) {
+      return r.reusable && (r.is_glob ? config::glob_match(r.path.substr(1), path.substr(1))
+                                      : config::is_within(path, r.path));
+    });
   }
 
   bool only_one_file(const Plan& plan) {
-    if (plan.files != 1 || request_.names.size() != 1 || plan.entries.back().path != request_.names.front()) {
+    if (plan.files != 1 || request_.names.size() != 1 ||
+        plan.entries.back().path != request_.names.front()) {
       failed("", {EINVAL, "a part can be loaded of one regular file only"});
       return false;
     }
-    if (auto part = clipped(request_.part, plan.entries.back().size); !part) return failed(plan.entries.back().path, part.error()), false;
+    if (auto part = clipped(request_.part, plan.entries.back().size); !part) {
+      return failed(plan.entries.back().path, part.error()), false;
+    }
     return true;
   }
 
@@ -174,61 +244,109 @@ class Load {
   bool is_there(const PlanEntry& entry) {
     auto found = staging_.find(entry.path);
     if (!found) {
-      // Below a name that is no directory, or a container that cannot be read: publishing would fail as well.
-      if (found.error().code != ENOENT) failed(entry.path, found.error());
+      // Below a name that is no directory, or a container that cannot be read: publishing would
+      // fail as well.
+      if (found.error().code != ENOENT) {
+        failed(entry.path, found.error());
+      }
       return false;
     }
     const mode_t type = found->attributes.st_mode & S_IFMT;
     if (entry.type == EntryType::directory) {
-      if (type != S_IFDIR) failed(entry.path, {ENOTDIR, "is in the buffer and is no directory"});
+      if (type != S_IFDIR) {
+        failed(entry.path, {ENOTDIR, "is in the buffer and is no directory"});
+      }
       return true;
     }
     if (entry.type == EntryType::symlink) {
-      if (type != S_IFLNK || found->target != entry.target) failed(entry.path, {EEXIST, "is in the buffer and leads elsewhere; remove it there first"});
+      if (type != S_IFLNK || found->target != entry.target) {
+        failed(entry.path, {EEXIST, "is in the buffer and leads elsewhere; remove it there first"});
+      }
       return ++report_.already, true;
     }
-    if (type != S_IFREG) return failed(entry.path, {EISDIR, "is in the buffer and is no regular file; remove it there first"}), true;
+    if (type != S_IFREG) {
+      return failed(entry.path,
+                    {EISDIR, "is in the buffer and is no regular file; remove it there first"}),
+             true;
+    }
     const bool same = has_version(*found, entry.origin);
-    if (same && is_whole(*found)) return ++report_.already, true;
-    if (same) return false;  // more of it, or the whole, takes the place of parts, or of what cannot be read
+    if (same && is_whole(*found)) {
+      return ++report_.already, true;
+    }
+    // more of it, or the whole, takes the place of parts, or of what cannot be read
+    if (same) {
+      return false;
+    }
     if (!request_.replace) {
-      failed(entry.path, {EEXIST, found->dirty ? "is in the buffer and differs from the PFS; --replace --force would drop what is there"
-                                               : "is in the buffer in another version than the PFS has; use --replace"});
+      failed(entry.path,
+             {EEXIST, found->dirty
+                          ? "is in the buffer and differs from the PFS; --replace --force would "
+                            "drop what is there"
+                          : "is in the buffer in another version than the PFS has; use --replace"});
     } else if (found->dirty && !request_.force) {
-      failed(entry.path, {EBUSY, "was changed in the buffer; unload it first, or drop the change with --force"});
+      failed(
+          entry.path,
+          {EBUSY, "was changed in the buffer; unload it first, or drop the change with --force"});
     }
     return false;
   }
 
   bool find_places(Plan& plan) {
     const auto available = staging_.available_by_place();
-    for (auto& entry : plan.entries) entry.needed = entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
-    if (!request_.part.whole()) plan.entries.back().needed = std::min(plan.entries.back().needed, request_.part.length == 0 ? plan.entries.back().needed : request_.part.length);
+    for (auto& entry : plan.entries) {
+      entry.needed = entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
+    }
+    if (!request_.part.whole()) {
+      plan.entries.back().needed =
+          std::min(plan.entries.back().needed,
+                   request_.part.length == 0 ? plan.entries.back().needed : request_.part.length);
+    }
     const auto named = config::find_backend(config_, request_.backend);
-    place_entries(config_, plan, Rooms(available.begin(), available.end()), named ? std::optional(static_cast<unsigned>(*named)) : std::nullopt);
-    if (plan.problems.empty()) return true;
+    place_entries(config_, plan, Rooms(available.begin(), available.end()),
+                  named ? std::optional(static_cast<unsigned>(*named)) : std::nullopt);
+    if (plan.problems.empty()) {
+      return true;
+    }
     failed("", {ENOSPC, plan.problems.front().reason});
     return false;
   }
 
   bool fits(Plan& plan) {
     std::uint64_t needed = 0;
-    for (const auto& entry : plan.entries) needed += entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
-    if (!request_.part.whole()) needed = std::min(needed, request_.part.length == 0 ? needed : request_.part.length);
-    if (config_.backends.size() > 1) return find_places(plan);
+    for (const auto& entry : plan.entries) {
+      needed += entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
+    }
+    if (!request_.part.whole()) {
+      needed = std::min(needed, request_.part.length == 0 ? needed : request_.part.length);
+    }
+    if (config_.backends.size() > 1) {
+      return find_places(plan);
+    }
     auto available = staging_.available_bytes();
-    if (!available || needed <= *available) return true;
-    failed("", {ENOSPC, format_bytes(needed) + " are to be loaded and the buffer takes " + format_bytes(*available) + " more; unload with --remove, or load less"});
+    if (!available || needed <= *available) {
+      return true;
+    }
+    failed("",
+           {ENOSPC, format_bytes(needed) + " are to be loaded and the buffer takes " +
+                        format_bytes(*available) + " more; unload with --remove, or load less"});
     return false;
   }
 
-  fs::Over over() const { return !request_.replace ? fs::Over::nothing : request_.force ? fs::Over::anything : fs::Over::clean; }
+  fs::Over over() const {
+    return !request_.replace ? fs::Over::nothing
+           : request_.force  ? fs::Over::anything
+                             : fs::Over::clean;
+  }
 
   void load_all(const Plan& plan) {
-    if (const Status done = disown_others(config_, plan, staging_); !done) return failed("", done.error());
+    if (const Status done = disown_others(config_, plan, staging_); !done) {
+      return failed("", done.error());
+    }
     LoadBuffer buffer(staging_);
     StageReport staged = stage_in(plan, buffer, pfs_, options_, progress_);
-    if (!staged.ok()) return failed(staged.failure->path, std::move(staged.failure->error));
+    if (!staged.ok()) {
+      return failed(staged.failure->path, std::move(staged.failure->error));
+    }
     directory_xattrs_ = buffer.take_xattrs();
     directory_versions_ = buffer.take_versions();
     files_ = buffer.take();
@@ -240,11 +358,12 @@ class Load {
   struct Published {
     std::string path;
     std::uint64_t ino = 0;
-    bool in_place_of = false;  // of another, which is gone
+    bool in_place_of = false;                           // of another, which is gone
     std::optional<std::uint64_t> bytes = std::nullopt;  // of a file
   };
 
-  /// Behind what gave the name. Throws nothing, as publish() has made room: what is not noted is not taken back.
+  /// Behind what gave the name. Throws nothing, as publish() has made room: what is not noted is
+  /// not taken back.
   void note(Published given) {
     if (given.bytes) {
       ++report_.files;
@@ -253,23 +372,33 @@ class Load {
     published_.push_back(std::move(given));
   }
 
-  /// A name that a program took, or a change that it made, while all was read: to be found before the first name appears.
+  /// A name that a program took, or a change that it made, while all was read: to be found before
+  /// the first name appears.
   void look_again(const Plan& plan) {
     const auto already = report_.already;
-    for (const auto& entry : plan.entries)
-      if (!report_.failure) (void)is_there(entry);
+    for (const auto& entry : plan.entries) {
+      if (!report_.failure) {
+        (void)is_there(entry);
+      }
+    }
     report_.already = already;
   }
 
-  /// Where the burst failed nothing of it stays but what took another's place, and what a program has changed, or put something into.
+  /// Where the burst failed nothing of it stays but what took another's place, and what a program
+  /// has changed, or put something into.
   void take_back() {
     for (const auto& one : std::views::reverse(published_)) {
-      if (one.in_place_of || !staging_.take_back(one.path, one.ino) || !one.bytes) continue;
+      if (one.in_place_of || !staging_.take_back(one.path, one.ino) || !one.bytes) {
+        continue;
+      }
       --report_.files;
       report_.bytes -= *one.bytes;
     }
     Error& error = report_.failure->error;
-    if (report_.files > 0) error.what = describe(error) + " (" + std::to_string(report_.files) + " other files were loaded)";
+    if (report_.files > 0) {
+      error.what =
+          describe(error) + " (" + std::to_string(report_.files) + " other files were loaded)";
+    }
   }
 
   /// All names, in a burst: directories, links, files.
@@ -279,29 +408,54 @@ class Load {
       published_.reserve(plan.entries.size() + files_.size());
       made.reserve(plan.entries.size());
       look_again(plan);
-      for (const auto& entry : plan.entries) make(entry, made);
-      while (!report_.failure && !files_.empty()) publish_one();
-      for (const auto& entry : plan.entries) link_one(entry);
+      for (const auto& entry : plan.entries) {
+        make(entry, made);
+      }
+      while (!report_.failure && !files_.empty()) {
+        publish_one();
+      }
+      for (const auto& entry : plan.entries) {
+        link_one(entry);
+      }
     } catch (const std::bad_alloc&) {
       failed("", {ENOMEM, "out of memory"});
     }
-    if (report_.failure) take_back();
-    if (options_.placed != nullptr && config::has_results_in_place(config_)) forget_staged(plan, pfs_, staging_, *options_.placed);
-    // Children first: each name made inside a directory has moved its times. All else is done: these are no failure.
+    if (report_.failure) {
+      take_back();
+    }
+    if (options_.placed != nullptr && config::has_results_in_place(config_)) {
+      forget_staged(plan, pfs_, staging_, *options_.placed);
+    }
+    // Children first: each name made inside a directory has moved its times. All else is done:
+    // these are no failure.
     try {
-      for (const auto* entry : std::views::reverse(made)) (void)staging_.settle_directory(entry->path, entry->attributes);
-    } catch (const std::bad_alloc&) {}
+      for (const auto* entry : std::views::reverse(made)) {
+        (void)staging_.settle_directory(entry->path, entry->attributes);
+      }
+    } catch (const std::bad_alloc&) {
+    }
   }
 
   /// A directory or a symbolic link.
   void make(const PlanEntry& entry, std::vector<const PlanEntry*>& made) {
-    if (report_.failure || entry.type == EntryType::file) return;
+    if (report_.failure || entry.type == EntryType::file) {
+      return;
+    }
     Published given{.path = entry.path};
     const bool is_directory = entry.type == EntryType::directory;
-    const auto added = is_directory ? staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path]) : staging_.add_symlink(entry.path, entry.target, entry.attributes);
-    if (!added) return failed(entry.path, added.error());
-    if (*added == 0) return;  // it was there
-    if (is_directory) note_directory(entry), made.push_back(&entry);
+    const auto added =
+        is_directory
+            ? staging_.add_directory(entry.path, entry.attributes, directory_xattrs_[entry.path])
+            : staging_.add_symlink(entry.path, entry.target, entry.attributes);
+    if (!added) {
+      return failed(entry.path, added.error());
+    }
+    if (*added == 0) {
+      return;  // it was there
+    }
+    if (is_directory) {
+      note_directory(entry), made.push_back(&entry);
+    }
     given.ino = *added;
     note(std::move(given));
   }
@@ -309,31 +463,51 @@ class Load {
   /// Without it the PFS's attributes stay when it is brought out.
   void note_directory(const PlanEntry& entry) {
     const auto version = directory_versions_.find(entry.path);
-    if (version == directory_versions_.end() || !staging_.note_directory(entry.path, version->second)) return;
-    if (options_.placed != nullptr && config::has_results_in_place(config_)) note_came_in(entry, staging_, *options_.placed);
+    if (version == directory_versions_.end() ||
+        !staging_.note_directory(entry.path, version->second)) {
+      return;
+    }
+    if (options_.placed != nullptr && config::has_results_in_place(config_)) {
+      note_came_in(entry, staging_, *options_.placed);
+    }
   }
 
   /// The last of files_, which is not among them from then on.
   void publish_one() {
     const fs::StagedFile& file = files_.back();
-    Published given{.path = file.path, .ino = file.ino, .in_place_of = staging_.find(file.path).has_value(), .bytes = file.origin.size};
+    Published given{.path = file.path,
+                    .ino = file.ino,
+                    .in_place_of = staging_.find(file.path).has_value(),
+                    .bytes = file.origin.size};
     Status done = staging_.publish_over(file, over_of(file.path, file.origin), parts_);
-    if (!done) return failed(given.path, std::move(done.error()));
+    if (!done) {
+      return failed(given.path, std::move(done.error()));
+    }
     files_.pop_back();
     note(std::move(given));
   }
 
   /// A further name of a file that publish_one() has given its first.
   void link_one(const PlanEntry& entry) {
-    if (entry.link_to.empty() || report_.failure) return;
+    if (entry.link_to.empty() || report_.failure) {
+      return;
+    }
     const auto first = staging_.find(entry.link_to);
-    Published given{.path = entry.path, .ino = first ? first->ino : 0, .in_place_of = staging_.find(entry.path).has_value(), .bytes = 0};
-    auto done = staging_.link_files(entry.link_to, std::span(&entry.path, 1), over_of(entry.path, entry.origin));
-    if (done) note(std::move(given));
-    else failed(entry.path, std::move(done.error()));
+    Published given{.path = entry.path,
+                    .ino = first ? first->ino : 0,
+                    .in_place_of = staging_.find(entry.path).has_value(),
+                    .bytes = 0};
+    auto done = staging_.link_files(entry.link_to, std::span(&entry.path, 1),
+                                    over_of(entry.path, entry.origin));
+    if (done) {
+      note(std::move(given));
+    } else {
+      failed(entry.path, std::move(done.error()));
+    }
   }
 
-  /// The whole file, or more of it, may take the place of parts of the same version without being asked.
+  /// The whole file, or more of it, may take the place of parts of the same version without being
+  /// asked.
   fs::Over over_of(const std::string& path, const fs::Origin& origin) {
     auto there = staging_.find(path);
     const bool is_lacking = there && !is_whole(*there) && has_version(*there, origin);
@@ -343,43 +517,73 @@ class Load {
   void load_part(Plan& plan) {
     const PlanEntry entry = plan.entries.back();
     auto part = clipped(request_.part, entry.size);
-    if (!part) return failed(entry.path, part.error());
+    if (!part) {
+      return failed(entry.path, part.error());
+    }
     std::vector<Part> parts{*part};
     if (auto there = staging_.find(entry.path); there && has_version(*there, entry.origin)) {
-      for (const auto& known : parts_of(there->parts)) parts = united(std::move(parts), known);
+      for (const auto& known : parts_of(there->parts)) {
+        parts = united(std::move(parts), known);
+      }
     }
-    if (parts.size() != 1 || parts.front().length != entry.size) parts_ = to_text(parts);
-    fs::StagedFile file{.ino = 0, .path = entry.path, .attributes = entry.attributes, .origin = entry.origin};
+    if (parts.size() != 1 || parts.front().length != entry.size) {
+      parts_ = to_text(parts);
+    }
+    fs::StagedFile file{
+        .ino = 0, .path = entry.path, .attributes = entry.attributes, .origin = entry.origin};
     files_.reserve(1);
     auto container = staging_.begin_open_file_at(entry.place);
-    if (!container) return failed(entry.path, container.error());
+    if (!container) {
+      return failed(entry.path, container.error());
+    }
     file.ino = container->ino;
     files_.push_back(std::move(file));
     const Status done = fill_parts(container->fd, entry, parts, files_.back());
     container->holds.reset();
-    if (!done) return failed(entry.path, done.error());
+    if (!done) {
+      return failed(entry.path, done.error());
+    }
     plan.entries.pop_back();
     publish(plan);  // with the directories above
-    if (!report_.failure) report_.bytes = progress_.bytes_done;
+    if (!report_.failure) {
+      report_.bytes = progress_.bytes_done;
+    }
   }
 
-  Status fill_parts(int container, const PlanEntry& entry, const std::vector<Part>& parts, fs::StagedFile& file) {
+  Status fill_parts(int container, const PlanEntry& entry, const std::vector<Part>& parts,
+                    fs::StagedFile& file) {
     std::uint64_t bytes = 0;
-    for (const auto& part : parts) bytes += part.length;
+    for (const auto& part : parts) {
+      bytes += part.length;
+    }
     progress_.begin(1, bytes);
     let_second_pass(entry.origin, progress_.cancel);
     auto root = pfs_.open(AT_FDCWD, config_.root_dir, passage_flags);
-    if (!root) return std::unexpected(root.error());
+    if (!root) {
+      return std::unexpected(root.error());
+    }
     auto source = pfs_.open_beneath(root->get(), entry.from(), O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    if (!source) return std::unexpected(source.error());
+    if (!source) {
+      return std::unexpected(source.error());
+    }
     Scratch scratch(options_.transfer_size);
-    for (const auto& part : parts) EFS_TRY(copy_part({pfs_, source->get()}, {posix_pfs(), container}, part, scratch, progress_));
+    for (const auto& part : parts) {
+      EFS_TRY(copy_part({pfs_, source->get()}, {posix_pfs(), container}, part, scratch, progress_));
+    }
     EFS_TRY(posix_pfs().truncate(container, entry.size));
     auto now = pfs_.fstat(source->get());
-    if (!now) return std::unexpected(now.error());
-    if (now->st_ino != entry.origin.inode || static_cast<std::uint64_t>(now->st_size) != entry.size || to_ns(now->st_mtim) != entry.origin.mtime) return fail(ESTALE, "changed while it was being read");
+    if (!now) {
+      return std::unexpected(now.error());
+    }
+    if (now->st_ino != entry.origin.inode ||
+        static_cast<std::uint64_t>(now->st_size) != entry.size ||
+        to_ns(now->st_mtim) != entry.origin.mtime) {
+      return fail(ESTALE, "changed while it was being read");
+    }
     auto xattrs = pfs_.xattrs(source->get());
-    if (!xattrs) return std::unexpected(xattrs.error());
+    if (!xattrs) {
+      return std::unexpected(xattrs.error());
+    }
     file.xattrs = std::move(*xattrs);
     ++progress_.files_done;
     return {};
@@ -391,17 +595,20 @@ class Load {
   PfsIo& pfs_;
   const Options& options_;
   Progress& progress_;
-  std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;  // by path, of those that have any
+  // by path, of those that have any
+  std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;
   std::map<std::string, std::uint64_t> directory_versions_;
-  std::vector<fs::StagedFile> files_;  // whole or under way, without a name; they are freed with this. By path, the first one last
-  std::string parts_;                  // of the one file of which a part is loaded
+  // whole or under way, without a name; they are freed with this. By path, the first one last
+  std::vector<fs::StagedFile> files_;
+  std::string parts_;  // of the one file of which a part is loaded
   std::vector<Published> published_;
   LoadReport report_;
 };
 
 }  // namespace
 
-LoadReport load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress) {
+LoadReport load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging,
+                PfsIo& pfs, const Options& options, Progress& progress) {
   try {
     return Load(config, request, staging, pfs, options, progress).run();
   } catch (const std::exception& exception) {

@@ -14,30 +14,50 @@ std::string base_of(const std::string& pattern) {
 }  // namespace
 
 Result<std::string> buffer_name(const config::JobConfig& config, const std::string& given) {
-  if (given.empty()) return fail(EINVAL, "an empty path");
-  if (given.find('\0') != std::string::npos || config::has_dot_dot(given)) return fail(EINVAL, given + ": name it without \"..\"");
-  if (given[0] != '/') return config::relative_path(given).value_or("");
+  if (given.empty()) {
+    return fail(EINVAL, "an empty path");
+  }
+  if (given.find('\0') != std::string::npos || config::has_dot_dot(given)) {
+    return fail(EINVAL, given + ": name it without \"..\"");
+  }
+  if (given[0] != '/') {
+    return config::relative_path(given).value_or("");
+  }
   const std::string path = "/" + config::relative_path(given).value_or("");
   // The mount first: it may lie below root-dir.
-  for (const auto& top : {config.mount_dir, config.root_dir})
-    if (config::is_within(path, top)) return std::string(config::part_below(path, top));
-  return fail(EINVAL, given + ": neither on the mount " + config.mount_dir + " nor below root-dir " + config.root_dir);
+  for (const auto& top : {config.mount_dir, config.root_dir}) {
+    if (config::is_within(path, top)) {
+      return std::string(config::part_below(path, top));
+    }
+  }
+  return fail(EINVAL, given + ": neither on the mount " + config.mount_dir +
+                          " nor below root-dir " + config.root_dir);
 }
 
 Result<std::vector<fs::WalkItem>> items_of(fs::Staging& staging, const std::string& name) {
   auto there = staging.walk(name);
-  if (there || !config::has_wildcard(name)) return there;
+  if (there || !config::has_wildcard(name)) {
+    return there;
+  }
   auto below = staging.walk(base_of(name));
-  if (!below) return below;
+  if (!below) {
+    return below;
+  }
   std::vector<fs::WalkItem> matching;
   std::string taken;  // a directory that matched: what is in it comes with it
   for (auto& item : *below) {
     const bool inside = !taken.empty() && config::is_within(item.path, taken);
-    if (!inside && !config::glob_match(name, item.path)) continue;
-    if (!inside && S_ISDIR(item.attributes.st_mode)) taken = item.path;
+    if (!inside && !config::glob_match(name, item.path)) {
+      continue;
+    }
+    if (!inside && S_ISDIR(item.attributes.st_mode)) {
+      taken = item.path;
+    }
     matching.push_back(std::move(item));
   }
-  if (matching.empty()) return fail(ENOENT, name + ": nothing in the buffer matches");
+  if (matching.empty()) {
+    return fail(ENOENT, name + ": nothing in the buffer matches");
+  }
   return matching;
 }
 

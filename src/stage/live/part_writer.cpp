@@ -21,7 +21,9 @@
 namespace efs::stage {
 namespace {
 
-constexpr const char* changed_meanwhile = "somebody changed it in results-dir while the part was laid over it; the job's version is kept in the buffer only";
+constexpr const char* changed_meanwhile =
+    "somebody changed it in results-dir while the part was laid over it; the job's version is kept "
+    "in the buffer only";
 
 }  // namespace
 
@@ -32,30 +34,45 @@ std::unexpected<Error> PartWriter::conflict(ReceiptEntry& entry, std::string rea
 
 /// Of a new file of the job's, that takes the place of what is there?
 bool PartWriter::is_unknown_name(const fs::WalkItem& item) const {
-  const bool is_known = options_.placed != nullptr && (options_.placed->knows(item.path) || options_.placed->is_incomplete());
+  const bool is_known = options_.placed != nullptr &&
+                        (options_.placed->knows(item.path) || options_.placed->is_incomplete());
   return !item.origin && !item.replaced && !is_known;
 }
 
-/// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the job file says so.
-Status PartWriter::may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours, ReceiptEntry& entry) {
+/// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the
+/// job file says so.
+Status PartWriter::may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours,
+                                ReceiptEntry& entry) {
   const PlacedName name{.name = item.path, .own = item.path};
   const bool replaces = !ours && !is_ours(options_.placed, name, item, before);
   const bool is_new = !in_place_ || is_unknown_name(item);
-  if (replaces && is_new && config_.existing != config::Existing::replace)
-    return conflict(entry, "results-dir has another file of this name, and the job file does not let "
-                           "results replace it; the job's version is kept in the buffer only");
+  if (replaces && is_new && config_.existing != config::Existing::replace) {
+    return conflict(entry,
+                    "results-dir has another file of this name, and the job file does not let "
+                    "results replace it; the job's version is kept in the buffer only");
+  }
   if (in_place_) {
-    if (ours || is_unknown_name(item)) return {};
+    if (ours || is_unknown_name(item)) {
+      return {};
+    }
     if (config_.on_conflict == config::OnConflict::overwrite) {
       entry.reason = "; laid over a version that changed on the PFS since it was staged in";
       return {};
     }
     const bool both = config_.on_conflict == config::OnConflict::keep_both;
-    return conflict(entry, std::string("it changed on the PFS since it was staged in; the job's version is kept in the buffer only") + (both ? "; unload all of it to have both" : ""));
+    return conflict(entry, std::string("it changed on the PFS since it was staged in; the job's "
+                                       "version is kept in the buffer only") +
+                               (both ? "; unload all of it to have both" : ""));
   }
   const auto input = inputs_.is_input(before);
-  if (!input) return std::unexpected(input.error());
-  if (*input) return conflict(entry, "results-dir has an input of this job under its name; the job's version is kept in the buffer only");
+  if (!input) {
+    return std::unexpected(input.error());
+  }
+  if (*input) {
+    return conflict(entry,
+                    "results-dir has an input of this job under its name; the job's version is "
+                    "kept in the buffer only");
+  }
   return {};
 }
 
@@ -66,51 +83,101 @@ bool PartWriter::is_its_own(const struct stat& there, fs::WalkItem item) {
 }
 
 /// As late as can be: laying the part over it may have taken minutes.
-Status PartWriter::is_still(const fs::WalkItem& item, int directory, const struct stat& before, ReceiptEntry& entry) {
+Status PartWriter::is_still(const fs::WalkItem& item, int directory, const struct stat& before,
+                            ReceiptEntry& entry) {
   const auto now = pfs_.lstat(directory, leaf_of(item.path));
-  if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
-  const bool same = now && now->st_dev == before.st_dev && now->st_ino == before.st_ino && now->st_size == before.st_size && to_ns(now->st_mtim) == to_ns(before.st_mtim) && to_ns(now->st_ctim) == to_ns(before.st_ctim);
-  if (same) return {};
+  if (!now && now.error().code != ENOENT) {
+    return std::unexpected(now.error());
+  }
+  const bool same = now && now->st_dev == before.st_dev && now->st_ino == before.st_ino &&
+                    now->st_size == before.st_size &&
+                    to_ns(now->st_mtim) == to_ns(before.st_mtim) &&
+                    to_ns(now->st_ctim) == to_ns(before.st_ctim);
+  if (same) {
+    return {};
+  }
   return conflict(entry, changed_meanwhile);
 }
 
-/// The file of results-dir with the part laid over it, in its place. `entry` gets its checksum, or what keeps it from there.
+/// The file of results-dir with the part laid over it, in its place. `entry` gets its checksum, or
+/// what keeps it from there.
 Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntry& entry) {
   auto part = clipped(asked, static_cast<std::uint64_t>(item.attributes.st_size));
-  if (!part) return part;
-  if (!item.parts.empty() && united(parts_of(item.parts), *part) != parts_of(item.parts)) return fail(EINVAL, "only the parts " + item.parts + " of it were loaded");
+  if (!part) {
+    return part;
+  }
+  if (!item.parts.empty() && united(parts_of(item.parts), *part) != parts_of(item.parts)) {
+    return fail(EINVAL, "only the parts " + item.parts + " of it were loaded");
+  }
   auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-  auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags) : std::move(top);
-  auto old = directory ? pfs_.open_beneath(directory->get(), leaf_of(item.path), O_RDONLY | O_NONBLOCK) : std::unexpected(directory.error());
-  if (!old && old.error().code == ENOENT) return fail(ENOENT, "results-dir has no version of it that the part could go into; unload all of it first");
-  if (!old) return std::unexpected(old.error());
+  auto directory =
+      top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags) : std::move(top);
+  auto old = directory
+                 ? pfs_.open_beneath(directory->get(), leaf_of(item.path), O_RDONLY | O_NONBLOCK)
+                 : std::unexpected(directory.error());
+  if (!old && old.error().code == ENOENT) {
+    return fail(
+        ENOENT,
+        "results-dir has no version of it that the part could go into; unload all of it first");
+  }
+  if (!old) {
+    return std::unexpected(old.error());
+  }
   auto before = pfs_.fstat(old->get());
-  if (!before) return std::unexpected(before.error());
-  const bool ours = is_ours(in_place_ ? options_.placed : nullptr, {.name = item.path, .own = item.path}, item, *before);
-  if (!is_dirty(item) && is_its_own(*before, item)) return part;  // it has the part: another version of it would be taken for somebody else's
+  if (!before) {
+    return std::unexpected(before.error());
+  }
+  const bool ours = is_ours(in_place_ ? options_.placed : nullptr,
+                            {.name = item.path, .own = item.path}, item, *before);
+  // it has the part: another version of it would be taken for somebody else's
+  if (!is_dirty(item) && is_its_own(*before, item)) {
+    return part;
+  }
   const bool is_new = in_place_ && !ours && is_unknown_name(item);
   EFS_TRY(may_lay_over(item, *before, ours, entry));
-  const PartialJob job{.item = item, .directory = directory->get(), .partial = partial_name(leaf_of(item.path), options_.partial_tag, buffer_.has(item.path + options_.partial_tag + partial_suffix)), .fsync = true};
+  const PartialJob job{
+      .item = item,
+      .directory = directory->get(),
+      .partial = partial_name(leaf_of(item.path), options_.partial_tag,
+                              buffer_.has(item.path + options_.partial_tag + partial_suffix)),
+      .fsync = true};
   const auto made = place_part(job, *part, old->get(), *before, ours, entry);
-  if (!made) return std::unexpected(made.error());
-  // What it took the place of was another's: so is what it has besides the part. Else it is ours from here on, whether its name
-  // survives a crash or not; of a new file's name it is known who changed it last.
-  if (!made->lost.empty()) entry.reason += "; without " + made->lost;
+  if (!made) {
+    return std::unexpected(made.error());
+  }
+  // What it took the place of was another's: so is what it has besides the part. Else it is ours
+  // from here on, whether its name survives a crash or not; of a new file's name it is known who
+  // changed it last.
+  if (!made->lost.empty()) {
+    entry.reason += "; without " + made->lost;
+  }
   const Status noted = ours ? note_part(item, *made) : is_new ? note_placed(item, *made) : Status();
-  if (!noted) entry.reason += "; the next unload will take it for somebody else's version: " + describe(noted.error());
+  if (!noted) {
+    entry.reason +=
+        "; the next unload will take it for somebody else's version: " + describe(noted.error());
+  }
   EFS_TRY(pfs_.fsync(job.directory));
-  if (options_.placed != nullptr) (void)options_.placed->sync();
+  if (options_.placed != nullptr) {
+    (void)options_.placed->sync();
+  }
   entry.checksum = made->checksum;
   return part;
 }
 
 Status PartWriter::note_part(const fs::WalkItem& item, const PartialFile& made) try {
   const auto version = version_below(pfs_, config_.results_dir, item.path);
-  if (!version) return std::unexpected(version.error());
-  if (version->inode != made.inode) return {};  // somebody else's by now
+  if (!version) {
+    return std::unexpected(version.error());
+  }
+  if (version->inode != made.inode) {
+    return {};  // somebody else's by now
+  }
   const Status noted = staging_.note_copy(item.path, *version, in_place_, item.replaced.get());
-  const bool is_gone = !noted && noted.error().code == ENOENT;  // removed meanwhile: what has the name next takes its place
-  if (options_.placed == nullptr || (!noted && !is_gone)) return noted;
+  // removed meanwhile: what has the name next takes its place
+  const bool is_gone = !noted && noted.error().code == ENOENT;
+  if (options_.placed == nullptr || (!noted && !is_gone)) {
+    return noted;
+  }
   return note_placed(item, made);
 } catch (const std::bad_alloc&) {
   return fail(ENOMEM);
@@ -118,57 +185,91 @@ Status PartWriter::note_part(const fs::WalkItem& item, const PartialFile& made) 
 
 Status PartWriter::note_placed(const fs::WalkItem& item, const PartialFile& made) {
   const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-  const auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags) : fail(top.error().code);
-  const auto now = directory ? pfs_.lstat(directory->get(), leaf_of(item.path)) : fail(directory.error().code);
-  if (!now) return std::unexpected(now.error());
-  if (options_.placed == nullptr || now->st_ino != made.inode) return {};
-  return options_.placed->placed({.name = item.path, .own = item.path}, &*now, pfs_.is_shared(directory->get(), leaf_of(item.path), *now));
+  const auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags)
+                             : fail(top.error().code);
+  const auto now =
+      directory ? pfs_.lstat(directory->get(), leaf_of(item.path)) : fail(directory.error().code);
+  if (!now) {
+    return std::unexpected(now.error());
+  }
+  if (options_.placed == nullptr || now->st_ino != made.inode) {
+    return {};
+  }
+  return options_.placed->placed({.name = item.path, .own = item.path}, &*now,
+                                 pfs_.is_shared(directory->get(), leaf_of(item.path), *now));
 }
 
 /// Under its partial name first, and then under its own. After an error there is no partial.
-Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int old, const struct stat& before, bool ours, ReceiptEntry& entry) {
-  (void)pfs_.unlink(job.directory, job.partial);  // of one that was killed; unloads of an instance run one after the other
+Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int old,
+                                           const struct stat& before, bool ours,
+                                           ReceiptEntry& entry) {
+  // of one that was killed; unloads of an instance run one after the other
+  (void)pfs_.unlink(job.directory, job.partial);
   auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!fd) return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
+  if (!fd) {
+    return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
+  }
   return with_partial(pfs_, job.directory, job.partial, [&]() -> Result<PartialFile> {
     Scratch scratch(options_.transfer_size);
     auto made = lay_over(job.item, part, old, before, fd->get(), scratch);
     Status good = made ? Status() : std::unexpected(made.error());
-    if (good && config_.verify == config::Verify::read_back) good = read_back(job, *made, pfs_, scratch, progress_.cancel);
-    if (good) good = disown(job.item.path);
-    if (good) good = is_still(job.item, job.directory, before, entry);
+    if (good && config_.verify == config::Verify::read_back) {
+      good = read_back(job, *made, pfs_, scratch, progress_.cancel);
+    }
+    if (good) {
+      good = disown(job.item.path);
+    }
+    if (good) {
+      good = is_still(job.item, job.directory, before, entry);
+    }
     // What it is laid over is another's, and so is the rest of what results-dir has then.
-    if (good && !is_dirty(job.item) && job.item.parts.empty()) good = staging_.mark_changed(job.item.ino, job.item.path);
+    if (good && !is_dirty(job.item) && job.item.parts.empty()) {
+      good = staging_.mark_changed(job.item.ino, job.item.path);
+    }
     if (!good) {
       (void)pfs_.unlink(job.directory, job.partial);
       return std::unexpected(good.error());
     }
     const auto about_to = [&](const struct stat& partial, bool is_shared) {
-      if (!ours) return;
+      if (!ours) {
+        return;
+      }
       (void)buffer_.named(job.item, [&] { return coming_version(partial, is_shared); });
-      if (options_.placed != nullptr) (void)options_.placed->coming({.name = job.item.path, .own = job.item.path}, &partial, &before);
+      if (options_.placed != nullptr) {
+        (void)options_.placed->coming({.name = job.item.path, .own = job.item.path}, &partial,
+                                      &before);
+      }
     };
     EFS_TRY(buffer_.secure({&job.item.ino, 1}));
     // Nor in the moment in which it gets its name. (Of several nodes, the PFS's rename sees to it.)
     PartialJob last = job;
-    if (config_.nodes <= 1 && !config_.merges) last.over = &before;
+    if (config_.nodes <= 1 && !config_.merges) {
+      last.over = &before;
+    }
     const Status named = publish_patiently(last, *made, about_to);
     if (!named && named.error().code == EEXIST && last.over != nullptr) {
       (void)pfs_.unlink(job.directory, job.partial);
       return conflict(entry, changed_meanwhile);
     }
-    if (!named) return std::unexpected(named.error());
+    if (!named) {
+      return std::unexpected(named.error());
+    }
     return made;
   });
 }
 
 /// Another may be about to give or to take the name.
-Status PartWriter::publish_patiently(const PartialJob& job, const PartialFile& made, const AboutToPublish& about_to) {
+Status PartWriter::publish_patiently(const PartialJob& job, const PartialFile& made,
+                                     const AboutToPublish& about_to) {
   Patience patience(progress_.cancel, *options_.pauses);
   for (;;) {
     const Status named = publish_partial(job, made, pfs_, about_to);
-    if (named || !is_held(named.error())) return named;
-    if (patience.wait({named.error().what})) continue;
+    if (named || !is_held(named.error())) {
+      return named;
+    }
+    if (patience.wait({named.error().what})) {
+      continue;
+    }
     (void)pfs_.unlink(job.directory, job.partial);
     return std::unexpected(given_up(named.error()));
   }
@@ -179,12 +280,20 @@ Status PartWriter::disown(const std::string& path) {
   return all_disowned(staging_.disown({&name, 1}, fs::Side::both, result_names(config_)));
 }
 
-Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, int old, const struct stat& before, int fd, Scratch& scratch) {
-  const auto old_size = static_cast<std::uint64_t>(before.st_size), end = part.offset + part.length, size = std::max(old_size, end);
+Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, int old,
+                                         const struct stat& before, int fd, Scratch& scratch) {
+  const auto old_size = static_cast<std::uint64_t>(before.st_size), end = part.offset + part.length,
+             size = std::max(old_size, end);
   progress_.begin(1, size);
   auto container = buffer_.hold(item.ino);
-  if (!container) return std::unexpected(container.error());
-  if (part.offset > old_size) return fail(EINVAL, "the version in results-dir ends before the part begins: a hole would stand for data");
+  if (!container) {
+    return std::unexpected(container.error());
+  }
+  if (part.offset > old_size) {
+    return fail(
+        EINVAL,
+        "the version in results-dir ends before the part begins: a hole would stand for data");
+  }
   // Of both versions: where either has holes they are kept.
   const auto blocks = static_cast<std::uint64_t>(before.st_blocks + item.attributes.st_blocks);
   FileChecksum sum(sum_kind_for(size, blocks * 512));
@@ -193,27 +302,46 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, in
   EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {end, size - end}, scratch, progress_, &sum));
   EFS_TRY(pfs_.truncate(fd, size));
   const auto after = staging_.attributes(item.ino);
-  EFS_TRY(buffer_.confirm(item.ino, after && after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec && after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
+  EFS_TRY(buffer_.confirm(item.ino, after &&
+                                        after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec &&
+                                        after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
   auto lost = take_attributes(old, before, fd);
-  if (!lost) return std::unexpected(lost.error());
+  if (!lost) {
+    return std::unexpected(lost.error());
+  }
   EFS_TRY(pfs_.fsync(fd));
   auto made = pfs_.fstat(fd);
-  if (!made) return std::unexpected(made.error());
+  if (!made) {
+    return std::unexpected(made.error());
+  }
   ++progress_.files_done;
-  return PartialFile{.inode = made->st_ino, .size = size, .checksum = sum.finish(), .lost = std::move(*lost)};
+  return PartialFile{
+      .inode = made->st_ino, .size = size, .checksum = sum.finish(), .lost = std::move(*lost)};
 }
 
-/// Owner, extended attributes and mode of the version that it takes the place of. Returns what the PFS does not take, as set_xattrs().
+/// Owner, extended attributes and mode of the version that it takes the place of. Returns what the
+/// PFS does not take, as set_xattrs().
 Result<std::string> PartWriter::take_attributes(int old, const struct stat& before, int fd) {
   auto made = pfs_.fstat(fd);
-  if (!made) return std::unexpected(made.error());
+  if (!made) {
+    return std::unexpected(made.error());
+  }
   bool owned = made->st_uid == before.st_uid && made->st_gid == before.st_gid;
-  if (!owned) owned = pfs_.chown(fd, before.st_uid, before.st_gid).has_value();
+  if (!owned) {
+    owned = pfs_.chown(fd, before.st_uid, before.st_gid).has_value();
+  }
   auto attributes = pfs_.xattrs(old);
-  if (!attributes) return std::unexpected(attributes.error());
-  if (!attributes->contains(fs::access_acl_name)) (void)pfs_.remove_xattr(fd, fs::access_acl_name);  // the directory's default
+  if (!attributes) {
+    return std::unexpected(attributes.error());
+  }
+  // the directory's default
+  if (!attributes->contains(fs::access_acl_name)) {
+    (void)pfs_.remove_xattr(fd, fs::access_acl_name);
+  }
   auto lost = set_xattrs(fd, fs::WalkItem{.path = {}, .xattrs = std::move(*attributes)}, pfs_);
-  if (!lost) return lost;
+  if (!lost) {
+    return lost;
+  }
   EFS_TRY(pfs_.chmod(fd, safe_mode(before.st_mode & 07777U, owned)));
   return lost;
 }

@@ -8,7 +8,10 @@
 namespace efs::stage {
 
 Result<Part> clipped(Part part, std::uint64_t size) {
-  if (part.offset >= size) return fail(EINVAL, "the part begins at byte " + std::to_string(part.offset) + ", the file has " + std::to_string(size));
+  if (part.offset >= size) {
+    return fail(EINVAL, "the part begins at byte " + std::to_string(part.offset) +
+                            ", the file has " + std::to_string(size));
+  }
   const std::uint64_t left = size - part.offset;
   part.length = part.length == 0 ? left : std::min(part.length, left);
   return part;
@@ -16,7 +19,10 @@ Result<Part> clipped(Part part, std::uint64_t size) {
 
 std::string to_text(const std::vector<Part>& parts) {
   std::string text;
-  for (const auto& part : parts) text += (text.empty() ? "" : ",") + std::to_string(part.offset) + "+" + std::to_string(part.length);
+  for (const auto& part : parts) {
+    text +=
+        (text.empty() ? "" : ",") + std::to_string(part.offset) + "+" + std::to_string(part.length);
+  }
   return text;
 }
 
@@ -27,9 +33,13 @@ std::vector<Part> parts_of(const std::string& text) {
   while (at < end) {
     Part part;
     auto read = std::from_chars(at, end, part.offset);
-    if (read.ec != std::errc{} || read.ptr == end || *read.ptr != '+') return {};
+    if (read.ec != std::errc{} || read.ptr == end || *read.ptr != '+') {
+      return {};
+    }
     read = std::from_chars(read.ptr + 1, end, part.length);
-    if (read.ec != std::errc{} || (read.ptr != end && *read.ptr != ',')) return {};
+    if (read.ec != std::errc{} || (read.ptr != end && *read.ptr != ',')) {
+      return {};
+    }
     parts.push_back(part);
     at = read.ptr == end ? end : read.ptr + 1;
   }
@@ -56,18 +66,30 @@ namespace {
 Status copy_range(const End& source, const End& destination, DataRange range,
                   std::span<std::byte> buffer, Progress& progress, FileChecksum* sum) {
   for (std::uint64_t at = range.begin; at < range.end;) {
-    if (progress.cancel) return fail(ECANCELED, "cancelled");
+    if (progress.cancel) {
+      return fail(ECANCELED, "cancelled");
+    }
     const auto most = buffer.first(std::min<std::uint64_t>(buffer.size(), range.end - at));
     auto got = source.io.read(source.fd, most, at);
-    if (!got) return fail(got.error().code, "reading: " + describe(got.error()));
-    if (*got == 0) return fail(ESTALE, "changed while it was being read: it ends at byte " + std::to_string(at));
+    if (!got) {
+      return fail(got.error().code, "reading: " + describe(got.error()));
+    }
+    if (*got == 0) {
+      return fail(ESTALE, "changed while it was being read: it ends at byte " + std::to_string(at));
+    }
     for (std::size_t done = 0; done < *got;) {
       auto put = destination.io.write(destination.fd, buffer.subspan(done, *got - done), at + done);
-      if (!put) return fail(put.error().code, "writing: " + describe(put.error()));
-      if (*put == 0) return fail(EIO, "writing: the file system took nothing");
+      if (!put) {
+        return fail(put.error().code, "writing: " + describe(put.error()));
+      }
+      if (*put == 0) {
+        return fail(EIO, "writing: the file system took nothing");
+      }
       done += *put;
     }
-    if (sum != nullptr) sum->update(buffer.first(*got));
+    if (sum != nullptr) {
+      sum->update(buffer.first(*got));
+    }
     at += *got;
     progress.bytes_done += *got;
   }
@@ -83,8 +105,12 @@ Status copy_part(const End& source, const End& destination, Part part, Scratch& 
   DataRanges ranges(source, end, true);
   for (std::uint64_t at = part.offset; at < end;) {
     const auto range = ranges.next(at);
-    if (!range) return std::unexpected(range.error());
-    if (sum != nullptr) sum->skip(range->begin - at);
+    if (!range) {
+      return std::unexpected(range.error());
+    }
+    if (sum != nullptr) {
+      sum->skip(range->begin - at);
+    }
     progress.bytes_done += range->begin - at;
     EFS_TRY(copy_range(source, destination, *range, buffer, progress, sum));
     at = range->end;

@@ -24,18 +24,32 @@ namespace {
 // How long a close may take to be told to us: the kernel sends it behind the program's back.
 constexpr auto closing_time = std::chrono::milliseconds(500);
 constexpr auto closing_step = std::chrono::milliseconds(10);
-constexpr const char* busy_text = "a program has it open for writing; close it, or unload it as it is with --as-is";
-constexpr const char* from_before_text = "a program may have it open for writing since before the daemon was replaced; unload it as it is with --as-is";
-constexpr const char* unproved_text = "nothing proves that no program has it mapped for writing while others have it open; unload it as it is with --as-is";
+constexpr const char* busy_text =
+    "a program has it open for writing; close it, or unload it as it is with --as-is";
+constexpr const char* from_before_text =
+    "a program may have it open for writing since before the daemon was replaced; unload it as it "
+    "is with --as-is";
+constexpr const char* unproved_text =
+    "nothing proves that no program has it mapped for writing while others have it open; unload it "
+    "as it is with --as-is";
 
 /// At results-dir, or known to be on the PFS.
-bool is_there(Action action) { return action == Action::staged_out || action == Action::kept || action == Action::unchanged; }
+bool is_there(Action action) {
+  return action == Action::staged_out || action == Action::kept || action == Action::unchanged;
+}
 
 class Unload {
  public:
-  Unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config), request_(request), staging_(staging), pfs_(pfs), options_(options), progress_(progress),
-        in_place_(config::has_results_in_place(config)), buffer_(staging, request.as_is, in_place_) {}
+  Unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging,
+         PfsIo& pfs, const Options& options, Progress& progress)
+      : config_(config),
+        request_(request),
+        staging_(staging),
+        pfs_(pfs),
+        options_(options),
+        progress_(progress),
+        in_place_(config::has_results_in_place(config)),
+        buffer_(staging, request.as_is, in_place_) {}
 
   Receipt run() {
     const Nanoseconds started = wall_clock();
@@ -45,8 +59,11 @@ class Unload {
       choose();
       prove();
       receipt_.read_back = config_.verify == config::Verify::read_back;
-      if (request_.part.whole()) copy_all();
-      else copy_part_of_one();
+      if (request_.part.whole()) {
+        copy_all();
+      } else {
+        copy_part_of_one();
+      }
     }
     receipt_.job = config_.name;
     receipt_.results_dir = config_.results_dir;
@@ -68,15 +85,26 @@ class Unload {
 
   /// Before anything is looked at that the wait would make old.
   bool has_turn() {
-    if (!options_.wait_for_turn) return true;
+    if (!options_.wait_for_turn) {
+      return true;
+    }
     std::uint64_t bytes = 0;
-    for (const auto& name : request_.names)
-      if (const auto items = items_meant(name))
-        for (const auto& item : *items)
-          if (needs_proof(item) && S_ISREG(item.attributes.st_mode)) bytes += data_of(item.attributes);
-    if (bytes == 0) return true;
+    for (const auto& name : request_.names) {
+      if (const auto items = items_meant(name)) {
+        for (const auto& item : *items) {
+          if (needs_proof(item) && S_ISREG(item.attributes.st_mode)) {
+            bytes += data_of(item.attributes);
+          }
+        }
+      }
+    }
+    if (bytes == 0) {
+      return true;
+    }
     const Status turn = options_.wait_for_turn(bytes);
-    if (!turn) receipt_.reason = describe(turn.error());
+    if (!turn) {
+      receipt_.reason = describe(turn.error());
+    }
     return static_cast<bool>(turn);
   }
 
@@ -88,7 +116,9 @@ class Unload {
         refuse(name.empty() ? "." : name, items.error().code, describe(items.error()));
         continue;
       }
-      for (auto& item : *items) chosen_.try_emplace(item.path, std::move(item));
+      for (auto& item : *items) {
+        chosen_.try_emplace(item.path, std::move(item));
+      }
     }
   }
 
@@ -100,42 +130,67 @@ class Unload {
   std::vector<fs::WalkItem> results_of(std::vector<fs::WalkItem> items) const {
     const Selection selection = select_outgoing(config_, items);
     std::set<const fs::WalkItem*> results(selection.outgoing.begin(), selection.outgoing.end());
-    for (const auto& directory : selection.directories)
-      if (directory.reported) results.insert(directory.item);
+    for (const auto& directory : selection.directories) {
+      if (directory.reported) {
+        results.insert(directory.item);
+      }
+    }
     std::set<std::string_view> unreadable;  // named, though nothing brings them out
-    for (const auto& entry : selection.settled)
-      if (entry.unreadable && entry.action == Action::failed) unreadable.insert(entry.path);
+    for (const auto& entry : selection.settled) {
+      if (entry.unreadable && entry.action == Action::failed) {
+        unreadable.insert(entry.path);
+      }
+    }
     std::vector<fs::WalkItem> kept;
-    for (auto& item : items)
-      if (results.contains(&item) || unreadable.contains(item.path)) kept.push_back(std::move(item));
+    for (auto& item : items) {
+      if (results.contains(&item) || unreadable.contains(item.path)) {
+        kept.push_back(std::move(item));
+      }
+    }
     return kept;
   }
 
-  static bool is_booked(const fs::WalkItem& item) { return S_ISREG(item.attributes.st_mode) || S_ISLNK(item.attributes.st_mode); }
-  static bool needs_proof(const fs::WalkItem& item) { return is_booked(item) && is_dirty(item) && item.unreadable.empty(); }
+  static bool is_booked(const fs::WalkItem& item) {
+    return S_ISREG(item.attributes.st_mode) || S_ISLNK(item.attributes.st_mode);
+  }
 
-  /// Before the attributes are read that the copy will get: a file that is quiet from here on is what they say.
+  static bool needs_proof(const fs::WalkItem& item) {
+    return is_booked(item) && is_dirty(item) && item.unreadable.empty();
+  }
+
+  /// Before the attributes are read that the copy will get: a file that is quiet from here on is
+  /// what they say.
   void prove() {
     std::vector<fs::WalkItem*> waiting;
-    for (auto& [path, item] : chosen_)
-      if (needs_proof(item)) waiting.push_back(&item);
+    for (auto& [path, item] : chosen_) {
+      if (needs_proof(item)) {
+        waiting.push_back(&item);
+      }
+    }
     const auto deadline = std::chrono::steady_clock::now() + closing_time;
     while (!waiting.empty()) {
       std::erase_if(waiting, [&](fs::WalkItem* item) { return quiet(*item); });
-      if (waiting.empty() || progress_.cancel || std::chrono::steady_clock::now() >= deadline) break;
+      if (waiting.empty() || progress_.cancel || std::chrono::steady_clock::now() >= deadline) {
+        break;
+      }
       std::this_thread::sleep_for(closing_step);
     }
     for (auto* item : waiting) {
       const Proof* proof = buffer_.proof_of(item->ino);
       if (!request_.as_is) {
-        refuse(item->path, EBUSY, proof == nullptr ? "vanished" : proof->doubt, static_cast<std::uint64_t>(item->attributes.st_size));
+        refuse(item->path, EBUSY, proof == nullptr ? "vanished" : proof->doubt,
+               static_cast<std::uint64_t>(item->attributes.st_size));
         chosen_.erase(std::string(item->path));
       }
     }
     for (auto& [path, item] : chosen_) {
-      if (!needs_proof(item)) continue;
+      if (!needs_proof(item)) {
+        continue;
+      }
       auto now = staging_.find(path);
-      if (!now || now->ino != item.ino) continue;
+      if (!now || now->ino != item.ino) {
+        continue;
+      }
       // What a walk alone can tell stays.
       now->keep = item.keep;
       now->keep_path = item.keep_path;
@@ -145,135 +200,215 @@ class Unload {
   }
 
   bool quiet(const fs::WalkItem& item) {
-    if (S_ISLNK(item.attributes.st_mode)) return quiet_link(item);
+    if (S_ISLNK(item.attributes.st_mode)) {
+      return quiet_link(item);
+    }
     const auto writers = staging_.writers(item.ino);
-    if (!writers) return false;
-    buffer_.expect(item.ino, {.path = item.path, .edits = writers->edits, .quiet = !writers->possible,
-                              .doubt = !writers->possible ? "" : writers->from_before ? from_before_text : writers->open > 0 ? busy_text : unproved_text});
+    if (!writers) {
+      return false;
+    }
+    buffer_.expect(item.ino, {.path = item.path,
+                              .edits = writers->edits,
+                              .quiet = !writers->possible,
+                              .doubt = !writers->possible     ? ""
+                                       : writers->from_before ? from_before_text
+                                       : writers->open > 0    ? busy_text
+                                                              : unproved_text});
     return !writers->possible;
   }
 
   /// Nobody writes to a symbolic link: what can change yet are its attributes and its names.
   bool quiet_link(const fs::WalkItem& item) {
     const auto edits = staging_.edits(item.ino);
-    if (edits) buffer_.expect(item.ino, {.path = item.path, .edits = *edits, .quiet = true, .doubt = ""});
+    if (edits) {
+      buffer_.expect(item.ino, {.path = item.path, .edits = *edits, .quiet = true, .doubt = ""});
+    }
     return edits.has_value();
   }
 
   /// stage_out() over the chosen items, with the directories above them.
   void copy_all() {
     std::map<std::string, fs::WalkItem> items = chosen_;
-    for (auto& [path, item] : items) item.keep = fs::Keep::persistent;
-    for (const auto& [path, item] : chosen_)
-      for (std::string above = parent_of(path); !above.empty() && !items.contains(above); above = parent_of(above)) {
+    for (auto& [path, item] : items) {
+      item.keep = fs::Keep::persistent;
+    }
+    for (const auto& [path, item] : chosen_) {
+      for (std::string above = parent_of(path); !above.empty() && !items.contains(above);
+           above = parent_of(above)) {
         auto directory = staging_.find(above);
-        if (!directory) break;
+        if (!directory) {
+          break;
+        }
         directory->keep = fs::Keep::temporary;  // on the way only: no result itself
         items.emplace(above, std::move(*directory));
       }
-    for (auto& [path, item] : items) buffer_.items.push_back(std::move(item));
+    }
+    for (auto& [path, item] : items) {
+      buffer_.items.push_back(std::move(item));
+    }
     Receipt done = stage_out(config_, buffer_, pfs_, options_, progress_);
     receipt_.reason = done.reason;
     disown_late(done);
     for (auto& entry : done.entries) {
-      if (!chosen_.contains(entry.path) && entry.action == Action::dropped) continue;
+      if (!chosen_.contains(entry.path) && entry.action == Action::dropped) {
+        continue;
+      }
       finish(entry);
       receipt_.entries.push_back(std::move(entry));
     }
   }
 
-  /// What got such a name while it was copied, renamed back or loaded, is not what results-dir has there.
+  /// What got such a name while it was copied, renamed back or loaded, is not what results-dir has
+  /// there.
   void disown_late(Receipt& done) {
     std::vector<fs::PfsName> names;
     for (const auto& entry : done.entries) {
       const std::string name = config::result_path(config_, entry.path);
       const auto item = chosen_.find(entry.path);
-      if (item == chosen_.end() || entry.action != Action::staged_out || (!entry.placed_as.empty() && entry.placed_as != name)) continue;
-      if (auto version = version_below(pfs_, config_.results_dir, name)) names.push_back({.path = name, .version = *version, .by = item->second.ino});
+      if (item == chosen_.end() || entry.action != Action::staged_out ||
+          (!entry.placed_as.empty() && entry.placed_as != name)) {
+        continue;
+      }
+      if (auto version = version_below(pfs_, config_.results_dir, name)) {
+        names.push_back({.path = name, .version = *version, .by = item->second.ino});
+      }
     }
     const auto still = staging_.disown(names, fs::Side::both, result_names(config_));
-    for (auto& entry : done.entries)
-      if (const auto why = still.find(config::result_path(config_, entry.path)); why != still.end()) append(entry.reason, "what else has had this name may be taken for it: " + describe(why->second));
+    for (auto& entry : done.entries) {
+      if (const auto why = still.find(config::result_path(config_, entry.path));
+          why != still.end()) {
+        append(entry.reason,
+               "what else has had this name may be taken for it: " + describe(why->second));
+      }
+    }
   }
 
   /// Clean, unverified or removed: what an entry's file is from now on.
   void finish(ReceiptEntry& entry) {
     const auto chosen = chosen_.find(entry.path);
-    if (chosen == chosen_.end() || !is_there(entry.action)) return;
+    if (chosen == chosen_.end() || !is_there(entry.action)) {
+      return;
+    }
     const fs::WalkItem& item = chosen->second;
-    if (entry.action != Action::unchanged && is_booked(item)) mark(entry, item);
-    if (!request_.remove || !S_ISREG(item.attributes.st_mode)) return;
+    if (entry.action != Action::unchanged && is_booked(item)) {
+      mark(entry, item);
+    }
+    if (!request_.remove || !S_ISREG(item.attributes.st_mode)) {
+      return;
+    }
     const Status there = entry.action == Action::unchanged ? still_there(item) : Status();
     const Status removed = there ? staging_.remove_clean(entry.path) : there;
-    append(entry.reason, removed ? removed_from_buffer : "kept in the buffer: " + describe(removed.error()));
+    append(entry.reason,
+           removed ? removed_from_buffer : "kept in the buffer: " + describe(removed.error()));
   }
 
-  static void append(std::string& reason, const std::string& more) { reason += (reason.empty() ? "" : "; ") + more; }
+  static void append(std::string& reason, const std::string& more) {
+    reason += (reason.empty() ? "" : "; ") + more;
+  }
 
   void mark(ReceiptEntry& entry, const fs::WalkItem& item) {
-    if (!is_dirty(item)) return;  // an output rule calls it otherwise, and so it was brought out: what it is here is known
+    // an output rule calls it otherwise, and so it was brought out: what it is here is known
+    if (!is_dirty(item)) {
+      return;
+    }
     const Proof* proof = buffer_.proof_of(item.ino);
     if (proof == nullptr || !proof->doubt.empty()) {
       entry.unverified = true;
-      return append(entry.reason, "copied as it was, unverified" + (proof == nullptr ? std::string() : ": " + doubt_of(*proof)));
+      return append(entry.reason, "copied as it was, unverified" +
+                                      (proof == nullptr ? std::string() : ": " + doubt_of(*proof)));
     }
     const std::string name = config::result_path(config_, item.path);
     const bool is_renamed = name != item.path;
     // Its place on the PFS is another version's: a stop has to see to it again.
-    if (!entry.placed_as.empty() && entry.placed_as != name) return append(entry.reason, "still marked as changed");
+    if (!entry.placed_as.empty() && entry.placed_as != name) {
+      return append(entry.reason, "still marked as changed");
+    }
     const auto copy = is_renamed ? version_of_renamed(item, name) : version_of_copy(item);
-    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy, in_place_ && !is_renamed, item.replaced.get()) : std::unexpected(copy.error());
+    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy,
+                                                 in_place_ && !is_renamed, item.replaced.get())
+                            : std::unexpected(copy.error());
     // The copy is good all the same: it was whole when it was made.
-    if (!clean) append(entry.reason, "still marked as changed: " + describe(clean.error()));
-    else if (!*clean) append(entry.reason, "still marked as changed: it was opened for writing or renamed after it was copied");
+    if (!clean) {
+      append(entry.reason, "still marked as changed: " + describe(clean.error()));
+    } else if (!*clean) {
+      append(entry.reason,
+             "still marked as changed: it was opened for writing or renamed after it was copied");
+    }
   }
 
   static std::string doubt_of(const Proof& proof) {
-    return proof.doubt == busy_text ? "a program has it open for writing" : proof.doubt == from_before_text ? "a program may have it open for writing since before the daemon was replaced" : proof.doubt == unproved_text ? "it may be mapped for writing" : proof.doubt;
+    return proof.doubt == busy_text ? "a program has it open for writing"
+           : proof.doubt == from_before_text
+               ? "a program may have it open for writing since before the daemon was replaced"
+           : proof.doubt == unproved_text ? "it may be mapped for writing"
+                                          : proof.doubt;
   }
 
   /// A clean file goes only while the PFS has what it is a copy of.
   Status still_there(const fs::WalkItem& item) {
     const auto& known = item.saved ? item.saved : item.origin;
-    if (!known) return fail(EBUSY, "the buffer may have the only copy");
-    auto now = item.saved ? version_below(pfs_, config_.results_dir, config::result_path(config_, item.path)) : version_below(pfs_, config_.root_dir, config::source_of(config_, item.path));
-    const bool same = now && now->inode == known->inode && now->device == known->device && now->size == known->size && now->mtime == known->mtime;
+    if (!known) {
+      return fail(EBUSY, "the buffer may have the only copy");
+    }
+    auto now =
+        item.saved
+            ? version_below(pfs_, config_.results_dir, config::result_path(config_, item.path))
+            : version_below(pfs_, config_.root_dir, config::source_of(config_, item.path));
+    const bool same = now && now->inode == known->inode && now->device == known->device &&
+                      now->size == known->size && now->mtime == known->mtime;
     return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
   }
 
-  /// What results-dir has under the item's name now: what got it, or somebody has put another one there since.
+  /// What results-dir has under the item's name now: what got it, or somebody has put another one
+  /// there since.
   Result<fs::Origin> version_of_copy(const fs::WalkItem& item) {
     const auto named = buffer_.version_of(item.path);
     auto now = version_below(pfs_, config_.results_dir, item.path);
-    if (now && !named) return fail(ESTALE, "nothing says what its copy was when it got its name");
-    if (now && !fs::is_same_file(*named, *now)) return fail(ESTALE, "somebody has changed it in results-dir");
+    if (now && !named) {
+      return fail(ESTALE, "nothing says what its copy was when it got its name");
+    }
+    if (now && !fs::is_same_file(*named, *now)) {
+      return fail(ESTALE, "somebody has changed it in results-dir");
+    }
     return now;
   }
 
-  /// The same of one that an output rule calls otherwise there, of which nothing was noted when it got its name.
+  /// The same of one that an output rule calls otherwise there, of which nothing was noted when it
+  /// got its name.
   Result<fs::Origin> version_of_renamed(const fs::WalkItem& item, const std::string& name) {
     auto now = version_below(pfs_, config_.results_dir, name);
     const auto& ours = item.attributes;
-    const bool same = !now || !S_ISREG(ours.st_mode) || (now->size == static_cast<std::uint64_t>(ours.st_size) && same_or_coarser(to_timespec(now->mtime), ours.st_mtim));
+    const bool same = !now || !S_ISREG(ours.st_mode) ||
+                      (now->size == static_cast<std::uint64_t>(ours.st_size) &&
+                       same_or_coarser(to_timespec(now->mtime), ours.st_mtim));
     return same ? now : fail(ESTALE, "somebody has changed it in results-dir");
   }
 
   void copy_part_of_one() {
     if (chosen_.size() != 1 || !S_ISREG(chosen_.begin()->second.attributes.st_mode)) {
-      if (!receipt_.entries.empty()) return;
-      return refuse(request_.names.empty() ? "" : request_.names.front(), EINVAL, "a part can be unloaded of one regular file only");
+      if (!receipt_.entries.empty()) {
+        return;
+      }
+      return refuse(request_.names.empty() ? "" : request_.names.front(), EINVAL,
+                    "a part can be unloaded of one regular file only");
     }
     const fs::WalkItem& item = chosen_.begin()->second;
-    if (const auto name = config::result_path(config_, item.path); name != item.path) return refuse(item.path, EINVAL, "in results-dir it is called " + name + ": unload all of it");
+    if (const auto name = config::result_path(config_, item.path); name != item.path) {
+      return refuse(item.path, EINVAL,
+                    "in results-dir it is called " + name + ": unload all of it");
+    }
     ReceiptEntry entry;
     entry.path = item.path;
     entry.mtime = to_ns(item.attributes.st_mtim);
-    const auto written = PartWriter(config_, staging_, buffer_, pfs_, options_, progress_).write(item, request_.part, entry);
+    const auto written = PartWriter(config_, staging_, buffer_, pfs_, options_, progress_)
+                             .write(item, request_.part, entry);
     if (written) {
       entry.action = Action::staged_out;
       entry.bytes = written->length;
-      entry.reason = "bytes " + std::to_string(written->offset) + " to " + std::to_string(written->offset + written->length) + entry.reason;
-      if (const Proof* proof = buffer_.proof_of(item.ino); proof != nullptr && !proof->doubt.empty()) {
+      entry.reason = "bytes " + std::to_string(written->offset) + " to " +
+                     std::to_string(written->offset + written->length) + entry.reason;
+      if (const Proof* proof = buffer_.proof_of(item.ino);
+          proof != nullptr && !proof->doubt.empty()) {
         entry.unverified = true;
         append(entry.reason, "copied as it was, unverified: " + doubt_of(*proof));
       }
@@ -305,28 +440,53 @@ std::string describe_unload(const Receipt& receipt) {
   for (const auto& entry : receipt.entries) {
     unverified += entry.unverified ? 1 : 0;
     const bool good = is_there(entry.action);
-    if ((good && !entry.unverified && entry.reason.find("kept in the buffer") == std::string::npos && entry.reason.find("still marked") == std::string::npos) || ++named > 20) continue;
-    names += "  " + std::string(name_of(entry.action)) + ": " + escaped(entry.path) + (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
+    if ((good && !entry.unverified &&
+         entry.reason.find("kept in the buffer") == std::string::npos &&
+         entry.reason.find("still marked") == std::string::npos) ||
+        ++named > 20) {
+      continue;
+    }
+    names += "  " + std::string(name_of(entry.action)) + ": " + escaped(entry.path) +
+             (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
   }
-  if (named > 20) names += "  ... and " + std::to_string(named - 20) + " more\n";
+  if (named > 20) {
+    names += "  ... and " + std::to_string(named - 20) + " more\n";
+  }
   const auto& totals = receipt.totals;
-  std::string text = std::to_string(totals.staged_out) + " unloaded (" + format_bytes(totals.bytes_staged_out) + ") to " + escaped(receipt.results_dir) + ", " + std::to_string(totals.unchanged) + " unchanged";
-  if (totals.kept > 0) text += ", " + std::to_string(totals.kept) + " kept";
-  if (unverified > 0) text += ", " + std::to_string(unverified) + " of them unverified";
-  if (const auto lost = totals.failed + totals.conflict + totals.not_saved; lost > 0) text += ", " + std::to_string(lost) + " failed";
-  return text + "\n" + (receipt.reason.empty() ? "" : "  " + printable(receipt.reason) + "\n") + names;
+  std::string text = std::to_string(totals.staged_out) + " unloaded (" +
+                     format_bytes(totals.bytes_staged_out) + ") to " +
+                     escaped(receipt.results_dir) + ", " + std::to_string(totals.unchanged) +
+                     " unchanged";
+  if (totals.kept > 0) {
+    text += ", " + std::to_string(totals.kept) + " kept";
+  }
+  if (unverified > 0) {
+    text += ", " + std::to_string(unverified) + " of them unverified";
+  }
+  if (const auto lost = totals.failed + totals.conflict + totals.not_saved; lost > 0) {
+    text += ", " + std::to_string(lost) + " failed";
+  }
+  return text + "\n" + (receipt.reason.empty() ? "" : "  " + printable(receipt.reason) + "\n") +
+         names;
 }
 
 int error_code(const Receipt& receipt) {
   for (const auto& entry : receipt.entries) {
-    if (entry.action == Action::failed) return entry.code != 0 ? entry.code : EIO;
-    if (entry.action == Action::conflict) return ESTALE;
-    if (entry.action == Action::not_saved) return ENOSPC;
+    if (entry.action == Action::failed) {
+      return entry.code != 0 ? entry.code : EIO;
+    }
+    if (entry.action == Action::conflict) {
+      return ESTALE;
+    }
+    if (entry.action == Action::not_saved) {
+      return ENOSPC;
+    }
   }
   return receipt.reason.empty() ? 0 : EIO;
 }
 
-Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging, PfsIo& pfs, const Options& options, Progress& progress) {
+Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging,
+               PfsIo& pfs, const Options& options, Progress& progress) {
   try {
     return Unload(config, request, staging, pfs, options, progress).run();
   } catch (const std::exception& exception) {

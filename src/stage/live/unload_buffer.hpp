@@ -29,46 +29,74 @@ struct Proof {
 /// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
 class UnloadBuffer final : public OutgoingBuffer {
  public:
-  UnloadBuffer(fs::Staging& staging, bool as_is, bool in_place) : staging_(staging), as_is_(as_is), in_place_(in_place) {}
+  UnloadBuffer(fs::Staging& staging, bool as_is, bool in_place)
+      : staging_(staging), as_is_(as_is), in_place_(in_place) {}
 
   std::vector<fs::WalkItem> items;
 
   void expect(std::uint64_t ino, Proof proof) { proofs_[ino] = std::move(proof); }
+
   const Proof* proof_of(std::uint64_t ino) const {
     const auto it = proofs_.find(ino);
     return it == proofs_.end() ? nullptr : &it->second;
   }
 
   Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
+
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
+
   Result<std::vector<fs::WalkItem>> inputs() override {
     auto all = staging_.walk();
-    if (all)
-      for (auto& item : staging_.gone()) all->push_back(std::move(item));
+    if (all) {
+      for (auto& item : staging_.gone()) {
+        all->push_back(std::move(item));
+      }
+    }
     return all;
   }
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side, const fs::ResultName& called) override { return staging_.disown(names, side, called); }
+
+  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side,
+                                      const fs::ResultName& called) override {
+    return staging_.disown(names, side, called);
+  }
+
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+
   Status secure(std::span<const std::uint64_t> inos) override { return staging_.secure(inos); }
+
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
+
   bool is_at_rest() const override { return false; }
 
   Status confirm(std::uint64_t ino, bool same) override {
     const auto it = proofs_.find(ino);
-    if (it == proofs_.end()) return PlainBuffer::confirm(ino, same);
+    if (it == proofs_.end()) {
+      return PlainBuffer::confirm(ino, same);
+    }
     const auto now = staging_.edits(ino);
     const bool untouched = same && it->second.quiet && now && *now == it->second.edits;
-    if (untouched) return {};
-    if (!as_is_) return fail(EBUSY, "was opened for writing, or changed, while it was copied");
+    if (untouched) {
+      return {};
+    }
+    if (!as_is_) {
+      return fail(EBUSY, "was opened for writing, or changed, while it was copied");
+    }
     const MutexLock lock(mutex_);
-    if (it->second.doubt.empty()) it->second.doubt = "it was opened for writing, or changed, while it was copied";
+    if (it->second.doubt.empty()) {
+      it->second.doubt = "it was opened for writing, or changed, while it was copied";
+    }
     return {};
   }
 
-  Status named(const fs::WalkItem& item, const std::function<Result<fs::Origin>()>& version) override try {
+  Status named(const fs::WalkItem& item,
+               const std::function<Result<fs::Origin>()>& version) override try {
     const auto there = version();
-    if (!there) return std::unexpected(there.error());
-    if (!take_version(item.path, *there)) return fail(ESTALE, "somebody has changed it since");
+    if (!there) {
+      return std::unexpected(there.error());
+    }
+    if (!take_version(item.path, *there)) {
+      return fail(ESTALE, "somebody has changed it since");
+    }
     return staging_.note_named(item.ino, item.path, *there, in_place_, item.replaced.get());
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
@@ -87,7 +115,9 @@ class UnloadBuffer final : public OutgoingBuffer {
     const MutexLock lock(mutex_);
     auto& known = versions_.try_emplace(path, version).first->second;
     const bool is_known = version.ctime != fs::Origin::any_ctime && version.ctime != 0;
-    if (is_known && !fs::is_same_file(known, version)) return false;
+    if (is_known && !fs::is_same_file(known, version)) {
+      return false;
+    }
     known = version;
     return true;
   }

@@ -14,21 +14,25 @@
 
 namespace efs::stage {
 
-/// Removes from results-dir what removed_inputs() gives: in place, else only the copies that were brought there earlier.
-/// A file or link goes if it is what was staged in or brought out; where it is something else, on-conflict decides:
-/// fail: a conflict; keep-both: it stays; overwrite: it goes all the same, unless another node of the job may have put it
-/// there. A directory goes when it is empty.
+/// Removes from results-dir what removed_inputs() gives: in place, else only the copies that were
+/// brought there earlier. A file or link goes if it is what was staged in or brought out; where it
+/// is something else, on-conflict decides: fail: a conflict; keep-both: it stays; overwrite: it
+/// goes all the same, unless another node of the job may have put it there. A directory goes when
+/// it is empty.
 class Deletions {
  public:
   /// `placed`: what it takes away is noted there; null: nowhere. `partial_tag`: as of the results.
-  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew, const Progress& progress, PlacedNames* placed, std::string partial_tag);
+  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, Crew& crew,
+            const Progress& progress, PlacedNames* placed, std::string partial_tag);
 
-  /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a result, and an input that
-  /// is gone. The tree is open. What another is about to give or to take is tried again, for so long.
+  /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a
+  /// result, and an input that is gone. The tree is open. What another is about to give or to take
+  /// is tried again, for so long.
   std::vector<ReceiptEntry> carry_out(const std::vector<fs::WalkItem>& inputs, Patience& patience);
 
   /// The same where it must not begin: not_saved, for this reason.
-  std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs, const std::string& reason, int code = 0) const;
+  std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs,
+                                   const std::string& reason, int code = 0) const;
 
   /// Entries for what take_dropped() gave.
   std::vector<ReceiptEntry> leave(const std::vector<fs::WalkItem>& inputs) const;

@@ -18,17 +18,27 @@ namespace {
 
 class Removal {
  public:
-  Removal(const std::vector<fs::WalkItem>& items, std::string ending, ResultsTree& tree, PfsIo& pfs) : items_(items), ending_(std::move(ending)), tree_(tree), pfs_(pfs) {
-    for (const auto& item : items)
-      if (item.path.ends_with(partial_suffix)) results_.insert(item.path);
+  Removal(const std::vector<fs::WalkItem>& items, std::string ending, ResultsTree& tree, PfsIo& pfs)
+      : items_(items), ending_(std::move(ending)), tree_(tree), pfs_(pfs) {
+    for (const auto& item : items) {
+      if (item.path.ends_with(partial_suffix)) {
+        results_.insert(item.path);
+      }
+    }
   }
 
   void clear(const std::string& path) {
     const auto directory = tree_.directory(path);
     const auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
-    if (!names) return;
-    for (const auto& name : *names)
-      if (is_left(directory->get(), name) && !results_.contains(join(path, name)) && !tree_.is_way_name(join(path, name))) remove(directory->get(), path, name);
+    if (!names) {
+      return;
+    }
+    for (const auto& name : *names) {
+      if (is_left(directory->get(), name) && !results_.contains(join(path, name)) &&
+          !tree_.is_way_name(join(path, name))) {
+        remove(directory->get(), path, name);
+      }
+    }
   }
 
   Leftovers all() {
@@ -40,8 +50,12 @@ class Removal {
  private:
   // A claim says whose it is.
   bool is_left(int directory, const std::string& name) {
-    if (name.ends_with(ending_)) return true;
-    const auto claimant = name.starts_with(claim_prefix) && name.ends_with(partial_suffix) ? claimant_of(pfs_, directory, name) : fail(ENOENT);
+    if (name.ends_with(ending_)) {
+      return true;
+    }
+    const auto claimant = name.starts_with(claim_prefix) && name.ends_with(partial_suffix)
+                              ? claimant_of(pfs_, directory, name)
+                              : fail(ENOENT);
     return claimant && claimant->ends_with(ending_);
   }
 
@@ -51,22 +65,31 @@ class Removal {
     const bool is_gone = gone || (is_directory && remove_hidden(at, parent, name));
     const MutexLock lock(mutex_);
     all_.removed += is_gone ? 1 : 0;
-    if (is_directory && !is_gone) all_.left.push_back(join(parent, name));
+    if (is_directory && !is_gone) {
+      all_.left.push_back(join(parent, name));
+    }
   }
 
   bool remove_hidden(int at, const std::string& parent, const std::string& name) {
     const auto hidden = pfs_.open_beneath(at, name, directory_flags);
     const auto names = hidden ? pfs_.list(hidden->get()) : std::unexpected(hidden.error());
-    if (!names) return false;
+    if (!names) {
+      return false;
+    }
     const std::string path = join(parent, name.substr(0, name.size() - ending_.size()));
-    for (const auto& file : *names)
-      if (file.ends_with(ending_) || is_known(join(path, file))) (void)pfs_.unlink(hidden->get(), file);
+    for (const auto& file : *names) {
+      if (file.ends_with(ending_) || is_known(join(path, file))) {
+        (void)pfs_.unlink(hidden->get(), file);
+      }
+    }
     return pfs_.rmdir(at, name).has_value();
   }
 
   bool is_known(const std::string& path) {
     std::call_once(known_once_, [this] {
-      for (const auto& item : items_) known_.insert(item.path);
+      for (const auto& item : items_) {
+        known_.insert(item.path);
+      }
     });
     return known_.contains(path);
   }
@@ -84,12 +107,18 @@ class Removal {
 
 }  // namespace
 
-Leftovers remove_leftovers(const std::set<std::string, std::less<>>& directories, const std::vector<fs::WalkItem>& items, const std::string& tag, ResultsTree& tree, Crew& crew, PfsIo& pfs) {
-  if (tag.empty()) return {};
+Leftovers remove_leftovers(const std::set<std::string, std::less<>>& directories,
+                           const std::vector<fs::WalkItem>& items, const std::string& tag,
+                           ResultsTree& tree, Crew& crew, PfsIo& pfs) {
+  if (tag.empty()) {
+    return {};
+  }
   Removal removal(items, tag + partial_suffix, tree, pfs);
   const std::vector<std::string> paths(directories.begin(), directories.end());
   crew.run(paths.size(), 1, [&](std::size_t begin, std::size_t end) {
-    for (const auto& path : std::span(paths).subspan(begin, end - begin)) removal.clear(path);
+    for (const auto& path : std::span(paths).subspan(begin, end - begin)) {
+      removal.clear(path);
+    }
   });
   return removal.all();
 }

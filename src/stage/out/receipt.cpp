@@ -28,7 +28,9 @@ namespace {
 void append_digits(std::string& text, std::int64_t number, std::size_t width, char behind) {
   const std::size_t begin = text.size();
   text.append(width, '0').push_back(behind);
-  for (std::size_t at = begin + width; at > begin && number > 0; number /= 10) text[--at] = static_cast<char>('0' + number % 10);
+  for (std::size_t at = begin + width; at > begin && number > 0; number /= 10) {
+    text[--at] = static_cast<char>('0' + number % 10);
+  }
 }
 
 std::string iso_time(Nanoseconds ns) {
@@ -69,7 +71,10 @@ bool left_behind(Action action) {
 
 /// But for time.
 bool has_cause(const Receipt& receipt) {
-  return !receipt.reason.empty() || std::ranges::any_of(receipt.entries, [](const ReceiptEntry& entry) { return left_behind(entry.action) && entry.code != ECANCELED; });
+  return !receipt.reason.empty() ||
+         std::ranges::any_of(receipt.entries, [](const ReceiptEntry& entry) {
+           return left_behind(entry.action) && entry.code != ECANCELED;
+         });
 }
 
 /// Appends JSON; only what is plain text needs no library to be right.
@@ -79,26 +84,39 @@ class JsonText {
 
   void string(const char* key, std::string_view value) {
     name(key);
-    const auto plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
-    if (std::ranges::all_of(value, plain)) text_.append("\"").append(value).append("\"");
-    else text_ += json_to_text(nlohmann::json(value));
+    const auto plain = [](char c) {
+      return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+    };
+    if (std::ranges::all_of(value, plain)) {
+      text_.append("\"").append(value).append("\"");
+    } else {
+      text_ += json_to_text(nlohmann::json(value));
+    }
   }
+
   template <typename Number>
   void number(const char* key, Number value) {
     name(key);
     std::array<char, 40> digits{};
-    text_.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+    text_.append(digits.data(),
+                 std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
   }
+
   void boolean(const char* key, bool value) {
     name(key);
     text_ += value ? "true" : "false";
   }
+
   void begin(const char* key, char bracket) {
-    if (key != nullptr) name(key);
-    else if (!first_) text_ += ", ";
+    if (key != nullptr) {
+      name(key);
+    } else if (!first_) {
+      text_ += ", ";
+    }
     text_ += bracket;
     first_ = true;
   }
+
   void end(char bracket) {
     text_ += bracket;
     first_ = false;
@@ -106,10 +124,13 @@ class JsonText {
 
  private:
   void name(const char* key) {
-    if (!first_) text_ += ", ";
+    if (!first_) {
+      text_ += ", ";
+    }
     first_ = false;
     text_.append("\"").append(key).append("\": ");
   }
+
   std::string& text_;
   bool first_ = true;
 };
@@ -123,13 +144,27 @@ void append_entry(std::string& text, const ReceiptEntry& entry) {
   json.string("mtime", iso_time(entry.mtime));
   json.number("mtime_ns", entry.mtime);
   json.number("seconds", entry.seconds);
-  if (entry.checksum) json.string("checksum", to_text(*entry.checksum));
-  if (!entry.placed_as.empty()) json.string("placed_as", entry.placed_as);
-  if (!entry.reason.empty()) json.string("reason", entry.reason);
-  if (!entry.evidence.empty()) json.string("evidence", entry.evidence);
-  if (entry.replaced) json.boolean("replaced", true);
-  if (entry.unverified) json.boolean("unverified", true);
-  if (entry.unreadable) json.boolean("unreadable", true);
+  if (entry.checksum) {
+    json.string("checksum", to_text(*entry.checksum));
+  }
+  if (!entry.placed_as.empty()) {
+    json.string("placed_as", entry.placed_as);
+  }
+  if (!entry.reason.empty()) {
+    json.string("reason", entry.reason);
+  }
+  if (!entry.evidence.empty()) {
+    json.string("evidence", entry.evidence);
+  }
+  if (entry.replaced) {
+    json.boolean("replaced", true);
+  }
+  if (entry.unverified) {
+    json.boolean("unverified", true);
+  }
+  if (entry.unreadable) {
+    json.boolean("unreadable", true);
+  }
   json.end('}');
 }
 
@@ -144,7 +179,9 @@ void append_totals(JsonText& json, const ReceiptTotals& totals) {
   json.number("failed", totals.failed);
   json.number("conflict", totals.conflict);
   json.number("not-saved", totals.not_saved);
-  if (totals.removed > 0) json.number("removed", totals.removed);
+  if (totals.removed > 0) {
+    json.number("removed", totals.removed);
+  }
   json.number("bytes_staged_out", totals.bytes_staged_out);
   json.number("bytes_left", totals.bytes_left);
   json.end('}');
@@ -164,7 +201,9 @@ void append_staged_in(JsonText& json, const StagedIn& in) {
       json.begin(nullptr, '{');
       json.string("path", skip.path);
       json.string("reason", skip.reason);
-      if (skip.vanished) json.boolean("vanished", true);
+      if (skip.vanished) {
+        json.boolean("vanished", true);
+      }
       json.end('}');
     }
     json.end(']');
@@ -172,7 +211,8 @@ void append_staged_in(JsonText& json, const StagedIn& in) {
   json.end('}');
 }
 
-/// The whole receipt, an entry a line. Written as text: a document of a million entries in memory costs seconds.
+/// The whole receipt, an entry a line. Written as text: a document of a million entries in memory
+/// costs seconds.
 std::string json_text(const Receipt& receipt) {
   std::string text;
   text.reserve(512 + receipt.entries.size() * 256);
@@ -184,13 +224,21 @@ std::string json_text(const Receipt& receipt) {
   json.string("started", iso_time(receipt.started));
   json.string("ended", iso_time(receipt.ended));
   json.string("verdict", name_of(receipt.verdict));
-  if (!receipt.reason.empty()) json.string("reason", receipt.reason);
-  if (!receipt.note.empty()) json.string("note", receipt.note);
+  if (!receipt.reason.empty()) {
+    json.string("reason", receipt.reason);
+  }
+  if (!receipt.note.empty()) {
+    json.string("note", receipt.note);
+  }
   json.string("verify", receipt.read_back ? "read-back" : "stream");
   json.number("retries", receipt.retries);
-  if (receipt.staged_in) append_staged_in(json, *receipt.staged_in);
+  if (receipt.staged_in) {
+    append_staged_in(json, *receipt.staged_in);
+  }
   append_totals(json, receipt.totals);
-  if (receipt.unlisted > 0) json.number("unlisted", receipt.unlisted);
+  if (receipt.unlisted > 0) {
+    json.number("unlisted", receipt.unlisted);
+  }
   json.begin("entries", '[');
   for (const auto& entry : receipt.entries) {
     text += &entry == receipt.entries.data() ? "\n" : ",\n";
@@ -204,8 +252,12 @@ std::string json_text(const Receipt& receipt) {
 Status write_all(PfsIo& pfs, int fd, std::span<const std::byte> bytes) {
   for (std::size_t done = 0; done < bytes.size();) {
     const auto part = pfs.write(fd, bytes.subspan(done), done);
-    if (!part) return told(part.error(), "writing it");
-    if (*part == 0) return fail(EIO, "writing it: the PFS takes no more");
+    if (!part) {
+      return told(part.error(), "writing it");
+    }
+    if (*part == 0) {
+      return fail(EIO, "writing it: the PFS takes no more");
+    }
     done += *part;
   }
   return {};
@@ -214,15 +266,24 @@ Status write_all(PfsIo& pfs, int fd, std::span<const std::byte> bytes) {
 /// Text into the new file `fd`, durable on return.
 Result<PartialFile> fill_receipt(PfsIo& pfs, int fd, const std::string& text) {
   EFS_TRY(write_all(pfs, fd, std::as_bytes(std::span(text))));
-  if (auto synced = pfs.fsync(fd); !synced) return told(synced.error(), "fsync");
+  if (auto synced = pfs.fsync(fd); !synced) {
+    return told(synced.error(), "fsync");
+  }
   auto now = pfs.fstat(fd);
-  if (!now) return told(now.error(), "reading back its attributes");
+  if (!now) {
+    return told(now.error(), "reading back its attributes");
+  }
   return PartialFile{.inode = now->st_ino, .size = text.size(), .checksum = std::nullopt};
 }
 
-Status write_beside(PfsIo& pfs, int directory, const std::string& name, const std::string& partial, const std::string& text) {
-  auto fd = make_afresh(pfs, directory, partial, [&] { return pfs.open(directory, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644); });
-  if (!fd) return told(fd.error(), "creating its partial");
+Status write_beside(PfsIo& pfs, int directory, const std::string& name, const std::string& partial,
+                    const std::string& text) {
+  auto fd = make_afresh(pfs, directory, partial, [&] {
+    return pfs.open(directory, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+  });
+  if (!fd) {
+    return told(fd.error(), "creating its partial");
+  }
   EFS_TRY(with_partial(pfs, directory, partial, [&]() -> Status {
     const auto written = fill_receipt(pfs, fd->get(), text);
     if (!written) {
@@ -231,9 +292,12 @@ Status write_beside(PfsIo& pfs, int directory, const std::string& name, const st
       return std::unexpected(written.error());
     }
     const fs::WalkItem none;
-    return publish_partial({.item = none, .directory = directory, .partial = partial, .name = name}, *written, pfs);
+    return publish_partial({.item = none, .directory = directory, .partial = partial, .name = name},
+                           *written, pfs);
   }));
-  if (auto synced = pfs.fsync(directory); !synced) return told(synced.error(), "fsync of its directory");
+  if (auto synced = pfs.fsync(directory); !synced) {
+    return told(synced.error(), "fsync of its directory");
+  }
   return {};
 }
 
@@ -241,13 +305,19 @@ void list_names(std::string& text, const Receipt& receipt, Action action, std::s
   std::size_t listed = 0;
   std::size_t all = 0;
   for (const auto& entry : receipt.entries) {
-    if (entry.action != action || ++all > names) continue;
+    if (entry.action != action || ++all > names) {
+      continue;
+    }
     ++listed;
-    text += std::string("  ") + name_of(action) + ": " + escaped(entry.path) + (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
+    text += std::string("  ") + name_of(action) + ": " + escaped(entry.path) +
+            (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
   }
   const std::uint64_t unlisted = action == Action::not_saved ? receipt.unlisted : 0;
-  if (all + unlisted == listed) return;
-  const char* in_receipt = unlisted > 0 ? " (the receipt names a part of them)" : " (all are in the receipt)";
+  if (all + unlisted == listed) {
+    return;
+  }
+  const char* in_receipt =
+      unlisted > 0 ? " (the receipt names a part of them)" : " (all are in the receipt)";
   text += "  ... and " + std::to_string(all + unlisted - listed) + " more " + name_of(action);
   text += std::string(names == names_shown ? in_receipt : "") + "\n";
 }
@@ -273,7 +343,8 @@ ReceiptEntry receipt_entry(const fs::WalkItem& item, Action action, std::string 
   ReceiptEntry entry;
   entry.path = item.path;
   entry.action = action;
-  entry.bytes = S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
+  entry.bytes =
+      S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
   entry.mtime = to_ns(item.attributes.st_mtim);
   entry.reason = std::move(reason);
   return entry;
@@ -298,13 +369,21 @@ void add_or_count(Receipt& receipt, ReceiptEntry entry, std::size_t& not_tried, 
 }
 
 void settle(Receipt& receipt) {
-  if (!std::ranges::is_sorted(receipt.entries, {}, &ReceiptEntry::path)) std::ranges::sort(receipt.entries, {}, &ReceiptEntry::path);
+  if (!std::ranges::is_sorted(receipt.entries, {}, &ReceiptEntry::path)) {
+    std::ranges::sort(receipt.entries, {}, &ReceiptEntry::path);
+  }
   receipt.totals = {};
   for (const auto& entry : receipt.entries) {
     ++counter(receipt.totals, entry.action);
-    if (entry.action == Action::staged_out) receipt.totals.bytes_staged_out += entry.bytes;
-    if (entry.action == Action::staged_out && entry.replaced) ++receipt.totals.replaced;
-    if (left_behind(entry.action)) receipt.totals.bytes_left += entry.bytes;
+    if (entry.action == Action::staged_out) {
+      receipt.totals.bytes_staged_out += entry.bytes;
+    }
+    if (entry.action == Action::staged_out && entry.replaced) {
+      ++receipt.totals.replaced;
+    }
+    if (left_behind(entry.action)) {
+      receipt.totals.bytes_left += entry.bytes;
+    }
   }
   receipt.totals.not_saved += receipt.unlisted;
   receipt.totals.bytes_left += receipt.unlisted_bytes;
@@ -336,7 +415,9 @@ int exit_code(const Receipt& receipt) {
   return 1;
 }
 
-nlohmann::json to_json(const Receipt& receipt) { return json_from_text(json_text(receipt)); }
+nlohmann::json to_json(const Receipt& receipt) {
+  return json_from_text(json_text(receipt));
+}
 
 std::string entry_text(const ReceiptEntry& entry) {
   std::string text;
@@ -348,8 +429,13 @@ std::optional<ReceiptEntry> entry_of(const nlohmann::json& json) try {
   ReceiptEntry entry;
   entry.path = json.at("path");
   const std::string action = json.at("action");
-  for (const auto one : {Action::staged_out, Action::unchanged, Action::kept, Action::dropped, Action::skipped, Action::failed, Action::conflict, Action::not_saved, Action::removed})
-    if (action == name_of(one)) entry.action = one;
+  for (const auto one :
+       {Action::staged_out, Action::unchanged, Action::kept, Action::dropped, Action::skipped,
+        Action::failed, Action::conflict, Action::not_saved, Action::removed}) {
+    if (action == name_of(one)) {
+      entry.action = one;
+    }
+  }
   entry.bytes = json.at("bytes");
   entry.mtime = json.at("mtime_ns");
   entry.seconds = json.at("seconds");
@@ -369,39 +455,63 @@ std::optional<ReceiptEntry> entry_of(const nlohmann::json& json) try {
 
 std::string describe(const Receipt& receipt, std::size_t names) {
   const auto& totals = receipt.totals;
-  std::string text = escaped(receipt.job) + ": stage-out " + name_of(receipt.verdict) + ": " + std::to_string(totals.staged_out) + " staged out (" +
-                     format_bytes(totals.bytes_staged_out) + ") to " + (receipt.results_dir.empty() ? "nowhere" : escaped(receipt.results_dir)) +
-                     (totals.replaced > 0 ? " (" + std::to_string(totals.replaced) + " replaced)" : std::string()) +
-                     " in " + format_seconds(static_cast<double>(receipt.ended - receipt.started) * 1e-9) + ", " +
-                     std::to_string(totals.unchanged) + " unchanged, " + (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) + std::to_string(totals.dropped) + " dropped, " + (totals.removed > 0 ? std::to_string(totals.removed) + " removed, " : std::string()) +
-                     std::to_string(totals.skipped) + " skipped\n";
-  if (!receipt.reason.empty()) text += "  " + printable(receipt.reason) + "\n";
-  for (const auto action : {Action::failed, Action::conflict, Action::not_saved, Action::removed, Action::dropped, Action::skipped}) {
+  std::string text =
+      escaped(receipt.job) + ": stage-out " + name_of(receipt.verdict) + ": " +
+      std::to_string(totals.staged_out) + " staged out (" + format_bytes(totals.bytes_staged_out) +
+      ") to " + (receipt.results_dir.empty() ? "nowhere" : escaped(receipt.results_dir)) +
+      (totals.replaced > 0 ? " (" + std::to_string(totals.replaced) + " replaced)"
+                           : std::string()) +
+      " in " + format_seconds(static_cast<double>(receipt.ended - receipt.started) * 1e-9) + ", " +
+      std::to_string(totals.unchanged) + " unchanged, " +
+      (totals.kept > 0 ? std::to_string(totals.kept) + " kept, " : std::string()) +
+      std::to_string(totals.dropped) + " dropped, " +
+      (totals.removed > 0 ? std::to_string(totals.removed) + " removed, " : std::string()) +
+      std::to_string(totals.skipped) + " skipped\n";
+  if (!receipt.reason.empty()) {
+    text += "  " + printable(receipt.reason) + "\n";
+  }
+  for (const auto action : {Action::failed, Action::conflict, Action::not_saved, Action::removed,
+                            Action::dropped, Action::skipped}) {
     list_names(text, receipt, action, names);
   }
   const auto left = totals.failed + totals.conflict + totals.not_saved;
   const auto unreadable = count_unreadable(receipt);
-  if (unreadable > 0) text += std::to_string(unreadable) + " results cannot be read from the buffer: their containers are gone or unreadable. Put the containers back, then " + receipt.way_out + " " + escaped(receipt.job) + "\n";
+  if (unreadable > 0) {
+    text += std::to_string(unreadable) +
+            " results cannot be read from the buffer: their containers are gone or unreadable. Put "
+            "the containers back, then " +
+            receipt.way_out + " " + escaped(receipt.job) + "\n";
+  }
   if (left > receipt.lost + unreadable) {
-    text += std::to_string(left - receipt.lost - unreadable) + " results (" + format_bytes(totals.bytes_left) + ") are still in the buffer; " + (has_cause(receipt) ? "remove the cause, then " : "") + receipt.way_out + " " +
+    text += std::to_string(left - receipt.lost - unreadable) + " results (" +
+            format_bytes(totals.bytes_left) + ") are still in the buffer; " +
+            (has_cause(receipt) ? "remove the cause, then " : "") + receipt.way_out + " " +
             escaped(receipt.job) + "\n";
   }
   return text;
 }
 
 std::uint64_t count_unreadable(const Receipt& receipt) {
-  const auto is_lost = [](const ReceiptEntry& entry) { return entry.unreadable && left_behind(entry.action); };
+  const auto is_lost = [](const ReceiptEntry& entry) {
+    return entry.unreadable && left_behind(entry.action);
+  };
   return static_cast<std::uint64_t>(std::ranges::count_if(receipt.entries, is_lost));
 }
 
-Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs, const std::string& partial_tag) {
+Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs,
+                     const std::string& partial_tag) {
   try {
     const std::string name = leaf_of(path);
     const std::string parent = path.contains('/') ? path.substr(0, path.size() - name.size()) : ".";
-    const bool taken = std::ranges::any_of(receipt.entries, [&](const ReceiptEntry& entry) { return entry.path == name + partial_tag + partial_suffix; });
+    const bool taken = std::ranges::any_of(receipt.entries, [&](const ReceiptEntry& entry) {
+      return entry.path == name + partial_tag + partial_suffix;
+    });
     const auto directory = pfs.open(AT_FDCWD, parent, directory_flags);
-    if (!directory) return told(directory.error(), "opening its directory");
-    return write_beside(pfs, directory->get(), name, partial_name(name, partial_tag, taken), json_text(receipt) + "\n");
+    if (!directory) {
+      return told(directory.error(), "opening its directory");
+    }
+    return write_beside(pfs, directory->get(), name, partial_name(name, partial_tag, taken),
+                        json_text(receipt) + "\n");
   } catch (const std::exception& exception) {
     return fail(ENOMEM, std::string("writing the receipt: ") + exception.what());
   }

@@ -16,6 +16,7 @@ struct ReceiptCheck {
     std::string path;  // relative to results_dir, as the PFS has it
     std::string reason;
   };
+
   std::string job, results_dir;
   std::uint64_t verified = 0;
   std::uint64_t unchecked = 0;  // results without a checksum: directories, links, unchanged files

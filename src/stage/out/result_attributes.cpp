@@ -17,9 +17,13 @@ namespace {
 class PrimaryGroups {
  public:
   gid_t of(uid_t uid) {
-    if (uid == ::geteuid()) return ::getegid();
+    if (uid == ::geteuid()) {
+      return ::getegid();
+    }
     const auto known = groups_.find(uid);
-    if (known != groups_.end()) return known->second;
+    if (known != groups_.end()) {
+      return known->second;
+    }
     const auto user = find_user(std::to_string(uid));
     return groups_[uid] = user ? user->gid : uid;
   }
@@ -32,7 +36,9 @@ class PrimaryGroups {
 
 mode_t with_results_mode(mode_t mode, mode_t results_mode) {
   const mode_t search = (results_mode & 0444U) >> 2U;
-  if (S_ISDIR(mode)) return (mode & (S_IFMT | S_ISGID | S_ISVTX)) | results_mode | search | 0700U;
+  if (S_ISDIR(mode)) {
+    return (mode & (S_IFMT | S_ISGID | S_ISVTX)) | results_mode | search | 0700U;
+  }
   return (mode & S_IFMT) | results_mode | ((mode & 0111U) != 0 ? search : 0);
 }
 
@@ -45,8 +51,9 @@ std::string choose_attributes(const config::JobConfig& config, std::vector<fs::W
   std::unordered_set<std::string> chosen;
   for (auto& item : items) {
     auto& attributes = item.attributes;
-    if (config.results_mode && !S_ISLNK(attributes.st_mode))
+    if (config.results_mode && !S_ISLNK(attributes.st_mode)) {
       attributes.st_mode = with_results_mode(attributes.st_mode, *config.results_mode);
+    }
     item.group_is_asked = asked.has_value();
     if (asked) {
       attributes.st_gid = *asked;
@@ -55,10 +62,15 @@ std::string choose_attributes(const config::JobConfig& config, std::vector<fs::W
     const gid_t plain = groups.of(attributes.st_uid);
     const bool came_in = in_place && item.origin;  // the PFS has it with this group
     const bool by_directory = item.group_handed_down && !chosen.contains(parent_of(item.path));
-    if (!came_in && (attributes.st_gid == plain || by_directory)) item.plain_group = plain;
-    else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) chosen.insert(item.path);
+    if (!came_in && (attributes.st_gid == plain || by_directory)) {
+      item.plain_group = plain;
+    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) {
+      chosen.insert(item.path);
+    }
   }
-  if (asked || group.empty()) return {};
+  if (asked || group.empty()) {
+    return {};
+  }
   return "results-group: " + describe(asked.error()) +
          "; results have the group of their directory";
 }

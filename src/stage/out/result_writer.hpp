@@ -1,6 +1,6 @@
 #pragma once
-// How one result gets to its place: what is there already, the partial, its check, its name, and the policy for
-// versions that others have put there meanwhile.
+// How one result gets to its place: what is there already, the partial, its check, its name, and
+// the policy for versions that others have put there meanwhile.
 
 #include <atomic>
 #include <optional>
@@ -23,26 +23,33 @@
 
 namespace efs::stage {
 
-/// Thread-safe for different results. Nothing here makes anything durable but the fsync of single files.
+/// Thread-safe for different results. Nothing here makes anything durable but the fsync of single
+/// files.
 class ResultWriter {
  public:
   /// `placed`: what the names that it gives are noted in; null: nowhere.
-  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree, Progress& progress, const Options& options);
+  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree,
+               Progress& progress, const Options& options);
 
   /// Its name is for no other result that on-conflict: keep-both puts beside its file.
   void reserve(const fs::WalkItem& item);
 
-  /// Writes the partials: `written`, `named` where an earlier stage-out has brought the result out, or settled.
+  /// Writes the partials: `written`, `named` where an earlier stage-out has brought the result out,
+  /// or settled.
   void write(std::span<Outgoing> task);
 
-  /// Of those that are `written`, and durable: compares what the PFS holds with what was written (verify: read-back).
+  /// Of those that are `written`, and durable: compares what the PFS holds with what was written
+  /// (verify: read-back).
   void verify(std::span<Outgoing> task);
 
-  /// Those that are `written` get their names, but for those that have theirs and are hidden with their directory. They stay so, and are `held`, where another is about to give or to take the name.
+  /// Those that are `written` get their names, but for those that have theirs and are hidden with
+  /// their directory. They stay so, and are `held`, where another is about to give or to take the
+  /// name.
   void publish(std::span<Outgoing> task);
 
-  /// Makes `out` another name of `first`, which must be settled as staged out or kept: `named`. False where the PFS
-  /// cannot, or `first` is not what it should be: then it is to be written like any other. Stays `waiting` where its name is `held`, or that of `first`.
+  /// Makes `out` another name of `first`, which must be settled as staged out or kept: `named`.
+  /// False where the PFS cannot, or `first` is not what it should be: then it is to be written like
+  /// any other. Stays `waiting` where its name is `held`, or that of `first`.
   bool link(Outgoing& out, const Outgoing& first);
 
   /// Removes the partials of those that failed after theirs was whole.
@@ -54,10 +61,12 @@ class ResultWriter {
   /// Settles what is `held` still.
   void give_up_held(Outgoing& out);
 
-  /// After a full PFS nothing new is begun: partials would take the last space from one another, and possibly none
-  /// would be whole.
+  /// After a full PFS nothing new is begun: partials would take the last space from one another,
+  /// and possibly none would be whole.
   void note_full(const Error& error);
+
   bool full() const { return full_; }
+
   /// There may be space again.
   void forget_full() { full_ = false; }
 
@@ -68,7 +77,8 @@ class ResultWriter {
   Result<PartialFile> write_in(const Outgoing& out, int directory, Scratch& scratch);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
-  std::optional<PartialJob> look_again(Outgoing& out, int directory, Scratch& scratch, PfsCheck& there);
+  std::optional<PartialJob> look_again(Outgoing& out, int directory, Scratch& scratch,
+                                       PfsCheck& there);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   std::optional<mode_t> handed_down_acl(const std::string& path, int directory);
   bool is_elders(const Outgoing& out, int directory);
@@ -86,7 +96,8 @@ class ResultWriter {
   bool resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<FileSum> checksum);
-  void note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy, bool is_shared);
+  void note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy,
+                   bool is_shared);
   Result<struct stat> named_copy(const Outgoing& out, int directory);
   void note_named(Outgoing& out, int directory, bool is_theirs);
   Status note_placed(const Outgoing& out, int directory, const struct stat& copy);
@@ -106,7 +117,8 @@ class ResultWriter {
   Mutex mutex_;  // rank 90 (leaf)
   // handed_down_acl(), where it was asked.
   std::unordered_map<std::string, std::optional<mode_t>> acl_directories_ EFS_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, const fs::WalkItem*> kept_names_ EFS_GUARDED_BY(mutex_);  // taken by these: on-conflict: keep-both
+  // taken by these: on-conflict: keep-both
+  std::unordered_map<std::string, const fs::WalkItem*> kept_names_ EFS_GUARDED_BY(mutex_);
 };
 
 }  // namespace efs::stage

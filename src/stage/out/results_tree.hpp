@@ -1,11 +1,12 @@
 #pragma once
-// The directories below results_dir: made, found and finished without ever following a symbolic link there.
+// The directories below results_dir: made, found and finished without ever following a symbolic
+// link there.
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,21 +24,27 @@
 
 namespace efs::stage {
 
-/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before shut_again(), but beside show() and unhide().
+/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before
+/// shut_again(), but beside show() and unhide().
 ///
-/// A new directory can be filled before anybody sees it: hidden, under a partial name. What is in it has its own names then from the start, and gets
-/// them all at once, by one rename.
+/// A new directory can be filled before anybody sees it: hidden, under a partial name. What is in
+/// it has its own names then from the start, and gets them all at once, by one rename.
 class ResultsTree {
  public:
-  /// `opened` (or null) is told of what let_in() opens, for a successor, and what a predecessor had opened is shut again, too.
-  explicit ResultsTree(PfsIo& pfs, OpenedDirectories* opened = nullptr) : pfs_(pfs), opened_(opened) {}
-  /// As shut_again(), where an exception kept it from being called; what is hidden still, and empty, is taken away.
+  /// `opened` (or null) is told of what let_in() opens, for a successor, and what a predecessor had
+  /// opened is shut again, too.
+  explicit ResultsTree(PfsIo& pfs, OpenedDirectories* opened = nullptr)
+      : pfs_(pfs), opened_(opened) {}
+
+  /// As shut_again(), where an exception kept it from being called; what is hidden still, and
+  /// empty, is taken away.
   ~ResultsTree();
   ResultsTree(const ResultsTree&) = delete;
   ResultsTree& operator=(const ResultsTree&) = delete;
 
-  /// Opens `path`, made durably with its missing parents. Must succeed before anything else is called, and before
-  /// the first write: syncfs tells of write-back errors since the descriptor was opened.
+  /// Opens `path`, made durably with its missing parents. Must succeed before anything else is
+  /// called, and before the first write: syncfs tells of write-back errors since the descriptor was
+  /// opened.
   Status open(const std::string& path);
 
   /// Does its path lead to another directory by now, or to none?
@@ -45,31 +52,42 @@ class ResultsTree {
 
   Result<UniqueFd> directory(const std::string& path);
 
-  /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as it is, but for
-  /// what let_in() gives its owner. `about_to` is called before one is made.
+  /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as
+  /// it is, but for what let_in() gives its owner. `about_to` is called before one is made.
   Status make(const fs::WalkItem& item, const std::function<void()>& about_to = {});
 
-  /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode denies him, for as long as this goes on.
-  /// False where he has none to give, or would take the set-group-ID bit away. What was refused is to be tried once more.
+  /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode
+  /// denies him, for as long as this goes on. False where he has none to give, or would take the
+  /// set-group-ID bit away. What was refused is to be tried once more.
   bool let_in(const std::string& path);
+
   bool has_let_in() {
     const MutexLock lock(mutex_);
     return !let_in_.empty();
   }
-  /// Gives all that let_in() opened, and that are there still, their modes again; the first error. Not `for_good`: what is not there is expected back.
+
+  /// Gives all that let_in() opened, and that are there still, their modes again; the first error.
+  /// Not `for_good`: what is not there is expected back.
   Status shut_again(bool for_good = true);
 
-  /// Of these directories make() hides those that are not there. None of them is the parent of another that is made. `tag`: of partial_name().
+  /// Of these directories make() hides those that are not there. None of them is the parent of
+  /// another that is made. `tag`: of partial_name().
   void hide(std::unordered_set<std::string> paths, std::string tag);
+
   bool is_hidden(const std::string& path) const { return hidden_.contains(path); }
+
   std::vector<std::string> hidden() const;
   /// Is it what a hidden one is called now?
   bool is_way_name(const std::string& path) const;
+
   /// What hidden ones were called that could not be taken away: paths.
   const std::vector<std::string>& left() const { return left_; }
-  /// Gives a hidden one its name; sync() of its parent makes that durable. EEXIST where something has it by now. After an error it is hidden still.
+
+  /// Gives a hidden one its name; sync() of its parent makes that durable. EEXIST where something
+  /// has it by now. After an error it is hidden still.
   Status show(const std::string& path);
-  /// Takes a hidden one away, which must be empty, and makes it as make() would have without hide(). It is not hidden any more whatever is returned.
+  /// Takes a hidden one away, which must be empty, and makes it as make() would have without
+  /// hide(). It is not hidden any more whatever is returned.
   Status unhide(const std::string& path);
 
   /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
@@ -80,15 +98,17 @@ class ResultsTree {
 
   /// What finish() has made of a directory.
   struct Finished {
-    std::string lost{};           // what the PFS does not take or permit, as set_xattrs()
-    bool refused = false;         // its mode is among that
-    DirectoryAttributes has{};    // what it has been given
-    bool exactly = false;         // as asked for
+    std::string lost{};         // what the PFS does not take or permit, as set_xattrs()
+    bool refused = false;       // its mode is among that
+    DirectoryAttributes has{};  // what it has been given
+    bool exactly = false;       // as asked for
   };
-  /// Owner and extended attributes (where permitted), mode and times: last, when everything in it is in place. Where the
-  /// directory was there before and belongs to someone else, it keeps its own. `exactly`: attributes that the item does not have go, too, but for
-  /// trusted.* that make() has not put there: nobody knows whose those are. `fsync`: durable on return; else sync_all() is to
-  /// follow. (Not sync(): the final mode may forbid opening it.)
+
+  /// Owner and extended attributes (where permitted), mode and times: last, when everything in it
+  /// is in place. Where the directory was there before and belongs to someone else, it keeps its
+  /// own. `exactly`: attributes that the item does not have go, too, but for trusted.* that make()
+  /// has not put there: nobody knows whose those are. `fsync`: durable on return; else sync_all()
+  /// is to follow. (Not sync(): the final mode may forbid opening it.)
   Result<Finished> finish(const fs::WalkItem& item, bool exactly, bool fsync);
 
   /// Its times alone, where they are ours to set.
@@ -105,23 +125,27 @@ class ResultsTree {
 
   /// Durability of everything written below results_dir, on its file system, by one syncfs.
   Status sync_all() { return pfs_.syncfs(root_.get()); }
+
   /// Is that to be believed?
   bool sync_all_reports_errors() const { return pfs_.syncfs_reports_errors(root_.get()); }
+
   /// That file system: what lies below on another one is not synced with it.
   dev_t device() const { return device_; }
 
  private:
   struct Hidden {
-    std::string name{};   // beside the path's
+    std::string name{};  // beside the path's
     std::uint64_t inode = 0;
     const fs::WalkItem* item = nullptr;
   };
+
   const fs::WalkItem& take_away(const std::string& path);
   Result<bool> make_hidden(int parent, const fs::WalkItem& item);
   /// `finished` learns what is lost, and which there are then. True: some were changed.
   Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly, Finished& finished);
   mode_t mode_in(const fs::WalkItem& item, const struct stat& now, const Finished& finished) const;
-  Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned, Finished& finished);
+  Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned,
+                    Finished& finished);
   Status apply_times(int fd, const fs::WalkItem& item);
   Status sync_one(int fd, const struct stat& now, bool fsync);
   Result<UniqueFd> let_in_and_open(const std::string& path);
@@ -143,10 +167,11 @@ class ResultsTree {
   std::string tag_;  // of the names of hidden ones
   std::unordered_map<std::string, Hidden> hidden_;
   std::vector<std::string> left_;
-  std::set<std::string> unsynced_;        // parents of those
-  Mutex mutex_;                           // rank 90 (leaf): guards let_in_ and elsewhere_
+  std::set<std::string> unsynced_;  // parents of those
+  Mutex mutex_;                     // rank 90 (leaf): guards let_in_ and elsewhere_
   std::map<std::string, mode_t> let_in_ EFS_GUARDED_BY(mutex_);  // what they had, without the type
-  std::unordered_set<std::string> elsewhere_ EFS_GUARDED_BY(mutex_);  // directories on other file systems than results_dir
+  // directories on other file systems than results_dir
+  std::unordered_set<std::string> elsewhere_ EFS_GUARDED_BY(mutex_);
 };
 
 }  // namespace efs::stage

@@ -10,13 +10,14 @@
 namespace efs::stage {
 namespace {
 
-/// ENOSPC is also ext4's word for a value that does not fit beside the others, whatever room there is. Where there is hardly any, it
-/// is none: that passes.
+/// ENOSPC is also ext4's word for a value that does not fit beside the others, whatever room there
+/// is. Where there is hardly any, it is none: that passes.
 bool has_room(int fd, PfsIo& pfs) {
   constexpr std::uint64_t hardly_any = 1U << 20U;  // bytes
   constexpr std::uint64_t few = 16;                // inodes
   const auto values = pfs.statvfs(fd);
-  return values && values->f_bavail * values->f_frsize >= hardly_any && (values->f_files == 0 || values->f_favail >= few);
+  return values && values->f_bavail * values->f_frsize >= hardly_any &&
+         (values->f_files == 0 || values->f_favail >= few);
 }
 
 }  // namespace
@@ -25,10 +26,15 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
   std::string lost;
   for (const auto& [name, value] : item.xattrs) {
     auto done = pfs.set_xattr(fd, name, value);
-    if (done) continue;
+    if (done) {
+      continue;
+    }
     constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE};
-    const bool refused = std::ranges::find(refusals, done.error().code) != refusals.end() || (done.error().code == ENOSPC && has_room(fd, pfs));
-    if (!refused) return told(done.error(), "setting its extended attributes");
+    const bool refused = std::ranges::find(refusals, done.error().code) != refusals.end() ||
+                         (done.error().code == ENOSPC && has_room(fd, pfs));
+    if (!refused) {
+      return told(done.error(), "setting its extended attributes");
+    }
     lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
   }
   return lost;
@@ -40,15 +46,21 @@ mode_t safe_mode(mode_t mode, bool owner_is_right) {
 
 // Where a directory hands down a group other than the process's own, a new file has that.
 gid_t group_of(const fs::WalkItem& item, gid_t now) {
-  if (!item.plain_group) return item.attributes.st_gid;
+  if (!item.plain_group) {
+    return item.attributes.st_gid;
+  }
   return now != ::getegid() ? now : *item.plain_group;
 }
 
 mode_t mode_of(const fs::WalkItem& item, uid_t uid, gid_t gid) {
   const auto& wanted = item.attributes;
-  if (uid == wanted.st_uid && gid == wanted.st_gid) return wanted.st_mode & 07777U;
+  if (uid == wanted.st_uid && gid == wanted.st_gid) {
+    return wanted.st_mode & 07777U;
+  }
   const bool is_handed_down = uid == wanted.st_uid && gid == group_of(item, gid);
-  if (!is_handed_down) return safe_mode(wanted.st_mode, false);
+  if (!is_handed_down) {
+    return safe_mode(wanted.st_mode, false);
+  }
   return wanted.st_mode & 07777U & ~static_cast<mode_t>(S_ISGID);
 }
 

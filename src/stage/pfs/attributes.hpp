@@ -10,16 +10,16 @@
 
 namespace efs::stage {
 
-/// What the PFS does not take or permit is told ("user.x: Operation not supported; ..."), not an error: the data are worth
-/// more. Other errors are.
+/// What the PFS does not take or permit is told ("user.x: Operation not supported; ..."), not an
+/// error: the data are worth more. Other errors are.
 Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 
 /// The mode to give a file whose owner could not be set: no setuid or setgid bit for the wrong one.
 mode_t safe_mode(mode_t mode, bool owner_is_right);
 
 /// The group to give a new file or directory that came into being with the group `now`: the item's
-/// where a program or the job file chose that, else what its directory handed down, or what a new file
-/// of its owner gets.
+/// where a program or the job file chose that, else what its directory handed down, or what a new
+/// file of its owner gets.
 gid_t group_of(const fs::WalkItem& item, gid_t now);
 
 /// The mode of `item` once it has this owner and group: no setuid or setgid bit for a wrong one.

@@ -10,12 +10,18 @@ DeepPaths::Directory DeepPaths::nearest(const std::string& path) {
   const MutexLock lock(mutex_);
   auto best = open_.end();
   for (auto it = open_.begin(); it != open_.end(); ++it) {
-    if (best != open_.end() && it->path.size() <= best->path.size()) continue;
+    if (best != open_.end() && it->path.size() <= best->path.size()) {
+      continue;
+    }
     const std::size_t size = it->path.size();
     const bool is_above = path.starts_with(it->path) && (path.size() == size || path[size] == '/');
-    if (is_above) best = it;
+    if (is_above) {
+      best = it;
+    }
   }
-  if (best == open_.end()) return {};
+  if (best == open_.end()) {
+    return {};
+  }
   open_.splice(open_.begin(), open_, best);
   return open_.front();
 }
@@ -23,7 +29,9 @@ DeepPaths::Directory DeepPaths::nearest(const std::string& path) {
 DeepPaths::Directory DeepPaths::remember(Directory directory) {
   const MutexLock lock(mutex_);
   open_.push_front(directory);
-  if (open_.size() > most_open) open_.pop_back();
+  if (open_.size() > most_open) {
+    open_.pop_back();
+  }
   return directory;
 }
 
@@ -32,23 +40,29 @@ Result<DeepPaths::Directory> DeepPaths::passage(const std::string& path) {
   while (!at.fd || at.path.size() < path.size()) {
     const std::size_t begin = at.fd ? at.path.size() + 1 : 0;
     std::size_t end = path.find('/', begin);
-    for (std::size_t i = 1; i < stride && end != std::string::npos; ++i)
+    for (std::size_t i = 1; i < stride && end != std::string::npos; ++i) {
       end = path.find('/', end + 1);
+    }
     end = std::min(end, path.size());
     auto opened = pfs_.open_beneath(at.fd ? at.fd->get() : root_, path.substr(begin, end - begin),
-        passage_flags);
-    if (!opened) return std::unexpected(opened.error());
-    at = remember({.path = path.substr(0, end),
-        .fd = std::make_shared<const UniqueFd>(std::move(*opened))});
+                                    passage_flags);
+    if (!opened) {
+      return std::unexpected(opened.error());
+    }
+    at = remember(
+        {.path = path.substr(0, end), .fd = std::make_shared<const UniqueFd>(std::move(*opened))});
   }
   return at;
 }
 
 Result<UniqueFd> DeepPaths::open(const std::string& path, int flags) {
-  if (static_cast<std::size_t>(std::ranges::count(path, '/')) < few)
+  if (static_cast<std::size_t>(std::ranges::count(path, '/')) < few) {
     return pfs_.open_beneath(root_, path, flags);
+  }
   const auto parent = passage(parent_of(path));
-  if (!parent) return std::unexpected(parent.error());
+  if (!parent) {
+    return std::unexpected(parent.error());
+  }
   return pfs_.open_beneath(parent->fd->get(), leaf_of(path), flags);
 }
 

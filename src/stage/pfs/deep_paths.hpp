@@ -16,7 +16,7 @@ namespace efs::stage {
 /// each call to a PFS costs more than the kernel's walk.
 class DeepPaths {
  public:
-  static constexpr std::size_t few = 32;        // components
+  static constexpr std::size_t few = 32;  // components
   // components between the directories of one path that stay open: the next path may be above it
   static constexpr std::size_t stride = 16;
   static constexpr std::size_t most_open = 64;  // directories
@@ -32,6 +32,7 @@ class DeepPaths {
     std::string path;
     std::shared_ptr<const UniqueFd> fd;
   };
+
   Result<Directory> passage(const std::string& path);
   Directory remember(Directory directory);
   /// The deepest open directory that is `path` or above it; fd null: there is none.
@@ -39,7 +40,7 @@ class DeepPaths {
 
   PfsIo& pfs_;
   const int root_;
-  Mutex mutex_;  // rank 90 (leaf)
+  Mutex mutex_;                                       // rank 90 (leaf)
   std::list<Directory> open_ EFS_GUARDED_BY(mutex_);  // the last used first
 };
 

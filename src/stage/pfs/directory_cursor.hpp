@@ -13,13 +13,16 @@ namespace efs::stage {
 class DirectoryCursor {
  public:
   using Open = std::function<Result<UniqueFd>(const std::string& path)>;
+
   explicit DirectoryCursor(Open open) : open_(std::move(open)) {}
 
   /// The open directory `path`; valid until the next call with another one.
   Result<int> at(const std::string& path) {
     if (!fd_ || path != path_) {
       auto opened = open_(path);
-      if (!opened) return fail(opened.error().code, "opening its directory: " + describe(opened.error()));
+      if (!opened) {
+        return fail(opened.error().code, "opening its directory: " + describe(opened.error()));
+      }
       fd_ = std::move(*opened);
       path_ = path;
     }

@@ -21,81 +21,130 @@ namespace {
 constexpr int looking_flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 constexpr int most_looks = 2000;
 constexpr const char* comparing = "comparing it with another node's";
-constexpr const char* conflict_text = "another node or run of the job has brought out a different file under this name; this one is kept in the buffer only";
+constexpr const char* conflict_text =
+    "another node or run of the job has brought out a different file under this name; this one is "
+    "kept in the buffer only";
 
-constexpr const char* unreadable_text = "another node or run of the job has brought out a file under this name which may not be read, so that nothing tells whether it is the same; this one is kept in the buffer only";
+constexpr const char* unreadable_text =
+    "another node or run of the job has brought out a file under this name which may not be read, "
+    "so that nothing tells whether it is the same; this one is kept in the buffer only";
 
 Result<bool> same_link(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
   const auto first = pfs.readlink(at, a), second = pfs.readlink(at, b);
-  if (!first || !second) return fail((first ? second : first).error().code, comparing);
+  if (!first || !second) {
+    return fail((first ? second : first).error().code, comparing);
+  }
   return *first == *second;
 }
 
 // As much as fits, or all that is left.
 Result<std::size_t> read_full(PfsIo& pfs, int fd, std::span<std::byte> into, std::uint64_t offset) {
   for (std::size_t done = 0;;) {
-    const auto n = done < into.size() ? pfs.read(fd, into.subspan(done), offset + done) : Result<std::size_t>(0);
-    if (!n) return fail(n.error().code, comparing);
-    if (*n == 0) return done;
+    const auto n = done < into.size() ? pfs.read(fd, into.subspan(done), offset + done)
+                                      : Result<std::size_t>(0);
+    if (!n) {
+      return fail(n.error().code, comparing);
+    }
+    if (*n == 0) {
+      return done;
+    }
     done += *n;
   }
 }
 
 Result<bool> same_file(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
   const auto first = pfs.open(at, a, looking_flags), second = pfs.open(at, b, looking_flags);
-  if (!first || !second) return fail((first ? second : first).error().code, comparing);
+  if (!first || !second) {
+    return fail((first ? second : first).error().code, comparing);
+  }
   const auto ours = pfs.xattrs(first->get()), theirs = pfs.xattrs(second->get());
-  if (!ours || !theirs) return fail((ours ? theirs : ours).error().code, comparing);
-  if (*ours != *theirs) return false;
+  if (!ours || !theirs) {
+    return fail((ours ? theirs : ours).error().code, comparing);
+  }
+  if (*ours != *theirs) {
+    return false;
+  }
   std::vector<std::byte> left(1u << 20), right(left.size());
   for (std::uint64_t offset = 0;;) {
-    const auto n = read_full(pfs, first->get(), left, offset), m = read_full(pfs, second->get(), right, offset);
-    if (!n || !m) return fail((n ? m : n).error().code, comparing);
-    if (*n != *m || std::memcmp(left.data(), right.data(), *n) != 0) return false;
-    if (*n < left.size()) return true;
+    const auto n = read_full(pfs, first->get(), left, offset),
+               m = read_full(pfs, second->get(), right, offset);
+    if (!n || !m) {
+      return fail((n ? m : n).error().code, comparing);
+    }
+    if (*n != *m || std::memcmp(left.data(), right.data(), *n) != 0) {
+      return false;
+    }
+    if (*n < left.size()) {
+      return true;
+    }
     offset += *n;
   }
 }
 
-// One that takes the other's place takes nothing away, but for its time. `first` is `a` as it was before, `second` is `b`.
-Result<bool> same_content(PfsIo& pfs, int at, const std::string& a, const struct stat& first, const std::string& b, const struct stat& second) {
-  if (first.st_mode != second.st_mode || first.st_uid != second.st_uid || first.st_gid != second.st_gid) return false;
-  if (S_ISLNK(first.st_mode)) return same_link(pfs, at, a, b);
-  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(pfs, at, a, b) : Result<bool>(false);
+// One that takes the other's place takes nothing away, but for its time. `first` is `a` as it was
+// before, `second` is `b`.
+Result<bool> same_content(PfsIo& pfs, int at, const std::string& a, const struct stat& first,
+                          const std::string& b, const struct stat& second) {
+  if (first.st_mode != second.st_mode || first.st_uid != second.st_uid ||
+      first.st_gid != second.st_gid) {
+    return false;
+  }
+  if (S_ISLNK(first.st_mode)) {
+    return same_link(pfs, at, a, b);
+  }
+  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(pfs, at, a, b)
+                                                                   : Result<bool>(false);
 }
 
 // A comparison, or the wait for a claim, may have taken minutes: `from` must be ours still.
 Status is_still(PfsIo& pfs, int at, const std::string& from, const struct stat& ours) {
   const auto now = pfs.lstat(at, from);
-  if (!now) return std::unexpected(now.error());
-  return now->st_ino == ours.st_ino && now->st_dev == ours.st_dev && now->st_size == ours.st_size ? Status() : fail(ESTALE, "its partial was replaced or changed by someone else");
+  if (!now) {
+    return std::unexpected(now.error());
+  }
+  return now->st_ino == ours.st_ino && now->st_dev == ours.st_dev && now->st_size == ours.st_size
+             ? Status()
+             : fail(ESTALE, "its partial was replaced or changed by someone else");
 }
 
-// The one that was seen, and no later one with its inode. Its links may come and go, which moves its ctime.
+// The one that was seen, and no later one with its inode. Its links may come and go, which moves
+// its ctime.
 bool is_seen(const struct stat& now, const struct stat& seen) {
-  if (now.st_ino != seen.st_ino || now.st_dev != seen.st_dev) return false;
-  return to_ns(now.st_ctim) == to_ns(seen.st_ctim) || (now.st_nlink != seen.st_nlink && now.st_size == seen.st_size && to_ns(now.st_mtim) == to_ns(seen.st_mtim));
+  if (now.st_ino != seen.st_ino || now.st_dev != seen.st_dev) {
+    return false;
+  }
+  return to_ns(now.st_ctim) == to_ns(seen.st_ctim) ||
+         (now.st_nlink != seen.st_nlink && now.st_size == seen.st_size &&
+          to_ns(now.st_mtim) == to_ns(seen.st_mtim));
 }
 
-// The directory is asked first: a client of NFS takes what it knew of a name for true until it sees that the directory has changed.
+// The directory is asked first: a client of NFS takes what it knew of a name for true until it sees
+// that the directory has changed.
 Result<struct stat> look_anew(PfsIo& pfs, int at, const std::string& name) {
-  if (const auto directory = pfs.fstat(at); !directory) return std::unexpected(directory.error());
+  if (const auto directory = pfs.fstat(at); !directory) {
+    return std::unexpected(directory.error());
+  }
   return pfs.lstat(at, name);
 }
 
-// The same, and no link of it has come or gone. Where a PFS keeps whole seconds a client of NFS may not see that a directory has changed, and still
-// find the file under a name that it has lost since.
+// The same, and no link of it has come or gone. Where a PFS keeps whole seconds a client of NFS may
+// not see that a directory has changed, and still find the file under a name that it has lost
+// since.
 bool is_untouched(const struct stat& now, const struct stat& seen) {
-  return now.st_ino == seen.st_ino && now.st_dev == seen.st_dev && to_ns(now.st_ctim) == to_ns(seen.st_ctim) && now.st_nlink == seen.st_nlink;
+  return now.st_ino == seen.st_ino && now.st_dev == seen.st_dev &&
+         to_ns(now.st_ctim) == to_ns(seen.st_ctim) && now.st_nlink == seen.st_nlink;
 }
 
 Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
   const auto now = look_anew(pfs, at, name);
-  if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
+  if (!now && now.error().code != ENOENT) {
+    return std::unexpected(now.error());
+  }
   return now && is_seen(*now, seen);
 }
 
-Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const std::function<void()>& about_to) {
+Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to,
+                     const struct stat& ours, const std::function<void()>& about_to) {
   EFS_TRY(is_still(pfs, at, from, ours));
   about_to();
   return pfs.rename_new(at, from, to);
@@ -107,108 +156,178 @@ struct InTheWay {
   Result<bool> is_same = true;
 };
 
-InTheWay in_the_way(PfsIo& pfs, int at, const std::string& from, const struct stat& ours, const std::string& to, const struct stat& there, Nanoseconds since, const struct stat* own) {
-  if ((own != nullptr && is_seen(there, *own)) || to_ns(there.st_ctim) < since) return {.is_free = true};
+InTheWay in_the_way(PfsIo& pfs, int at, const std::string& from, const struct stat& ours,
+                    const std::string& to, const struct stat& there, Nanoseconds since,
+                    const struct stat* own) {
+  if ((own != nullptr && is_seen(there, *own)) || to_ns(there.st_ctim) < since) {
+    return {.is_free = true};
+  }
   return {.is_same = same_content(pfs, at, from, ours, to, there)};
 }
 
 // Why one that is there stays.
 Error conflict_with(const Result<bool>& is_same) {
-  if (is_same) return {EEXIST, conflict_text};
+  if (is_same) {
+    return {EEXIST, conflict_text};
+  }
   return is_same.error().code == EACCES ? Error{EEXIST, unreadable_text} : is_same.error();
 }
 
 }  // namespace
 
-Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to, const struct stat& ours, const struct stat& seen, const std::function<void()>& about_to) {
+Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to,
+                   const struct stat& ours, const struct stat& seen,
+                   const std::function<void()>& about_to) {
   return under_claim(pfs, at, to, from, [&]() -> Status {
     const auto now = look_anew(pfs, at, to);
-    if (!now && now.error().code != ENOENT) return std::unexpected(now.error());
-    if (!now || !is_untouched(*now, seen)) return fail(EEXIST);
+    if (!now && now.error().code != ENOENT) {
+      return std::unexpected(now.error());
+    }
+    if (!now || !is_untouched(*now, seen)) {
+      return fail(EEXIST);
+    }
     EFS_TRY(is_still(pfs, at, from, ours));
-    if (about_to) about_to();
+    if (about_to) {
+      about_to();
+    }
     return pfs.rename(at, from, to);
   });
 }
 
-Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to, Nanoseconds since, const struct stat* own, const AboutToName& about_to) {
+Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to,
+                              Nanoseconds since, const struct stat* own,
+                              const AboutToName& about_to) {
   const auto ours = pfs.lstat(at, from);
-  if (!ours) return std::unexpected(ours.error());
+  if (!ours) {
+    return std::unexpected(ours.error());
+  }
   for (int look = 0; look < most_looks; ++look) {
     const auto there = pfs.lstat(at, to);
-    if (!there && there.error().code != ENOENT) return std::unexpected(there.error());
-    if (there && there->st_nlink == 0) {  // a removal takes the file's last link before its name, and moves its ctime
+    if (!there && there.error().code != ENOENT) {
+      return std::unexpected(there.error());
+    }
+    // a removal takes the file's last link before its name, and moves its ctime
+    if (there && there->st_nlink == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
-    // A link whose answer the PFS lost, and which was made again; rename(2) would let both names stay.
+    // A link whose answer the PFS lost, and which was made again; rename(2) would let both names
+    // stay.
     if (there && there->st_ino == ours->st_ino && there->st_dev == ours->st_dev) {
       EFS_TRY(pfs.unlink(at, from));
       return Placed::shared;
     }
-    const auto found = there ? in_the_way(pfs, at, from, *ours, to, *there, since, own) : InTheWay{.is_free = true};
+    const auto found = there ? in_the_way(pfs, at, from, *ours, to, *there, since, own)
+                             : InTheWay{.is_free = true};
     if (!found.is_same || !*found.is_same) {
       const auto stays = is_file(pfs, at, to, *there);
-      if (stays && !*stays) continue;
+      if (stays && !*stays) {
+        continue;
+      }
       return std::unexpected(stays ? conflict_with(found.is_same) : stays.error());
     }
-    const auto tell = [&] { if (about_to) about_to(!found.is_free); };
-    // Also where it is the same: the other node must not take what stands for ours as well for its own, and replace it.
-    const Status done = there ? rename_over(pfs, at, from, to, *ours, *there, tell) : give_new_name(pfs, at, from, to, *ours, tell);
-    if (done) return found.is_free ? Placed::ours : Placed::shared;
-    if (done.error().code != EEXIST) return std::unexpected(done.error());
+    const auto tell = [&] {
+      if (about_to) {
+        about_to(!found.is_free);
+      }
+    };
+    // Also where it is the same: the other node must not take what stands for ours as well for its
+    // own, and replace it.
+    const Status done = there ? rename_over(pfs, at, from, to, *ours, *there, tell)
+                              : give_new_name(pfs, at, from, to, *ours, tell);
+    if (done) {
+      return found.is_free ? Placed::ours : Placed::shared;
+    }
+    if (done.error().code != EEXIST) {
+      return std::unexpected(done.error());
+    }
   }
-  return fail(EAGAIN, "other nodes of the job go on removing or replacing the file of this name; this one is kept in the buffer only");
+  return fail(EAGAIN,
+              "other nodes of the job go on removing or replacing the file of this name; this one "
+              "is kept in the buffer only");
 }
 
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   std::vector<fs::Origin> copies;
-  for (const auto& item : items)
-    if (item.saved) copies.push_back(*item.saved);
+  for (const auto& item : items) {
+    if (item.saved) {
+      copies.push_back(*item.saved);
+    }
+  }
   return copies;
 }
 
 namespace {
 
 fs::Origin version_of(const struct stat& st, Nanoseconds ctime) {
-  return {.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = ctime};
+  return {.device = st.st_dev,
+          .inode = st.st_ino,
+          .size = static_cast<std::uint64_t>(st.st_size),
+          .mtime = to_ns(st.st_mtim),
+          .ctime = ctime};
 }
 
 }  // namespace
 
-fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there) { return version_of(there, pfs.is_shared(at, name, there) ? 0 : to_ns(there.st_ctim)); }
+fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there) {
+  return version_of(there, pfs.is_shared(at, name, there) ? 0 : to_ns(there.st_ctim));
+}
 
 Result<fs::Origin> version_below(PfsIo& pfs, const std::string& top, const std::string& path) {
   const auto root = pfs.open(AT_FDCWD, top, directory_flags);
-  const auto directory = root ? pfs.open_beneath(root->get(), parent_of(path), passage_flags) : std::unexpected(root.error());
-  if (!directory) return std::unexpected(directory.error());
+  const auto directory = root ? pfs.open_beneath(root->get(), parent_of(path), passage_flags)
+                              : std::unexpected(root.error());
+  if (!directory) {
+    return std::unexpected(directory.error());
+  }
   const auto now = pfs.lstat(directory->get(), leaf_of(path));
-  if (!now) return std::unexpected(now.error());
+  if (!now) {
+    return std::unexpected(now.error());
+  }
   return copy_version(pfs, directory->get(), leaf_of(path), *now);
 }
 
-fs::Origin coming_version(const struct stat& partial, bool is_shared) { return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime); }
+fs::Origin coming_version(const struct stat& partial, bool is_shared) {
+  return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime);
+}
 
-Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen, const std::string& claimant) {
+Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen,
+                   const std::string& claimant) {
   return under_claim(pfs, at, name, claimant, [&]() -> Status {
     const auto now = look_anew(pfs, at, name);
-    if (!now) return std::unexpected(now.error());
-    if (!is_seen(*now, seen)) return fail(EEXIST, "somebody has replaced or changed it since, perhaps another node or job: it stays");
+    if (!now) {
+      return std::unexpected(now.error());
+    }
+    if (!is_seen(*now, seen)) {
+      return fail(
+          EEXIST,
+          "somebody has replaced or changed it since, perhaps another node or job: it stays");
+    }
     return pfs.unlink(at, name);
   });
 }
 
 Result<Nanoseconds> pfs_now(const std::string& directory) {
-  // Where the file system can, one that never has a name: a kill leaves nothing. Else what it leaves is no input of anybody's.
+  // Where the file system can, one that never has a name: a kill leaves nothing. Else what it
+  // leaves is no input of anybody's.
   UniqueFd fd(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   std::string name = directory + "/.efs-clock-XXXXXX" + partial_suffix;
   const bool is_named = !fd;
-  if (is_named) fd.reset(::mkostemps(name.data(), static_cast<int>(std::string_view(partial_suffix).size()), O_CLOEXEC));
-  struct stat st {};
-  if (!fd) return fail_errno("results-dir " + directory);
+  if (is_named) {
+    fd.reset(::mkostemps(name.data(), static_cast<int>(std::string_view(partial_suffix).size()),
+                         O_CLOEXEC));
+  }
+  struct stat st{};
+  if (!fd) {
+    return fail_errno("results-dir " + directory);
+  }
   const bool known = ::fstat(fd.get(), &st) == 0;
-  if (is_named) ::unlink(name.c_str());
-  if (!known) return fail_errno("results-dir " + directory);
+  if (is_named) {
+    ::unlink(name.c_str());
+  }
+  if (!known) {
+    return fail_errno("results-dir " + directory);
+  }
   return to_ns(st.st_ctim);
 }
 

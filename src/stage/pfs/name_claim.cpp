@@ -20,64 +20,98 @@ constexpr int most_tries_to_release = 3;
 constexpr auto between_looks = std::chrono::milliseconds(4);
 constexpr std::size_t longest_claimant = 255;  // a name
 
-std::string claim_to(const std::string& name) { return std::string(claim_prefix) + name_digest(name) + partial_suffix; }
+std::string claim_to(const std::string& name) {
+  return std::string(claim_prefix) + name_digest(name) + partial_suffix;
+}
 
-bool has_no_links(int code) { return code == EPERM || code == EOPNOTSUPP || code == ENOSYS; }
+bool has_no_links(int code) {
+  return code == EPERM || code == EOPNOTSUPP || code == ENOSYS;
+}
 
 // Not at once: where this fails, or who makes it is killed, it may be nobody's.
 Status make_file(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
   const auto fd = pfs.open(at, claim, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-  if (!fd) return std::unexpected(fd.error());
+  if (!fd) {
+    return std::unexpected(fd.error());
+  }
   const auto written = pfs.write(fd->get(), std::as_bytes(std::span(claimant)), 0);
-  if (written && *written == claimant.size()) return {};
+  if (written && *written == claimant.size()) {
+    return {};
+  }
   (void)pfs.unlink(at, claim);
   return fail(written ? EIO : written.error().code);
 }
 
 Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
   Status linked = pfs.symlink(claimant, at, claim);
-  return !linked && has_no_links(linked.error().code) ? make_file(pfs, at, claim, claimant) : linked;
+  return !linked && has_no_links(linked.error().code) ? make_file(pfs, at, claim, claimant)
+                                                      : linked;
 }
 
 }  // namespace
 
 Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
   auto target = pfs.readlink(at, claim);
-  if (target || target.error().code != EINVAL) return target;
+  if (target || target.error().code != EINVAL) {
+    return target;
+  }
   const auto fd = pfs.open(at, claim, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd) return std::unexpected(fd.error());
+  if (!fd) {
+    return std::unexpected(fd.error());
+  }
   std::string text(longest_claimant, '\0');
   const auto n = pfs.read(fd->get(), std::as_writable_bytes(std::span(text)), 0);
-  if (!n) return std::unexpected(n.error());
+  if (!n) {
+    return std::unexpected(n.error());
+  }
   text.resize(*n);
   return text;
 }
 
-Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, std::chrono::milliseconds moment) {
-  std::string claim = claim_to(name), own = claimant;  // all that takes memory, before there is a claim that would stay
+Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name,
+                                  const std::string& claimant, std::chrono::milliseconds moment) {
+  // all that takes memory, before there is a claim that would stay
+  std::string claim = claim_to(name), own = claimant;
   const auto end = Clock::now() + moment;
   for (bool is_first = true;; is_first = false, std::this_thread::sleep_for(between_looks)) {
     const Status made = make(pfs, at, claim, claimant);
-    if (made) return NameClaim(pfs, at, std::move(claim), std::move(own));
-    if (made.error().code != EEXIST) return std::unexpected(made.error());
+    if (made) {
+      return NameClaim(pfs, at, std::move(claim), std::move(own));
+    }
+    if (made.error().code != EEXIST) {
+      return std::unexpected(made.error());
+    }
     const auto theirs = claimant_of(pfs, at, claim);
     // Left by who was killed at the same, or the answer to the call was lost.
-    if (theirs && *theirs == claimant) return NameClaim(pfs, at, std::move(claim), std::move(own));
+    if (theirs && *theirs == claimant) {
+      return NameClaim(pfs, at, std::move(claim), std::move(own));
+    }
     // Not after one look only: the machine may have stood still meanwhile, and not the other.
-    if (!is_first && Clock::now() >= end) return fail(EALREADY, claim + " in the same directory is its claim" + (theirs ? ", of " + *theirs : ""));
+    if (!is_first && Clock::now() >= end) {
+      return fail(EALREADY, claim + " in the same directory is its claim" +
+                                (theirs ? ", of " + *theirs : ""));
+    }
   }
 }
 
 Error given_up(const Error& held) {
-  return {EBUSY, "another node or job is about to give or to take this name, and does not come to an end: " + held.what + "; where that is dead, remove it, and try again"};
+  return {
+      EBUSY,
+      "another node or job is about to give or to take this name, and does not come to an end: " +
+          held.what + "; where that is dead, remove it, and try again"};
 }
 
-NameClaim::NameClaim(NameClaim&& other) noexcept : pfs_(std::exchange(other.pfs_, nullptr)), at_(other.at_), claim_(std::move(other.claim_)), claimant_(std::move(other.claimant_)) {}
+NameClaim::NameClaim(NameClaim&& other) noexcept
+    : pfs_(std::exchange(other.pfs_, nullptr)),
+      at_(other.at_),
+      claim_(std::move(other.claim_)),
+      claimant_(std::move(other.claimant_)) {}
 
 NameClaim::~NameClaim() {
   try {
     (void)give_back();
-  } catch (const std::exception&) {}  // no memory
+  } catch (const std::exception&) {
+  }  // no memory
 }
 
 bool NameClaim::is_lost(PfsIo& pfs) const {
@@ -86,26 +120,40 @@ bool NameClaim::is_lost(PfsIo& pfs) const {
 }
 
 Status NameClaim::give_back() {
-  if (pfs_ == nullptr) return {};
+  if (pfs_ == nullptr) {
+    return {};
+  }
   PfsIo& pfs = *std::exchange(pfs_, nullptr);
   Status released;
   for (int tries = 0; tries < most_tries_to_release; ++tries) {
     // It may be gone, whatever was answered, and another's by now.
-    if (tries > 0 && is_lost(pfs)) return {};
+    if (tries > 0 && is_lost(pfs)) {
+      return {};
+    }
     released = pfs.unlink(at_, claim_);
-    if (released || released.error().code == ENOENT) return {};
+    if (released || released.error().code == ENOENT) {
+      return {};
+    }
   }
   return fail(released.error().code, left_behind(claim_, released.error()));
 }
 
-Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant, const std::function<Status()>& work) {
+Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant,
+                   const std::function<Status()>& work) {
   auto claim = NameClaim::take(pfs, at, name, claimant);
-  if (!claim) return std::unexpected(claim.error());
+  if (!claim) {
+    return std::unexpected(claim.error());
+  }
   Status done = work();
   const Status given_back = claim->give_back();
-  if (given_back) return done;
-  if (done) log::warn("event=claim_left name=\"{}\" reason=\"{}\"", name, given_back.error().what);
-  else done.error().what = describe(done.error()) + "; " + given_back.error().what;
+  if (given_back) {
+    return done;
+  }
+  if (done) {
+    log::warn("event=claim_left name=\"{}\" reason=\"{}\"", name, given_back.error().what);
+  } else {
+    done.error().what = describe(done.error()) + "; " + given_back.error().what;
+  }
   return done;
 }
 

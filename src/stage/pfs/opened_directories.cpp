@@ -18,7 +18,9 @@ constexpr std::string_view closed = "----";
 constexpr std::size_t mode_digits = 4;
 constexpr off_t longest_file = 64 << 20;  // of ours none comes near
 
-std::string record_of(std::string_view mode, const std::string& path) { return std::string(mode) + " " + path + '\0'; }
+std::string record_of(std::string_view mode, const std::string& path) {
+  return std::string(mode) + " " + path + '\0';
+}
 
 std::string octal(mode_t mode) {
   std::array<char, 8> text{};
@@ -27,8 +29,10 @@ std::string octal(mode_t mode) {
 }
 
 std::string read_all(int fd) {
-  struct stat st {};
-  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > longest_file) return {};
+  struct stat st{};
+  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > longest_file) {
+    return {};
+  }
   std::string text(static_cast<std::size_t>(st.st_size), '\0');
   const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
   text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
@@ -46,29 +50,49 @@ std::unique_ptr<OpenedDirectories> OpenedDirectories::open(int metadata) {
 void OpenedDirectories::load() {
   const MutexLock lock(mutex_);
   file_.reset(::openat(metadata_, opened_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  const UniqueFd unwritable(file_ ? -1 : ::openat(metadata_, opened_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file_ && !unwritable) return;
+  const UniqueFd unwritable(
+      file_ ? -1
+            : ::openat(metadata_, opened_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file_ && !unwritable) {
+    return;
+  }
   const std::string text = read_all(file_ ? file_.get() : unwritable.get());
   std::size_t at = 0;
   for (std::size_t nul = 0; (nul = text.find('\0', at)) != text.npos; at = nul + 1) {
     const auto record = std::string_view(text).substr(at, nul - at);
     const auto mode = record.substr(0, mode_digits);
-    if (record.size() < mode_digits + 2 || record[mode_digits] != ' ' || record[mode_digits + 1] != '/') break;
+    if (record.size() < mode_digits + 2 || record[mode_digits] != ' ' ||
+        record[mode_digits + 1] != '/') {
+      break;
+    }
     const std::string path(record.substr(mode_digits + 1));
-    if (mode == closed) opened_.erase(path);
-    else if (mode.find_first_not_of("01234567") == mode.npos) opened_[path] = static_cast<mode_t>(std::stoul(std::string(mode), nullptr, 8));
-    else break;
+    if (mode == closed) {
+      opened_.erase(path);
+    } else if (mode.find_first_not_of("01234567") == mode.npos) {
+      opened_[path] = static_cast<mode_t>(std::stoul(std::string(mode), nullptr, 8));
+    } else {
+      break;
+    }
   }
   end_ = static_cast<off_t>(at);
   from_before_ = opened_;
 }
 
 Status OpenedDirectories::append(const std::string& record) {
-  if (!file_) file_.reset(::openat(metadata_, opened_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!file_) return fail_errno(std::string("meta/") + opened_name);
+  if (!file_) {
+    file_.reset(::openat(metadata_, opened_name,
+                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  }
+  if (!file_) {
+    return fail_errno(std::string("meta/") + opened_name);
+  }
   const ssize_t n = ::pwrite(file_.get(), record.data(), record.size(), end_);
-  if (n < 0) return fail_errno(std::string("meta/") + opened_name);
-  if (static_cast<std::size_t>(n) != record.size()) return fail(ENOSPC, std::string("meta/") + opened_name);
+  if (n < 0) {
+    return fail_errno(std::string("meta/") + opened_name);
+  }
+  if (static_cast<std::size_t>(n) != record.size()) {
+    return fail(ENOSPC, std::string("meta/") + opened_name);
+  }
   end_ += n;
   return {};
 }
@@ -77,23 +101,34 @@ Status OpenedDirectories::note(const std::string& path, mode_t mode) {
   const MutexLock lock(mutex_);
   opened_[path] = mode & 07777U;
   EFS_TRY(append(record_of(octal(mode), path)));
-  if (::fdatasync(file_.get()) != 0 || ::fsync(metadata_) != 0) return fail_errno(std::string("meta/") + opened_name);
+  if (::fdatasync(file_.get()) != 0 || ::fsync(metadata_) != 0) {
+    return fail_errno(std::string("meta/") + opened_name);
+  }
   return {};
 }
 
 void OpenedDirectories::done(const std::string& path) {
   const MutexLock lock(mutex_);
-  if (opened_.erase(path) == 0) return;
+  if (opened_.erase(path) == 0) {
+    return;
+  }
   from_before_.erase(path);
   Status noted;
-  if (opened_.empty() && file_ && ::ftruncate(file_.get(), 0) == 0) end_ = 0;
-  else noted = append(record_of(closed, path));
-  if (!noted) log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
+  if (opened_.empty() && file_ && ::ftruncate(file_.get(), 0) == 0) {
+    end_ = 0;
+  } else {
+    noted = append(record_of(closed, path));
+  }
+  if (!noted) {
+    log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
+  }
 }
 
 void OpenedDirectories::stays_open(const std::string& path) {
   const MutexLock lock(mutex_);
-  if (const auto opened = opened_.find(path); opened != opened_.end()) from_before_.insert_or_assign(path, opened->second);
+  if (const auto opened = opened_.find(path); opened != opened_.end()) {
+    from_before_.insert_or_assign(path, opened->second);
+  }
 }
 
 bool OpenedDirectories::has_any_of_before() {
@@ -105,7 +140,10 @@ std::map<std::string, mode_t> OpenedDirectories::take(const std::string& directo
   const MutexLock lock(mutex_);
   const std::string begin = directory.ends_with('/') ? directory : directory + "/";
   std::map<std::string, mode_t> below;
-  for (auto it = from_before_.lower_bound(begin); it != from_before_.end() && it->first.starts_with(begin); it = from_before_.erase(it)) below.emplace(it->first.substr(begin.size()), it->second);
+  for (auto it = from_before_.lower_bound(begin);
+       it != from_before_.end() && it->first.starts_with(begin); it = from_before_.erase(it)) {
+    below.emplace(it->first.substr(begin.size()), it->second);
+  }
   return below;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// A PfsIo that is patient and modest: it repeats what failed for a passing reason, and keeps to a bandwidth and to a
-// number of operations per second, so that one job does not flood the PFS's servers.
+// A PfsIo that is patient and modest: it repeats what failed for a passing reason, and keeps to a
+// bandwidth and to a number of operations per second, so that one job does not flood the PFS's
+// servers.
 
 #include <atomic>
 #include <cstdint>
@@ -17,7 +18,8 @@ struct Pace {
   std::uint64_t max_rate = 0;  // bytes per second, reads and writes together; 0: no cap
   std::uint64_t max_ops = 0;   // calls per second; 0: no cap
   unsigned retries = 0;        // repetitions of one call at most
-  Nanoseconds first_pause = 100'000'000;  // before the first repetition; doubled each time, up to 10 s
+  // before the first repetition; doubled each time, up to 10 s
+  Nanoseconds first_pause = 100'000'000;
 };
 
 /// As the job file says.
@@ -28,8 +30,9 @@ class RateLimit {
  public:
   /// `per_second` units; 0: no limit.
   explicit RateLimit(std::uint64_t per_second) : per_second_(per_second) {}
-  /// How long the caller has to wait before it uses so many units. What was not used in the last tenth of a second may
-  /// be caught up on; nothing older.
+
+  /// How long the caller has to wait before it uses so many units. What was not used in the last
+  /// tenth of a second may be caught up on; nothing older.
   Nanoseconds take(std::uint64_t units, Nanoseconds now);
 
  private:
@@ -41,35 +44,50 @@ class RateLimit {
 /// What all transfers of a job keep to together. Thread-safe.
 struct Throttle {
   explicit Throttle(const Pace& pace) : operations(pace.max_ops), bytes(pace.max_rate) {}
+
   RateLimit operations;
   RateLimit bytes;
 };
 
 /// May this call, which failed with `code`, be repeated? Three kinds of calls:
-///  - `reading` changes nothing: after whatever may pass, EIO included (a Lustre client that was evicted says so).
-///  - `idempotent` does the same when done twice (pwrite, chmod ...): not after EIO, which may mean that data are lost.
-///  - `once` (create, rename, unlink ...) may have been carried out although it failed: only after EAGAIN, which says that
-///    it was not. fsync and syncfs too: the kernel reports lost data once, and a second call would report success.
+///  - `reading` changes nothing: after whatever may pass, EIO included (a Lustre client that was
+///  evicted says so).
+///  - `idempotent` does the same when done twice (pwrite, chmod ...): not after EIO, which may mean
+///  that data are lost.
+///  - `once` (create, rename, unlink ...) may have been carried out although it failed: only after
+///  EAGAIN, which says that
+///    it was not. fsync and syncfs too: the kernel reports lost data once, and a second call would
+///    report success.
 enum class CallKind : std::uint8_t { reading, idempotent, once };
 bool may_pass(int code, CallKind kind);
 
-/// Thread-safe. A pause ends a tenth of a second after `cancel` is set, at the latest. Owns none of them. What one of its calls is of several to the PFS is known
-/// when it is done: then the next caller waits for it. A close counts with its open.
+/// Thread-safe. A pause ends a tenth of a second after `cancel` is set, at the latest. Owns none of
+/// them. What one of its calls is of several to the PFS is known when it is done: then the next
+/// caller waits for it. A close counts with its open.
 class PacedPfs final : public PfsIo {
  public:
-  PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel, Pauses& pauses = real_pauses());
+  PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel,
+           Pauses& pauses = real_pauses());
 
   /// Repetitions so far.
   std::uint64_t retried() const { return retried_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode = 0) override;
-  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode = 0) override;
+  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
+                                mode_t mode = 0) override;
   Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override;
   Result<std::size_t> write(int fd, std::span<const std::byte> from, std::uint64_t offset) override;
   Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) override;
   Status truncate(int fd, std::uint64_t size) override;
-  void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) override { pfs_.start_writeback(fd, offset, length); }
-  void will_need(int fd, std::uint64_t offset, std::uint64_t length) override { pfs_.will_need(fd, offset, length); }
+
+  void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) override {
+    pfs_.start_writeback(fd, offset, length);
+  }
+
+  void will_need(int fd, std::uint64_t offset, std::uint64_t length) override {
+    pfs_.will_need(fd, offset, length);
+  }
+
   void drop_cache(int fd) override { pfs_.drop_cache(fd); }
   Result<struct stat> fstat(int fd) override;
   Result<struct stat> lstat(int at, const std::string& name) override;
@@ -80,12 +98,18 @@ class PacedPfs final : public PfsIo {
   Status mkdir(int at, const std::string& name, mode_t mode) override;
   Status symlink(const std::string& target, int at, const std::string& name) override;
   Status link(int from_at, const std::string& from, int at, const std::string& name) override;
-  Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to = {}) override;
+  Status rename(int at, const std::string& from, const std::string& to,
+                const AboutToName& about_to = {}) override;
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override;
   Status rename_new(int at, const std::string& from, const std::string& to) override;
   Status unlink(int at, const std::string& name) override;
-  Status remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) override;
-  bool is_shared(int at, const std::string& name, const struct stat& there) override { return pfs_.is_shared(at, name, there); }
+  Status remove(int at, const std::string& name, const struct stat& seen,
+                const std::string& claimant) override;
+
+  bool is_shared(int at, const std::string& name, const struct stat& there) override {
+    return pfs_.is_shared(at, name, there);
+  }
+
   Status rmdir(int at, const std::string& name) override;
   Result<std::map<std::string, std::string>> xattrs(int fd) override;
   Status set_xattr(int fd, const std::string& name, const std::string& value) override;
@@ -95,9 +119,11 @@ class PacedPfs final : public PfsIo {
   Status chown(int fd, uid_t uid, gid_t gid) override;
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override;
   Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override;
-  Status set_times_name(int at, const std::string& name, Nanoseconds atime, Nanoseconds mtime) override;
+  Status set_times_name(int at, const std::string& name, Nanoseconds atime,
+                        Nanoseconds mtime) override;
   Status fsync(int fd) override;
   Status syncfs(int fd) override;
+
   bool syncfs_reports_errors(int fd) override { return pfs_.syncfs_reports_errors(fd); }
   Result<struct statvfs> statvfs(int fd) override;
   Result<bool> is_mount_root(int fd) override;

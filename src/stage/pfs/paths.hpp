@@ -17,21 +17,30 @@ inline std::string_view parent_view(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 
-/// Of a path that has patterns (`open`), what lies above the first of them; all of it where it has none.
+/// Of a path that has patterns (`open`), what lies above the first of them; all of it where it has
+/// none.
 inline std::string known_part(const std::string& path, bool open) {
-  if (!open) return path;
+  if (!open) {
+    return path;
+  }
   const std::string above = parent_of(path.substr(0, path.find_first_of("%*?[")));
   return above.empty() && path.starts_with('/') ? "/" : above;
 }
 
 /// What is `relative` below the directory `root`, as a whole path.
 inline std::string absolute(const std::string& root, const std::string& relative) {
-  if (relative.empty()) return root;
+  if (relative.empty()) {
+    return root;
+  }
   return root == "/" ? "/" + relative : root + "/" + relative;
 }
 
-inline std::string leaf_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+inline std::string leaf_of(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
 
-inline std::string join(const std::string& directory, const std::string& name) { return directory.empty() ? name : directory + "/" + name; }
+inline std::string join(const std::string& directory, const std::string& name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
 
 }  // namespace efs::stage

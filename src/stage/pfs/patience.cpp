@@ -17,7 +17,9 @@ bool Patience::wait(std::vector<std::string> held) {
     end_ = pauses_.now() + longest;
     pause_ = first_round;
   }
-  if (cancel_ || pauses_.now() >= end_) return false;
+  if (cancel_ || pauses_.now() >= end_) {
+    return false;
+  }
   // Of hundreds of nodes not all are to ask at once.
   pause_until(pauses_.now() + jittered(pause_), cancel_, pauses_);
   pause_ = std::min(pause_ * 3 / 2, longest_round);

@@ -15,10 +15,12 @@ class Patience {
  public:
   static constexpr Nanoseconds longest = 10'000'000'000;
 
-  explicit Patience(const std::atomic<bool>& cancel, Pauses& pauses) : cancel_(cancel), pauses_(pauses) {}
+  explicit Patience(const std::atomic<bool>& cancel, Pauses& pauses)
+      : cancel_(cancel), pauses_(pauses) {}
 
-  /// Lets a while pass, a longer one each time, up to half a second. `held`: what is waited for, and who has it. False, at once, where that has been the
-  /// same for `longest`, or `cancel` is set: it is given up.
+  /// Lets a while pass, a longer one each time, up to half a second. `held`: what is waited for,
+  /// and who has it. False, at once, where that has been the same for `longest`, or `cancel` is
+  /// set: it is given up.
   bool wait(std::vector<std::string> held);
 
  private:

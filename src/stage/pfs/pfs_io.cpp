@@ -31,28 +31,38 @@ namespace {
 template <typename Call>
 auto retried(Call call) {
   auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
+  while (result < 0 && errno == EINTR) {
+    result = call();
+  }
   return result;
 }
 
 Status status_of(int result) {
-  if (result < 0) return fail_errno();
+  if (result < 0) {
+    return fail_errno();
+  }
   return {};
 }
 
 Result<UniqueFd> fd_of(long result) {
-  if (result < 0) return fail_errno();
+  if (result < 0) {
+    return fail_errno();
+  }
   return UniqueFd(static_cast<int>(result));
 }
 
-/// Asked of the server: of a network's file system the client may have cached what it was a minute ago, when another client has changed it
-/// since. (Local ones do not mind.) `flags` as for statx(2).
+/// Asked of the server: of a network's file system the client may have cached what it was a minute
+/// ago, when another client has changed it since. (Local ones do not mind.) `flags` as for
+/// statx(2).
 Result<struct stat> attributes_of(int at, const char* name, int flags) {
-  struct statx now {};
-  struct stat attributes {};
-  if (::statx(at, name, flags | AT_NO_AUTOMOUNT | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now) != 0) {
+  struct statx now{};
+  struct stat attributes{};
+  if (::statx(at, name, flags | AT_NO_AUTOMOUNT | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now) !=
+      0) {
     // What seccomp filters answer to a system call that they do not know.
-    if (errno != EPERM || ::fstatat(at, name, &attributes, flags) != 0) return fail_errno();
+    if (errno != EPERM || ::fstatat(at, name, &attributes, flags) != 0) {
+      return fail_errno();
+    }
     return attributes;
   }
   attributes.st_dev = makedev(now.stx_dev_major, now.stx_dev_minor);
@@ -71,24 +81,34 @@ Result<struct stat> attributes_of(int at, const char* name, int flags) {
   return attributes;
 }
 
-/// The client has the name cached, too: that there is none, or that it leads to a file which another client has replaced.
-bool may_be_of_old(const Result<struct stat>& found) { return found ? found->st_nlink == 0 : found.error().code == ENOENT; }
+/// The client has the name cached, too: that there is none, or that it leads to a file which
+/// another client has replaced.
+bool may_be_of_old(const Result<struct stat>& found) {
+  return found ? found->st_nlink == 0 : found.error().code == ENOENT;
+}
 
-/// For kernels (before 5.6) and sandboxes without openat2: one component after the other, none a link.
+/// For kernels (before 5.6) and sandboxes without openat2: one component after the other, none a
+/// link.
 Result<UniqueFd> walk_beneath(int root, std::string_view path, int flags, mode_t mode) {
   UniqueFd held;
   int at = root;
   for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/')) {
     const std::string name(path.substr(0, slash));
     path.remove_prefix(slash + 1);
-    if (name.empty()) continue;
-    auto next = fd_of(retried([&] { return ::openat(at, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
-    if (!next) return next;
+    if (name.empty()) {
+      continue;
+    }
+    auto next = fd_of(retried(
+        [&] { return ::openat(at, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+    if (!next) {
+      return next;
+    }
     held = std::move(*next);
     at = held.get();
   }
   const std::string name(path.empty() ? "." : path);
-  return fd_of(retried([&] { return ::openat(at, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); }));
+  return fd_of(
+      retried([&] { return ::openat(at, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); }));
 }
 
 class PosixPfs final : public PfsIo {
@@ -97,37 +117,55 @@ class PosixPfs final : public PfsIo {
     return fd_of(retried([&] { return ::openat(at, path.c_str(), flags | O_CLOEXEC, mode); }));
   }
 
-  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
+  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
+                                mode_t mode) override {
     // openat2 would take a path that comes back; the walk, none.
-    if (path.starts_with('/') || config::has_dot_dot(path)) return fail(EXDEV);
-    if (path.size() >= PATH_MAX) return open_in_pieces(root, path, flags, mode);
+    if (path.starts_with('/') || config::has_dot_dot(path)) {
+      return fail(EXDEV);
+    }
+    if (path.size() >= PATH_MAX) {
+      return open_in_pieces(root, path, flags, mode);
+    }
     const std::string& relative = path.empty() ? here_ : path;
     open_how how{};
     how.flags = static_cast<std::uint64_t>(flags | O_NOFOLLOW | O_CLOEXEC);
     how.mode = (flags & O_CREAT) != 0 ? mode : 0;
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-    auto opened = fd_of(retried([&] { return ::syscall(SYS_openat2, root, relative.c_str(), &how, sizeof how); }));
-    // EPERM: what seccomp filters answer to a system call they do not know; then the walk says the truth.
-    // EAGAIN: a rename elsewhere raced with RESOLVE_BENEATH.
-    if (opened || (opened.error().code != ENOSYS && opened.error().code != EPERM && opened.error().code != EAGAIN)) return opened;
+    auto opened = fd_of(
+        retried([&] { return ::syscall(SYS_openat2, root, relative.c_str(), &how, sizeof how); }));
+    // EPERM: what seccomp filters answer to a system call they do not know; then the walk says the
+    // truth. EAGAIN: a rename elsewhere raced with RESOLVE_BENEATH.
+    if (opened || (opened.error().code != ENOSYS && opened.error().code != EPERM &&
+                   opened.error().code != EAGAIN)) {
+      return opened;
+    }
     return walk_beneath(root, relative, flags, mode);
   }
 
   Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override {
-    const auto got = retried([&] { return ::pread(fd, into.data(), into.size(), static_cast<off_t>(offset)); });
-    if (got < 0) return fail_errno();
+    const auto got =
+        retried([&] { return ::pread(fd, into.data(), into.size(), static_cast<off_t>(offset)); });
+    if (got < 0) {
+      return fail_errno();
+    }
     return static_cast<std::size_t>(got);
   }
 
-  Result<std::size_t> write(int fd, std::span<const std::byte> from, std::uint64_t offset) override {
-    const auto put = retried([&] { return ::pwrite(fd, from.data(), from.size(), static_cast<off_t>(offset)); });
-    if (put < 0) return fail_errno();
+  Result<std::size_t> write(int fd, std::span<const std::byte> from,
+                            std::uint64_t offset) override {
+    const auto put =
+        retried([&] { return ::pwrite(fd, from.data(), from.size(), static_cast<off_t>(offset)); });
+    if (put < 0) {
+      return fail_errno();
+    }
     return static_cast<std::size_t>(put);
   }
 
   Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) override {
     const off_t at = ::lseek(fd, static_cast<off_t>(offset), whence);
-    if (at < 0) return fail_errno();
+    if (at < 0) {
+      return fail_errno();
+    }
     return static_cast<std::uint64_t>(at);
   }
 
@@ -136,31 +174,41 @@ class PosixPfs final : public PfsIo {
   }
 
   void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) override {
-    ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
+    ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(length),
+                      SYNC_FILE_RANGE_WRITE);
   }
 
   void will_need(int fd, std::uint64_t offset, std::uint64_t length) override {
-    ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+    ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(length),
+                    POSIX_FADV_WILLNEED);
   }
 
   void drop_cache(int fd) override { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
 
-  Result<struct stat> fstat(int fd) override {
-    return attributes_of(fd, "", AT_EMPTY_PATH);
-  }
+  Result<struct stat> fstat(int fd) override { return attributes_of(fd, "", AT_EMPTY_PATH); }
 
   Result<struct stat> lstat(int at, const std::string& name) override {
     auto found = attributes_of(at, name.c_str(), AT_SYMLINK_NOFOLLOW);
-    // Whoever has asked for the directory's attributes looks for its names anew where they have changed.
-    if (at != AT_FDCWD && may_be_of_old(found) && attributes_of(at, "", AT_EMPTY_PATH)) found = attributes_of(at, name.c_str(), AT_SYMLINK_NOFOLLOW);
+    // Whoever has asked for the directory's attributes looks for its names anew where they have
+    // changed.
+    if (at != AT_FDCWD && may_be_of_old(found) && attributes_of(at, "", AT_EMPTY_PATH)) {
+      found = attributes_of(at, name.c_str(), AT_SYMLINK_NOFOLLOW);
+    }
     return found;
   }
 
   Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override {
-    struct statx now {};
-    if (::statx(at, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_INO | STATX_BTIME, &now) != 0) return fail_errno();
-    if (now.stx_ino != seen.st_ino) return fail(ESTALE);
-    if ((now.stx_mask & STATX_BTIME) == 0) return fail(EOPNOTSUPP);
+    struct statx now{};
+    if (::statx(at, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC,
+                STATX_INO | STATX_BTIME, &now) != 0) {
+      return fail_errno();
+    }
+    if (now.stx_ino != seen.st_ino) {
+      return fail(ESTALE);
+    }
+    if ((now.stx_mask & STATX_BTIME) == 0) {
+      return fail(EOPNOTSUPP);
+    }
     return to_ns({.tv_sec = now.stx_btime.tv_sec, .tv_nsec = now.stx_btime.tv_nsec});
   }
 
@@ -169,19 +217,28 @@ class PosixPfs final : public PfsIo {
   }
 
   Result<std::vector<std::string>> list(int directory) override {
-    UniqueFd own(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));  // a position of its own
-    if (!own) return fail_errno();
+    // a position of its own
+    UniqueFd own(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!own) {
+      return fail_errno();
+    }
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(own.get()), ::closedir);
-    if (!stream) return fail_errno();
+    if (!stream) {
+      return fail_errno();
+    }
     own.release();
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = ::readdir(stream.get())) {
       const std::string_view name = entry->d_name;
-      if (name != "." && name != "..") names.emplace_back(name);
+      if (name != "." && name != "..") {
+        names.emplace_back(name);
+      }
       errno = 0;  // readdir tells the end from an error by it alone
     }
-    if (errno != 0) return fail_errno();
+    if (errno != 0) {
+      return fail_errno();
+    }
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -189,36 +246,56 @@ class PosixPfs final : public PfsIo {
   Result<std::string> readlink(int at, const std::string& name) override {
     std::array<char, PATH_MAX> target{};
     const auto length = ::readlinkat(at, name.c_str(), target.data(), target.size());
-    if (length < 0) return fail_errno();
+    if (length < 0) {
+      return fail_errno();
+    }
     return std::string(target.data(), static_cast<std::size_t>(length));
   }
 
-  Status mkdir(int at, const std::string& name, mode_t mode) override { return status_of(::mkdirat(at, name.c_str(), mode)); }
+  Status mkdir(int at, const std::string& name, mode_t mode) override {
+    return status_of(::mkdirat(at, name.c_str(), mode));
+  }
+
   Status symlink(const std::string& target, int at, const std::string& name) override {
     return status_of(::symlinkat(target.c_str(), at, name.c_str()));
   }
+
   Status link(int from_at, const std::string& from, int at, const std::string& name) override {
     return status_of(::linkat(from_at, from.c_str(), at, name.c_str(), 0));
   }
-  Status rename(int at, const std::string& from, const std::string& to, const AboutToName& about_to) override {
-    if (about_to) about_to(false);
+
+  Status rename(int at, const std::string& from, const std::string& to,
+                const AboutToName& about_to) override {
+    if (about_to) {
+      about_to(false);
+    }
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
+
   Status rename_new(int at, const std::string& from, const std::string& to) override {
     return PfsIo::rename_new(at, from, to);
   }
+
   Status remove(int at, const std::string& name, const struct stat& seen,
                 const std::string& claimant) override {
     return PfsIo::remove(at, name, seen, claimant);
   }
+
   bool is_shared(int, const std::string&, const struct stat&) override { return false; }
+
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
     constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE, which not every C library has
-    return status_of(static_cast<int>(::syscall(SYS_renameat2, at, from.c_str(), at, to.c_str(), no_replace)));
+    return status_of(
+        static_cast<int>(::syscall(SYS_renameat2, at, from.c_str(), at, to.c_str(), no_replace)));
   }
-  Status unlink(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), 0)); }
 
-  Status rmdir(int at, const std::string& name) override { return status_of(::unlinkat(at, name.c_str(), AT_REMOVEDIR)); }
+  Status unlink(int at, const std::string& name) override {
+    return status_of(::unlinkat(at, name.c_str(), 0));
+  }
+
+  Status rmdir(int at, const std::string& name) override {
+    return status_of(::unlinkat(at, name.c_str(), AT_REMOVEDIR));
+  }
 
   Result<std::map<std::string, std::string>> xattrs(int fd) override {
     // Most files have none: then this is one system call.
@@ -226,69 +303,115 @@ class PosixPfs final : public PfsIo {
     std::array<char, 256> small;  // filled by the kernel, which most have nothing for
     ssize_t length = ::flistxattr(fd, small.data(), small.size());
     std::string names;
-    if (length > 0) names.assign(small.data(), static_cast<std::size_t>(length));
+    if (length > 0) {
+      names.assign(small.data(), static_cast<std::size_t>(length));
+    }
     if (length < 0 && errno == ERANGE) {
       names.resize(XATTR_LIST_MAX);
       length = ::flistxattr(fd, names.data(), names.size());
-      if (length >= 0) names.resize(static_cast<std::size_t>(length));
+      if (length >= 0) {
+        names.resize(static_cast<std::size_t>(length));
+      }
     }
-    if (length < 0 && errno == EOPNOTSUPP) return found;
-    if (length < 0) return fail_errno();
+    if (length < 0 && errno == EOPNOTSUPP) {
+      return found;
+    }
+    if (length < 0) {
+      return fail_errno();
+    }
     for (std::size_t at = 0; at < names.size();) {
       const std::string name = names.c_str() + at;
       at += name.size() + 1;
-      if (!name.starts_with("user.") && !name.starts_with("trusted.") && name != "security.capability" && !fs::is_acl_name(name)) continue;
+      if (!name.starts_with("user.") && !name.starts_with("trusted.") &&
+          name != "security.capability" && !fs::is_acl_name(name)) {
+        continue;
+      }
       std::string value(XATTR_SIZE_MAX, '\0');
       const ssize_t size = ::fgetxattr(fd, name.c_str(), value.data(), value.size());
-      if (size < 0 && errno == ENODATA) continue;  // removed meanwhile
-      if (size < 0) return fail_errno();
+      if (size < 0 && errno == ENODATA) {
+        continue;  // removed meanwhile
+      }
+      if (size < 0) {
+        return fail_errno();
+      }
       value.resize(static_cast<std::size_t>(size));
       found.emplace(name, std::move(value));
     }
     return found;
   }
+
   Status set_xattr(int fd, const std::string& name, const std::string& value) override {
     return status_of(::fsetxattr(fd, name.c_str(), value.data(), value.size(), 0));
   }
 
-  Status remove_xattr(int fd, const std::string& name) override { return status_of(::fremovexattr(fd, name.c_str())); }
+  Status remove_xattr(int fd, const std::string& name) override {
+    return status_of(::fremovexattr(fd, name.c_str()));
+  }
 
   Status chmod(int fd, mode_t mode) override { return status_of(::fchmod(fd, mode)); }
-  Status chmod_name(int at, const std::string& name, mode_t mode) override { return status_of(::fchmodat(at, name.c_str(), mode, AT_SYMLINK_NOFOLLOW)); }
+
+  Status chmod_name(int at, const std::string& name, mode_t mode) override {
+    return status_of(::fchmodat(at, name.c_str(), mode, AT_SYMLINK_NOFOLLOW));
+  }
+
   Status chown(int fd, uid_t uid, gid_t gid) override { return status_of(::fchown(fd, uid, gid)); }
+
   Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override {
     const std::array times{to_timespec(atime), to_timespec(mtime)};
     return status_of(::futimens(fd, times.data()));
   }
+
   Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override {
     return status_of(::fchownat(at, name.c_str(), uid, gid, AT_SYMLINK_NOFOLLOW));
   }
-  Status set_times_name(int at, const std::string& name, Nanoseconds atime, Nanoseconds mtime) override {
+
+  Status set_times_name(int at, const std::string& name, Nanoseconds atime,
+                        Nanoseconds mtime) override {
     const std::array times{to_timespec(atime), to_timespec(mtime)};
     return status_of(::utimensat(at, name.c_str(), times.data(), AT_SYMLINK_NOFOLLOW));
   }
 
-  Status fsync(int fd) override { return status_of(retried([&] { return ::fsync(fd); })); }
-  Status syncfs(int fd) override { return status_of(retried([&] { return ::syncfs(fd); })); }
+  Status fsync(int fd) override {
+    return status_of(retried([&] { return ::fsync(fd); }));
+  }
+
+  Status syncfs(int fd) override {
+    return status_of(retried([&] { return ::syncfs(fd); }));
+  }
+
   bool syncfs_reports_errors(int fd) override {
-    constexpr std::array<std::uint32_t, 5> known{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC};
-    struct statfs fs {};
-    if (::fstatfs(fd, &fs) != 0 || std::ranges::find(known, static_cast<std::uint32_t>(fs.f_type)) == known.end()) return false;
+    constexpr std::array<std::uint32_t, 5> known{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
+                                                 BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC};
+    struct statfs fs{};
+    if (::fstatfs(fd, &fs) != 0 ||
+        std::ranges::find(known, static_cast<std::uint32_t>(fs.f_type)) == known.end()) {
+      return false;
+    }
     utsname name{};
     int major = 0;
     int minor = 0;
-    if (::uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+    if (::uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) {
+      return false;
+    }
     return major > 5 || (major == 5 && minor >= 8);
   }
+
   Result<struct statvfs> statvfs(int fd) override {
-    struct statvfs values {};
-    if (::fstatvfs(fd, &values) != 0) return fail_errno();
+    struct statvfs values{};
+    if (::fstatvfs(fd, &values) != 0) {
+      return fail_errno();
+    }
     return values;
   }
+
   Result<bool> is_mount_root(int fd) override {
-    struct statx values {};
-    if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &values) != 0) return fail_errno();
-    if ((values.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) return fail(EOPNOTSUPP);
+    struct statx values{};
+    if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &values) != 0) {
+      return fail_errno();
+    }
+    if ((values.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) {
+      return fail(EOPNOTSUPP);
+    }
     return (values.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
   }
 
@@ -296,9 +419,12 @@ class PosixPfs final : public PfsIo {
   /// One that no system call takes whole.
   Result<UniqueFd> open_in_pieces(int root, const std::string& path, int flags, mode_t mode) {
     const auto slash = path.rfind('/', PATH_MAX - 2);
-    if (slash == std::string::npos) return fail(ENAMETOOLONG);
+    if (slash == std::string::npos) {
+      return fail(ENAMETOOLONG);
+    }
     const auto passage = open_beneath(root, path.substr(0, slash), passage_flags, 0);
-    return passage ? open_beneath(passage->get(), path.substr(slash + 1), flags, mode) : fail(passage.error().code);
+    return passage ? open_beneath(passage->get(), path.substr(slash + 1), flags, mode)
+                   : fail(passage.error().code);
   }
 
   const std::string here_ = ".";
@@ -307,22 +433,38 @@ class PosixPfs final : public PfsIo {
 }  // namespace
 
 Status PfsIo::rename_new(int at, const std::string& from, const std::string& to) {
-  const auto is_unsupported = [](int code) { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; };
-  const auto is_without_links = [&](int code) { return is_unsupported(code) || code == EPERM || code == EMLINK; };
+  const auto is_unsupported = [](int code) {
+    return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP;
+  };
+  const auto is_without_links = [&](int code) {
+    return is_unsupported(code) || code == EPERM || code == EMLINK;
+  };
   const Status renamed = rename_noreplace(at, from, to);
-  if (renamed || !is_unsupported(renamed.error().code)) return renamed;
-  // Of a client of NFS that renames over a file which somebody has open there: for a moment nobody has the name.
+  if (renamed || !is_unsupported(renamed.error().code)) {
+    return renamed;
+  }
+  // Of a client of NFS that renames over a file which somebody has open there: for a moment nobody
+  // has the name.
   return under_claim(*this, at, to, from, [&]() -> Status {
     const Status linked = link(at, from, at, to);
-    if (linked) return unlink(at, from);
-    if (!is_without_links(linked.error().code)) return linked;
+    if (linked) {
+      return unlink(at, from);
+    }
+    if (!is_without_links(linked.error().code)) {
+      return linked;
+    }
     const auto there = lstat(at, to);
-    if (there || there.error().code != ENOENT) return there ? fail(EEXIST) : std::unexpected(there.error());
+    if (there || there.error().code != ENOENT) {
+      return there ? fail(EEXIST) : std::unexpected(there.error());
+    }
     return rename(at, from, to);
   });
 }
 
-Status PfsIo::remove(int at, const std::string& name, const struct stat& seen, const std::string& claimant) { return remove_over(*this, at, name, seen, claimant); }
+Status PfsIo::remove(int at, const std::string& name, const struct stat& seen,
+                     const std::string& claimant) {
+  return remove_over(*this, at, name, seen, claimant);
+}
 
 PfsIo& posix_pfs() {
   static PosixPfs instance;  // constant after construction

@@ -11,7 +11,8 @@
 
 namespace efs::stage {
 
-/// A list of a directory tells of all its names what else each would be a request of its own for. Not thread-safe.
+/// A list of a directory tells of all its names what else each would be a request of its own for.
+/// Not thread-safe.
 class PresentNames {
  public:
   /// Below the directory `top`.
@@ -20,8 +21,9 @@ class PresentNames {
   /// `path` (relative to the top) will be asked for. To be said of all before the first is.
   void expect(std::string_view path);
 
-  /// False: its directory is not there, or had no such name when it was first asked for. True: it may be there, lstat tells;
-  /// so where the directory cannot be listed, or has far more names than are expected.
+  /// False: its directory is not there, or had no such name when it was first asked for. True: it
+  /// may be there, lstat tells; so where the directory cannot be listed, or has far more names than
+  /// are expected.
   bool may_be_there(std::string_view path);
 
  private:
@@ -33,6 +35,7 @@ class PresentNames {
     bool looked = false;
     std::optional<Names> names{};  // none: not known
   };
+
   std::string top_;
   std::unordered_map<std::string, Directory> directories_;
 };

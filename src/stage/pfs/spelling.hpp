@@ -1,5 +1,6 @@
 #pragma once
-// Names that a PFS may not tell apart: upper and lower case are one on SMB, on vfat, in a directory with casefold.
+// Names that a PFS may not tell apart: upper and lower case are one on SMB, on vfat, in a directory
+// with casefold.
 
 #include <cstdint>
 #include <span>
@@ -15,20 +16,24 @@
 
 namespace efs::stage {
 
-/// The same for two paths that differ in upper and lower case only (by the simple mappings of Unicode), and by chance for others. Pure.
+/// The same for two paths that differ in upper and lower case only (by the simple mappings of
+/// Unicode), and by chance for others. Pure.
 std::uint64_t case_folded(std::string_view path);
 
-/// Moves each item that such a PFS may take for an earlier one of the list, or for one of `all` that is brought out already, to the end of
-/// the list; the order stays otherwise. For each of those which one that is, in their order.
-std::vector<const fs::WalkItem*> move_twins_back(std::vector<const fs::WalkItem*>& items, std::span<const fs::WalkItem> all);
+/// Moves each item that such a PFS may take for an earlier one of the list, or for one of `all`
+/// that is brought out already, to the end of the list; the order stays otherwise. For each of
+/// those which one that is, in their order.
+std::vector<const fs::WalkItem*> move_twins_back(std::vector<const fs::WalkItem*>& items,
+                                                 std::span<const fs::WalkItem> all);
 
 /// How the names of directories of the PFS are spelled. Thread-safe.
 class SpelledNames {
  public:
   explicit SpelledNames(PfsIo& pfs) : pfs_(pfs) {}
 
-  /// Something in the open directory `directory`, whose path is `path`, answers to `name`. Is that something of which the name differs in upper
-  /// and lower case? (Other ways of writing a name, such as that of composed letters, are taken for it; and so is all where nobody may list the
+  /// Something in the open directory `directory`, whose path is `path`, answers to `name`. Is that
+  /// something of which the name differs in upper and lower case? (Other ways of writing a name,
+  /// such as that of composed letters, are taken for it; and so is all where nobody may list the
   /// directory.) Lists a directory once, and anew where a name is missing.
   bool is_anothers(const std::string& path, int directory, const std::string& name);
 
@@ -37,8 +42,9 @@ class SpelledNames {
     std::unordered_set<std::string> exact;
     std::unordered_set<std::uint64_t> folded;
   };
+
   PfsIo& pfs_;
-  Mutex mutex_;  // rank 90 (leaf)
+  Mutex mutex_;                                                           // rank 90 (leaf)
   std::unordered_map<std::string, Names> listed_ EFS_GUARDED_BY(mutex_);  // by path
   std::size_t names_ EFS_GUARDED_BY(mutex_) = 0;                          // in all of them
 };

@@ -1,6 +1,7 @@
 #pragma once
-// A PFS that keeps times in whole seconds (ext4 with small inodes, and many an older one) cannot tell a version of a file from the next one of the
-// same size that is written within the same second.
+// A PFS that keeps times in whole seconds (ext4 with small inodes, and many an older one) cannot
+// tell a version of a file from the next one of the same size that is written within the same
+// second.
 
 #include <atomic>
 #include <chrono>
@@ -9,8 +10,9 @@
 
 namespace efs::stage {
 
-/// Before `seen` is read, `now`: how long until whatever changes the file from then on gets another time. Nothing where its times are finer than
-/// seconds, or its last change is two seconds old; at most four seconds, for the clocks of node and PFS may differ by one or two.
+/// Before `seen` is read, `now`: how long until whatever changes the file from then on gets another
+/// time. Nothing where its times are finer than seconds, or its last change is two seconds old; at
+/// most four seconds, for the clocks of node and PFS may differ by one or two.
 std::chrono::nanoseconds rest_of_second(const fs::Origin& seen, Nanoseconds now);
 
 /// Waits for it, less where `cancel` is set.

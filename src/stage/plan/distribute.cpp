@@ -11,28 +11,47 @@ namespace {
 // The resource that names the path or holds it most deeply, as for its class.
 const config::Resource* resource_of(const config::JobConfig& config, const std::string& path) {
   const config::Resource* best = nullptr;
-  const auto place = [&](const config::Resource& resource) { return config::place_of(config, resource); };
+  const auto place = [&](const config::Resource& resource) {
+    return config::place_of(config, resource);
+  };
   const auto holds = [&](const config::Resource& resource) {
-    if (!resource.is_glob) return place(resource).empty() || path == place(resource) || path.starts_with(std::string(place(resource)) + "/");
-    for (std::string part = path; !part.empty(); part.resize(part.rfind('/') == part.npos ? 0 : part.rfind('/')))
-      if (config::glob_match(place(resource), part)) return true;
+    if (!resource.is_glob) {
+      return place(resource).empty() || path == place(resource) ||
+             path.starts_with(std::string(place(resource)) + "/");
+    }
+    for (std::string part = path; !part.empty();
+         part.resize(part.rfind('/') == part.npos ? 0 : part.rfind('/'))) {
+      if (config::glob_match(place(resource), part)) {
+        return true;
+      }
+    }
     return false;
   };
-  for (const auto& resource : config.resources)
-    if (!resource.is_list && holds(resource) && (best == nullptr || place(resource).size() > place(*best).size())) best = &resource;
+  for (const auto& resource : config.resources) {
+    if (!resource.is_list && holds(resource) &&
+        (best == nullptr || place(resource).size() > place(*best).size())) {
+      best = &resource;
+    }
+  }
   return best;
 }
 
 }  // namespace
 
 std::vector<Dealt> deal_out(const config::JobConfig& config, std::vector<PlanEntry>& entries) {
-  if (config.nodes < 2) return {};
+  if (config.nodes < 2) {
+    return {};
+  }
   std::vector<const PlanEntry*> dealt;
   for (const auto& entry : entries) {
-    const auto* resource = entry.type == EntryType::file ? resource_of(config, entry.path) : nullptr;
-    if (resource != nullptr && resource->distribute == config::Distribute::partition) dealt.push_back(&entry);
+    const auto* resource =
+        entry.type == EntryType::file ? resource_of(config, entry.path) : nullptr;
+    if (resource != nullptr && resource->distribute == config::Distribute::partition) {
+      dealt.push_back(&entry);
+    }
   }
-  std::ranges::stable_sort(dealt, [](const PlanEntry* a, const PlanEntry* b) { return a->size > b->size; });
+  std::ranges::stable_sort(
+      dealt, [](const PlanEntry* a, const PlanEntry* b) { return a->size > b->size; });
   std::vector<std::uint64_t> load(config.nodes, 0);
   std::vector<Dealt> parts;
   std::set<std::string> others;
@@ -40,7 +59,9 @@ std::vector<Dealt> deal_out(const config::JobConfig& config, std::vector<PlanEnt
     const auto least = std::ranges::min_element(load);
     *least += entry->size + 4096;  // many empty files are work, too
     parts.push_back({.path = entry->path, .node = static_cast<unsigned>(least - load.begin())});
-    if (parts.back().node != config.node) others.insert(entry->path);
+    if (parts.back().node != config.node) {
+      others.insert(entry->path);
+    }
   }
   std::erase_if(entries, [&](const PlanEntry& entry) { return others.contains(entry.path); });
   std::ranges::sort(parts, {}, &Dealt::path);
@@ -49,7 +70,9 @@ std::vector<Dealt> deal_out(const config::JobConfig& config, std::vector<PlanEnt
 
 std::string lines_of(const std::vector<Dealt>& parts) {
   std::string lines;
-  for (const auto& part : parts) lines += std::to_string(part.node) + " " + escape_line(part.path, '\n') + "\n";
+  for (const auto& part : parts) {
+    lines += std::to_string(part.node) + " " + escape_line(part.path, '\n') + "\n";
+  }
   return lines;
 }
 

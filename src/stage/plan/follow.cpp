@@ -18,10 +18,14 @@ namespace {
 bool leads_straight(const std::string& target, int directory, const std::string& path) {
   std::error_code problem;
   std::filesystem::path said = target;
-  if (said.is_relative())
-    said = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), problem) / said;
+  if (said.is_relative()) {
+    said =
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), problem) / said;
+  }
   std::string straight = said.lexically_normal().string();
-  if (straight.size() > 1 && straight.ends_with('/')) straight.pop_back();
+  if (straight.size() > 1 && straight.ends_with('/')) {
+    straight.pop_back();
+  }
   return !problem && straight == path;
 }
 
@@ -33,29 +37,40 @@ std::optional<std::string> inside(const std::string& link, std::string_view targ
     const auto end = std::min(target.find('/'), target.size());
     const std::string part(target.substr(0, end));
     target.remove_prefix(std::min(end + 1, target.size()));
-    if (part.empty() || part == ".") continue;
-    if (part != "..") at = join(at, part);
-    else if (at.empty()) return std::nullopt;
-    else at = parent_of(at);
+    if (part.empty() || part == ".") {
+      continue;
+    }
+    if (part != "..") {
+      at = join(at, part);
+    } else if (at.empty()) {
+      return std::nullopt;
+    } else {
+      at = parent_of(at);
+    }
   }
   return at;
 }
 
 std::string word_on(const config::JobConfig& config, const PlanEntry& entry,
-    const std::vector<PlanEntry>& entries) {
+                    const std::vector<PlanEntry>& entries) {
   constexpr const char* way_out = " ('follow: true' stages in what it leads to)";
   if (entry.target.starts_with('/')) {
-    if (config::is_within(entry.target, config.mount_dir)) return "";
+    if (config::is_within(entry.target, config.mount_dir)) {
+      return "";
+    }
     return (config::is_within(entry.target, config.root_dir) ? "leads to the PFS, past the mount"
-        : "leads out of root-dir") + std::string(way_out);
+                                                             : "leads out of root-dir") +
+           std::string(way_out);
   }
   const auto there = inside(entry.path, entry.target);
-  if (!there)
+  if (!there) {
     return std::string("leads out of root-dir: on the mount it leads elsewhere") + way_out;
-  const bool is_input = there->empty() || std::ranges::binary_search(entries, *there, {},
-      &PlanEntry::path);
-  return is_input ? "" : "leads to what is not an input: on the mount it leads nowhere"
-      + std::string(way_out);
+  }
+  const bool is_input =
+      there->empty() || std::ranges::binary_search(entries, *there, {}, &PlanEntry::path);
+  return is_input ? ""
+                  : "leads to what is not an input: on the mount it leads nowhere" +
+                        std::string(way_out);
 }
 
 }  // namespace
@@ -69,33 +84,48 @@ Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const F
   const std::string what = "is a symbolic link to " + link.target + ", which ";
   const auto at = pfs.open_beneath(root, parent_of(path), passage_flags);
   const auto seen = at ? pfs.open(at->get(), leaf_of(path), O_PATH) : std::unexpected(at.error());
-  if (!seen && seen.error().code == ELOOP) return fail(ELOOP, what + "leads in a circle");
-  if (!seen)
-    return fail(seen.error().code, what + (seen.error().code == ENOENT ? "does not exist"
-        : "cannot be read: " + describe(seen.error())));
+  if (!seen && seen.error().code == ELOOP) {
+    return fail(ELOOP, what + "leads in a circle");
+  }
+  if (!seen) {
+    return fail(seen.error().code,
+                what + (seen.error().code == ENOENT ? "does not exist"
+                                                    : "cannot be read: " + describe(seen.error())));
+  }
   LinkTarget target;
   const auto attributes = pfs.fstat(seen->get());
-  if (!attributes)
+  if (!attributes) {
     return fail(attributes.error().code, what + "cannot be read: " + describe(attributes.error()));
+  }
   target.attributes = *attributes;
-  if (::geteuid() == 0 && link.attributes.st_uid != 0
-      && link.attributes.st_uid != attributes->st_uid)
+  if (::geteuid() == 0 && link.attributes.st_uid != 0 &&
+      link.attributes.st_uid != attributes->st_uid) {
     return fail(EPERM, what + "belongs to another user: root does not follow it");
+  }
   std::error_code problem;
-  target.path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(seen->get()),
-      problem);
-  if (problem || !target.path.starts_with('/'))
+  target.path =
+      std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(seen->get()), problem);
+  if (problem || !target.path.starts_with('/')) {
     return fail(ENOENT, what + "is not to be found from here");
-  if (::geteuid() == 0 && !leads_straight(link.target, at->get(), target.path))
+  }
+  if (::geteuid() == 0 && !leads_straight(link.target, at->get(), target.path)) {
     return fail(EPERM, what + "leads through further links: root does not follow it");
-  if (target.path == "/") return fail(EINVAL, what + "is the top of all directories");
-  if (!S_ISREG(attributes->st_mode) && !S_ISDIR(attributes->st_mode))
+  }
+  if (target.path == "/") {
+    return fail(EINVAL, what + "is the top of all directories");
+  }
+  if (!S_ISREG(attributes->st_mode) && !S_ISDIR(attributes->st_mode)) {
     return fail(EINVAL, what + "is neither a file nor a directory");
-  auto opened = open_source(pfs, root, target.path, S_ISDIR(attributes->st_mode) ? directory_flags
-      : O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  if (!opened)
+  }
+  auto opened = open_source(
+      pfs, root, target.path,
+      S_ISDIR(attributes->st_mode) ? directory_flags : O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (!opened) {
     return fail(opened.error().code, what + "is not readable: " + describe(opened.error()));
-  if (S_ISDIR(attributes->st_mode)) target.directory = std::move(*opened);
+  }
+  if (S_ISDIR(attributes->st_mode)) {
+    target.directory = std::move(*opened);
+  }
   return target;
 }
 
@@ -106,19 +136,26 @@ std::string directory_of_source(const PlanEntry& entry) {
 }
 
 Result<UniqueFd> open_source(PfsIo& pfs, int root, const std::string& path, int flags) {
-  if (!path.starts_with('/')) return pfs.open_beneath(root, path, flags);
+  if (!path.starts_with('/')) {
+    return pfs.open_beneath(root, path, flags);
+  }
   const auto top = pfs.open(AT_FDCWD, "/", passage_flags);
-  if (!top) return fail(top.error().code);
+  if (!top) {
+    return fail(top.error().code);
+  }
   return pfs.open_beneath(top->get(), path.substr(1), flags);
 }
 
 std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config,
-    const std::vector<PlanEntry>& entries) {
+                                          const std::vector<PlanEntry>& entries) {
   std::vector<PlanNote> notes;
   for (const auto& entry : entries) {
-    if (entry.type != EntryType::symlink) continue;
-    if (std::string word = word_on(config, entry, entries); !word.empty())
+    if (entry.type != EntryType::symlink) {
+      continue;
+    }
+    if (std::string word = word_on(config, entry, entries); !word.empty()) {
       notes.push_back({entry.path, entry.target, std::move(word)});
+    }
   }
   return notes;
 }

@@ -12,14 +12,15 @@
 namespace efs::stage {
 
 /// What the end of a message says of an input that has vanished.
-inline constexpr const char* vanished_hint = "'vanished: skip' in the job file leaves such files out, see efs-job(5)";
+inline constexpr const char* vanished_hint =
+    "'vanished: skip' in the job file leaves such files out, see efs-job(5)";
 
 /// Is there nothing of this name any more, or something else on the way to it?
 bool is_gone(const Error& error);
 
 struct LinkTarget {
   std::string path;  // a whole path without symbolic links
-  struct stat attributes {};
+  struct stat attributes{};
   UniqueFd directory;  // for listing; of a directory only
 };
 
@@ -34,6 +35,7 @@ Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const F
 inline const std::string& source_of(const PlanEntry& entry) {
   return entry.outside.empty() ? entry.from() : entry.outside;
 }
+
 std::string directory_of_source(const PlanEntry& entry);
 
 /// Opens such a path, the one below `root`, without following a symbolic link anywhere in it.
@@ -41,6 +43,6 @@ Result<UniqueFd> open_source(PfsIo& pfs, int root, const std::string& path, int 
 
 /// The symbolic links of the plan whose target is not what the mount has in its place.
 std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config,
-    const std::vector<PlanEntry>& entries);
+                                          const std::vector<PlanEntry>& entries);
 
 }  // namespace efs::stage

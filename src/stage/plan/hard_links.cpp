@@ -7,40 +7,59 @@ namespace efs::stage {
 namespace {
 
 constexpr std::uint64_t grain = 4096;  // the smallest piece a buffer gives out
-constexpr std::size_t longest_names = 64U << 10U;  // bytes of all names of one file: they go into one record
+// bytes of all names of one file: they go into one record
+constexpr std::size_t longest_names = 64U << 10U;
 
 }  // namespace
 
-std::uint64_t rounded(std::uint64_t bytes) { return (bytes + grain - 1) / grain * grain; }
+std::uint64_t rounded(std::uint64_t bytes) {
+  return (bytes + grain - 1) / grain * grain;
+}
 
 void group_links(std::vector<PlanEntry>& entries) {
   struct First {
     const std::string* path;
     std::size_t bytes;
   };
+
   std::map<std::pair<std::uint64_t, std::uint64_t>, First> firsts;  // by device and inode
   for (auto& entry : entries) {
-    if (!entry.linked) continue;
+    if (!entry.linked) {
+      continue;
+    }
     entry.link_to.clear();
     const First own{&entry.path, entry.path.size()};
-    const auto [known, is_first] = firsts.try_emplace({entry.origin.device, entry.origin.inode}, own);
-    if (is_first) continue;
+    const auto [known, is_first] =
+        firsts.try_emplace({entry.origin.device, entry.origin.inode}, own);
+    if (is_first) {
+      continue;
+    }
     known->second.bytes += entry.path.size() + 1;
-    if (known->second.bytes > longest_names) known->second = own;
-    else entry.link_to = *known->second.path;
+    if (known->second.bytes > longest_names) {
+      known->second = own;
+    } else {
+      entry.link_to = *known->second.path;
+    }
   }
 }
 
 void sum_up(Plan& plan) {
-  plan.bytes = plan.needed = plan.inodes = plan.files = plan.reusable_files = plan.reusable_bytes = 0;
+  plan.bytes = plan.needed = plan.inodes = plan.files = plan.reusable_files = plan.reusable_bytes =
+      0;
   for (auto& entry : plan.entries) {
-    if (entry.type == EntryType::file) ++plan.files;
+    if (entry.type == EntryType::file) {
+      ++plan.files;
+    }
     entry.needed = entry.link_to.empty() ? rounded(entry.size) : 0;
-    if (!entry.link_to.empty()) continue;
+    if (!entry.link_to.empty()) {
+      continue;
+    }
     plan.bytes += entry.size;
     plan.needed += entry.needed;
     ++plan.inodes;
-    if (entry.type != EntryType::file || !entry.reusable) continue;
+    if (entry.type != EntryType::file || !entry.reusable) {
+      continue;
+    }
     ++plan.reusable_files;
     plan.reusable_bytes += entry.size;
   }

@@ -49,7 +49,7 @@ class OwnFiles {
   const config::JobConfig& config_;
   PfsIo& pfs_;
   const int root_;
-  std::map<Identity, std::string> known_;                           // reasons
+  std::map<Identity, std::string> known_;  // reasons
   // a name, and the directory that holds it
   std::map<std::string, std::map<Identity, std::string>> by_leaf_;
   // directories that hold stores or caches

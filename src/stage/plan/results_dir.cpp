@@ -15,7 +15,8 @@ namespace {
 
 class ResultsDirCheck {
  public:
-  ResultsDirCheck(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs)
+  ResultsDirCheck(const config::JobConfig& config, PfsIo& pfs, int root,
+                  const InputDirectories& inputs)
       : config_(config), pfs_(pfs), root_(root), inputs_(inputs) {}
 
   std::vector<ResultsDirProblem> run() {
@@ -25,7 +26,9 @@ class ResultsDirCheck {
 
  private:
   void check() {
-    if (config_.results_dir.empty()) return;
+    if (config_.results_dir.empty()) {
+      return;
+    }
     // stage-out creates what is missing, so the nearest ancestor that exists decides.
     std::string path = known_part(config_.results_dir, config_.results_open);
     auto there = pfs_.open(AT_FDCWD, path, O_PATH);
@@ -34,44 +37,77 @@ class ResultsDirCheck {
       path = parent_of(path).empty() ? "/" : parent_of(path);
       there = pfs_.open(AT_FDCWD, path, O_PATH);
     }
-    const std::string what = exists ? "results-dir " : "results-dir does not exist and cannot be created: " + path + " ";
-    if (!there) return problem("results-dir cannot be reached: " + describe(there.error()));
+    const std::string what =
+        exists ? "results-dir " : "results-dir does not exist and cannot be created: " + path + " ";
+    if (!there) {
+      return problem("results-dir cannot be reached: " + describe(there.error()));
+    }
     auto attributes = pfs_.fstat(there->get());
-    if (!attributes) return problem(what + "cannot be read: " + describe(attributes.error()));
-    if (!S_ISDIR(attributes->st_mode)) return problem(what + "is not a directory");
+    if (!attributes) {
+      return problem(what + "cannot be read: " + describe(attributes.error()));
+    }
+    if (!S_ISDIR(attributes->st_mode)) {
+      return problem(what + "is not a directory");
+    }
     if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
       problem(what + "is not writable: " + describe(writable.error()));
     } else if (exists) {
-      for (const auto& rule : config_.outputs)
-        if (rule.file_class == config::FileClass::persistent) check_place_of(rule, there->get());
+      for (const auto& rule : config_.outputs) {
+        if (rule.file_class == config::FileClass::persistent) {
+          check_place_of(rule, there->get());
+        }
+      }
     }
     check_group();
-    if (!config_.in_place && config_.results_dir != config_.root_dir && root_ >= 0) check_apart(there->get(), exists);
+    if (!config_.in_place && config_.results_dir != config_.root_dir && root_ >= 0) {
+      check_apart(there->get(), exists);
+    }
   }
 
   void check_group() {
-    if (config_.results_group.empty()) return;
+    if (config_.results_group.empty()) {
+      return;
+    }
     const auto group = find_group(config_.results_group);
-    if (!group) return problem("takes no result of results-group: " + describe(group.error()));
-    if (::geteuid() == 0 || *group == ::getegid() || ::group_member(*group) != 0) return;
-    problem("takes no result of results-group " + config_.results_group + ": the job's user is not a member of it");
+    if (!group) {
+      return problem("takes no result of results-group: " + describe(group.error()));
+    }
+    if (::geteuid() == 0 || *group == ::getegid() || ::group_member(*group) != 0) {
+      return;
+    }
+    problem("takes no result of results-group " + config_.results_group +
+            ": the job's user is not a member of it");
   }
 
-  /// The directories of results-dir that an output rule names: those that are there already must take results.
+  /// The directories of results-dir that an output rule names: those that are there already must
+  /// take results.
   void check_place_of(const config::OutputRule& rule, int results) {
     const auto wildcard = rule.pattern.find_first_of("*?[");
-    for (std::size_t slash = rule.pattern.find('/'); slash < wildcard; slash = rule.pattern.find('/', slash + 1)) {
-      const std::string below = rule.pattern.substr(0, slash), path = config_.results_dir + "/" + below;
+    for (std::size_t slash = rule.pattern.find('/'); slash < wildcard;
+         slash = rule.pattern.find('/', slash + 1)) {
+      const std::string below = rule.pattern.substr(0, slash),
+                        path = config_.results_dir + "/" + below;
       const auto directory = pfs_.open_beneath(results, below, O_PATH | O_NOFOLLOW);
-      if (!directory && directory.error().code == ENOENT) return;  // stage-out makes it
-      const auto attributes = directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
+      if (!directory && directory.error().code == ENOENT) {
+        return;  // stage-out makes it
+      }
+      const auto attributes =
+          directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
       const std::string what = "takes no result of the output " + rule.pattern + ": ";
-      if (!attributes) return problem_at(path, what + describe(attributes.error()));
-      if (!S_ISDIR(attributes->st_mode)) return problem_at(path, what + "it is not a directory");
+      if (!attributes) {
+        return problem_at(path, what + describe(attributes.error()));
+      }
+      if (!S_ISDIR(attributes->st_mode)) {
+        return problem_at(path, what + "it is not a directory");
+      }
       const bool last = rule.pattern.find('/', slash + 1) >= wildcard;
       const auto usable = pfs_.access(AT_FDCWD, path, last ? W_OK | X_OK : X_OK);
-      const bool can_be_changed = !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();  // stage-out does so
-      if (!usable && !can_be_changed) return problem_at(path, what + describe(usable.error()));
+      // stage-out does so
+      const bool can_be_changed =
+          !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();
+      if (!usable && !can_be_changed) {
+        return problem_at(path, what + describe(usable.error()));
+      }
     }
   }
 
@@ -79,27 +115,44 @@ class ResultsDirCheck {
 
   /// Several rules name one directory.
   void problem_at(const std::string& path, std::string reason) {
-    if (std::ranges::none_of(problems_, [&](const ResultsDirProblem& known) { return known.path == path; })) problems_.push_back({path, std::move(reason)});
+    if (std::ranges::none_of(problems_,
+                             [&](const ResultsDirProblem& known) { return known.path == path; })) {
+      problems_.push_back({path, std::move(reason)});
+    }
   }
 
-  /// Results must not overwrite inputs. The job file compares names, and one directory can have several: a symbolic link, a bind
-  /// mount. `results` is results-dir, or what exists above it.
+  /// Results must not overwrite inputs. The job file compares names, and one directory can have
+  /// several: a symbolic link, a bind mount. `results` is results-dir, or what exists above it.
   void check_apart(int results, bool exists) {
     const auto up_from_root = up_from(root_), up_from_results = up_from(results);
-    if (!up_from_root || !up_from_results) return problem("results-dir cannot be compared with root-dir: " + describe((up_from_root ? up_from_results : up_from_root).error()));
+    if (!up_from_root || !up_from_results) {
+      return problem("results-dir cannot be compared with root-dir: " +
+                     describe((up_from_root ? up_from_results : up_from_root).error()));
+    }
     const Identity& here = up_from_results->front();
-    if (exists && here == up_from_root->front())
-      return problem("results-dir is root-dir " + config_.root_dir + " by another name: results would overwrite inputs; leave results-dir out and say in-place: true if that is meant, else name another directory");
-    if (exists && std::ranges::find(*up_from_root, here) != up_from_root->end())
-      return problem("root-dir " + config_.root_dir + " is inside results-dir: a result could overwrite an input; name another directory");
+    if (exists && here == up_from_root->front()) {
+      return problem("results-dir is root-dir " + config_.root_dir +
+                     " by another name: results would overwrite inputs; leave results-dir out and "
+                     "say in-place: true if that is meant, else name another directory");
+    }
+    if (exists && std::ranges::find(*up_from_root, here) != up_from_root->end()) {
+      return problem(
+          "root-dir " + config_.root_dir +
+          " is inside results-dir: a result could overwrite an input; name another directory");
+    }
     for (const auto& directory : *up_from_results) {
       const auto in = inputs_.whole.find(directory);
       const bool in_root = inputs_.root && directory == up_from_root->front();
-      if (in_root || in != inputs_.whole.end())
-        return problem("results-dir is inside the input " + absolute(config_.root_dir, in_root ? "" : in->second) + ": a result could overwrite an input; name a directory beside the inputs");
+      if (in_root || in != inputs_.whole.end()) {
+        return problem("results-dir is inside the input " +
+                       absolute(config_.root_dir, in_root ? "" : in->second) +
+                       ": a result could overwrite an input; name a directory beside the inputs");
+      }
     }
-    if (const auto above = inputs_.above.find(here); exists && above != inputs_.above.end())
-      problem("results-dir holds inputs (it is " + absolute(config_.root_dir, above->second) + "): a result could overwrite an input; name a directory beside the inputs");
+    if (const auto above = inputs_.above.find(here); exists && above != inputs_.above.end()) {
+      problem("results-dir holds inputs (it is " + absolute(config_.root_dir, above->second) +
+              "): a result could overwrite an input; name a directory beside the inputs");
+    }
   }
 
   /// A directory and all above it, by whatever names. (What may not be passed hides the rest.)
@@ -108,12 +161,20 @@ class ResultsDirCheck {
     UniqueFd held;
     for (int at = directory;;) {
       const auto attributes = pfs_.fstat(at);
-      if (!attributes) return std::unexpected(attributes.error());
-      if (!all.empty() && all.back() == identity_of(*attributes)) return all;
+      if (!attributes) {
+        return std::unexpected(attributes.error());
+      }
+      if (!all.empty() && all.back() == identity_of(*attributes)) {
+        return all;
+      }
       all.push_back(identity_of(*attributes));
       auto above = pfs_.open(at, "..", O_PATH | O_DIRECTORY);
-      if (!above && above.error().code == EACCES) return all;
-      if (!above) return std::unexpected(above.error());
+      if (!above && above.error().code == EACCES) {
+        return all;
+      }
+      if (!above) {
+        return std::unexpected(above.error());
+      }
       held = std::move(*above);
       at = held.get();
     }
@@ -129,38 +190,61 @@ class ResultsDirCheck {
 // For reading, which mounts what is mounted on demand.
 Result<UniqueFd> open_directory(const std::string& path, PfsIo& pfs) {
   auto there = pfs.open(AT_FDCWD, path, directory_flags);
-  return !there && there.error().code == EACCES ? pfs.open(AT_FDCWD, path, passage_flags) : std::move(there);
+  return !there && there.error().code == EACCES ? pfs.open(AT_FDCWD, path, passage_flags)
+                                                : std::move(there);
 }
 
 }  // namespace
 
 Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs) {
-  const auto above = [](const std::string& path) { return parent_of(path).empty() ? std::string("/") : parent_of(path); };
+  const auto above = [](const std::string& path) {
+    return parent_of(path).empty() ? std::string("/") : parent_of(path);
+  };
   std::string path = results_dir;
   auto there = open_directory(path, pfs);
-  while (!there && there.error().code == ENOENT && path.size() > 1) there = open_directory(path = above(path), pfs);
-  if (!there) return std::unexpected(there.error());
+  while (!there && there.error().code == ENOENT && path.size() > 1) {
+    there = open_directory(path = above(path), pfs);
+  }
+  if (!there) {
+    return std::unexpected(there.error());
+  }
   std::error_code problem;
-  path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(there->get()), problem);  // without symbolic links
-  if (problem) return fail(problem.value());
+  // without symbolic links
+  path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(there->get()), problem);
+  if (problem) {
+    return fail(problem.value());
+  }
   while (true) {
     const auto root = pfs.is_mount_root(there->get());
-    if (!root) return std::unexpected(root.error());
-    if (*root) return path;
-    if (path.size() <= 1) return fail(ENOENT, "no mount is to be seen from here");
+    if (!root) {
+      return std::unexpected(root.error());
+    }
+    if (*root) {
+      return path;
+    }
+    if (path.size() <= 1) {
+      return fail(ENOENT, "no mount is to be seen from here");
+    }
     there = open_directory(path = above(path), pfs);
-    if (!there) return std::unexpected(there.error());
+    if (!there) {
+      return std::unexpected(there.error());
+    }
   }
 }
 
 std::vector<std::string> mounts_below(const config::JobConfig& config) {
   std::error_code problem;
   const std::string top = std::filesystem::canonical(config.results_dir, problem);
-  if (problem) return {};
+  if (problem) {
+    return {};
+  }
   const std::string own = std::filesystem::canonical(config.mount_dir, problem);
   std::vector<std::string> below;
-  for (const auto& point : mount_points_below(top))
-    if (point != own && !point.starts_with(own + "/")) below.push_back(point.substr(top == "/" ? 1 : top.size() + 1));
+  for (const auto& point : mount_points_below(top)) {
+    if (point != own && !point.starts_with(own + "/")) {
+      below.push_back(point.substr(top == "/" ? 1 : top.size() + 1));
+    }
+  }
   return below;
 }
 
@@ -169,22 +253,35 @@ namespace {
 Status check_mount_root(const std::string& path, PfsIo& pfs) {
   const auto there = open_directory(path, pfs);
   const auto mounted = there ? pfs.is_mount_root(there->get()) : std::unexpected(there.error());
-  if (mounted && *mounted) return {};
-  if (!mounted && mounted.error().code != ENOENT) return fail(mounted.error().code, path + ": " + describe(mounted.error()));
-  return fail(ESTALE, "nothing is mounted on " + path + " any more, as it was when the job began (to bring the results there all the same: efs stop --keep --no-stage-out, then efs salvage --to)");
+  if (mounted && *mounted) {
+    return {};
+  }
+  if (!mounted && mounted.error().code != ENOENT) {
+    return fail(mounted.error().code, path + ": " + describe(mounted.error()));
+  }
+  return fail(ESTALE, "nothing is mounted on " + path +
+                          " any more, as it was when the job began (to bring the results there all "
+                          "the same: efs stop --keep --no-stage-out, then efs salvage --to)");
 }
 
 }  // namespace
 
-Status check_mounted(const config::JobConfig& config, PfsIo& pfs) { return config.results_mount.empty() ? Status() : check_mount_root(config.results_mount, pfs); }
+Status check_mounted(const config::JobConfig& config, PfsIo& pfs) {
+  return config.results_mount.empty() ? Status() : check_mount_root(config.results_mount, pfs);
+}
 
-Status check_mounted_below(const config::JobConfig& config, PfsIo& pfs, const std::function<bool(const std::string& mount)>& is_used) {
-  for (const auto& mount : config.mounts_below)
-    if (is_used(mount)) EFS_TRY(check_mount_root(config.results_dir + "/" + mount, pfs));
+Status check_mounted_below(const config::JobConfig& config, PfsIo& pfs,
+                           const std::function<bool(const std::string& mount)>& is_used) {
+  for (const auto& mount : config.mounts_below) {
+    if (is_used(mount)) {
+      EFS_TRY(check_mount_root(config.results_dir + "/" + mount, pfs));
+    }
+  }
   return {};
 }
 
-std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs, int root, const InputDirectories& inputs) {
+std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs,
+                                                 int root, const InputDirectories& inputs) {
   return ResultsDirCheck(config, pfs, root, inputs).run();
 }
 

@@ -14,28 +14,34 @@ namespace {
 
 constexpr std::size_t names_in_a_row = 64;  // names that one thread asks for in a row
 
-/// Where the mode bits say so nobody needs to be asked. Should an access control list say otherwise, opening the file
-/// will tell.
+/// Where the mode bits say so nobody needs to be asked. Should an access control list say
+/// otherwise, opening the file will tell.
 bool surely_readable(const struct stat& attributes, uid_t user) {
-  if (attributes.st_uid == user) return (attributes.st_mode & S_IRUSR) != 0;
+  if (attributes.st_uid == user) {
+    return (attributes.st_mode & S_IRUSR) != 0;
+  }
   return (attributes.st_mode & 0444U) == 0444U;
 }
 
-/// What several threads find in any order, for one of them at a time to tell of in the order of the items: while the others go on, and
-/// while it is in a CPU's cache.
+/// What several threads find in any order, for one of them at a time to tell of in the order of the
+/// items: while the others go on, and while it is in a CPU's cache.
 class InOrder {
  public:
-  /// The items from `begin` on. True: the caller tells what next() gives, until that is nothing. Else another does.
+  /// The items from `begin` on. True: the caller tells what next() gives, until that is nothing.
+  /// Else another does.
   bool put(std::size_t begin, std::vector<Found> found) {
     const MutexLock lock(mutex_);
     waiting_.emplace(begin, std::move(found));
     return !std::exchange(telling_, true);
   }
+
   std::optional<std::vector<Found>> next() {
     const MutexLock lock(mutex_);
     const auto first = waiting_.begin();
     telling_ = first != waiting_.end() && first->first == told_;
-    if (!telling_) return std::nullopt;
+    if (!telling_) {
+      return std::nullopt;
+    }
     told_ += first->second.size();
     return std::move(waiting_.extract(first).mapped());
   }
@@ -56,13 +62,19 @@ void Survey::look_at(Found& found, int directory) {
     found.error = std::move(error);
   };
   auto attributes = pfs_.lstat(directory, name);
-  if (!attributes) return problem(Found::Problem::attributes, attributes.error());
+  if (!attributes) {
+    return problem(Found::Problem::attributes, attributes.error());
+  }
   found.attributes = *attributes;
   if (S_ISREG(attributes->st_mode) && !surely_readable(*attributes, user_)) {
-    if (auto readable = pfs_.access(directory, name, R_OK); !readable) problem(Found::Problem::unreadable, readable.error());
+    if (auto readable = pfs_.access(directory, name, R_OK); !readable) {
+      problem(Found::Problem::unreadable, readable.error());
+    }
   } else if (S_ISLNK(attributes->st_mode)) {
     auto target = pfs_.readlink(directory, name);
-    if (!target) return problem(Found::Problem::target, target.error());
+    if (!target) {
+      return problem(Found::Problem::target, target.error());
+    }
     found.target = std::move(*target);
   }
 }
@@ -80,7 +92,8 @@ std::vector<Found> Survey::look(std::vector<std::string> paths) {
 void Survey::look(std::vector<std::string> paths, const Tell& tell) {
   InOrder in_order;
   crew_.run(paths.size(), names_in_a_row, [&](std::size_t begin, std::size_t end) {
-    DirectoryCursor directory([this](const std::string& path) { return paths_.open(path, passage_flags); });
+    DirectoryCursor directory(
+        [this](const std::string& path) { return paths_.open(path, passage_flags); });
     std::vector<Found> some(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
       Found& found = some[i - begin];
@@ -92,27 +105,43 @@ void Survey::look(std::vector<std::string> paths, const Tell& tell) {
         found.error = std::move(at.error());
       }
     }
-    if (!in_order.put(begin, std::move(some))) return;
-    while (auto next = in_order.next())
-      for (auto& found : *next) (void)tell(std::move(found));
+    if (!in_order.put(begin, std::move(some))) {
+      return;
+    }
+    while (auto next = in_order.next()) {
+      for (auto& found : *next) {
+        (void)tell(std::move(found));
+      }
+    }
   });
 }
 
 void Survey::below(const std::string& path, const Tell& tell) {
   // Level by level, so that all directories of a level are listed side by side.
-  for (std::vector<std::string> level{path}, next; !level.empty(); level = std::exchange(next, {})) {
+  for (std::vector<std::string> level{path}, next; !level.empty();
+       level = std::exchange(next, {})) {
     auto listings = list(level);
     std::vector<std::string> paths;
     for (std::size_t i = 0; i < level.size(); ++i) {
-      if (auto& error = listings[i].error) (void)tell({.path = level[i], .target = {}, .problem = Found::Problem::listing, .error = std::move(*error)});
-      for (const auto& name : listings[i].names) paths.push_back(join(level[i], name));
+      if (auto& error = listings[i].error) {
+        (void)tell({.path = level[i],
+                    .target = {},
+                    .problem = Found::Problem::listing,
+                    .error = std::move(*error)});
+      }
+      for (const auto& name : listings[i].names) {
+        paths.push_back(join(level[i], name));
+      }
     }
     listings.clear();
     look(std::move(paths), [&](Found&& found) {
-      const bool is_directory = found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode);
+      const bool is_directory =
+          found.problem == Found::Problem::none && S_ISDIR(found.attributes.st_mode);
       std::string directory = is_directory ? found.path : std::string();
       const bool enters = tell(std::move(found));
-      if (is_directory && enters) next.push_back(std::move(directory));
+      if (is_directory && enters) {
+        next.push_back(std::move(directory));
+      }
       return false;
     });
   }
@@ -124,8 +153,11 @@ std::vector<Survey::Listing> Survey::list(const std::vector<std::string>& direct
     for (std::size_t i = begin; i < end; ++i) {
       auto directory = paths_.open(directories[i], directory_flags);
       auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
-      if (names) listings[i].names = std::move(*names);
-      else listings[i].error = std::move(names.error());
+      if (names) {
+        listings[i].names = std::move(*names);
+      } else {
+        listings[i].error = std::move(names.error());
+      }
     }
   });
   return listings;

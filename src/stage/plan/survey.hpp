@@ -1,5 +1,6 @@
 #pragma once
-// What is there on the PFS: names and attributes, asked for side by side, since each question may take milliseconds.
+// What is there on the PFS: names and attributes, asked for side by side, since each question may
+// take milliseconds.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,8 +20,8 @@ namespace efs::stage {
 struct Found {
   enum class Problem : std::uint8_t { none, attributes, unreadable, target, listing };
   std::string path;  // relative to the root
-  struct stat attributes {};
-  std::string target;  // of a symbolic link
+  struct stat attributes{};
+  std::string target;               // of a symbolic link
   Problem problem = Problem::none;  // what could not be had; `listing`: of a directory's names
   Error error;
 };
@@ -31,11 +32,12 @@ class Survey {
   /// `root`: an open directory, borrowed.
   Survey(PfsIo& pfs, int root) : pfs_(pfs), paths_(pfs, root) {}
 
-  /// Called by one thread at a time, not always the same. Returns whether what is in a directory is to be looked at.
+  /// Called by one thread at a time, not always the same. Returns whether what is in a directory is
+  /// to be looked at.
   using Tell = std::function<bool(Found&& found)>;
 
-  /// Tells of everything below the directory `path`, parents first, while it looks on. A directory that cannot be listed is told of
-  /// once more, behind itself.
+  /// Tells of everything below the directory `path`, parents first, while it looks on. A directory
+  /// that cannot be listed is told of once more, behind itself.
   void below(const std::string& path, const Tell& tell);
 
   /// These names; those of one directory should be neighbours.
@@ -46,6 +48,7 @@ class Survey {
     std::vector<std::string> names;
     std::optional<Error> error;
   };
+
   std::vector<Listing> list(const std::vector<std::string>& directories);
   void look(std::vector<std::string> paths, const Tell& tell);
   void look_at(Found& found, int directory);

@@ -13,88 +13,151 @@ namespace efs::stage {
 
 namespace {
 
-void tell(const std::string& path, const Error& error) { log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error)); }
+void tell(const std::string& path, const Error& error) {
+  log::warn("event=not_booked path=\"{}\" reason=\"{}\"", path, describe(error));
+}
 
 }  // namespace
 
-Booking::Booking(const config::JobConfig& config, fs::Staging& staging, PfsIo& pfs, const PlacedNames* placed)
-    : config_(config), staging_(staging), pfs_(pfs), placed_(placed), in_place_(config::has_results_in_place(config)) {}
+Booking::Booking(const config::JobConfig& config, fs::Staging& staging, PfsIo& pfs,
+                 const PlacedNames* placed)
+    : config_(config),
+      staging_(staging),
+      pfs_(pfs),
+      placed_(placed),
+      in_place_(config::has_results_in_place(config)) {}
 
-std::string Booking::result(const std::string& path) const { return config_.results_dir + "/" + config::result_path(config_, path); }
+std::string Booking::result(const std::string& path) const {
+  return config_.results_dir + "/" + config::result_path(config_, path);
+}
 
 void Booking::saved(const Receipt& receipt) {
   std::vector<std::string> back, removed;
   for (const auto& entry : receipt.entries) {
-    if (entry.action == Action::removed) removed.push_back(entry.path);
+    if (entry.action == Action::removed) {
+      removed.push_back(entry.path);
+    }
     const bool is_back = entry.action == Action::staged_out || entry.action == Action::kept;
-    if (is_back && (entry.placed_as.empty() || entry.placed_as == config::result_path(config_, entry.path))) back.push_back(entry.path);
+    if (is_back &&
+        (entry.placed_as.empty() || entry.placed_as == config::result_path(config_, entry.path))) {
+      back.push_back(entry.path);
+    }
   }
   const auto items = staging_.look(back);
-  if (!items) return tell("", items.error());
+  if (!items) {
+    return tell("", items.error());
+  }
   book(back, *items, &fs::Staging::mark_saved);
-  if (removed.empty()) return;
-  // Where results are in place there is no such input any more; else it is still there, and not to be staged in again.
-  if (const Status booked = in_place_ ? staging_.forget_gone(removed) : staging_.forget_copies(removed); !booked) tell("", booked.error());
+  if (removed.empty()) {
+    return;
+  }
+  // Where results are in place there is no such input any more; else it is still there, and not to
+  // be staged in again.
+  if (const Status booked =
+          in_place_ ? staging_.forget_gone(removed) : staging_.forget_copies(removed);
+      !booked) {
+    tell("", booked.error());
+  }
 }
 
-// What it has brought to results-dir has the size and the time, as the PFS keeps it, of what the buffer holds, or held: neither tells that
-// nothing was stored since, for programs set times, and stores through a mapping may leave them. So the file stays dirty, and what is
-// there is noted as ours, to be compared or replaced.
+// What it has brought to results-dir has the size and the time, as the PFS keeps it, of what the
+// buffer holds, or held: neither tells that nothing was stored since, for programs set times, and
+// stores through a mapping may leave them. So the file stays dirty, and what is there is noted as
+// ours, to be compared or replaced.
 void Booking::salvaged() {
   std::error_code problem;
-  if (config_.results_dir.empty() || std::filesystem::is_empty(config_.results_dir, problem) || problem) return;
+  if (config_.results_dir.empty() || std::filesystem::is_empty(config_.results_dir, problem) ||
+      problem) {
+    return;
+  }
   const auto items = staging_.look(names_in_results(staging_.names()));
-  if (!items) return tell("", items.error());
+  if (!items) {
+    return tell("", items.error());
+  }
   std::vector<fs::PfsName> there;
   std::vector<std::string> files;
   for (const auto& item : *items) {
-    if (!item.dirty) continue;
+    if (!item.dirty) {
+      continue;
+    }
     const std::string name = config::result_path(config_, item.path);
     const auto st = brought_out(result(item.path));
-    if (!st || (placed_ && placed_->look({.name = name, .own = item.path}, *st, false) != WhoseCopy::ours)) continue;
-    there.push_back({.path = name, .version = copy_version(pfs_, AT_FDCWD, result(item.path), *st)});
-    if (S_ISREG(item.attributes.st_mode) && S_ISREG(st->st_mode)) files.push_back(item.path);
+    if (!st || (placed_ &&
+                placed_->look({.name = name, .own = item.path}, *st, false) != WhoseCopy::ours)) {
+      continue;
+    }
+    there.push_back(
+        {.path = name, .version = copy_version(pfs_, AT_FDCWD, result(item.path), *st)});
+    if (S_ISREG(item.attributes.st_mode) && S_ISREG(st->st_mode)) {
+      files.push_back(item.path);
+    }
   }
   // That is not what a file brought there that has another name by now.
-  for (const auto& [path, error] : staging_.disown(there, fs::Side::both, result_names(config_))) tell(path, error);
+  for (const auto& [path, error] : staging_.disown(there, fs::Side::both, result_names(config_))) {
+    tell(path, error);
+  }
   book(files, *items, &fs::Staging::note_copy);
 }
 
 Status Booking::forget_renamed(const config::JobConfig* before) {
-  return staging_.forget_saved([&](const std::string& path) { return !before || config::result_path(*before, path) != config::result_path(config_, path); });
+  return staging_.forget_saved([&](const std::string& path) {
+    return !before || config::result_path(*before, path) != config::result_path(config_, path);
+  });
 }
 
 // What cannot be looked at is booked for nothing.
 std::optional<struct stat> Booking::brought_out(const std::string& result) {
   const auto there = pfs_.lstat(AT_FDCWD, result);
-  if (there) return *there;
-  if (there.error().code != ENOENT && there.error().code != ENOTDIR) tell(result, there.error());
+  if (there) {
+    return *there;
+  }
+  if (there.error().code != ENOENT && there.error().code != ENOTDIR) {
+    tell(result, there.error());
+  }
   return {};
 }
 
-// Where results are in place, the PFS file is also what the buffer's was staged in from. Where that has changed again
-// already, the doubt stays.
-void Booking::book(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Note note) {
+// Where results are in place, the PFS file is also what the buffer's was staged in from. Where that
+// has changed again already, the doubt stays.
+void Booking::book(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items,
+                   Note note) {
   std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
-  for (const auto& item : items) in_buffer.emplace(item.path, &item);
+  for (const auto& item : items) {
+    in_buffer.emplace(item.path, &item);
+  }
   for (const auto& path : paths) {
     const auto ours = in_buffer.find(path);
-    if (ours == in_buffer.end()) continue;
+    if (ours == in_buffer.end()) {
+      continue;
+    }
     const std::string there = result(path);
     const auto st = brought_out(there);
-    if (!st) continue;
+    if (!st) {
+      continue;
+    }
     const struct stat& in = ours->second->attributes;
-    if (S_ISREG(st->st_mode) && (st->st_size != in.st_size || !same_or_coarser(st->st_mtim, in.st_mtim))) continue;
+    if (S_ISREG(st->st_mode) &&
+        (st->st_size != in.st_size || !same_or_coarser(st->st_mtim, in.st_mtim))) {
+      continue;
+    }
     const bool is_the_input = in_place_ && config::result_path(config_, path) == path;
-    if (const Status booked = (staging_.*note)(path, copy_version(pfs_, AT_FDCWD, there, *st), is_the_input, ours->second->replaced.get()); !booked) tell(path, booked.error());
+    if (const Status booked = (staging_.*note)(path, copy_version(pfs_, AT_FDCWD, there, *st),
+                                               is_the_input, ours->second->replaced.get());
+        !booked) {
+      tell(path, booked.error());
+    }
   }
 }
 
 // Those of a million of which results-dir may have something.
 std::vector<std::string> Booking::names_in_results(std::vector<std::string> names) const {
   PresentNames present(config_.results_dir);
-  for (const auto& name : names) present.expect(config::result_path(config_, name));
-  std::erase_if(names, [&](const std::string& name) { return !present.may_be_there(config::result_path(config_, name)); });
+  for (const auto& name : names) {
+    present.expect(config::result_path(config_, name));
+  }
+  std::erase_if(names, [&](const std::string& name) {
+    return !present.may_be_there(config::result_path(config_, name));
+  });
   return names;
 }
 

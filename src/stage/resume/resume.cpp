@@ -18,65 +18,114 @@ namespace {
 /// stuck: changed by the job, and of another kind on the PFS now.
 enum class Fate : std::uint8_t { stage, replace, keep, of_the_job, stuck };
 
-bool is_clean(const fs::WalkItem& item) { return !item.dirty && !item.saved && item.origin; }
+bool is_clean(const fs::WalkItem& item) {
+  return !item.dirty && !item.saved && item.origin;
+}
 
 /// The device is left out: a PFS that is mounted again may have another number.
-bool is_same_version(const fs::Origin& a, const fs::Origin& b) { return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime && a.ctime == b.ctime; }
+bool is_same_version(const fs::Origin& a, const fs::Origin& b) {
+  return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime && a.ctime == b.ctime;
+}
 
 /// Has the PFS something else under this name by now than what came in?
 bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
   switch (entry.type) {
     case EntryType::directory: return !S_ISDIR(gone.attributes.st_mode);
-    case EntryType::symlink: return !S_ISLNK(gone.attributes.st_mode) || gone.target != entry.target;
+    case EntryType::symlink:
+      return !S_ISLNK(gone.attributes.st_mode) || gone.target != entry.target;
     default: break;
   }
-  if (!S_ISREG(gone.attributes.st_mode)) return true;
-  if (gone.saved && fs::is_same_file(*gone.saved, entry.origin)) return false;  // in place it is what the job made of it
+  if (!S_ISREG(gone.attributes.st_mode)) {
+    return true;
+  }
+  // in place it is what the job made of it
+  if (gone.saved && fs::is_same_file(*gone.saved, entry.origin)) {
+    return false;
+  }
   return gone.origin && gone.origin->inode != 0 && !fs::is_same_file(*gone.origin, entry.origin);
 }
 
 Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
-  if (item == nullptr) return Fate::stage;
+  if (item == nullptr) {
+    return Fate::stage;
+  }
   const mode_t type = item->attributes.st_mode & S_IFMT;
   const bool directory = entry.type == EntryType::directory;
-  if (directory && type == S_IFDIR) return Fate::keep;
-  if (directory != (type == S_IFDIR) && item->origin && !is_clean(*item)) return Fate::stuck;
-  if (!is_clean(*item)) return Fate::of_the_job;
-  if (directory || !item->parts.empty() || !item->unreadable.empty()) return Fate::replace;
-  if (entry.type == EntryType::symlink) return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
-  return type == S_IFREG && is_same_version(*item->origin, entry.origin) && !is_foreign(*item) ? Fate::keep : Fate::replace;
+  if (directory && type == S_IFDIR) {
+    return Fate::keep;
+  }
+  if (directory != (type == S_IFDIR) && item->origin && !is_clean(*item)) {
+    return Fate::stuck;
+  }
+  if (!is_clean(*item)) {
+    return Fate::of_the_job;
+  }
+  if (directory || !item->parts.empty() || !item->unreadable.empty()) {
+    return Fate::replace;
+  }
+  if (entry.type == EntryType::symlink) {
+    return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
+  }
+  return type == S_IFREG && is_same_version(*item->origin, entry.origin) && !is_foreign(*item)
+             ? Fate::keep
+             : Fate::replace;
 }
 
 /// Files with several names some of which are in the buffer: the others become names of that file.
 void link_to_kept(std::vector<PlanEntry>& left, const std::vector<const PlanEntry*>& kept) {
-  std::map<std::pair<std::uint64_t, std::uint64_t>, const std::string*> there;  // by device and inode
-  for (const auto* entry : kept) there.try_emplace({entry->origin.device, entry->origin.inode}, &entry->path);
+  // by device and inode
+  std::map<std::pair<std::uint64_t, std::uint64_t>, const std::string*> there;
+  for (const auto* entry : kept) {
+    there.try_emplace({entry->origin.device, entry->origin.inode}, &entry->path);
+  }
   for (auto& entry : left) {
-    if (!entry.linked) continue;
-    if (const auto known = there.find({entry.origin.device, entry.origin.inode}); known != there.end()) entry.link_to = *known->second;
+    if (!entry.linked) {
+      continue;
+    }
+    if (const auto known = there.find({entry.origin.device, entry.origin.inode});
+        known != there.end()) {
+      entry.link_to = *known->second;
+    }
   }
 }
 
-std::string describe_type(mode_t mode) { return S_ISDIR(mode) ? "a directory" : S_ISLNK(mode) ? "a symbolic link" : "a file"; }
+std::string describe_type(mode_t mode) {
+  return S_ISDIR(mode) ? "a directory" : S_ISLNK(mode) ? "a symbolic link" : "a file";
+}
 
-std::string describe_type(EntryType type) { return describe_type(type == EntryType::directory ? S_IFDIR : type == EntryType::symlink ? S_IFLNK : S_IFREG); }
+std::string describe_type(EntryType type) {
+  return describe_type(type == EntryType::directory ? S_IFDIR
+                       : type == EntryType::symlink ? S_IFLNK
+                                                    : S_IFREG);
+}
 
 class Subtraction {
  public:
-  Subtraction(const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed) : items_(items) {
-    for (const auto& item : items) there_[item.path] = &item;
-    for (const auto& item : removed) gone_.insert(item.path);
+  Subtraction(const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed)
+      : items_(items) {
+    for (const auto& item : items) {
+      there_[item.path] = &item;
+    }
+    for (const auto& item : removed) {
+      gone_.insert(item.path);
+    }
   }
 
   Subtracted run(Plan& plan) {
     find_inside(plan.entries);
     for (const auto& entry : plan.entries) {
       const Fate fate = judge(entry);
-      if (entry.type == EntryType::directory) directories_.emplace_back(&entry, fate);
-      else take(entry, fate);
+      if (entry.type == EntryType::directory) {
+        directories_.emplace_back(&entry, fate);
+      } else {
+        take(entry, fate);
+      }
     }
-    // What is in a directory before it: what is brought in needs those above, empty directories too.
-    for (auto it = directories_.rbegin(); it != directories_.rend(); ++it) take_directory(*it->first, it->second);
+    // What is in a directory before it: what is brought in needs those above, empty directories
+    // too.
+    for (auto it = directories_.rbegin(); it != directories_.rend(); ++it) {
+      take_directory(*it->first, it->second);
+    }
     std::ranges::sort(left_, {}, &PlanEntry::path);
     group_links(left_);
     link_to_kept(left_, kept_links_);
@@ -93,11 +142,17 @@ class Subtraction {
 
   /// What is in directories of the buffer that are none on the PFS any more.
   void find_inside(const std::vector<PlanEntry>& entries) {
-    for (const auto& path : displaced_directories(entries, items_)) inside_[path];
-    if (inside_.empty()) return;
+    for (const auto& path : displaced_directories(entries, items_)) {
+      inside_[path];
+    }
+    if (inside_.empty()) {
+      return;
+    }
     for (const auto& item : items_) {
       for (auto above = parent_view(item.path); !above.empty(); above = parent_view(above)) {
-        if (const auto found = inside_.find(std::string(above)); found != inside_.end()) found->second.push_back(&item);
+        if (const auto found = inside_.find(std::string(above)); found != inside_.end()) {
+          found->second.push_back(&item);
+        }
       }
     }
   }
@@ -106,50 +161,88 @@ class Subtraction {
     const auto* item = item_at(entry.path);
     const bool directory = entry.type == EntryType::directory;
     Fate fate = gone_.contains(entry.path) && !directory ? Fate::of_the_job : fate_of(entry, item);
-    if (const auto held = inside_.find(entry.path); fate == Fate::replace && held != inside_.end() && !std::ranges::all_of(held->second, [](const auto* below) { return is_clean(*below); })) fate = Fate::stuck;
-    // Below what the job has put in a directory's place there is no room for what the PFS has there.
-    if (barred_.contains(parent_view(entry.path))) fate = Fate::of_the_job;
-    if (directory && (fate == Fate::of_the_job || fate == Fate::stuck)) barred_.insert(entry.path);
-    if (fate == Fate::replace) replace(entry.path);
-    if (fate == Fate::stuck) result_.problems.push_back({.path = entry.path, .reason = "is " + describe_type(entry.type) + " on the PFS now, and " + describe_type(item->attributes.st_mode) + " in the buffer, with changes of the job's"});
+    if (const auto held = inside_.find(entry.path);
+        fate == Fate::replace && held != inside_.end() &&
+        !std::ranges::all_of(held->second, [](const auto* below) { return is_clean(*below); })) {
+      fate = Fate::stuck;
+    }
+    // Below what the job has put in a directory's place there is no room for what the PFS has
+    // there.
+    if (barred_.contains(parent_view(entry.path))) {
+      fate = Fate::of_the_job;
+    }
+    if (directory && (fate == Fate::of_the_job || fate == Fate::stuck)) {
+      barred_.insert(entry.path);
+    }
+    if (fate == Fate::replace) {
+      replace(entry.path);
+    }
+    if (fate == Fate::stuck) {
+      result_.problems.push_back({.path = entry.path,
+                                  .reason = "is " + describe_type(entry.type) +
+                                            " on the PFS now, and " +
+                                            describe_type(item->attributes.st_mode) +
+                                            " in the buffer, with changes of the job's"});
+    }
     return fate;
   }
 
   void replace(const std::string& path) {
     if (const auto held = inside_.find(path); held != inside_.end()) {
-      for (auto it = held->second.rbegin(); it != held->second.rend(); ++it) result_.outdated.push_back((*it)->path);
+      for (auto it = held->second.rbegin(); it != held->second.rend(); ++it) {
+        result_.outdated.push_back((*it)->path);
+      }
     }
     result_.outdated.push_back(path);
   }
 
   void bring(const PlanEntry& entry) {
-    for (auto above = parent_view(entry.path); !above.empty(); above = parent_view(above)) needed_.insert(above);
+    for (auto above = parent_view(entry.path); !above.empty(); above = parent_view(above)) {
+      needed_.insert(above);
+    }
     left_.push_back(entry);
   }
 
   void take(const PlanEntry& entry, Fate fate) {
-    if (fate == Fate::stage || fate == Fate::replace) return bring(entry);
-    if (fate == Fate::of_the_job) ++(gone_.contains(entry.path) ? result_.away_files : result_.job_files);
-    if (fate != Fate::keep || entry.type != EntryType::file) return;
+    if (fate == Fate::stage || fate == Fate::replace) {
+      return bring(entry);
+    }
+    if (fate == Fate::of_the_job) {
+      ++(gone_.contains(entry.path) ? result_.away_files : result_.job_files);
+    }
+    if (fate != Fate::keep || entry.type != EntryType::file) {
+      return;
+    }
     ++result_.kept_files;
-    if (entry.link_to.empty()) result_.kept_bytes += entry.size;
-    if (entry.linked) kept_links_.push_back(&entry);
+    if (entry.link_to.empty()) {
+      result_.kept_bytes += entry.size;
+    }
+    if (entry.linked) {
+      kept_links_.push_back(&entry);
+    }
   }
 
   void take_directory(const PlanEntry& entry, Fate fate) {
-    if (fate == Fate::replace || (fate == Fate::stage && (!gone_.contains(entry.path) || needed_.contains(entry.path)))) return bring(entry);
-    // A clean directory looks as on the PFS when all is in: its attributes may have been changed there since, and where a stage-in was
-    // interrupted it never got them. One that the job has changed stays as it is.
+    if (fate == Fate::replace ||
+        (fate == Fate::stage && (!gone_.contains(entry.path) || needed_.contains(entry.path)))) {
+      return bring(entry);
+    }
+    // A clean directory looks as on the PFS when all is in: its attributes may have been changed
+    // there since, and where a stage-in was interrupted it never got them. One that the job has
+    // changed stays as it is.
     const auto* item = item_at(entry.path);
-    if (fate == Fate::keep && !item->dirty && !item->saved) left_.push_back(entry);
+    if (fate == Fate::keep && !item->dirty && !item->saved) {
+      left_.push_back(entry);
+    }
   }
 
   const std::vector<fs::WalkItem>& items_;
   std::unordered_map<std::string_view, const fs::WalkItem*> there_;
   std::unordered_set<std::string_view> gone_;
   std::unordered_map<std::string, std::vector<const fs::WalkItem*>> inside_;
-  std::unordered_set<std::string_view> barred_;   // directories of the plan in whose place the job has something else
-  std::unordered_set<std::string_view> needed_;   // directories above what is staged in
+  // directories of the plan in whose place the job has something else
+  std::unordered_set<std::string_view> barred_;
+  std::unordered_set<std::string_view> needed_;  // directories above what is staged in
   std::vector<std::pair<const PlanEntry*, Fate>> directories_;
   std::vector<const PlanEntry*> kept_links_;
   std::vector<PlanEntry> left_;
@@ -158,49 +251,75 @@ class Subtraction {
 
 }  // namespace
 
-std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& entries, const std::vector<fs::WalkItem>& items) {
+std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& entries,
+                                               const std::vector<fs::WalkItem>& items) {
   std::unordered_set<std::string_view> directories;
   for (const auto& item : items) {
-    if (S_ISDIR(item.attributes.st_mode)) directories.insert(item.path);
+    if (S_ISDIR(item.attributes.st_mode)) {
+      directories.insert(item.path);
+    }
   }
   std::vector<std::string> displaced;
   for (const auto& entry : entries) {
-    if (entry.type != EntryType::directory && directories.contains(entry.path)) displaced.push_back(entry.path);
+    if (entry.type != EntryType::directory && directories.contains(entry.path)) {
+      displaced.push_back(entry.path);
+    }
   }
   return displaced;
 }
 
 Status all_disowned(const std::map<std::string, Error>& still) {
-  if (still.empty()) return {};
+  if (still.empty()) {
+    return {};
+  }
   const auto& [path, error] = *still.begin();
-  return fail(error.code, path + ": noting that what had this name is it no more: " + describe(error));
+  return fail(error.code,
+              path + ": noting that what had this name is it no more: " + describe(error));
 }
 
 Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Staging& staging) {
   std::vector<fs::PfsName> names;
   names.reserve(plan.entries.size());
-  for (const auto& entry : plan.entries) names.push_back({.path = entry.path, .version = entry.origin});
+  for (const auto& entry : plan.entries) {
+    names.push_back({.path = entry.path, .version = entry.origin});
+  }
   const bool in_place = config::has_results_in_place(config);
   return all_disowned(staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs));
 }
 
-Result<std::vector<fs::WalkItem>> stays_away(const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept, const std::function<Result<bool>(const std::string&)>& is_out) {
+Result<std::vector<fs::WalkItem>> stays_away(
+    const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept,
+    const std::function<Result<bool>(const std::string&)>& is_out) {
   const bool in_place = config::has_results_in_place(config);
   const auto gone = staging.gone(!in_place);
   auto away = removed_inputs(config, gone);
-  if (gone.empty() || (kept && in_place)) return away;
+  if (gone.empty() || (kept && in_place)) {
+    return away;
+  }
   std::unordered_map<std::string_view, const PlanEntry*> wanted;
-  for (const auto& entry : plan.entries) wanted.emplace(entry.path, &entry);
+  for (const auto& entry : plan.entries) {
+    wanted.emplace(entry.path, &entry);
+  }
   for (const auto& item : gone) {
     const auto entry = wanted.find(item.path);
-    if (entry == wanted.end() || is_another(*entry->second, item)) continue;
-    const auto stays = !kept || item.saved || item.ino != 0 ? Result<bool>(true) : is_out(item.path);
-    if (!stays) return std::unexpected(stays.error());
-    if (*stays) away.push_back(item);
+    if (entry == wanted.end() || is_another(*entry->second, item)) {
+      continue;
+    }
+    const auto stays =
+        !kept || item.saved || item.ino != 0 ? Result<bool>(true) : is_out(item.path);
+    if (!stays) {
+      return std::unexpected(stays.error());
+    }
+    if (*stays) {
+      away.push_back(item);
+    }
   }
   return away;
 }
 
-Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items, const std::vector<fs::WalkItem>& removed) { return Subtraction(items, removed).run(plan); }
+Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items,
+                    const std::vector<fs::WalkItem>& removed) {
+  return Subtraction(items, removed).run(plan);
+}
 
 }  // namespace efs::stage

@@ -12,8 +12,13 @@ namespace efs::stage {
 Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd) {
   const auto now = pfs.fstat(fd);
   auto xattrs = now ? pfs.xattrs(fd) : std::unexpected(now.error());
-  if (!xattrs) return std::unexpected(xattrs.error());
-  return DirectoryAttributes{.mode = now->st_mode & 07777U, .uid = now->st_uid, .gid = now->st_gid, .xattrs = std::move(*xattrs)};
+  if (!xattrs) {
+    return std::unexpected(xattrs.error());
+  }
+  return DirectoryAttributes{.mode = now->st_mode & 07777U,
+                             .uid = now->st_uid,
+                             .gid = now->st_gid,
+                             .xattrs = std::move(*xattrs)};
 }
 
 namespace {
@@ -22,9 +27,14 @@ using Xattrs = std::map<std::string, std::string>;
 
 constexpr mode_t permissions = 0777, of_owner = 0700, of_group = 070;
 
-bool is_roots(const std::string& name) { return name.starts_with("trusted."); }  // which only root sees, and a salvage may not be root's
+// which only root sees, and a salvage may not be root's
+bool is_roots(const std::string& name) {
+  return name.starts_with("trusted.");
+}
 
-void add_number(Checksum& sum, std::uint64_t number) { sum.update(std::as_bytes(std::span(&number, 1))); }
+void add_number(Checksum& sum, std::uint64_t number) {
+  sum.update(std::as_bytes(std::span(&number, 1)));
+}
 
 void add_text(Checksum& sum, const std::string& text) {
   add_number(sum, text.size());
@@ -33,7 +43,9 @@ void add_text(Checksum& sum, const std::string& text) {
 
 void add_xattrs(Checksum& sum, const Xattrs& xattrs) {
   for (const auto& [name, value] : xattrs) {
-    if (is_roots(name)) continue;
+    if (is_roots(name)) {
+      continue;
+    }
     add_text(sum, name);
     add_text(sum, value);
   }
@@ -53,24 +65,46 @@ std::uint64_t directory_version(const DirectoryAttributes& attributes) {
 DirectoryShape shape_of(const DirectoryAttributes& attributes) {
   Checksum sum;
   add_xattrs(sum, attributes.xattrs);
-  return {.mode = attributes.mode, .uid = attributes.uid, .gid = attributes.gid, .xattrs = sum.digest()};
+  return {.mode = attributes.mode,
+          .uid = attributes.uid,
+          .gid = attributes.gid,
+          .xattrs = sum.digest()};
 }
 
-// A group that may not be given, or a bit of set-group-ID that goes with it, is no change of somebody's.
-bool is_between(const std::optional<DirectoryShape>& was, const DirectoryAttributes& ours, const DirectoryAttributes& theirs) {
-  if (!was) return (theirs.mode & permissions & ~(ours.mode | of_owner)) == 0;
+// A group that may not be given, or a bit of set-group-ID that goes with it, is no change of
+// somebody's.
+bool is_between(const std::optional<DirectoryShape>& was, const DirectoryAttributes& ours,
+                const DirectoryAttributes& theirs) {
+  if (!was) {
+    return (theirs.mode & permissions & ~(ours.mode | of_owner)) == 0;
+  }
   const DirectoryShape there = shape_of(theirs);
-  const bool has_acl = ours.xattrs.contains(fs::access_acl_name) || theirs.xattrs.contains(fs::access_acl_name);
-  const mode_t compared = has_acl ? permissions & ~of_group : permissions;  // an ACL brings its mask with it
-  const auto is_mode = [&](mode_t mode) { return ((there.mode ^ mode) & compared) == 0; };
-  const auto is_ours = [&](const auto& one) { return is_roots(one.first) || (ours.xattrs.contains(one.first) && ours.xattrs.at(one.first) == one.second); };
-  const bool has_xattrs = there.xattrs == was->xattrs || std::ranges::all_of(theirs.xattrs, is_ours);
-  return has_xattrs && (is_mode(was->mode) || is_mode(ours.mode)) && (there.uid == was->uid || there.uid == ours.uid) && (there.gid == was->gid || there.gid == ours.gid);
+  const bool has_acl =
+      ours.xattrs.contains(fs::access_acl_name) || theirs.xattrs.contains(fs::access_acl_name);
+  // an ACL brings its mask with it
+  const mode_t compared = has_acl ? permissions & ~of_group : permissions;
+  const auto is_mode = [&](mode_t mode) {
+    return ((there.mode ^ mode) & compared) == 0;
+  };
+  const auto is_ours = [&](const auto& one) {
+    return is_roots(one.first) ||
+           (ours.xattrs.contains(one.first) && ours.xattrs.at(one.first) == one.second);
+  };
+  const bool has_xattrs =
+      there.xattrs == was->xattrs || std::ranges::all_of(theirs.xattrs, is_ours);
+  return has_xattrs && (is_mode(was->mode) || is_mode(ours.mode)) &&
+         (there.uid == was->uid || there.uid == ours.uid) &&
+         (there.gid == was->gid || there.gid == ours.gid);
 }
 
-DirectoryMerge merge_directory(std::optional<std::uint64_t> known, std::uint64_t ours, std::uint64_t theirs) {
-  if (theirs == ours) return DirectoryMerge::same;
-  if (known == theirs) return DirectoryMerge::take_ours;
+DirectoryMerge merge_directory(std::optional<std::uint64_t> known, std::uint64_t ours,
+                               std::uint64_t theirs) {
+  if (theirs == ours) {
+    return DirectoryMerge::same;
+  }
+  if (known == theirs) {
+    return DirectoryMerge::take_ours;
+  }
   return !known || known == ours ? DirectoryMerge::keep_theirs : DirectoryMerge::conflict;
 }
 

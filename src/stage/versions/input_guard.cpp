@@ -11,29 +11,44 @@ void InputGuard::read() {
     return;
   }
   const auto note = [&](const std::string& path, const fs::Origin& origin) {
-    if (origin.inode != 0) inputs_[origin.inode].push_back({.source = config::source_of(config_, path), .size = origin.size, .mtime = origin.mtime});
+    if (origin.inode != 0) {
+      inputs_[origin.inode].push_back(
+          {.source = config::source_of(config_, path), .size = origin.size, .mtime = origin.mtime});
+    }
   };
   for (const auto& item : *items) {
-    if (item.origin) note(item.path, *item.origin);
-    if (item.replaced) note(item.path, item.replaced->origin);
+    if (item.origin) {
+      note(item.path, *item.origin);
+    }
+    if (item.replaced) {
+      note(item.path, item.replaced->origin);
+    }
   }
 }
 
-// The version tells it, by whatever name; or the name where it came from, whatever became of it since. (The number alone may be
-// that of a removed input, given anew. The device's may be another after a remount.)
+// The version tells it, by whatever name; or the name where it came from, whatever became of it
+// since. (The number alone may be that of a removed input, given anew. The device's may be another
+// after a remount.)
 Result<bool> InputGuard::is_input(const struct stat& there) {
   std::call_once(asked_, [this] { read(); });
-  if (!readable_) return std::unexpected(readable_.error());
+  if (!readable_) {
+    return std::unexpected(readable_.error());
+  }
   const auto known = inputs_.find(there.st_ino);
-  if (known == inputs_.end()) return false;
+  if (known == inputs_.end()) {
+    return false;
+  }
   return std::ranges::any_of(known->second, [&](const Input& input) {
-    return (static_cast<std::uint64_t>(there.st_size) == input.size && to_ns(there.st_mtim) == input.mtime) || leads_to(input.source, there);
+    return (static_cast<std::uint64_t>(there.st_size) == input.size &&
+            to_ns(there.st_mtim) == input.mtime) ||
+           leads_to(input.source, there);
   });
 }
 
 bool InputGuard::leads_to(const std::string& source, const struct stat& there) {
   const auto root = pfs_.open(AT_FDCWD, config_.root_dir, passage_flags);
-  const auto file = root ? pfs_.open_beneath(root->get(), source, O_PATH) : std::unexpected(root.error());
+  const auto file =
+      root ? pfs_.open_beneath(root->get(), source, O_PATH) : std::unexpected(root.error());
   const auto now = file ? pfs_.fstat(file->get()) : std::unexpected(file.error());
   return now && now->st_dev == there.st_dev && now->st_ino == there.st_ino;
 }

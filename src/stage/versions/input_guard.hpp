@@ -1,5 +1,6 @@
 #pragma once
-// The last line of defence of the inputs: by whatever way results-dir leads to one, no result takes its place.
+// The last line of defence of the inputs: by whatever way results-dir leads to one, no result takes
+// its place.
 
 #include <cstdint>
 #include <mutex>
@@ -17,10 +18,12 @@ namespace efs::stage {
 /// Thread-safe. Owns none of what it is given, all of which must outlive it.
 class InputGuard {
  public:
-  InputGuard(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs) : config_(config), buffer_(buffer), pfs_(pfs) {}
+  InputGuard(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs)
+      : config_(config), buffer_(buffer), pfs_(pfs) {}
 
-  /// Is `there`, which a result is about to take the place of, what an input was staged in from? For who does not work in place:
-  /// there on-conflict decides. Asks the buffer once, the first time. Errors: the buffer's.
+  /// Is `there`, which a result is about to take the place of, what an input was staged in from?
+  /// For who does not work in place: there on-conflict decides. Asks the buffer once, the first
+  /// time. Errors: the buffer's.
   Result<bool> is_input(const struct stat& there);
 
  private:
@@ -29,6 +32,7 @@ class InputGuard {
     std::uint64_t size = 0;
     Nanoseconds mtime = 0;
   };
+
   void read();
   bool leads_to(const std::string& source, const struct stat& there);
 

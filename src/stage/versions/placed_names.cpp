@@ -23,19 +23,26 @@ namespace {
 constexpr std::uint64_t few_records = 4096;  // are not worth making less of
 constexpr const char* shorter_name = "placed.new";
 
-/// Bytes: a full buffer is when results are brought out. Of a large one it may be as many as a quarter of a thousandth.
+/// Bytes: a full buffer is when results are brought out. Of a large one it may be as many as a
+/// quarter of a thousandth.
 std::uint64_t room_ahead(int metadata) {
   constexpr std::uint64_t least = 256u << 10, most = 16u << 20, share = 4096;
-  struct statvfs values {};
-  if (::fstatvfs(metadata, &values) != 0) return least;
+  struct statvfs values{};
+  if (::fstatvfs(metadata, &values) != 0) {
+    return least;
+  }
   return std::clamp<std::uint64_t>(values.f_blocks * values.f_frsize / share, least, most);
 }
 
 }  // namespace
 
 struct PlacedNames::Record {
-  static constexpr std::uint32_t is_coming = 1, is_placed = 2, is_forgotten = 3, is_head = 4;             // kind
-  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4, before_linked = 8, of_directory = 16, is_unfinished = 32, has_shape = 64;  // flags
+  // kind
+  static constexpr std::uint32_t is_coming = 1, is_placed = 2, is_forgotten = 3, is_head = 4;
+  // flags
+  static constexpr std::uint32_t has_version = 1, version_linked = 2, has_before = 4,
+                                 before_linked = 8, of_directory = 16, is_unfinished = 32,
+                                 has_shape = 64;
   std::uint64_t check = 0;
   std::uint64_t name = 0, own = 0;
   std::uint32_t kind = 0, flags = 0;
@@ -53,13 +60,23 @@ bool may_meet_others(const config::JobConfig& config) {
   return !config.results_dir.empty() && (is_shared || config.existing != config::Existing::replace);
 }
 
-PlacedNames::PlacedNames(UniqueFd fd, int metadata, std::string_view results_dir) : metadata_(metadata), room_ahead_(room_ahead(metadata)), results_dir_(results_dir), fd_(std::move(fd)) {}
+PlacedNames::PlacedNames(UniqueFd fd, int metadata, std::string_view results_dir)
+    : metadata_(metadata),
+      room_ahead_(room_ahead(metadata)),
+      results_dir_(results_dir),
+      fd_(std::move(fd)) {}
 
 Result<std::unique_ptr<PlacedNames>> PlacedNames::open(int metadata, std::string_view results_dir) {
-  static_assert(sizeof(Record) == 112 && std::is_trivially_copyable_v<Record>, "as the header says");
-  UniqueFd fd(::openat(metadata, placed_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!fd && (errno == EROFS || errno == EACCES || errno == ENOSPC)) fd.reset(::openat(metadata, placed_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd && errno != ENOENT) return fail_errno(std::string("meta/") + placed_name + ", which says what was brought out");
+  static_assert(sizeof(Record) == 112 && std::is_trivially_copyable_v<Record>,
+                "as the header says");
+  UniqueFd fd(::openat(metadata, placed_name,
+                       O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!fd && (errno == EROFS || errno == EACCES || errno == ENOSPC)) {
+    fd.reset(::openat(metadata, placed_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  }
+  if (!fd && errno != ENOENT) {
+    return fail_errno(std::string("meta/") + placed_name + ", which says what was brought out");
+  }
   std::unique_ptr<PlacedNames> names(new PlacedNames(std::move(fd), metadata, results_dir));
   EFS_TRY(names->load());
   return names;
@@ -67,30 +84,47 @@ Result<std::unique_ptr<PlacedNames>> PlacedNames::open(int metadata, std::string
 
 Status PlacedNames::load() {
   const MutexLock lock(mutex_);
-  if (!fd_) return {};
-  struct stat st {};
-  if (::fstat(fd_.get(), &st) != 0 || !S_ISREG(st.st_mode)) return fail(EPROTO, std::string("meta/") + placed_name + ": not a file of efs");
+  if (!fd_) {
+    return {};
+  }
+  struct stat st{};
+  if (::fstat(fd_.get(), &st) != 0 || !S_ISREG(st.st_mode)) {
+    return fail(EPROTO, std::string("meta/") + placed_name + ": not a file of efs");
+  }
   bool is_whole = st.st_size == 0;
   std::array<Record, 512> some;
   for (off_t at = 0;;) {
     const ssize_t n = ::pread(fd_.get(), some.data(), sizeof some, at);
-    if (n < 0) return fail_errno(std::string("meta/") + placed_name);
+    if (n < 0) {
+      return fail_errno(std::string("meta/") + placed_name);
+    }
     const auto whole = static_cast<std::size_t>(n) / sizeof(Record);
     for (const auto& record : std::span(some).first(whole)) {
       const bool is_good = record.check == record.sum();
-      if (at == 0 && &record == some.data()) is_whole = is_good && record.kind == Record::is_head;
-      else is_whole = is_whole && is_good;
-      if (is_good) apply(record);
+      if (at == 0 && &record == some.data()) {
+        is_whole = is_good && record.kind == Record::is_head;
+      } else {
+        is_whole = is_whole && is_good;
+      }
+      if (is_good) {
+        apply(record);
+      }
     }
     records_ += whole;
     at += static_cast<off_t>(whole * sizeof(Record));
-    if (whole == some.size()) continue;
+    if (whole == some.size()) {
+      continue;
+    }
     is_whole = is_whole && static_cast<std::size_t>(n) == whole * sizeof(Record);
     break;  // what is behind the last whole record is written over
   }
-  if (!is_whole) unsure_since_ = 0;
+  if (!is_whole) {
+    unsure_since_ = 0;
+  }
   make_room();
-  if (records_ == 0 && write(head_of({}), 0)) records_ = 1;
+  if (records_ == 0 && write(head_of({}), 0)) {
+    records_ = 1;
+  }
   return {};
 }
 
@@ -100,27 +134,45 @@ std::uint64_t PlacedNames::key(std::string_view name) const {
 }
 
 PlacedNames::Version PlacedNames::version_of(const struct stat& st, bool is_shared) {
-  return {.file = {.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = is_shared ? 0 : to_ns(st.st_ctim)}, .linked = st.st_nlink > 1};
+  return {.file = {.device = st.st_dev,
+                   .inode = st.st_ino,
+                   .size = static_cast<std::uint64_t>(st.st_size),
+                   .mtime = to_ns(st.st_mtim),
+                   .ctime = is_shared ? 0 : to_ns(st.st_ctim)},
+          .linked = st.st_nlink > 1};
 }
 
 bool PlacedNames::is_version(const Version& version, const struct stat& st, bool by_ctime) {
-  if (version.file.ctime == 0 || !is_copy(st, version.file)) return false;
-  return !by_ctime || version.linked || st.st_nlink > 1 || version.file.ctime == fs::Origin::any_ctime || version.file.ctime == to_ns(st.st_ctim);
+  if (version.file.ctime == 0 || !is_copy(st, version.file)) {
+    return false;
+  }
+  return !by_ctime || version.linked || st.st_nlink > 1 ||
+         version.file.ctime == fs::Origin::any_ctime || version.file.ctime == to_ns(st.st_ctim);
 }
 
 WhoseCopy PlacedNames::look(const PlacedName& name, const struct stat& there, bool by_ctime) const {
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name.name);
-  const auto whose = [&](std::uint64_t own) { return own == key(name.own) ? WhoseCopy::ours : WhoseCopy::of_another_path; };
+  const auto whose = [&](std::uint64_t own) {
+    return own == key(name.own) ? WhoseCopy::ours : WhoseCopy::of_another_path;
+  };
   if (const auto coming = coming_.find(at); coming != coming_.end()) {
     const auto& [own, version, before] = coming->second;
-    if (version && is_version(*version, there, by_ctime)) return whose(own);
-    if (!before || !is_version(*before, there, true)) return WhoseCopy::theirs;
+    if (version && is_version(*version, there, by_ctime)) {
+      return whose(own);
+    }
+    if (!before || !is_version(*before, there, true)) {
+      return WhoseCopy::theirs;
+    }
   }
   const auto placed = placed_.find(at);
-  if (placed == placed_.end()) return unsure_since_ && to_ns(there.st_ctim) >= *unsure_since_ ? WhoseCopy::unsure : WhoseCopy::unknown;
+  if (placed == placed_.end()) {
+    return unsure_since_ && to_ns(there.st_ctim) >= *unsure_since_ ? WhoseCopy::unsure
+                                                                   : WhoseCopy::unknown;
+  }
   const auto& version = placed->second.version;
-  return version && is_version(*version, there, by_ctime) ? whose(placed->second.own) : WhoseCopy::theirs;
+  return version && is_version(*version, there, by_ctime) ? whose(placed->second.own)
+                                                          : WhoseCopy::theirs;
 }
 
 bool PlacedNames::knows(std::string_view name) const {
@@ -130,7 +182,9 @@ bool PlacedNames::knows(std::string_view name) const {
 
 bool PlacedNames::has_removed(std::string_view name) const {
   const MutexLock lock(mutex_);
-  if (const auto coming = coming_.find(key(name)); coming != coming_.end()) return !coming->second.version;
+  if (const auto coming = coming_.find(key(name)); coming != coming_.end()) {
+    return !coming->second.version;
+  }
   const auto placed = placed_.find(key(name));
   return placed != placed_.end() && !placed->second.version;
 }
@@ -140,34 +194,51 @@ bool PlacedNames::is_incomplete() const {
   return unsure_since_.has_value();
 }
 
-Status PlacedNames::coming(const PlacedName& name, const struct stat* copy, const struct stat* before) {
+Status PlacedNames::coming(const PlacedName& name, const struct stat* copy,
+                           const struct stat* before) {
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name.name);
   // One that was about to come, and has: this one may come to nothing.
   Status noted;
-  if (const auto last = coming_.find(at); last != coming_.end() && before != nullptr && last->second.version && is_version(*last->second.version, *before, true))
-    noted = append(record_of(at, Placed{.own = last->second.own, .version = version_of(*before, false)}));
+  if (const auto last = coming_.find(at); last != coming_.end() && before != nullptr &&
+                                          last->second.version &&
+                                          is_version(*last->second.version, *before, true)) {
+    noted = append(
+        record_of(at, Placed{.own = last->second.own, .version = version_of(*before, false)}));
+  }
   Coming coming{.own = key(name.own), .version = {}, .before = {}};
-  if (copy != nullptr) coming.version = version_of(*copy, false), coming.version->file.ctime = fs::Origin::any_ctime;
-  if (before != nullptr) coming.before = version_of(*before, false);
+  if (copy != nullptr) {
+    coming.version = version_of(*copy, false), coming.version->file.ctime = fs::Origin::any_ctime;
+  }
+  if (before != nullptr) {
+    coming.before = version_of(*before, false);
+  }
   const Status about = append(record_of(at, coming));
-  if (!about && copy != nullptr) note_missed(to_ns(copy->st_ctim));
+  if (!about && copy != nullptr) {
+    note_missed(to_ns(copy->st_ctim));
+  }
   return noted ? about : noted;
 }
 
 Status PlacedNames::placed(const PlacedName& name, const struct stat* copy, bool is_shared) {
   const MutexLock lock(mutex_);
   Placed placed{.own = key(name.own), .version = {}};
-  if (copy != nullptr) placed.version = version_of(*copy, is_shared);
+  if (copy != nullptr) {
+    placed.version = version_of(*copy, is_shared);
+  }
   Status noted = append(record_of(key(name.name), placed));
-  if (!noted && copy != nullptr) note_missed(to_ns(copy->st_ctim));
+  if (!noted && copy != nullptr) {
+    note_missed(to_ns(copy->st_ctim));
+  }
   return noted;
 }
 
 Status PlacedNames::forget(std::string_view name) {
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name);
-  if (!placed_.contains(at) && !coming_.contains(at)) return {};
+  if (!placed_.contains(at) && !coming_.contains(at)) {
+    return {};
+  }
   Record record;
   record.name = at;
   record.kind = Record::is_forgotten;
@@ -177,7 +248,8 @@ Status PlacedNames::forget(std::string_view name) {
 PlacedDirectory PlacedNames::directory(const PlacedName& name) const {
   const MutexLock lock(mutex_);
   const auto known = directories_.find(key(name.name));
-  return known == directories_.end() || known->second.own != key(name.own) ? PlacedDirectory() : known->second.state;
+  return known == directories_.end() || known->second.own != key(name.own) ? PlacedDirectory()
+                                                                           : known->second.state;
 }
 
 Status PlacedNames::coming_directory(const PlacedName& name, const DirectoryAttributes* has) {
@@ -185,17 +257,24 @@ Status PlacedNames::coming_directory(const PlacedName& name, const DirectoryAttr
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
   Directory directory{.own = own, .state = {}};
-  if (known != directories_.end() && known->second.own == own) directory.state = known->second.state;
+  if (known != directories_.end() && known->second.own == own) {
+    directory.state = known->second.state;
+  }
   directory.state.applied.reset();
   directory.state.interrupted = true;
-  if (has != nullptr) directory.state.was = shape_of(*has);
+  if (has != nullptr) {
+    directory.state.was = shape_of(*has);
+  }
   return append(record_of(at, directory));
 }
 
 Status PlacedNames::made_directory(const PlacedName& name, const DirectoryAttributes& has) {
   const std::uint64_t at = key(name.name), own = key(name.own);
   const MutexLock lock(mutex_);
-  return append(record_of(at, Directory{.own = own, .state = {.version = directory_version(has), .was = shape_of(has), .unfinished = true}}));
+  return append(record_of(at, Directory{.own = own,
+                                        .state = {.version = directory_version(has),
+                                                  .was = shape_of(has),
+                                                  .unfinished = true}}));
 }
 
 Status PlacedNames::applied_directory(const PlacedName& name, std::uint64_t version) {
@@ -203,7 +282,9 @@ Status PlacedNames::applied_directory(const PlacedName& name, std::uint64_t vers
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
   Directory directory{.own = own, .state = {}};
-  if (known != directories_.end() && known->second.own == own) directory = known->second;
+  if (known != directories_.end() && known->second.own == own) {
+    directory = known->second;
+  }
   directory.state.interrupted = false;
   directory.state.applied = version;
   return append(record_of(at, directory));
@@ -213,25 +294,35 @@ Status PlacedNames::placed_directory(const PlacedName& name, std::optional<std::
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name.name), own = key(name.own);
   const auto known = directories_.find(at);
-  if (!version && known != directories_.end() && known->second.own == own) version = known->second.state.version;
+  if (!version && known != directories_.end() && known->second.own == own) {
+    version = known->second.state.version;
+  }
   return append(record_of(at, Directory{.own = own, .state = {.version = version}}));
 }
 
 std::vector<fs::Origin> PlacedNames::copies() const {
   const MutexLock lock(mutex_);
   std::vector<const Placed*> there;
-  for (const auto& [name, placed] : placed_)
-    if (placed.version) there.push_back(&placed);
+  for (const auto& [name, placed] : placed_) {
+    if (placed.version) {
+      there.push_back(&placed);
+    }
+  }
   std::ranges::sort(there, {}, &Placed::number);
   std::vector<fs::Origin> copies;
-  for (const auto* placed : there) copies.push_back(placed->version->file);
+  for (const auto* placed : there) {
+    copies.push_back(placed->version->file);
+  }
   return copies;
 }
 
 Status PlacedNames::sync() {
   const MutexLock lock(mutex_);
-  if (missed_since_) (void)rewrite();
-  return !fd_ || ::fdatasync(fd_.get()) == 0 ? Status{} : fail_errno(std::string("meta/") + placed_name);
+  if (missed_since_) {
+    (void)rewrite();
+  }
+  return !fd_ || ::fdatasync(fd_.get()) == 0 ? Status{}
+                                             : fail_errno(std::string("meta/") + placed_name);
 }
 
 PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Placed& placed) {
@@ -239,14 +330,20 @@ PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Placed& pla
   record.name = name;
   record.own = placed.own;
   record.kind = Record::is_placed;
-  if (placed.version) record.version = placed.version->file, record.flags |= Record::has_version | (placed.version->linked ? Record::version_linked : 0);
+  if (placed.version) {
+    record.version = placed.version->file,
+    record.flags |= Record::has_version | (placed.version->linked ? Record::version_linked : 0);
+  }
   return record;
 }
 
 PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Coming& coming) {
   Record record = record_of(name, Placed{.own = coming.own, .version = coming.version});
   record.kind = Record::is_coming;
-  if (coming.before) record.before = coming.before->file, record.flags |= Record::has_before | (coming.before->linked ? Record::before_linked : 0);
+  if (coming.before) {
+    record.before = coming.before->file,
+    record.flags |= Record::has_before | (coming.before->linked ? Record::before_linked : 0);
+  }
   return record;
 }
 
@@ -256,41 +353,66 @@ PlacedNames::Record PlacedNames::record_of(std::uint64_t name, const Directory& 
   record.own = directory.own;
   record.kind = directory.state.interrupted ? Record::is_coming : Record::is_placed;
   record.flags = Record::of_directory | (directory.state.unfinished ? Record::is_unfinished : 0U);
-  if (directory.state.version) record.version.size = *directory.state.version, record.flags |= Record::has_version;
+  if (directory.state.version) {
+    record.version.size = *directory.state.version, record.flags |= Record::has_version;
+  }
   if (const auto& was = directory.state.was) {
     record.version.device = was->mode;
     record.version.inode = (static_cast<std::uint64_t>(was->uid) << 32U) | was->gid;
     record.version.mtime = static_cast<Nanoseconds>(was->xattrs);
     record.flags |= Record::has_shape;
   }
-  if (directory.state.applied) record.before.size = *directory.state.applied, record.flags |= Record::has_before;
+  if (directory.state.applied) {
+    record.before.size = *directory.state.applied, record.flags |= Record::has_before;
+  }
   return record;
 }
 
 PlacedNames::Record PlacedNames::head_of(std::optional<Nanoseconds> unsure_since) {
   Record record;
   record.kind = Record::is_head;
-  if (unsure_since) record.flags = Record::has_version, record.version.ctime = *unsure_since;
+  if (unsure_since) {
+    record.flags = Record::has_version, record.version.ctime = *unsure_since;
+  }
   record.check = record.sum();
   return record;
 }
 
 void PlacedNames::apply_directory(const Record& record) {
   Directory& directory = directories_[record.name];
-  directory = {.own = record.own, .state = {.interrupted = record.kind == Record::is_coming, .unfinished = (record.flags & Record::is_unfinished) != 0}};
-  if ((record.flags & Record::has_shape) != 0)
-    directory.state.was = DirectoryShape{.mode = static_cast<mode_t>(record.version.device), .uid = static_cast<uid_t>(record.version.inode >> 32U), .gid = static_cast<gid_t>(record.version.inode & UINT32_MAX), .xattrs = static_cast<std::uint64_t>(record.version.mtime)};
-  if ((record.flags & Record::has_version) != 0) directory.state.version = record.version.size;
-  if ((record.flags & Record::has_before) != 0) directory.state.applied = record.before.size;
+  directory = {.own = record.own,
+               .state = {.interrupted = record.kind == Record::is_coming,
+                         .unfinished = (record.flags & Record::is_unfinished) != 0}};
+  if ((record.flags & Record::has_shape) != 0) {
+    directory.state.was =
+        DirectoryShape{.mode = static_cast<mode_t>(record.version.device),
+                       .uid = static_cast<uid_t>(record.version.inode >> 32U),
+                       .gid = static_cast<gid_t>(record.version.inode & UINT32_MAX),
+                       .xattrs = static_cast<std::uint64_t>(record.version.mtime)};
+  }
+  if ((record.flags & Record::has_version) != 0) {
+    directory.state.version = record.version.size;
+  }
+  if ((record.flags & Record::has_before) != 0) {
+    directory.state.applied = record.before.size;
+  }
 }
 
 void PlacedNames::apply(const Record& record) {
-  if ((record.flags & Record::of_directory) != 0) return apply_directory(record);
+  if ((record.flags & Record::of_directory) != 0) {
+    return apply_directory(record);
+  }
   std::optional<Version> version, before;
-  if ((record.flags & Record::has_version) != 0) version = {.file = record.version, .linked = (record.flags & Record::version_linked) != 0};
-  if ((record.flags & Record::has_before) != 0) before = {.file = record.before, .linked = (record.flags & Record::before_linked) != 0};
+  if ((record.flags & Record::has_version) != 0) {
+    version = {.file = record.version, .linked = (record.flags & Record::version_linked) != 0};
+  }
+  if ((record.flags & Record::has_before) != 0) {
+    before = {.file = record.before, .linked = (record.flags & Record::before_linked) != 0};
+  }
   if (record.kind == Record::is_head) {
-    if (version) unsure_since_ = version->file.ctime;
+    if (version) {
+      unsure_since_ = version->file.ctime;
+    }
     return;
   }
   if (record.kind == Record::is_coming) {
@@ -298,8 +420,11 @@ void PlacedNames::apply(const Record& record) {
     return;
   }
   coming_.erase(record.name);
-  if (record.kind == Record::is_placed) placed_[record.name] = {.own = record.own, .number = ++told_, .version = version};
-  else placed_.erase(record.name);
+  if (record.kind == Record::is_placed) {
+    placed_[record.name] = {.own = record.own, .number = ++told_, .version = version};
+  } else {
+    placed_.erase(record.name);
+  }
 }
 
 Status PlacedNames::append(Record record) {
@@ -308,55 +433,97 @@ Status PlacedNames::append(Record record) {
   EFS_TRY(write(record, records_));
   ++records_;
   make_room();
-  if (records_ > few_records && records_ > 4 * (placed_.size() + coming_.size() + directories_.size())) (void)rewrite();  // the long one is as good
+  // the long one is as good
+  if (records_ > few_records &&
+      records_ > 4 * (placed_.size() + coming_.size() + directories_.size())) {
+    (void)rewrite();
+  }
   return {};
 }
 
 Status PlacedNames::write(const Record& record, std::uint64_t at) {
-  if (!fd_) return fail(EROFS, std::string("meta/") + placed_name);
-  const ssize_t n = ::pwrite(fd_.get(), &record, sizeof record, static_cast<off_t>(at * sizeof record));
-  if (n == static_cast<ssize_t>(sizeof record)) return {};
-  if (n < 0) return fail_errno(std::string("meta/") + placed_name);
-  if (at == records_) (void)::ftruncate(fd_.get(), static_cast<off_t>(at * sizeof record));  // half a record is taken for damage
+  if (!fd_) {
+    return fail(EROFS, std::string("meta/") + placed_name);
+  }
+  const ssize_t n =
+      ::pwrite(fd_.get(), &record, sizeof record, static_cast<off_t>(at * sizeof record));
+  if (n == static_cast<ssize_t>(sizeof record)) {
+    return {};
+  }
+  if (n < 0) {
+    return fail_errno(std::string("meta/") + placed_name);
+  }
+  // half a record is taken for damage
+  if (at == records_) {
+    (void)::ftruncate(fd_.get(), static_cast<off_t>(at * sizeof record));
+  }
   return fail(ENOSPC, std::string("meta/") + placed_name);
 }
 
 /// In the head, which is there, and takes no room.
 void PlacedNames::note_missed(Nanoseconds since) {
-  if (missed_since_ && *missed_since_ <= since) return;
+  if (missed_since_ && *missed_since_ <= since) {
+    return;
+  }
   missed_since_ = since;
-  if (records_ > 0) (void)write(head_of(unsure_since_ ? std::min(*unsure_since_, since) : since), 0);
+  if (records_ > 0) {
+    (void)write(head_of(unsure_since_ ? std::min(*unsure_since_, since) : since), 0);
+  }
 }
 
 /// Without it the next record may find no room, which is said then.
 void PlacedNames::make_room() {
-  if (!fd_ || records_ * sizeof(Record) + room_ahead_ / 4 < room_) return;
+  if (!fd_ || records_ * sizeof(Record) + room_ahead_ / 4 < room_) {
+    return;
+  }
   const std::uint64_t wanted = records_ * sizeof(Record) + room_ahead_;
-  if (::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted)) == 0) room_ = wanted;
+  if (::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted)) == 0) {
+    room_ = wanted;
+  }
 }
 
 /// To what counts. The old file stays until the new one is whole.
 bool PlacedNames::rewrite() {
   (void)::unlinkat(metadata_, shorter_name, 0);
-  UniqueFd fd(::openat(metadata_, shorter_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return false;
+  UniqueFd fd(
+      ::openat(metadata_, shorter_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) {
+    return false;
+  }
   std::vector<std::pair<std::uint64_t, const Placed*>> in_order;
-  for (const auto& [name, placed] : placed_) in_order.emplace_back(name, &placed);
+  for (const auto& [name, placed] : placed_) {
+    in_order.emplace_back(name, &placed);
+  }
   std::ranges::sort(in_order, {}, [](const auto& one) { return one.second->number; });
   std::vector<Record> records{head_of(unsure_since_)};
-  for (const auto& [name, placed] : in_order) records.push_back(record_of(name, *placed));
-  for (const auto& [name, coming] : coming_) records.push_back(record_of(name, coming));
-  for (const auto& [name, directory] : directories_) records.push_back(record_of(name, directory));
-  for (auto& record : records) record.check = record.sum();
+  for (const auto& [name, placed] : in_order) {
+    records.push_back(record_of(name, *placed));
+  }
+  for (const auto& [name, coming] : coming_) {
+    records.push_back(record_of(name, coming));
+  }
+  for (const auto& [name, directory] : directories_) {
+    records.push_back(record_of(name, directory));
+  }
+  for (auto& record : records) {
+    record.check = record.sum();
+  }
   const auto bytes = std::as_bytes(std::span(records));
   bool whole = true;
   for (std::size_t done = 0; whole && done < bytes.size();) {
-    const ssize_t n = ::pwrite(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (n > 0) done += static_cast<std::size_t>(n);
-    else whole = n < 0 && errno == EINTR;
+    const ssize_t n =
+        ::pwrite(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    } else {
+      whole = n < 0 && errno == EINTR;
+    }
   }
-  whole = whole && ::fdatasync(fd.get()) == 0 && ::renameat(metadata_, shorter_name, metadata_, placed_name) == 0;
-  if (!whole) return ::unlinkat(metadata_, shorter_name, 0), false;
+  whole = whole && ::fdatasync(fd.get()) == 0 &&
+          ::renameat(metadata_, shorter_name, metadata_, placed_name) == 0;
+  if (!whole) {
+    return ::unlinkat(metadata_, shorter_name, 0), false;
+  }
   fd_ = std::move(fd);
   records_ = records.size();
   room_ = 0;
@@ -370,9 +537,14 @@ namespace {
 /// Is it what the buffer was given?
 bool is_staged_in(const PlanEntry& entry, const struct stat& there, fs::Staging& staging) {
   const auto item = staging.find(entry.path);
-  if (!item || !item->origin) return false;
-  if (entry.type == EntryType::symlink) return S_ISLNK(there.st_mode) && item->target == entry.target;
-  return S_ISREG(there.st_mode) && is_copy(there, *item->origin) && fs::is_same_file(*item->origin, entry.origin);
+  if (!item || !item->origin) {
+    return false;
+  }
+  if (entry.type == EntryType::symlink) {
+    return S_ISLNK(there.st_mode) && item->target == entry.target;
+  }
+  return S_ISREG(there.st_mode) && is_copy(there, *item->origin) &&
+         fs::is_same_file(*item->origin, entry.origin);
 }
 
 }  // namespace
@@ -380,23 +552,40 @@ bool is_staged_in(const PlanEntry& entry, const struct stat& there, fs::Staging&
 void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNames& placed) {
   const auto top = pfs.open(AT_FDCWD, plan.root_dir, passage_flags);
   for (const auto& entry : plan.entries) {
-    if (entry.type == EntryType::directory || !placed.knows(entry.from())) continue;
-    const auto directory = top ? pfs.open_beneath(top->get(), parent_of(entry.from()), passage_flags) : std::unexpected(top.error());
-    const auto there = directory ? pfs.lstat(directory->get(), leaf_of(entry.from())) : std::unexpected(directory.error());
-    if (!there || placed.look({.name = entry.from(), .own = entry.path}, *there, true) != WhoseCopy::theirs) continue;
-    if (is_staged_in(entry, *there, staging)) (void)placed.forget(entry.from());
+    if (entry.type == EntryType::directory || !placed.knows(entry.from())) {
+      continue;
+    }
+    const auto directory =
+        top ? pfs.open_beneath(top->get(), parent_of(entry.from()), passage_flags)
+            : std::unexpected(top.error());
+    const auto there = directory ? pfs.lstat(directory->get(), leaf_of(entry.from()))
+                                 : std::unexpected(directory.error());
+    if (!there ||
+        placed.look({.name = entry.from(), .own = entry.path}, *there, true) != WhoseCopy::theirs) {
+      continue;
+    }
+    if (is_staged_in(entry, *there, staging)) {
+      (void)placed.forget(entry.from());
+    }
   }
 }
 
 void note_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed) {
   const auto item = staging.find(entry.path);
-  if (entry.from() != entry.path || !item || !item->origin || item->origin->inode != 0 || item->origin->size == 0) return;
+  if (entry.from() != entry.path || !item || !item->origin || item->origin->inode != 0 ||
+      item->origin->size == 0) {
+    return;
+  }
   const PlacedName name{.name = entry.path, .own = entry.path};
-  if (placed.directory(name).version != item->origin->size) (void)placed.placed_directory(name, item->origin->size);
+  if (placed.directory(name).version != item->origin->size) {
+    (void)placed.placed_directory(name, item->origin->size);
+  }
 }
 
-bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item, const struct stat& there) {
-  const auto whose = placed == nullptr ? WhoseCopy::unknown : placed->look(name, there, item.origin || item.replaced);
+bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item,
+             const struct stat& there) {
+  const auto whose = placed == nullptr ? WhoseCopy::unknown
+                                       : placed->look(name, there, item.origin || item.replaced);
   return whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(there, item));
 }
 

@@ -1,12 +1,14 @@
 #pragma once
-// What a store has put under names of results-dir, where somebody else's files may lie there too: `meta/placed`. An inode knows one
-// copy of itself, and forgets that when it is linked, renamed, replaced or removed; whose file a name on the PFS leads to
-// must not hang on it.
+// What a store has put under names of results-dir, where somebody else's files may lie there too:
+// `meta/placed`. An inode knows one copy of itself, and forgets that when it is linked, renamed,
+// replaced or removed; whose file a name on the PFS leads to must not hang on it.
 //
-// Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the last one counts. The first says since when
-// there may be names that nothing could be noted of, for a full buffer; a record that does not verify may have been of any. Names are known
-// by their XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict and no loss. Of a directory
-// the versions are those of its attributes (directory_version()), and lie where a file's have their sizes; the shape that it had lies in the first one's other fields.
+// Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the
+// last one counts. The first says since when there may be names that nothing could be noted of, for
+// a full buffer; a record that does not verify may have been of any. Names are known by their
+// XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict
+// and no loss. Of a directory the versions are those of its attributes (directory_version()), and
+// lie where a file's have their sizes; the shape that it had lies in the first one's other fields.
 
 #include <sys/stat.h>
 
@@ -30,39 +32,50 @@ namespace efs::stage {
 
 inline constexpr const char* placed_name = "placed";
 
-/// Is there to be such a record of a job? Elsewhere what is in results-dir is replaced whoever made it.
+/// Is there to be such a record of a job? Elsewhere what is in results-dir is replaced whoever made
+/// it.
 bool may_meet_others(const config::JobConfig& config);
 
-/// A name below results-dir, and the path in the buffer of what got it or is to get it (not the same with `as` of output rules).
+/// A name below results-dir, and the path in the buffer of what got it or is to get it (not the
+/// same with `as` of output rules).
 struct PlacedName {
   std::string_view name, own;
 };
 
-/// What is under a name: nothing is known of the name; a version that this store has put there, for this path or for
-/// another one; somebody else's; either, for it came when what this store did could not be noted.
+/// What is under a name: nothing is known of the name; a version that this store has put there, for
+/// this path or for another one; somebody else's; either, for it came when what this store did
+/// could not be noted.
 enum class WhoseCopy : std::uint8_t { unknown, ours, of_another_path, theirs, unsure };
 
 /// Can only the inode tell?
-inline bool is_unknown(WhoseCopy whose) { return whose == WhoseCopy::unknown || whose == WhoseCopy::unsure; }
+inline bool is_unknown(WhoseCopy whose) {
+  return whose == WhoseCopy::unknown || whose == WhoseCopy::unsure;
+}
 
-/// What this store has made of a directory's attributes. Nothing: it has not, or they were another path's.
+/// What this store has made of a directory's attributes. Nothing: it has not, or they were another
+/// path's.
 struct PlacedDirectory {
   std::optional<std::uint64_t> version{};  // what it got last
-  bool interrupted = false;                // it was about to get others, and nobody says that it has: half of them may be there
-  std::optional<DirectoryShape> was{};     // what it had then; none: it was being made
-  bool unfinished = false;                 // made, with that version, and about to get its own attributes
-  std::optional<std::uint64_t> applied{};  // it has got these since, and a crash of the PFS may bring those of `version` back
+  // it was about to get others, and nobody says that it has: half of them may be there
+  bool interrupted = false;
+  std::optional<DirectoryShape> was{};  // what it had then; none: it was being made
+  // made, with that version, and about to get its own attributes
+  bool unfinished = false;
+  // it has got these since, and a crash of the PFS may bring those of `version` back
+  std::optional<std::uint64_t> applied{};
 };
 
-/// Thread-safe. What was told is in the file on return, which survives the process, and with sync() power loss. After an error it is
-/// known to this process all the same, and the next one is unsure.
+/// Thread-safe. What was told is in the file on return, which survives the process, and with sync()
+/// power loss. After an error it is known to this process all the same, and the next one is unsure.
 class PlacedNames {
  public:
-  /// Of the store with this open metadata directory; made where it is not there. What cannot be written to is read alone.
+  /// Of the store with this open metadata directory; made where it is not there. What cannot be
+  /// written to is read alone.
   static Result<std::unique_ptr<PlacedNames>> open(int metadata, std::string_view results_dir);
 
-  /// Whose is `there`, which has the name? `by_ctime`: attributes changed by somebody are a change, too, as far as ctime can tell
-  /// (not of a copy with several names, whose ctime moves with those).
+  /// Whose is `there`, which has the name? `by_ctime`: attributes changed by somebody are a change,
+  /// too, as far as ctime can tell (not of a copy with several names, whose ctime moves with
+  /// those).
   WhoseCopy look(const PlacedName& name, const struct stat& there, bool by_ctime) const;
 
   bool knows(std::string_view name) const;
@@ -73,10 +86,11 @@ class PlacedNames {
   /// May look() be unsure of anything?
   bool is_incomplete() const;
 
-  /// `copy` (null: nothing, what is there goes) is about to get the name, that `before` has (null: nothing). Who finds `before` there later knows that it
-  /// came to nothing.
+  /// `copy` (null: nothing, what is there goes) is about to get the name, that `before` has (null:
+  /// nothing). Who finds `before` there later knows that it came to nothing.
   Status coming(const PlacedName& name, const struct stat* copy, const struct stat* before);
-  /// It has got it; null: what was there is gone. `is_shared`: another node may have the same; nobody's to replace.
+  /// It has got it; null: what was there is gone. `is_shared`: another node may have the same;
+  /// nobody's to replace.
   Status placed(const PlacedName& name, const struct stat* copy, bool is_shared);
   /// What is there was staged in: its inode knows what it was.
   Status forget(std::string_view name);
@@ -102,14 +116,17 @@ class PlacedNames {
     fs::Origin file;
     bool linked = false;  // it had several names
   };
+
   struct Placed {
     std::uint64_t own = 0, number = 0;  // number: in the order of time
     std::optional<Version> version;     // none: it was removed
   };
+
   struct Coming {
     std::uint64_t own = 0;
     std::optional<Version> version, before;
   };
+
   struct Directory {
     std::uint64_t own = 0;
     PlacedDirectory state{};
@@ -140,22 +157,28 @@ class PlacedNames {
   UniqueFd fd_ EFS_GUARDED_BY(mutex_);
   std::uint64_t records_ EFS_GUARDED_BY(mutex_) = 0;  // in the file
   std::uint64_t room_ EFS_GUARDED_BY(mutex_) = 0;     // bytes that the file has been promised
-  std::uint64_t told_ EFS_GUARDED_BY(mutex_) = 0;     // records of this process and those that it found
-  std::optional<Nanoseconds> unsure_since_ EFS_GUARDED_BY(mutex_);  // the PFS's clock; nothing: all was noted before this process
-  std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);  // what this one knows, and the file does not
+  // records of this process and those that it found
+  std::uint64_t told_ EFS_GUARDED_BY(mutex_) = 0;
+  // the PFS's clock; nothing: all was noted before this process
+  std::optional<Nanoseconds> unsure_since_ EFS_GUARDED_BY(mutex_);
+  // what this one knows, and the file does not
+  std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Placed> placed_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Coming> coming_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Directory> directories_ EFS_GUARDED_BY(mutex_);
 };
 
-/// Of what was just staged in, names that somebody else had taken are forgotten: it is their file, and now this job's input. For
-/// results in place.
+/// Of what was just staged in, names that somebody else had taken are forgotten: it is their file,
+/// and now this job's input. For results in place.
 void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNames& placed);
 
-/// What just came in of this directory, for results in place. By its name: the job may put another one in its place.
+/// What just came in of this directory, for results in place. By its name: the job may put another
+/// one in its place.
 void note_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed);
 
-/// Is what has the name ours to replace: as `placed` (null: none) says where it knows the name, else as is_origin() says of the item?
-bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item, const struct stat& there);
+/// Is what has the name ours to replace: as `placed` (null: none) says where it knows the name,
+/// else as is_origin() says of the item?
+bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item,
+             const struct stat& there);
 
 }  // namespace efs::stage

@@ -11,16 +11,26 @@ namespace efs::stage {
 
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
   const auto is_now = [&](const std::optional<fs::Origin>& known, bool linked) {
-    if (!known || known->ctime == 0) return false;
+    if (!known || known->ctime == 0) {
+      return false;
+    }
     linked = linked || known->ctime == fs::Origin::any_ctime;
-    const fs::Origin version{.device = known->device, .inode = now.st_ino, .size = static_cast<std::uint64_t>(now.st_size),
-                             .mtime = to_ns(now.st_mtim), .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
+    const fs::Origin version{.device = known->device,
+                             .inode = now.st_ino,
+                             .size = static_cast<std::uint64_t>(now.st_size),
+                             .mtime = to_ns(now.st_mtim),
+                             .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;
   };
-  // Of a result the ctime moves when we give its copy another name, or replace one that it has; and it may have had one then.
+  // Of a result the ctime moves when we give its copy another name, or replace one that it has; and
+  // it may have had one then.
   const bool only_saved = !item.origin && !item.replaced;
-  if (is_now(item.saved, item.linked || item.saved_linked || only_saved || now.st_nlink > 1) || is_now(item.origin, item.linked)) return true;
-  return item.replaced && (is_now(item.replaced->saved, item.replaced->linked) || is_now(item.replaced->origin, item.replaced->linked));
+  if (is_now(item.saved, item.linked || item.saved_linked || only_saved || now.st_nlink > 1) ||
+      is_now(item.origin, item.linked)) {
+    return true;
+  }
+  return item.replaced && (is_now(item.replaced->saved, item.replaced->linked) ||
+                           is_now(item.replaced->origin, item.replaced->linked));
 }
 
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours) {
@@ -28,17 +38,22 @@ bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours)
 }
 
 bool is_copy(const struct stat& now, const fs::Origin& copy) {
-  return now.st_ino == copy.inode && static_cast<std::uint64_t>(now.st_size) == copy.size && to_ns(now.st_mtim) == copy.mtime;
+  return now.st_ino == copy.inode && static_cast<std::uint64_t>(now.st_size) == copy.size &&
+         to_ns(now.st_mtim) == copy.mtime;
 }
 
 bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item) {
-  const bool tells_nothing = item.linked || item.saved_linked || now.st_nlink > 1 || item.saved->ctime == 0 || item.saved->ctime == fs::Origin::any_ctime;
+  const bool tells_nothing = item.linked || item.saved_linked || now.st_nlink > 1 ||
+                             item.saved->ctime == 0 || item.saved->ctime == fs::Origin::any_ctime;
   return is_copy(now, *item.saved) && (tells_nothing || to_ns(now.st_ctim) == item.saved->ctime);
 }
 
 bool is_foreign(const fs::WalkItem& item) {
-  if (!S_ISREG(item.attributes.st_mode) || !item.content || !item.unreadable.empty()) return false;
-  return static_cast<std::uint64_t>(item.attributes.st_size) != item.content->size || !same_or_coarser(item.attributes.st_mtim, to_timespec(item.content->mtime));
+  if (!S_ISREG(item.attributes.st_mode) || !item.content || !item.unreadable.empty()) {
+    return false;
+  }
+  return static_cast<std::uint64_t>(item.attributes.st_size) != item.content->size ||
+         !same_or_coarser(item.attributes.st_mtim, to_timespec(item.content->mtime));
 }
 
 namespace {
@@ -55,15 +70,22 @@ bool same_mode(const struct stat& there, const fs::WalkItem& item, bool in_place
   return now == wanted || (!in_place && is_part);
 }
 
-/// Of a symbolic link that was staged in, or of one that the job put something else in the place of.
+/// Of a symbolic link that was staged in, or of one that the job put something else in the place
+/// of.
 constexpr const char* comparing_versions = "comparing it with what the PFS has";
 
 bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
-  // Where another version of it was brought out since, it is that which must be there. (One of which no more is known than that it was
-  // about to be may not be.)
-  const auto is_out = [](const std::optional<fs::Origin>& copy) { return copy && copy->ctime != fs::Origin::any_ctime; };
-  if (is_out(item.saved) || (item.replaced && is_out(item.replaced->saved))) return false;
-  if (item.origin && S_ISLNK(item.attributes.st_mode)) return target == item.target;
+  // Where another version of it was brought out since, it is that which must be there. (One of
+  // which no more is known than that it was about to be may not be.)
+  const auto is_out = [](const std::optional<fs::Origin>& copy) {
+    return copy && copy->ctime != fs::Origin::any_ctime;
+  };
+  if (is_out(item.saved) || (item.replaced && is_out(item.replaced->saved))) {
+    return false;
+  }
+  if (item.origin && S_ISLNK(item.attributes.st_mode)) {
+    return target == item.target;
+  }
   return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
 }
 
@@ -76,63 +98,125 @@ Result<FileSum> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& sc
 }
 
 /// A link, or a regular file, that is not known as the item's own.
-Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const struct stat& now,
+                         int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
+                         const std::atomic<bool>& cancel) {
   const bool has_group = now.st_gid == group_of(item, now.st_gid);
   const bool owned = now.st_uid == item.attributes.st_uid && has_group;
   if (S_ISLNK(now.st_mode) && S_ISLNK(item.attributes.st_mode)) {
     const auto target = pfs.readlink(directory, with.name);
-    if (!target) return told(target.error(), comparing_versions);
-    if (*target == item.target && same_or_coarser(now.st_mtim, item.attributes.st_mtim)) return PfsCheck{.version = owned && !pfs.is_shared(directory, with.name, now) ? PfsVersion::same_content : PfsVersion::same_data};
+    if (!target) {
+      return told(target.error(), comparing_versions);
+    }
+    if (*target == item.target && same_or_coarser(now.st_mtim, item.attributes.st_mtim)) {
+      return PfsCheck{.version = owned && !pfs.is_shared(directory, with.name, now)
+                                     ? PfsVersion::same_content
+                                     : PfsVersion::same_data};
+    }
   }
-  if (!S_ISREG(now.st_mode) || !S_ISREG(item.attributes.st_mode) || !has_stamp(now, item.attributes) || !same_mode(now, item, with.to_origin)) return PfsCheck{.version = PfsVersion::other};
+  if (!S_ISREG(now.st_mode) || !S_ISREG(item.attributes.st_mode) ||
+      !has_stamp(now, item.attributes) || !same_mode(now, item, with.to_origin)) {
+    return PfsCheck{.version = PfsVersion::other};
+  }
   auto theirs = open_own(directory, with.name, now.st_ino, pfs);
   // The user may not read what is there: for all that he can tell it is another one.
-  if (!theirs && theirs.error().code == EACCES) return PfsCheck{.version = PfsVersion::other};
-  if (!theirs) return told(theirs.error(), comparing_versions);
+  if (!theirs && theirs.error().code == EACCES) {
+    return PfsCheck{.version = PfsVersion::other};
+  }
+  if (!theirs) {
+    return told(theirs.error(), comparing_versions);
+  }
   auto ours = buffer.hold(item.ino);
-  if (!ours) return told(ours.error(), "opening its container");
+  if (!ours) {
+    return told(ours.error(), "opening its container");
+  }
   auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
   auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
-  if (!their_sum || !our_sum) return told(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
-  if (*their_sum != *our_sum) return PfsCheck{.version = PfsVersion::other};
+  if (!their_sum || !our_sum) {
+    return told(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
+  }
+  if (*their_sum != *our_sum) {
+    return PfsCheck{.version = PfsVersion::other};
+  }
   auto attributes = pfs.xattrs(theirs->get());
-  if (!attributes) return told(attributes.error(), comparing_versions);
+  if (!attributes) {
+    return told(attributes.error(), comparing_versions);
+  }
   const bool has_less = (now.st_mode & 07777U) != mode_of(item, now.st_uid, now.st_gid);
   const bool is_by_acl = attributes->contains(fs::access_acl_name);
-  if (has_less && !is_by_acl) return PfsCheck{.version = PfsVersion::other};  // a chmod on the PFS
-  if (!with.to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) attributes->erase(fs::access_acl_name);
-  // Another node's file is not taken for ours: ours goes in its place, so that neither node replaces it later.
+  if (has_less && !is_by_acl) {
+    return PfsCheck{.version = PfsVersion::other};  // a chmod on the PFS
+  }
+  if (!with.to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) {
+    attributes->erase(fs::access_acl_name);
+  }
+  // Another node's file is not taken for ours: ours goes in its place, so that neither node
+  // replaces it later.
   const auto compared = pfs.fstat(theirs->get());
-  if (!compared) return told(compared.error(), comparing_versions);
-  if (owned && *attributes == item.xattrs) return pfs.is_shared(directory, with.name, *compared) ? PfsCheck{.version = PfsVersion::same_data} : PfsCheck{.version = PfsVersion::same_content, .checksum = *our_sum};
-  // What it lacks was set since, or is what the PFS does not take; what it has besides is another's, or was taken from ours since.
-  const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) { return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second; });
-  return PfsCheck{.version = lacks_only || !with.to_origin ? PfsVersion::same_data : PfsVersion::other};
+  if (!compared) {
+    return told(compared.error(), comparing_versions);
+  }
+  if (owned && *attributes == item.xattrs) {
+    return pfs.is_shared(directory, with.name, *compared)
+               ? PfsCheck{.version = PfsVersion::same_data}
+               : PfsCheck{.version = PfsVersion::same_content, .checksum = *our_sum};
+  }
+  // What it lacks was set since, or is what the PFS does not take; what it has besides is
+  // another's, or was taken from ours since.
+  const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) {
+    return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second;
+  });
+  return PfsCheck{.version =
+                      lacks_only || !with.to_origin ? PfsVersion::same_data : PfsVersion::other};
 }
 
-Result<PfsCheck> check_there(const fs::WalkItem& item, const Comparand& with, const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
-  const WhoseCopy whose = with.placed == nullptr ? WhoseCopy::unknown : with.placed->look({.name = item.path, .own = buffer.own_path(item.path)}, now, item.origin || item.replaced);
-  if (whose == WhoseCopy::of_another_path) return PfsCheck{.version = PfsVersion::of_another_path};
-  if (with.to_origin && (whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(now, item)))) return PfsCheck{};
+Result<PfsCheck> check_there(const fs::WalkItem& item, const Comparand& with,
+                             const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs,
+                             Scratch& scratch, const std::atomic<bool>& cancel) {
+  const WhoseCopy whose =
+      with.placed == nullptr
+          ? WhoseCopy::unknown
+          : with.placed->look({.name = item.path, .own = buffer.own_path(item.path)}, now,
+                              item.origin || item.replaced);
+  if (whose == WhoseCopy::of_another_path) {
+    return PfsCheck{.version = PfsVersion::of_another_path};
+  }
+  if (with.to_origin && (whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(now, item)))) {
+    return PfsCheck{};
+  }
   if (with.to_origin && S_ISLNK(now.st_mode) && is_unknown(whose)) {
     const auto target = pfs.readlink(directory, with.name);
-    if (!target) return told(target.error(), comparing_versions);
-    if (is_target_of_origin(*target, item)) return PfsCheck{};
+    if (!target) {
+      return told(target.error(), comparing_versions);
+    }
+    if (is_target_of_origin(*target, item)) {
+      return PfsCheck{};
+    }
   }
   auto check = compare(item, with, now, directory, buffer, pfs, scratch, cancel);
-  if (check) check->whose = whose;
+  if (check) {
+    check->whose = whose;
+  }
   return check;
 }
 
 }  // namespace
 
-Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch, const std::atomic<bool>& cancel) {
+Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory,
+                               Buffer& buffer, PfsIo& pfs, Scratch& scratch,
+                               const std::atomic<bool>& cancel) {
   auto now = pfs.lstat(directory, with.name);
   // Removed there since: nothing is lost by bringing it back.
-  if (!now && now.error().code == ENOENT) return PfsCheck{};
-  if (!now) return told(now.error(), comparing_versions);
+  if (!now && now.error().code == ENOENT) {
+    return PfsCheck{};
+  }
+  if (!now) {
+    return told(now.error(), comparing_versions);
+  }
   auto check = check_there(item, with, *now, directory, buffer, pfs, scratch, cancel);
-  if (check) check->exists = true, check->seen = *now;
+  if (check) {
+    check->exists = true, check->seen = *now;
+  }
   return check;
 }
 

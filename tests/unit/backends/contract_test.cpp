@@ -1,5 +1,6 @@
-// One contract for every backend: each case runs on memory, on a real file system, on both with a capacity that the daemon
-// counts, and on a virtual device of two, whose second takes the containers.
+// One contract for every backend: each case runs on memory, on a real file system, on both with a
+// capacity that the daemon counts, and on a virtual device of two, whose second takes the
+// containers.
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
@@ -33,7 +34,9 @@ struct Kind {
 std::unique_ptr<Backend> make_one(UniqueFd directory, bool strict, std::size_t open_containers) {
   FsdaxOptions options;
   options.directory = std::move(directory);
-  if (strict) options.capacity = capacity;
+  if (strict) {
+    options.capacity = capacity;
+  }
   options.strict = strict;
   options.open_containers = open_containers;
   auto backend = make_fsdax(std::move(options));
@@ -41,20 +44,28 @@ std::unique_ptr<Backend> make_one(UniqueFd directory, bool strict, std::size_t o
   return std::move(*backend);
 }
 
-std::unique_ptr<Backend> make(const test::TempDirectory& directory, const Kind& kind, std::size_t open_containers = 512) {
-  if (!kind.several) return make_one(directory.open(), kind.strict, open_containers);
+std::unique_ptr<Backend> make(const test::TempDirectory& directory, const Kind& kind,
+                              std::size_t open_containers = 512) {
+  if (!kind.several) {
+    return make_one(directory.open(), kind.strict, open_containers);
+  }
   VirtualDeviceOptions options{.members = {}, .new_containers = 1, .spill = false};
   for (const char* name : {"a", "b"}) {
     const std::string path = directory.path() + "/" + name;
     ::mkdir(path.c_str(), 0700);
-    options.members.push_back({.id = name, .backend = make_one(UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), kind.strict, open_containers)});
+    options.members.push_back(
+        {.id = name,
+         .backend = make_one(UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+                             kind.strict, open_containers)});
   }
   return std::move(*make_virtual_device(std::move(options)));
 }
 
 std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
   std::vector<std::byte> data(size);
-  for (std::size_t i = 0; i < size; ++i) data[i] = static_cast<std::byte>((i * 131 + seed) >> 3);
+  for (std::size_t i = 0; i < size; ++i) {
+    data[i] = static_cast<std::byte>((i * 131 + seed) >> 3);
+  }
   return data;
 }
 
@@ -63,12 +74,20 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
 TEST_CASE("a container is opened and removed under its own number only") {
   const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", true, true});
   const test::TempDirectory directory(kind.parent);
-  const std::string data = directory.path() + (kind.several ? "/b/" : "/"), one = data + "01/0000000000000001", three = data + "03/0000000000000003", four = data + "04/0000000000000004";
-  { auto made = make(directory, kind); }
-  if (::setxattr(data.c_str(), label_name, "1", 1, 0) != 0) SKIP("no extended attributes on " << kind.parent);
+  const std::string data = directory.path() + (kind.several ? "/b/" : "/"),
+                    one = data + "01/0000000000000001", three = data + "03/0000000000000003",
+                    four = data + "04/0000000000000004";
+  {
+    auto made = make(directory, kind);
+  }
+  if (::setxattr(data.c_str(), label_name, "1", 1, 0) != 0) {
+    SKIP("no extended attributes on " << kind.parent);
+  }
   {
     auto backend = make(directory, kind);
-    for (const std::uint64_t id : {1, 2, 3}) REQUIRE(backend->create(id));
+    for (const std::uint64_t id : {1, 2, 3}) {
+      REQUIRE(backend->create(id));
+    }
   }
   CHECK(make(directory, kind)->open(1));
   std::filesystem::rename(one, four);
@@ -113,7 +132,9 @@ TEST_CASE("what a container takes before it holds anything is counted") {
 }
 
 TEST_CASE("containers hold bytes, grow, shrink and have holes") {
-  const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/dev/shm", true}, Kind{"/tmp"}, Kind{"/tmp", true}, Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true});
+  const auto kind =
+      GENERATE(Kind{"/dev/shm"}, Kind{"/dev/shm", true}, Kind{"/tmp"}, Kind{"/tmp", true},
+               Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true});
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind);
   auto container = backend->create(42);
@@ -143,7 +164,9 @@ TEST_CASE("a container is found again, its times can be set, and removed it is g
   const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", false, true});
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind, 4);
-  for (std::uint64_t id = 1; id <= 100; ++id) REQUIRE((*backend->create(id))->write(pattern(10, static_cast<unsigned>(id)), 0) == 10);
+  for (std::uint64_t id = 1; id <= 100; ++id) {
+    REQUIRE((*backend->create(id))->write(pattern(10, static_cast<unsigned>(id)), 0) == 10);
+  }
   for (std::uint64_t id = 1; id <= 100; ++id) {
     std::vector<std::byte> back(10);
     REQUIRE((*backend->open(id))->read(back, 0) == 10);
@@ -155,7 +178,8 @@ TEST_CASE("a container is found again, its times can be set, and removed it is g
   CHECK(to_ns(backend->attributes(7)->st_mtim) == 2'000'000'000'000'000'002);
   const auto by_id = GENERATE(true, false);
   const auto touched = backend->open(7);
-  REQUIRE((by_id ? backend->set_times(7, stamp_now, stamp_now) : (*touched)->set_times(stamp_now, stamp_now)));
+  REQUIRE((by_id ? backend->set_times(7, stamp_now, stamp_now)
+                 : (*touched)->set_times(stamp_now, stamp_now)));
   const FileTime now = (*touched)->attributes()->st_mtim;
   CHECK(now == FileTime((*touched)->attributes()->st_atim));
   CHECK(std::abs(now.seconds - wall_time().seconds) < 60);
@@ -178,7 +202,9 @@ TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
   const auto data = pattern(1u << 20, 3);
   std::uint64_t written = 0;
   Result<std::size_t> last = 0;
-  while ((last = container->write(data, written)) && *last > 0) written += *last;
+  while ((last = container->write(data, written)) && *last > 0) {
+    written += *last;
+  }
   CHECK(last.error().code == ENOSPC);
   CHECK(written <= capacity);
   CHECK(written >= capacity - (64u << 10));
@@ -222,7 +248,9 @@ TEST_CASE("an advisory capacity turns writers away when it is used up") {
   // The scan behind it is rate-limited: ask until it has been made again, at most some seconds.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   Status admitted;
-  while ((admitted = backend->admit_writer()) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  while ((admitted = backend->admit_writer()) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
   REQUIRE_FALSE(admitted);
   CHECK(admitted.error().code == ENOSPC);
   CHECK(backend->space().available == 0);
@@ -247,12 +275,18 @@ TEST_CASE("a container can be a file that is there already, under one more name"
   CHECK(back == data);
   CHECK(backend->attributes(7)->st_nlink == 2);
   CHECK(backend->adopt(7, fd.get()).error().code == EEXIST);
-  if (strict) CHECK(backend->space().used == before.used + data.size());  // it counts, and once
+  if (strict) {
+    CHECK(backend->space().used == before.used + data.size());  // it counts, and once
+  }
   CHECK(backend->remove(7) == data.size());
-  if (strict) CHECK(backend->space().used == before.used);
+  if (strict) {
+    CHECK(backend->space().used == before.used);
+  }
   CHECK(std::filesystem::exists(other.path() + "/file"));
   CHECK(backend->adopt(8, file(elsewhere, 100).get()).error().code == EXDEV);
-  if (!strict) return;
+  if (!strict) {
+    return;
+  }
   REQUIRE(::fallocate(fd.get(), 0, 0, static_cast<off_t>(capacity + 4096)) == 0);
   CHECK(backend->adopt(9, fd.get()).error().code == ENOSPC);
   CHECK(backend->space().used == before.used);
@@ -261,7 +295,8 @@ TEST_CASE("a container can be a file that is there already, under one more name"
 TEST_CASE("a directory that takes no MAP_SYNC is not persistent memory") {
   const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"});
   const test::TempDirectory directory(kind.parent);
-  const UniqueFd file(::open((directory.path() + "/probe").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  const UniqueFd file(
+      ::open((directory.path() + "/probe").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   REQUIRE(::ftruncate(file.get(), 4096) == 0);
   const SharedMapping mapping = map_shared(file.get(), 4096, 0);
   REQUIRE(mapping.address != nullptr);
@@ -270,6 +305,8 @@ TEST_CASE("a directory that takes no MAP_SYNC is not persistent memory") {
   const bool persistent = mapping.synchronous || (forced != nullptr && std::string(forced) == "1");
   const test::TempDirectory store(kind.parent);
   const Durability found = make(store, kind)->durability();
-  if (found != Durability::volatile_memory) CHECK((found == Durability::cache_line) == persistent);
+  if (found != Durability::volatile_memory) {
+    CHECK((found == Durability::cache_line) == persistent);
+  }
   CHECK((persistent || found != Durability::cache_line));
 }

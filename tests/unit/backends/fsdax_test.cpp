@@ -56,17 +56,24 @@ std::set<std::uint64_t> kept_open(const std::string& data) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto target = std::filesystem::read_symlink(entry.path(), gone);
-    const std::uint64_t id = target.string().starts_with(data + "/") && target.parent_path() != data ? std::stoull(target.filename(), nullptr, 16) : 0;
-    if (id != 0) found.insert(id);
+    const std::uint64_t id = target.string().starts_with(data + "/") && target.parent_path() != data
+                                 ? std::stoull(target.filename(), nullptr, 16)
+                                 : 0;
+    if (id != 0) {
+      found.insert(id);
+    }
   }
   return found;
 }
 
-std::vector<std::byte> content(std::size_t size) { return std::vector<std::byte>(size, std::byte{'c'}); }
+std::vector<std::byte> content(std::size_t size) {
+  return std::vector<std::byte>(size, std::byte{'c'});
+}
 
 }  // namespace
 
-TEST_CASE("a sync of a container is one of its file, with its times where they are asked for", "[backends]") {
+TEST_CASE("a sync of a container is one of its file, with its times where they are asked for",
+          "[backends]") {
   const Scene scene(GENERATE(false, true));
   const bool metadata = GENERATE(false, true);
   for (const auto id : ids) {
@@ -93,7 +100,9 @@ TEST_CASE("a sync of a container's name is one of the directory that has it", "[
 
 TEST_CASE("a sync of all containers reaches each, its times and its name", "[backends]") {
   const Scene scene(GENERATE(false, true));
-  for (const auto id : ids) REQUIRE((*scene.backend->create(id))->write(content(100), 0));
+  for (const auto id : ids) {
+    REQUIRE((*scene.backend->create(id))->write(content(100), 0));
+  }
   const DurableCalls calls;
   REQUIRE(scene.backend->sync_all());
   INFO(text_of(calls.so_far()));
@@ -132,13 +141,17 @@ TEST_CASE("what a sync of containers could not do is an error", "[backends]") {
   auto container = *scene.backend->create(1);
   DurableCalls calls;
   calls.fail_syncs(EIO);
-  for (const Status& done : {container->sync(false), container->sync(true), scene.backend->sync_name(1), scene.backend->sync_all()}) {
+  for (const Status& done : {container->sync(false), container->sync(true),
+                             scene.backend->sync_name(1), scene.backend->sync_all()}) {
     REQUIRE_FALSE(done);
     CHECK(done.error().code == EIO);
   }
 }
 
-TEST_CASE("what is stored in a mapped segment is flushed, and drained before its container's sync, or that of all", "[backends]") {
+TEST_CASE(
+    "what is stored in a mapped segment is flushed, and drained before its container's sync, or "
+    "that of all",
+    "[backends]") {
   const bool all = GENERATE(false, true);
   const Scene scene(true);
   auto container = *scene.backend->create(1);
@@ -163,7 +176,9 @@ TEST_CASE("those asked for last are kept open; what its maker closes is not", "[
   options.open_containers = 3;
   const auto backend = std::move(make_fsdax(std::move(options)).value());
   using Ids = std::set<std::uint64_t>;
-  for (const std::uint64_t id : {1, 2, 3}) REQUIRE(backend->create(id));
+  for (const std::uint64_t id : {1, 2, 3}) {
+    REQUIRE(backend->create(id));
+  }
   CHECK(kept_open(path) == Ids{1, 2, 3});
   REQUIRE(backend->open(1));
   REQUIRE(backend->create(4));
@@ -176,7 +191,9 @@ TEST_CASE("those asked for last are kept open; what its maker closes is not", "[
   CHECK(kept_open(path) == Ids{1, 3, 4});
   backend->remove(3);
   CHECK(kept_open(path) == Ids{1, 4});
-  for (const std::uint64_t id : {5, 2}) REQUIRE(backend->open(id));
+  for (const std::uint64_t id : {5, 2}) {
+    REQUIRE(backend->open(id));
+  }
   CHECK(kept_open(path) == Ids{2, 4, 5});
   REQUIRE(backend->open(1, Afterwards::closed));
   CHECK(kept_open(path) == Ids{2, 4, 5});
@@ -184,7 +201,9 @@ TEST_CASE("those asked for last are kept open; what its maker closes is not", "[
 
 TEST_CASE("what is kept open makes room where no more may be opened", "[backends]") {
   const Scene scene(false);
-  for (std::uint64_t id = 1; id <= 40; ++id) REQUIRE(scene.backend->create(id));
+  for (std::uint64_t id = 1; id <= 40; ++id) {
+    REQUIRE(scene.backend->create(id));
+  }
   std::vector<UniqueFd> all;
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -193,12 +212,16 @@ TEST_CASE("what is kept open makes room where no more may be opened", "[backends
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
   while (true) {
     UniqueFd one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!one) break;
+    if (!one) {
+      break;
+    }
     all.push_back(std::move(one));
   }
   const int full = errno;
   bool created = true;
-  for (std::uint64_t id = 41; id <= 60 && created; ++id) created = scene.backend->create(id).has_value();
+  for (std::uint64_t id = 41; id <= 60 && created; ++id) {
+    created = scene.backend->create(id).has_value();
+  }
   const auto opened = scene.backend->open(1);
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
   CHECK(full == EMFILE);
@@ -206,19 +229,31 @@ TEST_CASE("what is kept open makes room where no more may be opened", "[backends
   CHECK(opened.has_value());
 }
 
-TEST_CASE("a directory of containers that was removed because it was empty is made again", "[backends]") {
+TEST_CASE("a directory of containers that was removed because it was empty is made again",
+          "[backends]") {
   const Scene scene(GENERATE(false, true));
-  for (const auto& entry : std::filesystem::directory_iterator(scene.path)) std::filesystem::remove(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(scene.path)) {
+    std::filesystem::remove(entry.path());
+  }
   const DurableCalls calls;
-  for (const auto id : ids) REQUIRE(scene.backend->create(id));
+  for (const auto id : ids) {
+    REQUIRE(scene.backend->create(id));
+  }
   INFO(text_of(calls.so_far()));
-  CHECK((scene.backend->durability() == Durability::volatile_memory || happens(calls.so_far(), test::syncs(scene.path))));
-  for (const auto id : ids) CHECK(std::filesystem::exists(container_of(scene.path, id)));
+  CHECK((scene.backend->durability() == Durability::volatile_memory ||
+         happens(calls.so_far(), test::syncs(scene.path))));
+  for (const auto id : ids) {
+    CHECK(std::filesystem::exists(container_of(scene.path, id)));
+  }
   const UniqueFd file(::open(scene.path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (file) CHECK(scene.backend->adopt(0x77, file.get()));
+  if (file) {
+    CHECK(scene.backend->adopt(0x77, file.get()));
+  }
 }
 
-TEST_CASE("where the directory of all containers is gone, a new one is an I/O error and no missing name", "[backends]") {
+TEST_CASE(
+    "where the directory of all containers is gone, a new one is an I/O error and no missing name",
+    "[backends]") {
   const Scene scene(false);
   std::filesystem::remove_all(scene.path);
   const auto made = scene.backend->create(1);
@@ -226,9 +261,12 @@ TEST_CASE("where the directory of all containers is gone, a new one is an I/O er
   CHECK(made.error().code == EIO);
 }
 
-TEST_CASE("what cannot be listed is an error, and does not hide the other containers", "[backends]") {
+TEST_CASE("what cannot be listed is an error, and does not hide the other containers",
+          "[backends]") {
   const Scene scene(false);
-  for (const auto id : ids) REQUIRE(scene.backend->create(id));
+  for (const auto id : ids) {
+    REQUIRE(scene.backend->create(id));
+  }
   std::filesystem::rename(directory_of(scene.path, 1), scene.path + "/aside");
   REQUIRE(std::fclose(std::fopen(directory_of(scene.path, 1).c_str(), "w")) == 0);
   std::set<std::uint64_t> seen;

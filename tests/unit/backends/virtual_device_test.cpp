@@ -1,4 +1,5 @@
-// What several backends are as one, beyond the contract: where a container goes, and that it is in one place only.
+// What several backends are as one, beyond the contract: where a container goes, and that it is in
+// one place only.
 #include "backends/virtual_device.hpp"
 
 #include <fcntl.h>
@@ -27,23 +28,38 @@ struct Scene {
   test::TempDirectory directory{"/dev/shm"};
 
   Scene() {
-    for (const char* part : {"/a", "/b", "/meta"}) ::mkdir((directory.path() + part).c_str(), 0700);
+    for (const char* part : {"/a", "/b", "/meta"}) {
+      ::mkdir((directory.path() + part).c_str(), 0700);
+    }
   }
-  UniqueFd open(const std::string& part) const { return UniqueFd(::open((directory.path() + part).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
+
+  UniqueFd open(const std::string& part) const {
+    return UniqueFd(::open((directory.path() + part).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+
   std::unique_ptr<Backend> one(const std::string& part, bool counted = true) const {
     FsdaxOptions options;
     options.directory = open(part);
-    if (counted) options.capacity = member_capacity;
+    if (counted) {
+      options.capacity = member_capacity;
+    }
     options.strict = counted;
     return std::move(*make_fsdax(std::move(options)));
   }
-  VirtualDeviceOptions both(bool spill = false, unsigned new_containers = 0, bool counted = true) const {
+
+  VirtualDeviceOptions both(bool spill = false, unsigned new_containers = 0,
+                            bool counted = true) const {
     VirtualDeviceOptions options{.members = {}, .new_containers = new_containers, .spill = spill};
     options.members.push_back({.id = "a", .backend = one("/a", counted)});
     options.members.push_back({.id = "b", .backend = one("/b", counted)});
     return options;
   }
-  std::unique_ptr<Backend> device(bool spill = false, unsigned new_containers = 0, bool counted = true) const { return std::move(*make_virtual_device(both(spill, new_containers, counted))); }
+
+  std::unique_ptr<Backend> device(bool spill = false, unsigned new_containers = 0,
+                                  bool counted = true) const {
+    return std::move(*make_virtual_device(both(spill, new_containers, counted)));
+  }
+
   std::multiset<std::uint64_t> in(const std::string& part) const {
     std::multiset<std::uint64_t> ids;
     REQUIRE(one(part)->for_each([&](std::uint64_t id) { ids.insert(id); }));
@@ -54,6 +70,7 @@ struct Scene {
 /// A FailingBackend that owns what it passes on to.
 struct Failing {
   explicit Failing(std::unique_ptr<Backend> backend) : real(std::move(backend)), failing(*real) {}
+
   std::unique_ptr<Backend> real;
   test::FailingBackend failing;
 };
@@ -93,14 +110,23 @@ TEST_CASE("a container is found where it was made, also by the next device") {
   CHECK(device->remove(7) == 0);
 }
 
-TEST_CASE("a container that power loss left unfinished in one place does not count beside one in another") {
+TEST_CASE(
+    "a container that power loss left unfinished in one place does not count beside one in "
+    "another") {
   Scene scene;
-  if (::setxattr((scene.directory.path() + "/a").c_str(), label_name, "1", 1, 0) != 0) SKIP("no extended attributes on /dev/shm");
+  if (::setxattr((scene.directory.path() + "/a").c_str(), label_name, "1", 1, 0) != 0) {
+    SKIP("no extended attributes on /dev/shm");
+  }
   ::setxattr((scene.directory.path() + "/b").c_str(), label_name, "1", 1, 0);
   for (const std::string unfinished : {"/a", "/b"}) {
     const std::uint64_t id = unfinished == "/a" ? 3 : 4;
-    for (const char* part : {"/a", "/b"}) REQUIRE(scene.one(part)->create(id));
-    REQUIRE(::removexattr((scene.directory.path() + unfinished + "/0" + std::to_string(id) + "/000000000000000" + std::to_string(id)).c_str(), label_name) == 0);
+    for (const char* part : {"/a", "/b"}) {
+      REQUIRE(scene.one(part)->create(id));
+    }
+    REQUIRE(::removexattr((scene.directory.path() + unfinished + "/0" + std::to_string(id) +
+                           "/000000000000000" + std::to_string(id))
+                              .c_str(),
+                          label_name) == 0);
   }
   const auto device = make_virtual_device(scene.both());
   REQUIRE(device);
@@ -124,7 +150,8 @@ TEST_CASE("a device of none, or whose new containers have no place, is refused")
   CHECK(make_virtual_device(scene.both(false, 2)).error().code == EINVAL);
 }
 
-TEST_CASE("with spill, a full place passes new containers on, and takes them again when it has room") {
+TEST_CASE(
+    "with spill, a full place passes new containers on, and takes them again when it has room") {
   const Scene scene;
   auto device = scene.device(true);
   CHECK(device->space().capacity == 2 * member_capacity);
@@ -132,15 +159,19 @@ TEST_CASE("with spill, a full place passes new containers on, and takes them aga
   CHECK(device->place_for({}) == 0U);
   CHECK(device->place_for({.place = 1}) == 1U);
   REQUIRE(device->create(1));
-  fill(*device, 1, member_capacity - room_for_unknown(device->at(0).space()) + 4096);  // less than what a file of unknown size wants
+  // less than what a file of unknown size wants
+  fill(*device, 1, member_capacity - room_for_unknown(device->at(0).space()) + 4096);
   CHECK(device->place_for({}) == 1U);
-  CHECK(device->place_for({.place = std::nullopt, .size = 8192}) == 0U);  // one whose size is known goes where it fits
+  // one whose size is known goes where it fits
+  CHECK(device->place_for({.place = std::nullopt, .size = 8192}) == 0U);
   CHECK(device->place_for({.place = std::nullopt, .size = 2u << 20}) == 1U);
-  CHECK(device->place_for({.place = std::nullopt, .size = member_capacity + 1}).error().code == ENOSPC);
+  CHECK(device->place_for({.place = std::nullopt, .size = member_capacity + 1}).error().code ==
+        ENOSPC);
   REQUIRE(device->create(2));
   CHECK(device->place_of(2) == 1);
   fill(*device, 2, member_capacity - 4096);
-  CHECK(device->place_for({}) == 0U);  // both are down to their last: the last of the first is given out
+  // both are down to their last: the last of the first is given out
+  CHECK(device->place_for({}) == 0U);
   fill(*device, 1, member_capacity);
   CHECK(device->place_for({}) == 1U);
   fill(*device, 2, member_capacity);
@@ -152,7 +183,8 @@ TEST_CASE("with spill, a full place passes new containers on, and takes them aga
   CHECK(device->space().available == member_capacity);
 }
 
-TEST_CASE("without spill, each place ends for itself, and what is available is that of new containers") {
+TEST_CASE(
+    "without spill, each place ends for itself, and what is available is that of new containers") {
   const Scene scene;
   auto device = scene.device(false, 0);
   CHECK(device->space().capacity == 2 * member_capacity);
@@ -166,7 +198,8 @@ TEST_CASE("without spill, each place ends for itself, and what is available is t
   CHECK(device->space().used == member_capacity + 4096);
 }
 
-TEST_CASE("a place that refuses a container for want of space passes it on, and no second copy is left") {
+TEST_CASE(
+    "a place that refuses a container for want of space passes it on, and no second copy is left") {
   const Scene scene;
   Failing first(scene.one("/a"));
   for (const bool spill : {true, false}) {
@@ -181,8 +214,11 @@ TEST_CASE("a place that refuses a container for want of space passes it on, and 
       CHECK(made.has_value() == (spill && code == ENOSPC));
       CHECK(scene.in("/a").empty());
       CHECK(scene.in("/b").size() == (made ? 1U : 0U));
-      if (made) CHECK(device->place_of(77) == 1);
-      else CHECK(made.error().code == code);
+      if (made) {
+        CHECK(device->place_of(77) == 1);
+      } else {
+        CHECK(made.error().code == code);
+      }
       device->remove(77);
       CHECK(device->open(77).error().code == ENOENT);
     }
@@ -195,7 +231,8 @@ TEST_CASE("of two who make the same container in two places one does") {
   for (std::uint64_t id = 1; id <= 200; ++id) {
     std::array<bool, 2> made{};
     {
-      std::jthread other([&] { made[1] = device->create_at(id, 1, Afterwards::kept_open).has_value(); });
+      std::jthread other(
+          [&] { made[1] = device->create_at(id, 1, Afterwards::kept_open).has_value(); });
       made[0] = device->create_at(id, 0, Afterwards::kept_open).has_value();
     }
     REQUIRE(made[0] != made[1]);
@@ -224,9 +261,12 @@ TEST_CASE("the weakest of the places decides what all survives") {
 
 namespace {
 
-std::unique_ptr<fs::Filesystem> open_files(const Scene& scene, Backend& device, const UniqueFd& metadata, std::function<std::optional<unsigned>(const std::string&)> place_of_new = {}) {
+std::unique_ptr<fs::Filesystem> open_files(
+    const Scene& scene, Backend& device, const UniqueFd& metadata,
+    std::function<std::optional<unsigned>(const std::string&)> place_of_new = {}) {
   (void)scene;
-  auto opened = fs::Filesystem::open(device, {.metadata_directory = metadata.get(), .place_of_new = std::move(place_of_new)});
+  auto opened = fs::Filesystem::open(
+      device, {.metadata_directory = metadata.get(), .place_of_new = std::move(place_of_new)});
   REQUIRE(opened);
   return std::move(*opened);
 }
@@ -261,7 +301,8 @@ TEST_CASE("containers made ahead are used for files of their place only") {
   const UniqueFd metadata = scene.open("/meta");
   auto device = scene.device(true);
   auto files = open_files(scene, *device, metadata);
-  files->fill_pool([](std::span<const fs::ContainerPool::Ready> ready) { CHECK(ready.empty()); });  // counted: no descriptor for the kernel
+  // counted: no descriptor for the kernel
+  files->fill_pool([](std::span<const fs::ContainerPool::Ready> ready) { CHECK(ready.empty()); });
   REQUIRE(scene.in("/a").size() >= 4);
   const auto full = files->make_node({}, fs::root_ino, "full", S_IFREG | 0644, 0)->ino;
   CHECK(device->place_of(full) == 0);

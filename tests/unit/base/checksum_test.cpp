@@ -18,14 +18,23 @@ namespace {
 // Nothing is left of what the allocator has but for a few small pieces, and no more is to be had.
 void take_all_memory() {
   std::array<void*, 4> small{};
-  for (auto& one : small) one = std::malloc(24);
+  for (auto& one : small) {
+    one = std::malloc(24);
+  }
   const rlimit nothing{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
   ::setrlimit(RLIMIT_AS, &nothing);
-  for (std::size_t bytes = 1U << 20U; bytes > 4096; bytes /= 2)
-    while (std::malloc(bytes) != nullptr) {}
-  for (std::size_t bytes = 4096; bytes >= 128; bytes -= 16)  // what was freed before is kept by size
-    while (std::malloc(bytes) != nullptr) {}
-  for (void* one : small) std::free(one);
+  for (std::size_t bytes = 1U << 20U; bytes > 4096; bytes /= 2) {
+    while (std::malloc(bytes) != nullptr) {
+    }
+  }
+  // what was freed before is kept by size
+  for (std::size_t bytes = 4096; bytes >= 128; bytes -= 16) {
+    while (std::malloc(bytes) != nullptr) {
+    }
+  }
+  for (void* one : small) {
+    std::free(one);
+  }
 }
 
 }  // namespace
@@ -39,7 +48,10 @@ TEST_CASE("a checksum that there is no memory for is std::bad_alloc") {
   if (child == 0) {
     take_all_memory();
     try {
-      for (;;) (new Checksum)->update(std::as_bytes(std::span("x")));  // what other threads' heaps still have goes first
+      // what other threads' heaps still have goes first
+      for (;;) {
+        (new Checksum)->update(std::as_bytes(std::span("x")));
+      }
     } catch (const std::bad_alloc&) {
       ::_exit(0);
     }
@@ -54,7 +66,9 @@ namespace {
 
 FileSum sum_of(SumKind kind, const std::string& content, std::size_t step) {
   FileChecksum sum(kind);
-  for (std::size_t at = 0; at < content.size(); at += step) sum.update(std::as_bytes(std::span(content).subspan(at, std::min(step, content.size() - at))));
+  for (std::size_t at = 0; at < content.size(); at += step) {
+    sum.update(std::as_bytes(std::span(content).subspan(at, std::min(step, content.size() - at))));
+  }
   return sum.finish();
 }
 
@@ -66,7 +80,9 @@ TEST_CASE("xxh3-sparse depends on the content alone, and costs nothing for holes
   content[2 * block - 1] = 'a';
   content[3 * block] = 'b';
   const FileSum whole = sum_of(SumKind::xxh3_sparse, content, content.size());
-  for (const std::size_t step : {4096UL, 65537UL, block, 3 * block}) CHECK(sum_of(SumKind::xxh3_sparse, content, step) == whole);
+  for (const std::size_t step : {4096UL, 65537UL, block, 3 * block}) {
+    CHECK(sum_of(SumKind::xxh3_sparse, content, step) == whole);
+  }
   // As data from the first byte to the last, with holes as large as can be, or in part.
   FileChecksum holes(SumKind::xxh3_sparse);
   holes.skip(2 * block - 1);
@@ -78,7 +94,9 @@ TEST_CASE("xxh3-sparse depends on the content alone, and costs nothing for holes
   CHECK(holes.hashed() <= 2 * block);
   // By its definition.
   std::string numbers;
-  const auto add = [&](std::uint64_t number) { numbers.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  const auto add = [&](std::uint64_t number) {
+    numbers.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
   for (const std::size_t at : {block, 3 * block}) {
     add(at);
     add(block);
@@ -102,9 +120,13 @@ TEST_CASE("a tebibyte of hole is not hashed") {
 }
 
 TEST_CASE("the checksum of a file as text, and back") {
-  for (const FileSum sum : {FileSum(0x123456789abcdef0), FileSum(7, SumKind::xxh3_sparse)}) CHECK(file_sum_of(to_text(sum)) == sum);
+  for (const FileSum sum : {FileSum(0x123456789abcdef0), FileSum(7, SumKind::xxh3_sparse)}) {
+    CHECK(file_sum_of(to_text(sum)) == sum);
+  }
   CHECK(to_text(FileSum(7, SumKind::xxh3_sparse)) == "xxh3-sparse:0000000000000007");
-  for (const char* text : {"", "xxh3:", "xxh3:zz", "xxh3:12 ", "md5:00", "xxh3-sparse"}) CHECK_FALSE(file_sum_of(text));
+  for (const char* text : {"", "xxh3:", "xxh3:zz", "xxh3:12 ", "md5:00", "xxh3-sparse"}) {
+    CHECK_FALSE(file_sum_of(text));
+  }
   CHECK(sum_kind_for(1U << 20U, 4096) == SumKind::xxh3_sparse);
   CHECK(sum_kind_for(1U << 20U, 1U << 20U) == SumKind::xxh3);
   CHECK(sum_kind_for(8192, 4096) == SumKind::xxh3);

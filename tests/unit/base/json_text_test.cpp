@@ -5,7 +5,8 @@
 using namespace efs;
 
 TEST_CASE("what is written as JSON is read again, whatever its bytes") {
-  for (const char* text : {"", "plain", "caf\xe9", "\xff\xfe", "\\351", "\\134351", "a\nb\"c", "\\", "C:\\new", "\xe2\x82\xac", "half \xe2\x82"}) {
+  for (const char* text : {"", "plain", "caf\xe9", "\xff\xfe", "\\351", "\\134351", "a\nb\"c", "\\",
+                           "C:\\new", "\xe2\x82\xac", "half \xe2\x82"}) {
     const nlohmann::json document{{"path", text}, {"all", {text, 1, nullptr, {{text, text}}}}};
     CHECK(json_from_text(json_to_text(document)) == document);
     CHECK(json_from_text(json_to_text(document, 2)) == document);
@@ -26,16 +27,22 @@ TEST_CASE("two keys that differ are two keys") {
   CHECK(json_from_text(json_to_text(document)) == document);
 }
 
-TEST_CASE("a document that is nested without end is none: copied or written it would use up the stack") {
+TEST_CASE(
+    "a document that is nested without end is none: copied or written it would use up the stack") {
   for (const std::size_t depth : {100, 400000}) {
     for (const auto& [open, close] : {std::pair{"[", "]"}, {"{\"a\":", "}"}}) {
       std::string text, end;
-      for (std::size_t i = 0; i < depth; ++i) text += open, end += close;
+      for (std::size_t i = 0; i < depth; ++i) {
+        text += open, end += close;
+      }
       CHECK(json_from_text(text + "\"\\\\351\"" + end).is_discarded());
-      CHECK(json_from_text("{\"format\":1,\"deep\":" + text + "1" + end + ",\"after\":2}").is_discarded());
+      CHECK(json_from_text("{\"format\":1,\"deep\":" + text + "1" + end + ",\"after\":2}")
+                .is_discarded());
     }
   }
   std::string text = "1";
-  for (int i = 0; i < 60; ++i) text = "[" + text + "]";
+  for (int i = 0; i < 60; ++i) {
+    text = "[" + text + "]";
+  }
   CHECK(json_from_text(text).is_array());
 }

@@ -19,10 +19,12 @@ namespace {
 
 struct Directory {
   std::filesystem::path path;
+
   Directory() {
     std::string name = (std::filesystem::temp_directory_path() / "efs-lines-XXXXXX").string();
     path = mkdtemp(name.data());
   }
+
   ~Directory() { std::filesystem::remove_all(path); }
 };
 
@@ -60,7 +62,9 @@ TEST_CASE("a bound is kept by two files") {
     (*file)->append("a line of twenty-two " + std::to_string(i));
     (*file)->flush();
     std::uint64_t size = std::filesystem::file_size(path);
-    if (std::filesystem::exists(path + ".1")) size += std::filesystem::file_size(path + ".1");
+    if (std::filesystem::exists(path + ".1")) {
+      size += std::filesystem::file_size(path + ".1");
+    }
     REQUIRE(size <= most);
   }
   CHECK(text_of(path).ends_with("two 199\n"));
@@ -75,12 +79,19 @@ TEST_CASE("lines of many threads stay whole") {
     auto file = LineFile::open(path, "");
     REQUIRE(file);
     std::vector<std::jthread> threads;
-    for (char t = 'a'; t < 'e'; ++t)
-      threads.emplace_back([&, t] { for (int i = 0; i < 2000; ++i) (*file)->append(std::string(20, t)); });
+    for (char t = 'a'; t < 'e'; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 2000; ++i) {
+          (*file)->append(std::string(20, t));
+        }
+      });
+    }
   }
   std::ifstream stream(path);
   int lines = 0;
-  for (std::string line; std::getline(stream, line); ++lines) REQUIRE(line == std::string(20, line.empty() ? 'x' : line[0]));
+  for (std::string line; std::getline(stream, line); ++lines) {
+    REQUIRE(line == std::string(20, line.empty() ? 'x' : line[0]));
+  }
   CHECK(lines == 8000);
 }
 
@@ -91,10 +102,14 @@ TEST_CASE("what is appended gets into the file by itself") {
   REQUIRE(file);
   for (const std::string line : {"one", "two"}) {
     (*file)->append(line);
-    while (!text_of(path).ends_with(line + "\n")) std::this_thread::yield();
+    while (!text_of(path).ends_with(line + "\n")) {
+      std::this_thread::yield();
+    }
   }
   (*file)->append(std::string(1u << 20, 'x'));
-  while (std::filesystem::file_size(path) < 1u << 20) std::this_thread::yield();
+  while (std::filesystem::file_size(path) < 1u << 20) {
+    std::this_thread::yield();
+  }
   CHECK((*file)->lost() == 0);
 }
 
@@ -107,7 +122,9 @@ TEST_CASE("without a thread it is written when there is much of it, and at the e
     REQUIRE(file);
     (*file)->append("little");
     CHECK(text_of(path).empty());
-    for (int i = 0; i < 100; ++i) (*file)->append(std::string(999, 'x'));
+    for (int i = 0; i < 100; ++i) {
+      (*file)->append(std::string(999, 'x'));
+    }
     CHECK(std::filesystem::file_size(path) > 60'000);
   }
   CHECK(std::filesystem::file_size(path) == 7 + 100 * 1000);
@@ -120,7 +137,9 @@ TEST_CASE("much at once is spread over two files with a bound") {
     const efs::test::NoThreads none;
     const auto file = LineFile::open_later(path, "# header", 1000);
     file->flush();
-    for (int i = 0; i < 60; ++i) file->append("a line of twenty-two " + std::to_string(i % 10));
+    for (int i = 0; i < 60; ++i) {
+      file->append("a line of twenty-two " + std::to_string(i % 10));
+    }
   }
   CHECK(text_of(path).starts_with("# header\na line"));
   CHECK(std::filesystem::file_size(path) <= 500);
@@ -154,7 +173,9 @@ TEST_CASE("an error ends the writing and is told") {
   CHECK(efs::describe((*bounded)->failure().error()).contains("log.1"));
 }
 
-TEST_CASE("a file that is opened later has what was said before, and is tried again until it can be had") {
+TEST_CASE(
+    "a file that is opened later has what was said before, and is tried again until it can be "
+    "had") {
   const Directory d;
   const auto path = (d.path / "absent" / "log").string();
   const auto file = LineFile::open_later(path, "# header");
@@ -179,7 +200,9 @@ TEST_CASE("what waits for a file that is not open has a bound") {
   const Directory d;
   const auto path = (d.path / "log").string();
   const auto file = LineFile::open_later(path, "");
-  for (int i = 0; i < 3000; ++i) file->append(std::string(999, 'x'));
+  for (int i = 0; i < 3000; ++i) {
+    file->append(std::string(999, 'x'));
+  }
   file->flush();
   CHECK(std::filesystem::file_size(path) <= 1u << 20);
   CHECK(std::filesystem::file_size(path) > 1'000'000);

@@ -18,31 +18,48 @@ constexpr std::uint64_t mib = 1U << 20U;
 // A directory in the place of the root, of a machine that has 8 GiB available.
 class Machine {
  public:
-  Machine() { put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable:    8388608 kB\nShmem: 0 kB\n"); }
+  Machine() {
+    put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable:    8388608 kB\nShmem: 0 kB\n");
+  }
 
   void put(const std::string& file, const std::string& text) {
     std::filesystem::create_directories(std::filesystem::path(root_.path() + file).parent_path());
     std::ofstream(root_.path() + file) << text;
   }
+
   void is_in(const std::string& groups) { put("/proc/self/cgroup", groups); }
+
   // A line for each: ROOT POINT TYPE OPTIONS.
-  void mounts(const std::string& root, const std::string& point, const std::string& type, const std::string& options = "rw") {
-    table_ += "40 30 0:35 " + root + " " + point + " rw,relatime shared:9 - " + type + " source " + options + "\n";
+  void mounts(const std::string& root, const std::string& point, const std::string& type,
+              const std::string& options = "rw") {
+    table_ += "40 30 0:35 " + root + " " + point + " rw,relatime shared:9 - " + type + " source " +
+              options + "\n";
     put("/proc/self/mountinfo", table_);
   }
-  void second(const std::string& group, const std::string& max, std::uint64_t used = 0, std::uint64_t inactive = 0) {
+
+  void second(const std::string& group, const std::string& max, std::uint64_t used = 0,
+              std::uint64_t inactive = 0) {
     put(group + "/memory.max", max + "\n");
     put(group + "/memory.current", std::to_string(used) + "\n");
-    put(group + "/memory.stat", "anon 5\ninactive_file " + std::to_string(inactive) + "\nactive_file 7\n");
+    put(group + "/memory.stat",
+        "anon 5\ninactive_file " + std::to_string(inactive) + "\nactive_file 7\n");
   }
-  void first(const std::string& group, const std::string& limit, std::uint64_t used = 0, std::uint64_t inactive = 0, const std::string& of_all = "9223372036854771712") {
+
+  void first(const std::string& group, const std::string& limit, std::uint64_t used = 0,
+             std::uint64_t inactive = 0, const std::string& of_all = "9223372036854771712") {
     put(group + "/memory.limit_in_bytes", limit + "\n");
     put(group + "/memory.usage_in_bytes", std::to_string(used) + "\n");
     put(group + "/memory.use_hierarchy", "1\n");
-    put(group + "/memory.stat", "inactive_file 1\nhierarchical_memory_limit " + of_all + "\ntotal_inactive_file " + std::to_string(inactive) + "\n");
+    put(group + "/memory.stat", "inactive_file 1\nhierarchical_memory_limit " + of_all +
+                                    "\ntotal_inactive_file " + std::to_string(inactive) + "\n");
   }
+
   std::uint64_t bound() const { return memory_bound(std::nullopt, root_.path()).bytes; }
-  std::string source() const { return memory_bound(std::nullopt, root_.path()).source.substr(root_.path().size()); }
+
+  std::string source() const {
+    return memory_bound(std::nullopt, root_.path()).source.substr(root_.path().size());
+  }
+
   const std::string& root() const { return root_.path(); }
 
  private:
@@ -85,7 +102,8 @@ TEST_CASE("version 2: the least of the group and its ancestors, less what each u
   CHECK(machine.bound() == 0);
 }
 
-TEST_CASE("version 1: where the controller is mounted, and limits that are not visible", "[bound]") {
+TEST_CASE("version 1: where the controller is mounted, and limits that are not visible",
+          "[bound]") {
   Machine machine;
   machine.mounts("/", "/sys/fs/cgroup/cpu", "cgroup", "rw,cpu");
   machine.mounts("/", "/cg\\040roups/memory", "cgroup", "rw,memory");
@@ -97,7 +115,8 @@ TEST_CASE("version 1: where the controller is mounted, and limits that are not v
   CHECK(machine.bound() == 442 * mib);
   machine.first("/cg roups/memory/a", std::to_string(300 * mib), 20 * mib);
   CHECK(machine.bound() == 280 * mib);
-  machine.put("/cg roups/memory/a/memory.use_hierarchy", "0\n");  // it counts its own processes alone
+  // it counts its own processes alone
+  machine.put("/cg roups/memory/a/memory.use_hierarchy", "0\n");
   CHECK(machine.bound() == 442 * mib);
   machine.first("/cg roups/memory/a/b", none, 10 * mib, 0, std::to_string(200 * mib));
   CHECK(machine.bound() == 190 * mib);

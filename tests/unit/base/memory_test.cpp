@@ -25,17 +25,25 @@ namespace {
 
 std::uint64_t bytes_of(std::string_view what) {
   std::ifstream status("/proc/self/status");
-  for (std::string key; status >> key; status.ignore(256, '\n'))
-    if (std::uint64_t kilobytes = 0; key == what && status >> kilobytes) return kilobytes * 1024;
+  for (std::string key; status >> key; status.ignore(256, '\n')) {
+    if (std::uint64_t kilobytes = 0; key == what && status >> kilobytes) {
+      return kilobytes * 1024;
+    }
+  }
   return 0;
 }
-std::uint64_t data_bytes() { return bytes_of("VmData:"); }
+
+std::uint64_t data_bytes() {
+  return bytes_of("VmData:");
+}
 
 // In a process of its own; true is success.
 template <typename Test>
 bool in_a_process(Test test) {
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(test() ? 0 : 1);
+  if (child == 0) {
+    ::_exit(test() ? 0 : 1);
+  }
   int status = 0;
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
@@ -45,7 +53,9 @@ template <typename Test>
 bool in_a_full_process(Test test) {
   return in_a_process([&] {
     SpareMemory spare;
-    if (!spare.fill()) return false;
+    if (!spare.fill()) {
+      return false;
+    }
     rlimit limit{};
     ::getrlimit(RLIMIT_DATA, &limit);
     limit.rlim_cur = data_bytes();
@@ -65,8 +75,8 @@ bool in_a_fresh_process(const char* test) {
 
 constexpr std::uint64_t little = 2U << 20U;
 
-// Like the survey of a plan: others free what a thread made, while it has small pieces behind that; then it ends. What the process has more,
-// bytes.
+// Like the survey of a plan: others free what a thread made, while it has small pieces behind that;
+// then it ends. What the process has more, bytes.
 std::uint64_t kept_of_what_threads_freed() {
   constexpr std::size_t piece = 17U << 10U, pieces = 1000, small = 40;
   std::free(std::malloc(16U << 20U));  // a large one, after which glibc keeps twice as much
@@ -77,7 +87,10 @@ std::uint64_t kept_of_what_threads_freed() {
   std::unique_ptr<char[]> stays;
   std::thread maker([&] {
     stays = std::make_unique<char[]>(piece);
-    for (std::size_t i = 0; i < pieces; ++i) made.push_back(std::make_unique<char[]>(piece));  // zeroed: its pages are there
+    // zeroed: its pages are there
+    for (std::size_t i = 0; i < pieces; ++i) {
+      made.push_back(std::make_unique<char[]>(piece));
+    }
     const auto last = std::make_unique<char[]>(small);
     all_made.count_down();
     all_freed.wait();
@@ -108,7 +121,9 @@ TEST_CASE("memory that is kept back is given piece by piece, and can be filled a
   for (int round = 0; round < 2; ++round) {
     REQUIRE(spare.fill());
     CHECK(spare.fill());
-    for (std::size_t i = 0; i < SpareMemory::pieces; ++i) CHECK(spare.give());
+    for (std::size_t i = 0; i < SpareMemory::pieces; ++i) {
+      CHECK(spare.give());
+    }
     CHECK_FALSE(spare.give());
   }
 }
@@ -117,11 +132,15 @@ TEST_CASE("what is given back can be allocated where nothing else can") {
   need_the_usual_malloc();
   CHECK(in_a_full_process([](SpareMemory& spare, rlimit&) {
     const auto exhaust = [] {
-      while (std::malloc(half_a_piece) != nullptr) {}
+      while (std::malloc(half_a_piece) != nullptr) {
+      }
       return !can_allocate(half_a_piece);
     };
-    for (std::size_t i = 0; i < SpareMemory::pieces; ++i)
-      if (!exhaust() || !spare.give() || !can_allocate(half_a_piece)) return false;
+    for (std::size_t i = 0; i < SpareMemory::pieces; ++i) {
+      if (!exhaust() || !spare.give() || !can_allocate(half_a_piece)) {
+        return false;
+      }
+    }
     return true;
   }));
 }
@@ -137,7 +156,9 @@ TEST_CASE("little of what was freed is kept", "[.fresh]") {
   CHECK(kept_of_what_threads_freed() < little);
 }
 
-TEST_CASE("much of what was freed is kept by itself", "[.fresh]") { CHECK(kept_of_what_threads_freed() > little); }
+TEST_CASE("much of what was freed is kept by itself", "[.fresh]") {
+  CHECK(kept_of_what_threads_freed() > little);
+}
 
 TEST_CASE("memory that is present has all its pages from the beginning") {
   const PresentMemory memory((1U << 20U) + 4096);
@@ -145,7 +166,8 @@ TEST_CASE("memory that is present has all its pages from the beginning") {
   std::vector<unsigned char> resident((memory.size() + page - 1) / page);
   REQUIRE(::mincore(memory.data(), memory.size(), resident.data()) == 0);
   CHECK(std::ranges::all_of(resident, [](unsigned char state) { return (state & 1U) != 0; }));
-  CHECK(std::ranges::all_of(std::span(memory.data(), memory.size()), [](std::byte byte) { return byte == std::byte{}; }));
+  CHECK(std::ranges::all_of(std::span(memory.data(), memory.size()),
+                            [](std::byte byte) { return byte == std::byte{}; }));
 }
 
 TEST_CASE("what cannot be filled keeps nothing back, until the limit is gone") {
@@ -153,7 +175,9 @@ TEST_CASE("what cannot be filled keeps nothing back, until the limit is gone") {
     spare.give();
     limit.rlim_cur = data_bytes();
     ::setrlimit(RLIMIT_DATA, &limit);
-    if (spare.fill() || spare.give()) return false;
+    if (spare.fill() || spare.give()) {
+      return false;
+    }
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_DATA, &limit);
     return spare.fill() && spare.give();

@@ -1,4 +1,5 @@
-// Time behind other threads' locks is counted for the thread that waits, and for nobody who need not.
+// Time behind other threads' locks is counted for the thread that waits, and for nobody who need
+// not.
 #include "base/mutex.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,10 +14,13 @@ TEST_CASE("a wait for a lock is counted, a lock that is free is not", "[threads]
     lock_counted([] { return true; }, [&] { locked = true; });
     CHECK_FALSE(locked);
     CHECK(waited_for_locks.count() == 0);
-    lock_counted([] { return false; }, [&] {
-      for (const auto begun = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() == begun;) {}
-      locked = true;
-    });
+    lock_counted([] { return false; },
+                 [&] {
+                   for (const auto begun = std::chrono::steady_clock::now();
+                        std::chrono::steady_clock::now() == begun;) {
+                   }
+                   locked = true;
+                 });
     CHECK(locked);
     CHECK(waited_for_locks.count() > 0);
   }).join();

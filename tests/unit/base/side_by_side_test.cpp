@@ -12,19 +12,28 @@
 
 using namespace efs;
 
-TEST_CASE("side by side: every item once, in pieces of at most the grain, with threads and without", "[threads]") {
+TEST_CASE("side by side: every item once, in pieces of at most the grain, with threads and without",
+          "[threads]") {
   const auto everything = [](std::size_t count, std::size_t grain) {
     std::vector<std::atomic<int>> seen(count);
     std::atomic<bool> too_large{false};
-    const Status done = side_by_side(count, grain, [&](std::size_t begin, std::size_t end) -> Status {
-      if (begin >= end || end - begin > grain) too_large = true;
-      for (std::size_t i = begin; i < end; ++i) ++seen[i];
-      return {};
-    });
+    const Status done =
+        side_by_side(count, grain, [&](std::size_t begin, std::size_t end) -> Status {
+          if (begin >= end || end - begin > grain) {
+            too_large = true;
+          }
+          for (std::size_t i = begin; i < end; ++i) {
+            ++seen[i];
+          }
+          return {};
+        });
     return done && !too_large && std::ranges::all_of(seen, [](const auto& n) { return n == 1; });
   };
-  for (const std::size_t count : {0UL, 1UL, 2UL, 1000UL, 12345UL})
-    for (const std::size_t grain : {1UL, 7UL, 100'000UL}) CHECK(everything(count, grain));
+  for (const std::size_t count : {0UL, 1UL, 2UL, 1000UL, 12345UL}) {
+    for (const std::size_t grain : {1UL, 7UL, 100'000UL}) {
+      CHECK(everything(count, grain));
+    }
+  }
   const test::NoThreads none;
   CHECK(everything(1000, 1));
 }
@@ -39,7 +48,9 @@ TEST_CASE("side by side: an error is told and ends it, so does a want of memory"
   CHECK(failed.error().what == "the tenth");
   CHECK(begun < 1'000'000);
   const Status empty = side_by_side(100, 1, [](std::size_t begin, std::size_t) -> Status {
-    if (begin == 3) throw std::bad_alloc();
+    if (begin == 3) {
+      throw std::bad_alloc();
+    }
     return {};
   });
   REQUIRE_FALSE(empty);

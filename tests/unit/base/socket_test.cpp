@@ -16,6 +16,7 @@ namespace {
 
 struct SocketPair {
   UniqueFd a, b;
+
   SocketPair() {
     std::array<int, 2> ends{};
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0);
@@ -26,12 +27,14 @@ struct SocketPair {
 
 std::size_t open_descriptors() {
   std::size_t found = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++found;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++found;
+  }
   return found;
 }
 
 ino_t inode_of(int fd) {
-  struct stat st {};
+  struct stat st{};
   REQUIRE(::fstat(fd, &st) == 0);
   return st.st_ino;
 }
@@ -54,7 +57,10 @@ TEST_CASE("a message with a descriptor") {
     CHECK(inode_of(fd.get()) == inode_of(sent.get()));
     CHECK((::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
   }
-  CHECK(send_with_descriptors(pair.a.get(), hello, std::vector<int>(most_descriptors + 1, sent.get())).error().code == EINVAL);
+  CHECK(
+      send_with_descriptors(pair.a.get(), hello, std::vector<int>(most_descriptors + 1, sent.get()))
+          .error()
+          .code == EINVAL);
 }
 
 TEST_CASE("a message without one, and the end of the other side") {
@@ -72,7 +78,8 @@ TEST_CASE("a message without one, and the end of the other side") {
 
 TEST_CASE("of more descriptors than are wanted none is left open") {
   SocketPair pair;
-  const UniqueFd first(::open("/", O_PATH | O_CLOEXEC)), second(::open("/proc", O_PATH | O_CLOEXEC));
+  const UniqueFd first(::open("/", O_PATH | O_CLOEXEC)),
+      second(::open("/proc", O_PATH | O_CLOEXEC));
   const std::array<int, 2> both{first.get(), second.get()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof both)> control{};
   std::byte byte{};

@@ -6,12 +6,15 @@
 
 TEST_CASE("what would control a terminal is shown in octal, and the rest as it is") {
   using efs::printable;
-  CHECK(printable("a name, \xc3\xbc \xe2\x82\xac and \\") == "a name, \xc3\xbc \xe2\x82\xac and \\");
+  CHECK(printable("a name, \xc3\xbc \xe2\x82\xac and \\") ==
+        "a name, \xc3\xbc \xe2\x82\xac and \\");
   CHECK(printable("\033]0;title\007") == "\\033]0;title\\007");
   CHECK(printable("one\ntwo\r\t\x7f") == "one\\012two\\015\\011\\177");
   CHECK(printable("one\ntwo\033\n", true) == "one\ntwo\\033\n");
-  CHECK(printable("\xc2\x9b" "31m") == "\\302\\23331m");
-  CHECK(printable("a\xc2\xa0" "b\xe2\x80\x8b\xef\xbb\xbf") == "a\\302\\240b\\342\\200\\213\\357\\273\\277");
+  CHECK(printable("\xc2\x9b"
+                  "31m") == "\\302\\23331m");
+  CHECK(printable("a\xc2\xa0"
+                  "b\xe2\x80\x8b\xef\xbb\xbf") == "a\\302\\240b\\342\\200\\213\\357\\273\\277");
   CHECK(printable("\xe2\x80\x93\xe2\x80\x9c\xc2\xa1") == "\xe2\x80\x93\xe2\x80\x9c\xc2\xa1");
   CHECK(printable("caf\xe9, \xc2") == "caf\\351, \\302");
   CHECK(printable("C:\\351") == "C:\\351");
@@ -43,8 +46,15 @@ TEST_CASE("names that are not UTF-8 are text, and come back") {
   CHECK_FALSE(needs_octal("a\nb \\ \\8 \xe2\x82\xac"));
   CHECK(needs_octal("\\101"));
   CHECK(needs_octal("\xe2\x82"));
-  for (const char* bad : {"\x80", "\xc0\xaf", "\xc1\x81", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xff", "\xe2\x82", "\xf0\x9f\x98"}) CHECK(needs_octal(bad));
-  for (const char* good : {"\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) CHECK_FALSE(needs_octal(good));
+  for (const char* bad :
+       {"\x80", "\xc0\xaf", "\xc1\x81", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xff", "\xe2\x82", "\xf0\x9f\x98"}) {
+    CHECK(needs_octal(bad));
+  }
+  for (const char* good : {"\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    CHECK_FALSE(needs_octal(good));
+  }
 }
 
 TEST_CASE("every name of a few odd bytes comes back, and no two look the same") {
@@ -52,11 +62,17 @@ TEST_CASE("every name of a few odd bytes comes back, and no two look the same") 
   const std::string odd = "\\01\n\xe9\xc3\xa9";
   std::set<std::string> shown, written;
   std::size_t names = 0;
-  for (std::size_t number = 0; number < odd.size() * odd.size() * odd.size() * odd.size() * odd.size(); ++number) {
+  for (std::size_t number = 0;
+       number < odd.size() * odd.size() * odd.size() * odd.size() * odd.size(); ++number) {
     std::string name;
-    for (std::size_t i = 0, rest = number; i < 5; ++i, rest /= odd.size()) name += odd[rest % odd.size()];
+    for (std::size_t i = 0, rest = number; i < 5; ++i, rest /= odd.size()) {
+      name += odd[rest % odd.size()];
+    }
     ++names;
-    if (from_octal(escaped(name)) != name || from_octal(in_octal(name)) != name || needs_octal(name) != (in_octal(name) != name)) FAIL(escaped(name));
+    if (from_octal(escaped(name)) != name || from_octal(in_octal(name)) != name ||
+        needs_octal(name) != (in_octal(name) != name)) {
+      FAIL(escaped(name));
+    }
     shown.insert(escaped(name));
     written.insert(in_octal(name));
   }

@@ -41,11 +41,13 @@ TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
   auto [gate, opens] = pipe();
   auto [end, over] = pipe();
   // It owns what it uses.
-  CHECK(!in_time(std::chrono::milliseconds(1), [gate = std::make_shared<UniqueFd>(std::move(gate)), over = std::make_shared<UniqueFd>(std::move(over))] {
-    char byte{};
-    (void)!::read(gate->get(), &byte, 1);
-    over->reset();
-  }));
+  CHECK(
+      !in_time(std::chrono::milliseconds(1), [gate = std::make_shared<UniqueFd>(std::move(gate)),
+                                              over = std::make_shared<UniqueFd>(std::move(over))] {
+        char byte{};
+        (void)!::read(gate->get(), &byte, 1);
+        over->reset();
+      }));
   opens.reset();  // it has gone on by itself, and ends now
   char byte{};
   CHECK(::read(end.get(), &byte, 1) == 0);
@@ -55,7 +57,9 @@ TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
 
 TEST_CASE("a thread that cannot be had is an error and no exception", "[threads]") {
   std::atomic<int> runs = 0;
-  { REQUIRE(start_thread([&] { ++runs; })); }
+  {
+    REQUIRE(start_thread([&] { ++runs; }));
+  }
   CHECK(runs == 1);
   const test::NoThreads none;
   const auto thread = start_thread([&] { ++runs; });
@@ -69,7 +73,10 @@ TEST_CASE("what needs a thread of its own says that there is none", "[threads]")
   const test::NoThreads none;
   CHECK(TimerThread::start(TimerThread::Clock::now(), [] {}).error().code == EAGAIN);
   CHECK(daemon::Tasks::open().error().code == EAGAIN);
-  CHECK(daemon::StatusFile::open(directory.path() + "/status", [] { return nlohmann::json::object(); }, {}).error().code == EAGAIN);
+  CHECK(daemon::StatusFile::open(directory.path() + "/status",
+                                 [] { return nlohmann::json::object(); }, {})
+            .error()
+            .code == EAGAIN);
   sigset_t signals;
   sigemptyset(&signals);
   CHECK(daemon::SignalWatch::start(signals, [] {}).error().code == EAGAIN);
@@ -80,7 +87,9 @@ TEST_CASE("a crew without threads is its caller alone", "[threads]") {
   std::vector<int> seen(1000);
   stage::Crew crew(8);
   crew.run(seen.size(), 10, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) ++seen[i];
+    for (std::size_t i = begin; i < end; ++i) {
+      ++seen[i];
+    }
   });
   CHECK(seen == std::vector<int>(1000, 1));
   CHECK(crew.widest() == 1);
@@ -88,11 +97,14 @@ TEST_CASE("a crew without threads is its caller alone", "[threads]") {
 
 TEST_CASE("a large file where no thread can be had is copied by its caller", "[threads]") {
   const test::TempDirectory directory;
-  const UniqueFd from(::open((directory.path() + "/from").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const UniqueFd from(
+      ::open((directory.path() + "/from").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   const UniqueFd to(::open((directory.path() + "/to").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   constexpr std::uint64_t size = stage::shared_from + 5;
   std::string text(size, 'x');
-  for (std::size_t i = 0; i < size; i += 997) text[i] = static_cast<char>('a' + i % 26);
+  for (std::size_t i = 0; i < size; i += 997) {
+    text[i] = static_cast<char>('a' + i % 26);
+  }
   REQUIRE(::pwrite(from.get(), text.data(), size, 0) == static_cast<ssize_t>(size));
   stage::Scratch scratch(1U << 20U);
   stage::Progress progress;
@@ -101,7 +113,11 @@ TEST_CASE("a large file where no thread can be had is copied by its caller", "[t
   expected.update(std::as_bytes(std::span(text)));
   {
     const test::NoThreads none;
-    REQUIRE(stage::copy_data({.source = {stage::posix_pfs(), from.get()}, .destination = {stage::posix_pfs(), to.get()}, .size = size, .allocated = size}, scratch, &sum, progress));
+    REQUIRE(stage::copy_data({.source = {stage::posix_pfs(), from.get()},
+                              .destination = {stage::posix_pfs(), to.get()},
+                              .size = size,
+                              .allocated = size},
+                             scratch, &sum, progress));
   }
   std::string copied(size, '\0');
   REQUIRE(::pread(to.get(), copied.data(), size, 0) == static_cast<ssize_t>(size));

@@ -13,7 +13,10 @@ constexpr auto persistent = FileClass::persistent;
 constexpr auto temporary = FileClass::temporary;
 
 Resource resource(const std::string& path, FileClass file_class) {
-  return {.path = path.empty() ? "/pfs" : "/pfs/" + path, .backend = "dram", .file_class = file_class, .is_glob = path.find_first_of("*?[") != path.npos};
+  return {.path = path.empty() ? "/pfs" : "/pfs/" + path,
+          .backend = "dram",
+          .file_class = file_class,
+          .is_glob = path.find_first_of("*?[") != path.npos};
 }
 
 JobConfig job(std::vector<Resource> resources, std::vector<OutputRule> outputs) {
@@ -44,7 +47,8 @@ TEST_CASE("with output rules new files that match none are temporary") {
 }
 
 TEST_CASE("the first output rule that matches decides") {
-  const auto config = job({}, {{"out/*.tmp", temporary}, {"out", persistent}, {"**/*.tmp", persistent}});
+  const auto config =
+      job({}, {{"out/*.tmp", temporary}, {"out", persistent}, {"**/*.tmp", persistent}});
   CHECK(classify(config, "out/x.tmp", false) == temporary);
   CHECK(classify(config, "out/x.dat", false) == persistent);
   CHECK(classify(config, "out/d/x.tmp", false) == persistent);
@@ -64,7 +68,10 @@ TEST_CASE("output rules do not concern what was staged in") {
 }
 
 TEST_CASE("but those that hold inputs do, whatever the resource says") {
-  const auto config = job({resource("in", temporary), resource("state", persistent)}, {{.pattern = "in/new", .file_class = persistent}, {.pattern = "in/s*", .file_class = persistent, .holds_inputs = true}, {.pattern = "state/x", .file_class = temporary, .holds_inputs = true}});
+  const auto config = job({resource("in", temporary), resource("state", persistent)},
+                          {{.pattern = "in/new", .file_class = persistent},
+                           {.pattern = "in/s*", .file_class = persistent, .holds_inputs = true},
+                           {.pattern = "state/x", .file_class = temporary, .holds_inputs = true}});
   CHECK(classify(config, "in/state", true) == persistent);
   CHECK(classify(config, "in/sub/a", true) == persistent);
   CHECK(classify(config, "in/new", true) == temporary);
@@ -79,13 +86,16 @@ TEST_CASE("but those that hold inputs do, whatever the resource says") {
 }
 
 TEST_CASE("new files below a persistent resource are kept where no output rule matches") {
-  const auto config = job({resource("state", persistent), resource("state/scratch", temporary)}, {{"out", persistent}});
+  const auto config = job({resource("state", persistent), resource("state/scratch", temporary)},
+                          {{"out", persistent}});
   CHECK(classify(config, "state/new", false) == persistent);
   CHECK(classify(config, "state/scratch/new", false) == temporary);
 }
 
 TEST_CASE("the deepest resource decides, and a plain path beats a glob") {
-  const auto config = job({resource("a", temporary), resource("a/b", persistent), resource("a/b/*.log", temporary), resource("a/b/keep.log", persistent)}, {});
+  const auto config = job({resource("a", temporary), resource("a/b", persistent),
+                           resource("a/b/*.log", temporary), resource("a/b/keep.log", persistent)},
+                          {});
   CHECK(classify(config, "a/x", true) == temporary);
   CHECK(classify(config, "a/b/x", true) == persistent);
   CHECK(classify(config, "a/b/x.log", true) == temporary);
@@ -101,7 +111,8 @@ TEST_CASE("root-dir itself as a resource holds everything") {
 }
 
 TEST_CASE("a wildcard character in root-dir is not a pattern") {
-  auto config = job({{.path = "/p[x]/in/*.dat", .file_class = persistent, .is_glob = true}}, {{"o", persistent}});
+  auto config = job({{.path = "/p[x]/in/*.dat", .file_class = persistent, .is_glob = true}},
+                    {{"o", persistent}});
   config.root_dir = "/p[x]";
   CHECK(classify(config, "in/a.dat", true) == persistent);
   CHECK(classify(config, "in/a.txt", true) == temporary);
@@ -112,8 +123,12 @@ TEST_CASE("staged in without a resource that names it") {
   CHECK(classify(job({}, {{"o", persistent}}), "a", true) == temporary);
 }
 
-TEST_CASE("the backend of an input is its resource's, that of a new file its rule's or that of new files") {
-  auto config = job({resource("", temporary), resource("big", temporary)}, {{"ckpt", persistent, "bulk"}, {"ckpt/tmp", persistent, "fast"}, {"**", persistent}});
+TEST_CASE(
+    "the backend of an input is its resource's, that of a new file its rule's or that of new "
+    "files") {
+  auto config =
+      job({resource("", temporary), resource("big", temporary)},
+          {{"ckpt", persistent, "bulk"}, {"ckpt/tmp", persistent, "fast"}, {"**", persistent}});
   config.backends = {{.id = "fast"}, {.id = "bulk"}, {.id = "new"}};
   config.new_files = 2;
   config.resources[0].backend = "fast";

@@ -12,27 +12,43 @@ namespace {
 // A world of its own: these variables and no other.
 Surroundings process_with(std::map<std::string, std::string> variables = {}) {
   Surroundings surroundings{.user = "ann", .home = "/home/ann", .node = "n7"};
-  surroundings.variable = [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+  surroundings.variable =
+      [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
   return surroundings;
 }
 
-const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "4711"},    {"SLURM_ARRAY_JOB_ID", "4700"}, {"SLURM_ARRAY_TASK_ID", "11"},
-                                               {"SLURM_JOB_USER", "sl-ann"}, {"SLURM_JOB_NAME", "heat"},      {"SLURMD_NODENAME", "n9"},       {"SLURM_NODEID", "3"},
-                                               {"SCRATCH", "/pfs/scratch"},  {"A_1", "one"},                   {"EMPTY", ""}, {"BELL", "a\ab"}, {"DOLLAR", "$SCRATCH%j"}};
+const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "4711"},
+                                               {"SLURM_ARRAY_JOB_ID", "4700"},
+                                               {"SLURM_ARRAY_TASK_ID", "11"},
+                                               {"SLURM_JOB_USER", "sl-ann"},
+                                               {"SLURM_JOB_NAME", "heat"},
+                                               {"SLURMD_NODENAME", "n9"},
+                                               {"SLURM_NODEID", "3"},
+                                               {"SCRATCH", "/pfs/scratch"},
+                                               {"A_1", "one"},
+                                               {"EMPTY", ""},
+                                               {"BELL", "a\ab"},
+                                               {"DOLLAR", "$SCRATCH%j"}};
 
-std::string text_with(const std::string& results) { return "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: \"" + results + "\"\n"; }
+std::string text_with(const std::string& results) {
+  return "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: \"" + results + "\"\n";
+}
 
-std::string expanded(const std::string& results, const Surroundings& surroundings = process_with(slurm)) {
+std::string expanded(const std::string& results,
+                     const Surroundings& surroundings = process_with(slurm)) {
   const auto config = parse(text_with(results), "job.yaml", {}, surroundings);
-  if (!config) return "problem: " + to_string(config.error().front(), "job.yaml");
+  if (!config) {
+    return "problem: " + to_string(config.error().front(), "job.yaml");
+  }
   return config->results_dir;
 }
 
 // `results` as results-dir has one problem, at the value's place, that names `words`.
-void check_refused(const std::string& results, const std::string& words, const std::string& suggestion = "") {
+void check_refused(const std::string& results, const std::string& words,
+                   const std::string& suggestion = "") {
   const auto config = parse(text_with(results), "job.yaml", {}, process_with(slurm));
   INFO(results);
   REQUIRE_FALSE(config);
@@ -57,7 +73,9 @@ TEST_CASE("the directives of Slurm's file names") {
   CHECK(expanded("/o/%%j") == "/o/%j");
 }
 
-TEST_CASE("user and node are known without Slurm") { CHECK(expanded("/o/%u/%N", process_with()) == "/o/ann/n7"); }
+TEST_CASE("user and node are known without Slurm") {
+  CHECK(expanded("/o/%u/%N", process_with()) == "/o/ann/n7");
+}
 
 TEST_CASE("environment variables") {
   CHECK(expanded("$SCRATCH/o") == "/pfs/scratch/o");
@@ -67,7 +85,9 @@ TEST_CASE("environment variables") {
   CHECK(expanded("/o/$$A_1") == "/o/$A_1");
 }
 
-TEST_CASE("values are not expanded again") { CHECK(expanded("/o/$DOLLAR") == "/o/$SCRATCH%j"); }
+TEST_CASE("values are not expanded again") {
+  CHECK(expanded("/o/$DOLLAR") == "/o/$SCRATCH%j");
+}
 
 TEST_CASE("the home directory is the job's user's") {
   CHECK(expanded("~/o") == "/home/ann/o");
@@ -89,10 +109,16 @@ TEST_CASE("what has no value is named, with the way out") {
 }
 
 TEST_CASE("a directive without a value names the variable") {
-  for (const auto& [directive, name] : std::map<std::string, std::string>{{"%j", "SLURM_JOB_ID"}, {"%A", "SLURM_ARRAY_JOB_ID"}, {"%a", "SLURM_ARRAY_TASK_ID"}, {"%x", "SLURM_JOB_NAME"}, {"%t", "SLURM_NODEID"}}) {
+  for (const auto& [directive, name] :
+       std::map<std::string, std::string>{{"%j", "SLURM_JOB_ID"},
+                                          {"%A", "SLURM_ARRAY_JOB_ID"},
+                                          {"%a", "SLURM_ARRAY_TASK_ID"},
+                                          {"%x", "SLURM_JOB_NAME"},
+                                          {"%t", "SLURM_NODEID"}}) {
     const auto text = expanded("/o/" + directive, process_with());
     INFO(text);
-    CHECK(text.starts_with("problem: job.yaml:4:16: " + directive + " has no value: " + name + " is not set in 'results-dir'"));
+    CHECK(text.starts_with("problem: job.yaml:4:16: " + directive + " has no value: " + name +
+                           " is not set in 'results-dir'"));
   }
   CHECK(expanded("~/x", Surroundings{}).contains("'~' has no value"));
   CHECK(expanded("/%u", Surroundings{}).contains("SLURM_JOB_USER"));
@@ -101,18 +127,24 @@ TEST_CASE("a directive without a value names the variable") {
 TEST_CASE("a directive cannot lead to another directory") {
   for (const std::string name : {"../x", "a/b", "..", "."}) {
     INFO(name);
-    CHECK(expanded("/o/%x", process_with({{"SLURM_JOB_NAME", name}})).contains("which cannot be part of a name"));
+    CHECK(expanded("/o/%x", process_with({{"SLURM_JOB_NAME", name}}))
+              .contains("which cannot be part of a name"));
   }
 }
 
 TEST_CASE("every path and the name are expanded, other values are not") {
-  const auto config = parse(R"(global-settings: {root-dir: $SCRATCH, mount-dir: /m/%j, results-dir: ~/o, log-file: /l/%j, status-file: /s/%j,
+  const auto config = parse(
+      R"(global-settings: {root-dir: $SCRATCH, mount-dir: /m/%j, results-dir: ~/o, log-file: /l/%j,
+  status-file: /s/%j,
   trace: /t/%j, access-log: /a/%j, name: run-%j}
 backends: [[id: "d%j", type: NVRAM-NVML, daxfs: "/pmem/%u"]]
 resources: [[path: "%x/*.dat"], [path: $SCRATCH/b]]
 outputs: [[path: "out-%a"]]
-)", "job.yaml", {}, process_with(slurm));
-  if (!config) FAIL(to_string(config.error().front(), "job.yaml"));
+)",
+      "job.yaml", {}, process_with(slurm));
+  if (!config) {
+    FAIL(to_string(config.error().front(), "job.yaml"));
+  }
   CHECK(config->root_dir == "/pfs/scratch");
   CHECK(config->mount_dir == "/m/4711");
   CHECK(config->results_dir == "/home/ann/o");
@@ -130,7 +162,10 @@ outputs: [[path: "out-%a"]]
 }
 
 TEST_CASE("problems behind an expanded value keep their places") {
-  const auto config = parse("global-settings: {root-dir: $SCRATCH, mount-dir: /m, results-dir: /o}\nresources:\n  - path: $SCRATCH/a\n  - path: $NOSUCH/b\n    flags: x\n  - path: /c\n", "job.yaml", {}, process_with(slurm));
+  const auto config = parse(
+      "global-settings: {root-dir: $SCRATCH, mount-dir: /m, results-dir: /o}\nresources:\n  - "
+      "path: $SCRATCH/a\n  - path: $NOSUCH/b\n    flags: x\n  - path: /c\n",
+      "job.yaml", {}, process_with(slurm));
   REQUIRE_FALSE(config);
   REQUIRE(config.error().size() == 3);
   CHECK((config.error()[0].line == 4 && config.error()[0].column == 11));
@@ -149,7 +184,9 @@ Surroundings submission() {
 
 JobConfig parsed(const std::string& text, const Surroundings& surroundings) {
   const auto config = parse(text, "job.yaml", {}, surroundings);
-  if (!config) FAIL(to_string(config.error().front(), "job.yaml") << " in " << text);
+  if (!config) {
+    FAIL(to_string(config.error().front(), "job.yaml") << " in " << text);
+  }
   return *config;
 }
 
@@ -157,11 +194,14 @@ JobConfig parsed(const std::string& text, const Surroundings& surroundings) {
 
 TEST_CASE("before the job, patterns of it stay") {
   const auto config = parsed(text_with("/o/%j-%A-%a-%x-%N-%t/%u/50%%/$SCRATCH"), submission());
-  CHECK(config.results_dir == "/o/%j-%A-%a-%x-%N-%t/ann/50%/pfs/scratch");  // the submission may be within another job: its user is no news
+  // the submission may be within another job: its user is no news
+  CHECK(config.results_dir == "/o/%j-%A-%a-%x-%N-%t/ann/50%/pfs/scratch");
   CHECK(config.results_open);
   CHECK_FALSE(config.root_open);
   CHECK_FALSE(parsed(text_with("/o/%u/50%%"), submission()).results_open);
-  CHECK(parsed("global-settings: {root-dir: /r/%j, mount-dir: /m, in-place: true, name: run-%j}\n", submission()).results_open);
+  CHECK(parsed("global-settings: {root-dir: /r/%j, mount-dir: /m, in-place: true, name: run-%j}\n",
+               submission())
+            .results_open);
   CHECK_FALSE(parse(text_with("/o/%z"), "job.yaml", {}, submission()));
   CHECK_FALSE(parse(text_with("/o/$NOSUCH"), "job.yaml", {}, submission()));
 }
@@ -187,7 +227,11 @@ backends:
 outputs: [[path: "out/$$x-%t", flags: temporary], [path: ./~y]]
 )";
   const auto submitted = parsed(text, submission());
-  const auto on_node = parsed(submitted.snapshot, process_with({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NAME", "heat"}, {"SLURMD_NODENAME", "n9"}, {"SLURM_NODEID", "0"}, {"SLURM_ARRAY_TASK_ID", "4"}}));
+  const auto on_node = parsed(submitted.snapshot, process_with({{"SLURM_JOB_ID", "5"},
+                                                                {"SLURM_JOB_NAME", "heat"},
+                                                                {"SLURMD_NODENAME", "n9"},
+                                                                {"SLURM_NODEID", "0"},
+                                                                {"SLURM_ARRAY_TASK_ID", "4"}}));
   CHECK(on_node.root_dir == "/pfs/scratch/heat");
   CHECK(on_node.results_dir == "/home/ann/50%/$SCRATCH%j/\"ann\"");
   CHECK(on_node.log_file.ends_with("/logs/5"));
@@ -204,16 +248,27 @@ outputs: [[path: "out/$$x-%t", flags: temporary], [path: ./~y]]
   REQUIRE(on_node.outputs.size() == 2);
   CHECK(on_node.outputs[0].pattern == "out/$x-0");
   CHECK(on_node.outputs[1].pattern == "~y");
-  for (std::size_t i = 0; i < 3; ++i) CHECK(on_node.resources[i].line == submitted.resources[i].line);
-  const auto later = parse(submitted.snapshot, "job.yaml", {}, process_with({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NAME", "heat"}, {"SLURMD_NODENAME", "n9"}, {"SLURM_NODEID", "0"}}));
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(on_node.resources[i].line == submitted.resources[i].line);
+  }
+  const auto later = parse(submitted.snapshot, "job.yaml", {},
+                           process_with({{"SLURM_JOB_ID", "5"},
+                                         {"SLURM_JOB_NAME", "heat"},
+                                         {"SLURMD_NODENAME", "n9"},
+                                         {"SLURM_NODEID", "0"}}));
   REQUIRE_FALSE(later);
   CHECK(later.error().front().line == 7);  // of the list
 }
 
-TEST_CASE("what the nodes read has values of the environment and of the command line, and none of the site") {
+TEST_CASE(
+    "what the nodes read has values of the environment and of the command line, and none of the "
+    "site") {
   auto surroundings = submission();
-  surroundings.variable = [](const std::string& name) { return name == "EFS_WORKERS" ? std::optional<std::string>("3") : std::nullopt; };
-  const auto submitted = parse(text_with("/o"), "job.yaml", {.results_dir = "/100%/$x"}, surroundings);
+  surroundings.variable = [](const std::string& name) {
+    return name == "EFS_WORKERS" ? std::optional<std::string>("3") : std::nullopt;
+  };
+  const auto submitted =
+      parse(text_with("/o"), "job.yaml", {.results_dir = "/100%/$x"}, surroundings);
   REQUIRE(submitted);
   const auto on_node = parsed(submitted->snapshot, process_with());
   CHECK(on_node.workers == 3);

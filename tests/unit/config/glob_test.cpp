@@ -27,8 +27,12 @@ TEST_CASE("a star stays in its component") {
 
 TEST_CASE("a question mark is one character, of several bytes too") {
   CHECK(glob_match("a?c", "abc"));
-  CHECK(glob_match("a?c", "a\xC3\xA9" "c"));
-  CHECK(glob_match("a?c", "a\xFF" "c"));
+  CHECK(glob_match("a?c",
+                   "a\xC3\xA9"
+                   "c"));
+  CHECK(glob_match("a?c",
+                   "a\xFF"
+                   "c"));
   CHECK_FALSE(glob_match("a?c", "ac"));
   CHECK_FALSE(glob_match("a?c", "a/c"));
 }
@@ -93,6 +97,8 @@ TEST_CASE("hostile patterns end soon") {
   }
   CHECK_FALSE(glob_match(stars, std::string(5000, 'a') + "b"));
   std::string path;
-  for (int i = 0; i < 2000; ++i) path += "a/";
+  for (int i = 0; i < 2000; ++i) {
+    path += "a/";
+  }
   CHECK_FALSE(glob_match(deep + "b", path + "c"));
 }

@@ -104,10 +104,13 @@ void check_is_example(const JobConfig& config) {
   CHECK(config.outputs.empty());
 }
 
-JobConfig parsed(const std::string& text, const Overrides& overrides = {}, const std::string& file = "job.yaml") {
+JobConfig parsed(const std::string& text, const Overrides& overrides = {},
+                 const std::string& file = "job.yaml") {
   const auto config = parse(text, file, overrides);
   if (!config) {
-    for (const auto& problem : config.error()) UNSCOPED_INFO(to_string(problem, file));
+    for (const auto& problem : config.error()) {
+      UNSCOPED_INFO(to_string(problem, file));
+    }
   }
   REQUIRE(config);
   return *config;
@@ -116,10 +119,12 @@ JobConfig parsed(const std::string& text, const Overrides& overrides = {}, const
 // A directory of the test's own, removed at its end.
 struct TemporaryDirectory {
   std::filesystem::path path;
+
   TemporaryDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "efs-config-XXXXXX").string();
     path = mkdtemp(name.data());
   }
+
   ~TemporaryDirectory() { std::filesystem::remove_all(path); }
 };
 
@@ -136,8 +141,9 @@ TEST_CASE("the line of a resource is kept for messages") {
 }
 
 TEST_CASE("flow maps, and a list of pairs in block form") {
-  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\n"
-                             "resources:\n  -\n    - path: a\n    - flags: persistent\n  - {path: b}\n");
+  const auto config = parsed(
+      "global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\n"
+      "resources:\n  -\n    - path: a\n    - flags: persistent\n  - {path: b}\n");
   REQUIRE(config.resources.size() == 2);
   CHECK(config.resources[0].path == "/r/a");
   CHECK(config.resources[0].file_class == FileClass::persistent);
@@ -146,7 +152,8 @@ TEST_CASE("flow maps, and a list of pairs in block form") {
 
 TEST_CASE("without backends there is one in memory") {
   for (const std::string rest : {"", "backends: []\n", "backends:\n"}) {
-    const auto config = parsed("global-settings: [ root-dir: /r, mount-dir: /m, results-dir: /o ]\n" + rest);
+    const auto config =
+        parsed("global-settings: [ root-dir: /r, mount-dir: /m, results-dir: /o ]\n" + rest);
     REQUIRE(config.backends.size() == 1);
     CHECK(config.backends[0].id == "dram");
     CHECK(config.backends[0].type == BackendType::dram);
@@ -178,7 +185,9 @@ TEST_CASE("how a job treats the PFS") {
 }
 
 TEST_CASE("capacity all is no capacity") {
-  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\nbackends: [[id: d, type: dram, capacity: all, enforce: strict, huge: never]]\n");
+  const auto config = parsed(
+      "global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\nbackends: [[id: d, type: "
+      "dram, capacity: all, enforce: strict, huge: never]]\n");
   CHECK_FALSE(config.backends[0].capacity);
   CHECK_FALSE(config.backends[0].huge_pages);
   CHECK(config.backends[0].enforce == Enforce::strict);
@@ -216,7 +225,8 @@ resources: [ [ path: "a/../b//c/" ], [ path: "/r/./d" ], [ path: "." ], [ path: 
 }
 
 TEST_CASE("a path may hold any character, as names of files do") {
-  const auto config = parsed(R"(global-settings: {root-dir: "/r\nr", mount-dir: "/m\tm", results-dir: "/o\e"}
+  const auto config =
+      parsed(R"(global-settings: {root-dir: "/r\nr", mount-dir: "/m\tm", results-dir: "/o\e"}
 resources: [ [ path: "two\nlines" ] ]
 outputs: [ [ path: "out\n/*" ] ]
 )");
@@ -228,19 +238,27 @@ outputs: [ [ path: "out\n/*" ] ]
 }
 
 TEST_CASE("a byte order mark, the line ends of Windows and spaces of documents change nothing") {
-  std::string text = "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: /o\n  transfer-size: 1\xc2\xa0MiB\nresources:\n  - path: \"a\xc2\xa0\"\n  - path: b\xc2\xa0" "c\n";
-  for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.insert(at, 1, '\r');
+  std::string text =
+      "global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: /o\n  transfer-size: "
+      "1\xc2\xa0MiB\nresources:\n  - path: \"a\xc2\xa0\"\n  - path: b\xc2\xa0"
+      "c\n";
+  for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) {
+    text.insert(at, 1, '\r');
+  }
   const auto config = parse("\xef\xbb\xbf" + text, "job.yaml");
   REQUIRE(config);
   CHECK(config->root_dir == "/r");
   CHECK(config->transfer_size == 1U << 20U);
   REQUIRE(config->resources.size() == 2);
   CHECK(config->resources[0].path == "/r/a\xc2\xa0");  // as names of files may be
-  CHECK(config->resources[1].path == "/r/b\xc2\xa0" "c");
+  CHECK(config->resources[1].path ==
+        "/r/b\xc2\xa0"
+        "c");
 }
 
 TEST_CASE("relative directories are relative to the working directory") {
-  const auto config = parsed("global-settings: {root-dir: in, mount-dir: ./m, results-dir: out/}\n");
+  const auto config =
+      parsed("global-settings: {root-dir: in, mount-dir: ./m, results-dir: out/}\n");
   const auto here = std::filesystem::current_path().string();
   CHECK(config.root_dir == here + "/in");
   CHECK(config.mount_dir == here + "/m");
@@ -248,7 +266,8 @@ TEST_CASE("relative directories are relative to the working directory") {
 }
 
 TEST_CASE("in-place says that results-dir is root-dir") {
-  for (const std::string how : {"in-place: true", "in-place: yes, results-dir: /r/", "in-place: 'True', results-dir: /r"}) {
+  for (const std::string how :
+       {"in-place: true", "in-place: yes, results-dir: /r/", "in-place: 'True', results-dir: /r"}) {
     const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m, " + how + "}\n");
     CHECK(config.in_place);
     CHECK(config.results_dir == "/r");
@@ -256,13 +275,18 @@ TEST_CASE("in-place says that results-dir is root-dir") {
 }
 
 TEST_CASE("results-dir may be absent where nothing can be persistent") {
-  const auto config = parsed("global-settings: {root-dir: /r, mount-dir: /m}\nresources: [[path: a]]\noutputs: [[path: '**', flags: temporary]]\n");
+  const auto config = parsed(
+      "global-settings: {root-dir: /r, mount-dir: /m}\nresources: [[path: a]]\noutputs: [[path: "
+      "'**', flags: temporary]]\n");
   CHECK(config.results_dir.empty());
 }
 
 TEST_CASE("the command line wins over the file") {
-  const Overrides overrides{.name = "n", .root_dir = "/r2", .mount_dir = "/m2/", .results_dir = "/o2", .log_file = "/l"};
-  const std::string text = "global-settings: {name: a/b, root-dir: /, mount-dir: /, results-dir: /, log-file: /m2/x}\nresources: [[path: /r2/a]]\n";
+  const Overrides overrides{
+      .name = "n", .root_dir = "/r2", .mount_dir = "/m2/", .results_dir = "/o2", .log_file = "/l"};
+  const std::string text =
+      "global-settings: {name: a/b, root-dir: /, mount-dir: /, results-dir: /, log-file: "
+      "/m2/x}\nresources: [[path: /r2/a]]\n";
   for (const auto& file_text : {text, std::string("resources: [[path: a]]\n")}) {
     const auto config = parsed(file_text, overrides);
     CHECK(config.name == "n");
@@ -281,7 +305,8 @@ TEST_CASE("the default name comes from the file's stem") {
   CHECK(parsed(text, {}, ".hidden").name == "hidden");
   CHECK(parsed(text, {}, "-.yaml").name == "job");
   CHECK(parsed(text, {}, std::string(200, 'x') + ".yaml").name == std::string(64, 'x'));
-  CHECK(parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o, name: A.b_c-9}\n").name == "A.b_c-9");
+  CHECK(parsed("global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o, name: A.b_c-9}\n")
+            .name == "A.b_c-9");
 }
 
 TEST_CASE("load reads a file") {
@@ -310,18 +335,27 @@ TEST_CASE("what cannot be read is one problem") {
 
 TEST_CASE("every example in conf is a good job file") {
   Surroundings in_batch_job;
-  in_batch_job.variable = [](const std::string& name) { return name == "SLURM_JOB_ID" ? std::optional<std::string>("7") : std::nullopt; };
+  in_batch_job.variable = [](const std::string& name) {
+    return name == "SLURM_JOB_ID" ? std::optional<std::string>("7") : std::nullopt;
+  };
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(EFS_SOURCE_DIR) + "/conf")) {
-    if (entry.path().extension() != ".yaml") continue;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(EFS_SOURCE_DIR) + "/conf")) {
+    if (entry.path().extension() != ".yaml") {
+      continue;
+    }
     names.insert(entry.path().stem().string());
     const auto config = load(entry.path().string(), {}, in_batch_job);
     if (!config) {
-      for (const auto& problem : config.error()) UNSCOPED_INFO(to_string(problem, entry.path().string()));
+      for (const auto& problem : config.error()) {
+        UNSCOPED_INFO(to_string(problem, entry.path().string()));
+      }
     }
     CHECK(config.has_value());
   }
-  for (const auto* name : {"minimal", "pmem", "echofs", "outputs"}) CHECK(names.contains(name));
+  for (const auto* name : {"minimal", "pmem", "echofs", "outputs"}) {
+    CHECK(names.contains(name));
+  }
 }
 
 TEST_CASE("the capacity of a backend that declares none") {

@@ -22,10 +22,18 @@ Keys keys_of(std::istream& page) {
   bool term = false;
   int indent = 0;  // terms within a term (.RS) are values, not keys
   for (std::string line; std::getline(page, line);) {
-    if (line.starts_with(".SH ")) section = line.substr(4), indent = 0;
-    if (line.starts_with(".SS ")) section += " " + line.substr(4);
-    if (line == ".RS") ++indent;
-    if (line == ".RE") --indent;
+    if (line.starts_with(".SH ")) {
+      section = line.substr(4), indent = 0;
+    }
+    if (line.starts_with(".SS ")) {
+      section += " " + line.substr(4);
+    }
+    if (line == ".RS") {
+      ++indent;
+    }
+    if (line == ".RE") {
+      --indent;
+    }
     if (term && indent == 0 && line.starts_with(".B")) {
       const auto start = line.find(' ') + 1;
       keys[section].insert(line.substr(start, line.find(' ', start) - start));
@@ -42,8 +50,11 @@ Keys keys_of_page(const std::string& name) {
 }
 
 std::set<std::string> schema_of(std::string_view section) {
-  for (const auto& entry : schema())
-    if (entry.section == section) return {entry.keys.begin(), entry.keys.end()};
+  for (const auto& entry : schema()) {
+    if (entry.section == section) {
+      return {entry.keys.begin(), entry.keys.end()};
+    }
+  }
   FAIL("no section " << section);
   return {};
 }
@@ -51,7 +62,9 @@ std::set<std::string> schema_of(std::string_view section) {
 }  // namespace
 
 TEST_CASE("the comparison sees keys and no values") {
-  std::istringstream page(".SH A\n.TP\n.BR one \" (x)\"\ntext\n.TP\n.B two\n.RS\n.TP\n.B value\n.RE\n.SH B\n.TP\n.B three\n");
+  std::istringstream page(
+      ".SH A\n.TP\n.BR one \" (x)\"\ntext\n.TP\n.B two\n.RS\n.TP\n.B value\n.RE\n.SH B\n.TP\n.B "
+      "three\n");
   const auto keys = keys_of(page);
   CHECK(keys.at("A") == std::set<std::string>{"one", "two"});
   CHECK(keys.at("B") == std::set<std::string>{"three"});
@@ -70,5 +83,7 @@ TEST_CASE("efs-site(5) has every key of a site file, and no other") {
   std::ifstream file(std::string(EFS_SOURCE_DIR) + "/man/efs-site.5");
   std::ostringstream text;
   text << file.rdbuf();
-  for (const auto& key : schema_of("site limits")) CHECK(text.str().contains("\n.BR " + key + " \""));
+  for (const auto& key : schema_of("site limits")) {
+    CHECK(text.str().contains("\n.BR " + key + " \""));
+  }
 }

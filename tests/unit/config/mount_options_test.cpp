@@ -11,16 +11,21 @@ TEST_CASE("mount options: the last word counts, the unknown is refused with a su
   CHECK(parse_mount_options("noatime,strictatime,lazytime,async")->flags == mount_strictatime);
   CHECK(access_times(parse_mount_options("strictatime")->flags) == efs::AccessTimes::strict);
   CHECK(access_times(parse_mount_options("strictatime,noatime")->flags) == efs::AccessTimes::kept);
-  CHECK(access_times(parse_mount_options("strictatime,relatime")->flags) == efs::AccessTimes::relative);
+  CHECK(access_times(parse_mount_options("strictatime,relatime")->flags) ==
+        efs::AccessTimes::relative);
   CHECK(parse_mount_options("fsname=x,daemon-io")->source == "x");
   CHECK(parse_mount_options("daemon-io")->daemon_io);
   CHECK(parse_mount_options("")->spin == 50);
   CHECK(parse_mount_options("spin=100,spin=0")->spin == 0);
-  for (const char* bad : {"spin=", "spin=-1", "spin=1001", "spin=5us", "spin=99999999999"}) CHECK(parse_mount_options(bad).error().code == EINVAL);
+  for (const char* bad : {"spin=", "spin=-1", "spin=1001", "spin=5us", "spin=99999999999"}) {
+    CHECK(parse_mount_options(bad).error().code == EINVAL);
+  }
   CHECK_FALSE(parse_mount_options("")->mode);
   CHECK(parse_mount_options("mode=0700")->mode == 0700U);
   CHECK(parse_mount_options("mode=1777")->mode == 01777U);
-  for (const char* bad : {"mode=", "mode=0800", "mode=4755", "mode=0070", "mode=-1"}) CHECK(parse_mount_options(bad).error().code == EINVAL);
+  for (const char* bad : {"mode=", "mode=0800", "mode=4755", "mode=0070", "mode=-1"}) {
+    CHECK(parse_mount_options(bad).error().code == EINVAL);
+  }
   const auto wrong = parse_mount_options("noexek");
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().what.find("noexec") != std::string::npos);

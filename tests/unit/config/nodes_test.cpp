@@ -8,7 +8,9 @@ namespace efs::config {
 namespace {
 
 std::string job(const std::string& settings, const std::string& resource) {
-  return "global-settings:\n  root-dir: /pfs/run\n  mount-dir: /mnt/job\n  results-dir: /pfs/results\n" + settings + "resources:\n  - path: input\n" + resource;
+  return "global-settings:\n  root-dir: /pfs/run\n  mount-dir: /mnt/job\n  results-dir: "
+         "/pfs/results\n" +
+         settings + "resources:\n  - path: input\n" + resource;
 }
 
 TEST_CASE("distribute, from-job and interleaving", "[config]") {
@@ -18,7 +20,9 @@ TEST_CASE("distribute, from-job and interleaving", "[config]") {
   CHECK_FALSE(plain->resources[0].from_job);
   CHECK(plain->interleaving.empty());
   CHECK(plain->nodes == 1);
-  const auto given = parse(job("  interleaving: /pfs/queue/\n", "    distribute: partition\n    from-job: true\n"), "job.yaml");
+  const auto given =
+      parse(job("  interleaving: /pfs/queue/\n", "    distribute: partition\n    from-job: true\n"),
+            "job.yaml");
   REQUIRE(given);
   CHECK(given->resources[0].distribute == Distribute::partition);
   CHECK(given->resources[0].from_job);
@@ -26,7 +30,9 @@ TEST_CASE("distribute, from-job and interleaving", "[config]") {
 }
 
 TEST_CASE("their values are checked", "[config]") {
-  const auto bad = parse(job("  interleaving: ~/queue\n", "    distribute: partitoin\n    from-job: maybe\n"), "job.yaml");
+  const auto bad =
+      parse(job("  interleaving: ~/queue\n", "    distribute: partitoin\n    from-job: maybe\n"),
+            "job.yaml");
   REQUIRE_FALSE(bad);
   REQUIRE(bad.error().size() == 3);
   CHECK(bad.error()[0].text.contains("interleaving"));
@@ -35,7 +41,10 @@ TEST_CASE("their values are checked", "[config]") {
 }
 
 TEST_CASE("as: where an input appears, and where it comes from", "[config]") {
-  const auto given = parse(job("", "    as: ./in//put/\n    flags: persistent\n  - {path: deep/x, as: in/put/other}\n  - path: '*.h5'\n"), "job.yaml");
+  const auto given = parse(job("",
+                               "    as: ./in//put/\n    flags: persistent\n  - {path: deep/x, as: "
+                               "in/put/other}\n  - path: '*.h5'\n"),
+                           "job.yaml");
   REQUIRE(given);
   CHECK(given->resources[0].path == "/pfs/run/input");
   CHECK(given->resources[0].as == "in/put");
@@ -67,11 +76,16 @@ TEST_CASE("as: where it cannot be", "[config]") {
   CHECK(first(job("", "  - {list: names, as: y}\n")).contains("'as' does not go with 'list'"));
   CHECK(first(job("", "  - {path: x, as: input}\n")).contains("another resource is at 'input'"));
   CHECK(first(job("", "  - {path: input, as: copy}\n")) == "good");
-  CHECK(first("global-settings: {root-dir: /r, mount-dir: /m, in-place: true}\nresources: [{path: a, as: b}]\n").contains("in-place"));
+  CHECK(first("global-settings: {root-dir: /r, mount-dir: /m, in-place: true}\nresources: [{path: "
+              "a, as: b}]\n")
+            .contains("in-place"));
 }
 
 TEST_CASE("as of an output: what it is called in results-dir", "[config]") {
-  const auto given = parse(job("", "outputs:\n  - {path: sub/r.h5, as: ./final.h5}\n  - {path: out, as: run12}\n  - {path: out/own, as: other}\n  - path: '*.log'\n"), "job.yaml");
+  const auto given = parse(job("",
+                               "outputs:\n  - {path: sub/r.h5, as: ./final.h5}\n  - {path: out, "
+                               "as: run12}\n  - {path: out/own, as: other}\n  - path: '*.log'\n"),
+                           "job.yaml");
   REQUIRE(given);
   CHECK(renames_results(*given));
   CHECK(result_path(*given, "sub/r.h5") == "final.h5");
@@ -84,7 +98,8 @@ TEST_CASE("as of an output: what it is called in results-dir", "[config]") {
   CHECK_FALSE(renames_results(*parse(job("", "outputs:\n  - path: out\n"), "job.yaml")));
   for (const char* as : {"/abs", "..", ".", "a/b", "'a*'"}) {
     INFO(as);
-    const auto bad = parse(job("", std::string("outputs:\n  - {path: out, as: ") + as + "}\n"), "job.yaml");
+    const auto bad =
+        parse(job("", std::string("outputs:\n  - {path: out, as: ") + as + "}\n"), "job.yaml");
     REQUIRE_FALSE(bad);
     CHECK(bad.error().size() == 1);
     CHECK(bad.error()[0].text.contains("'as' of an output"));
@@ -95,7 +110,8 @@ TEST_CASE("as of an output: what it is called in results-dir", "[config]") {
   };
   CHECK(first("  - {path: '*.h5', as: y}\n").contains("'as' does not go with a pattern"));
   CHECK(first("  - {path: ., as: y}\n").contains("'as' does not go with a pattern"));
-  CHECK(first("  - {path: a, as: y}\n  - {path: b, as: y}\n").contains("another output is called 'y'"));
+  CHECK(first("  - {path: a, as: y}\n  - {path: b, as: y}\n")
+            .contains("another output is called 'y'"));
 }
 
 TEST_CASE("reusable, cache and cache-capacity", "[config]") {
@@ -104,7 +120,8 @@ TEST_CASE("reusable, cache and cache-capacity", "[config]") {
   CHECK_FALSE(plain->resources[0].reusable);
   CHECK(plain->cache.empty());
   CHECK_FALSE(plain->cache_capacity);
-  const auto given = parse(job("  cache: /mnt/pmem/\n  cache-capacity: 2 GiB\n", "    reusable: true\n"), "job.yaml");
+  const auto given = parse(
+      job("  cache: /mnt/pmem/\n  cache-capacity: 2 GiB\n", "    reusable: true\n"), "job.yaml");
   REQUIRE(given);
   CHECK(given->resources[0].reusable);
   CHECK(given->cache == "/mnt/pmem");

@@ -6,8 +6,8 @@
 
 #include "config/load.hpp"
 
-using efs::config::parse_rate;
 using efs::config::parse_memory;
+using efs::config::parse_rate;
 using efs::config::parse_size;
 
 TEST_CASE("binary and decimal units") {
@@ -57,8 +57,12 @@ TEST_CASE("sizes have 64 bits") {
 }
 
 TEST_CASE("every suffix, in any case") {
-  for (const std::string unit : {"k", "K", "KB", "kB", "kb"}) CHECK(parse_size("1.5 " + unit) == 1'500u);
-  for (const std::string unit : {"KiB", "kib", "KIB"}) CHECK(parse_size("1.5" + unit) == 1'536u);
+  for (const std::string unit : {"k", "K", "KB", "kB", "kb"}) {
+    CHECK(parse_size("1.5 " + unit) == 1'500u);
+  }
+  for (const std::string unit : {"KiB", "kib", "KIB"}) {
+    CHECK(parse_size("1.5" + unit) == 1'536u);
+  }
   CHECK(parse_size("1.5 GiB") == 3ull << 29);
   CHECK(parse_size("2E") == 2'000'000'000'000'000'000u);
   CHECK(parse_size("1.5 EB") == 1'500'000'000'000'000'000u);
@@ -79,16 +83,23 @@ TEST_CASE("rates") {
 }
 
 TEST_CASE("memory as sbatch has it") {
-  for (const std::string text : {"500", "500M", "500m", " 500 MiB "}) CHECK(parse_memory(text) == 500u << 20);
+  for (const std::string text : {"500", "500M", "500m", " 500 MiB "}) {
+    CHECK(parse_memory(text) == 500u << 20);
+  }
   CHECK(parse_memory("4G") == 4ull << 30);
   CHECK(parse_memory("512K") == 512u << 10);
   CHECK(parse_memory("500 MB") == 500'000'000u);
-  for (const std::string text : {"", "M", "lots", "-5", "5X"}) CHECK_FALSE(parse_memory(text));
+  for (const std::string text : {"", "M", "lots", "-5", "5X"}) {
+    CHECK_FALSE(parse_memory(text));
+  }
 }
 
 TEST_CASE("what is not a size") {
-  for (const std::string text : {"", " ", "GiB", "-1", "+1", "-2 GiB", "1.5", "1.5 B", "1.", ".5 GiB", "1..5 GB", "1,5 GB",
-                                 "2 Gi", "2 ZiB", "2 GiB/s", "1e9", "0x10", "1 2", "2 GiB!", "1.0000000000000001 GB", "all", "inf", "nan"}) {
+  for (const std::string text : {"",        " ",      "GiB",   "-1",     "+1",
+                                 "-2 GiB",  "1.5",    "1.5 B", "1.",     ".5 GiB",
+                                 "1..5 GB", "1,5 GB", "2 Gi",  "2 ZiB",  "2 GiB/s",
+                                 "1e9",     "0x10",   "1 2",   "2 GiB!", "1.0000000000000001 GB",
+                                 "all",     "inf",    "nan"}) {
     INFO(text);
     CHECK_FALSE(parse_size(text));
   }

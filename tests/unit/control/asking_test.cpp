@@ -31,11 +31,16 @@ class Mortal {
     REQUIRE(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     REQUIRE(::listen(fd_.get(), 4) == 0);
   }
+
   Json take(const std::string& answer) {
     const UniqueFd asker(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     std::string text;
-    for (char c = 0; ::recv(asker.get(), &c, 1, 0) == 1 && c != '\n';) text += c;
-    if (!answer.empty()) (void)!::send(asker.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    for (char c = 0; ::recv(asker.get(), &c, 1, 0) == 1 && c != '\n';) {
+      text += c;
+    }
+    if (!answer.empty()) {
+      (void)!::send(asker.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    }
     return json_from_text(text);
   }
 
@@ -47,21 +52,27 @@ class Mortal {
 
 TEST_CASE("asking: a successor has what is left of a deadline, and no more", "[control]") {
   const test::TempDirectory directory;
-  const control::Instance instance{.name = "i", .directory = directory.path(), .owner = ::geteuid(), .alive = true};
-  const UniqueFd lock(::open((directory.path() + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const control::Instance instance{
+      .name = "i", .directory = directory.path(), .owner = ::geteuid(), .alive = true};
+  const UniqueFd lock(
+      ::open((directory.path() + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   REQUIRE(::flock(lock.get(), LOCK_EX) == 0);
   Mortal worker(instance.socket());
   std::vector<Json> asked;
   std::thread workers([&] {
-    for (const char* answer : {"", "", "{\"event\": \"result\", \"ok\": true}\n"}) asked.push_back(worker.take(answer));
+    for (const char* answer : {"", "", "{\"event\": \"result\", \"ok\": true}\n"}) {
+      asked.push_back(worker.take(answer));
+    }
   });
-  const auto answer = control::ask_until_answered(instance, {{"verb", "stop"}, {"deadline", 0.15}}, 10);
+  const auto answer =
+      control::ask_until_answered(instance, {{"verb", "stop"}, {"deadline", 0.15}}, 10);
   workers.join();
   REQUIRE(answer);
   REQUIRE(asked.size() == 3);
   CHECK(asked[0]["deadline"].get<double>() > asked[1]["deadline"].get<double>());
-  CHECK(asked[1]["deadline"].get<double>() <= 0.05);  // a tenth of a second is waited before it is asked again
-  CHECK(asked[2]["deadline"].get<double>() > 0);      // none would be all the time there is
+  // a tenth of a second is waited before it is asked again
+  CHECK(asked[1]["deadline"].get<double>() <= 0.05);
+  CHECK(asked[2]["deadline"].get<double>() > 0);  // none would be all the time there is
   CHECK(asked[0]["asked_ago"].get<double>() < asked[1]["asked_ago"].get<double>());
   CHECK(asked[1]["asked_ago"].get<double>() >= 0.1);  // for the deadline of the job file
   CHECK(asked[2]["asked_ago"].get<double>() >= 0.2);

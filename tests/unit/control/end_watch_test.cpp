@@ -18,6 +18,7 @@ namespace {
 struct Process {
   pid_t pid = -1;
   UniqueFd pipe;
+
   Process() {
     std::array<int, 2> ends{};
     REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
@@ -30,6 +31,7 @@ struct Process {
     ::close(ends[0]);
     pipe.reset(ends[1]);
   }
+
   ~Process() {
     pipe.reset();
     ::waitpid(pid, nullptr, 0);
@@ -44,7 +46,9 @@ UniqueFd locked(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("end watch: an instance whose lock is free has ended, though its supervisor is not through", "[control]") {
+TEST_CASE(
+    "end watch: an instance whose lock is free has ended, though its supervisor is not through",
+    "[control]") {
   const test::TempDirectory directory;
   const Process supervisor;
   auto lock = locked(directory.path());
@@ -53,7 +57,9 @@ TEST_CASE("end watch: an instance whose lock is free has ended, though its super
   end.wait();
 }
 
-TEST_CASE("end watch: the next instance of the name, which holds the lock by then, is not waited for", "[control]") {
+TEST_CASE(
+    "end watch: the next instance of the name, which holds the lock by then, is not waited for",
+    "[control]") {
   const test::TempDirectory directory;
   Process supervisor;
   const auto of_the_next = locked(directory.path());

@@ -26,23 +26,32 @@ namespace {
 
 Json answer(const Json& request, const control::Server::Progress& progress) {
   progress({{"step", 1}});
-  if (request.at("verb").get<std::string>() == "fail") return control::error_line({ENOENT, "no such thing"});
-  return control::result_line({{"echo", request["verb"]}, {"holds_up_others", progress.holds_up_others()}});
+  if (request.at("verb").get<std::string>() == "fail") {
+    return control::error_line({ENOENT, "no such thing"});
+  }
+  return control::result_line(
+      {{"echo", request["verb"]}, {"holds_up_others", progress.holds_up_others()}});
 }
 
 // Sends raw bytes and reads until the server closes, or `most` reads.
-std::string raw(const std::string& path, const std::string& bytes, int most = 1'000'000, const std::function<void()>& meanwhile = {}) {
+std::string raw(const std::string& path, const std::string& bytes, int most = 1'000'000,
+                const std::function<void()>& meanwhile = {}) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
   const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   (void)!::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (meanwhile) meanwhile();
-  else ::shutdown(fd.get(), SHUT_WR);
+  if (meanwhile) {
+    meanwhile();
+  } else {
+    ::shutdown(fd.get(), SHUT_WR);
+  }
   std::string text;
   char buffer[4096];
-  for (ssize_t n = 0; most-- > 0 && (n = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; most-- > 0 && (n = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
   return text;
 }
 
@@ -70,14 +79,19 @@ TEST_CASE("progress waits for no asker: one who does not read is not gone, and o
   const test::TempDirectory directory;
   const std::string path = directory.path() + "/s";
   std::promise<bool> slow, gone;
-  const control::Server::Handler handler = [&](const Json& request, const control::Server::Progress& progress) {
+  const control::Server::Handler handler = [&](const Json& request,
+                                               const control::Server::Progress& progress) {
     bool heard = true;
     if (request.at("verb") == "slow") {
-      for (int line = 0; line < 10'000 && heard; ++line) heard = progress({{"text", std::string(1000, 'x')}});
+      for (int line = 0; line < 10'000 && heard; ++line) {
+        heard = progress({{"text", std::string(1000, 'x')}});
+      }
       slow.set_value(heard);
     }
     if (request.at("verb") == "gone") {
-      while (progress({{"step", 1}})) ::usleep(1000);
+      while (progress({{"step", 1}})) {
+        ::usleep(1000);
+      }
       gone.set_value(true);
     }
     return control::result_line();
@@ -89,7 +103,9 @@ TEST_CASE("progress waits for no asker: one who does not read is not gone, and o
     REQUIRE(client);
     int lines = 0;
     const auto said = client->ask({{"verb", "slow"}}, [&](const Json&) {
-      if (++lines == 1) CHECK(slow.get_future().get());  // nothing is read before all has been said
+      if (++lines == 1) {
+        CHECK(slow.get_future().get());  // nothing is read before all has been said
+      }
     });
     REQUIRE(said);
     CHECK(said->at("ok").get<bool>());
@@ -114,10 +130,13 @@ TEST_CASE("a request that is too long is refused before it is sent, and the next
   REQUIRE(server);
   auto client = control::Client::connect(path, ::geteuid());
   REQUIRE(client);
-  const auto refused = client->ask({{"verb", "hello"}, {"paths", std::string(control::longest_request, 'x')}});
+  const auto refused =
+      client->ask({{"verb", "hello"}, {"paths", std::string(control::longest_request, 'x')}});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == E2BIG);
-  const Json longest{{"verb", std::string(control::longest_request - std::string("{\"verb\":\"\"}\n").size(), 'x')}};
+  const Json longest{
+      {"verb",
+       std::string(control::longest_request - std::string("{\"verb\":\"\"}\n").size(), 'x')}};
   CHECK(client->ask(longest));
 }
 
@@ -141,12 +160,19 @@ TEST_CASE("random messages: an honest client is answered all the same") {
   const std::string path = directory.path() + "/s";
   auto server = control::Server::listen(path, ::geteuid(), answer);
   REQUIRE(server);
-  const std::string good = "{\"verb\": \"hello\", \"paths\": [\"a\", {\"b\": 1e3}], \"size\": 18446744073709551615}\n";
+  const std::string good =
+      "{\"verb\": \"hello\", \"paths\": [\"a\", {\"b\": 1e3}], \"size\": 18446744073709551615}\n";
   for (int i = 0; i < 300; ++i) {
-    std::string message = random() % 4 == 0 ? std::string(random() % 20000, random() % 2 == 0 ? '[' : '{') : good;
-    for (auto flips = random() % 12; flips > 0; --flips)
-      if (!message.empty()) message[random() % message.size()] = static_cast<char>(random());
-    if (random() % 3 == 0) message.resize(random() % (message.size() + 1));
+    std::string message =
+        random() % 4 == 0 ? std::string(random() % 20000, random() % 2 == 0 ? '[' : '{') : good;
+    for (auto flips = random() % 12; flips > 0; --flips) {
+      if (!message.empty()) {
+        message[random() % message.size()] = static_cast<char>(random());
+      }
+    }
+    if (random() % 3 == 0) {
+      message.resize(random() % (message.size() + 1));
+    }
     const std::string said = raw(path, message);
     // Nothing, or lines that are objects.
     for (std::size_t at = 0; at < said.size();) {
@@ -166,12 +192,16 @@ TEST_CASE("silent clients take places, and give them back when they go") {
   REQUIRE(server);
   for (int round = 0; round < 3; ++round) {
     std::vector<control::Client> silent;
-    for (int i = 0; i < 200; ++i)
-      if (auto client = control::Client::connect(path, ::geteuid())) silent.push_back(std::move(*client));
+    for (int i = 0; i < 200; ++i) {
+      if (auto client = control::Client::connect(path, ::geteuid())) {
+        silent.push_back(std::move(*client));
+      }
+    }
     CHECK(silent.size() > 60);
     // It may have been connected and not been looked at yet.
     bool told = false;
-    for (const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60); round == 0 && !told && std::chrono::steady_clock::now() < deadline;) {
+    for (const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+         round == 0 && !told && std::chrono::steady_clock::now() < deadline;) {
       auto late = control::Client::connect(path, ::geteuid());
       const auto heard = late ? late->ask({{"verb", "hello"}}) : fail(ECONNREFUSED);
       told = heard && !heard->value("ok", true) && heard->value("error", "").contains("try again");
@@ -181,7 +211,8 @@ TEST_CASE("silent clients take places, and give them back when they go") {
   }
   // Their threads may need a moment to see that they are gone.
   bool answered = false;
-  for (const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60); !answered && std::chrono::steady_clock::now() < deadline;) {
+  for (const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+       !answered && std::chrono::steady_clock::now() < deadline;) {
     auto client = control::Client::connect(path, ::geteuid());
     answered = client && client->ask({{"verb", "hello"}}).has_value();
   }
@@ -221,19 +252,22 @@ TEST_CASE("where no thread can be had the server answers by itself, one after th
   }
 }
 
-TEST_CASE("who connects to a server that ends is told nothing, which he would take for its answer") {
+TEST_CASE(
+    "who connects to a server that ends is told nothing, which he would take for its answer") {
   const test::TempDirectory directory;
   const std::string path = directory.path() + "/s";
   std::promise<void> asked, goes_on;
-  auto server = control::Server::listen(path, ::geteuid(), [&](const Json&, const control::Server::Progress&) {
-    asked.set_value();
-    goes_on.get_future().wait();
-    return control::result_line();
-  });
+  auto server = control::Server::listen(path, ::geteuid(),
+                                        [&](const Json&, const control::Server::Progress&) {
+                                          asked.set_value();
+                                          goes_on.get_future().wait();
+                                          return control::result_line();
+                                        });
   REQUIRE(server);
   auto first = control::Client::connect(path, ::geteuid());
   REQUIRE(first);
-  std::optional<test::NoThreads> none(std::in_place);  // the one that accepts answers by itself, and the next one waits for it
+  // the one that accepts answers by itself, and the next one waits for it
+  std::optional<test::NoThreads> none(std::in_place);
   REQUIRE(first->send({{"verb", "held"}}));
   asked.get_future().wait();
   none.reset();

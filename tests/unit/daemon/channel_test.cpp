@@ -30,7 +30,8 @@ TEST_CASE("a message carries as many descriptors as it may, in order, and no mor
   std::vector<UniqueFd> files;
   std::vector<int> fds;
   for (std::size_t i = 0; i < most_descriptors; ++i) {
-    files.emplace_back(::open((directory.path() + "/" + std::to_string(i)).c_str(), O_CREAT | O_RDWR, 0600));
+    files.emplace_back(
+        ::open((directory.path() + "/" + std::to_string(i)).c_str(), O_CREAT | O_RDWR, 0600));
     fds.push_back(files.back().get());
   }
   Message message;
@@ -40,7 +41,7 @@ TEST_CASE("a message carries as many descriptors as it may, in order, and no mor
   REQUIRE(received);
   REQUIRE((*received)->fds.size() == most_descriptors);
   for (std::size_t i = 0; i < most_descriptors; ++i) {
-    struct stat sent {}, got {};
+    struct stat sent{}, got{};
     REQUIRE(::fstat(fds[i], &sent) == 0);
     REQUIRE(::fstat((*received)->fds[i].get(), &got) == 0);
     CHECK(sent.st_ino == got.st_ino);
@@ -63,7 +64,8 @@ TEST_CASE("closing ids is not answered, and questions around it get their own an
   SupervisorClient client(std::move(worker_end));
   const test::TempDirectory directory;
   const UniqueFd file(::open((directory.path() + "/f").c_str(), O_CREAT | O_RDWR, 0600));
-  const std::array<fuse::Registration, 3> files{{{2, file.get()}, {3, file.get()}, {4, file.get()}}};
+  const std::array<fuse::Registration, 3> files{
+      {{2, file.get()}, {3, file.get()}, {4, file.get()}}};
   std::vector<int> ids(most_descriptors, 7);
   for (int round = 0; round < 100; ++round) {
     client.close_backing(ids);
@@ -71,7 +73,9 @@ TEST_CASE("closing ids is not answered, and questions around it get their own an
     CHECK(client.unmount(false));
     const auto opened = client.open_backing(files);  // nothing is mounted: refused, one by one
     REQUIRE(opened.size() == 3);
-    for (const auto& one : opened) CHECK(one.error().code == EBADF);
+    for (const auto& one : opened) {
+      CHECK(one.error().code == EBADF);
+    }
   }
 }
 
@@ -80,7 +84,9 @@ TEST_CASE("the supervisor knows whether the last unmount was asked for") {
     auto [worker_end, supervisor_end] = make_channel();
     Supervisor supervisor({});
     {
-      const std::jthread served([&supervisor, channel = std::move(supervisor_end)] { (void)supervisor.serve(channel.get()); });
+      const std::jthread served([&supervisor, channel = std::move(supervisor_end)] {
+        (void)supervisor.serve(channel.get());
+      });
       SupervisorClient client(std::move(worker_end));
       CHECK(client.unmount(!asked));
       CHECK(client.unmount(asked));

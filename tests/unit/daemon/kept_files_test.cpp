@@ -16,7 +16,9 @@ TEST_CASE("what one process keeps of job file and site file another one has") {
   const std::string job = "resources: []\n" + std::string(100'000, '#') + "\n";
   const auto keep = [&](const efs::config::ReadFiles& files) {
     const pid_t child = ::fork();
-    if (child == 0) ::_exit(made->keep(files) ? 0 : 1);
+    if (child == 0) {
+      ::_exit(made->keep(files) ? 0 : 1);
+    }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
     REQUIRE(status == 0);

@@ -17,7 +17,8 @@ bool has_ended(int line, int milliseconds) {
   return ::poll(&one, 1, milliseconds) == 1 && (one.revents & POLLHUP) != 0;
 }
 
-// A process that holds a life line; `told` ends when it has no other descriptor of this pipe any more.
+// A process that holds a life line; `told` ends when it has no other descriptor of this pipe any
+// more.
 struct LifeLineHolder {
   LifeLineHolder() {
     std::array<int, 2> life{}, other{};
@@ -28,19 +29,26 @@ struct LifeLineHolder {
     if (pid == 0) {
       ::close(life[0]);
       ::close(other[0]);
-      if (!daemon::hold_life_line(UniqueFd(life[1]))) ::_exit(1);
+      if (!daemon::hold_life_line(UniqueFd(life[1]))) {
+        ::_exit(1);
+      }
       ::close(other[1]);
-      while (true) ::pause();
+      while (true) {
+        ::pause();
+      }
     }
     ::close(life[1]);
     ::close(other[1]);
     line.reset(life[0]);
     told.reset(other[0]);
   }
+
   ~LifeLineHolder() {
     ::kill(pid, SIGKILL);
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
+
   LifeLineHolder(const LifeLineHolder&) = delete;
   LifeLineHolder& operator=(const LifeLineHolder&) = delete;
 
@@ -52,7 +60,8 @@ struct LifeLineHolder {
 
 TEST_CASE("a life line is all that its thread has, and ends with the process", "[alone]") {
   const LifeLineHolder process;
-  CHECK(has_ended(process.told.get(), 20'000));  // the thread has no copy of what the process closes
+  // the thread has no copy of what the process closes
+  CHECK(has_ended(process.told.get(), 20'000));
   CHECK_FALSE(has_ended(process.line.get(), 0));
   ::kill(process.pid, SIGKILL);
   CHECK(has_ended(process.line.get(), 20'000));

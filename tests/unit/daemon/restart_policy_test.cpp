@@ -5,10 +5,13 @@
 using efs::daemon::RestartPolicy;
 using namespace std::chrono_literals;
 
-TEST_CASE("A worker that dies without having answered anything new is given up after ten deaths", "[daemon][restart]") {
+TEST_CASE("A worker that dies without having answered anything new is given up after ten deaths",
+          "[daemon][restart]") {
   RestartPolicy policy;
   RestartPolicy::Clock::time_point now{};
-  for (unsigned i = 1; i < RestartPolicy::most_fruitless; ++i) CHECK(policy.died(false, now += 1s));
+  for (unsigned i = 1; i < RestartPolicy::most_fruitless; ++i) {
+    CHECK(policy.died(false, now += 1s));
+  }
   CHECK_FALSE(policy.died(false, now += 1s));
 }
 
@@ -16,7 +19,9 @@ TEST_CASE("What kills workers for some seconds does not end it", "[daemon][resta
   RestartPolicy policy;
   const RestartPolicy::Clock::time_point begin{};
   auto now = begin;
-  for (unsigned i = 1; i <= RestartPolicy::at_once; ++i) CHECK(policy.died(false, now += 10ms) == 0ms);
+  for (unsigned i = 1; i <= RestartPolicy::at_once; ++i) {
+    CHECK(policy.died(false, now += 10ms) == 0ms);
+  }
   std::chrono::milliseconds last{};
   while (const auto pause = policy.died(false, now += 10ms)) {
     CHECK(*pause >= last);
@@ -27,20 +32,26 @@ TEST_CASE("What kills workers for some seconds does not end it", "[daemon][resta
   CHECK(now - begin < 10s);
   // Whoever answers something gets his successor at once.
   RestartPolicy again;
-  for (int i = 0; i < 6; ++i) (void)again.died(false, now += 10ms);
+  for (int i = 0; i < 6; ++i) {
+    (void)again.died(false, now += 10ms);
+  }
   CHECK(again.died(true, now += 10ms) == 0ms);
 }
 
 TEST_CASE("An answered request starts the count again", "[daemon][restart]") {
   RestartPolicy policy;
   RestartPolicy::Clock::time_point now{};
-  for (int i = 0; i < 5000; ++i) REQUIRE(policy.died(i % 5 == 0, now += 100ms));
+  for (int i = 0; i < 5000; ++i) {
+    REQUIRE(policy.died(i % 5 == 0, now += 100ms));
+  }
 }
 
 TEST_CASE("Deaths that come too fast end it, whatever was answered", "[daemon][restart]") {
   RestartPolicy policy;
   RestartPolicy::Clock::time_point now{};
   std::size_t lived = 0;
-  while (policy.died(true, now += 10ms)) REQUIRE(++lived <= RestartPolicy::most_in_window);
+  while (policy.died(true, now += 10ms)) {
+    REQUIRE(++lived <= RestartPolicy::most_in_window);
+  }
   CHECK(lived == RestartPolicy::most_in_window);
 }

@@ -28,7 +28,9 @@ TEST_CASE("a signal becomes a call; the watch ends without one") {
       CHECK(calls == sent + 1);
     }
   }
-  { REQUIRE(SignalWatch::start(signals, [&] { ++calls; })); }
+  {
+    REQUIRE(SignalWatch::start(signals, [&] { ++calls; }));
+  }
   CHECK(calls == 3);
   REQUIRE(::pthread_sigmask(SIG_SETMASK, &before, nullptr) == 0);
 }

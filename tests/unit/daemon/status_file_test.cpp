@@ -18,10 +18,12 @@ namespace {
 
 struct Directory {
   std::filesystem::path path;
+
   Directory() {
     std::string name = (std::filesystem::temp_directory_path() / "efs-status-XXXXXX").string();
     path = mkdtemp(name.data());
   }
+
   ~Directory() { std::filesystem::remove_all(path); }
 };
 
@@ -53,7 +55,13 @@ TEST_CASE("a poke has the document written") {
   std::atomic<int> value{1};
   std::promise<void> asked;
   std::atomic<bool> waits{false};
-  auto file = StatusFile::open(path, [&] { return Json{{"value", value.load()}}; }, [&] { if (waits.exchange(false)) asked.set_value(); });
+  auto file = StatusFile::open(
+      path, [&] { return Json{{"value", value.load()}}; },
+      [&] {
+        if (waits.exchange(false)) {
+          asked.set_value();
+        }
+      });
   REQUIRE(file);
   value = 3;
   waits = true;  // the next round of the thread writes, then comes here
@@ -67,19 +75,26 @@ TEST_CASE("a reader never sees half a document") {
   const auto path = (d.path / "s.json").string();
   std::atomic<bool> stop{false};
   REQUIRE(replace_file(path, Json{{"text", std::string(100'000, 'x')}}.dump()));
-  std::jthread writer([&] { while (!stop) (void)replace_file(path, Json{{"text", std::string(100'000, 'x')}}.dump()); });
+  std::jthread writer([&] {
+    while (!stop) {
+      (void)replace_file(path, Json{{"text", std::string(100'000, 'x')}}.dump());
+    }
+  });
 #ifdef EFS_SANITIZED
   constexpr int looks = 50;
 #else
   constexpr int looks = 200;
 #endif
-  for (int i = 0; i < looks; ++i) CHECK(read(path)["text"].get<std::string>().size() == 100'000);
+  for (int i = 0; i < looks; ++i) {
+    CHECK(read(path)["text"].get<std::string>().size() == 100'000);
+  }
   stop = true;
 }
 
 TEST_CASE("a place that cannot be written is told at once, and nothing is left") {
   const Directory d;
-  CHECK_FALSE(StatusFile::open((d.path / "absent" / "s.json").string(), [] { return Json::object(); }, [] {}));
+  CHECK_FALSE(StatusFile::open((d.path / "absent" / "s.json").string(),
+                               [] { return Json::object(); }, [] {}));
   std::filesystem::create_directory(d.path / "dir");
   CHECK_FALSE(replace_file((d.path / "dir").string(), "{}"));
   CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 1);
@@ -99,13 +114,23 @@ TEST_CASE("opened later, a place that cannot be written is tried again, and nobo
   const auto path = (d.path / "absent" / "s.json").string();
   std::promise<void> go_on;
   std::atomic<int> rounds{0};
-  auto file = StatusFile::open_later(path, [] { return Json{{"value", 1}}; }, [&, may = go_on.get_future().share()] { if (rounds++ == 0) may.wait(); });
+  auto file = StatusFile::open_later(
+      path, [] { return Json{{"value", 1}}; },
+      [&, may = go_on.get_future().share()] {
+        if (rounds++ == 0) {
+          may.wait();
+        }
+      });
   CHECK_FALSE(std::filesystem::exists(path));  // the thread waits in its first round, and we do not
   go_on.set_value();
-  while (rounds < 2) std::this_thread::yield();  // it has tried to write
+  while (rounds < 2) {
+    std::this_thread::yield();  // it has tried to write
+  }
   std::filesystem::create_directory(d.path / "absent");
   file->poke();
-  for (const int now = rounds; rounds < now + 2;) std::this_thread::yield();
+  for (const int now = rounds; rounds < now + 2;) {
+    std::this_thread::yield();
+  }
   CHECK(read(path)["value"] == 1);
 }
 

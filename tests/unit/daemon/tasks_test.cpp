@@ -16,24 +16,33 @@ using daemon::Tasks;
 
 namespace {
 
-constexpr auto long_enough = std::chrono::seconds(60);  // an end that does not come, not a time to wait
+// an end that does not come, not a time to wait
+constexpr auto long_enough = std::chrono::seconds(60);
 
-Json one_file(stage::Progress&) { return control::result_line({{"files", 1}}); }
+Json one_file(stage::Progress&) {
+  return control::result_line({{"files", 1}});
+}
 
 // Runs until it is cancelled or let go.
 struct Held {
   std::promise<void> begun, go;
   std::shared_future<void> going = go.get_future().share();
+
   Tasks::Work work() {
     return [this](stage::Progress& progress) {
       begun.set_value();
-      while (!progress.cancel && going.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {}
-      return progress.cancel ? control::error_line({ECANCELED, "cancelled"}) : control::result_line();
+      while (!progress.cancel &&
+             going.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+      }
+      return progress.cancel ? control::error_line({ECANCELED, "cancelled"})
+                             : control::result_line();
     };
   }
 };
 
-std::string state(Tasks& tasks, std::uint64_t id) { return tasks.look(id)->at("task_state"); }
+std::string state(Tasks& tasks, std::uint64_t id) {
+  return tasks.look(id)->at("task_state");
+}
 
 }  // namespace
 
@@ -70,10 +79,12 @@ TEST_CASE("a task ends without memory, whichever allocation fails") {
     REQUIRE(tasks.wait(id, long_enough) == true);
     CHECK(state(tasks, id) == "done");
     // Nothing of the last one is left in that thread.
-    REQUIRE(tasks.wait(*tasks.start(TaskKind::unload, "next", [](stage::Progress&) {
-      const test::FailingNew none(0);
-      return control::result_line();
-    }), long_enough) == true);
+    REQUIRE(tasks.wait(*tasks.start(TaskKind::unload, "next",
+                                    [](stage::Progress&) {
+                                      const test::FailingNew none(0);
+                                      return control::result_line();
+                                    }),
+                       long_enough) == true);
   }
 }
 
@@ -81,7 +92,8 @@ TEST_CASE("an exception is the task's failure and nobody else's") {
   const auto opened = Tasks::open();
   REQUIRE(opened);
   Tasks& tasks = **opened;
-  const auto bad = *tasks.start(TaskKind::load, "x", [](stage::Progress&) -> Json { throw std::runtime_error("no memory"); });
+  const auto bad = *tasks.start(
+      TaskKind::load, "x", [](stage::Progress&) -> Json { throw std::runtime_error("no memory"); });
   const auto next = *tasks.start(TaskKind::load, "y", one_file);
   REQUIRE(tasks.wait(next, long_enough) == true);
   CHECK(state(tasks, bad) == "failed");
@@ -162,11 +174,12 @@ TEST_CASE("a close waits no longer than it may for what does not end") {
   REQUIRE(opened);
   Tasks& tasks = **opened;
   std::promise<void> begun, answers;
-  const auto id = *tasks.start(TaskKind::unload, "hangs", [&, answer = answers.get_future().share()](stage::Progress&) {
-    begun.set_value();
-    answer.wait();  // heeds no cancelling, as a call to a PFS that does not answer
-    return control::result_line();
-  });
+  const auto id = *tasks.start(
+      TaskKind::unload, "hangs", [&, answer = answers.get_future().share()](stage::Progress&) {
+        begun.set_value();
+        answer.wait();  // heeds no cancelling, as a call to a PFS that does not answer
+        return control::result_line();
+      });
   begun.get_future().wait();
   CHECK_FALSE(tasks.close(false, std::chrono::steady_clock::now()));
   CHECK(tasks.start(TaskKind::unload, "late", one_file).error().code == ESHUTDOWN);
@@ -208,7 +221,9 @@ TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
   Held held;
   const auto first = *tasks.start(TaskKind::load, "first", held.work());
   held.begun.get_future().wait();
-  for (std::size_t i = 0; i < Tasks::most_waiting; ++i) REQUIRE(tasks.start(TaskKind::load, "more", one_file));
+  for (std::size_t i = 0; i < Tasks::most_waiting; ++i) {
+    REQUIRE(tasks.start(TaskKind::load, "more", one_file));
+  }
   CHECK(tasks.start(TaskKind::load, "too many", one_file).error().code == EAGAIN);
   held.go.set_value();
   (void)tasks.wait(first, long_enough);
@@ -250,7 +265,9 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
     CHECK(seen->at("task_state") == "failed");
     CHECK(seen->at("what") == "lost");
     CHECK(seen->at("outcome").at("code") == ECONNABORTED);
-    if (life == 1) CHECK(*tasks.start(TaskKind::load, "next", one_file) == lost + 1);
+    if (life == 1) {
+      CHECK(*tasks.start(TaskKind::load, "next", one_file) == lost + 1);
+    }
   }
   const auto fresh = Tasks::open(book + ".then");
   (*fresh)->inherit(false);

@@ -42,23 +42,40 @@ const ReceiptEntry* find(const Receipt& receipt, const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("unloaded: the receipt of the stop tells what unloads brought out, whoever did it", "[unloaded]") {
+TEST_CASE("unloaded: the receipt of the stop tells what unloads brought out, whoever did it",
+          "[unloaded]") {
   const test::TempDirectory place("/dev/shm");
   const std::string book = place.path() + "/unloaded", odd = "odd \xff\n\"name\"";
-  Receipt first = receipt_of({entry("same", Action::staged_out), entry("again", Action::staged_out, "the first time"), entry("gone", Action::staged_out), entry("failed", Action::failed), entry(odd, Action::kept)});
-  for (auto& one : first.entries)
-    if (one.path == "same") one.checksum = 0xfedcba9876543210, one.unverified = true, one.mtime = 1'234'567'890'123'456'789;
+  Receipt first = receipt_of({entry("same", Action::staged_out),
+                              entry("again", Action::staged_out, "the first time"),
+                              entry("gone", Action::staged_out), entry("failed", Action::failed),
+                              entry(odd, Action::kept)});
+  for (auto& one : first.entries) {
+    if (one.path == "same") {
+      one.checksum = 0xfedcba9876543210, one.unverified = true,
+      one.mtime = 1'234'567'890'123'456'789;
+    }
+  }
   Unloaded before(book);
   before.inherit(false);
   before.remember(first);
   Unloaded after(book);
   bool takes_over = true;
-  SECTION("a successor of the worker") { after.inherit(true); }
-  SECTION("a new instance knows of nothing") { after.inherit(takes_over = false); }
+  SECTION("a successor of the worker") {
+    after.inherit(true);
+  }
+  SECTION("a new instance knows of nothing") {
+    after.inherit(takes_over = false);
+  }
   after.remember(receipt_of({entry("again", Action::staged_out, "the second time")}));
-  Receipt last = receipt_of({entry("same", Action::unchanged), entry("again", Action::unchanged), entry("other", Action::unchanged), entry("failed", Action::staged_out)});
-  for (auto& one : last.entries)
-    if (one.path == "same") one.mtime = 1'234'567'890'123'456'789;
+  Receipt last =
+      receipt_of({entry("same", Action::unchanged), entry("again", Action::unchanged),
+                  entry("other", Action::unchanged), entry("failed", Action::staged_out)});
+  for (auto& one : last.entries) {
+    if (one.path == "same") {
+      one.mtime = 1'234'567'890'123'456'789;
+    }
+  }
   after.add_to(last, [](const std::string& path) { return path != "gone"; });
   CHECK(find(last, "again")->reason == "unloaded while the job ran: the second time");
   CHECK(find(last, "other")->reason.empty());
@@ -79,16 +96,26 @@ TEST_CASE("unloaded: the receipt of the stop tells what unloads brought out, who
   CHECK(last.totals.staged_out == 2);
 }
 
-TEST_CASE("unloaded: of another version than was unloaded, which a stop has brought out since, nothing is told that is not so", "[unloaded]") {
+TEST_CASE(
+    "unloaded: of another version than was unloaded, which a stop has brought out since, nothing "
+    "is told that is not so",
+    "[unloaded]") {
   const test::TempDirectory place("/dev/shm");
   Unloaded unloaded(place.path() + "/unloaded");
   unloaded.inherit(false);
-  Receipt first = receipt_of({entry("newer", Action::staged_out), entry("larger", Action::staged_out), entry("named", Action::staged_out), entry("dropped", Action::staged_out)});
-  for (auto& one : first.entries) one.checksum = 1, one.mtime = 5;
+  Receipt first =
+      receipt_of({entry("newer", Action::staged_out), entry("larger", Action::staged_out),
+                  entry("named", Action::staged_out), entry("dropped", Action::staged_out)});
+  for (auto& one : first.entries) {
+    one.checksum = 1, one.mtime = 5;
+  }
   first.entries[2].placed_as = "other";
   unloaded.remember(first);
-  Receipt last = receipt_of({entry("newer", Action::unchanged), entry("larger", Action::unchanged), entry("named", Action::unchanged), entry("dropped", Action::dropped)});
-  for (auto& one : last.entries) one.mtime = one.path == "newer" || one.path == "dropped" ? 6 : 5;
+  Receipt last = receipt_of({entry("newer", Action::unchanged), entry("larger", Action::unchanged),
+                             entry("named", Action::unchanged), entry("dropped", Action::dropped)});
+  for (auto& one : last.entries) {
+    one.mtime = one.path == "newer" || one.path == "dropped" ? 6 : 5;
+  }
   last.entries[1].bytes = 50'000;
   unloaded.add_to(last, [](const std::string&) { return true; });
   for (const char* path : {"newer", "larger"}) {
@@ -100,7 +127,8 @@ TEST_CASE("unloaded: of another version than was unloaded, which a stop has brou
   CHECK(find(last, "dropped")->checksum == 1);
 }
 
-TEST_CASE("unloaded: a book that cannot be read or written is no failure of an unload", "[unloaded]") {
+TEST_CASE("unloaded: a book that cannot be read or written is no failure of an unload",
+          "[unloaded]") {
   const test::TempDirectory place("/dev/shm");
   const std::string book = place.path() + "/unloaded";
   std::ofstream(book) << "{\"path\": 1}\nno line of ours\n{\"path\": \"cut\", \"act";

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 
 using namespace efs;
 using daemon::WorkerWatch;
@@ -15,7 +15,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// A child that writes a byte into its channel each time that it is asked for one, and the mask of signals as it was.
+// A child that writes a byte into its channel each time that it is asked for one, and the mask of
+// signals as it was.
 struct Worker {
   Worker() {
     REQUIRE(::pthread_sigmask(SIG_SETMASK, nullptr, &before) == 0);
@@ -27,7 +28,8 @@ struct Worker {
     if (pid == 0) {
       ::close(down[1]);
       char byte = 0;
-      while (::read(down[0], &byte, 1) == 1 && ::write(up[1], &byte, 1) == 1) {}
+      while (::read(down[0], &byte, 1) == 1 && ::write(up[1], &byte, 1) == 1) {
+      }
       ::_exit(0);
     }
     ::close(down[0]);
@@ -35,12 +37,15 @@ struct Worker {
     asks.reset(down[1]);
     channel.reset(up[0]);
   }
+
   ~Worker() {
     asks.reset();
     ::kill(pid, SIGKILL);
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
+
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
@@ -49,7 +54,9 @@ struct Worker {
     REQUIRE(::kill(pid, SIGSTOP) == 0);
     REQUIRE(::waitid(P_PID, static_cast<id_t>(pid), &change, WSTOPPED | WNOWAIT) == 0);
   }
+
   void ask() const { REQUIRE(::write(asks.get(), "x", 1) == 1); }
+
   char answer() const {
     char byte = 0;
     return ::read(channel.get(), &byte, 1) == 1 ? byte : '\0';
@@ -70,7 +77,9 @@ TEST_CASE("a worker that is stopped, before or while it is watched, goes on and 
     worker.ask();
     watch.wait(worker.channel.get());  // it would not come back
     CHECK(worker.answer() == 'x');
-    if (round < 2) worker.stop();
+    if (round < 2) {
+      worker.stop();
+    }
   }
 }
 
@@ -82,11 +91,14 @@ TEST_CASE("a worker that ends, stopped or not, ends the waiting") {
   watch.wait(worker.channel.get());
   CHECK(worker.answer() == '\0');
   siginfo_t ended{};
-  CHECK(::waitid(P_PID, static_cast<id_t>(worker.pid), &ended, WEXITED | WNOWAIT) == 0);  // whose it is to ask how
+  // whose it is to ask how
+  CHECK(::waitid(P_PID, static_cast<id_t>(worker.pid), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(ended.si_code == CLD_KILLED);
 }
 
-TEST_CASE("a worker that was killed and is not gone is waited for no longer than was asked, and what it had said is read first") {
+TEST_CASE(
+    "a worker that was killed and is not gone is waited for no longer than was asked, and what it "
+    "had said is read first") {
   const Worker worker;
   std::array<int, 2> life{};
   REQUIRE(::pipe(life.data()) == 0);
@@ -112,7 +124,8 @@ TEST_CASE("a worker that has a life line and lives is waited for") {
   const UniqueFd line(life[0]), end(life[1]);
   WorkerWatch watch(worker.pid, line.get());
   ::kill(worker.pid, SIGKILL);
-  const auto status = watch.reap(milliseconds(0));  // the line does not end: it is no question of time
+  // the line does not end: it is no question of time
+  const auto status = watch.reap(milliseconds(0));
   REQUIRE(status.has_value());
   CHECK(WIFSIGNALED(*status));
 }

@@ -18,7 +18,9 @@ TEST_CASE("What was noted is found, what was not is not", "[fs][answers]") {
 
 TEST_CASE("The last ones are kept, in their order", "[fs][answers]") {
   Answers answers;
-  for (std::uint64_t i = 1; i <= Answers::capacity + 10; ++i) answers.note(i, i + 1);
+  for (std::uint64_t i = 1; i <= Answers::capacity + 10; ++i) {
+    answers.note(i, i + 1);
+  }
   CHECK_FALSE(answers.find(10));
   CHECK(answers.find(11) == 12);
   std::uint64_t expected = 11;

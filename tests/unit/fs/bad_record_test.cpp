@@ -1,4 +1,5 @@
-// Records that no request can have asked for: a journal with good checksums may have them all the same.
+// Records that no request can have asked for: a journal with good checksums may have them all the
+// same.
 #include <linux/fs.h>
 #include <sys/stat.h>
 
@@ -15,12 +16,16 @@
 using namespace efs;
 using test::check_shape;
 
-TEST_CASE("records that no request can have asked for are refused and leave the namespace as it was", "[image]") {
+TEST_CASE(
+    "records that no request can have asked for are refused and leave the namespace as it was",
+    "[image]") {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
   fs::Namespace names(0755, 0, 0, 0);
-  const auto ino = [&] { return random() % 12; };
+  const auto ino = [&] {
+    return random() % 12;
+  };
   const auto name = [&]() -> std::string {
     static constexpr const char* all[] = {"a", "b", "c", "", ".", "..", "x/y"};
     return all[random() % 20 < 3 ? 3 + random() % 4 : random() % 3];
@@ -33,17 +38,39 @@ TEST_CASE("records that no request can have asked for are refused and leave the 
   for (int i = 0; i < 20000; ++i) {
     fs::Record record;
     switch (random() % 10) {
-      case 0: case 1: record = fs::MakeNode{.ino = random() % 4 == 0 ? ino() : 2 + random() % 60, .parent = ino(), .mode = type(), .staged = static_cast<std::uint8_t>(random() % 3), .name = name()}; break;
+      case 0:
+      case 1:
+        record = fs::MakeNode{.ino = random() % 4 == 0 ? ino() : 2 + random() % 60,
+                              .parent = ino(),
+                              .mode = type(),
+                              .staged = static_cast<std::uint8_t>(random() % 3),
+                              .name = name()};
+        break;
       case 2: record = fs::Link{.ino = ino(), .parent = ino(), .name = name()}; break;
-      case 3: case 4: record = fs::Unlink{.parent = ino(), .name = name()}; break;
-      case 5: record = fs::Rename{.parent = ino(), .new_parent = ino(), .flags = random() % 2 == 0 ? 0U : static_cast<std::uint32_t>(RENAME_EXCHANGE), .name = name(), .new_name = name()}; break;
+      case 3:
+      case 4: record = fs::Unlink{.parent = ino(), .name = name()}; break;
+      case 5:
+        record = fs::Rename{
+            .parent = ino(),
+            .new_parent = ino(),
+            .flags = random() % 2 == 0 ? 0U : static_cast<std::uint32_t>(RENAME_EXCHANGE),
+            .name = name(),
+            .new_name = name()};
+        break;
       case 6: record = fs::SetAttributes{.ino = ino(), .mode = type()}; break;
-      case 7: record = fs::SetStaging{.ino = ino(), .keep = static_cast<std::uint8_t>(random() % 4), .saved = 1, .saved_path = name()}; break;
+      case 7:
+        record = fs::SetStaging{.ino = ino(),
+                                .keep = static_cast<std::uint8_t>(random() % 4),
+                                .saved = 1,
+                                .saved_path = name()};
+        break;
       case 8: record = fs::Replace{.ino = ino(), .parent = ino(), .name = name()}; break;
       default: record = fs::Settled{std::string(random() % 20, 'x')}; break;
     }
     (names.apply(record) ? applied : refused) += 1;
-    for (const auto orphan : names.orphans()) names.destroy(orphan);
+    for (const auto orphan : names.orphans()) {
+      names.destroy(orphan);
+    }
     check_shape(names);
   }
   CHECK(applied > 1000);
@@ -52,29 +79,46 @@ TEST_CASE("records that no request can have asked for are refused and leave the 
 
 TEST_CASE("a symbolic link without a target is refused", "[image]") {
   fs::Namespace names(0755, 0, 0, 0);
-  CHECK_FALSE(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link"}));
+  CHECK_FALSE(names.apply(
+      fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link"}));
   CHECK(names.find(7) == nullptr);
-  CHECK(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link", .target = "to"}));
+  CHECK(names.apply(fs::MakeNode{
+      .ino = 7, .parent = fs::root_ino, .mode = S_IFLNK | 0777, .name = "link", .target = "to"}));
 }
 
-TEST_CASE("a name whose place in its directory another one has, or that no place is left for, is refused", "[image]") {
+TEST_CASE(
+    "a name whose place in its directory another one has, or that no place is left for, is refused",
+    "[image]") {
   fs::Namespace names(0755, 0, 0, 0);
-  REQUIRE(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFREG | 0644, .cookie = 5, .name = "a"}));
-  CHECK_FALSE(names.apply(fs::MakeNode{.ino = 8, .parent = fs::root_ino, .mode = S_IFREG | 0644, .cookie = 5, .name = "b"}));
+  REQUIRE(names.apply(fs::MakeNode{
+      .ino = 7, .parent = fs::root_ino, .mode = S_IFREG | 0644, .cookie = 5, .name = "a"}));
+  CHECK_FALSE(names.apply(fs::MakeNode{
+      .ino = 8, .parent = fs::root_ino, .mode = S_IFREG | 0644, .cookie = 5, .name = "b"}));
   CHECK_FALSE(names.apply(fs::Link{.ino = 7, .parent = fs::root_ino, .cookie = 5, .name = "b"}));
-  CHECK_FALSE(names.apply(fs::Link{.ino = 7, .parent = fs::root_ino, .cookie = UINT64_MAX, .name = "b"}));
+  CHECK_FALSE(
+      names.apply(fs::Link{.ino = 7, .parent = fs::root_ino, .cookie = UINT64_MAX, .name = "b"}));
   CHECK_FALSE(names.apply(fs::NextCookie{.ino = fs::root_ino, .next = UINT64_MAX}));
   CHECK(names.root().directory->size() == 1);
   REQUIRE(names.apply(fs::Link{.ino = 7, .parent = fs::root_ino, .cookie = 6, .name = "b"}));
   std::set<std::string> listed;
-  names.root().directory->for_each_after(0, [&](const std::string& name, const auto&) { return listed.insert(name).second; });
+  names.root().directory->for_each_after(
+      0, [&](const std::string& name, const auto&) { return listed.insert(name).second; });
   CHECK(listed == std::set<std::string>{"a", "b"});
 }
 
-TEST_CASE("what is dirty is not settled, whatever a record says, and what is settled is so after a second snapshot", "[image]") {
+TEST_CASE(
+    "what is dirty is not settled, whatever a record says, and what is settled is so after a "
+    "second snapshot",
+    "[image]") {
   fs::Namespace names(0755, 0, 0, 0);
-  REQUIRE(names.apply(fs::MakeNode{.ino = 7, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 1, .staged = 2, .name = "dirty"}));
-  REQUIRE(names.apply(fs::MakeNode{.ino = 8, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 0, .name = "clean"}));
+  REQUIRE(names.apply(fs::MakeNode{.ino = 7,
+                                   .parent = fs::root_ino,
+                                   .mode = S_IFREG | 0644,
+                                   .dirty = 1,
+                                   .staged = 2,
+                                   .name = "dirty"}));
+  REQUIRE(names.apply(fs::MakeNode{
+      .ino = 8, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 0, .name = "clean"}));
   REQUIRE(names.apply(fs::Settled{std::string("\10\0\0\0\0\0\0\0", 8)}));
   CHECK_FALSE(names.find(7)->settled);
   for (int snapshot = 0; snapshot < 2; ++snapshot) {

@@ -1,5 +1,5 @@
-// When a journal is replaced by a snapshot, where descriptors or room were missing for one: on a real directory, whose
-// shortages a medium in front of it plays.
+// When a journal is replaced by a snapshot, where descriptors or room were missing for one: on a
+// real directory, whose shortages a medium in front of it plays.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -20,28 +20,44 @@ constexpr int too_many = 10000;  // changes of 32 KiB: more than any of these jo
 
 struct Shortage {
   bool descriptors = false;
-  std::uint64_t room = UINT64_MAX;  // bytes of all files together
+  std::uint64_t room = UINT64_MAX;                              // bytes of all files together
   std::map<std::string, std::shared_ptr<std::uint64_t>> sizes;  // of what has a name
+
   std::uint64_t used() const {
     std::uint64_t sum = 0;
-    for (const auto& [name, size] : sizes) sum += *size;
+    for (const auto& [name, size] : sizes) {
+      sum += *size;
+    }
     return sum;
   }
 };
 
 class ScarceFile final : public store::MediumFile {
  public:
-  ScarceFile(std::unique_ptr<store::MediumFile> file, Shortage& shortage, std::shared_ptr<std::uint64_t> size) : file_(std::move(file)), shortage_(shortage), size_(std::move(size)) {}
+  ScarceFile(std::unique_ptr<store::MediumFile> file, Shortage& shortage,
+             std::shared_ptr<std::uint64_t> size)
+      : file_(std::move(file)), shortage_(shortage), size_(std::move(size)) {}
+
   Result<std::uint64_t> size() override { return file_->size(); }
+
   Status allocate(std::uint64_t size) override {
-    if (size > *size_ && shortage_.used() + size - *size_ > shortage_.room) return fail(ENOSPC);
+    if (size > *size_ && shortage_.used() + size - *size_ > shortage_.room) {
+      return fail(ENOSPC);
+    }
     *size_ = std::max(*size_, size);
     return file_->allocate(size);
   }
+
   Status cut(std::uint64_t size) override { return file_->cut(size); }
-  Result<std::byte*> map(std::uint64_t offset, std::size_t length) override { return file_->map(offset, length); }
+
+  Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
+    return file_->map(offset, length);
+  }
+
   void store(std::byte* to, std::span<const std::byte> from) override { file_->store(to, from); }
+
   void drain() override { file_->drain(); }
+
   Status sync() override { return file_->sync(); }
 
  private:
@@ -52,29 +68,46 @@ class ScarceFile final : public store::MediumFile {
 
 class ScarceMedium final : public store::Medium {
  public:
-  ScarceMedium(std::shared_ptr<store::Medium> medium, Shortage& shortage) : medium_(std::move(medium)), shortage_(shortage) {}
+  ScarceMedium(std::shared_ptr<store::Medium> medium, Shortage& shortage)
+      : medium_(std::move(medium)), shortage_(shortage) {}
+
   Result<std::unique_ptr<store::MediumFile>> create(const std::string& name) override {
-    if (shortage_.descriptors) return fail(EMFILE);
+    if (shortage_.descriptors) {
+      return fail(EMFILE);
+    }
     return scarce(medium_->create(name), name);
   }
-  Result<std::unique_ptr<store::MediumFile>> open(const std::string& name, bool read_only) override { return scarce(medium_->open(name, read_only), name); }
+
+  Result<std::unique_ptr<store::MediumFile>> open(const std::string& name,
+                                                  bool read_only) override {
+    return scarce(medium_->open(name, read_only), name);
+  }
+
   Status rename(const std::string& from, const std::string& to) override {
     shortage_.sizes[to] = std::move(shortage_.sizes.extract(from).mapped());
     return medium_->rename(from, to);
   }
+
   Status remove(const std::string& name) override {
     shortage_.sizes.erase(name);
     return medium_->remove(name);
   }
+
   Status sync_names() override { return medium_->sync_names(); }
 
  private:
-  Result<std::unique_ptr<store::MediumFile>> scarce(Result<std::unique_ptr<store::MediumFile>> file, const std::string& name) {
-    if (!file) return file;
+  Result<std::unique_ptr<store::MediumFile>> scarce(Result<std::unique_ptr<store::MediumFile>> file,
+                                                    const std::string& name) {
+    if (!file) {
+      return file;
+    }
     auto& size = shortage_.sizes[name];
-    if (!size) size = std::make_shared<std::uint64_t>(0);
+    if (!size) {
+      size = std::make_shared<std::uint64_t>(0);
+    }
     return std::make_unique<ScarceFile>(std::move(*file), shortage_, size);
   }
+
   const std::shared_ptr<store::Medium> medium_;
   Shortage& shortage_;
 };
@@ -88,51 +121,80 @@ struct CompactionScene {
   std::uint64_t ino = 0;
 
   CompactionScene() {
-    for (const char* part : {"/data", "/meta"}) ::mkdir((directory.path() + part).c_str(), 0700);
-    metadata.reset(::open((directory.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (const char* part : {"/data", "/meta"}) {
+      ::mkdir((directory.path() + part).c_str(), 0700);
+    }
+    metadata.reset(
+        ::open((directory.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     FsdaxOptions store;
-    store.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    store.directory.reset(
+        ::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     backend = std::move(*make_fsdax(std::move(store)));
-    auto opened = Filesystem::open(*backend, {.medium = std::make_shared<ScarceMedium>(store::directory_medium(metadata.get()), shortage), .smallest_compaction = store::journal_chunk});
+    auto opened =
+        Filesystem::open(*backend, {.medium = std::make_shared<ScarceMedium>(
+                                        store::directory_medium(metadata.get()), shortage),
+                                    .smallest_compaction = store::journal_chunk});
     REQUIRE(opened);
     filesystem = std::move(*opened);
     ino = filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
   }
+
   /// A record of 32 KiB about one and the same thing: a snapshot has one of them.
-  Status change() { return filesystem->setxattr({}, ino, "user.x", std::string(32U << 10U, static_cast<char>('a' + changes++ % 26)), 0); }
+  Status change() {
+    return filesystem->setxattr(
+        {}, ino, "user.x", std::string(32U << 10U, static_cast<char>('a' + changes++ % 26)), 0);
+  }
+
   std::uint64_t journal() const { return *shortage.sizes.at("journal"); }
+
   int changes = 0;
 };
 
 }  // namespace
 
-TEST_CASE("a journal that grew while descriptors were missing is replaced soon after there are some again", "[fs]") {
+TEST_CASE(
+    "a journal that grew while descriptors were missing is replaced soon after there are some "
+    "again",
+    "[fs]") {
   // Of different lengths: each comes at another moment between two tries.
   for (std::uint64_t chunks = 4; chunks <= 20; ++chunks) {
     CAPTURE(chunks);
     CompactionScene scene;
     scene.shortage.descriptors = true;
-    for (int i = 0; scene.journal() < chunks * store::journal_chunk; ++i) REQUIRE((i < too_many && scene.change()));
+    for (int i = 0; scene.journal() < chunks * store::journal_chunk; ++i) {
+      REQUIRE((i < too_many && scene.change()));
+    }
     scene.shortage.descriptors = false;
     const auto grown = scene.journal();
-    for (int i = 0; scene.journal() >= grown && scene.journal() <= grown + grown / 4 + store::journal_chunk; ++i) REQUIRE((i < too_many && scene.change()));
+    for (int i = 0;
+         scene.journal() >= grown && scene.journal() <= grown + grown / 4 + store::journal_chunk;
+         ++i) {
+      REQUIRE((i < too_many && scene.change()));
+    }
     CHECK(scene.journal() < grown);
   }
 }
 
-TEST_CASE("a store that is full of a journal takes changes again when there is room for a snapshot", "[fs]") {
+TEST_CASE("a store that is full of a journal takes changes again when there is room for a snapshot",
+          "[fs]") {
   CompactionScene scene;
   scene.shortage.descriptors = true;
   scene.shortage.room = 8 * store::journal_chunk;
   Status done;
-  for (int i = 0; i < too_many && done; ++i) done = scene.change();
+  for (int i = 0; i < too_many && done; ++i) {
+    done = scene.change();
+  }
   REQUIRE_FALSE(done);
   REQUIRE(done.error().code == ENOSPC);
   scene.shortage.descriptors = false;
   // Room is missing for a snapshot, too.
-  for (int i = 0; i < 300; ++i) REQUIRE(scene.change().error().code == ENOSPC);
+  for (int i = 0; i < 300; ++i) {
+    REQUIRE(scene.change().error().code == ENOSPC);
+  }
   scene.shortage.room += store::journal_chunk;
   REQUIRE(scene.change());
   CHECK(scene.journal() < 3 * store::journal_chunk);
-  for (int i = 0; i < 1000; ++i) REQUIRE(scene.change());
+  for (int i = 0; i < 1000; ++i) {
+    REQUIRE(scene.change());
+  }
 }

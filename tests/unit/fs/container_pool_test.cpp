@@ -27,23 +27,31 @@ struct PoolScene {
   std::unique_ptr<Filesystem> filesystem;
   std::size_t prepared = 0;  // of the last fill
 
-  PoolScene() {
-    open();
-  }
+  PoolScene() { open(); }
+
   void open() {
     filesystem.reset();
     real = test::open_containers(directory.path());
     backend = std::make_unique<test::FailingBackend>(*real);
     filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   }
+
   void fill() {
     prepared = 0;
-    filesystem->fill_pool([this](std::span<const ContainerPool::Ready> made) { prepared += made.size(); });
+    filesystem->fill_pool(
+        [this](std::span<const ContainerPool::Ready> made) { prepared += made.size(); });
   }
-  Result<fs::Entry> make(const std::string& name, mode_t type = S_IFREG) { return filesystem->make_node({}, fs::root_ino, name, type | 0644, 0); }
+
+  Result<fs::Entry> make(const std::string& name, mode_t type = S_IFREG) {
+    return filesystem->make_node({}, fs::root_ino, name, type | 0644, 0);
+  }
+
   std::size_t containers() const {
     std::size_t count = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path() + "/data")) count += entry.is_regular_file();
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(directory.path() + "/data")) {
+      count += entry.is_regular_file();
+    }
     return count;
   }
 };
@@ -57,10 +65,14 @@ TEST_CASE("creates take from the pool, and make their own container when it is e
   REQUIRE(ahead > 0);
   REQUIRE(scene.backend->creates() == ahead);
   std::set<std::uint64_t> numbers;
-  for (int i = 0; i < ahead; ++i) numbers.insert(scene.make("f" + std::to_string(i))->ino);
+  for (int i = 0; i < ahead; ++i) {
+    numbers.insert(scene.make("f" + std::to_string(i))->ino);
+  }
   CHECK(scene.backend->creates() == ahead);
   CHECK(scene.containers() == numbers.size());
-  for (int i = 0; i < 10; ++i) numbers.insert(scene.make("g" + std::to_string(i))->ino);
+  for (int i = 0; i < 10; ++i) {
+    numbers.insert(scene.make("g" + std::to_string(i))->ino);
+  }
   CHECK(scene.backend->creates() == ahead + 10);
   CHECK(numbers.size() == static_cast<std::size_t>(ahead) + 10);
 }
@@ -72,12 +84,16 @@ TEST_CASE("the pool grows with the demand and stays bounded") {
     REQUIRE(scene.make("f" + std::to_string(i)));
     ++made;
     scene.fill();
-    if (i % 50 == 0) CHECK(scene.containers() <= static_cast<std::size_t>(made) + ContainerPool::most);
+    if (i % 50 == 0) {
+      CHECK(scene.containers() <= static_cast<std::size_t>(made) + ContainerPool::most);
+    }
   }
   // Nothing is taken: nothing is added.
   scene.fill();
   const auto before = scene.containers();
-  for (int i = 0; i < 100; ++i) scene.fill();
+  for (int i = 0; i < 100; ++i) {
+    scene.fill();
+  }
   CHECK(scene.containers() == before);
 }
 
@@ -87,35 +103,46 @@ TEST_CASE("a file from the pool is as old as its create") {
   // The clock that containers are stamped by, later than what is in the pool.
   const FileTime filled = wall_time();
   timespec tick{};
-  do clock_gettime(CLOCK_REALTIME_COARSE, &tick);
-  while (FileTime(tick) <= filled);
+  do {
+    clock_gettime(CLOCK_REALTIME_COARSE, &tick);
+  } while (FileTime(tick) <= filled);
   const FileTime before = tick;
   const auto entry = scene.make("f");
   REQUIRE(entry);
   CHECK(to_ns(entry->attributes.st_mtim) >= before);
   CHECK(to_ns(entry->attributes.st_atim) >= before);
   CHECK(to_ns(entry->attributes.st_ctim) >= before);
-  CHECK(to_ns(scene.filesystem->getattr(entry->ino)->attributes.st_mtim) == to_ns(entry->attributes.st_mtim));
+  CHECK(to_ns(scene.filesystem->getattr(entry->ino)->attributes.st_mtim) ==
+        to_ns(entry->attributes.st_mtim));
   CHECK(entry->attributes.st_size == 0);
 }
 
-TEST_CASE("directories, links and what is staged in take numbers that neither the pool nor another has reserved") {
+TEST_CASE(
+    "directories, links and what is staged in take numbers that neither the pool nor another has "
+    "reserved") {
   PoolScene scene;
   scene.fill();
   std::set<std::uint64_t> numbers;
-  fs::Staging stagings[] = {fs::Staging(*scene.filesystem), fs::Staging(*scene.filesystem)};  // which take several ahead
+  // which take several ahead
+  fs::Staging stagings[] = {fs::Staging(*scene.filesystem), fs::Staging(*scene.filesystem)};
   for (int i = 0; i < 100; ++i) {
-    for (auto& staging : stagings) numbers.insert(*staging.begin_file());
+    for (auto& staging : stagings) {
+      numbers.insert(*staging.begin_file());
+    }
     numbers.insert(scene.make("d" + std::to_string(i), S_IFDIR)->ino);
     numbers.insert(scene.make("f" + std::to_string(i))->ino);
-    numbers.insert(scene.filesystem->make_symlink({}, fs::root_ino, "l" + std::to_string(i), "x")->ino);
+    numbers.insert(
+        scene.filesystem->make_symlink({}, fs::root_ino, "l" + std::to_string(i), "x")->ino);
     numbers.insert(*fs::Staging(*scene.filesystem).begin_file());
-    if (i % 10 == 0) scene.fill();
+    if (i % 10 == 0) {
+      scene.fill();
+    }
   }
   CHECK(numbers.size() == 600);
 }
 
-TEST_CASE("a store that refuses a part of a fill keeps the rest, and is left in peace for a while") {
+TEST_CASE(
+    "a store that refuses a part of a fill keeps the rest, and is left in peace for a while") {
   PoolScene scene;
   for (int i = 0; i < 100; ++i) {  // to full batches
     REQUIRE(scene.make("f" + std::to_string(i)));
@@ -123,16 +150,22 @@ TEST_CASE("a store that refuses a part of a fill keeps the rest, and is left in 
   }
   // Use it up without a fill.
   const int creates = scene.backend->creates();
-  for (int i = 0; scene.backend->creates() == creates; ++i) REQUIRE(scene.make("u" + std::to_string(i)));
+  for (int i = 0; scene.backend->creates() == creates; ++i) {
+    REQUIRE(scene.make("u" + std::to_string(i)));
+  }
   scene.backend->allow_creates(5);
   scene.fill();
   CHECK(scene.prepared == 5);
-  for (int i = 0; i < 5; ++i) CHECK(scene.make("k" + std::to_string(i)));
+  for (int i = 0; i < 5; ++i) {
+    CHECK(scene.make("k" + std::to_string(i)));
+  }
   // The store is full: the create's own try says so.
   CHECK(scene.make("full").error().code == ENOSPC);
   CHECK(scene.filesystem->lookup(fs::root_ino, "full").error().code == ENOENT);
   const int asked = scene.backend->creates();
-  for (unsigned i = 0; i < ContainerPool::pause_after_failure; ++i) scene.fill();
+  for (unsigned i = 0; i < ContainerPool::pause_after_failure; ++i) {
+    scene.fill();
+  }
   CHECK(scene.backend->creates() == asked);
   scene.backend->allow_creates(-1);
   scene.fill();
@@ -167,7 +200,8 @@ TEST_CASE("numbers of the pool are never used again, not even after a crash") {
     // A crash: what lies on the medium is the journal as it is, and the pool's containers.
     const std::size_t left = scene.containers();
     const test::TempDirectory copy("/dev/shm");
-    std::filesystem::copy(scene.directory.path(), copy.path(), std::filesystem::copy_options::recursive);
+    std::filesystem::copy(scene.directory.path(), copy.path(),
+                          std::filesystem::copy_options::recursive);
     const UniqueFd metadata = copy.open();
     auto backend = test::open_containers(copy.path());
     auto again = Filesystem::open(*backend, {.metadata_directory = metadata.get()});
@@ -183,16 +217,21 @@ TEST_CASE("numbers of the pool are never used again, not even after a crash") {
 TEST_CASE("creates, fills and removals side by side leave no container too many") {
   PoolScene scene;
   std::vector<std::jthread> threads;
-  for (int t = 0; t < 4; ++t)
+  for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&scene, t] {
       for (int i = 0; i < 300; ++i) {
         const std::string name = std::to_string(t) + "-" + std::to_string(i);
         const auto made = scene.make(name);
         scene.filesystem->fill_pool([](std::span<const ContainerPool::Ready>) {});
-        if (i % 2 == 0) (void)scene.filesystem->unlink({}, fs::root_ino, name);
-        if (made) (void)scene.filesystem->forget(made->ino, 1);
+        if (i % 2 == 0) {
+          (void)scene.filesystem->unlink({}, fs::root_ino, name);
+        }
+        if (made) {
+          (void)scene.filesystem->forget(made->ino, 1);
+        }
       }
     });
+  }
   threads.clear();
   scene.filesystem.reset();
   CHECK(scene.containers() == 4 * 150);

@@ -1,5 +1,5 @@
-#include "base/file_clock.hpp"
 #include "fs/filesystem.hpp"
+#include "base/file_clock.hpp"
 #include "support/containers.hpp"
 
 #include <fcntl.h>
@@ -22,21 +22,27 @@ struct FilesystemScene {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Filesystem> filesystem;
 
-  FilesystemScene() : metadata(directory.open()) {
-    open();
-  }
+  FilesystemScene() : metadata(directory.open()) { open(); }
+
   void open() {
     filesystem.reset();
     backend = test::open_containers(directory.path());
     filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   }
-  std::uint64_t file(const std::string& name) { return filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino; }
+
+  std::uint64_t file(const std::string& name) {
+    return filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)->ino;
+  }
 };
 
 std::size_t containers(const FilesystemScene& scene) {
   std::size_t count = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(scene.directory.path() + "/data"))
-    if (entry.is_regular_file()) ++count;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(scene.directory.path() + "/data")) {
+    if (entry.is_regular_file()) {
+      ++count;
+    }
+  }
   return count;
 }
 
@@ -58,7 +64,8 @@ TEST_CASE("an unlinked file lives until the kernel forgets it, and then its spac
 TEST_CASE("servable: regular files with a name and without privilege, as they are") {
   FilesystemScene scene;
   Filesystem& files = *scene.filesystem;
-  const auto plain = scene.file("plain"), with_bits = scene.file("with bits"), unlinked = scene.file("unlinked"), vanished = scene.file("without its container");
+  const auto plain = scene.file("plain"), with_bits = scene.file("with bits"),
+             unlinked = scene.file("unlinked"), vanished = scene.file("without its container");
   const auto directory = files.make_node({}, fs::root_ino, "directory", S_IFDIR | 0755, 0)->ino;
   const auto symlink = files.make_symlink({}, fs::root_ino, "symlink", "plain")->ino;
   const auto nameless = files.make_nameless({}, fs::root_ino, 0644)->ino;
@@ -67,11 +74,13 @@ TEST_CASE("servable: regular files with a name and without privilege, as they ar
   REQUIRE(scene.backend->remove(vanished));
   const std::string data = "of plain";
   REQUIRE(files.write({}, plain, std::as_bytes(std::span(data)), 0) == data.size());
-  const auto found = files.servable({fs::root_ino, plain, with_bits, unlinked, vanished, directory, symlink, nameless, nameless + 1000});
+  const auto found = files.servable({fs::root_ino, plain, with_bits, unlinked, vanished, directory,
+                                     symlink, nameless, nameless + 1000});
   REQUIRE(found.size() == 1);
   CHECK(found.front().ino == plain);
   std::string read(data.size(), ' ');
-  CHECK(::pread(found.front().container->descriptor(), read.data(), read.size(), 0) == static_cast<ssize_t>(read.size()));
+  CHECK(::pread(found.front().container->descriptor(), read.data(), read.size(), 0) ==
+        static_cast<ssize_t>(read.size()));
   CHECK(read == data);
   CHECK(files.servable({}).empty());
 }
@@ -80,7 +89,8 @@ TEST_CASE("recovery frees what had no name and keeps the rest") {
   FilesystemScene scene;
   scene.file("kept");
   scene.file("gone");
-  REQUIRE(scene.filesystem->setxattr({}, scene.filesystem->lookup(fs::root_ino, "kept")->ino, "user.a", "value", 0));
+  REQUIRE(scene.filesystem->setxattr({}, scene.filesystem->lookup(fs::root_ino, "kept")->ino,
+                                     "user.a", "value", 0));
   REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "gone"));
   CHECK(containers(scene) == 2);
   scene.open();
@@ -121,41 +131,69 @@ TEST_CASE("readdir shows each name that stays once, whatever comes and goes mean
   std::uint64_t cookie = 0;
   for (int round = 0;; ++round) {
     const auto items = scene.filesystem->readdir(fs::root_ino, cookie, 7);
-    if (items->empty()) break;
+    if (items->empty()) {
+      break;
+    }
     for (const auto& item : *items) {
-      if (item.name[0] == 's') seen.insert(item.name);
+      if (item.name[0] == 's') {
+        seen.insert(item.name);
+      }
       cookie = item.cookie;
     }
-    if (round < 500) REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "t" + std::to_string(round)));
-    if (round < 200) scene.file("new" + std::to_string(round));
+    if (round < 500) {
+      REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "t" + std::to_string(round)));
+    }
+    if (round < 200) {
+      scene.file("new" + std::to_string(round));
+    }
   }
   CHECK(seen == std::multiset<std::string>(stable.begin(), stable.end()));
 }
 
-TEST_CASE("a walk of a directory ends, whatever is made and renamed on the way, and a name that is replaced is met once") {
+TEST_CASE(
+    "a walk of a directory ends, whatever is made and renamed on the way, and a name that is "
+    "replaced is met once") {
   FilesystemScene scene;
   auto& fs = *scene.filesystem;
   const auto other = fs.make_node({}, fs::root_ino, "other", S_IFDIR | 0755, 0)->ino;
-  for (int i = 0; i < 100; ++i) scene.file("f" + std::to_string(i));
-  const auto rename = [&](std::uint64_t from, const std::string& name, std::uint64_t to, const std::string& new_name) { REQUIRE(fs.rename({}, from, name, to, new_name, 0)); };
+  for (int i = 0; i < 100; ++i) {
+    scene.file("f" + std::to_string(i));
+  }
+  const auto rename = [&](std::uint64_t from, const std::string& name, std::uint64_t to,
+                          const std::string& new_name) {
+    REQUIRE(fs.rename({}, from, name, to, new_name, 0));
+  };
   const std::vector<std::function<void(const std::string&, int)>> changes{
-      [&](const std::string& name, int step) { rename(fs::root_ino, name, fs::root_ino, "r" + std::to_string(step)); },
-      [&](const std::string& name, int) { rename(fs::root_ino, name, fs::root_ino, "TEMP"), rename(fs::root_ino, "TEMP", fs::root_ino, name); },
-      [&](const std::string& name, int) { rename(fs::root_ino, name, other, name), rename(other, name, fs::root_ino, name); },
+      [&](const std::string& name, int step) {
+        rename(fs::root_ino, name, fs::root_ino, "r" + std::to_string(step));
+      },
+      [&](const std::string& name, int) {
+        rename(fs::root_ino, name, fs::root_ino, "TEMP"),
+            rename(fs::root_ino, "TEMP", fs::root_ino, name);
+      },
+      [&](const std::string& name, int) {
+        rename(fs::root_ino, name, other, name), rename(other, name, fs::root_ino, name);
+      },
       [&](const std::string&, int step) { scene.file("new" + std::to_string(step)); },
       // A program's way to replace a file: the name is there all the time.
-      [&](const std::string& name, int step) { scene.file("tmp" + std::to_string(step)), rename(fs::root_ino, "tmp" + std::to_string(step), fs::root_ino, name); }};
+      [&](const std::string& name, int step) {
+        scene.file("tmp" + std::to_string(step)),
+            rename(fs::root_ino, "tmp" + std::to_string(step), fs::root_ino, name);
+      }};
   for (const auto& change : changes) {
     std::set<std::string> seen;
     const std::size_t there = fs.readdir(fs::root_ino, 0, 1000)->size();
     std::size_t met = 0;
     std::uint64_t cookie = 0;
-    for (auto items = fs.readdir(fs::root_ino, 0, 7); !items->empty() && met <= 2 * there; items = fs.readdir(fs::root_ino, cookie, 7)) {
+    for (auto items = fs.readdir(fs::root_ino, 0, 7); !items->empty() && met <= 2 * there;
+         items = fs.readdir(fs::root_ino, cookie, 7)) {
       for (const auto& item : *items) {
         ++met;
         cookie = item.cookie;
         seen.insert(item.name);
-        if (item.type == S_IFREG) change(item.name, static_cast<int>(met));
+        if (item.type == S_IFREG) {
+          change(item.name, static_cast<int>(met));
+        }
       }
     }
     CHECK(met == there);
@@ -171,19 +209,24 @@ TEST_CASE("time stamps of the daemon and of the kernel are in the order of the e
   std::vector<std::string> out_of_order;
   const auto next = [&](const char* what, std::uint64_t ino) {
     const FileTime now = fs.getattr(ino)->attributes.st_mtim;
-    if (now < last) out_of_order.emplace_back(what);
+    if (now < last) {
+      out_of_order.emplace_back(what);
+    }
     last = now;
   };
   for (int i = 0; i < 100; ++i) {
     const std::string number = std::to_string(i);
-    for (int twice = 0; twice < 2; ++twice) {  // the second time the kernel's stamp is a fine one: the first was looked at
+    // the second time the kernel's stamp is a fine one: the first was looked at
+    for (int twice = 0; twice < 2; ++twice) {
       REQUIRE(fs.write({}, written, std::as_bytes(std::span("x", 1)), 0));
       next("write", written);
     }
     next("mkdir", fs.make_node({}, fs::root_ino, "d" + number, S_IFDIR | 0755, 0)->ino);
     const auto file = fs.make_node({}, fs::root_ino, "f" + number, S_IFREG | 0644, 0);
     next("create", file->ino);
-    if (FileTime(file->attributes.st_mtim) < file->birth) out_of_order.emplace_back("birth");
+    if (FileTime(file->attributes.st_mtim) < file->birth) {
+      out_of_order.emplace_back("birth");
+    }
     next("symlink", fs.make_symlink({}, fs::root_ino, "s" + number, "x")->ino);
   }
   CHECK(out_of_order == std::vector<std::string>{});
@@ -195,8 +238,11 @@ TEST_CASE("the first write-open marks a staged file dirty, a read-open does not"
   const auto ino = staging.begin_file();
   REQUIRE(ino);
   CHECK(scene.filesystem->lookup(fs::root_ino, "in").error().code == ENOENT);
-  REQUIRE(staging.publish_file(*ino, "in", {.mode = 0640, .uid = 1, .gid = 2, .atime = 3, .mtime = 4}, {.size = 9}));
-  const auto item = [&] { return staging.walk()->front(); };
+  REQUIRE(staging.publish_file(
+      *ino, "in", {.mode = 0640, .uid = 1, .gid = 2, .atime = 3, .mtime = 4}, {.size = 9}));
+  const auto item = [&] {
+    return staging.walk()->front();
+  };
   CHECK(item().path == "in");
   CHECK(to_ns(item().attributes.st_mtim) == 4);
   CHECK((item().attributes.st_mode & 07777) == 0640);
@@ -212,8 +258,13 @@ TEST_CASE("the first write-open marks a staged file dirty, a read-open does not"
 TEST_CASE("whether a read moves the access time is known before") {
   FilesystemScene scene;
   const auto file = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
-  for (const int flags : {O_RDONLY, O_RDWR}) CHECK(scene.filesystem->read_moves_atime(file, flags));  // it is as old as the file
-  for (const int flags : {O_RDONLY | O_NOATIME, O_WRONLY}) CHECK_FALSE(scene.filesystem->read_moves_atime(file, flags));
+  // it is as old as the file
+  for (const int flags : {O_RDONLY, O_RDWR}) {
+    CHECK(scene.filesystem->read_moves_atime(file, flags));
+  }
+  for (const int flags : {O_RDONLY | O_NOATIME, O_WRONLY}) {
+    CHECK_FALSE(scene.filesystem->read_moves_atime(file, flags));
+  }
   FileTime soon = wall_time();
   soon.seconds += 3600;
   REQUIRE(scene.filesystem->setattr({}, file, {.atime = soon}));
@@ -232,12 +283,16 @@ TEST_CASE("a renamed input counts as new at its new place") {
 
 TEST_CASE("setgid directories hand down their group, setuid falls with a write and a chown") {
   FilesystemScene scene;
-  const auto dir = scene.filesystem->make_node({.uid = 1, .gid = 5}, fs::root_ino, "d", S_IFDIR | 02775, 0)->ino;
+  const auto dir =
+      scene.filesystem->make_node({.uid = 1, .gid = 5}, fs::root_ino, "d", S_IFDIR | 02775, 0)->ino;
   const auto file = scene.filesystem->make_node({.uid = 1, .gid = 6}, dir, "f", S_IFREG | 04755, 0);
   CHECK(file->attributes.st_gid == 5);
-  CHECK((scene.filesystem->make_node({.uid = 1, .gid = 6}, dir, "sub", S_IFDIR | 0755, 0)->attributes.st_mode & S_ISGID) != 0);
+  CHECK((scene.filesystem->make_node({.uid = 1, .gid = 6}, dir, "sub", S_IFDIR | 0755, 0)
+             ->attributes.st_mode &
+         S_ISGID) != 0);
   CHECK_FALSE(scene.filesystem->open({}, file->ino, O_RDWR)->passthrough);
-  REQUIRE(scene.filesystem->write({.uid = 1, .gid = 5}, file->ino, std::as_bytes(std::span("x", 1)), 0));
+  REQUIRE(scene.filesystem->write({.uid = 1, .gid = 5}, file->ino, std::as_bytes(std::span("x", 1)),
+                                  0));
   CHECK((scene.filesystem->getattr(file->ino)->attributes.st_mode & 07777) == 0755);
   REQUIRE(scene.filesystem->setattr({}, file->ino, {.mode = 06755}));
   REQUIRE(scene.filesystem->setattr({}, file->ino, {.uid = 9}));
@@ -248,7 +303,9 @@ namespace {
 
 // user::rwx user:1000:rwx group::r-x mask::rwx other::r-x
 std::string example_acl() {
-  const unsigned char bytes[] = {2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 7, 0, 0xe8, 3, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 5, 0, 255, 255, 255, 255};
+  const unsigned char bytes[] = {2, 0,    0,   0,   1,   0,   7,  0, 255, 255, 255, 255, 2,   0,  7,
+                                 0, 0xe8, 3,   0,   0,   4,   0,  5, 0,   255, 255, 255, 255, 16, 0,
+                                 7, 0,    255, 255, 255, 255, 32, 0, 5,   0,   255, 255, 255, 255};
   return {reinterpret_cast<const char*>(bytes), sizeof bytes};
 }
 
@@ -261,7 +318,9 @@ TEST_CASE("a default ACL takes the umask's place, and mode and ACL agree also af
   const auto file = scene.filesystem->make_node({.umask = 077}, dir, "f", S_IFREG | 0660, 0);
   REQUIRE(file);
   CHECK((file->attributes.st_mode & 07777) == 0660);
-  CHECK((scene.filesystem->make_node({.umask = 077}, fs::root_ino, "plain", S_IFREG | 0660, 0)->attributes.st_mode & 07777) == 0600);
+  CHECK((scene.filesystem->make_node({.umask = 077}, fs::root_ino, "plain", S_IFREG | 0660, 0)
+             ->attributes.st_mode &
+         07777) == 0600);
   const auto sub = scene.filesystem->make_node({.umask = 077}, dir, "sub", S_IFDIR | 0777, 0)->ino;
   CHECK(scene.filesystem->getxattr(sub, "system.posix_acl_default") == example_acl());
   REQUIRE(scene.filesystem->setattr({}, file->ino, {.mode = 0640}));
@@ -284,7 +343,9 @@ TEST_CASE("a snapshot keeps ACLs, far times and times of birth") {
   fs::MakeNode node{.ino = 9, .parent = fs::root_ino, .mode = S_IFDIR | 0775, .name = "d"};
   node.mtime = timespec{.tv_sec = -62135596800, .tv_nsec = 7};
   node.btime = timespec{.tv_sec = 253402300799, .tv_nsec = 8};
-  node.xattrs = {{"system.posix_acl_access", example_acl()}, {"system.posix_acl_default", example_acl()}, {"user.x", "v"}};
+  node.xattrs = {{"system.posix_acl_access", example_acl()},
+                 {"system.posix_acl_default", example_acl()},
+                 {"user.x", "v"}};
   REQUIRE(names.apply(node));
   fs::Namespace copy(0755, 0, 0, 1);
   names.snapshot([&](const fs::Record& record) { REQUIRE(copy.apply(record)); });
@@ -298,26 +359,35 @@ TEST_CASE("a snapshot keeps ACLs, far times and times of birth") {
 TEST_CASE("reading a directory moves its atime once per change, and not where it is to stay") {
   FilesystemScene scene;
   const auto dir = scene.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
-  const auto atime = [&] { return efs::FileTime(scene.filesystem->getattr(dir)->attributes.st_atim); };
+  const auto atime = [&] {
+    return efs::FileTime(scene.filesystem->getattr(dir)->attributes.st_atim);
+  };
   const auto born = atime();
-  for (const FileClock clock; !(clock.now() > born);) {}  // the clock of files moves in steps
+  for (const FileClock clock; !(clock.now() > born);) {
+  }  // the clock of files moves in steps
   REQUIRE(scene.filesystem->readdir(dir, 0, 10));
   const auto first = atime();
   CHECK(first > born);
   REQUIRE(scene.filesystem->readdir(dir, 0, 10));
   CHECK(atime() == first);
   scene.filesystem = nullptr;
-  scene.filesystem = std::move(*Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get(), .access_times = AccessTimes::kept}));
+  scene.filesystem =
+      std::move(*Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get(),
+                                                   .access_times = AccessTimes::kept}));
   CHECK(atime() == first);
   REQUIRE(scene.filesystem->make_node({}, dir, "f", S_IFREG | 0644, 0));
   REQUIRE(scene.filesystem->readdir(dir, 0, 10));
   CHECK(atime() == first);
 }
 
-TEST_CASE("only the first of several read-write opens makes remembered attributes stale, until all are closed") {
+TEST_CASE(
+    "only the first of several read-write opens makes remembered attributes stale, until all are "
+    "closed") {
   FilesystemScene scene;
   const auto ino = scene.file("f");
-  const auto now = [&] { return scene.filesystem->getattr(ino)->may_change_now; };
+  const auto now = [&] {
+    return scene.filesystem->getattr(ino)->may_change_now;
+  };
   CHECK_FALSE(scene.filesystem->open({}, ino, O_WRONLY)->attributes_go_stale);
   CHECK_FALSE(now());
   CHECK(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
@@ -334,7 +404,9 @@ TEST_CASE("only the first of several read-write opens makes remembered attribute
 TEST_CASE("a chown clears the set-ID bits of all but directories, by the group before it") {
   FilesystemScene scene;
   auto& fs = *scene.filesystem;
-  const fs::Caller owner{.uid = 1, .gid = 1, .in_group = [](gid_t group) { return group == 7; }};
+  const fs::Caller owner{.uid = 1, .gid = 1, .in_group = [](gid_t group) {
+                           return group == 7;
+                         }};
   const auto mode_after = [&](mode_t type, mode_t mode, gid_t group) {
     const auto ino = fs.make_node({.uid = 1, .gid = group}, fs::root_ino, "n", type | mode, 0)->ino;
     REQUIRE(fs.setattr(owner, ino, {.gid = 7, .clear_privilege = !S_ISDIR(type)}));
@@ -353,7 +425,9 @@ TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown 
   FilesystemScene scene;
   const auto ino = scene.file("f");
   const fs::AttributeChange nothing{.touch = true, .clear_privilege = true};
-  const auto mode = [&] { return scene.filesystem->getattr(ino)->attributes.st_mode & 07777; };
+  const auto mode = [&] {
+    return scene.filesystem->getattr(ino)->attributes.st_mode & 07777;
+  };
   REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 06755}));
   CHECK(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing).error().code == EPERM);
   CHECK(mode() == 06755);
@@ -367,7 +441,9 @@ TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown 
   CHECK(mode() == 0755);
 }
 
-TEST_CASE("setgid without group execution falls for strangers, stays for members of the group, supplementary or not") {
+TEST_CASE(
+    "setgid without group execution falls for strangers, stays for members of the group, "
+    "supplementary or not") {
   FilesystemScene scene;
   const auto ino = scene.file("f");
   const auto mode_after = [&](const fs::Caller& caller) {
@@ -378,23 +454,31 @@ TEST_CASE("setgid without group execution falls for strangers, stays for members
   };
   CHECK(mode_after({.uid = 1, .gid = 1}) == 0666);
   CHECK(mode_after({.uid = 1, .gid = 5}) == 02666);
-  CHECK(mode_after({.uid = 1, .gid = 1, .in_group = [](gid_t group) { return group == 5; }}) == 02666);
+  CHECK(mode_after({.uid = 1, .gid = 1, .in_group = [](gid_t group) {
+                      return group == 5;
+                    }}) == 02666);
   CHECK(mode_after({}) == 02666);
 }
 
 TEST_CASE("threads that create, rename and remove leave a namespace that adds up") {
   FilesystemScene scene;
   std::vector<std::jthread> threads;
-  for (int t = 0; t < 4; ++t)
+  for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&scene, t] {
       for (int i = 0; i < 300; ++i) {
         const std::string name = "t" + std::to_string(t) + "-" + std::to_string(i % 10);
-        if (auto made = scene.filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)) scene.filesystem->forget(made->ino, 1);
-        (void)scene.filesystem->rename({}, fs::root_ino, name, fs::root_ino, "shared" + std::to_string(i % 5), 0);
-        if (i % 3 == 0) (void)scene.filesystem->unlink({}, fs::root_ino, "shared" + std::to_string(i % 5));
+        if (auto made = scene.filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)) {
+          scene.filesystem->forget(made->ino, 1);
+        }
+        (void)scene.filesystem->rename({}, fs::root_ino, name, fs::root_ino,
+                                       "shared" + std::to_string(i % 5), 0);
+        if (i % 3 == 0) {
+          (void)scene.filesystem->unlink({}, fs::root_ino, "shared" + std::to_string(i % 5));
+        }
         (void)scene.filesystem->readdir(fs::root_ino, 0, 100);
       }
     });
+  }
   threads.clear();
   CHECK(containers(scene) == scene.filesystem->readdir(fs::root_ino, 0, 1000)->size() - 2);
 }

@@ -27,12 +27,19 @@ constexpr std::uint64_t capacity = 16 * mebibyte;
 // A kernel that holds what was removed until it is asked not to.
 struct Kernel final : fs::KernelView {
   void name_changed(std::uint64_t, const std::string&) override {}
+
   void name_removed(std::uint64_t, const std::string&, std::uint64_t, bool) override {}
+
   void name_doubted(std::uint64_t, const std::string&, std::uint64_t) override {}
+
   void attributes_changed(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override {}
+
   void container_removed(std::uint64_t ino, std::uint64_t) override { held.push_back(ino); }
+
   void release_space() override { held.clear(); }
+
   std::vector<std::uint64_t> held;
 };
 
@@ -48,6 +55,7 @@ struct SmallStore {
     filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
     filesystem->attach(&kernel);
   }
+
   // The kernel has a reference to it.
   std::uint64_t file(const std::string& name, std::uint64_t size) {
     const auto made = filesystem->make_node({}, root_ino, name, S_IFREG | 0644, 0);
@@ -55,6 +63,7 @@ struct SmallStore {
     REQUIRE(append(made->ino, size) == size);
     return made->ino;
   }
+
   // As a program does; how much was stored.
   std::uint64_t append(std::uint64_t ino, std::uint64_t size) {
     const std::vector<std::byte> data(mebibyte, std::byte{1});
@@ -63,11 +72,14 @@ struct SmallStore {
       const auto at = static_cast<std::uint64_t>(filesystem->getattr(ino)->attributes.st_size);
       const auto piece = std::span(data).first(std::min<std::uint64_t>(data.size(), size - done));
       const auto n = filesystem->with_room([&] { return filesystem->write({}, ino, piece, at); });
-      if (!n) break;
+      if (!n) {
+        break;
+      }
       done += *n;
     }
     return done;
   }
+
   bool is_free() {
     // A container may hold a block for its attributes.
     return kernel.held.empty() && backend->space().available > capacity - mebibyte;
@@ -86,7 +98,9 @@ struct SmallStore {
 TEST_CASE("where space is scarce it is free when the removal of a file is answered", "[fs]") {
   SmallStore store(GENERATE("/dev/shm", "/tmp"));
   const auto ino = store.file("f", 14 * mebibyte);
-  SECTION("unlink") { REQUIRE(store.filesystem->unlink({}, root_ino, "f")); }
+  SECTION("unlink") {
+    REQUIRE(store.filesystem->unlink({}, root_ino, "f"));
+  }
   SECTION("rename over it") {
     store.file("g", 0);
     REQUIRE(store.filesystem->rename({}, root_ino, "g", root_ino, "f", 0));
@@ -103,7 +117,8 @@ TEST_CASE("where space is scarce it is free when the removal of a file is answer
   CHECK(store.backend->space().available <= capacity);
 }
 
-TEST_CASE("a removed file keeps its space while a program has it open, and while it may get a name", "[fs]") {
+TEST_CASE("a removed file keeps its space while a program has it open, and while it may get a name",
+          "[fs]") {
   SmallStore store(GENERATE("/dev/shm", "/tmp"));
   const int flags = GENERATE(O_RDONLY, O_WRONLY, O_RDWR);
   Filesystem& files = *store.filesystem;
@@ -146,7 +161,8 @@ TEST_CASE("freeing what was removed costs nothing where nothing was", "[fs]") {
   REQUIRE(store.filesystem->unlink({}, root_ino, "f"));
   CHECK(store.filesystem->free_removed());
   CHECK(store.is_free());
-  while (store.filesystem->free_removed()) {}
+  while (store.filesystem->free_removed()) {
+  }
   int calls = 0;
   CHECK_FALSE(store.filesystem->with_room([&]() -> Status { return ++calls, fail(ENOSPC); }));
   CHECK(calls == 1);
@@ -155,7 +171,9 @@ TEST_CASE("freeing what was removed costs nothing where nothing was", "[fs]") {
 // As a removal of thousands of files would, on a store that was full.
 TEST_CASE("many small files are freed together", "[fs]") {
   SmallStore store("/tmp");
-  if (store.backend->durability() != Durability::page) SKIP("/tmp is no place for this test");
+  if (store.backend->durability() != Durability::page) {
+    SKIP("/tmp is no place for this test");
+  }
   Filesystem& files = *store.filesystem;
   constexpr int count = 600;
   std::vector<std::uint64_t> made;

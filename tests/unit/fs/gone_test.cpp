@@ -1,4 +1,5 @@
-// What was staged in and has no name any more: known as long as the names are, through every kind of recovery.
+// What was staged in and has no name any more: known as long as the names are, through every kind
+// of recovery.
 #include <catch2/catch_test_macros.hpp>
 
 #include "fs/namespace.hpp"
@@ -19,7 +20,9 @@ void stage_one(LiveBuffer& buffer, const std::string& path, fs::Origin origin = 
 
 std::string gone(LiveBuffer& buffer) {
   std::string paths;
-  for (const auto& item : buffer.staging->gone()) paths += item.path + " ";
+  for (const auto& item : buffer.staging->gone()) {
+    paths += item.path + " ";
+  }
   return paths;
 }
 
@@ -30,7 +33,9 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   auto& fs = *buffer.filesystem;
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
   REQUIRE(buffer.staging->make_directory("e", {.mode = 0755}));
-  for (const auto* path : {"d/a", "d/b", "c", "x", "y"}) stage_one(buffer, path);
+  for (const auto* path : {"d/a", "d/b", "c", "x", "y"}) {
+    stage_one(buffer, path);
+  }
   REQUIRE(buffer.staging->make_symlink("l", "target", {}));
   CHECK(gone(buffer).empty());
   const auto d = buffer.ino("d");
@@ -38,7 +43,8 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   REQUIRE(fs.unlink({}, fs::root_ino, "l"));
   REQUIRE(fs.rename({}, fs::root_ino, "d", fs::root_ino, "moved", 0));
   REQUIRE(fs.rmdir({}, fs::root_ino, "e"));
-  REQUIRE(fs.rename({}, fs::root_ino, "x", fs::root_ino, "y", 0));  // y's inode goes; its name stays
+  // y's inode goes; its name stays
+  REQUIRE(fs.rename({}, fs::root_ino, "x", fs::root_ino, "y", 0));
   (void)buffer.write("new", "new");
   REQUIRE(fs.unlink({}, fs::root_ino, "new"));  // was never staged in
   REQUIRE(fs.unlink({}, fs::root_ino, "c"));
@@ -50,7 +56,7 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   const auto items = buffer.staging->gone();
   CHECK(S_ISDIR(items[0].attributes.st_mode));
   CHECK(items[1].origin == version);
-  CHECK(items[1].ino == 0);                               // nowhere any more
+  CHECK(items[1].ino == 0);                                     // nowhere any more
   CHECK(items[2].ino == buffer.staging->find("moved/b")->ino);  // under another name
   CHECK(items[4].target == "target");
   // Back under its name it is not gone, nor is what is staged in anew.
@@ -65,18 +71,30 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
 
 TEST_CASE("a snapshot keeps what is gone, with its class and copy", "[fs][gone]") {
   fs::Namespace names(0755, 0, 0, 1);
-  REQUIRE(names.apply(fs::MakeNode{.ino = 2, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 0, .staged = 1, .origin = version, .name = "f", .origin_path = "f"}));
+  REQUIRE(names.apply(fs::MakeNode{.ino = 2,
+                                   .parent = fs::root_ino,
+                                   .mode = S_IFREG | 0644,
+                                   .dirty = 0,
+                                   .staged = 1,
+                                   .origin = version,
+                                   .name = "f",
+                                   .origin_path = "f"}));
   fs::SetStaging staging = fs::staging_of(*names.find(2));
   staging.keep = 2;
   staging.saved = 1;
   staging.copy = {.device = 9};
   staging.saved_path = "f";
   REQUIRE(names.apply(staging));
-  REQUIRE(names.apply(fs::Rename{.parent = fs::root_ino, .new_parent = fs::root_ino, .time = 1, .name = "f", .new_name = "g"}));
+  REQUIRE(names.apply(fs::Rename{.parent = fs::root_ino,
+                                 .new_parent = fs::root_ino,
+                                 .time = 1,
+                                 .name = "f",
+                                 .new_name = "g"}));
   REQUIRE(names.apply(fs::Unlink{.parent = fs::root_ino, .time = 1, .name = "g"}));
   names.destroy(2);
   // And a living one that took its name once: the snapshot must not lose the first for it.
-  REQUIRE(names.apply(fs::MakeNode{.ino = 3, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 1, .name = "f"}));
+  REQUIRE(names.apply(fs::MakeNode{
+      .ino = 3, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 1, .name = "f"}));
   fs::Namespace copy(0755, 0, 0, 1);
   names.snapshot([&](const fs::Record& record) {
     std::vector<std::byte> bytes;
@@ -94,7 +112,9 @@ TEST_CASE("a snapshot keeps what is gone, with its class and copy", "[fs][gone]"
 
 TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
   LiveBuffer buffer;
-  for (const auto* path : {"unloaded", "outdated", "linked", "replaced"}) stage_one(buffer, path);
+  for (const auto* path : {"unloaded", "outdated", "linked", "replaced"}) {
+    stage_one(buffer, path);
+  }
   const std::vector<std::string> names{"linked2"};
   REQUIRE(buffer.staging->link_files("linked", names, Over::nothing));
   REQUIRE(buffer.staging->remove_clean("unloaded"));
@@ -103,7 +123,9 @@ TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
   CHECK(gone(buffer).empty());
   REQUIRE(buffer.staging->remove_clean("linked2"));
   const auto ino = *buffer.staging->begin_file();
-  REQUIRE(buffer.staging->publish_over({.ino = ino, .path = "replaced", .attributes = {.mode = 0644}, .origin = version}, Over::anything));
+  REQUIRE(buffer.staging->publish_over(
+      {.ino = ino, .path = "replaced", .attributes = {.mode = 0644}, .origin = version},
+      Over::anything));
   CHECK(gone(buffer).empty());
   REQUIRE(buffer.staging->remove_clean("replaced"));
   CHECK(gone(buffer).empty());
@@ -111,7 +133,8 @@ TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
   CHECK(gone(buffer).empty());
 }
 
-TEST_CASE("an input whose place was taken is not missed when its follower is unloaded", "[fs][gone]") {
+TEST_CASE("an input whose place was taken is not missed when its follower is unloaded",
+          "[fs][gone]") {
   LiveBuffer buffer;
   stage_one(buffer, "removed");
   stage_one(buffer, "kept");
@@ -124,7 +147,9 @@ TEST_CASE("an input whose place was taken is not missed when its follower is unl
   REQUIRE(buffer.staging->remove_clean("removed"));
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "kept"));
   for (const bool again : {false, true}) {
-    if (again) buffer.open();
+    if (again) {
+      buffer.open();
+    }
     CHECK(gone(buffer) == "kept ");
     CHECK(buffer.staging->gone().front().saved == copy);  // what would go is what was brought out
   }
@@ -161,7 +186,8 @@ TEST_CASE("a further name that could not be made is not gone", "[fs][gone]") {
   CHECK(gone(buffer).empty());
 }
 
-TEST_CASE("a further name that is loaded again is gone with the version that was loaded", "[fs][gone]") {
+TEST_CASE("a further name that is loaded again is gone with the version that was loaded",
+          "[fs][gone]") {
   LiveBuffer buffer;
   stage_one(buffer, "b");
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
@@ -175,7 +201,8 @@ TEST_CASE("a further name that is loaded again is gone with the version that was
   CHECK(buffer.staging->gone().front().origin == later);
 }
 
-TEST_CASE("a renamed file that was brought out in place is still gone under its old name", "[fs][gone]") {
+TEST_CASE("a renamed file that was brought out in place is still gone under its old name",
+          "[fs][gone]") {
   LiveBuffer buffer;
   stage_one(buffer, "a");
   REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "b", 0));
@@ -187,7 +214,10 @@ TEST_CASE("a renamed file that was brought out in place is still gone under its 
   CHECK(buffer.staging->find("b")->origin.has_value());
 }
 
-TEST_CASE("a directory that was brought out in place keeps what was noted of the PFS's, and under another name counts as that one's", "[fs][gone]") {
+TEST_CASE(
+    "a directory that was brought out in place keeps what was noted of the PFS's, and under "
+    "another name counts as that one's",
+    "[fs][gone]") {
   LiveBuffer buffer;
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
   REQUIRE(buffer.staging->note_directory("d", 17));
@@ -205,7 +235,9 @@ TEST_CASE("of a removed input whose copy is gone, too, stays that it was staged 
   stage_one(buffer, "a");
   stage_one(buffer, "b");
   REQUIRE(buffer.staging->mark_saved("a", {.device = 9, .inode = 9}, false));
-  for (const char* name : {"a", "b"}) REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, name));
+  for (const char* name : {"a", "b"}) {
+    REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, name));
+  }
   const auto before = buffer.staging->gone();
   REQUIRE(before.size() == 2);
   CHECK(before.front().saved.has_value());
@@ -219,16 +251,19 @@ TEST_CASE("of a removed input whose copy is gone, too, stays that it was staged 
   }
 }
 
-TEST_CASE("extended attributes of a staged directory stay through its second round of times", "[fs][xattr]") {
+TEST_CASE("extended attributes of a staged directory stay through its second round of times",
+          "[fs][xattr]") {
   LiveBuffer buffer;
   const std::string acl = "a list";  // nobody looks into it here
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0750}));
-  REQUIRE(buffer.staging->set_xattrs("d", {{"user.x", "1"}, {"user.y", "2"}, {"system.posix_acl_default", "v"}}));
+  REQUIRE(buffer.staging->set_xattrs(
+      "d", {{"user.x", "1"}, {"user.y", "2"}, {"system.posix_acl_default", "v"}}));
   REQUIRE(buffer.staging->set_xattrs("d", {{"user.x", "3"}, {"system.posix_acl_access", acl}}));
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0750, .mtime = 7}));
   buffer.open();
   const auto item = *buffer.staging->find("d");
-  CHECK(item.xattrs == std::map<std::string, std::string>{{"user.x", "3"}, {"system.posix_acl_access", acl}});
+  CHECK(item.xattrs ==
+        std::map<std::string, std::string>{{"user.x", "3"}, {"system.posix_acl_access", acl}});
   CHECK_FALSE(item.dirty);
   CHECK((item.attributes.st_mode & 07777) == 0750);
 }
@@ -237,8 +272,12 @@ TEST_CASE("what took the name of an input says whose it was", "[fs][gone]") {
   LiveBuffer buffer;
   auto& fs = *buffer.filesystem;
   constexpr auto root = fs::root_ino;
-  const auto replaced = [&](const std::string& path) { return buffer.staging->walk(path)->front().replaced; };
-  for (const auto* path : {"over", "removed", "moved", "x", "y"}) stage_one(buffer, path);
+  const auto replaced = [&](const std::string& path) {
+    return buffer.staging->walk(path)->front().replaced;
+  };
+  for (const auto* path : {"over", "removed", "moved", "x", "y"}) {
+    stage_one(buffer, path);
+  }
   REQUIRE(buffer.staging->make_symlink("link", "target", {}));
   CHECK(replaced("over") == nullptr);
   (void)buffer.write("new", "new");
@@ -247,9 +286,13 @@ TEST_CASE("what took the name of an input says whose it was", "[fs][gone]") {
   REQUIRE(fs.unlink({}, root, "link"));
   REQUIRE(fs.rename({}, root, "moved", root, "moved.old", 0));
   REQUIRE(fs.rename({}, root, "x", root, "y", RENAME_EXCHANGE));
-  for (const auto* path : {"removed", "link", "moved", "own"}) (void)buffer.write(path, "new");
+  for (const auto* path : {"removed", "link", "moved", "own"}) {
+    (void)buffer.write(path, "new");
+  }
   for (const bool again : {false, true}) {
-    if (again) buffer.open();
+    if (again) {
+      buffer.open();
+    }
     for (const auto* path : {"over", "removed", "moved", "x", "y"}) {
       INFO(path);
       REQUIRE(replaced(path) != nullptr);
@@ -262,19 +305,27 @@ TEST_CASE("what took the name of an input says whose it was", "[fs][gone]") {
   }
 }
 
-TEST_CASE("a result that took an input's name is known to the one that takes its own", "[fs][gone]") {
+TEST_CASE("a result that took an input's name is known to the one that takes its own",
+          "[fs][gone]") {
   LiveBuffer buffer;
   constexpr fs::Origin copy{.device = 1, .inode = 7, .size = 3, .mtime = 8, .ctime = 9};
-  const auto replaced = [&] { return buffer.staging->walk("a")->front().replaced; };
+  const auto replaced = [&] {
+    return buffer.staging->walk("a")->front().replaced;
+  };
   for (const bool lives_on : {false, true}) {
     stage_one(buffer, "a");
-    if (lives_on) REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "old", 0));
-    else REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+    if (lives_on) {
+      REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "old", 0));
+    } else {
+      REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+    }
     (void)buffer.write("a", "first");
     REQUIRE(buffer.staging->mark_saved("a", copy, true, replaced().get()));
     (void)buffer.write("new", "second");
     REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "new", fs::root_ino, "a", 0));
-    if (lives_on) buffer.open();
+    if (lives_on) {
+      buffer.open();
+    }
     REQUIRE(replaced() != nullptr);
     CHECK(replaced()->saved == copy);
     REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
@@ -282,7 +333,8 @@ TEST_CASE("a result that took an input's name is known to the one that takes its
   }
 }
 
-TEST_CASE("the other names of a changed file stay changed when the one that was brought out goes", "[fs][gone]") {
+TEST_CASE("the other names of a changed file stay changed when the one that was brought out goes",
+          "[fs][gone]") {
   LiveBuffer buffer;
   stage_one(buffer, "a");
   (void)buffer.write("a", "new");

@@ -1,4 +1,5 @@
-// The daemon's own I/O on mapped segments, over a container that is plain memory and notes what is mapped.
+// The daemon's own I/O on mapped segments, over a container that is plain memory and notes what is
+// mapped.
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -16,7 +17,9 @@ namespace {
 class MemorySegment final : public Segment {
  public:
   MemorySegment(std::byte* begin, std::size_t length) : begin_(begin), length_(length) {}
+
   std::span<std::byte> bytes() override { return {begin_, length_}; }
+
   void store(std::size_t offset, std::span<const std::byte> data) override {
     REQUIRE(offset + data.size() <= length_);
     std::memcpy(begin_ + offset, data.data(), data.size());
@@ -30,23 +33,37 @@ class MemorySegment final : public Segment {
 class MemoryContainer final : public Container {
  public:
   explicit MemoryContainer(std::size_t size) : memory(size) {}
+
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override {
     std::memcpy(into.data(), memory.data() + offset, into.size());
     return into.size();
   }
-  Result<std::size_t> write(std::span<const std::byte>, std::uint64_t) override { return fail(EIO, "not through a segment"); }
+
+  Result<std::size_t> write(std::span<const std::byte>, std::uint64_t) override {
+    return fail(EIO, "not through a segment");
+  }
+
   Status truncate(std::uint64_t) override { return {}; }
+
   Status allocate(int, std::uint64_t, std::uint64_t) override { return {}; }
+
   Result<std::uint64_t> seek(std::uint64_t, int) override { return fail(ENXIO); }
+
   Result<struct stat> attributes() override { return fail(EIO); }
+
   void accessed(AccessTimes) override {}
+
   Status set_times(std::optional<FileTime>, std::optional<FileTime>) override { return {}; }
+
   Status sync(bool) override { return {}; }
+
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override {
     mapped.push_back({offset, offset + length});
     return std::make_unique<MemorySegment>(memory.data() + offset, length);
   }
+
   int descriptor() const override { return -1; }
+
   void count_stored() override {}
 
   std::vector<std::byte> memory;
@@ -57,8 +74,10 @@ constexpr std::uint64_t kib = 1024, mib = 1024 * kib;
 
 }  // namespace
 
-TEST_CASE("segments are no larger than the segment size, and what is written is there", "[fs][mapped]") {
-  for (const std::uint64_t segment_size : {64 * kib, 68 * kib, 2 * mib, 6 * mib, 16 * mib, 128 * mib}) {
+TEST_CASE("segments are no larger than the segment size, and what is written is there",
+          "[fs][mapped]") {
+  for (const std::uint64_t segment_size :
+       {64 * kib, 68 * kib, 2 * mib, 6 * mib, 16 * mib, 128 * mib}) {
     auto container = std::make_shared<MemoryContainer>(160 * mib);
     MappedFile file(container, segment_size);
     std::vector<std::byte> block(200 * kib);
@@ -84,6 +103,8 @@ TEST_CASE("a segment is mapped once", "[fs][mapped]") {
   auto container = std::make_shared<MemoryContainer>(16 * mib);
   MappedFile file(container, 1 * mib);
   const std::vector<std::byte> block(4 * kib, std::byte{7});
-  for (std::uint64_t at = 0; at < 4 * mib; at += block.size()) REQUIRE(file.write(block, at) == block.size());
+  for (std::uint64_t at = 0; at < 4 * mib; at += block.size()) {
+    REQUIRE(file.write(block, at) == block.size());
+  }
   CHECK(container->mapped.size() == 4);
 }

@@ -23,14 +23,19 @@ struct RecoveryScene {
   std::unique_ptr<Filesystem> filesystem;
 
   RecoveryScene() {
-    for (const char* part : {"/data", "/meta"}) ::mkdir((directory.path() + part).c_str(), 0700);
-    metadata.reset(::open((directory.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (const char* part : {"/data", "/meta"}) {
+      ::mkdir((directory.path() + part).c_str(), 0700);
+    }
+    metadata.reset(
+        ::open((directory.path() + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     open({});
   }
+
   void open(Filesystem::Options options) {
     filesystem.reset();
     FsdaxOptions store;
-    store.directory.reset(::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    store.directory.reset(
+        ::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     store.read_only = options.read_only;
     backend = std::move(*make_fsdax(std::move(store)));
     options.metadata_directory = metadata.get();
@@ -38,13 +43,15 @@ struct RecoveryScene {
     REQUIRE(opened);
     filesystem = std::move(*opened);
   }
+
   std::size_t containers() {
     std::size_t count = 0;
     REQUIRE(backend->for_each([&](std::uint64_t) { ++count; }));
     return count;
   }
+
   std::uint64_t journal_space() const {
-    struct stat st {};
+    struct stat st{};
     ::fstatat(metadata.get(), "journal", &st, 0);
     return static_cast<std::uint64_t>(st.st_blocks) * 512;
   }
@@ -64,17 +71,24 @@ TEST_CASE("recovery frees containers that no record knows and keeps the others")
   CHECK(scene.backend->attributes(known));
   CHECK_FALSE(scene.backend->attributes(unfinished));
   // R4: the numbers that are free again do not stand in anybody's way.
-  for (int i = 0; i < 5; ++i) CHECK(scene.filesystem->make_node({}, fs::root_ino, "new" + std::to_string(i), S_IFREG | 0644, 0));
+  for (int i = 0; i < 5; ++i) {
+    CHECK(scene.filesystem->make_node({}, fs::root_ino, "new" + std::to_string(i), S_IFREG | 0644,
+                                      0));
+  }
 }
 
 TEST_CASE("recovery keeps room for removals") {
   RecoveryScene scene;
   const std::string stem(200, 'n');
   constexpr int names = 20000;
-  for (int i = 0; i < names; ++i) REQUIRE(scene.filesystem->make_symlink({}, fs::root_ino, stem + std::to_string(i), "t"));
+  for (int i = 0; i < names; ++i) {
+    REQUIRE(scene.filesystem->make_symlink({}, fs::root_ino, stem + std::to_string(i), "t"));
+  }
   scene.open({});
   std::uint64_t removals = 0;
-  for (int i = 0; i < names; ++i) removals += store::Journal::record_size(stem.size() + std::to_string(i).size() + 32);
+  for (int i = 0; i < names; ++i) {
+    removals += store::Journal::record_size(stem.size() + std::to_string(i).size() + 32);
+  }
   CHECK(scene.journal_space() >= scene.filesystem->recovery().journal.tail + removals);
 }
 
@@ -84,14 +98,18 @@ TEST_CASE("a long journal of what is there is no reason for a snapshot, one of w
   scene.open({.smallest_compaction = long_journal});
   const std::string target(4000, 't');
   const auto fill = [&] {
-    for (int i = 0; i < 2000; ++i) REQUIRE(scene.filesystem->make_symlink({}, fs::root_ino, "l" + std::to_string(i), target));
+    for (int i = 0; i < 2000; ++i) {
+      REQUIRE(scene.filesystem->make_symlink({}, fs::root_ino, "l" + std::to_string(i), target));
+    }
   };
   fill();
   scene.open({.smallest_compaction = long_journal});
   CHECK(scene.filesystem->recovery().journal.tail > long_journal);
   CHECK(scene.filesystem->recovery().journal.first_sequence == 1);
   for (int round = 0; round < 2; ++round) {
-    for (int i = 0; i < 2000; ++i) REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "l" + std::to_string(i)));
+    for (int i = 0; i < 2000; ++i) {
+      REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "l" + std::to_string(i)));
+    }
     fill();
   }
   scene.open({});
@@ -111,14 +129,18 @@ TEST_CASE("a look changes nothing and answers changes with EROFS") {
   CHECK(read == text);
   CHECK(scene.filesystem->unlink({}, fs::root_ino, "f").error().code == EROFS);
   CHECK(scene.filesystem->setattr({}, ino, {.mode = 0600}).error().code == EROFS);
-  CHECK(scene.filesystem->make_node({}, fs::root_ino, "g", S_IFDIR | 0755, 0).error().code == EROFS);
+  CHECK(scene.filesystem->make_node({}, fs::root_ino, "g", S_IFDIR | 0755, 0).error().code ==
+        EROFS);
   CHECK(scene.containers() == 2);
 }
 
-TEST_CASE("what is booked as saved is clean until it changes, also after recovery and in a snapshot") {
+TEST_CASE(
+    "what is booked as saved is clean until it changes, also after recovery and in a snapshot") {
   RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
-  const auto is_dirty = [&] { return fs::Staging(*scene.filesystem).walk()->at(0).dirty; };
+  const auto is_dirty = [&] {
+    return fs::Staging(*scene.filesystem).walk()->at(0).dirty;
+  };
   CHECK(is_dirty());
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   CHECK_FALSE(is_dirty());
@@ -134,7 +156,9 @@ TEST_CASE("what is booked as saved is clean until it changes, also after recover
 TEST_CASE("an extended attribute that changes makes a saved file dirty") {
   RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
-  const auto is_dirty = [&] { return fs::Staging(*scene.filesystem).walk()->at(0).dirty; };
+  const auto is_dirty = [&] {
+    return fs::Staging(*scene.filesystem).walk()->at(0).dirty;
+  };
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   CHECK_FALSE(is_dirty());
   REQUIRE(scene.filesystem->setxattr({}, ino, "user.x", "y", 0));
@@ -147,7 +171,9 @@ TEST_CASE("the names of a hard link are saved together") {
   RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "a", S_IFREG | 0644, 0)->ino;
   REQUIRE(scene.filesystem->link({}, ino, fs::root_ino, "b"));
-  const auto dirty = [&](std::size_t i) { return fs::Staging(*scene.filesystem).walk()->at(i).dirty; };
+  const auto dirty = [&](std::size_t i) {
+    return fs::Staging(*scene.filesystem).walk()->at(i).dirty;
+  };
   const fs::Origin copy{.device = 2, .inode = 7};
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("a", copy, false));
   CHECK_FALSE(dirty(0));
@@ -170,7 +196,9 @@ TEST_CASE("under another name a saved file is not saved") {
   CHECK(fs::Staging(*scene.filesystem).walk()->at(0).dirty);
 }
 
-TEST_CASE("a file whose container something has removed keeps its name, is never empty, and can be removed") {
+TEST_CASE(
+    "a file whose container something has removed keeps its name, is never empty, and can be "
+    "removed") {
   RecoveryScene scene;
   const std::string text = "content";
   for (const char* name : {"lost", "whole"}) {
@@ -186,7 +214,8 @@ TEST_CASE("a file whose container something has removed keeps its name, is never
   REQUIRE(entry);
   CHECK(entry->may_change_now);
   std::string read(text.size(), '?');
-  CHECK(scene.filesystem->read(ino, std::as_writable_bytes(std::span(read)), 0).error().code == EIO);
+  CHECK(scene.filesystem->read(ino, std::as_writable_bytes(std::span(read)), 0).error().code ==
+        EIO);
   CHECK(scene.filesystem->write({}, ino, std::as_bytes(std::span(text)), 0).error().code == EIO);
   CHECK(scene.filesystem->container(ino).error().code == EIO);
   CHECK(scene.filesystem->open({}, ino, O_WRONLY).error().code == EIO);
@@ -212,14 +241,17 @@ TEST_CASE("a successor goes on where containers cannot be listed, a start does n
   REQUIRE(::rename(directory.c_str(), (directory + "-aside").c_str()) == 0);
   REQUIRE(std::fclose(std::fopen(directory.c_str(), "w")) == 0);
   scene.filesystem.reset();
-  const auto refused = Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get()});
+  const auto refused =
+      Filesystem::open(*scene.backend, {.metadata_directory = scene.metadata.get()});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == ENOTDIR);
   FsdaxOptions store;
-  store.directory.reset(::open((scene.directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  store.directory.reset(
+      ::open((scene.directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   store.read_only = true;  // or it would want to make the directory
   const auto backend = std::move(*make_fsdax(std::move(store)));
-  const auto taken = Filesystem::open(*backend, {.metadata_directory = scene.metadata.get(), .takeover = true});
+  const auto taken =
+      Filesystem::open(*backend, {.metadata_directory = scene.metadata.get(), .takeover = true});
   REQUIRE(taken);
   CHECK((*taken)->recovery().unlisted.contains(name + 1));
   CHECK((*taken)->recovery().lost == std::vector<std::string>{"f"});

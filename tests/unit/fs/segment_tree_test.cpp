@@ -39,10 +39,14 @@ TEST_CASE("the tree does what a map of single bytes does") {
     const std::uint64_t begin = random() % size, end = begin + random() % 20;
     if (random() % 3 != 0) {
       bool free = begin < end;
-      for (auto at = begin; at < end; ++at) free = free && !model.contains(at);
+      for (auto at = begin; at < end; ++at) {
+        free = free && !model.contains(at);
+      }
       REQUIRE(tree.insert({begin, end}, step) == free);
       if (free) {
-        for (auto at = begin; at < end; ++at) model[at] = step;
+        for (auto at = begin; at < end; ++at) {
+          model[at] = step;
+        }
         segments[step] = {begin, end};
       }
     } else {
@@ -50,21 +54,29 @@ TEST_CASE("the tree does what a map of single bytes does") {
       for (auto it = segments.begin(); it != segments.end();) {
         const bool touches = it->second.begin < end && begin < it->second.end && begin < end;
         if (touches) {
-          for (auto at = it->second.begin; at < it->second.end; ++at) model.erase(at);
+          for (auto at = it->second.begin; at < it->second.end; ++at) {
+            model.erase(at);
+          }
           it = segments.erase(it);
           ++expected;
         } else {
           ++it;
         }
       }
-      if (begin < end) REQUIRE(tree.erase({begin, end}) == expected);
+      if (begin < end) {
+        REQUIRE(tree.erase({begin, end}) == expected);
+      }
     }
     const auto probe = random() % (size + 20);
     const auto* found = tree.find(probe);
     REQUIRE((found != nullptr) == model.contains(probe));
-    if (found != nullptr) REQUIRE(found->value == model[probe]);
+    if (found != nullptr) {
+      REQUIRE(found->value == model[probe]);
+    }
     std::uint64_t uncovered = 0;
-    for (const Range& gap : tree.gaps({0, size + 20})) uncovered += gap.length();
+    for (const Range& gap : tree.gaps({0, size + 20})) {
+      uncovered += gap.length();
+    }
     REQUIRE(uncovered + model.size() == size + 20);
   }
 }

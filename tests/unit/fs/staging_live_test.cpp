@@ -26,32 +26,68 @@ constexpr fs::Origin staged_version{.device = 1, .inode = 2, .size = 3, .mtime =
 std::uint64_t filled(LiveBuffer& buffer, const std::string& content) {
   const auto ino = *buffer.staging->begin_file();
   const auto fd = *buffer.staging->open_container(ino, O_RDWR);
-  CHECK(::pwrite(fd.get(), content.data(), content.size(), 0) == static_cast<ssize_t>(content.size()));
+  CHECK(::pwrite(fd.get(), content.data(), content.size(), 0) ==
+        static_cast<ssize_t>(content.size()));
   return ino;
 }
 
-Status publish(LiveBuffer& buffer, const std::string& path, const std::string& content, Over over, const std::string& parts = {}) {
+Status publish(LiveBuffer& buffer, const std::string& path, const std::string& content, Over over,
+               const std::string& parts = {}) {
   const auto ino = filled(buffer, content);
-  Status done = buffer.staging->publish_over({.ino = ino, .path = path, .attributes = {.mode = 0644, .atime = 7, .mtime = 8}, .origin = staged_version}, over, parts);
-  if (!done) buffer.staging->abandon(ino);
+  Status done = buffer.staging->publish_over({.ino = ino,
+                                              .path = path,
+                                              .attributes = {.mode = 0644, .atime = 7, .mtime = 8},
+                                              .origin = staged_version},
+                                             over, parts);
+  if (!done) {
+    buffer.staging->abandon(ino);
+  }
   return done;
 }
 
-// Answers every call with a request of another thread, which must not have to wait for a lock of the caller.
+// Answers every call with a request of another thread, which must not have to wait for a lock of
+// the caller.
 struct AskingKernel final : fs::KernelView {
-  explicit AskingKernel(fs::Filesystem& filesystem) : filesystem_(filesystem) { filesystem.attach(this); }
-  ~AskingKernel() override { filesystem_.attach(nullptr); }
-  void name_changed(std::uint64_t, const std::string& name) override { changed += name + " "; request(); }
-  void name_removed(std::uint64_t, const std::string& name, std::uint64_t, bool) override { removed += name + " "; request(); }
-  void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override { doubted += std::to_string(parent) + ":" + name + (ino != 0 ? " " : "? "); request(); }
-  void attributes_changed(std::uint64_t) override { request(); }
-  void let_go(std::uint64_t) override { request(); }
-  void container_removed(std::uint64_t, std::uint64_t) override {}
-  void release_space() override {}
-  void request() {
-    auto answered = std::async(std::launch::async, [this] { (void)filesystem_.make_node({}, fs::root_ino, "asked" + std::to_string(++asked), S_IFREG | 0600, 0); });
-    if (answered.wait_for(std::chrono::seconds(20)) != std::future_status::ready) std::abort();  // a lock is held
+  explicit AskingKernel(fs::Filesystem& filesystem) : filesystem_(filesystem) {
+    filesystem.attach(this);
   }
+
+  ~AskingKernel() override { filesystem_.attach(nullptr); }
+
+  void name_changed(std::uint64_t, const std::string& name) override {
+    changed += name + " ";
+    request();
+  }
+
+  void name_removed(std::uint64_t, const std::string& name, std::uint64_t, bool) override {
+    removed += name + " ";
+    request();
+  }
+
+  void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override {
+    doubted += std::to_string(parent) + ":" + name + (ino != 0 ? " " : "? ");
+    request();
+  }
+
+  void attributes_changed(std::uint64_t) override { request(); }
+
+  void let_go(std::uint64_t) override { request(); }
+
+  void container_removed(std::uint64_t, std::uint64_t) override {}
+
+  void release_space() override {}
+
+  void request() {
+    auto answered = std::async(std::launch::async, [this] {
+      (void)filesystem_.make_node({}, fs::root_ino, "asked" + std::to_string(++asked),
+                                  S_IFREG | 0600, 0);
+    });
+    // a lock is held
+    if (answered.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+      std::abort();
+    }
+  }
+
   fs::Filesystem& filesystem_;
   std::string changed, removed, doubted;
   int asked = 0;
@@ -81,7 +117,9 @@ TEST_CASE("a published file takes the place of what it may, in one step, and of 
   CHECK(buffer.containers() == 1);
 }
 
-TEST_CASE("what the user said of a name holds for what takes its place, unless that has a class of its own") {
+TEST_CASE(
+    "what the user said of a name holds for what takes its place, unless that has a class of its "
+    "own") {
   LiveBuffer buffer;
   for (const char* name : {"renamed", "own", "exchanged", "moved"}) {
     buffer.write(name, "old");
@@ -89,7 +127,9 @@ TEST_CASE("what the user said of a name holds for what takes its place, unless t
     buffer.write(std::string(name) + ".tmp", "new");
   }
   REQUIRE(buffer.staging->set_keep("own.tmp", Keep::temporary));
-  const auto rename = [&](const std::string& from, const std::string& to, unsigned flags) { REQUIRE(buffer.filesystem->rename({}, fs::root_ino, from, fs::root_ino, to, flags)); };
+  const auto rename = [&](const std::string& from, const std::string& to, unsigned flags) {
+    REQUIRE(buffer.filesystem->rename({}, fs::root_ino, from, fs::root_ino, to, flags));
+  };
   rename("renamed.tmp", "renamed", 0);
   rename("own.tmp", "own", 0);
   rename("exchanged.tmp", "exchanged", RENAME_EXCHANGE);
@@ -101,7 +141,9 @@ TEST_CASE("what the user said of a name holds for what takes its place, unless t
   REQUIRE(publish(buffer, "in part", "whole", Over::clean));
   for (int round = 0; round < 2; ++round) {
     INFO("round " << round);
-    const auto keep_of = [&](const std::string& name) { return buffer.staging->find(name)->keep; };
+    const auto keep_of = [&](const std::string& name) {
+      return buffer.staging->find(name)->keep;
+    };
     CHECK(buffer.read("renamed") == "new");
     CHECK(keep_of("renamed") == Keep::persistent);
     CHECK(keep_of("own") == Keep::temporary);
@@ -150,7 +192,9 @@ TEST_CASE("opens for writing are counted until they are released; each can be se
   CHECK(buffer.staging->writers(ino)->edits != quiet);
 }
 
-TEST_CASE("a mapping that outlives its descriptor is a writer; without it the kernel says that there is none") {
+TEST_CASE(
+    "a mapping that outlives its descriptor is a writer; without it the kernel says that there is "
+    "none") {
   LiveBuffer buffer;
   const auto ino = buffer.write("f", std::string(8192, 'x'));
   void* mapping = MAP_FAILED;
@@ -174,11 +218,16 @@ TEST_CASE("after a restart counts prove nothing, the kernel does") {
   LiveBuffer buffer;
   const auto ino = buffer.write("f", "x");
   const std::string path = [&] {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(buffer.directory.path() + "/data"))
-      if (entry.is_regular_file()) return entry.path().string();
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(buffer.directory.path() + "/data")) {
+      if (entry.is_regular_file()) {
+        return entry.path().string();
+      }
+    }
     return std::string();
   }();
-  UniqueFd program(::open(path.c_str(), O_WRONLY | O_CLOEXEC));  // one whose open the new process has not seen
+  // one whose open the new process has not seen
+  UniqueFd program(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   REQUIRE(program);
   buffer.open();
   CHECK(buffer.staging->writers(ino)->possible);
@@ -191,7 +240,8 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   const auto ino = buffer.write("f", "x");
   CHECK(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
-  REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits, staged_version, false) == true);
+  REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits, staged_version,
+                                    false) == true);
   CHECK_FALSE(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->find("f")->saved == staged_version);
   CHECK_FALSE(buffer.staging->find("f")->origin);
@@ -206,7 +256,8 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   buffer.write("f", "y");
   CHECK(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
-  REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino), staged_version, false) == true);
+  REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino), staged_version, false) ==
+          true);
   REQUIRE(buffer.filesystem->open({}, ino, O_WRONLY));
   CHECK_FALSE(buffer.staging->remove_clean("f"));
   buffer.filesystem->release(ino, O_WRONLY);
@@ -216,7 +267,9 @@ TEST_CASE("a saved file is clean under its name until it changes") {
 TEST_CASE("what is unchanged since it came in, under whatever name, and was asked for") {
   LiveBuffer buffer;
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
-  for (const auto* name : {"d/renamed", "a", "other", "changed"}) REQUIRE(publish(buffer, name, "one", Over::nothing));
+  for (const auto* name : {"d/renamed", "a", "other", "changed"}) {
+    REQUIRE(publish(buffer, name, "one", Over::nothing));
+  }
   REQUIRE(publish(buffer, "parts", "one", Over::nothing, "0+2"));
   REQUIRE(buffer.staging->add_symlink("link", "a", {.mode = 0777}));
   (void)buffer.write("own", "x");
@@ -224,11 +277,15 @@ TEST_CASE("what is unchanged since it came in, under whatever name, and was aske
   REQUIRE(buffer.filesystem->rename({}, buffer.ino("d"), "renamed", buffer.ino("d"), "now", 0));
   buffer.open();
   std::string asked;
-  const auto items = buffer.staging->unchanged([&](const std::string& path, bool renamed) { return asked += path + (renamed ? " renamed " : " "), path != "other"; });
+  const auto items = buffer.staging->unchanged([&](const std::string& path, bool renamed) {
+    return asked += path + (renamed ? " renamed " : " "), path != "other";
+  });
   REQUIRE(items);
   REQUIRE(items->size() == 2);
   CHECK((items->at(0).path == "a" && items->at(1).path == "d/now"));
-  for (const auto& item : *items) CHECK((item.attributes.st_size == 3 && item.content == staged_version));
+  for (const auto& item : *items) {
+    CHECK((item.attributes.st_size == 3 && item.content == staged_version));
+  }
   CHECK(asked.find("other ") != std::string::npos);
   CHECK(asked.find("a renamed") == std::string::npos);
   CHECK(asked.find("d/now renamed ") != std::string::npos);
@@ -239,7 +296,9 @@ TEST_CASE("a look at names is what a walk says of them") {
   LiveBuffer buffer;
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
   REQUIRE(buffer.staging->set_keep("d", Keep::persistent));
-  for (const auto* name : {"d/a", "b"}) REQUIRE(publish(buffer, name, "one", Over::nothing));
+  for (const auto* name : {"d/a", "b"}) {
+    REQUIRE(publish(buffer, name, "one", Over::nothing));
+  }
   REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "b", fs::root_ino, "c", 0));
   (void)buffer.write("b", "the job's own");
   auto names = buffer.staging->names();
@@ -248,13 +307,15 @@ TEST_CASE("a look at names is what a walk says of them") {
   const std::vector<std::string> asked{"d/a", "nosuch/f", "b", "nosuch"};
   const auto items = buffer.staging->look(asked);
   REQUIRE((items && items->size() == 2));
-  CHECK((items->at(0).path == "d/a" && items->at(0).keep == Keep::persistent && items->at(0).keep_path == "d" && !items->at(0).dirty));
+  CHECK((items->at(0).path == "d/a" && items->at(0).keep == Keep::persistent &&
+         items->at(0).keep_path == "d" && !items->at(0).dirty));
   CHECK((items->at(1).path == "b" && items->at(1).dirty && items->at(1).attributes.st_size == 13));
   REQUIRE(items->at(1).replaced);
   CHECK(items->at(1).replaced->origin == staged_version);
 }
 
-TEST_CASE("names that were staged in together are clean together, also after a restart and a snapshot") {
+TEST_CASE(
+    "names that were staged in together are clean together, also after a restart and a snapshot") {
   LiveBuffer buffer;
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
   REQUIRE(publish(buffer, "a", "one", Over::nothing));
@@ -281,22 +342,28 @@ TEST_CASE("names that were staged in together are clean together, also after a r
   CHECK_FALSE(buffer.staging->find("c")->dirty);
 }
 
-TEST_CASE("until a copy has its name the one before is known, too: of the file, and of the input whose place it took") {
-  const fs::Origin first{.device = 9, .inode = 9, .size = 3, .mtime = 1, .ctime = 1}, second{.device = 9, .inode = 10, .size = 5, .mtime = 2, .ctime = 2};
+TEST_CASE(
+    "until a copy has its name the one before is known, too: of the file, and of the input whose "
+    "place it took") {
+  const fs::Origin first{.device = 9, .inode = 9, .size = 3, .mtime = 1, .ctime = 1},
+      second{.device = 9, .inode = 10, .size = 5, .mtime = 2, .ctime = 2};
   auto coming = second, third = second;
   coming.ctime = third.ctime = fs::Origin::any_ctime;
   third.inode = 11;
-  for (const bool in_place : {true, false})
+  for (const bool in_place : {true, false}) {
     for (const bool takes_place : {false, true}) {
       LiveBuffer buffer;
       REQUIRE(publish(buffer, "a", "old", Over::nothing));
       buffer.open();
-      if (takes_place) REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+      if (takes_place) {
+        REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
+      }
       (void)buffer.write("a", "new");
       const auto ino = buffer.ino("a");
       const auto edits = *buffer.staging->edits(ino);
       const auto note = [&](const fs::Origin& copy) {
-        REQUIRE(buffer.staging->note_named(ino, "a", copy, in_place, buffer.staging->walk()->front().replaced.get()));
+        REQUIRE(buffer.staging->note_named(ino, "a", copy, in_place,
+                                           buffer.staging->walk()->front().replaced.get()));
         const auto now = buffer.staging->walk()->front();
         CHECK(now.dirty);
         CHECK(now.saved == copy);
@@ -306,8 +373,10 @@ TEST_CASE("until a copy has its name the one before is known, too: of the file, 
       CHECK(note(first) == staged_version);
       CHECK(note(coming) == (in_place ? first : staged_version));
       CHECK(note(third) == (in_place ? first : staged_version));  // the second never had its name
-      CHECK(edits == *buffer.staging->edits(ino));  // a note is no change: the copy may still be booked as the file's
+      // a note is no change: the copy may still be booked as the file's
+      CHECK(edits == *buffer.staging->edits(ino));
     }
+  }
 }
 
 TEST_CASE("removal of a clean file frees its container when nobody has it open") {
@@ -324,17 +393,25 @@ TEST_CASE("removal of a clean file frees its container when nobody has it open")
   CHECK(buffer.containers() == 0);
 }
 
-TEST_CASE("who comes by a name that staging has just taken, to write, looks it up again; what the job removed can be opened again") {
+TEST_CASE(
+    "who comes by a name that staging has just taken, to write, looks it up again; what the job "
+    "removed can be opened again") {
   LiveBuffer buffer;
-  for (const char* name : {"unloaded", "replaced", "removed"}) REQUIRE(publish(buffer, name, "old", Over::nothing));
+  for (const char* name : {"unloaded", "replaced", "removed"}) {
+    REQUIRE(publish(buffer, name, "old", Over::nothing));
+  }
   auto& filesystem = *buffer.filesystem;
-  const auto known = [&](const char* name) { return filesystem.lookup(fs::root_ino, name)->ino; };
+  const auto known = [&](const char* name) {
+    return filesystem.lookup(fs::root_ino, name)->ino;
+  };
   const auto unloaded = known("unloaded"), replaced = known("replaced"), removed = known("removed");
   REQUIRE(buffer.staging->remove_clean("unloaded"));
   REQUIRE(publish(buffer, "replaced", "new", Over::clean));
   REQUIRE(filesystem.unlink({}, fs::root_ino, "removed"));
   for (const auto gone : {unloaded, replaced}) {
-    for (const int flags : {O_WRONLY, O_RDWR}) CHECK(filesystem.open({}, gone, flags).error().code == ESTALE);
+    for (const int flags : {O_WRONLY, O_RDWR}) {
+      CHECK(filesystem.open({}, gone, flags).error().code == ESTALE);
+    }
     CHECK(filesystem.setattr({}, gone, {.size = 0}).error().code == ESTALE);
     CHECK(filesystem.open({}, gone, O_RDONLY));
     CHECK(buffer.staging->writers(gone)->open == 0);
@@ -353,9 +430,11 @@ TEST_CASE("who has what load --force replaced open for writing may go on") {
   CHECK(buffer.filesystem->open({}, old, O_WRONLY).error().code == ESTALE);
 }
 
-TEST_CASE("a class holds for what is below, unless that has one of its own, and survives a restart") {
+TEST_CASE(
+    "a class holds for what is below, unless that has one of its own, and survives a restart") {
   LiveBuffer buffer;
-  const auto directory = buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
+  const auto directory =
+      buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0755, 0)->ino;
   REQUIRE(buffer.filesystem->make_node({}, directory, "a", S_IFREG | 0644, 0));
   REQUIRE(buffer.filesystem->make_node({}, directory, "b", S_IFREG | 0644, 0));
   REQUIRE(buffer.staging->set_keep("d", Keep::temporary));
@@ -377,7 +456,13 @@ TEST_CASE("a class holds for what is below, unless that has one of its own, and 
 
 TEST_CASE("a snapshot keeps what staging keeps") {
   const auto fill = [](fs::Namespace& names) {
-    REQUIRE(names.apply(fs::MakeNode{.ino = 2, .parent = 0, .mode = S_IFREG | 0644, .dirty = 0, .staged = 1, .origin = staged_version, .origin_path = "f"}));
+    REQUIRE(names.apply(fs::MakeNode{.ino = 2,
+                                     .parent = 0,
+                                     .mode = S_IFREG | 0644,
+                                     .dirty = 0,
+                                     .staged = 1,
+                                     .origin = staged_version,
+                                     .origin_path = "f"}));
     fs::SetStaging staging = fs::staging_of(*names.find(2));
     staging.parts = "0+1";
     staging.keep = 1;
@@ -408,7 +493,8 @@ TEST_CASE("a snapshot keeps what staging keeps") {
   CHECK(copy.root().extra->keep == Keep::persistent);
   CHECK(copy.child(copy.root(), "f").value()->ino == 2);
   CHECK(copy.find(2)->nlink == 1);
-  CHECK(copy.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "g"}));  // a second name
+  // a second name
+  CHECK(copy.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "g"}));
   CHECK(copy.find(2)->nlink == 2);
   CHECK_FALSE(copy.apply(fs::Replace{.ino = 99, .parent = fs::root_ino, .time = 9, .name = "g"}));
   CHECK_FALSE(copy.apply(fs::SetStaging{.ino = 99}));
@@ -433,31 +519,48 @@ TEST_CASE("the kernel is told of every change of a name, under no lock that a re
 TEST_CASE("every name that is there is doubted once, and each that was unloaded") {
   LiveBuffer buffer;
   REQUIRE(buffer.staging->add_directory("d", {.mode = 0755, .atime = 1, .mtime = 2}));
-  for (const auto* path : {"f", "d/g", "away"}) REQUIRE(publish(buffer, path, "x", Over::nothing));
+  for (const auto* path : {"f", "d/g", "away"}) {
+    REQUIRE(publish(buffer, path, "x", Over::nothing));
+  }
   REQUIRE(buffer.staging->remove_clean("away"));
   const auto directory = std::to_string(buffer.staging->find("d")->ino);
   AskingKernel kernel(*buffer.filesystem);
   buffer.staging->doubt_names();
   std::istringstream words(kernel.doubted);
   std::multiset<std::string> doubted{std::istream_iterator<std::string>(words), {}};
-  std::erase_if(doubted, [](const std::string& name) { return name.contains("asked"); });  // what it made itself
+  // what it made itself
+  std::erase_if(doubted, [](const std::string& name) { return name.contains("asked"); });
   CHECK(doubted == std::multiset<std::string>{"1:away?", "1:d", "1:f", directory + ":g"});
 }
 
 TEST_CASE("of a large directory every name is doubted once") {
   LiveBuffer buffer;
   constexpr int many = 10000;
-  for (int i = 0; i < many; ++i) REQUIRE(buffer.filesystem->make_node({}, fs::root_ino, "n" + std::to_string(i), S_IFREG | 0600, 0));
+  for (int i = 0; i < many; ++i) {
+    REQUIRE(
+        buffer.filesystem->make_node({}, fs::root_ino, "n" + std::to_string(i), S_IFREG | 0600, 0));
+  }
+
   struct Counting final : fs::KernelView {
     void name_changed(std::uint64_t, const std::string&) override {}
+
     void name_removed(std::uint64_t, const std::string&, std::uint64_t, bool) override {}
-    void name_doubted(std::uint64_t, const std::string& name, std::uint64_t) override { names.insert(name); }
+
+    void name_doubted(std::uint64_t, const std::string& name, std::uint64_t) override {
+      names.insert(name);
+    }
+
     void attributes_changed(std::uint64_t) override {}
+
     void let_go(std::uint64_t) override {}
+
     void container_removed(std::uint64_t, std::uint64_t) override {}
+
     void release_space() override {}
+
     std::multiset<std::string> names;
   } kernel;
+
   buffer.filesystem->attach(&kernel);
   buffer.staging->doubt_names();
   buffer.filesystem->attach(nullptr);
@@ -465,13 +568,18 @@ TEST_CASE("of a large directory every name is doubted once") {
   CHECK(std::set<std::string>(kernel.names.begin(), kernel.names.end()).size() == many);
 }
 
-TEST_CASE("walk: many names are not listed to the end when the time is over, few are", "[fs][staging]") {
+TEST_CASE("walk: many names are not listed to the end when the time is over, few are",
+          "[fs][staging]") {
   LiveBuffer buffer;
   int asked = 0;
-  const auto is_over = [&] { return ++asked > 0; };
+  const auto is_over = [&] {
+    return ++asked > 0;
+  };
   const auto make = [&](std::size_t from, std::size_t to) {
     const fs::StagedAttributes attributes{.mode = 0777, .atime = 7, .mtime = 8};
-    for (std::size_t i = from; i < to; ++i) REQUIRE(buffer.staging->make_symlink("l" + std::to_string(i), "t", attributes));
+    for (std::size_t i = from; i < to; ++i) {
+      REQUIRE(buffer.staging->make_symlink("l" + std::to_string(i), "t", attributes));
+    }
   };
   make(0, 100);
   CHECK(buffer.staging->walk({}, is_over)->size() == 100);

@@ -30,22 +30,33 @@ struct TakeoverScene {
     open(false);
     REQUIRE(filesystem->new_connection());
   }
+
   void open(bool takeover) {
     filesystem.reset();
     backend = test::open_containers(directory.path());
-    filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get(), .smallest_compaction = smallest_compaction, .takeover = takeover}));
+    filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get(),
+                                                        .smallest_compaction = smallest_compaction,
+                                                        .takeover = takeover}));
   }
+
   /// The next request of the kernel.
   fs::Caller next() { return {.uid = 0, .gid = 0, .request = request += 2}; }
-  /// The daemon dies with the request carried out and unanswered: its successor, to whom it comes again as `resent`.
+
+  /// The daemon dies with the request carried out and unanswered: its successor, to whom it comes
+  /// again as `resent`.
   Filesystem* restarted(const fs::Caller& caller) {
     open(true);
     resent = caller;
     resent.resent = true;
     return filesystem.get();
   }
+
   fs::Caller resent;
-  std::uint64_t file(const std::string& name) { return filesystem->make_node(next(), root, name, S_IFREG | 0644, 0)->ino; }
+
+  std::uint64_t file(const std::string& name) {
+    return filesystem->make_node(next(), root, name, S_IFREG | 0644, 0)->ino;
+  }
+
   bool there(const std::string& name) { return filesystem->lookup(root, name).has_value(); }
 };
 
@@ -118,7 +129,8 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
   }
 }
 
-TEST_CASE("a request that was not carried out is, and an old connection's number means nothing", "[takeover]") {
+TEST_CASE("a request that was not carried out is, and an old connection's number means nothing",
+          "[takeover]") {
   TakeoverScene s;
   const auto caller = s.next();
   CHECK(s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0));
@@ -146,7 +158,9 @@ TEST_CASE("inodes without a name live as long as the kernel knows them", "[takeo
   CHECK(s.backend->open(ino).error().code == ENOENT);
 }
 
-TEST_CASE("an inode that the kernel may still have to be told of is not among those it has been told of", "[takeover]") {
+TEST_CASE(
+    "an inode that the kernel may still have to be told of is not among those it has been told of",
+    "[takeover]") {
   TakeoverScene s;
   const auto nameless = s.filesystem->make_nameless(s.next(), root, 0600)->ino;
   const auto linked = s.filesystem->make_nameless(s.next(), root, 0600)->ino;
@@ -155,7 +169,9 @@ TEST_CASE("an inode that the kernel may still have to be told of is not among th
   const auto named = s.file("f");
   REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
   s.open(true);
-  const auto as_set = [](const std::vector<std::uint64_t>& found) { return std::set(found.begin(), found.end()); };
+  const auto as_set = [](const std::vector<std::uint64_t>& found) {
+    return std::set(found.begin(), found.end());
+  };
   CHECK(as_set(s.filesystem->inherited_orphans(true)) == std::set{linked, named});
   CHECK(as_set(s.filesystem->inherited_orphans(false)) == std::set{nameless, linked, named});
 }
@@ -173,7 +189,9 @@ TEST_CASE("successors that die soon do not replay more and more", "[takeover]") 
     }
     s.open(true);
     records = std::max(records, s.filesystem->recovery().journal.records);
-    for (const auto ino : s.filesystem->inherited_orphans(true)) CHECK(s.filesystem->forget_all(ino).gone);
+    for (const auto ino : s.filesystem->inherited_orphans(true)) {
+      CHECK(s.filesystem->forget_all(ino).gone);
+    }
     s.filesystem->compact_inherited();
   }
   CHECK(records < 2 * fs::Answers::capacity + 3 * 8000);
@@ -183,7 +201,8 @@ TEST_CASE("of what a predecessor had open for writing it is known that it is dir
   TakeoverScene s;
   const auto clean = s.file("clean"), dirty = s.file("dirty");
   fs::Staging staging(*s.filesystem);
-  REQUIRE(staging.mark_saved("clean", {.device = 1, .inode = 1, .size = 0, .mtime = 1, .ctime = 1}, false));
+  REQUIRE(staging.mark_saved("clean", {.device = 1, .inode = 1, .size = 0, .mtime = 1, .ctime = 1},
+                             false));
   s.open(true);
   fs::Staging now(*s.filesystem);
   CHECK_FALSE(now.writers(clean)->from_before);
@@ -197,10 +216,15 @@ TEST_CASE("of what a predecessor had open for writing it is known that it is dir
   CHECK_FALSE(now.writers(clean)->possible);
 }
 
-TEST_CASE("a successor has a write to a clean file without a name looked up again: staging may have taken that", "[takeover]") {
+TEST_CASE(
+    "a successor has a write to a clean file without a name looked up again: staging may have "
+    "taken that",
+    "[takeover]") {
   TakeoverScene s;
   const auto clean = s.file("clean"), written = s.file("written");
-  for (const auto ino : {clean, written}) REQUIRE(s.filesystem->lookup(root, ino == clean ? "clean" : "written"));
+  for (const auto ino : {clean, written}) {
+    REQUIRE(s.filesystem->lookup(root, ino == clean ? "clean" : "written"));
+  }
   REQUIRE(s.filesystem->open(s.next(), written, O_WRONLY));
   fs::Staging staging(*s.filesystem);
   REQUIRE(staging.mark_saved("clean", {.device = 1, .inode = 2}, false));
@@ -227,14 +251,22 @@ TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
   TakeoverScene s;
   const auto caller = s.next();
   const auto made = s.filesystem->make_node(caller, root, "first", S_IFDIR | 0700, 0);
-  const std::uint64_t directory = s.filesystem->make_node(s.next(), root, "walked", S_IFDIR | 0700, 0)->ino;
-  for (int i = 0; i < 50; ++i) REQUIRE(s.filesystem->make_node(s.next(), directory, "n" + std::to_string(i), S_IFDIR | 0700, 0));
-  for (int i = 0; i < 50; i += 2) REQUIRE(s.filesystem->rmdir(s.next(), directory, "n" + std::to_string(i)));
+  const std::uint64_t directory =
+      s.filesystem->make_node(s.next(), root, "walked", S_IFDIR | 0700, 0)->ino;
+  for (int i = 0; i < 50; ++i) {
+    REQUIRE(
+        s.filesystem->make_node(s.next(), directory, "n" + std::to_string(i), S_IFDIR | 0700, 0));
+  }
+  for (int i = 0; i < 50; i += 2) {
+    REQUIRE(s.filesystem->rmdir(s.next(), directory, "n" + std::to_string(i)));
+  }
   REQUIRE(s.filesystem->rmdir(s.next(), directory, "n49"));
   const auto half = s.filesystem->readdir(directory, 0, 14);
   REQUIRE(half);
   // Until the journal has been replaced by a snapshot: it gets shorter.
-  const auto size = [&] { return std::filesystem::file_size(s.directory.path() + "/journal"); };
+  const auto size = [&] {
+    return std::filesystem::file_size(s.directory.path() + "/journal");
+  };
   const std::string value(60000, 'x');
   std::uintmax_t last = 0;
   for (int i = 0; size() >= last; ++i) {
@@ -249,21 +281,29 @@ TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
   REQUIRE(same);
   CHECK(same->ino == made->ino);
   std::multiset<std::string> names;
-  for (const auto& item : *half) names.insert(item.name);
-  // A name that is made now is in the next walk, one that went is gone, no other is met twice or never.
+  for (const auto& item : *half) {
+    names.insert(item.name);
+  }
+  // A name that is made now is in the next walk, one that went is gone, no other is met twice or
+  // never.
   REQUIRE(s.filesystem->make_node(s.next(), directory, "late", S_IFDIR | 0700, 0));
   const auto rest = s.filesystem->readdir(directory, half->back().cookie, 1000);
   REQUIRE(rest);
-  for (const auto& item : *rest) names.insert(item.name);
+  for (const auto& item : *rest) {
+    names.insert(item.name);
+  }
   CHECK(names.size() == 2 + 24);
   CHECK(s.filesystem->readdir(directory, 0, 1000)->size() == 2 + 24 + 1);
-  for (int i = 1; i < 49; i += 2) CHECK(names.count("n" + std::to_string(i)) == 1);
+  for (int i = 1; i < 49; i += 2) {
+    CHECK(names.count("n" + std::to_string(i)) == 1);
+  }
 }
 
 TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
   TakeoverScene s;
   const auto last = s.file("last");
-  // The predecessor died between the container and its record: for the next create, and one behind it.
+  // The predecessor died between the container and its record: for the next create, and one behind
+  // it.
   for (const auto number : {last + 1, last + 2}) {
     auto left = s.backend->create(number);
     REQUIRE(left);
@@ -271,7 +311,9 @@ TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
   }
   s.open(true);
   CHECK(s.filesystem->recovery().unknown_containers == 2);
-  for (const auto number : {last + 1, last + 2}) CHECK_FALSE(s.backend->attributes(number));
+  for (const auto number : {last + 1, last + 2}) {
+    CHECK_FALSE(s.backend->attributes(number));
+  }
   for (const char* name : {"a", "b", "c"}) {
     const auto made = s.filesystem->make_node(s.next(), root, name, S_IFREG | 0600, 0);
     REQUIRE(made);
@@ -279,7 +321,8 @@ TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
   }
 }
 
-TEST_CASE("a successor and a start after the death of all differ in what the kernel has", "[takeover]") {
+TEST_CASE("a successor and a start after the death of all differ in what the kernel has",
+          "[takeover]") {
   TakeoverScene s;
   const auto caller = s.next();
   const auto ino = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0)->ino;
@@ -301,7 +344,8 @@ TEST_CASE("a successor and a start after the death of all differ in what the ker
   CHECK_FALSE(s.backend->attributes(200));
 }
 
-TEST_CASE("a file without a name that the kernel has given back is gone after a takeover", "[takeover]") {
+TEST_CASE("a file without a name that the kernel has given back is gone after a takeover",
+          "[takeover]") {
   TakeoverScene s;
   const auto ino = s.file("f");
   REQUIRE(s.filesystem->unlink(s.next(), root, "f"));

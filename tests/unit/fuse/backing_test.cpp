@@ -26,8 +26,13 @@ struct BackingScene {
   static constexpr std::size_t idle = 256;
   BackingTable table{&registrar, idle};
 
-  fs::ContainerPool::Ready container(std::uint64_t ino) { return {.ino = ino, .container = *backend->create(ino)}; }
-  int acquire(std::uint64_t ino, bool wanted = true) { return table.acquire(ino, wanted, backend->open(ino)->get())->id; }
+  fs::ContainerPool::Ready container(std::uint64_t ino) {
+    return {.ino = ino, .container = *backend->create(ino)};
+  }
+
+  int acquire(std::uint64_t ino, bool wanted = true) {
+    return table.acquire(ino, wanted, backend->open(ino)->get())->id;
+  }
 };
 
 }  // namespace
@@ -35,12 +40,16 @@ struct BackingScene {
 TEST_CASE("containers are registered ahead in batches, and an open then asks nobody") {
   BackingScene scene;
   std::vector<fs::ContainerPool::Ready> made;
-  for (std::uint64_t ino = 2; ino < 2 + 40; ++ino) made.push_back(scene.container(ino));
+  for (std::uint64_t ino = 2; ino < 2 + 40; ++ino) {
+    made.push_back(scene.container(ino));
+  }
   scene.table.prepare(made);
   CHECK(scene.registrar.questions == 2);
   CHECK(scene.registrar.known.size() == 40);
   std::set<int> ids;
-  for (const auto& one : made) ids.insert(scene.acquire(one.ino));
+  for (const auto& one : made) {
+    ids.insert(scene.acquire(one.ino));
+  }
   CHECK(ids == scene.registrar.known);
   CHECK(scene.registrar.questions == 2);
   CHECK(scene.acquire(2) == scene.acquire(2));
@@ -53,22 +62,35 @@ constexpr std::uint64_t row = 2 * BackingRegistrar::most_at_once;  // the first 
 // A scene with a file for each number of a row, and of the next.
 struct RowScene : BackingScene {
   std::vector<fs::ContainerPool::Ready> files;
+
   RowScene() {
-    for (std::uint64_t ino = row; ino < row + 2 * BackingRegistrar::most_at_once; ++ino) files.push_back(container(ino));
+    for (std::uint64_t ino = row; ino < row + 2 * BackingRegistrar::most_at_once; ++ino) {
+      files.push_back(container(ino));
+    }
   }
+
   fs::ContainerPool::Ready& file(std::uint64_t ino) { return files.at(ino - row); }
+
   std::vector<fs::ContainerPool::Ready> rest_of(std::uint64_t ino) {
     std::vector<fs::ContainerPool::Ready> rest;
-    for (const auto one : table.rest_of_row(ino)) rest.push_back(file(one));
+    for (const auto one : table.rest_of_row(ino)) {
+      rest.push_back(file(one));
+    }
     return rest;
   }
-  bool brings_row(std::uint64_t ino, BackingTable& of) { return of.acquire(ino, true, file(ino).container.get())->row; }
+
+  bool brings_row(std::uint64_t ino, BackingTable& of) {
+    return of.acquire(ino, true, file(ino).container.get())->row;
+  }
+
   bool brings_row(std::uint64_t ino) { return brings_row(ino, table); }
 };
 
 }  // namespace
 
-TEST_CASE("the second file of a row that is opened brings the others along, and their opens then ask nobody") {
+TEST_CASE(
+    "the second file of a row that is opened brings the others along, and their opens then ask "
+    "nobody") {
   RowScene scene;
   CHECK_FALSE(scene.brings_row(row));
   CHECK_FALSE(scene.brings_row(row + 32));  // the next row's first
@@ -86,7 +108,9 @@ TEST_CASE("the second file of a row that is opened brings the others along, and 
   CHECK(scene.registrar.known.size() == 33);
   CHECK(scene.acquire(row + 7) == own);
   std::set<int> ids;
-  for (std::uint64_t ino = row; ino < row + 32; ++ino) ids.insert(scene.acquire(ino));
+  for (std::uint64_t ino = row; ino < row + 32; ++ino) {
+    ids.insert(scene.acquire(ino));
+  }
   CHECK(ids.size() == 32);
   CHECK(scene.registrar.questions == 5);
   CHECK(scene.table.rest_of_row(row).empty());
@@ -95,7 +119,9 @@ TEST_CASE("the second file of a row that is opened brings the others along, and 
   CHECK(scene.registrar.questions == 5);
 }
 
-TEST_CASE("a neighbour that could not be registered is registered by its open, one that has gone is let go") {
+TEST_CASE(
+    "a neighbour that could not be registered is registered by its open, one that has gone is let "
+    "go") {
   RowScene scene;
   scene.acquire(row), scene.acquire(row + 1);
   scene.registrar.fail_next = 1;
@@ -188,7 +214,8 @@ TEST_CASE("an inode with privilege bits gives its id back and takes the daemon's
   CHECK(scene.registrar.known.empty());
 }
 
-TEST_CASE("ids are closed in batches: when one is full, when it is quiet, or when they hold much space") {
+TEST_CASE(
+    "ids are closed in batches: when one is full, when it is quiet, or when they hold much space") {
   BackingScene scene;
   const auto open_and_drop = [&](std::uint64_t ino, std::uint64_t bytes) {
     (void)scene.container(ino);
@@ -197,7 +224,9 @@ TEST_CASE("ids are closed in batches: when one is full, when it is quiet, or whe
     scene.table.drop(ino, bytes);
   };
   std::uint64_t ino = 2;
-  for (; ino < 2 + 31; ++ino) open_and_drop(ino, 0);
+  for (; ino < 2 + 31; ++ino) {
+    open_and_drop(ino, 0);
+  }
   CHECK(scene.registrar.closings == 0);
   open_and_drop(ino++, 0);
   CHECK(scene.registrar.closings == 1);
@@ -230,7 +259,9 @@ TEST_CASE("idle ids are bounded, also those of files that were made and never op
   const int before = scene.registrar.questions;
   CHECK(scene.acquire(2) > 0);
   CHECK(scene.registrar.questions == before + 1);
-  for (std::uint64_t one = 2; one < ino; ++one) scene.table.drop(one, 0);
+  for (std::uint64_t one = 2; one < ino; ++one) {
+    scene.table.drop(one, 0);
+  }
   scene.table.run();
   CHECK(scene.registrar.known.empty());
 }
@@ -249,19 +280,25 @@ TEST_CASE("what is open on the daemon's path is known to the registrar, for a su
 
 TEST_CASE("a successor keeps every inode on the path and id that its predecessor gave it") {
   BackingScene scene;
-  for (std::uint64_t ino = 2; ino < 5; ++ino) (void)scene.container(ino);
+  for (std::uint64_t ino = 2; ino < 5; ++ino) {
+    (void)scene.container(ino);
+  }
   scene.registrar.known = {7, 8};
   scene.registrar.last = 100;
-  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 7}, {.ino = 3, .id = 0}, {.ino = 9, .id = 8}};
+  const std::vector<InheritedBacking> inherited{
+      {.ino = 2, .id = 7}, {.ino = 3, .id = 0}, {.ino = 9, .id = 8}};
   scene.registrar.on_daemon = {3};
   scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.acquire(2) == 7);
   CHECK(scene.acquire(3) == 0);  // it may be open there: passthrough would fail
   CHECK(scene.acquire(4) == 101);
-  for (int i = 0; i < 3; ++i) scene.table.release(2);
+  for (int i = 0; i < 3; ++i) {
+    scene.table.release(2);
+  }
   CHECK(scene.acquire(2) == 7);
   scene.table.run();
-  CHECK(scene.registrar.known == std::set<int>{7, 101});  // that of the file that never came to be is closed
+  // that of the file that never came to be is closed
+  CHECK(scene.registrar.known == std::set<int>{7, 101});
   scene.table.drop(2, 0);
   scene.table.drop(3, 0);
   scene.table.run();
@@ -277,31 +314,45 @@ class FrugalRegistrar final : public BackingRegistrar {
   std::vector<Result<int>> open_backing(std::span<const Registration> files) override {
     std::vector<Result<int>> ids;
     ids.reserve(files.size());
-    for (std::size_t i = 0; i < files.size(); ++i) ids.emplace_back(++last);
-    for (std::size_t i = 0; i < files.size(); ++i) ++known;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      ids.emplace_back(++last);
+    }
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      ++known;
+    }
     return ids;
   }
+
   void close_backing(std::span<const int> ids) override { known -= static_cast<int>(ids.size()); }
+
   void keep_to_daemon(std::uint64_t, bool open) override { on_daemon += open ? 1 : -1; }
+
   int last = 0, known = 0, on_daemon = 0;
 };
 
 }  // namespace
 
-TEST_CASE("every allocation of the table fails once: no id is lost, none is closed twice, and a release takes no memory") {
+TEST_CASE(
+    "every allocation of the table fails once: no id is lost, none is closed twice, and a release "
+    "takes no memory") {
   bool met = true;
   for (std::uint64_t n = 1; met; ++n) {
     BackingScene scene;
     FrugalRegistrar registrar;
     BackingTable table(&registrar, 4);
     std::vector<std::shared_ptr<Container>> containers;
-    for (std::uint64_t ino = 2; ino < 12; ++ino) containers.push_back(*scene.backend->create(ino));
+    for (std::uint64_t ino = 2; ino < 12; ++ino) {
+      containers.push_back(*scene.backend->create(ino));
+    }
     std::vector<std::uint64_t> open;
     open.reserve(10);
     {
       const test::FailingNew failing(n);
-      for (std::uint64_t ino = 2; ino < 12; ++ino)
-        if (const auto id = table.acquire(ino, ino % 3 != 0, containers[ino - 2].get())) open.push_back(ino);
+      for (std::uint64_t ino = 2; ino < 12; ++ino) {
+        if (const auto id = table.acquire(ino, ino % 3 != 0, containers[ino - 2].get())) {
+          open.push_back(ino);
+        }
+      }
       met = failing.met();
     }
     CHECK(open.size() >= 9);
@@ -319,9 +370,13 @@ TEST_CASE("every allocation of the table fails once: no id is lost, none is clos
 
 TEST_CASE("of two ids of one inode a successor takes the later, and the daemon's path before any") {
   BackingScene scene;
-  for (const int id : {3, 20, 21, 30, 40}) scene.registrar.known.insert(id);
+  for (const int id : {3, 20, 21, 30, 40}) {
+    scene.registrar.known.insert(id);
+  }
   scene.registrar.last = 100;
-  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 21}, {.ino = 2, .id = 3}, {.ino = 2, .id = 20}, {.ino = 3, .id = 0}, {.ino = 3, .id = 30}, {.ino = 9, .id = 40}};
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 21}, {.ino = 2, .id = 3},
+                                                {.ino = 2, .id = 20}, {.ino = 3, .id = 0},
+                                                {.ino = 3, .id = 30}, {.ino = 9, .id = 40}};
   scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.registrar.known == std::set{21});
   CHECK(scene.table.acquire(2, true, nullptr)->id == 21);
@@ -348,8 +403,12 @@ TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[f
       met = failing.met();
     }
     INFO("number " << n);
-    if (!met) CHECK(registrar.known == 32);
-    for (std::uint64_t ino = row; ino < row + 32; ++ino) table.drop(ino, 0);
+    if (!met) {
+      CHECK(registrar.known == 32);
+    }
+    for (std::uint64_t ino = row; ino < row + 32; ++ino) {
+      table.drop(ino, 0);
+    }
     table.run();
     CHECK(registrar.known == 0);
   }
@@ -360,38 +419,59 @@ namespace {
 // Knows ids below 16, without memory.
 class SmallRegistrar final : public BackingRegistrar {
  public:
-  std::vector<Result<int>> open_backing(std::span<const Registration> files) override { return {files.size(), fail(EMFILE)}; }
-  void close_backing(std::span<const int> ids) override {
-    for (const int id : ids) known &= ~(1U << id);
+  std::vector<Result<int>> open_backing(std::span<const Registration> files) override {
+    return {files.size(), fail(EMFILE)};
   }
+
+  void close_backing(std::span<const int> ids) override {
+    for (const int id : ids) {
+      known &= ~(1U << id);
+    }
+  }
+
   void keep_to_daemon(std::uint64_t, bool) override {}
+
   bool knows(int id) const { return (known >> id & 1U) != 0; }
+
   unsigned known = 0;
 };
 
 }  // namespace
 
-TEST_CASE("what a successor inherits: every allocation of memory fails once, and for good, and the next one inherits it", "[faults][memory]") {
-  const auto is_there = [](std::uint64_t ino) { return ino < 8; };
+TEST_CASE(
+    "what a successor inherits: every allocation of memory fails once, and for good, and the next "
+    "one inherits it",
+    "[faults][memory]") {
+  const auto is_there = [](std::uint64_t ino) {
+    return ino < 8;
+  };
   for (const auto shortage : {test::Shortage::once, test::Shortage::for_good}) {
-    const auto allocations = test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
-      SmallRegistrar registrar;
-      registrar.known = 0b1111111100;  // an id has the number of its inode
-      std::vector<InheritedBacking> inherited;
-      for (int id = 2; id < 10; ++id) inherited.push_back({.ino = static_cast<std::uint64_t>(id), .id = id});
-      short_of_memory([&] {
-        try {
-          BackingTable(&registrar, 4).inherit(inherited, is_there);
-        } catch (const std::bad_alloc&) {
-        }
-      });
-      for (int id = 2; id < 8; ++id) REQUIRE(registrar.knows(id));
-      std::erase_if(inherited, [&](const InheritedBacking& one) { return !registrar.knows(one.id); });
-      BackingTable next(&registrar, 4);
-      next.inherit(inherited, is_there);
-      REQUIRE(registrar.known == 0b11111100);
-      for (std::uint64_t ino = 2; ino < 8; ++ino) REQUIRE(next.acquire(ino, true, nullptr).value().id == static_cast<int>(ino));
-    });
+    const auto allocations =
+        test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+          SmallRegistrar registrar;
+          registrar.known = 0b1111111100;  // an id has the number of its inode
+          std::vector<InheritedBacking> inherited;
+          for (int id = 2; id < 10; ++id) {
+            inherited.push_back({.ino = static_cast<std::uint64_t>(id), .id = id});
+          }
+          short_of_memory([&] {
+            try {
+              BackingTable(&registrar, 4).inherit(inherited, is_there);
+            } catch (const std::bad_alloc&) {
+            }
+          });
+          for (int id = 2; id < 8; ++id) {
+            REQUIRE(registrar.knows(id));
+          }
+          std::erase_if(inherited,
+                        [&](const InheritedBacking& one) { return !registrar.knows(one.id); });
+          BackingTable next(&registrar, 4);
+          next.inherit(inherited, is_there);
+          REQUIRE(registrar.known == 0b11111100);
+          for (std::uint64_t ino = 2; ino < 8; ++ino) {
+            REQUIRE(next.acquire(ino, true, nullptr).value().id == static_cast<int>(ino));
+          }
+        });
     CHECK(allocations > 10);
   }
 }

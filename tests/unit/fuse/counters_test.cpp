@@ -12,7 +12,9 @@ using namespace efs::fuse;
 
 TEST_CASE("every kind of request has a name of its own") {
   std::set<std::string> names;
-  for (std::size_t i = 0; i < operation_count; ++i) names.insert(name_of(static_cast<Operation>(i)));
+  for (std::size_t i = 0; i < operation_count; ++i) {
+    names.insert(name_of(static_cast<Operation>(i)));
+  }
   CHECK(names.size() == operation_count);
 }
 
@@ -37,15 +39,22 @@ TEST_CASE("nothing is lost between threads") {
   OperationCounters c;
   {
     std::vector<std::jthread> threads;
-    for (std::uint64_t t = 1; t <= 4; ++t)
-      threads.emplace_back([&c, t] { for (std::uint64_t i = 0; i < 10'000; ++i) c.add(t * 1'000 + i, i % 2 == 0); });
+    for (std::uint64_t t = 1; t <= 4; ++t) {
+      threads.emplace_back([&c, t] {
+        for (std::uint64_t i = 0; i < 10'000; ++i) {
+          c.add(t * 1'000 + i, i % 2 == 0);
+        }
+      });
+    }
   }
   CHECK(c.count == 40'000);
   CHECK(c.errors == 20'000);
   CHECK(c.shortest == 1'000);
   CHECK(c.longest == 13'999);
   std::uint64_t sum = 0;
-  for (const auto& bucket : c.histogram) sum += bucket;
+  for (const auto& bucket : c.histogram) {
+    sum += bucket;
+  }
   CHECK(sum == 40'000);
 }
 

@@ -10,7 +10,14 @@ using namespace efs::fuse;
 namespace {
 
 Event event(Operation operation) {
-  return {.operation = operation, .started = 1'763'730'307'000'123'456, .duration = 10'999, .uid = 1000, .gid = 100, .pid = 4711, .tid = 4712, .path = "/a/b"};
+  return {.operation = operation,
+          .started = 1'763'730'307'000'123'456,
+          .duration = 10'999,
+          .uid = 1000,
+          .gid = 100,
+          .pid = 4711,
+          .tid = 4712,
+          .path = "/a/b"};
 }
 
 }  // namespace
@@ -36,8 +43,11 @@ TEST_CASE("the trace uses the ancestor's words") {
   CHECK(trace_line(event(Operation::release)).contains(":close:"));
   CHECK(trace_line(event(Operation::releasedir)).contains(":closedir:"));
   CHECK(trace_line(event(Operation::setattr)).contains(":setattr:"));
-  for (const auto same : {Operation::access, Operation::create, Operation::fsync, Operation::open, Operation::opendir, Operation::read, Operation::readdir, Operation::unlink, Operation::write})
+  for (const auto same :
+       {Operation::access, Operation::create, Operation::fsync, Operation::open, Operation::opendir,
+        Operation::read, Operation::readdir, Operation::unlink, Operation::write}) {
     CHECK(trace_line(event(same)).contains(std::string(":") + name_of(same) + ":"));
+  }
   CHECK(trace_line(event(Operation::forget)).empty());
 }
 
@@ -50,7 +60,8 @@ TEST_CASE("a path cannot break a line or a field") {
 }
 
 TEST_CASE("a line of the access log") {
-  CHECK(access_line(event(Operation::open)) == "2025.11.21 13:05:07.000123 [uid:1000,gid:100,pid:4711] open (/a/b): OK <0.000010>");
+  CHECK(access_line(event(Operation::open)) ==
+        "2025.11.21 13:05:07.000123 [uid:1000,gid:100,pid:4711] open (/a/b): OK <0.000010>");
   auto read = event(Operation::read);
   read.offset = 8192;
   read.size = 4096;
@@ -60,5 +71,6 @@ TEST_CASE("a line of the access log") {
   failed.other = "/c,d";
   failed.error = EXDEV;
   failed.duration = 3'000'002'000;
-  CHECK(access_line(failed).ends_with("rename (/a/b,/c\\054d): Invalid cross-device link <3.000002>"));
+  CHECK(access_line(failed).ends_with(
+      "rename (/a/b,/c\\054d): Invalid cross-device link <3.000002>"));
 }

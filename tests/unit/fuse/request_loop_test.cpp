@@ -26,29 +26,40 @@ class Queue {
     requests_.push_back(std::move(request));
     changed_.notify_all();
   }
+
   void end() {
     std::lock_guard lock(mutex_);
     ended_ = true;
     changed_.notify_all();
   }
+
   std::unique_ptr<RequestReader> reader() { return std::make_unique<Reader>(*this); }
 
  private:
   class Reader final : public RequestReader {
    public:
     explicit Reader(Queue& queue) : queue_(queue) {}
+
     Got receive() override {
       std::lock_guard lock(queue_.mutex_);
-      if (queue_.requests_.empty()) return queue_.ended_ ? Got::end : Got::nothing;
+      if (queue_.requests_.empty()) {
+        return queue_.ended_ ? Got::end : Got::nothing;
+      }
       request_ = std::move(queue_.requests_.front());
       queue_.requests_.pop_front();
       return Got::request;
     }
+
     void handle() override { request_(); }
+
     bool wait(int milliseconds) override {
       std::unique_lock lock(queue_.mutex_);
-      const auto there = [this] { return queue_.ended_ || !queue_.requests_.empty(); };
-      if (milliseconds >= 0) return queue_.changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), there);
+      const auto there = [this] {
+        return queue_.ended_ || !queue_.requests_.empty();
+      };
+      if (milliseconds >= 0) {
+        return queue_.changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), there);
+      }
       queue_.changed_.wait(lock, there);
       return true;
     }
@@ -64,7 +75,8 @@ class Queue {
   bool ended_ = false;
 };
 
-// Opens once. A wait gives up after a minute, so that a loop that is stuck fails its test and not the whole run.
+// Opens once. A wait gives up after a minute, so that a loop that is stuck fails its test and not
+// the whole run.
 class Gate {
  public:
   void open() {
@@ -72,6 +84,7 @@ class Gate {
     open_ = true;
     changed_.notify_all();
   }
+
   bool wait() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::minutes(1), [this] { return open_; });
@@ -86,11 +99,13 @@ class Gate {
 class Chores final : public Housekeeping {
  public:
   bool due() const override { return due_; }
+
   void run() override {
     due_ = false;
     ++runs_;
     done_.open();
   }
+
   std::atomic<bool> due_{true};
   std::atomic<int> runs_{0};
   Gate done_;
@@ -102,16 +117,22 @@ TEST_CASE("slow requests do not hold up the quick ones behind them") {
   Queue queue;
   Gate quick_ones_done;
   std::atomic<int> slow_in_time{0}, quick{0};
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 4; ++i) {
     queue.put([&] {
       slow_work_begins();
       slow_work_begins();  // twice is as good as once
-      if (quick_ones_done.wait()) ++slow_in_time;
+      if (quick_ones_done.wait()) {
+        ++slow_in_time;
+      }
     });
-  for (int i = 0; i < 1000; ++i)
+  }
+  for (int i = 0; i < 1000; ++i) {
     queue.put([&] {
-      if (++quick == 1000) quick_ones_done.open();
+      if (++quick == 1000) {
+        quick_ones_done.open();
+      }
     });
+  }
   queue.end();
   RequestLoop({.most_threads = 6}, [&] { return queue.reader(); }, nullptr).run();
   CHECK(slow_in_time == 4);
@@ -128,12 +149,13 @@ TEST_CASE("where no thread is left to lead, slow work is done all the same") {
     side_by_side = second_runs.wait();
     ++done;
   });
-  for (int i = 0; i < 10; ++i)
+  for (int i = 0; i < 10; ++i) {
     queue.put([&] {
       slow_work_begins();
       second_runs.open();
       ++done;
     });
+  }
   queue.end();
   RequestLoop({.most_threads = 2, .spin = {}}, [&] { return queue.reader(); }, nullptr).run();
   CHECK(side_by_side);
@@ -146,7 +168,7 @@ TEST_CASE("requests that queue up bring help, even where one says nothing and bl
   std::atomic<int> others{0};
   bool in_time = false;
   constexpr int count = 200;
-  for (int i = 0; i < count; ++i)
+  for (int i = 0; i < count; ++i) {
     queue.put([&, i] {
       if (i == 20) {
         in_time = others_done.wait();
@@ -154,6 +176,7 @@ TEST_CASE("requests that queue up bring help, even where one says nothing and bl
         others_done.open();
       }
     });
+  }
   queue.end();
   RequestLoop({.most_threads = 3}, [&] { return queue.reader(); }, nullptr).run();
   CHECK(in_time);
@@ -165,16 +188,21 @@ TEST_CASE("every request is handled once, whoever leads") {
   constexpr int count = 20'000;
   std::vector<std::atomic<int>> handled(count);
   std::jthread kernel([&] {
-    for (int i = 0; i < count; ++i)
+    for (int i = 0; i < count; ++i) {
       queue.put([&handled, i] {
-        if (i % 7 == 0) slow_work_begins();
+        if (i % 7 == 0) {
+          slow_work_begins();
+        }
         ++handled[static_cast<std::size_t>(i)];
       });
+    }
     queue.end();
   });
   RequestLoop({.most_threads = 4}, [&] { return queue.reader(); }, nullptr).run();
   int wrong = 0;
-  for (const auto& times : handled) wrong += times != 1;
+  for (const auto& times : handled) {
+    wrong += times != 1;
+  }
   CHECK(wrong == 0);
 }
 
@@ -190,7 +218,9 @@ TEST_CASE("housekeeping is done when it is quiet, and while it is not") {
 
   Chores busy;
   Queue full;
-  for (unsigned i = 0; i < RequestLoop::busy; ++i) full.put([] {});
+  for (unsigned i = 0; i < RequestLoop::busy; ++i) {
+    full.put([] {});
+  }
   full.put([&] { CHECK(busy.runs_ == 1); });
   full.end();
   RequestLoop({.most_threads = 1}, [&] { return full.reader(); }, &busy).run();
@@ -201,7 +231,9 @@ TEST_CASE("a spin that catches nothing is tried again ever later") {
   SpinPolicy policy(std::chrono::microseconds(50));
   const auto waits_until_next_spin = [&policy] {
     int waits = 0;
-    while (policy.next().count() == 0) ++waits;
+    while (policy.next().count() == 0) {
+      ++waits;
+    }
     return waits;
   };
   for (const int expected : {0, 2, 6, 14, 30, 62, 126, 254, 254}) {
@@ -219,17 +251,24 @@ TEST_CASE("where no thread can be had, or no reader, all is served by those that
   for (const bool threads : {false, true}) {
     Queue queue;
     std::atomic<int> handled = 0, readers = 0;
-    for (int i = 0; i < 100; ++i)
+    for (int i = 0; i < 100; ++i) {
       queue.put([&] {
         slow_work_begins();
         ++handled;
       });
+    }
     queue.end();
     std::optional<test::NoThreads> none;
-    if (!threads) none.emplace();
+    if (!threads) {
+      none.emplace();
+    }
     const auto make_reader = [&] {
-      if (threads && readers == 1) throw std::bad_alloc();
-      if (threads) ++readers;
+      if (threads && readers == 1) {
+        throw std::bad_alloc();
+      }
+      if (threads) {
+        ++readers;
+      }
       return queue.reader();
     };
     RequestLoop({.most_threads = 4}, make_reader, nullptr).run();
@@ -240,11 +279,12 @@ TEST_CASE("where no thread can be had, or no reader, all is served by those that
 TEST_CASE("what a request throws when it was answered ends nothing") {
   Queue queue;
   std::atomic<int> handled = 0;
-  for (int i = 0; i < 10; ++i)
+  for (int i = 0; i < 10; ++i) {
     queue.put([&] {
       ++handled;
       throw std::bad_alloc();
     });
+  }
   queue.end();
   RequestLoop({.most_threads = 2}, [&] { return queue.reader(); }, nullptr).run();
   CHECK(handled == 10);

@@ -34,11 +34,16 @@ struct RowOfFiles {
   RowOfFiles() {
     start();
     for (std::uint64_t ino = 0; first == 0 || ino < first + 31;) {
-      ino = filesystem->make_node({}, fs::root_ino, "behind " + std::to_string(ino), S_IFREG | 0644, 0)->ino;
-      if (first == 0 && ino % 32 == 0) first = ino;
+      ino = filesystem
+                ->make_node({}, fs::root_ino, "behind " + std::to_string(ino), S_IFREG | 0644, 0)
+                ->ino;
+      if (first == 0 && ino % 32 == 0) {
+        first = ino;
+      }
     }
     start();  // no container is open any more
   }
+
   void start() {
     filesystem.reset();
     real = test::open_containers(directory.path());
@@ -46,12 +51,16 @@ struct RowOfFiles {
     filesystem = std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
     rows = std::make_unique<RowRegistrar>(*filesystem, table);
   }
+
   int open(std::uint64_t ino) {
     const bool wanted = filesystem->open({}, ino, O_RDONLY)->passthrough;
     const auto acquired = table.acquire(ino, wanted, filesystem->container(ino)->get());
-    if (acquired->row) rows->run(ino);
+    if (acquired->row) {
+      rows->run(ino);
+    }
     return acquired->id;
   }
+
   // As the kernel's last FORGET of a file that was removed.
   void remove(std::uint64_t ino) {
     REQUIRE(filesystem->lookup(fs::root_ino, name_of(ino)));
@@ -59,10 +68,14 @@ struct RowOfFiles {
     REQUIRE(filesystem->forget(ino, 1).gone);
     table.drop(ino, 0);
   }
+
   std::string name_of(std::uint64_t ino) {
     const auto items = filesystem->readdir(fs::root_ino, 0, 1000);
-    for (const auto& item : *items)
-      if (item.ino == ino) return item.name;
+    for (const auto& item : *items) {
+      if (item.ino == ino) {
+        return item.name;
+      }
+    }
     return "";
   }
 };
@@ -76,7 +89,9 @@ TEST_CASE("two opens of a row register all of it, and the kernel serves it") {
   scene.open(scene.first + 1);
   CHECK(scene.registrar.questions == 3);
   CHECK(scene.registrar.known.size() == 32);
-  for (std::uint64_t ino = scene.first; ino < scene.first + 32; ++ino) CHECK(scene.open(ino) != 0);
+  for (std::uint64_t ino = scene.first; ino < scene.first + 32; ++ino) {
+    CHECK(scene.open(ino) != 0);
+  }
   CHECK(scene.registrar.questions == 3);
 }
 
@@ -85,7 +100,9 @@ TEST_CASE("a file that is removed while its row is registered is let go") {
   const std::uint64_t victim = scene.first + 5;
   scene.open(scene.first);
   scene.backend->after_open([&](std::uint64_t id) {
-    if (id == victim) scene.remove(victim);
+    if (id == victim) {
+      scene.remove(victim);
+    }
   });
   scene.open(scene.first + 1);
   scene.table.run();
@@ -98,7 +115,10 @@ TEST_CASE("one row at a time: who comes meanwhile opens nothing and asks nobody"
   scene.open(scene.first);
   bool met = false;
   scene.backend->after_open([&](std::uint64_t id) {
-    if (id == scene.first + 1 || std::exchange(met, true)) return;  // its own open is before the row
+    // its own open is before the row
+    if (id == scene.first + 1 || std::exchange(met, true)) {
+      return;
+    }
     CHECK(scene.registrar.questions == 2);
     scene.rows->run(scene.first);  // as another thread would
     CHECK(scene.registrar.questions == 2);
@@ -117,7 +137,9 @@ TEST_CASE("where descriptors end a row is left at what there is, and the next op
   const rlimit before = limit;
   int opened = 0;
   scene.backend->after_open([&](std::uint64_t) {
-    if (++opened != 4) return;
+    if (++opened != 4) {
+      return;
+    }
     limit.rlim_cur = 0;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   });
@@ -130,7 +152,8 @@ TEST_CASE("where descriptors end a row is left at what there is, and the next op
   CHECK(scene.registrar.known.size() == 32);
 }
 
-TEST_CASE("for a row containers are open for reading only: nobody who asks for writers meets them") {
+TEST_CASE(
+    "for a row containers are open for reading only: nobody who asks for writers meets them") {
   RowOfFiles scene;
   const auto files = scene.filesystem->servable({scene.first, scene.first + 1});
   REQUIRE(files.size() == 2);

@@ -1,4 +1,5 @@
-// Containers that somebody exchanged, cut short, copied or removed: told by name where that can be known.
+// Containers that somebody exchanged, cut short, copied or removed: told by name where that can be
+// known.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -39,7 +40,7 @@ std::vector<std::string> outdated_at_start(const DeadImage& dead) {
   const auto items = staging.walk();
   REQUIRE(items);
   stage::Plan plan;
-  for (const auto& item : *items)
+  for (const auto& item : *items) {
     if (item.origin && S_ISREG(item.attributes.st_mode)) {
       stage::PlanEntry entry;
       entry.path = item.path;
@@ -47,6 +48,7 @@ std::vector<std::string> outdated_at_start(const DeadImage& dead) {
       entry.origin = *item.origin;
       plan.entries.push_back(entry);
     }
+  }
   return stage::subtract(plan, *items).outdated;
 }
 
@@ -64,10 +66,14 @@ TEST_CASE("an image that nobody touched has no damage", "[image][containers]") {
   CHECK(outdated_at_start(dead).empty());
 }
 
-TEST_CASE("a container that is missing is told by check-image and salvage, and a start goes on without making it empty", "[image][containers]") {
+TEST_CASE(
+    "a container that is missing is told by check-image and salvage, and a start goes on without "
+    "making it empty",
+    "[image][containers]") {
   const DeadImage dead;
   stdfs::remove(dead.container("d/big"));
-  CHECK(damage_in(dead).contains("d/big: its container " + std::to_string(dead.ino("d/big")) + " is missing"));
+  CHECK(damage_in(dead).contains("d/big: its container " + std::to_string(dead.ino("d/big")) +
+                                 " is missing"));
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict != stage::Verdict::complete);
   CHECK(test::told_of(receipt, "d/big").action == Action::failed);
@@ -80,7 +86,10 @@ TEST_CASE("a container that is missing is told by check-image and salvage, and a
   CHECK((*started.filesystem)->container(dead.ino("d/big")).error().code == EIO);
 }
 
-TEST_CASE("a container that is missing: of an input the file comes again, what was brought out keeps its name", "[image][containers]") {
+TEST_CASE(
+    "a container that is missing: of an input the file comes again, what was brought out keeps its "
+    "name",
+    "[image][containers]") {
   const DeadImage dead;
   stdfs::remove(dead.container("input/clean"));
   {
@@ -100,7 +109,10 @@ TEST_CASE("a container that is missing: of an input the file comes again, what w
   CHECK((*after.filesystem)->recovery().dropped == std::vector<std::string>{"saved"});
 }
 
-TEST_CASE("a container that is missing: an input that has another name now keeps that, and a salvage names each", "[image][containers]") {
+TEST_CASE(
+    "a container that is missing: an input that has another name now keeps that, and a salvage "
+    "names each",
+    "[image][containers]") {
   const DeadImage dead;
   const bool moved = GENERATE(false, true);
   if (moved) {
@@ -119,47 +131,70 @@ TEST_CASE("a container that is missing: an input that has another name now keeps
   CHECK(std::ranges::count(receipt.entries, name, &stage::ReceiptEntry::path) == 1);
   const Started started(dead);
   REQUIRE(started.filesystem);
-  CHECK((*started.filesystem)->recovery().lost == (moved ? std::vector<std::string>{"moved"} : std::vector<std::string>()));
+  CHECK((*started.filesystem)->recovery().lost ==
+        (moved ? std::vector<std::string>{"moved"} : std::vector<std::string>()));
 }
 
-// Whichever container it is: a start names one that does not come again, and touches none of the others.
-TEST_CASE("containers that are removed, exchanged for something else or put elsewhere at random are missed by a start, which leaves the others alone", "[image][containers]") {
+// Whichever container it is: a start names one that does not come again, and touches none of the
+// others.
+TEST_CASE(
+    "containers that are removed, exchanged for something else or put elsewhere at random are "
+    "missed by a start, which leaves the others alone",
+    "[image][containers]") {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
-  const std::vector<std::string> files{"input/changed", "input/clean", "saved", "saved-and-there", "d/big", "d/sparse", "d/empty", "linked", "replaced"};
+  const std::vector<std::string> files{"input/changed",   "input/clean", "saved",
+                                       "saved-and-there", "d/big",       "d/sparse",
+                                       "d/empty",         "linked",      "replaced"};
   for (int round = 0; round < 40; ++round) {
     const DeadImage dead({.snapshot = random() % 2 == 0});
     const std::string victim = files[random() % files.size()], container = dead.container(victim);
     std::map<std::string, std::string> before;
-    for (const auto& file : files) before[file] = test::text_of(dead.container(file));
+    for (const auto& file : files) {
+      before[file] = test::text_of(dead.container(file));
+    }
     const auto how = random() % 6;
     INFO("round " << round << ": " << victim << ", " << how);
     stdfs::rename(container, dead.store() + "/aside");
     switch (how) {
       case 0: break;
       case 1: stdfs::create_directory(container); break;
-      case 2: stdfs::create_symlink(dead.container(victim == "d/big" ? "linked" : "d/big"), container); break;
+      case 2:
+        stdfs::create_symlink(dead.container(victim == "d/big" ? "linked" : "d/big"), container);
+        break;
       case 3: REQUIRE(::mkfifo(container.c_str(), 0600) == 0); break;
       case 4: stdfs::rename(dead.store() + "/aside", container + "~"); break;
-      default: stdfs::rename(dead.store() + "/aside", dead.store() + "/data/" + (container.contains("/data/00/") ? "01/" : "00/") + stdfs::path(container).filename().string());
+      default:
+        stdfs::rename(dead.store() + "/aside",
+                      dead.store() + "/data/" + (container.contains("/data/00/") ? "01/" : "00/") +
+                          stdfs::path(container).filename().string());
     }
     const Started started(dead);
     REQUIRE(started.filesystem);
-    CHECK(std::ranges::count((*started.filesystem)->recovery().lost, victim) == (victim == "input/clean" ? 0 : 1));
-    for (const auto& [file, content] : before)
-      if (file != victim) CHECK((test::text_of(dead.container(file)) == content && stdfs::is_regular_file(stdfs::symlink_status(dead.container(file)))));
-    CHECK(damage_in(dead).contains(victim == "linked" ? "linked: its container" : victim + ": its container") == (victim != "input/clean"));
+    CHECK(std::ranges::count((*started.filesystem)->recovery().lost, victim) ==
+          (victim == "input/clean" ? 0 : 1));
+    for (const auto& [file, content] : before) {
+      if (file != victim) {
+        CHECK((test::text_of(dead.container(file)) == content &&
+               stdfs::is_regular_file(stdfs::symlink_status(dead.container(file)))));
+      }
+    }
+    CHECK(damage_in(dead).contains(victim == "linked"
+                                       ? "linked: its container"
+                                       : victim + ": its container") == (victim != "input/clean"));
   }
 }
 
-TEST_CASE("after power loss what lost its container is empty, and known as such while it is", "[image][containers]") {
+TEST_CASE("after power loss what lost its container is empty, and known as such while it is",
+          "[image][containers]") {
   const DeadImage dead;
   stdfs::remove(dead.container("d/big"));
   stdfs::remove(dead.container("linked"));
   Started started(dead, true);
   REQUIRE(started.filesystem);
-  CHECK((*started.filesystem)->recovery().emptied == std::vector<std::string>{"d/also-linked", "d/big", "linked"});
+  CHECK((*started.filesystem)->recovery().emptied ==
+        std::vector<std::string>{"d/also-linked", "d/big", "linked"});
   fs::Staging staging(**started.filesystem);
   CHECK(staging.lost_its_content(*staging.find("d/big")));
   CHECK_FALSE(staging.lost_its_content(*staging.find("d/empty")));
@@ -168,7 +203,8 @@ TEST_CASE("after power loss what lost its container is empty, and known as such 
   CHECK_FALSE(staging.lost_its_content(*staging.find("d/big")));
 }
 
-TEST_CASE("a container under another number is no file's, and its original stays", "[image][containers]") {
+TEST_CASE("a container under another number is no file's, and its original stays",
+          "[image][containers]") {
   const DeadImage dead;
   const std::string another = dead.store() + "/data/c8/00000000000000c8";
   stdfs::copy_file(dead.container("d/big"), another);
@@ -180,31 +216,47 @@ TEST_CASE("a container under another number is no file's, and its original stays
   CHECK(damage_in(dead).contains("would share their content"));
 }
 
-TEST_CASE("a clean file whose container was exchanged, cut short or taken from another instance is found, and staged in anew", "[image][containers]") {
+TEST_CASE(
+    "a clean file whose container was exchanged, cut short or taken from another instance is "
+    "found, and staged in anew",
+    "[image][containers]") {
   const DeadImage dead;
-  SECTION("exchanged with another file's") { exchange_files(dead.container("input/clean"), dead.container("linked")); }
-  SECTION("cut short") { stdfs::resize_file(dead.container("input/clean"), 5); }
+  SECTION("exchanged with another file's") {
+    exchange_files(dead.container("input/clean"), dead.container("linked"));
+  }
+  SECTION("cut short") {
+    stdfs::resize_file(dead.container("input/clean"), 5);
+  }
   SECTION("one of the same size, of another instance") {
     const std::string container = dead.container("input/clean");
     write_over(container + "-aside", std::string(stdfs::file_size(container), 'f'));
     stdfs::rename(container + "-aside", container);
   }
-  const std::string told = damage_in(dead), container = "input/clean: container " + std::to_string(dead.ino("input/clean"));
-  CHECK((told.contains(container + " is not what was staged in") || told.contains(container + " is labelled as another one's")));
+  const std::string told = damage_in(dead),
+                    container = "input/clean: container " + std::to_string(dead.ino("input/clean"));
+  CHECK((told.contains(container + " is not what was staged in") ||
+         told.contains(container + " is labelled as another one's")));
   const test::TempDirectory elsewhere("/dev/shm");
   const auto receipt = brought_out(dead, {.to = elsewhere.path() + "/to", .all = true});
   CHECK(receipt.verdict == stage::Verdict::partial);
   CHECK(test::told_of(receipt, "input/clean").action == Action::failed);
   const std::string& reason = test::told_of(receipt, "input/clean").reason;
-  CHECK((reason.contains("not what was staged in") || reason.contains("is labelled as another one's") || reason.contains("has lost its label")));
+  CHECK((reason.contains("not what was staged in") ||
+         reason.contains("is labelled as another one's") || reason.contains("has lost its label")));
   CHECK(outdated_at_start(dead) == std::vector<std::string>{"input/clean"});
 }
 
-TEST_CASE("after power loss a clean file that was not on the medium yet, and is not what was staged in, is no damage: a start brings it again", "[image][containers]") {
+TEST_CASE(
+    "after power loss a clean file that was not on the medium yet, and is not what was staged in, "
+    "is no damage: a start brings it again",
+    "[image][containers]") {
   const DeadImage dead({.on_disk = true});
-  if (test::open_containers(dead.store())->durability() == Durability::volatile_memory) SKIP("the directory for temporary files is in memory");
+  if (test::open_containers(dead.store())->durability() == Durability::volatile_memory) {
+    SKIP("the directory for temporary files is in memory");
+  }
   stdfs::resize_file(dead.container("input/clean"), 5);
-  const std::string told = "input/clean: container " + std::to_string(dead.ino("input/clean")) + " is not what was staged in: it has 5 bytes";
+  const std::string told = "input/clean: container " + std::to_string(dead.ino("input/clean")) +
+                           " is not what was staged in: it has 5 bytes";
   CHECK(damage_in(dead).contains(told));
   dead.write_manifest("another boot");
   CHECK(damage_in(dead) == "");
@@ -217,10 +269,14 @@ TEST_CASE("after power loss a clean file that was not on the medium yet, and is 
   CHECK_FALSE(fs::Staging(**started.filesystem).find("input/clean"));
 }
 
-// Asked of the file system, not of the store: tmpfs does since Linux 6.6, and where it does a store without labels is a failure.
-bool keeps_labels(const DeadImage& dead) { return ::setxattr(dead.store().c_str(), "user.probe", "1", 1, 0) == 0; }
+// Asked of the file system, not of the store: tmpfs does since Linux 6.6, and where it does a store
+// without labels is a failure.
+bool keeps_labels(const DeadImage& dead) {
+  return ::setxattr(dead.store().c_str(), "user.probe", "1", 1, 0) == 0;
+}
 
-// Neither a look nor a salvage nor a program gets the content of another file under this one's name, and nothing that somebody does to the file touches it.
+// Neither a look nor a salvage nor a program gets the content of another file under this one's
+// name, and nothing that somebody does to the file touches it.
 void is_refused(const DeadImage& dead, const std::string& path, const std::string& why) {
   INFO(path);
   const std::string told = "container " + std::to_string(dead.ino(path)) + " " + why;
@@ -234,20 +290,30 @@ void is_refused(const DeadImage& dead, const std::string& path, const std::strin
   const std::string content = test::text_of(dead.container(path));
   Started started(dead);
   REQUIRE(started.filesystem);
-  for (const int flags : {O_WRONLY, O_RDWR | O_TRUNC}) CHECK((*started.filesystem)->open({}, dead.ino(path), flags).error().code == EUCLEAN);
+  for (const int flags : {O_WRONLY, O_RDWR | O_TRUNC}) {
+    CHECK((*started.filesystem)->open({}, dead.ino(path), flags).error().code == EUCLEAN);
+  }
   std::array<std::byte, 8> bytes{};
   CHECK((*started.filesystem)->read(dead.ino(path), bytes, 0).error().code == EUCLEAN);
   CHECK(started.backend->remove(dead.ino(path)).has_value() != why.contains("another one's"));
-  if (why.contains("another one's")) CHECK(test::text_of(dead.container(path)) == content);
+  if (why.contains("another one's")) {
+    CHECK(test::text_of(dead.container(path)) == content);
+  }
 }
 
-TEST_CASE("containers that were exchanged, or taken from another instance, are told, given to nobody and not removed", "[image][containers]") {
+TEST_CASE(
+    "containers that were exchanged, or taken from another instance, are told, given to nobody and "
+    "not removed",
+    "[image][containers]") {
   const DeadImage dead;
-  if (!keeps_labels(dead)) SKIP("this kernel keeps no extended attributes on tmpfs");
+  if (!keeps_labels(dead)) {
+    SKIP("this kernel keeps no extended attributes on tmpfs");
+  }
   const std::string another = "is labelled as another one's";
   SECTION("of two new files") {
     exchange_files(dead.container("linked"), dead.container("d/big"));
-    CHECK(damage_in(dead).contains("container " + std::to_string(dead.ino("linked")) + " is labelled"));
+    CHECK(damage_in(dead).contains("container " + std::to_string(dead.ino("linked")) +
+                                   " is labelled"));
     is_refused(dead, "d/big", another);
   }
   SECTION("and back") {
@@ -270,9 +336,11 @@ TEST_CASE("containers that were exchanged, or taken from another instance, are t
     REQUIRE(other.ino("d/big") == dead.ino("d/big"));
     stdfs::copy_file(other.container("d/big"), dead.container("d/big") + "-aside");
     std::array<char, 96> label{};
-    const auto length = ::getxattr(other.container("d/big").c_str(), label_name, label.data(), label.size());
+    const auto length =
+        ::getxattr(other.container("d/big").c_str(), label_name, label.data(), label.size());
     REQUIRE(length > 0);
-    REQUIRE(::setxattr((dead.container("d/big") + "-aside").c_str(), label_name, label.data(), static_cast<std::size_t>(length), 0) == 0);
+    REQUIRE(::setxattr((dead.container("d/big") + "-aside").c_str(), label_name, label.data(),
+                       static_cast<std::size_t>(length), 0) == 0);
     stdfs::rename(dead.container("d/big") + "-aside", dead.container("d/big"));
     is_refused(dead, "d/big", another);
   }
@@ -283,15 +351,22 @@ TEST_CASE("containers that were exchanged, or taken from another instance, are t
   }
   SECTION("a label that is none") {
     const std::string label(200, 'x');
-    REQUIRE(::setxattr(dead.container("d/big").c_str(), label_name, label.data(), label.size(), 0) == 0);
+    REQUIRE(::setxattr(dead.container("d/big").c_str(), label_name, label.data(), label.size(),
+                       0) == 0);
     is_refused(dead, "d/big", another);
   }
 }
 
-// As ext4 and XFS can leave what was made just before: the name is one transaction, the label the next.
-TEST_CASE("after power loss an empty container without a label is that of an empty file; without one it is refused", "[image][containers]") {
+// As ext4 and XFS can leave what was made just before: the name is one transaction, the label the
+// next.
+TEST_CASE(
+    "after power loss an empty container without a label is that of an empty file; without one it "
+    "is refused",
+    "[image][containers]") {
   const DeadImage dead;
-  if (!keeps_labels(dead)) SKIP("this kernel keeps no extended attributes on tmpfs");
+  if (!keeps_labels(dead)) {
+    SKIP("this kernel keeps no extended attributes on tmpfs");
+  }
   write_over(dead.container("d/big") + "-aside", "");
   stdfs::rename(dead.container("d/big") + "-aside", dead.container("d/big"));
   const auto ino = dead.ino("d/big");
@@ -301,14 +376,17 @@ TEST_CASE("after power loss an empty container without a label is that of an emp
     CHECK((*started.filesystem)->container(ino).error().code == EUCLEAN);
     CHECK(started.backend->whose(ino) == Whose::unfinished);
   }
-  CHECK(damage_in(dead).contains("d/big: container " + std::to_string(ino) + " has lost its label"));
+  CHECK(
+      damage_in(dead).contains("d/big: container " + std::to_string(ino) + " has lost its label"));
   dead.write_manifest("another boot");
   CHECK_FALSE(damage_in(dead).contains("d/big"));
-  CHECK(findings(dead, Severity::leftover).contains("d/big: container " + std::to_string(ino) + " is empty: power loss"));
+  CHECK(findings(dead, Severity::leftover)
+            .contains("d/big: container " + std::to_string(ino) + " is empty: power loss"));
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict == stage::Verdict::partial);
   CHECK(test::told_of(receipt, "d/big").reason.contains("power loss"));
-  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);  // after it nothing would say so
+  // after it nothing would say so
+  CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   CHECK(test::told_of(brought_out(dead), "d/big").reason.contains("power loss"));
   Started started(dead, true);
   REQUIRE(started.filesystem);
@@ -318,17 +396,26 @@ TEST_CASE("after power loss an empty container without a label is that of an emp
   CHECK(damage_in(dead) == "");
 }
 
-TEST_CASE("a container with a name outside of the store and without a seal is told", "[image][containers]") {
+TEST_CASE("a container with a name outside of the store and without a seal is told",
+          "[image][containers]") {
   const DeadImage dead;
   stdfs::create_hard_link(dead.container("d/big"), dead.store() + "/elsewhere");
   CHECK(damage_in(dead) == "");
-  CHECK(findings(dead, Severity::note).contains("container " + std::to_string(dead.ino("d/big")) + ": has 1 names outside of the store and no seal"));
+  CHECK(findings(dead, Severity::note)
+            .contains("container " + std::to_string(dead.ino("d/big")) +
+                      ": has 1 names outside of the store and no seal"));
 }
 
-TEST_CASE("a container under a number that no record knows, which belongs to another file by its label, is damage, and no repair removes it", "[image][containers]") {
+TEST_CASE(
+    "a container under a number that no record knows, which belongs to another file by its label, "
+    "is damage, and no repair removes it",
+    "[image][containers]") {
   const DeadImage dead;
-  if (!keeps_labels(dead)) SKIP("this kernel keeps no extended attributes on tmpfs");
-  const std::string lost = dead.container("open-without-a-name");  // has lost its name, and its inode with it
+  if (!keeps_labels(dead)) {
+    SKIP("this kernel keeps no extended attributes on tmpfs");
+  }
+  // has lost its name, and its inode with it
+  const std::string lost = dead.container("open-without-a-name");
   stdfs::rename(dead.container("d/big"), lost);
   stdfs::copy_file(dead.container("input/clean"), dead.container("d/big"));
   CHECK(damage_in(dead).contains("is labelled as another one's"));
@@ -337,9 +424,14 @@ TEST_CASE("a container under a number that no record knows, which belongs to ano
   CHECK(test::text_of(lost) == std::string(150'000, 'b'));
 }
 
-TEST_CASE("containers of a store whose labels were lost as a whole, and inputs that the cache shares, are not told apart from others", "[image][containers]") {
+TEST_CASE(
+    "containers of a store whose labels were lost as a whole, and inputs that the cache shares, "
+    "are not told apart from others",
+    "[image][containers]") {
   const DeadImage dead;
-  SECTION("no labels") { ::removexattr((dead.store() + "/data").c_str(), label_name); }
+  SECTION("no labels") {
+    ::removexattr((dead.store() + "/data").c_str(), label_name);
+  }
   SECTION("as shared with the cache") {
     for (const char* path : {"linked", "d/big"}) {
       ::removexattr(dead.container(path).c_str(), label_name);

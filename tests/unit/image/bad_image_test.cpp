@@ -1,9 +1,10 @@
-// Damaged journals: refused with a text, or recovered up to the damage. Never a crash, never a state that was not one.
+// Damaged journals: refused with a text, or recovered up to the damage. Never a crash, never a
+// state that was not one.
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <catch2/catch_test_macros.hpp>
 #include <array>
+#include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -30,10 +31,12 @@ namespace {
 struct Store {
   test::TempDirectory directory{"/dev/shm"};
   std::string meta = directory.path() + "/meta", data = directory.path() + "/data";
+
   Store() {
     ::mkdir(meta.c_str(), 0700);
     ::mkdir(data.c_str(), 0700);
   }
+
   std::string journal() const { return meta + "/journal"; }
 };
 
@@ -48,34 +51,50 @@ std::string names_of(Filesystem& filesystem) {
   auto items = fs::Staging(filesystem).walk();
   REQUIRE(items);
   std::string text;
-  for (const auto& item : *items) text += item.path + " " + std::to_string(item.ino) + " " + std::to_string(item.attributes.st_nlink) + "\n";
+  for (const auto& item : *items) {
+    text += item.path + " " + std::to_string(item.ino) + " " +
+            std::to_string(item.attributes.st_nlink) + "\n";
+  }
   return text;
 }
 
-std::string container_text(std::uint64_t ino) { return "content of " + std::to_string(ino) + "\n"; }
+std::string container_text(std::uint64_t ino) {
+  return "content of " + std::to_string(ino) + "\n";
+}
 
 // A store with some history; every state that its names were in.
-std::set<std::string> write_history(const Store& store, std::uint64_t smallest_compaction = 8U << 20U) {
+std::set<std::string> write_history(const Store& store,
+                                    std::uint64_t smallest_compaction = 8U << 20U) {
   auto backend = backend_of(store);
   UniqueFd meta(::open(store.meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  auto filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = meta.get(), .smallest_compaction = smallest_compaction}));
+  auto filesystem = std::move(*Filesystem::open(
+      *backend, {.metadata_directory = meta.get(), .smallest_compaction = smallest_compaction}));
   std::set<std::string> states{names_of(*filesystem)};
   const auto make = [&](std::uint64_t parent, const std::string& name, mode_t mode) {
     auto made = filesystem->make_node({}, parent, name, mode, 0);
     REQUIRE(made);
     const std::string content = container_text(made->ino);
-    if (S_ISREG(mode)) REQUIRE(filesystem->write({}, made->ino, std::as_bytes(std::span(content)), 0));
+    if (S_ISREG(mode)) {
+      REQUIRE(filesystem->write({}, made->ino, std::as_bytes(std::span(content)), 0));
+    }
     (void)filesystem->forget(made->ino, 1);
     states.insert(names_of(*filesystem));
     return made->ino;
   };
   const auto directory = make(fs::root_ino, "d", S_IFDIR | 0755);
   for (int i = 0; i < 40; ++i) {
-    const auto ino = make(i % 2 == 0 ? directory : fs::root_ino, "file-" + std::to_string(i), S_IFREG | 0644);
-    REQUIRE(filesystem->setxattr({}, ino, "user.x", std::string(static_cast<std::size_t>(i) * 10, 'x'), 0));
-    if (i % 5 == 4) REQUIRE(filesystem->unlink({}, directory, "file-" + std::to_string(i - i % 2)));
+    const auto ino =
+        make(i % 2 == 0 ? directory : fs::root_ino, "file-" + std::to_string(i), S_IFREG | 0644);
+    REQUIRE(filesystem->setxattr({}, ino, "user.x",
+                                 std::string(static_cast<std::size_t>(i) * 10, 'x'), 0));
+    if (i % 5 == 4) {
+      REQUIRE(filesystem->unlink({}, directory, "file-" + std::to_string(i - i % 2)));
+    }
     states.insert(names_of(*filesystem));
-    if (i % 7 == 6) (void)filesystem->rename({}, i % 2 == 0 ? directory : fs::root_ino, "file-" + std::to_string(i), fs::root_ino, "renamed", 0);
+    if (i % 7 == 6) {
+      (void)filesystem->rename({}, i % 2 == 0 ? directory : fs::root_ino,
+                               "file-" + std::to_string(i), fs::root_ino, "renamed", 0);
+    }
     states.insert(names_of(*filesystem));
   }
   return states;
@@ -90,17 +109,27 @@ std::string read_all(const std::string& path) {
 
 // Where the records end: no use in damaging zeros.
 std::size_t used_bytes(const std::string& journal) {
-  static const std::string zeros(4096, '\0');  // a block at a time: it is mebibytes of them, and often
+  // a block at a time: it is mebibytes of them, and often
+  static const std::string zeros(4096, '\0');
   std::size_t end = journal.size();
-  while (end >= zeros.size() && std::memcmp(journal.data() + end - zeros.size(), zeros.data(), zeros.size()) == 0) end -= zeros.size();
+  while (end >= zeros.size() &&
+         std::memcmp(journal.data() + end - zeros.size(), zeros.data(), zeros.size()) == 0) {
+    end -= zeros.size();
+  }
   const auto last = end == 0 ? std::string::npos : journal.find_last_not_of('\0', end - 1);
   return last == std::string::npos ? 0 : last + 1;
 }
 
 std::string damage(std::string journal, std::mt19937_64& random, std::string& what) {
   const auto used = used_bytes(journal);
-  if (used < 128) return what += " and nothing more", journal;  // of two, when the first took nearly all
-  const auto at = [&] { return random() % (random() % 8 == 0 ? 64 : used); };  // one in eight meets the header
+  // of two, when the first took nearly all
+  if (used < 128) {
+    return what += " and nothing more", journal;
+  }
+  // one in eight meets the header
+  const auto at = [&] {
+    return random() % (random() % 8 == 0 ? 64 : used);
+  };
   switch (random() % 7) {
     case 0: {
       const auto where = at();
@@ -112,23 +141,33 @@ std::string damage(std::string journal, std::mt19937_64& random, std::string& wh
       return what = "cut short to " + std::to_string(size), journal.substr(0, size);
     }
     case 2: {
-      const auto from = at(), to = at(), length = std::min<std::size_t>(random() % 500 + 1, journal.size() - std::max(from, to));
+      const auto from = at(), to = at(),
+                 length =
+                     std::min<std::size_t>(random() % 500 + 1, journal.size() - std::max(from, to));
       journal.replace(to, length, journal.substr(from, length));
-      return what = "duplicated " + std::to_string(length) + " from " + std::to_string(from) + " to " + std::to_string(to), journal;
+      return what = "duplicated " + std::to_string(length) + " from " + std::to_string(from) +
+                    " to " + std::to_string(to),
+             journal;
     }
     case 3: {
       const auto one = at() / 64 * 64, two = at() / 64 * 64;
-      for (std::size_t i = 0; std::max(one, two) + i < journal.size() && i < 64; ++i) std::swap(journal[one + i], journal[two + i]);
-      return what = "lines swapped at " + std::to_string(one) + " and " + std::to_string(two), journal;
+      for (std::size_t i = 0; std::max(one, two) + i < journal.size() && i < 64; ++i) {
+        std::swap(journal[one + i], journal[two + i]);
+      }
+      return what = "lines swapped at " + std::to_string(one) + " and " + std::to_string(two),
+             journal;
     }
     case 4: {
-      const auto where = at(), length = std::min<std::size_t>(random() % 3000, journal.size() - where);
+      const auto where = at(),
+                 length = std::min<std::size_t>(random() % 3000, journal.size() - where);
       journal.replace(where, length, std::string(length, '\0'));
       return what = std::to_string(length) + " zeros at " + std::to_string(where), journal;
     }
     case 5: {
       const auto where = at();
-      for (std::size_t i = where; i < std::min(where + 64, journal.size()); ++i) journal[i] = static_cast<char>(random());
+      for (std::size_t i = where; i < std::min(where + 64, journal.size()); ++i) {
+        journal[i] = static_cast<char>(random());
+      }
       return what = "noise at " + std::to_string(where), journal;
     }
     default: return what = "two of them", damage(damage(journal, random, what), random, what);
@@ -137,12 +176,18 @@ std::string damage(std::string journal, std::mt19937_64& random, std::string& wh
 
 struct Met {
   int refused = 0, recovered = 0;
-  // `rounds`, and some more where bad luck has had `enough` or fewer refused so far: of a journal after power loss it is one in ten.
-  bool goes_on(int round, int rounds, int enough) const { return round < rounds || (refused <= enough && round < 4 * rounds); }
+
+  // `rounds`, and some more where bad luck has had `enough` or fewer refused so far: of a journal
+  // after power loss it is one in ten.
+  bool goes_on(int round, int rounds, int enough) const {
+    return round < rounds || (refused <= enough && round < 4 * rounds);
+  }
 };
 
-// Damages the store's journal, `whole`, in many ways: each is refused with a text, or recovered for `found` to look at. A look changes nothing.
-Met damage_each(const Store& store, const std::string& whole, std::mt19937_64& random, int rounds, int enough, const std::function<void(Filesystem&)>& found) {
+// Damages the store's journal, `whole`, in many ways: each is refused with a text, or recovered for
+// `found` to look at. A look changes nothing.
+Met damage_each(const Store& store, const std::string& whole, std::mt19937_64& random, int rounds,
+                int enough, const std::function<void(Filesystem&)>& found) {
   Met met;
   for (int i = 0; met.goes_on(i, rounds, enough); ++i) {
     std::string what;
@@ -184,7 +229,8 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
   });
   CHECK(met.refused > 5);
   CHECK(met.recovered > 50);
-  // And for good: what is recovered after power loss can be gone on with. Without one good records behind a bad one are refused.
+  // And for good: what is recovered after power loss can be gone on with. Without one good records
+  // behind a bad one are refused.
   std::string flipped = whole;
   flipped[used_bytes(whole) / 2] = static_cast<char>(flipped[used_bytes(whole) / 2] ^ 1);
   std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << flipped;
@@ -197,11 +243,15 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
       CHECK(refusal.error().code == EUCLEAN);
       std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << flipped;
     }
-    auto filesystem = Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = life == 0});
+    auto filesystem = Filesystem::open(
+        *backend, {.metadata_directory = meta.get(), .after_power_loss = life == 0});
     REQUIRE(filesystem);
     CHECK((*filesystem)->recovery().journal.torn == (life == 0));
-    CHECK((*filesystem)->make_node({}, fs::root_ino, "life-" + std::to_string(life), S_IFREG | 0644, 0));
-    for (int before = 0; before <= life; ++before) CHECK((*filesystem)->lookup(fs::root_ino, "life-" + std::to_string(before)));
+    CHECK((*filesystem)
+              ->make_node({}, fs::root_ino, "life-" + std::to_string(life), S_IFREG | 0644, 0));
+    for (int before = 0; before <= life; ++before) {
+      CHECK((*filesystem)->lookup(fs::root_ino, "life-" + std::to_string(before)));
+    }
   }
 }
 
@@ -214,14 +264,18 @@ TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[imag
   std::set<std::string> lines;
   for (const auto& state : write_history(store, 12'000)) {
     std::istringstream text(state);
-    for (std::string path, ino, links; text >> path >> ino >> links;) lines.insert(path + " " + ino);
+    for (std::string path, ino, links; text >> path >> ino >> links;) {
+      lines.insert(path + " " + ino);
+    }
   }
   const std::string whole = read_all(store.journal());
   REQUIRE(test::header_of(whole).first_sequence > 1);
   const Met met = damage_each(store, whole, random, 50, 0, [&](Filesystem& filesystem) {
     const auto items = fs::Staging(filesystem).walk();
     REQUIRE(items);
-    for (const auto& item : *items) CHECK(lines.contains(item.path + " " + std::to_string(item.ino)));
+    for (const auto& item : *items) {
+      CHECK(lines.contains(item.path + " " + std::to_string(item.ino)));
+    }
   });
   CHECK(met.refused > 0);
   CHECK(met.recovered > 15);
@@ -235,7 +289,9 @@ std::map<std::uint64_t, std::string> contents(Filesystem& filesystem) {
   const auto items = fs::Staging(filesystem).walk();
   REQUIRE(items);
   for (const auto& item : *items) {
-    if (!S_ISREG(item.attributes.st_mode)) continue;
+    if (!S_ISREG(item.attributes.st_mode)) {
+      continue;
+    }
     std::array<std::byte, 100> bytes{};
     const auto read = filesystem.read(item.ino, bytes, 0);
     REQUIRE(read);
@@ -246,7 +302,8 @@ std::map<std::uint64_t, std::string> contents(Filesystem& filesystem) {
 
 std::string container_of(const Store& store, std::uint64_t ino) {
   char name[32];
-  std::snprintf(name, sizeof name, "/%02llx/%016llx", static_cast<unsigned long long>(ino % 256), static_cast<unsigned long long>(ino));
+  std::snprintf(name, sizeof name, "/%02llx/%016llx", static_cast<unsigned long long>(ino % 256),
+                static_cast<unsigned long long>(ino));
   return store.data + name;
 }
 
@@ -256,9 +313,11 @@ std::set<std::uint64_t> containers_in(const Store& store) {
   return all;
 }
 
-// Damages the journal at random and goes on with it. Refused: nothing is changed. Recovered: what is named has its content, and, but for what power
-// loss may have done, all is there that the undamaged journal names.
-void go_on_with_damaged(const Store& store, const std::set<std::string>& states, bool after_power_loss, int rounds) {
+// Damages the journal at random and goes on with it. Refused: nothing is changed. Recovered: what
+// is named has its content, and, but for what power loss may have done, all is there that the
+// undamaged journal names.
+void go_on_with_damaged(const Store& store, const std::set<std::string>& states,
+                        bool after_power_loss, int rounds) {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -267,10 +326,13 @@ void go_on_with_damaged(const Store& store, const std::set<std::string>& states,
   std::map<std::uint64_t, std::string> all;
   {
     auto backend = backend_of(store, true);
-    all = contents(**Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true}));
+    all = contents(
+        **Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true}));
   }
   REQUIRE(all.size() > 20);
-  for (const auto& [ino, content] : all) REQUIRE(content == container_text(ino));
+  for (const auto& [ino, content] : all) {
+    REQUIRE(content == container_text(ino));
+  }
   const auto there = containers_in(store);
   Met met;
   const int enough = after_power_loss ? rounds / 20 : rounds / 2;
@@ -281,36 +343,58 @@ void go_on_with_damaged(const Store& store, const std::set<std::string>& states,
     std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << bad;
     {
       auto backend = backend_of(store);
-      auto opened = Filesystem::open(*backend, {.metadata_directory = meta.get(), .smallest_compaction = 1U << 30U, .after_power_loss = after_power_loss});
+      auto opened = Filesystem::open(*backend, {.metadata_directory = meta.get(),
+                                                .smallest_compaction = 1U << 30U,
+                                                .after_power_loss = after_power_loss});
       if (!opened) {
         ++met.refused;
         CHECK_FALSE(describe(opened.error()).empty());
-        if (!after_power_loss) CHECK(read_all(store.journal()) == bad);
+        if (!after_power_loss) {
+          CHECK(read_all(store.journal()) == bad);
+        }
         CHECK(containers_in(store) == there);
         continue;
       }
       ++met.recovered;
-      if (!states.empty()) CHECK((states.contains(names_of(**opened)) || !(*opened)->recovery().emptied.empty()));
-      for (const auto& [ino, content] : contents(**opened)) CHECK((content == container_text(ino) || (after_power_loss && content.empty())));
-      if (!after_power_loss) CHECK(contents(**opened) == all);
+      if (!states.empty()) {
+        CHECK((states.contains(names_of(**opened)) || !(*opened)->recovery().emptied.empty()));
+      }
+      for (const auto& [ino, content] : contents(**opened)) {
+        CHECK((content == container_text(ino) || (after_power_loss && content.empty())));
+      }
+      if (!after_power_loss) {
+        CHECK(contents(**opened) == all);
+      }
     }
     const auto now = containers_in(store);
     for (const auto& [ino, content] : all) {
-      if (!after_power_loss) CHECK(now.contains(ino));
-      std::ofstream(container_of(store, ino), std::ios::binary | std::ios::trunc) << content;  // for the next round
+      if (!after_power_loss) {
+        CHECK(now.contains(ino));
+      }
+      // for the next round
+      std::ofstream(container_of(store, ino), std::ios::binary | std::ios::trunc) << content;
     }
-    for (const auto ino : now)
-      if (!all.contains(ino)) std::filesystem::remove(container_of(store, ino));
-    for (const auto ino : there)
-      if (!all.contains(ino)) std::ofstream(container_of(store, ino), std::ios::binary | std::ios::app);
+    for (const auto ino : now) {
+      if (!all.contains(ino)) {
+        std::filesystem::remove(container_of(store, ino));
+      }
+    }
+    for (const auto ino : there) {
+      if (!all.contains(ino)) {
+        std::ofstream(container_of(store, ino), std::ios::binary | std::ios::app);
+      }
+    }
   }
   CHECK(met.refused > enough);
-  if (after_power_loss) CHECK(met.recovered > rounds / 10);  // of a snapshot most is refused
+  if (after_power_loss) {
+    CHECK(met.recovered > rounds / 10);  // of a snapshot most is refused
+  }
 }
 
 }  // namespace
 
-TEST_CASE("a damaged journal that is gone on with is refused, or no file that it names is lost", "[image][replay]") {
+TEST_CASE("a damaged journal that is gone on with is refused, or no file that it names is lost",
+          "[image][replay]") {
   for (const bool after_power_loss : {false, true}) {
     const Store store;
     const auto states = write_history(store);
@@ -318,7 +402,8 @@ TEST_CASE("a damaged journal that is gone on with is refused, or no file that it
   }
 }
 
-TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that it names is lost", "[image][replay]") {
+TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that it names is lost",
+          "[image][replay]") {
   for (const bool after_power_loss : {false, true}) {
     const Store store;
     (void)write_history(store, 12'000);
@@ -327,8 +412,10 @@ TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that i
   }
 }
 
-// Every record that is left verifies, and what the others had would look like containers that nobody knows.
-TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing is removed", "[image][replay]") {
+// Every record that is left verifies, and what the others had would look like containers that
+// nobody knows.
+TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing is removed",
+          "[image][replay]") {
   const Store store;
   (void)write_history(store, 12'000);
   const std::string whole = read_all(store.journal());
@@ -345,14 +432,16 @@ TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing 
     return count;
   };
   const std::size_t there = containers();
-  for (const bool shorter : {false, true})
+  for (const bool shorter : {false, true}) {
     for (std::size_t left = 0; left < in_snapshot; ++left) {
-      INFO(left << " records are left of " << in_snapshot << (shorter ? ", and the file ends there" : ""));
+      INFO(left << " records are left of " << in_snapshot
+                << (shorter ? ", and the file ends there" : ""));
       const std::string cut = test::cut_at(whole, offsets[left], shorter);
       std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << cut;
       for (const bool after_power_loss : {false, true}) {
         auto backend = backend_of(store);
-        const auto refused = Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss});
+        const auto refused = Filesystem::open(
+            *backend, {.metadata_directory = meta.get(), .after_power_loss = after_power_loss});
         REQUIRE_FALSE(refused);
         CHECK(refused.error().code == EUCLEAN);
         CHECK(read_all(store.journal()).substr(0, cut.size()) == cut);
@@ -362,12 +451,16 @@ TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing 
       REQUIRE(checked);
       CHECK(checked->worst() == image::Severity::damage);
       auto backend = backend_of(store, true);
-      const auto looked = Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true});
+      const auto looked =
+          Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true});
       REQUIRE(looked);
       CHECK((*looked)->recovery().journal.incomplete);
       CHECK((*looked)->recovery().journal.records == left);
     }
-  std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << test::cut_at(whole, offsets[in_snapshot], false);
+  }
+  std::ofstream(store.journal(), std::ios::binary | std::ios::trunc)
+      << test::cut_at(whole, offsets[in_snapshot], false);
   auto backend = backend_of(store);
-  CHECK(Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = true}));  // which takes what was appended
+  // which takes what was appended
+  CHECK(Filesystem::open(*backend, {.metadata_directory = meta.get(), .after_power_loss = true}));
 }

@@ -1,5 +1,5 @@
-// Journals that somebody exchanged, cut short, copied or put back: told where that can be known, and nothing is removed. (Random damage:
-// bad_image_test.cpp.)
+// Journals that somebody exchanged, cut short, copied or put back: told where that can be known,
+// and nothing is removed. (Random damage: bad_image_test.cpp.)
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,14 +25,16 @@ using test::Started;
 using test::write_over;
 namespace stdfs = std::filesystem;
 
-TEST_CASE("a journal whose records were exchanged or left out is refused, and nothing is removed", "[image][journal]") {
+TEST_CASE("a journal whose records were exchanged or left out is refused, and nothing is removed",
+          "[image][journal]") {
   const DeadImage dead;
   const std::string whole = test::text_of(dead.journal());
   const auto at = record_offsets(whole);
   REQUIRE(at.size() > 20);
   std::string bad = whole;
   SECTION("two exchanged") {
-    const std::string one = whole.substr(at[10], at[11] - at[10]), other = whole.substr(at[11], at[12] - at[11]);
+    const std::string one = whole.substr(at[10], at[11] - at[10]),
+                      other = whole.substr(at[11], at[12] - at[11]);
     bad.replace(at[10], one.size() + other.size(), other + one);
   }
   SECTION("one twice") {
@@ -43,9 +45,12 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
     bad.erase(at[10], at[11] - at[10]);
     bad.resize(whole.size());
   }
-  SECTION("one damaged") { bad[at[10] + 20] = static_cast<char>(bad[at[10] + 20] ^ 1); }
+  SECTION("one damaged") {
+    bad[at[10] + 20] = static_cast<char>(bad[at[10] + 20] ^ 1);
+  }
   write_over(dead.journal(), bad);
-  CHECK(damage_in(dead).contains("journal: behind record 10 lies something that does not verify, and good records follow"));
+  CHECK(damage_in(dead).contains(
+      "journal: behind record 10 lies something that does not verify, and good records follow"));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store());
   {
@@ -56,13 +61,17 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   }
   CHECK((test::everything_below(dead.store() + "/meta") == [&] {
     std::map<std::string, std::string> meta;
-    for (const auto& [path, text] : before)
-      if (path.starts_with("/meta/")) meta[path.substr(5)] = text;
+    for (const auto& [path, text] : before) {
+      if (path.starts_with("/meta/")) {
+        meta[path.substr(5)] = text;
+      }
+    }
     return meta;
   }()));
   CHECK(stdfs::exists(dead.container("d/big")));
   const auto receipt = brought_out(dead);
-  CHECK(receipt.note.contains("10 records verified; what lies behind the last of them does not verify"));
+  CHECK(receipt.note.contains(
+      "10 records verified; what lies behind the last of them does not verify"));
   CHECK(receipt.note.contains("files may be missing"));
   CHECK(receipt.verdict != stage::Verdict::complete);
   CHECK(test::told_of(receipt, ".").action == Action::failed);
@@ -71,7 +80,9 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   CHECK(after.filesystem);
 }
 
-TEST_CASE("of a snapshot that is cut short a salvage brings out what is left, and does not call it all", "[image][journal]") {
+TEST_CASE(
+    "of a snapshot that is cut short a salvage brings out what is left, and does not call it all",
+    "[image][journal]") {
   const DeadImage dead({.snapshot = true});
   CHECK(damage_in(dead) == "");
   const std::string whole = test::text_of(dead.journal());
@@ -90,15 +101,21 @@ TEST_CASE("of a snapshot that is cut short a salvage brings out what is left, an
   CHECK(test::text_of(dead.results() + "/linked") == "with two names");
 }
 
-TEST_CASE("what a death may leave behind the last record is left out, and what was a whole one is damage", "[image][journal]") {
+TEST_CASE(
+    "what a death may leave behind the last record is left out, and what was a whole one is damage",
+    "[image][journal]") {
   const DeadImage dead;
   const std::string whole = test::text_of(dead.journal());
   const auto at = record_offsets(whole);
   std::string bad = whole;
   const std::string last = whole.substr(at[at.size() - 2], at.back() - at[at.size() - 2]);
   bool whole_once = true;
-  SECTION("the last one twice") { bad.replace(at.back(), last.size(), last); }
-  SECTION("the head of one") { bad.replace(at.back(), last.size() / 2, last.substr(0, last.size() / 2)); }
+  SECTION("the last one twice") {
+    bad.replace(at.back(), last.size(), last);
+  }
+  SECTION("the head of one") {
+    bad.replace(at.back(), last.size() / 2, last.substr(0, last.size() / 2));
+  }
   SECTION("one without its length, which is stored last") {
     bad.replace(at.back() + 8, last.size() / 2, last.substr(8, last.size() / 2));
     whole_once = false;
@@ -123,17 +140,31 @@ TEST_CASE("what a death may leave behind the last record is left out, and what w
 }
 
 // Of the same job, with the same files and the same sizes: nothing but the id tells them apart.
-TEST_CASE("a journal, containers or a manifest of another instance are refused, and nothing is changed", "[image][journal]") {
+TEST_CASE(
+    "a journal, containers or a manifest of another instance are refused, and nothing is changed",
+    "[image][journal]") {
   const bool snapshot = GENERATE(false, true);
   const DeadImage dead({.snapshot = snapshot}), other({.snapshot = snapshot});
   std::string part;
-  SECTION("the journal") { part = "/meta/journal"; }
-  SECTION("the containers") { part = "/data"; }
-  SECTION("the manifest") { part = "/meta/instance.json"; }
+  SECTION("the journal") {
+    part = "/meta/journal";
+  }
+  SECTION("the containers") {
+    part = "/data";
+  }
+  SECTION("the manifest") {
+    part = "/meta/instance.json";
+  }
   stdfs::rename(dead.store() + part, dead.store() + part + ".own");
-  stdfs::copy(other.store() + part, dead.store() + part, stdfs::copy_options::recursive | stdfs::copy_options::copy_symlinks);
-  if (part == "/meta/instance.json") dead.write_manifest_of(other.instance());  // all but the id is right
-  CHECK(damage_in(dead).contains("another instance's (" + store::to_string(part == "/meta/instance.json" ? dead.instance() : other.instance())));
+  stdfs::copy(other.store() + part, dead.store() + part,
+              stdfs::copy_options::recursive | stdfs::copy_options::copy_symlinks);
+  // all but the id is right
+  if (part == "/meta/instance.json") {
+    dead.write_manifest_of(other.instance());
+  }
+  CHECK(damage_in(dead).contains(
+      "another instance's (" +
+      store::to_string(part == "/meta/instance.json" ? dead.instance() : other.instance())));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store());
   const auto image = image::open_image(dead.store());
@@ -151,7 +182,9 @@ TEST_CASE("a journal, containers or a manifest of another instance are refused, 
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);
 }
 
-TEST_CASE("a journal that is older than the numbers of the containers is refused, and nothing is removed", "[image][journal]") {
+TEST_CASE(
+    "a journal that is older than the numbers of the containers is refused, and nothing is removed",
+    "[image][journal]") {
   const DeadImage dead;
   stdfs::remove(dead.journal() + ".last");  // it is the numbers alone that tell
   const std::string whole = test::text_of(dead.journal());
@@ -161,7 +194,10 @@ TEST_CASE("a journal that is older than the numbers of the containers is refused
     older.resize(whole.size());
     write_over(dead.journal(), older);
   }
-  SECTION("one of some hundred files ago") { write_over(dead.store() + "/data/ff/0000000000000fff", "of a file that only a later journal knew"); }
+  SECTION("one of some hundred files ago") {
+    write_over(dead.store() + "/data/ff/0000000000000fff",
+               "of a file that only a later journal knew");
+  }
   CHECK(damage_in(dead).contains("has a number that the journal has not given"));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store() + "/data");
@@ -180,7 +216,10 @@ TEST_CASE("a journal that is older than the numbers of the containers is refused
   CHECK(after.filesystem);
 }
 
-TEST_CASE("an older journal of the same instance is refused, or, after a restart, told where containers do not fit it", "[image][journal]") {
+TEST_CASE(
+    "an older journal of the same instance is refused, or, after a restart, told where containers "
+    "do not fit it",
+    "[image][journal]") {
   const DeadImage dead;
   const std::string whole = test::text_of(dead.journal());
   const auto at = record_offsets(whole);
@@ -195,5 +234,6 @@ TEST_CASE("an older journal of the same instance is refused, or, after a restart
   }
   stdfs::remove(dead.journal() + ".last");
   CHECK(damage_in(dead) == "");
-  CHECK((findings(dead, Severity::leftover) + findings(dead, Severity::note)).contains("container"));
+  CHECK(
+      (findings(dead, Severity::leftover) + findings(dead, Severity::note)).contains("container"));
 }

@@ -1,4 +1,5 @@
-// What the containers were when their instance was left: cut, overwritten or replaced ones are told afterwards.
+// What the containers were when their instance was left: cut, overwritten or replaced ones are told
+// afterwards.
 #include "image/contents.hpp"
 
 #include <fcntl.h>
@@ -26,15 +27,21 @@ struct LeftImage : DeadImage {
   LeftImage() {
     const auto meta = open_meta();
     const auto backend = test::open_containers(store());
-    const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .instance = instance()});
+    const auto filesystem =
+        fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .instance = instance()});
     REQUIRE(filesystem);
     auto items = fs::Staging(**filesystem).walk();
     REQUIRE(items);
-    for (auto& item : *items) item.settled = item.path == "saved";  // as on a medium that survives
+    for (auto& item : *items) {
+      item.settled = item.path == "saved";  // as on a medium that survives
+    }
     const auto noted = image::write_contents(meta.get(), *items);
     REQUIRE(noted);
-    change_manifest([&](image::Manifest& manifest) { manifest.contents = *noted, manifest.left = image::Left::kept; });
+    change_manifest([&](image::Manifest& manifest) {
+      manifest.contents = *noted, manifest.left = image::Left::kept;
+    });
   }
+
   void change_manifest(const std::function<void(image::Manifest&)>& change) const {
     const auto meta = open_meta();
     auto manifest = image::read_manifest(meta.get());
@@ -42,20 +49,27 @@ struct LeftImage : DeadImage {
     change(*manifest);
     REQUIRE(image::write_manifest(meta.get(), *manifest));
   }
+
   std::string list() const { return store() + "/meta/" + image::contents_name; }
+
   Result<std::map<std::uint64_t, std::string>> changed() const {
     const auto meta = open_meta();
     const auto backend = test::open_containers(store());
     return image::changed_contents(meta.get(), image::read_manifest(meta.get()).value(), *backend);
   }
+
   std::string damage() const {
     const auto report = image::check_image(store());
     REQUIRE(report);
     std::string text;
-    for (const auto& finding : report->findings)
-      if (finding.severity == Severity::damage) text += finding.object + ": " + finding.text + "\n";
+    for (const auto& finding : report->findings) {
+      if (finding.severity == Severity::damage) {
+        text += finding.object + ": " + finding.text + "\n";
+      }
+    }
     return text;
   }
+
   stage::Receipt brought_out(bool all = false) const {
     fill_results();
     auto image = image::open_image(store());
@@ -65,27 +79,36 @@ struct LeftImage : DeadImage {
   }
 };
 
-
 void store_at(const std::string& path, off_t offset, const std::string& text) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  REQUIRE(::pwrite(fd.get(), text.data(), text.size(), offset) == static_cast<ssize_t>(text.size()));
+  REQUIRE(::pwrite(fd.get(), text.data(), text.size(), offset) ==
+          static_cast<ssize_t>(text.size()));
 }
 
 }  // namespace
 
-TEST_CASE("contents: an image that nobody touched since it was left is as it was, also its sparse, empty and linked files", "[image][contents]") {
+TEST_CASE(
+    "contents: an image that nobody touched since it was left is as it was, also its sparse, empty "
+    "and linked files",
+    "[image][contents]") {
   const LeftImage left;
   CHECK(left.changed()->empty());
   CHECK(left.damage().empty());
   CHECK(left.brought_out().verdict == stage::Verdict::complete);
   CHECK(left.brought_out(true).verdict == stage::Verdict::complete);
-  // A line for each file that has content of its own; of an input that nobody changed the PFS says what it is.
+  // A line for each file that has content of its own; of an input that nobody changed the PFS says
+  // what it is.
   const std::string text = test::text_of(left.list());
-  for (const char* path : {"saved", "d/big", "d/sparse", "d/empty", "linked", "input/changed"}) CHECK(("\n" + text).contains("\n" + std::to_string(left.ino(path)) + " "));
+  for (const char* path : {"saved", "d/big", "d/sparse", "d/empty", "linked", "input/changed"}) {
+    CHECK(("\n" + text).contains("\n" + std::to_string(left.ino(path)) + " "));
+  }
   CHECK_FALSE(("\n" + text).contains("\n" + std::to_string(left.ino("input/clean")) + " "));
 }
 
-TEST_CASE("contents: a container that was cut short, lengthened or written to since its instance was left is told, and not brought out", "[image][contents]") {
+TEST_CASE(
+    "contents: a container that was cut short, lengthened or written to since its instance was "
+    "left is told, and not brought out",
+    "[image][contents]") {
   const LeftImage left;
   std::string how;
   const std::string container = left.container("d/big");
@@ -104,7 +127,8 @@ TEST_CASE("contents: a container that was cut short, lengthened or written to si
   const auto changed = left.changed();
   REQUIRE(changed);
   CHECK(*changed == std::map<std::uint64_t, std::string>{{left.ino("d/big"), how}});
-  CHECK(left.damage() == "d/big: container " + std::to_string(left.ino("d/big")) + " is not what it was when the instance was left: " + how + "\n");
+  CHECK(left.damage() == "d/big: container " + std::to_string(left.ino("d/big")) +
+                             " is not what it was when the instance was left: " + how + "\n");
   CHECK(image::repair_image(left.store()).error().code == EUCLEAN);
   for (const bool all : {false, true}) {
     const auto receipt = left.brought_out(all);
@@ -125,15 +149,23 @@ TEST_CASE("contents: a list that is damaged is told, and stops no salvage", "[im
   const std::string whole = test::text_of(left.list());
   REQUIRE(whole.size() > 100);
   std::string bad = whole;
-  SECTION("a bit") { bad[40] ^= 1; }
-  SECTION("cut short") { bad.resize(50); }
-  SECTION("empty") { bad.clear(); }
+  SECTION("a bit") {
+    bad[40] ^= 1;
+  }
+  SECTION("cut short") {
+    bad.resize(50);
+  }
+  SECTION("empty") {
+    bad.clear();
+  }
   SECTION("another one's, whole") {
     const LeftImage other;
     stdfs::resize_file(other.container("d/big"), 3);
     const auto backend = test::open_containers(other.store());
     const auto meta = other.open_meta();
-    const auto filesystem = fs::Filesystem::open(*backend, {.metadata_directory = meta.get(), .read_only = true, .instance = other.instance()});
+    const auto filesystem = fs::Filesystem::open(
+        *backend,
+        {.metadata_directory = meta.get(), .read_only = true, .instance = other.instance()});
     REQUIRE(filesystem);
     REQUIRE(image::write_contents(meta.get(), *fs::Staging(**filesystem).walk()));
     bad = test::text_of(other.list());
@@ -146,10 +178,14 @@ TEST_CASE("contents: a list that is damaged is told, and stops no salvage", "[im
   CHECK(left.damage().contains("contents: meta/contents"));
   const auto receipt = left.brought_out();
   CHECK(receipt.verdict == stage::Verdict::complete);
-  CHECK(receipt.note.contains("meta/contents, which says what the containers were when the instance was left, is damaged"));
+  CHECK(receipt.note.contains(
+      "meta/contents, which says what the containers were when the instance was left, is damaged"));
 }
 
-TEST_CASE("contents: the list counts until the next instance begins, and after a restart for what was on the medium", "[image][contents]") {
+TEST_CASE(
+    "contents: the list counts until the next instance begins, and after a restart for what was on "
+    "the medium",
+    "[image][contents]") {
   const LeftImage left;
   stdfs::resize_file(left.container("d/big"), 5);
   stdfs::resize_file(left.container("saved"), 5);
@@ -164,6 +200,7 @@ TEST_CASE("contents: the list counts until the next instance begins, and after a
   }
   SECTION("after a restart") {
     left.change_manifest([](image::Manifest& manifest) { manifest.boot_id = "another boot"; });
-    CHECK(*left.changed() == std::map<std::uint64_t, std::string>{{left.ino("saved"), "it has 5 bytes instead of 26"}});
+    CHECK(*left.changed() == std::map<std::uint64_t, std::string>{
+                                 {left.ino("saved"), "it has 5 bytes instead of 26"}});
   }
 }

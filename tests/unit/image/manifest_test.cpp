@@ -31,7 +31,7 @@ TEST_CASE("a manifest is written over the spare one, which is as large", "[image
   const test::TempDirectory place("/dev/shm");
   const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const auto stat_of = [&](const char* name) {
-    struct stat st {};
+    struct stat st{};
     REQUIRE(::fstatat(directory.get(), name, &st, AT_SYMLINK_NOFOLLOW) == 0);
     return st;
   };
@@ -43,7 +43,8 @@ TEST_CASE("a manifest is written over the spare one, which is as large", "[image
     REQUIRE(image::write_manifest(directory.get(), manifest));
     const auto first = stat_of("instance.json"), spare = stat_of("instance.json.new");
     CHECK(first.st_size == spare.st_size);
-    for (const auto left : {image::Left::unsaved, image::Left::salvaged, image::Left::kept, image::Left::kept, image::Left::in_use}) {
+    for (const auto left : {image::Left::unsaved, image::Left::salvaged, image::Left::kept,
+                            image::Left::kept, image::Left::in_use}) {
       manifest.left = left;
       manifest.made_mount_dir = !manifest.made_mount_dir;
       manifest.journal_to = UINT64_MAX;
@@ -62,7 +63,9 @@ TEST_CASE("a manifest is written over the spare one, which is as large", "[image
   }
 }
 
-TEST_CASE("where a manifest is damaged the one before it is there, but not how the instance was left", "[image]") {
+TEST_CASE(
+    "where a manifest is damaged the one before it is there, but not how the instance was left",
+    "[image]") {
   const test::TempDirectory place("/dev/shm");
   const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   image::Manifest manifest;
@@ -75,9 +78,14 @@ TEST_CASE("where a manifest is damaged the one before it is there, but not how t
   manifest.journal_to = 9;
   REQUIRE(image::write_manifest(directory.get(), manifest));
   CHECK(image::recover_manifest(directory.get())->journal_to == 9);
-  const auto spoil = [&](const char* name) { test::DeadImage::put(place.path() + "/" + name, "\1 no text"); };
-  if (GENERATE(true, false)) spoil("instance.json");
-  else REQUIRE(::unlinkat(directory.get(), "instance.json", 0) == 0);
+  const auto spoil = [&](const char* name) {
+    test::DeadImage::put(place.path() + "/" + name, "\1 no text");
+  };
+  if (GENERATE(true, false)) {
+    spoil("instance.json");
+  } else {
+    REQUIRE(::unlinkat(directory.get(), "instance.json", 0) == 0);
+  }
   CHECK(!image::read_manifest(directory.get()));
   const auto before = image::recover_manifest(directory.get());
   REQUIRE(before);
@@ -135,7 +143,8 @@ TEST_CASE("the destinations of a job's lists are kept with its job file", "[imag
     return job->listed;
   };
   CHECK(listed().empty());
-  const std::map<std::string, std::string> some{{"there", "from/here"}, {"name that is no text \xff", "two words"}};
+  const std::map<std::string, std::string> some{{"there", "from/here"},
+                                                {"name that is no text \xff", "two words"}};
   REQUIRE(image::write_listed(directory.get(), some));
   CHECK(listed() == some);
   test::DeadImage::put(dead.store() + "/meta/listed", "{");
@@ -146,21 +155,35 @@ TEST_CASE("the destinations of a job's lists are kept with its job file", "[imag
   CHECK(listed().empty());
 }
 
-TEST_CASE("a manifest or job file of an image that is damaged anywhere is refused, or says what it said", "[image][alone]") {
+TEST_CASE(
+    "a manifest or job file of an image that is damaged anywhere is refused, or says what it said",
+    "[image][alone]") {
   const test::DeadImage dead;
   const UniqueFd directory = dead.open_meta();
   const std::map<std::string, std::string> listed{{"there", "from/here"}};
-  REQUIRE(image::write_job_file(directory.get(), "global-settings: { name: job, root-dir: /pfs, mount-dir: /mnt, results-dir: /out }\nresources: [ { path: a, flags: persistent } ]\n"));
+  REQUIRE(image::write_job_file(
+      directory.get(),
+      "global-settings: { name: job, root-dir: /pfs, mount-dir: /mnt, results-dir: /out "
+      "}\nresources: [ { path: a, flags: persistent } ]\n"));
   REQUIRE(image::write_listed(directory.get(), listed));
   const auto manifest = image::read_manifest(directory.get()).value();
   // As far as a salvage looks at it.
   const auto said = [&]() -> std::string {
     const auto read = image::read_manifest(directory.get());
     const auto job = read ? image::job_of(directory.get(), *read) : std::unexpected(read.error());
-    if (!job) return {};
-    std::string all = read->name + '|' + read->results_dir + '|' + read->boot_id + '|' + std::to_string(read->uid) + '|' + image::name_of(read->left) + '|' + std::to_string(read->journal_to) + '|' + job->results_dir + '|' + job->mount_dir;
-    for (const auto& resource : job->resources) all += '|' + resource.path + ' ' + std::to_string(static_cast<int>(resource.file_class));
-    for (const auto& [place, source] : job->listed) all += '|' + place + ' ' + source;
+    if (!job) {
+      return {};
+    }
+    std::string all = read->name + '|' + read->results_dir + '|' + read->boot_id + '|' +
+                      std::to_string(read->uid) + '|' + image::name_of(read->left) + '|' +
+                      std::to_string(read->journal_to) + '|' + job->results_dir + '|' +
+                      job->mount_dir;
+    for (const auto& resource : job->resources) {
+      all += '|' + resource.path + ' ' + std::to_string(static_cast<int>(resource.file_class));
+    }
+    for (const auto& [place, source] : job->listed) {
+      all += '|' + place + ' ' + source;
+    }
     return all;
   };
   const std::string before = said();
@@ -174,13 +197,18 @@ TEST_CASE("a manifest or job file of an image that is damaged anywhere is refuse
       test::DeadImage::put(path, bad);
       const std::string now = said();
       INFO(name << " at byte " << at << " of " << good.size());
-      if (now.empty()) ++refused;
-      else CHECK(now == before);
+      if (now.empty()) {
+        ++refused;
+      } else {
+        CHECK(now == before);
+      }
     }
     for (const std::size_t size : {good.size() - 1, good.size() / 2, std::size_t{0}}) {
       test::DeadImage::put(path, good.substr(0, size));
       INFO(name << " cut to " << size);
-      if (const std::string now = said(); !now.empty()) CHECK(now == before);
+      if (const std::string now = said(); !now.empty()) {
+        CHECK(now == before);
+      }
     }
     CHECK(refused > 0);
     test::DeadImage::put(path, good);
@@ -188,7 +216,8 @@ TEST_CASE("a manifest or job file of an image that is damaged anywhere is refuse
   CHECK(said() == before);
 }
 
-TEST_CASE("a manifest is read and written where there is no memory, or says so", "[image][faults][memory]") {
+TEST_CASE("a manifest is read and written where there is no memory, or says so",
+          "[image][faults][memory]") {
   const test::TempDirectory place("/dev/shm");
   const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   image::Manifest manifest;
@@ -197,23 +226,27 @@ TEST_CASE("a manifest is read and written where there is no memory, or says so",
   REQUIRE(image::write_manifest(directory.get(), manifest));
   manifest.name = "after";
   for (const auto shortage : {test::Shortage::once, test::Shortage::for_good}) {
-    const auto allocations = test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
-      Result<image::Manifest> found = fail(EBUSY);
-      Status written = fail(EBUSY);
-      short_of_memory([&] {
-        try {
-          found = image::read_manifest(directory.get());
-          written = image::write_manifest(directory.get(), manifest);
-        } catch (const std::bad_alloc&) {
-        }
-      });
-      if (found) CHECK(found->root_dir == manifest.root_dir);
-      else CHECK((found.error().code == ENOMEM || found.error().code == EBUSY));
-      const auto now = image::read_manifest(directory.get());
-      REQUIRE(now);
-      CHECK((!written || now->name == "after"));
-      CHECK((now->name == "before" || now->name == "after"));
-    });
+    const auto allocations =
+        test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+          Result<image::Manifest> found = fail(EBUSY);
+          Status written = fail(EBUSY);
+          short_of_memory([&] {
+            try {
+              found = image::read_manifest(directory.get());
+              written = image::write_manifest(directory.get(), manifest);
+            } catch (const std::bad_alloc&) {
+            }
+          });
+          if (found) {
+            CHECK(found->root_dir == manifest.root_dir);
+          } else {
+            CHECK((found.error().code == ENOMEM || found.error().code == EBUSY));
+          }
+          const auto now = image::read_manifest(directory.get());
+          REQUIRE(now);
+          CHECK((!written || now->name == "after"));
+          CHECK((now->name == "before" || now->name == "after"));
+        });
     CHECK(allocations > 1);
   }
 }
@@ -231,9 +264,15 @@ TEST_CASE("what lies in the place of the spare manifest is not followed, nor sha
   manifest.name = "job";
   for (int round = 0; round < 3; ++round) {
     ::unlink(spare.c_str());
-    if (round == 0) REQUIRE(::symlink(victim.c_str(), spare.c_str()) == 0);
-    if (round == 1) REQUIRE(::link(victim.c_str(), spare.c_str()) == 0);
-    if (round == 2) REQUIRE(::mkfifo(spare.c_str(), 0600) == 0);
+    if (round == 0) {
+      REQUIRE(::symlink(victim.c_str(), spare.c_str()) == 0);
+    }
+    if (round == 1) {
+      REQUIRE(::link(victim.c_str(), spare.c_str()) == 0);
+    }
+    if (round == 2) {
+      REQUIRE(::mkfifo(spare.c_str(), 0600) == 0);
+    }
     manifest.uid = static_cast<uid_t>(round);
     REQUIRE(image::write_manifest(directory.get(), manifest));
     CHECK(untouched());

@@ -1,5 +1,6 @@
-// The saved journals that fuzzing begins with (tests/fuzz/corpus/replay) are of today's format. With EFS_MAKE_CORPUS=1 they are
-// made anew, from the journals of the crash tests' scenarios, and then checked.
+// The saved journals that fuzzing begins with (tests/fuzz/corpus/replay) are of today's format.
+// With EFS_MAKE_CORPUS=1 they are made anew, from the journals of the crash tests' scenarios, and
+// then checked.
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -37,35 +38,51 @@ Result<store::ReplayEnd> scan_journal(test::SimWorld& world, const store::Replay
 LeftJournal left_by(const test::Scenario& scenario, std::uint64_t smallest_compaction) {
   test::SimWorld world(Durability::page, 1);
   test::SimBackend backend(world);
-  auto filesystem = fs::Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world), .smallest_compaction = smallest_compaction}).value();
+  auto filesystem =
+      fs::Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world),
+                                     .smallest_compaction = smallest_compaction})
+          .value();
   test::Life life{world, *filesystem, {}, 0};
   REQUIRE(filesystem->make_node({.request = 77}, fs::root_ino, "asked", S_IFREG | 0600, 0));
-  for (const auto& step : scenario) step.run(life);
+  for (const auto& step : scenario) {
+    step.run(life);
+  }
   LeftJournal left;
   const auto end = scan_journal(world, [&](const store::Record& record) -> Status {
-    left.payloads.emplace_back(reinterpret_cast<const char*>(record.payload.data()), record.payload.size());
+    left.payloads.emplace_back(reinterpret_cast<const char*>(record.payload.data()),
+                               record.payload.size());
     return {};
   });
   REQUIRE(end);
-  left.bytes.assign(reinterpret_cast<const char*>(world.files.at("journal")->visible.at(0)), end->tail);
+  left.bytes.assign(reinterpret_cast<const char*>(world.files.at("journal")->visible.at(0)),
+                    end->tail);
   return left;
 }
 
-// The two forms that tests/fuzz/replay.cpp takes: a journal as it is, and payloads that it makes a journal of.
+// The two forms that tests/fuzz/replay.cpp takes: a journal as it is, and payloads that it makes a
+// journal of.
 void write_saved(const std::string& name, const LeftJournal& left) {
   std::ofstream(saved_corpus + name + ".journal", std::ios::binary) << '\0' << left.bytes;
   std::ofstream file(saved_corpus + name + ".records", std::ios::binary);
   file << '\1';
-  for (const auto& payload : left.payloads)
-    if (payload.size() <= 256) file << static_cast<char>(payload.size() - 1) << payload;
+  for (const auto& payload : left.payloads) {
+    if (payload.size() <= 256) {
+      file << static_cast<char>(payload.size() - 1) << payload;
+    }
+  }
 }
 
 // The others were found by fuzzing, or written by hand.
-bool is_made(const std::filesystem::path& saved) { return saved.extension() == ".journal" || saved.extension() == ".records"; }
+bool is_made(const std::filesystem::path& saved) {
+  return saved.extension() == ".journal" || saved.extension() == ".records";
+}
 
 void make_corpus() {
-  for (const auto& old : std::filesystem::directory_iterator(saved_corpus))
-    if (is_made(old.path())) std::filesystem::remove(old.path());
+  for (const auto& old : std::filesystem::directory_iterator(saved_corpus)) {
+    if (is_made(old.path())) {
+      std::filesystem::remove(old.path());
+    }
+  }
   write_saved("operations", left_by(test::every_operation(), 1U << 30U));
   write_saved("staging", left_by(test::every_staging(), 1U << 30U));
   write_saved("snapshot", left_by(test::every_operation(), 1500));
@@ -73,18 +90,26 @@ void make_corpus() {
 
 }  // namespace
 
-TEST_CASE("the journals that fuzzing begins with are of the present format, and have every record", "[image][corpus]") {
-  if (const char* make = std::getenv("EFS_MAKE_CORPUS"); make != nullptr && std::string(make) == "1") make_corpus();
+TEST_CASE("the journals that fuzzing begins with are of the present format, and have every record",
+          "[image][corpus]") {
+  if (const char* make = std::getenv("EFS_MAKE_CORPUS");
+      make != nullptr && std::string(make) == "1") {
+    make_corpus();
+  }
   std::set<std::size_t> types;
   std::size_t journals = 0;
   for (const auto& saved : std::filesystem::directory_iterator(saved_corpus)) {
-    if (!is_made(saved.path())) continue;
+    if (!is_made(saved.path())) {
+      continue;
+    }
     INFO(saved.path().string());
     std::ifstream file(saved.path(), std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), {});
     REQUIRE(bytes.size() > 100);
     CHECK(bytes.size() <= 32768);  // -max_len of tests/fuzz/fuzz_test.sh
-    if (bytes[0] % 2 != 0) continue;
+    if (bytes[0] % 2 != 0) {
+      continue;
+    }
     ++journals;
     test::SimWorld world(Durability::page, 1);
     const auto journal = std::make_shared<test::SimWorld::File>();
@@ -94,7 +119,9 @@ TEST_CASE("the journals that fuzzing begins with are of the present format, and 
     fs::Namespace names(0755, 0, 0, 0);
     const auto end = scan_journal(world, [&](const store::Record& stored) -> Status {
       auto record = fs::decode(stored.payload);
-      if (!record) return std::unexpected(record.error());
+      if (!record) {
+        return std::unexpected(record.error());
+      }
       types.insert(record->index());
       return names.apply(*record);
     });

@@ -1,4 +1,5 @@
-// Some hundred waiters: what they ask of the server of the locks, and that each has its turn. Locks are counted, not timed.
+// Some hundred waiters: what they ask of the server of the locks, and that each has its turn. Locks
+// are counted, not timed.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,10 +27,13 @@ constexpr std::size_t many = 70;
 constexpr std::size_t many = 200;
 #endif
 
-// One process in which time passes from look to look: who is due looks next, who has a turn holds it for a second.
+// One process in which time passes from look to look: who is due looks next, who has a turn holds
+// it for a second.
 class Crowd {
  public:
-  explicit Crowd(const std::string& settings) { std::ofstream(scratch_.path() + "/settings") << settings; }
+  explicit Crowd(const std::string& settings) {
+    std::ofstream(scratch_.path() + "/settings") << settings;
+  }
 
   void draw(std::uint64_t bytes = 1) {
     auto turn = Turn::draw(scratch_.path(), {.job = "j", .node = "n", .bytes = bytes}, system());
@@ -37,6 +41,7 @@ class Crowd {
     due_.push({now_, turns_.size()});
     turns_.push_back(std::make_unique<Turn>(std::move(*turn)));
   }
+
   // One whose process died while it waited: its ticket is there, its lock is not.
   void draw_and_die() {
     auto turn = Turn::draw(scratch_.path(), {.job = "dead", .node = "n", .bytes = 1}, system());
@@ -47,6 +52,7 @@ class Crowd {
     turn->release();
     std::ofstream(file) << text.str();
   }
+
   /// Until all have had their turn.
   void run() {
     locks = mutexes = 0;
@@ -57,17 +63,22 @@ class Crowd {
       step(*turns_[index], index);
     }
   }
-  std::size_t tickets() const { return Directory::open(scratch_.path(), true)->list(Direction::in).size(); }
+
+  std::size_t tickets() const {
+    return Directory::open(scratch_.path(), true)->list(Direction::in).size();
+  }
 
   std::size_t granted = 0, most = 0;
   std::size_t locks = 0, mutexes = 0;  // calls; those that took the mutex
   std::vector<std::uint64_t> order;    // numbers of the tickets as they had their turns
-  double idle = 0;                     // seconds that nobody had a turn, while all the others waited
+  // seconds that nobody had a turn, while all the others waited
+  double idle = 0;
 
  private:
   struct Due {
     Time when;
     std::size_t index;
+
     bool operator>(const Due& other) const { return when > other.when; }
   };
 
@@ -75,27 +86,39 @@ class Crowd {
     return {.lock =
                 [this](int fd, int command, struct flock& lock) {
                   ++locks;
-                  if (command == F_OFD_SETLK && lock.l_start == 0 && lock.l_type == F_WRLCK) ++mutexes;
+                  if (command == F_OFD_SETLK && lock.l_start == 0 && lock.l_type == F_WRLCK) {
+                    ++mutexes;
+                  }
                   return ::fcntl(fd, command, &lock);
                 },
-            .now = [this] { return now_; }};
+            .now =
+                [this] {
+                  return now_;
+                }};
   }
+
   void step(Turn& turn, std::size_t index) {
     if (turn.ticket().slot >= 0) {
       turn.release();
-      if (--inside_ == 0) idle_since_ = now_;
+      if (--inside_ == 0) {
+        idle_since_ = now_;
+      }
       return;
     }
     const View view = turn.poll();
     REQUIRE(view.standing != Standing::unserialised);
     if (view.standing == Standing::granted) {
-      if (inside_++ == 0 && granted > 0) idle += std::chrono::duration<double>(now_ - idle_since_).count();
+      if (inside_++ == 0 && granted > 0) {
+        idle += std::chrono::duration<double>(now_ - idle_since_).count();
+      }
       ++granted;
       most = std::max(most, inside_);
       order.push_back(turn.ticket().number);
     }
     const double pause = view.standing == Standing::granted ? 1 : view.next_look;
-    due_.push({now_ + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(pause)), index});
+    due_.push(
+        {now_ + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(pause)),
+         index});
   }
 
   test::TempDirectory scratch_;
@@ -109,27 +132,39 @@ class Crowd {
 TEST_CASE("many who wait ask for few locks", "[queue][crowd][alone]") {
   for (const std::size_t slots : {1U, 3U}) {
     Crowd crowd("slots-in: " + std::to_string(slots));
-    for (std::size_t i = 0; i < many; ++i) crowd.draw();
+    for (std::size_t i = 0; i < many; ++i) {
+      crowd.draw();
+    }
     crowd.run();
     INFO(slots << " slots, " << crowd.locks << " lock calls, idle for " << crowd.idle << " s");
     CHECK(crowd.granted == many);
     CHECK(crowd.most == slots);
     CHECK(crowd.mutexes == many);  // each for its grant alone
     CHECK(crowd.locks <= many * 150);
-    CHECK(crowd.idle <= 0.5 * many);  // of time as the test lets it pass: whose turn comes looks soon
-    if (slots == 1) CHECK(std::ranges::is_sorted(crowd.order));
+    // of time as the test lets it pass: whose turn comes looks soon
+    CHECK(crowd.idle <= 0.5 * many);
+    if (slots == 1) {
+      CHECK(std::ranges::is_sorted(crowd.order));
+    }
     CHECK(crowd.tickets() == 0);
   }
 }
 
-TEST_CASE("the dead in a crowd hold up nobody, wherever they stand, and disappear", "[queue][crowd][alone]") {
+TEST_CASE("the dead in a crowd hold up nobody, wherever they stand, and disappear",
+          "[queue][crowd][alone]") {
   Crowd crowd("policy: smallest-first");
-  for (std::size_t i = 0; i < 20; ++i) crowd.draw_and_die();
+  for (std::size_t i = 0; i < 20; ++i) {
+    crowd.draw_and_die();
+  }
   for (std::size_t i = 0; i < 60; ++i) {
     crowd.draw(i << 20);
-    if (i % 3 == 0) crowd.draw_and_die();
+    if (i % 3 == 0) {
+      crowd.draw_and_die();
+    }
   }
-  for (std::size_t i = 0; i < 5; ++i) crowd.draw_and_die();
+  for (std::size_t i = 0; i < 5; ++i) {
+    crowd.draw_and_die();
+  }
   crowd.run();
   INFO(crowd.locks << " lock calls, idle for " << crowd.idle << " s");
   CHECK(crowd.granted == 60);
@@ -138,10 +173,13 @@ TEST_CASE("the dead in a crowd hold up nobody, wherever they stand, and disappea
   CHECK(crowd.tickets() == 0);
 }
 
-TEST_CASE("many who draw and wait at once, where locks take long: each has its turn", "[queue][crowd]") {
-  constexpr std::size_t threads_at_once = 48;  // a draw is given up when it cannot have the mutex for long, as on a slow machine with more
+TEST_CASE("many who draw and wait at once, where locks take long: each has its turn",
+          "[queue][crowd]") {
+  // a draw is given up when it cannot have the mutex for long, as on a slow machine with more
+  constexpr std::size_t threads_at_once = 48;
   const test::TempDirectory scratch;
-  std::ofstream(scratch.path() + "/settings") << "poll: 0.005\nslots-in: 2\npolicy: smallest-first\n";
+  std::ofstream(scratch.path() + "/settings")
+      << "poll: 0.005\nslots-in: 2\npolicy: smallest-first\n";
   std::atomic<int> inside{0}, over{0}, granted{0};
   std::atomic<std::size_t> locks{0};
   const System slow{.lock = [&locks](int fd, int command, struct flock& lock) {
@@ -150,15 +188,22 @@ TEST_CASE("many who draw and wait at once, where locks take long: each has its t
     return ::fcntl(fd, command, &lock);
   }};
   std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < threads_at_once; ++i)
+  for (std::size_t i = 0; i < threads_at_once; ++i) {
     threads.emplace_back([&, i] {
-      auto turn = acquire(scratch.path(), {.job = "j", .node = "n", .bytes = i % 7}, [](const View&) { return true; }, slow);
-      if (!turn || turn->ticket().slot < 0) return;
+      auto turn = acquire(
+          scratch.path(), {.job = "j", .node = "n", .bytes = i % 7},
+          [](const View&) { return true; }, slow);
+      if (!turn || turn->ticket().slot < 0) {
+        return;
+      }
       ++granted;
-      if (++inside > 2) ++over;
+      if (++inside > 2) {
+        ++over;
+      }
       std::this_thread::yield();
       --inside;
     });
+  }
   threads.clear();
   INFO(locks << " lock calls");
   CHECK(granted == threads_at_once);

@@ -16,7 +16,12 @@ constexpr Nanoseconds second = 1'000'000'000;
 constexpr std::uint64_t gib = 1u << 30;
 
 Ticket ticket(std::uint64_t number, double drawn, std::uint64_t bytes, double deadline = 0) {
-  return {.number = number, .job = "j", .node = "n", .bytes = bytes, .drawn = static_cast<Nanoseconds>(drawn * second), .deadline = static_cast<Nanoseconds>(deadline * second)};
+  return {.number = number,
+          .job = "j",
+          .node = "n",
+          .bytes = bytes,
+          .drawn = static_cast<Nanoseconds>(drawn * second),
+          .deadline = static_cast<Nanoseconds>(deadline * second)};
 }
 
 TEST_CASE("fifo goes by number whatever the size", "[queue]") {
@@ -47,13 +52,15 @@ TEST_CASE("waiting times are estimated from what is left and the rate", "[queue]
   CHECK(estimate_wait({}, {ticket(2, 0, 10)}, 1, 0) < 0);
 }
 
-TEST_CASE("a holder that has moved something counts with its own rate, not with that of those before it", "[queue]") {
+TEST_CASE(
+    "a holder that has moved something counts with its own rate, not with that of those before it",
+    "[queue]") {
   auto holder = ticket(1, 0, 100);
   holder.granted = 1000 * second;
   CHECK(estimate_left(holder, 1020 * second, 0) < 0);
   holder.done = 40;
-  CHECK(estimate_left(holder, 1020 * second, 0) == 30);    // 2 bytes/s
-  CHECK(estimate_left(holder, 1025 * second, 5) == 25);    // which it said 5 s ago
+  CHECK(estimate_left(holder, 1020 * second, 0) == 30);  // 2 bytes/s
+  CHECK(estimate_left(holder, 1025 * second, 5) == 25);  // which it said 5 s ago
   CHECK(estimate_left(holder, 1200 * second, 180) == 0);
   const Holder slow{.ticket = holder, .left = 30};
   CHECK(estimate_wait({slow}, {ticket(2, 0, 10)}, 1, 1000) == 30);
@@ -66,13 +73,16 @@ TEST_CASE("a holder that has moved something counts with its own rate, not with 
 }
 
 TEST_CASE("settings name their problems", "[queue]") {
-  const auto good = parse_settings("# turns\nslots-in: 3\npolicy: smallest-first # fair enough\nlongest-wait: 10.5\n");
+  const auto good = parse_settings(
+      "# turns\nslots-in: 3\npolicy: smallest-first # fair enough\nlongest-wait: 10.5\n");
   REQUIRE(good);
   CHECK(good->slots_in == 3);
   CHECK(good->slots_out == 1);
   CHECK(good->policy == Policy::smallest_first);
   CHECK(good->longest_wait == 10.5);
-  for (const auto* bad : {"slot-in: 3", "slots-in: 0", "slots-in: 1.5", "slots-in: many", "policy: random", "policy", "longest-wait: -1", "poll: nan", "\n\nageing: 1e99"}) {
+  for (const auto* bad :
+       {"slot-in: 3", "slots-in: 0", "slots-in: 1.5", "slots-in: many", "policy: random", "policy",
+        "longest-wait: -1", "poll: nan", "\n\nageing: 1e99"}) {
     INFO(bad);
     const auto parsed = parse_settings(bad);
     REQUIRE_FALSE(parsed);
@@ -124,7 +134,8 @@ struct Finished {
   std::uint64_t bytes = 0;
 };
 
-// Seconds after it was drawn from which on nobody who is drawn goes before it, by what policy.hpp says of each policy.
+// Seconds after it was drawn from which on nobody who is drawn goes before it, by what policy.hpp
+// says of each policy.
 double bound_of(const Settings& settings, const Ticket& waiter) {
   switch (settings.policy) {
     case Policy::fifo: return 0;
@@ -135,25 +146,33 @@ double bound_of(const Settings& settings, const Ticket& waiter) {
 }
 
 // Nobody starves: those who have just been served were drawn before the bound of each who waits on.
-bool is_fair(const Settings& settings, const std::vector<Ticket>& served, const std::vector<Ticket>& waiting) {
+bool is_fair(const Settings& settings, const std::vector<Ticket>& served,
+             const std::vector<Ticket>& waiting) {
   return std::ranges::all_of(waiting, [&](const Ticket& waiter) {
     const double latest = static_cast<double>(waiter.drawn) / second + bound_of(settings, waiter);
-    return std::ranges::all_of(served, [&](const Ticket& one) { return static_cast<double>(one.drawn) / second <= latest + 1e-6; });
+    return std::ranges::all_of(served, [&](const Ticket& one) {
+      return static_cast<double>(one.drawn) / second <= latest + 1e-6;
+    });
   });
 }
 
-// Jobs arrive at random and move at 1 GiB/s per slot; waiters look whenever a slot is free, in an order that is random, as
-// real ones do. Returns how long each waited; checks on the way that no more slots are held than there are, and who goes first.
-std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, double load, std::mt19937_64& random) {
+// Jobs arrive at random and move at 1 GiB/s per slot; waiters look whenever a slot is free, in an
+// order that is random, as real ones do. Returns how long each waited; checks on the way that no
+// more slots are held than there are, and who goes first.
+std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, double load,
+                               std::mt19937_64& random) {
   struct Running {
     double ends;
     Ticket ticket;
   };
+
   std::vector<Ticket> waiting;
   std::vector<Running> running;
   std::vector<Finished> finished;
-  std::mt19937_64 order(random());  // who looks first: apart, so that all policies meet the same jobs
-  std::exponential_distribution<double> gap(load * settings.slots_in / 10), size(1.0 / 10);  // 10 GiB on average
+  // who looks first: apart, so that all policies meet the same jobs
+  std::mt19937_64 order(random());
+  // 10 GiB on average
+  std::exponential_distribution<double> gap(load * settings.slots_in / 10), size(1.0 / 10);
   double now = 0, next_arrival = 0;
   std::uint64_t number = 0;
   while (finished.size() < jobs) {
@@ -172,10 +191,15 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
       taken = false;
       std::ranges::shuffle(waiting, order);
       for (auto looks = waiting.begin(); looks != waiting.end(); ++looks) {
-        const auto ahead = std::ranges::count_if(waiting, [&](const Ticket& other) { return other.number != looks->number && goes_before(settings, other, *looks); });
-        if (!may_take(static_cast<std::size_t>(ahead), settings.slots_in - running.size())) continue;
+        const auto ahead = std::ranges::count_if(waiting, [&](const Ticket& other) {
+          return other.number != looks->number && goes_before(settings, other, *looks);
+        });
+        if (!may_take(static_cast<std::size_t>(ahead), settings.slots_in - running.size())) {
+          continue;
+        }
         const double seconds = static_cast<double>(looks->bytes) / gib;
-        finished.push_back({.waited = now - static_cast<double>(looks->drawn) / second, .bytes = looks->bytes});
+        finished.push_back(
+            {.waited = now - static_cast<double>(looks->drawn) / second, .bytes = looks->bytes});
         running.push_back({now + seconds, *looks});
         served.push_back(*looks);
         waiting.erase(looks);
@@ -185,7 +209,10 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
     }
     REQUIRE(running.size() <= settings.slots_in);
     REQUIRE(is_fair(settings, served, waiting));
-    if (running.size() < settings.slots_in) REQUIRE(waiting.empty());  // no slot stays idle while somebody waits
+    // no slot stays idle while somebody waits
+    if (running.size() < settings.slots_in) {
+      REQUIRE(waiting.empty());
+    }
   }
   return finished;
 }
@@ -194,36 +221,51 @@ TEST_CASE("10,000 jobs: slots are never exceeded nor idle, nobody starves", "[qu
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   double mean_fifo = 0, mean_smallest = 0;
-  for (const auto policy : {Policy::fifo, Policy::smallest_first, Policy::deadline})
+  for (const auto policy : {Policy::fifo, Policy::smallest_first, Policy::deadline}) {
     for (const unsigned slots : {1U, 4U}) {
       std::mt19937_64 random(seed);
-      const Settings settings{.slots_in = slots, .policy = policy, .ageing = 20, .longest_wait = 3600};
+      const Settings settings{
+          .slots_in = slots, .policy = policy, .ageing = 20, .longest_wait = 3600};
       const auto finished = simulate(settings, 10'000, 0.9, random);
       REQUIRE(finished.size() == 10'000);
       double mean = 0;
-      for (const auto& job : finished) mean += job.waited / 10'000;
-      if (slots == 1 && policy == Policy::fifo) mean_fifo = mean;
-      if (slots == 1 && policy == Policy::smallest_first) mean_smallest = mean;
+      for (const auto& job : finished) {
+        mean += job.waited / 10'000;
+      }
+      if (slots == 1 && policy == Policy::fifo) {
+        mean_fifo = mean;
+      }
+      if (slots == 1 && policy == Policy::smallest_first) {
+        mean_smallest = mean;
+      }
     }
+  }
   CHECK(mean_smallest < mean_fifo);  // what the policy is for
 }
 
 TEST_CASE("a large job under a flood of small ones gets its turn within its bound", "[queue]") {
-  // Small jobs come faster than one slot moves them: without ageing the large one would wait for ever.
+  // Small jobs come faster than one slot moves them: without ageing the large one would wait for
+  // ever.
   for (const auto policy : {Policy::fifo, Policy::smallest_first, Policy::deadline}) {
     const Settings settings{.slots_in = 1, .policy = policy, .ageing = 2, .longest_wait = 300};
     std::vector<Ticket> waiting{ticket(1, 0, 100 * gib, 250)};
     std::uint64_t number = 1;
     double now = 0, served = -1;
     for (int step = 0; served < 0 && step < 20'000; ++step) {
-      for (int i = 0; i < 2; ++i) waiting.push_back(ticket(++number, now, gib, now + 1));
-      const auto next = std::ranges::min_element(waiting, [&](const Ticket& a, const Ticket& b) { return goes_before(settings, a, b); });
-      if (next->number == 1) served = now;
+      for (int i = 0; i < 2; ++i) {
+        waiting.push_back(ticket(++number, now, gib, now + 1));
+      }
+      const auto next = std::ranges::min_element(
+          waiting, [&](const Ticket& a, const Ticket& b) { return goes_before(settings, a, b); });
+      if (next->number == 1) {
+        served = now;
+      }
       now += 1;
       waiting.erase(next);
     }
     INFO(name_of(policy));
-    // Overtaken only by those drawn before its rank: two a second, until 200 s (ageing) or 250 s (its deadline).
+    // Overtaken only by those drawn before its rank: two a second, until 200 s (ageing) or 250 s
+    // (its deadline).
     CHECK(served >= 0);
     CHECK(served <= 2 * 300);
   }

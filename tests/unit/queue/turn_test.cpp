@@ -26,25 +26,37 @@ namespace {
 
 struct Scene {
   test::TempDirectory scratch;
+
   explicit Scene(const std::string& settings = "") { set(settings); }
-  void set(const std::string& settings) const { std::ofstream(scratch.path() + "/settings") << "poll: 0.002\n" << settings; }
+
+  void set(const std::string& settings) const {
+    std::ofstream(scratch.path() + "/settings") << "poll: 0.002\n" << settings;
+  }
+
   const std::string& path() const { return scratch.path(); }
+
   std::size_t tickets() const {
     const auto directory = Directory::open(path(), true);
     return directory->list(Direction::in).size() + directory->list(Direction::out).size();
   }
-  Turn draw(const std::string& job, Direction direction = Direction::in, std::uint64_t bytes = 1) const {
-    auto turn = Turn::draw(path(), {.job = job, .node = "n1", .direction = direction, .bytes = bytes});
+
+  Turn draw(const std::string& job, Direction direction = Direction::in,
+            std::uint64_t bytes = 1) const {
+    auto turn =
+        Turn::draw(path(), {.job = job, .node = "n1", .direction = direction, .bytes = bytes});
     REQUIRE(turn);
     return std::move(*turn);
   }
 };
 
-Standing standing(Turn& turn) { return turn.poll().standing; }
+Standing standing(Turn& turn) {
+  return turn.poll().standing;
+}
 
 TEST_CASE("turns go by number, one at a time, and each direction by itself", "[queue]") {
   const Scene scene;
-  auto a = scene.draw("a"), b = scene.draw("b"), c = scene.draw("c"), out = scene.draw("a", Direction::out);
+  auto a = scene.draw("a"), b = scene.draw("b"), c = scene.draw("c"),
+       out = scene.draw("a", Direction::out);
   CHECK(standing(b) == Standing::waiting);
   CHECK(b.poll().ahead == 1);
   CHECK(standing(c) == Standing::waiting);
@@ -74,7 +86,8 @@ TEST_CASE("as many turns at a time as there are slots", "[queue]") {
 
 TEST_CASE("a smaller one goes first where the policy says so", "[queue]") {
   const Scene scene("policy: smallest-first\nageing: 3600");
-  auto large = scene.draw("large", Direction::in, 100ULL << 30), small = scene.draw("small", Direction::in, 1);
+  auto large = scene.draw("large", Direction::in, 100ULL << 30),
+       small = scene.draw("small", Direction::in, 1);
   CHECK(standing(large) == Standing::waiting);
   CHECK(standing(small) == Standing::granted);
   small.release();
@@ -84,7 +97,8 @@ TEST_CASE("a smaller one goes first where the policy says so", "[queue]") {
 TEST_CASE("the nearest end goes first where the policy says so", "[queue]") {
   const Scene scene("policy: deadline\nlongest-wait: 3600");
   const auto drawn_by = [&](const std::string& job, double seconds_left) {
-    auto turn = Turn::draw(scene.path(), {.job = job, .node = "n1", .bytes = 1, .seconds_left = seconds_left});
+    auto turn = Turn::draw(scene.path(),
+                           {.job = job, .node = "n1", .bytes = 1, .seconds_left = seconds_left});
     REQUIRE(turn);
     return std::move(*turn);
   };
@@ -106,7 +120,9 @@ TEST_CASE("who waits too long goes ahead without a turn and leaves the queue", "
   auto waiter = scene.draw("waiter");
   Turn* const turn = &waiter;
   View view;
-  while ((view = turn->poll()).standing == Standing::waiting) std::this_thread::yield();
+  while ((view = turn->poll()).standing == Standing::waiting) {
+    std::this_thread::yield();
+  }
   CHECK(view.standing == Standing::unserialised);
   CHECK(view.reason.contains("longest-wait"));
   CHECK(scene.tickets() == 1);
@@ -116,7 +132,9 @@ TEST_CASE("who holds too long loses the slot to the next", "[queue]") {
   const Scene scene("longest-hold: 0.001");
   auto a = scene.draw("a"), b = scene.draw("b");
   REQUIRE(standing(a) == Standing::granted);
-  while (standing(a) == Standing::granted) std::this_thread::yield();
+  while (standing(a) == Standing::granted) {
+    std::this_thread::yield();
+  }
   CHECK(a.poll().reason.contains("longest-hold"));
   CHECK(standing(b) == Standing::granted);
 }
@@ -124,7 +142,9 @@ TEST_CASE("who holds too long loses the slot to the next", "[queue]") {
 TEST_CASE("who holds a turn and moves nothing loses the slot to the next", "[queue]") {
   const Scene scene("least-rate: 1 MiB/s");
   auto now = std::chrono::steady_clock::now();
-  const System system{.now = [&now] { return now; }};
+  const System system{.now = [&now] {
+    return now;
+  }};
   auto drawn = Turn::draw(scene.path(), {.job = "a", .node = "n1", .bytes = 1}, system);
   REQUIRE(drawn);
   auto& a = *drawn;
@@ -136,10 +156,10 @@ TEST_CASE("who holds a turn and moves nothing loses the slot to the next", "[que
   };
   REQUIRE(standing(a) == Standing::granted);
   CHECK(after(50, 0) == Standing::granted);
-  CHECK(after(5, 60) == Standing::granted);   // more than it must, all in all
-  CHECK(after(59, 118) == Standing::granted); // less since then, but not for a minute
-  CHECK(after(1, 121) == Standing::granted);  // a burst
-  CHECK(after(40, 1) == Standing::granted);   // another pass over the same files
+  CHECK(after(5, 60) == Standing::granted);    // more than it must, all in all
+  CHECK(after(59, 118) == Standing::granted);  // less since then, but not for a minute
+  CHECK(after(1, 121) == Standing::granted);   // a burst
+  CHECK(after(40, 1) == Standing::granted);    // another pass over the same files
   CHECK(after(59, 59) == Standing::granted);
   CHECK(standing(b) == Standing::waiting);
   CHECK(after(1, 59) == Standing::unserialised);
@@ -150,7 +170,9 @@ TEST_CASE("who holds a turn and moves nothing loses the slot to the next", "[que
 TEST_CASE("without a least rate an idle holder keeps its turn", "[queue]") {
   const Scene scene;
   auto now = std::chrono::steady_clock::now();
-  auto a = Turn::draw(scene.path(), {.job = "a", .node = "n1", .bytes = 1}, {.now = [&now] { return now; }});
+  auto a = Turn::draw(scene.path(), {.job = "a", .node = "n1", .bytes = 1}, {.now = [&now] {
+                        return now;
+                      }});
   REQUIRE(a);
   REQUIRE(standing(*a) == Standing::granted);
   now += std::chrono::hours(3);
@@ -161,7 +183,8 @@ TEST_CASE("a waiter that gives no sign of life is passed over and keeps its plac
   const Scene scene("stale-after: 100");
   auto silent = scene.draw("silent"), next = scene.draw("next");
   const timespec long_ago[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
-  REQUIRE(::utimensat(AT_FDCWD, (scene.path() + "/" + ticket_name(silent.ticket())).c_str(), long_ago, 0) == 0);
+  REQUIRE(::utimensat(AT_FDCWD, (scene.path() + "/" + ticket_name(silent.ticket())).c_str(),
+                      long_ago, 0) == 0);
   CHECK(standing(next) == Standing::granted);
   next.release();
   CHECK(standing(silent) == Standing::granted);
@@ -179,7 +202,10 @@ TEST_CASE("a ticket that a server lost is drawn again at its place", "[queue]") 
 TEST_CASE("foreign and torn files in the queue harm nobody", "[queue]") {
   const Scene scene;
   auto a = scene.draw("a");
-  for (const char* name : {"/in/w00000000000000000000", "/in/h00000000000000000077", "/in/w99999999999999999999999", "/in/README", "/in/w12x"}) std::ofstream(scene.path() + name) << "{\"number\":";
+  for (const char* name : {"/in/w00000000000000000000", "/in/h00000000000000000077",
+                           "/in/w99999999999999999999999", "/in/README", "/in/w12x"}) {
+    std::ofstream(scene.path() + name) << "{\"number\":";
+  }
   std::ofstream(scene.path() + "/state") << "next ";
   auto b = scene.draw("b");
   CHECK(b.ticket().number > a.ticket().number);
@@ -199,7 +225,9 @@ TEST_CASE("a queue that others can write is refused", "[queue]") {
   CHECK(Turn::draw(scene.path(), {.job = "a", .node = "n"}));
   CHECK(Turn::draw(scene.path() + "/none", {.job = "a", .node = "n"}).error().code == ENOENT);
   scene.set("slot-in: 1");
-  CHECK(Turn::draw(scene.path(), {.job = "a", .node = "n"}).error().what.contains("settings: line 2"));
+  CHECK(Turn::draw(scene.path(), {.job = "a", .node = "n"})
+            .error()
+            .what.contains("settings: line 2"));
 }
 
 TEST_CASE("waiting can be given up", "[queue]") {
@@ -207,7 +235,8 @@ TEST_CASE("waiting can be given up", "[queue]") {
   auto a = scene.draw("a");
   REQUIRE(standing(a) == Standing::granted);
   int looks = 0;
-  const auto given_up = acquire(scene.path(), {.job = "b", .node = "n"}, [&](const View&) { return ++looks < 3; });
+  const auto given_up =
+      acquire(scene.path(), {.job = "b", .node = "n"}, [&](const View&) { return ++looks < 3; });
   REQUIRE_FALSE(given_up);
   CHECK(given_up.error().code == ECANCELED);
   CHECK(scene.tickets() == 1);
@@ -237,7 +266,10 @@ TEST_CASE("the overview calls users by their names, and one that has none by num
   const Scene scene;
   std::vector<Turn> turns;
   for (const std::uint32_t uid : {0U, 2U, 4000000000U}) {
-    auto turn = Turn::draw(scene.path(), {.job = "job-" + std::to_string(uid), .node = "n1", .direction = Direction::in, .uid = uid});
+    auto turn = Turn::draw(scene.path(), {.job = "job-" + std::to_string(uid),
+                                          .node = "n1",
+                                          .direction = Direction::in,
+                                          .uid = uid});
     REQUIRE(turn);
     turns.push_back(std::move(*turn));
   }
@@ -264,22 +296,31 @@ TEST_CASE("a ticket keeps names that are not UTF-8, and its length", "[queue]") 
 
 // What the processes of a test share.
 struct Shared {
-  std::atomic<int> inside{0};       // by processes that were not killed inside
+  std::atomic<int> inside{0};  // by processes that were not killed inside
   std::atomic<int> most{0};
   std::atomic<std::uint64_t> turns{0};
 };
 
 // Takes turns for ever; counts itself in while it holds one.
-[[noreturn]] void take_turns(const std::string& path, Shared& shared, unsigned index, std::uint64_t seed) {
+[[noreturn]] void take_turns(const std::string& path, Shared& shared, unsigned index,
+                             std::uint64_t seed) {
   std::mt19937_64 random(seed + index);
   while (true) {
     const auto direction = random() % 2 == 0 ? Direction::in : Direction::out;
-    auto turn = acquire(path, {.job = std::to_string(index), .node = "n", .direction = direction, .bytes = random() % 1000}, [](const View&) { return true; });
-    if (!turn || turn->poll().standing != Standing::granted) ::_exit(3);
+    auto turn = acquire(path,
+                        {.job = std::to_string(index),
+                         .node = "n",
+                         .direction = direction,
+                         .bytes = random() % 1000},
+                        [](const View&) { return true; });
+    if (!turn || turn->poll().standing != Standing::granted) {
+      ::_exit(3);
+    }
     if (direction == Direction::in) {
       const int now = ++shared.inside;
       int most = shared.most;
-      while (now > most && !shared.most.compare_exchange_weak(most, now)) {}
+      while (now > most && !shared.most.compare_exchange_weak(most, now)) {
+      }
       ::usleep(static_cast<useconds_t>(random() % 2000));
       --shared.inside;
     }
@@ -287,7 +328,10 @@ struct Shared {
   }
 }
 
-Shared* shared_memory() { return new (::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared; }
+Shared* shared_memory() {
+  return new (::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                     -1, 0)) Shared;
+}
 
 TEST_CASE("many processes never hold more turns than there are slots", "[queue]") {
   const auto seed = test::seed();
@@ -297,11 +341,16 @@ TEST_CASE("many processes never hold more turns than there are slots", "[queue]"
   std::vector<pid_t> children;
   for (unsigned i = 0; i < 8; ++i) {
     const pid_t child = ::fork();
-    if (child == 0) take_turns(scene.path(), shared, i, seed);
+    if (child == 0) {
+      take_turns(scene.path(), shared, i, seed);
+    }
     children.push_back(child);
   }
-  while (shared.turns < 100) std::this_thread::yield();
-  const int most = shared.most;  // before the first is killed: who dies inside is counted inside for ever
+  while (shared.turns < 100) {
+    std::this_thread::yield();
+  }
+  // before the first is killed: who dies inside is counted inside for ever
+  const int most = shared.most;
   for (const pid_t child : children) {
     ::kill(child, SIGKILL);
     int status = 0;
@@ -322,9 +371,13 @@ TEST_CASE("kill -9 at any moment frees the turn, and the queue cleans itself", "
   std::vector<pid_t> children(6, 0);
   const auto spawn = [&](unsigned i) {
     children.at(i) = ::fork();
-    if (children.at(i) == 0) take_turns(scene.path(), shared, i, random());
+    if (children.at(i) == 0) {
+      take_turns(scene.path(), shared, i, random());
+    }
   };
-  for (unsigned i = 0; i < children.size(); ++i) spawn(i);
+  for (unsigned i = 0; i < children.size(); ++i) {
+    spawn(i);
+  }
   for (int round = 0; round < 60; ++round) {
     const auto victim = static_cast<unsigned>(random() % children.size());
     ::usleep(static_cast<useconds_t>(random() % 5000));
@@ -333,7 +386,9 @@ TEST_CASE("kill -9 at any moment frees the turn, and the queue cleans itself", "
     const auto before = shared.turns.load();
     spawn(victim);
     // The others go on: whoever was killed held up nobody.
-    while (shared.turns < before + 3) std::this_thread::yield();
+    while (shared.turns < before + 3) {
+      std::this_thread::yield();
+    }
   }
   for (const pid_t child : children) {
     ::kill(child, SIGKILL);
@@ -368,7 +423,10 @@ using queue::Direction;
 struct Silent {
   KeeperLines theirs;
   TurnClient client;
-  explicit Silent(double seconds) : client(pairs(theirs), "", std::chrono::duration<double>(seconds)) {}
+
+  explicit Silent(double seconds)
+      : client(pairs(theirs), "", std::chrono::duration<double>(seconds)) {}
+
   static KeeperLines pairs(KeeperLines& theirs) {
     KeeperLines ours;
     for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -405,7 +463,8 @@ TEST_CASE("a keeper that says nothing is not waited for", "[queue]") {
 TEST_CASE("nor before a deadline, nor by who is cancelled", "[queue]") {
   Silent silent(1e6);
   stage::Progress progress;
-  CHECK(silent.client.take(Direction::out, 5, progress, {.latest = std::chrono::steady_clock::now()}));
+  CHECK(silent.client.take(Direction::out, 5, progress,
+                           {.latest = std::chrono::steady_clock::now()}));
   std::jthread other([&progress] { progress.cancel = true; });
   CHECK(silent.client.take(Direction::in, 5, progress).error().code == ECANCELED);
 }
@@ -414,7 +473,10 @@ TEST_CASE("a keeper that does not read holds up nobody", "[queue]") {
   Silent silent(1e6);
   stage::Progress progress;
   const auto at_once = std::chrono::steady_clock::now();
-  for (int i = 0; i < 600; ++i) REQUIRE(silent.client.take(Direction::in, 5, progress, {.latest = at_once}));  // more than the line takes
+  // more than the line takes
+  for (int i = 0; i < 600; ++i) {
+    REQUIRE(silent.client.take(Direction::in, 5, progress, {.latest = at_once}));
+  }
   CHECK(silent.client.take(Direction::out, 5, progress, {.latest = at_once}));
 }
 
@@ -423,7 +485,9 @@ TEST_CASE("the queue knows when a transfer must be over", "[queue]") {
   TurnClient client(keeper_at(scratch.path()), "");
   stage::Progress progress;
   const auto endless = client.take(Direction::in, 5, progress);
-  const auto held = client.take(Direction::out, 5, progress, {.end = std::chrono::steady_clock::now() + std::chrono::seconds(500)});
+  const auto held =
+      client.take(Direction::out, 5, progress,
+                  {.end = std::chrono::steady_clock::now() + std::chrono::seconds(500)});
   REQUIRE((endless && held));
   const auto directory = queue::Directory::open(scratch.path(), true);
   REQUIRE(directory);
@@ -446,7 +510,9 @@ TEST_CASE("a turn that is over before the transfer is told as such", "[queue]") 
   stage::Progress progress;
   const auto held = client.take(Direction::in, 5, progress);
   REQUIRE(held);
-  while (client.view(Direction::in)->standing == queue::Standing::granted) std::this_thread::yield();
+  while (client.view(Direction::in)->standing == queue::Standing::granted) {
+    std::this_thread::yield();
+  }
   CHECK(client.view(Direction::in)->standing == queue::Standing::unserialised);
   CHECK(client.view(Direction::in)->reason.contains("longest-hold"));
 }

@@ -12,11 +12,16 @@ class CountedPauses final : public Pauses {
  public:
   /// `during`: what happens in each pause.
   explicit CountedPauses(std::function<void()> during = {}) : during_(std::move(during)) {}
+
   Nanoseconds now() override { return now_; }
+
   void sleep(Nanoseconds duration) override {
     now_ += duration;
-    if (during_) during_();
+    if (during_) {
+      during_();
+    }
   }
+
   Nanoseconds passed() const { return now_ - begin; }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
-// A stage::Buffer over a plain directory: containers are files in it, the namespace is a map in memory.
+// A stage::Buffer over a plain directory: containers are files in it, the namespace is a map in
+// memory.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,7 +18,8 @@
 
 namespace efs::stage::test {
 
-/// Thread-safe as Buffer demands. Owns no directory. Never short of memory: what it does is all or nothing.
+/// Thread-safe as Buffer demands. Owns no directory. Never short of memory: what it does is all or
+/// nothing.
 class FakeBuffer final : public PlainBuffer {
  public:
   struct Node {
@@ -31,7 +33,9 @@ class FakeBuffer final : public PlainBuffer {
     bool handed_down = false;  // its group, by its directory
   };
 
-  explicit FakeBuffer(std::string directory) : directory_(std::move(directory)) { ::mkdir(directory_.c_str(), 0700); }
+  explicit FakeBuffer(std::string directory) : directory_(std::move(directory)) {
+    ::mkdir(directory_.c_str(), 0700);
+  }
 
   std::string container(std::uint64_t ino) const { return directory_ + "/" + std::to_string(ino); }
 
@@ -39,82 +43,126 @@ class FakeBuffer final : public PlainBuffer {
     const efs::test::SparedAllocations spared;
     const std::uint64_t ino = next_++;
     const UniqueFd fd(::open(container(ino).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!fd) return fail_errno("container");
+    if (!fd) {
+      return fail_errno("container");
+    }
     const std::lock_guard lock(mutex_);
     pending_.insert(ino);
     return ino;
   }
+
   Result<fs::HeldFile> begin_open_file() override {
     auto ino = begin_file();
-    if (!ino) return std::unexpected(ino.error());
+    if (!ino) {
+      return std::unexpected(ino.error());
+    }
     return hold(*ino);
   }
+
   Result<fs::HeldFile> hold(std::uint64_t ino) override {
     const efs::test::SparedAllocations spared;
     auto fd = open_container(ino, O_RDWR);
-    if (!fd) return std::unexpected(fd.error());
+    if (!fd) {
+      return std::unexpected(fd.error());
+    }
     auto held = std::make_shared<UniqueFd>(std::move(*fd));
     return fs::HeldFile{.ino = ino, .fd = held->get(), .holds = held};
   }
+
   Result<UniqueFd> open_container(std::uint64_t ino, int flags) {
     UniqueFd fd(::open(container(ino).c_str(), flags | O_CLOEXEC));
-    if (!fd) return fail_errno("container");
+    if (!fd) {
+      return fail_errno("container");
+    }
     return fd;
   }
+
   void abandon(std::uint64_t ino) override {
     ::unlink(container(ino).c_str());
     const std::lock_guard lock(mutex_);
     pending_.erase(ino);
   }
-  Status publish_file(std::uint64_t ino, const std::string& path, const fs::StagedAttributes& attributes,
-                      const fs::Origin& origin) {
+
+  Status publish_file(std::uint64_t ino, const std::string& path,
+                      const fs::StagedAttributes& attributes, const fs::Origin& origin) {
     const std::lock_guard lock(mutex_);
     pending_.erase(ino);
-    return add(path, {.ino = ino, .type = S_IFREG, .attributes = attributes, .target = {}, .dirty = false, .origin = origin});
+    return add(path, {.ino = ino,
+                      .type = S_IFREG,
+                      .attributes = attributes,
+                      .target = {},
+                      .dirty = false,
+                      .origin = origin});
   }
+
   std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) override {
     std::size_t done = 0;
     for (; done < files.size(); ++done) {
       const auto& file = files[done];
-      if (failed = publish_file(file.ino, file.path, file.attributes, file.origin); !failed) break;
+      if (failed = publish_file(file.ino, file.path, file.attributes, file.origin); !failed) {
+        break;
+      }
       const std::lock_guard lock(mutex_);
       nodes.at(file.path).xattrs = file.xattrs;
     }
     return done;
   }
-  Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs) override {
+
+  Status set_xattrs(const std::string& path,
+                    const std::map<std::string, std::string>& xattrs) override {
     const std::lock_guard lock(mutex_);
     nodes.at(path).xattrs = xattrs;
     return {};
   }
+
   Status note_directory(const std::string& path, std::uint64_t version) override {
     const std::lock_guard lock(mutex_);
     nodes.at(path).origin = fs::Origin{.size = version};
     return {};
   }
+
   std::vector<fs::WalkItem> gone() override {
     const efs::test::SparedAllocations spared;
     return gone_items;
   }
+
   Status link_files(const std::string& existing, std::span<const std::string> names) override {
     const std::lock_guard lock(mutex_);
     const auto first = nodes.find(existing);
-    if (first == nodes.end()) return fail(ENOENT);
-    for (const auto& name : names) EFS_TRY(add(name, first->second));
+    if (first == nodes.end()) {
+      return fail(ENOENT);
+    }
+    for (const auto& name : names) {
+      EFS_TRY(add(name, first->second));
+    }
     return {};
   }
+
   Status make_directory(const std::string& path, const fs::StagedAttributes& attributes) override {
     const std::lock_guard lock(mutex_);
     if (auto known = nodes.find(path); known != nodes.end() && known->second.type == S_IFDIR) {
       known->second.attributes = attributes;
       return {};
     }
-    return add(path, {.ino = next_++, .type = S_IFDIR, .attributes = attributes, .target = {}, .dirty = false, .origin = {}});
+    return add(path, {.ino = next_++,
+                      .type = S_IFDIR,
+                      .attributes = attributes,
+                      .target = {},
+                      .dirty = false,
+                      .origin = {}});
   }
-  Status make_symlink(const std::string& path, const std::string& target, const fs::StagedAttributes& attributes) override {
+
+  Status make_symlink(const std::string& path, const std::string& target,
+                      const fs::StagedAttributes& attributes) override {
     const std::lock_guard lock(mutex_);
-    return add(path, {.ino = next_++, .type = S_IFLNK, .attributes = attributes, .target = target, .dirty = false, .origin = {}});
+    return add(path, {.ino = next_++,
+                      .type = S_IFLNK,
+                      .attributes = attributes,
+                      .target = target,
+                      .dirty = false,
+                      .origin = {}});
   }
+
   Result<std::vector<fs::WalkItem>> walk() override {
     const efs::test::SparedAllocations spared;
     const std::lock_guard lock(mutex_);
@@ -123,9 +171,12 @@ class FakeBuffer final : public PlainBuffer {
       fs::WalkItem item;
       item.path = path;
       item.ino = node.ino;
-      if (node.type == S_IFREG && ::stat(container(node.ino).c_str(), &item.attributes) != 0) return fail_errno("walk");
+      if (node.type == S_IFREG && ::stat(container(node.ino).c_str(), &item.attributes) != 0) {
+        return fail_errno("walk");
+      }
       item.attributes.st_ino = node.ino;
-      item.attributes.st_nlink = static_cast<nlink_t>(std::ranges::count_if(nodes, [&](const auto& other) { return other.second.ino == node.ino; }));
+      item.attributes.st_nlink = static_cast<nlink_t>(std::ranges::count_if(
+          nodes, [&](const auto& other) { return other.second.ino == node.ino; }));
       item.attributes.st_mode = node.type | node.attributes.mode;
       item.attributes.st_uid = node.attributes.uid;
       item.attributes.st_gid = node.attributes.gid;
@@ -136,12 +187,16 @@ class FakeBuffer final : public PlainBuffer {
       item.group_handed_down = node.handed_down;
       item.dirty = node.dirty;
       item.origin = node.origin;
-      item.linked = node.origin && std::ranges::count_if(nodes, [&](const auto& other) { return other.second.ino == node.ino && other.second.origin; }) > 1;
+      item.linked = node.origin && std::ranges::count_if(nodes, [&](const auto& other) {
+                                     return other.second.ino == node.ino && other.second.origin;
+                                   }) > 1;
       items.push_back(std::move(item));
     }
     return items;
   }
+
   Result<std::uint64_t> available_bytes() override { return std::uint64_t{1} << 40U; }
+
   Status secure(std::span<const std::uint64_t> inos) override {
     const std::lock_guard lock(mutex_);
     secured.insert(inos.begin(), inos.end());
@@ -149,25 +204,40 @@ class FakeBuffer final : public PlainBuffer {
   }
 
   /// What a job does: a new file (or directory, or link), dirty and without an origin.
-  void put(const std::string& path, mode_t type, const std::string& content = {}, mode_t mode = 0644) {
+  void put(const std::string& path, mode_t type, const std::string& content = {},
+           mode_t mode = 0644) {
     const std::uint64_t ino = next_++;
     if (type == S_IFREG) {
-      const UniqueFd fd(::open(container(ino).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-      if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) ::abort();
+      const UniqueFd fd(
+          ::open(container(ino).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      if (::write(fd.get(), content.data(), content.size()) !=
+          static_cast<ssize_t>(content.size())) {
+        ::abort();
+      }
     }
-    nodes[path] = {.ino = ino, .type = type,
-                   .attributes = {.mode = mode, .uid = ::geteuid(), .gid = ::getegid(), .atime = 1'500'000'000'123'456'789,
+    nodes[path] = {.ino = ino,
+                   .type = type,
+                   .attributes = {.mode = mode,
+                                  .uid = ::geteuid(),
+                                  .gid = ::getegid(),
+                                  .atime = 1'500'000'000'123'456'789,
                                   .mtime = 1'600'000'000'987'654'321},
-                   .target = type == S_IFLNK ? content : std::string(), .dirty = true, .origin = {}};
+                   .target = type == S_IFLNK ? content : std::string(),
+                   .dirty = true,
+                   .origin = {}};
   }
+
   /// What a job does to an input: other content, dirty.
   void overwrite(const std::string& path, const std::string& content) {
     Node& node = nodes.at(path);
     const UniqueFd fd(::open(container(node.ino).c_str(), O_RDWR | O_TRUNC | O_CLOEXEC));
-    if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) ::abort();
+    if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) {
+      ::abort();
+    }
     node.dirty = true;
     node.attributes.mtime = 1'650'000'000'000'000'001;
   }
+
   /// link(2), as a job would.
   void link(const std::string& from, const std::string& to) {
     Node node = nodes.at(from);
@@ -175,20 +245,25 @@ class FakeBuffer final : public PlainBuffer {
     node.dirty = true;
     nodes[to] = std::move(node);
   }
+
   std::size_t pending() {
     const std::lock_guard lock(mutex_);
     return pending_.size();
   }
 
-  std::set<std::uint64_t> secured;  // what secure() was called for
+  std::set<std::uint64_t> secured;       // what secure() was called for
   std::vector<fs::WalkItem> gone_items;  // what gone() answers
-  std::map<std::string, Node> nodes;  // tests may look and change while no transfer runs
+  std::map<std::string, Node> nodes;     // tests may look and change while no transfer runs
 
  private:
   Status add(const std::string& path, Node node) {
     const auto slash = path.rfind('/');
-    if (slash != std::string::npos && !nodes.contains(path.substr(0, slash))) return fail(ENOENT);
-    if (!nodes.emplace(path, std::move(node)).second) return fail(EEXIST);
+    if (slash != std::string::npos && !nodes.contains(path.substr(0, slash))) {
+      return fail(ENOENT);
+    }
+    if (!nodes.emplace(path, std::move(node)).second) {
+      return fail(EEXIST);
+    }
     return {};
   }
 

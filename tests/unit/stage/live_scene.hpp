@@ -1,5 +1,6 @@
 #pragma once
-// A PFS with a few inputs and a real file system without a mount: what the tests of load and unload share.
+// A PFS with a few inputs and a real file system without a mount: what the tests of load and unload
+// share.
 
 #include <sys/stat.h>
 
@@ -29,32 +30,46 @@ struct LiveScene {
     put("d/b", std::string(70000, 'b'));
     stdfs::create_symlink("a", config.root_dir + "/d/l");
   }
-  void put(const std::string& path, const std::string& content) const { std::ofstream(config.root_dir + "/" + path, std::ios::binary) << content; }
+
+  void put(const std::string& path, const std::string& content) const {
+    std::ofstream(config.root_dir + "/" + path, std::ios::binary) << content;
+  }
+
   std::string out(const std::string& path) const {
     std::ifstream file(config.results_dir + "/" + path, std::ios::binary);
     return file ? std::string(std::istreambuf_iterator<char>(file), {}) : "(not there)";
   }
+
   LoadReport in(const LoadRequest& request, PfsIo& pfs = posix_pfs()) {
     Progress progress;
     return load(config, request, *buffer.staging, pfs, options, progress);
   }
+
   Receipt back(const UnloadRequest& request, PfsIo& pfs = posix_pfs()) {
     Progress progress;
     return unload(config, request, *buffer.staging, pfs, options, progress);
   }
+
   /// All containers that a name leads to, and no other.
   bool leaks_nothing() const {
     (void)buffer.filesystem->fsync_metadata();  // what waits for it is freed
     std::set<std::uint64_t> named;
     const auto items = buffer.staging->walk().value();
-    for (const auto& item : items)
-      if (S_ISREG(item.attributes.st_mode)) named.insert(item.ino);
+    for (const auto& item : items) {
+      if (S_ISREG(item.attributes.st_mode)) {
+        named.insert(item.ino);
+      }
+    }
     return buffer.containers() == named.size();
   }
+
   std::size_t partials() const {
     std::size_t found = 0;
-    for (const auto& entry : stdfs::recursive_directory_iterator(config.results_dir))
-      if (entry.path().string().ends_with(".efs-partial")) ++found;
+    for (const auto& entry : stdfs::recursive_directory_iterator(config.results_dir)) {
+      if (entry.path().string().ends_with(".efs-partial")) {
+        ++found;
+      }
+    }
     return found;
   }
 

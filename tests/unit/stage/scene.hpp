@@ -1,5 +1,6 @@
 #pragma once
-// A temporary place with a PFS side and a buffer, and the small helpers that the staging tests share.
+// A temporary place with a PFS side and a buffer, and the small helpers that the staging tests
+// share.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,7 +27,9 @@ namespace stdfs = std::filesystem;
 
 inline std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return {};
+  if (!file) {
+    return {};
+  }
   std::string content(static_cast<std::size_t>(file.tellg()), '\0');
   file.seekg(0);
   file.read(content.data(), static_cast<std::streamsize>(content.size()));
@@ -38,18 +41,24 @@ inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-inline std::uint64_t hash(const std::string& text) { return checksum(std::as_bytes(std::span(text))); }
+inline std::uint64_t hash(const std::string& text) {
+  return checksum(std::as_bytes(std::span(text)));
+}
 
 inline std::string random_text(std::size_t size, unsigned seed) {
   std::mt19937_64 random(seed);
   std::string text(size, '\0');
-  for (auto& byte : text) byte = static_cast<char>(random());
+  for (auto& byte : text) {
+    byte = static_cast<char>(random());
+  }
   return text;
 }
 
 inline struct stat stat_of(const std::string& path) {
-  struct stat attributes {};
-  if (::lstat(path.c_str(), &attributes) != 0) attributes.st_mode = 0;
+  struct stat attributes{};
+  if (::lstat(path.c_str(), &attributes) != 0) {
+    attributes.st_mode = 0;
+  }
   return attributes;
 }
 
@@ -59,28 +68,40 @@ inline void set_mtime(const std::string& path, Nanoseconds ns) {
 }
 
 /// All regular files below a directory with content and mtime: equal snapshots, nothing changed.
-inline std::map<std::string, std::pair<std::string, Nanoseconds>> snapshot_of(const std::string& directory) {
+inline std::map<std::string, std::pair<std::string, Nanoseconds>> snapshot_of(
+    const std::string& directory) {
   std::map<std::string, std::pair<std::string, Nanoseconds>> files;
-  if (!stdfs::exists(directory)) return files;
+  if (!stdfs::exists(directory)) {
+    return files;
+  }
   for (const auto& entry : stdfs::recursive_directory_iterator(directory)) {
-    if (!entry.is_regular_file() || entry.is_symlink()) continue;
-    files[entry.path().string()] = {content_of(entry.path().string()), to_ns(stat_of(entry.path().string()).st_mtim)};
+    if (!entry.is_regular_file() || entry.is_symlink()) {
+      continue;
+    }
+    files[entry.path().string()] = {content_of(entry.path().string()),
+                                    to_ns(stat_of(entry.path().string()).st_mtim)};
   }
   return files;
 }
 
 inline std::size_t partials_below(const std::string& directory) {
   std::size_t found = 0;
-  if (!stdfs::exists(directory)) return 0;
+  if (!stdfs::exists(directory)) {
+    return 0;
+  }
   for (const auto& entry : stdfs::recursive_directory_iterator(directory)) {
-    if (entry.path().string().ends_with(".efs-partial")) ++found;
+    if (entry.path().string().ends_with(".efs-partial")) {
+      ++found;
+    }
   }
   return found;
 }
 
 inline bool has_problem(const Plan& plan, const std::string& path, const std::string& words) {
   for (const auto& problem : plan.problems) {
-    if (problem.path == path && problem.reason.find(words) != std::string::npos) return true;
+    if (problem.path == path && problem.reason.find(words) != std::string::npos) {
+      return true;
+    }
   }
   return false;
 }
@@ -95,14 +116,17 @@ class Scene {
     config.results_dir = results;
     config.mount_dir = top + "/mnt";
   }
+
   ~Scene() {
     std::error_code ignored;
     stdfs::remove_all(top, ignored);
   }
+
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
-  void resource(const std::string& relative, config::FileClass file_class = config::FileClass::persistent) {
+  void resource(const std::string& relative,
+                config::FileClass file_class = config::FileClass::persistent) {
     config::Resource added;
     added.path = relative.empty() ? root : root + "/" + relative;
     added.file_class = file_class;
@@ -110,16 +134,24 @@ class Scene {
     added.line = 7;
     config.resources.push_back(added);
   }
-  Plan plan(std::optional<std::uint64_t> capacity = {}) { return make_plan(config, posix_pfs(), capacity).value(); }
+
+  Plan plan(std::optional<std::uint64_t> capacity = {}) {
+    return make_plan(config, posix_pfs(), capacity).value();
+  }
+
   StageReport in(PfsIo& pfs = posix_pfs()) {
     Progress progress;
     return stage_in(plan(), buffer, pfs, options, progress);
   }
+
   Receipt out(PfsIo& pfs = posix_pfs()) {
     Progress progress;
     return stage_out(config, buffer, pfs, options, progress);
   }
-  std::string buffered(const std::string& path) const { return content_of(buffer.container(buffer.nodes.at(path).ino)); }
+
+  std::string buffered(const std::string& path) const {
+    return content_of(buffer.container(buffer.nodes.at(path).ino));
+  }
 
   std::string top, root, results;
   FakeBuffer buffer;
@@ -129,21 +161,27 @@ class Scene {
  private:
   static std::string make_top() {
     std::string name = "/dev/shm/efs-stage-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) name = "/tmp/efs-stage-XXXXXX", static_cast<void>(::mkdtemp(name.data()));
+    if (::mkdtemp(name.data()) == nullptr) {
+      name = "/tmp/efs-stage-XXXXXX", static_cast<void>(::mkdtemp(name.data()));
+    }
     return name;
   }
 };
 
 inline const ReceiptEntry* entry_of(const Receipt& receipt, const std::string& path) {
   for (const auto& entry : receipt.entries) {
-    if (entry.path == path) return &entry;
+    if (entry.path == path) {
+      return &entry;
+    }
   }
   return nullptr;
 }
 
 inline Action action_of(const Receipt& receipt, const std::string& path) {
   const auto* entry = entry_of(receipt, path);
-  if (entry == nullptr) throw std::runtime_error("no entry for " + path);
+  if (entry == nullptr) {
+    throw std::runtime_error("no entry for " + path);
+  }
   return entry->action;
 }
 

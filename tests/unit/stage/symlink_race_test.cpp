@@ -1,5 +1,5 @@
-// Somebody puts a symbolic link in a directory's or file's place between two calls to the PFS: at every call in turn. Nothing
-// outside of root-dir and results-dir is read, written or removed.
+// Somebody puts a symbolic link in a directory's or file's place between two calls to the PFS: at
+// every call in turn. Nothing outside of root-dir and results-dir is read, written or removed.
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -23,13 +23,17 @@ constexpr const char* secret = "what lies elsewhere";
 /// What is outside: a directory with the same names below it as the inside has.
 std::string make_elsewhere(const std::string& top) {
   const std::string elsewhere = top + "/elsewhere";
-  for (const char* name : {"f", "g", "sub/h", "f.efs-partial"}) write_file(elsewhere + "/" + name, secret);
+  for (const char* name : {"f", "g", "sub/h", "f.efs-partial"}) {
+    write_file(elsewhere + "/" + name, secret);
+  }
   stdfs::create_directory(elsewhere + "/nothing");
   return elsewhere;
 }
 
 /// What the link at `place`, which is d or below it, leads to.
-std::string target_of(const std::string& place, const std::string& elsewhere) { return elsewhere + place.substr(1); }
+std::string target_of(const std::string& place, const std::string& elsewhere) {
+  return elsewhere + place.substr(1);
+}
 
 /// Puts a link in the place of `path`, which is moved aside; where nothing is, the link alone.
 void put_link(const std::string& path, const std::string& target) {
@@ -43,28 +47,35 @@ struct Racing {
   std::string path, target;
   std::uint64_t at;
   FaultPfs pfs{[this](std::uint64_t number, const std::string&, const std::string&) {
-    if (number == at) put_link(path, target);
+    if (number == at) {
+      put_link(path, target);
+    }
     return 0;
   }};
 };
 
-/// `race` does all of it once with the link coming before call `at`, and says how many calls there were: it is run for each of them
-/// (EFS_SAMPLE: for a part). Returns how many there are where no link comes. `failing`: of openat2(2).
-std::uint64_t at_every_call(int failing, const std::function<std::uint64_t(std::uint64_t at)>& race) {
+/// `race` does all of it once with the link coming before call `at`, and says how many calls there
+/// were: it is run for each of them (EFS_SAMPLE: for a part). Returns how many there are where no
+/// link comes. `failing`: of openat2(2).
+std::uint64_t at_every_call(int failing,
+                            const std::function<std::uint64_t(std::uint64_t at)>& race) {
   const auto seed = efs::test::seed();
   const efs::test::Sample sample(seed);
   INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed);
   std::uint64_t calls = 0;
   efs::test::with_openat2_failing(failing, [&] {
     calls = race(std::numeric_limits<std::uint64_t>::max());
-    for (std::uint64_t at = std::min(sample.first, calls - 1); race(at) > at; at += sample.step) {}
+    for (std::uint64_t at = std::min(sample.first, calls - 1); race(at) > at; at += sample.step) {
+    }
   });
   return calls;
 }
 
 std::vector<std::string> names_below(const std::string& directory) {
   std::vector<std::string> names;
-  for (const auto& entry : stdfs::recursive_directory_iterator(directory)) names.push_back(entry.path().string());
+  for (const auto& entry : stdfs::recursive_directory_iterator(directory)) {
+    names.push_back(entry.path().string());
+  }
   std::ranges::sort(names);
   return names;
 }
@@ -72,7 +83,11 @@ std::vector<std::string> names_below(const std::string& directory) {
 /// All that is outside, to see that it stays.
 struct Outside {
   explicit Outside(std::string path) : directory(std::move(path)) {}
-  bool is_as_it_was() const { return snapshot_of(directory) == files && names_below(directory) == names; }
+
+  bool is_as_it_was() const {
+    return snapshot_of(directory) == files && names_below(directory) == names;
+  }
+
   std::string directory;
   std::map<std::string, std::pair<std::string, Nanoseconds>> files = snapshot_of(directory);
   std::vector<std::string> names = names_below(directory);
@@ -80,23 +95,29 @@ struct Outside {
 
 /// Nothing below holds what lies elsewhere, but by way of the link.
 bool holds_no_secret(const std::string& directory) {
-  return std::ranges::none_of(snapshot_of(directory), [](const auto& file) { return file.second.first.contains(secret); });
+  return std::ranges::none_of(snapshot_of(directory),
+                              [](const auto& file) { return file.second.first.contains(secret); });
 }
 
 /// Inputs below d, and what lies elsewhere.
 void prepare(const LiveScene& scene) {
-  for (const char* name : {"d/f", "d/g", "d/sub/h"}) write_file(scene.config.root_dir + "/" + name, "input of some length");
+  for (const char* name : {"d/f", "d/g", "d/sub/h"}) {
+    write_file(scene.config.root_dir + "/" + name, "input of some length");
+  }
   make_elsewhere(scene.top.path());
 }
 
 }  // namespace
 
-TEST_CASE("a link that comes between look and use leads no input out of root-dir", "[stage][in][race]") {
+TEST_CASE("a link that comes between look and use leads no input out of root-dir",
+          "[stage][in][race]") {
   const std::string place = GENERATE(as<std::string>{}, "d", "d/sub", "d/f");
   const int failing = GENERATE(0, ENOSYS);  // of openat2(2)
   const auto calls = at_every_call(failing, [&](std::uint64_t at) {
     Scene scene;
-    for (const char* name : {"d/f", "d/g", "d/sub/h"}) write_file(scene.root + "/" + name, "input");
+    for (const char* name : {"d/f", "d/g", "d/sub/h"}) {
+      write_file(scene.root + "/" + name, "input");
+    }
     const std::string elsewhere = make_elsewhere(scene.top);
     scene.resource("d");
     scene.options.workers = 1;
@@ -104,15 +125,21 @@ TEST_CASE("a link that comes between look and use leads no input out of root-dir
     INFO(place << " at call " << at << ", openat2 gives " << failing);
     Progress progress;
     const auto plan = make_plan(scene.config, racing.pfs);
-    if (plan && plan->problems.empty()) (void)stage_in(*plan, scene.buffer, racing.pfs, scene.options, progress);
-    for (const auto& [path, node] : scene.buffer.nodes)
-      if (node.type == S_IFREG) CHECK(content_of(scene.buffer.container(node.ino)) != secret);
+    if (plan && plan->problems.empty()) {
+      (void)stage_in(*plan, scene.buffer, racing.pfs, scene.options, progress);
+    }
+    for (const auto& [path, node] : scene.buffer.nodes) {
+      if (node.type == S_IFREG) {
+        CHECK(content_of(scene.buffer.container(node.ino)) != secret);
+      }
+    }
     return racing.pfs.calls();
   });
   CHECK(calls > 19);
 }
 
-TEST_CASE("a link that comes between look and use leads no result out of results-dir", "[stage][out][race]") {
+TEST_CASE("a link that comes between look and use leads no result out of results-dir",
+          "[stage][out][race]") {
   const std::string place = GENERATE(as<std::string>{}, "d", "d/sub", "d/f", "d/f.efs-partial");
   const bool there_before = GENERATE(true, false);
   const int failing = GENERATE(0, ENOSYS);  // of openat2(2)
@@ -120,15 +147,23 @@ TEST_CASE("a link that comes between look and use leads no result out of results
     Scene scene;
     stdfs::create_directory(scene.results);
     const std::string elsewhere = make_elsewhere(scene.top);
-    if (there_before)
-      for (const char* name : {"d/f", "d/sub/h"}) write_file(scene.results + "/" + name, "before");
-    for (const char* name : {"d", "d/sub"}) scene.buffer.put(name, S_IFDIR);
-    for (const char* name : {"d/f", "d/g", "d/sub/h"}) scene.buffer.put(name, S_IFREG, "result");
+    if (there_before) {
+      for (const char* name : {"d/f", "d/sub/h"}) {
+        write_file(scene.results + "/" + name, "before");
+      }
+    }
+    for (const char* name : {"d", "d/sub"}) {
+      scene.buffer.put(name, S_IFDIR);
+    }
+    for (const char* name : {"d/f", "d/g", "d/sub/h"}) {
+      scene.buffer.put(name, S_IFREG, "result");
+    }
     scene.buffer.put("d/l", S_IFLNK, "f");
     scene.options.workers = 1;
     const Outside outside(elsewhere);
     Racing racing{scene.results + "/" + place, target_of(place, elsewhere), at};
-    INFO(place << " at call " << at << (there_before ? ", there before" : "") << ", openat2 gives " << failing);
+    INFO(place << " at call " << at << (there_before ? ", there before" : "") << ", openat2 gives "
+               << failing);
     (void)scene.out(racing.pfs);
     CHECK(outside.is_as_it_was());
     return racing.pfs.calls();
@@ -136,12 +171,16 @@ TEST_CASE("a link that comes between look and use leads no result out of results
   CHECK(calls > 19);
 }
 
-TEST_CASE("a link that comes between look and use leads no removal of an input out of root-dir", "[stage][out][deletions][race]") {
+TEST_CASE("a link that comes between look and use leads no removal of an input out of root-dir",
+          "[stage][out][deletions][race]") {
   const std::string place = GENERATE(as<std::string>{}, "d", "d/sub", "d/f");
   const int failing = GENERATE(0, ENOSYS);  // of openat2(2)
   const auto calls = at_every_call(failing, [&](std::uint64_t at) {
     Scene scene;
-    for (const char* name : {"d/f", "d/g", "d/sub/h", "d/stays"}) write_file(scene.root + "/" + name, secret);  // the same as elsewhere
+    // the same as elsewhere
+    for (const char* name : {"d/f", "d/g", "d/sub/h", "d/stays"}) {
+      write_file(scene.root + "/" + name, secret);
+    }
     stdfs::create_directory(scene.root + "/d/nothing");
     const Outside outside(make_elsewhere(scene.top));
     scene.resource("d");
@@ -173,20 +212,29 @@ TEST_CASE("a link that comes between look and use leads no load out of root-dir"
     LiveScene scene;
     prepare(scene);
     scene.options.workers = 1;
-    Racing racing{scene.config.root_dir + "/" + place, target_of(place, scene.top.path() + "/elsewhere"), at};
-    INFO(place << " at call " << at << (whole ? "" : ", of a part") << ", openat2 gives " << failing);
-    if (whole) (void)scene.in({.names = {"d"}}, racing.pfs);
-    else (void)scene.in({.names = {"d/f"}, .part = {.offset = 0, .length = 5}}, racing.pfs);
+    Racing racing{scene.config.root_dir + "/" + place,
+                  target_of(place, scene.top.path() + "/elsewhere"), at};
+    INFO(place << " at call " << at << (whole ? "" : ", of a part") << ", openat2 gives "
+               << failing);
+    if (whole) {
+      (void)scene.in({.names = {"d"}}, racing.pfs);
+    } else {
+      (void)scene.in({.names = {"d/f"}, .part = {.offset = 0, .length = 5}}, racing.pfs);
+    }
     const auto items = scene.buffer.staging->walk().value();
-    for (const auto& item : items)
-      if (S_ISREG(item.attributes.st_mode)) CHECK_FALSE(scene.buffer.read(item.path).contains(std::string(secret).substr(0, 5)));
+    for (const auto& item : items) {
+      if (S_ISREG(item.attributes.st_mode)) {
+        CHECK_FALSE(scene.buffer.read(item.path).contains(std::string(secret).substr(0, 5)));
+      }
+    }
     CHECK(scene.leaks_nothing());
     return racing.pfs.calls();
   });
   CHECK(calls > (whole ? 19 : 9));
 }
 
-TEST_CASE("a link that comes between look and use leads no unload out of results-dir", "[stage][race]") {
+TEST_CASE("a link that comes between look and use leads no unload out of results-dir",
+          "[stage][race]") {
   const std::string place = GENERATE(as<std::string>{}, "d", "d/sub", "d/f", "d/f.efs-partial");
   const bool whole = GENERATE(true, false);
   const bool in_place = GENERATE(true, false);
@@ -197,16 +245,28 @@ TEST_CASE("a link that comes between look and use leads no unload out of results
     scene.options.workers = 1;
     scene.config.in_place = in_place;
     scene.config.on_conflict = config::OnConflict::overwrite;
-    if (in_place) scene.config.results_dir = scene.config.root_dir;
+    if (in_place) {
+      scene.config.results_dir = scene.config.root_dir;
+    }
     REQUIRE(scene.in({.names = {"d"}}).ok());
-    for (const char* name : {"d/f", "d/g", "d/sub/h"}) scene.buffer.write(name, "result");
-    if (!in_place) REQUIRE(scene.back({.names = {"d"}}).verdict == Verdict::complete);
-    for (const char* name : {"d/f", "d/g", "d/sub/h"}) scene.buffer.write(name, "another result");
+    for (const char* name : {"d/f", "d/g", "d/sub/h"}) {
+      scene.buffer.write(name, "result");
+    }
+    if (!in_place) {
+      REQUIRE(scene.back({.names = {"d"}}).verdict == Verdict::complete);
+    }
+    for (const char* name : {"d/f", "d/g", "d/sub/h"}) {
+      scene.buffer.write(name, "another result");
+    }
     const Outside outside(scene.top.path() + "/elsewhere");
     Racing racing{scene.config.results_dir + "/" + place, target_of(place, outside.directory), at};
-    INFO(place << " at call " << at << (whole ? "" : ", of a part") << (in_place ? ", in place" : "") << ", openat2 gives " << failing);
-    if (whole) (void)scene.back({.names = {"d"}, .remove = true}, racing.pfs);
-    else (void)scene.back({.names = {"d/f"}, .part = {.offset = 2, .length = 3}}, racing.pfs);
+    INFO(place << " at call " << at << (whole ? "" : ", of a part")
+               << (in_place ? ", in place" : "") << ", openat2 gives " << failing);
+    if (whole) {
+      (void)scene.back({.names = {"d"}, .remove = true}, racing.pfs);
+    } else {
+      (void)scene.back({.names = {"d/f"}, .part = {.offset = 2, .length = 3}}, racing.pfs);
+    }
     CHECK(outside.is_as_it_was());
     CHECK(holds_no_secret(scene.config.results_dir));
     return racing.pfs.calls();

@@ -1,5 +1,5 @@
-// The medium that production has: which calls reach the kernel and libpmem, on what, and in which order. (What the order is
-// good for, tests/crash shows on a medium of its own.)
+// The medium that production has: which calls reach the kernel and libpmem, on what, and in which
+// order. (What the order is good for, tests/crash shows on a medium of its own.)
 #include "store/medium.hpp"
 
 #include <fcntl.h>
@@ -32,7 +32,9 @@ struct Scene {
   std::shared_ptr<store::Medium> medium = store::directory_medium(fd.get());
 };
 
-std::vector<std::byte> payload(std::size_t size) { return std::vector<std::byte>(size, std::byte{'x'}); }
+std::vector<std::byte> payload(std::size_t size) {
+  return std::vector<std::byte>(size, std::byte{'x'});
+}
 
 struct Extent {
   std::uint64_t begin = 0, end = 0;  // in the file
@@ -46,12 +48,14 @@ Extent append(Journal& journal, std::size_t size) {
 }
 
 Result<Journal> open(const Scene& scene, bool after_power_loss) {
-  return Journal::open(scene.medium, "j", [](const store::Record&) -> Status { return {}; }, {.after_power_loss = after_power_loss});
+  return Journal::open(scene.medium, "j", [](const store::Record&) -> Status { return {}; },
+                       {.after_power_loss = after_power_loss});
 }
 
 }  // namespace
 
-TEST_CASE("a file of the medium that gets a part only of what it asks for keeps its size", "[store]") {
+TEST_CASE("a file of the medium that gets a part only of what it asks for keeps its size",
+          "[store]") {
   const Scene scene;
   auto file = *scene.medium->create("f");
   constexpr std::uint64_t mib = 1U << 20U;
@@ -83,7 +87,8 @@ TEST_CASE("a sync of a file of the medium is one of the file itself", "[store]")
 TEST_CASE("a sync of the medium's names is one of the directory itself", "[store]") {
   const Scene scene;
   const bool path_only = GENERATE(false, true);
-  const UniqueFd fd(::open(scene.path.c_str(), (path_only ? O_PATH : O_RDONLY) | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd fd(
+      ::open(scene.path.c_str(), (path_only ? O_PATH : O_RDONLY) | O_DIRECTORY | O_CLOEXEC));
   const DurableCalls calls;
   REQUIRE(store::directory_medium(fd.get())->sync_names());
   CHECK(happens(calls.so_far(), test::syncs(scene.path)));
@@ -97,7 +102,8 @@ TEST_CASE("what a sync of the medium could not do is an error", "[store]") {
   REQUIRE(file->map(0, 4096));
   DurableCalls calls;
   calls.fail_syncs(EIO);
-  const Status content = file->sync(), names = scene.medium->sync_names(), longer = file->allocate(8192);
+  const Status content = file->sync(), names = scene.medium->sync_names(),
+               longer = file->allocate(8192);
   REQUIRE_FALSE(content);
   CHECK(content.error().code == EIO);
   REQUIRE_FALSE(names);
@@ -119,13 +125,18 @@ TEST_CASE("a record on persistent memory is durable when append returns", "[stor
   }
 }
 
-TEST_CASE("on persistent memory a record in a new chunk follows the chunk, and is durable with the mark that leads to it", "[store]") {
+TEST_CASE(
+    "on persistent memory a record in a new chunk follows the chunk, and is durable with the mark "
+    "that leads to it",
+    "[store]") {
   const Scene scene;
   const test::PersistentMemory memory(true);
   auto journal = Journal::create(scene.medium, "j");
   REQUIRE(journal);
   constexpr std::size_t size = 250'000;
-  while (journal->size() + Journal::record_size(size) <= store::journal_chunk) append(*journal, size);
+  while (journal->size() + Journal::record_size(size) <= store::journal_chunk) {
+    append(*journal, size);
+  }
   const std::uint64_t mark = journal->size();
   const DurableCalls calls;
   const Extent record = append(*journal, size);
@@ -134,10 +145,12 @@ TEST_CASE("on persistent memory a record in a new chunk follows the chunk, and i
   CHECK(exposed(calls.so_far(), scene.journal, mark, mark + sizeof(std::uint32_t)) == 0);
   CHECK(exposed(calls.so_far(), scene.journal, record.begin, record.end) == 0);
   // The file is as long as it must be before anything lies there.
-  CHECK(disorder(calls.so_far(), {test::syncs(scene.journal), test::stores_to(scene.journal)}) == "");
+  CHECK(disorder(calls.so_far(), {test::syncs(scene.journal), test::stores_to(scene.journal)}) ==
+        "");
 }
 
-TEST_CASE("a record in the page cache is durable when the journal's sync returns, and not before", "[store]") {
+TEST_CASE("a record in the page cache is durable when the journal's sync returns, and not before",
+          "[store]") {
   const Scene scene;
   const test::PersistentMemory memory(false);
   auto journal = Journal::create(scene.medium, "j");
@@ -145,33 +158,47 @@ TEST_CASE("a record in the page cache is durable when the journal's sync returns
   const DurableCalls calls;
   const Extent record = append(*journal, 100);
   const bool dax = exposed(calls.so_far(), scene.journal, record.begin, record.end) == 0;
-  if (dax) SKIP(scene.path << " is on persistent memory");
+  if (dax) {
+    SKIP(scene.path << " is on persistent memory");
+  }
   REQUIRE(journal->sync());
   CHECK(exposed(calls.so_far(), scene.journal, record.begin, record.end) == 0);
 }
 
-TEST_CASE("a journal is durable before it gets its name, and the name before the journal is used", "[store]") {
+TEST_CASE("a journal is durable before it gets its name, and the name before the journal is used",
+          "[store]") {
   const bool persistent = GENERATE(false, true), snapshot = GENERATE(false, true);
   const Scene scene;
   const test::PersistentMemory memory(persistent);
-  if (snapshot) REQUIRE(Journal::create(scene.medium, "j"));
+  if (snapshot) {
+    REQUIRE(Journal::create(scene.medium, "j"));
+  }
   auto journal = snapshot ? open(scene, false) : fail(ENOENT);
   const DurableCalls noted;
-  if (snapshot) REQUIRE(journal->replace([](Journal& next) -> Status {
-    for (int i = 0; i < 20; ++i) append(next, 64);
-    return {};
-  }));
-  else journal = Journal::create(scene.medium, "j");
+  if (snapshot) {
+    REQUIRE(journal->replace([](Journal& next) -> Status {
+      for (int i = 0; i < 20; ++i) {
+        append(next, 64);
+      }
+      return {};
+    }));
+  } else {
+    journal = Journal::create(scene.medium, "j");
+  }
   REQUIRE(journal);
   const auto calls = noted.so_far();
   INFO((persistent ? "persistent memory\n" : "page cache\n") << text_of(calls));
   const auto switched = test::renames(scene.next, scene.journal);
-  CHECK(disorder(calls, {test::stores_to(scene.next), test::syncs(scene.next), switched, test::syncs(scene.path)}) == "");
+  CHECK(disorder(calls, {test::stores_to(scene.next), test::syncs(scene.next), switched,
+                         test::syncs(scene.path)}) == "");
   CHECK(exposed(up_to(calls, switched), scene.next, 0, journal->size()) == 0);
   CHECK_FALSE(happens(calls, test::stores_to(scene.journal)));
 }
 
-TEST_CASE("what is cleared behind the tail is durable before anything is appended, and so is the journal's name", "[store]") {
+TEST_CASE(
+    "what is cleared behind the tail is durable before anything is appended, and so is the "
+    "journal's name",
+    "[store]") {
   const Scene scene;
   const test::PersistentMemory memory(GENERATE(false, true));
   std::uint64_t tail = 0;
@@ -182,17 +209,23 @@ TEST_CASE("what is cleared behind the tail is durable before anything is appende
     tail = journal->size();
   }
   constexpr std::uint64_t torn = 3000;
-  std::fstream(scene.journal, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(tail)) << std::string(torn, '!');
+  std::fstream(scene.journal, std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(static_cast<std::streamoff>(tail))
+      << std::string(torn, '!');
   const DurableCalls calls;
   REQUIRE(open(scene, true));
   INFO(text_of(calls.so_far()));
   CHECK(exposed(calls.so_far(), scene.journal, tail, tail + torn) == 0);
-  CHECK(left_behind(calls.so_far(), test::stores_to(scene.journal), test::syncs(scene.journal)) == "");
+  CHECK(left_behind(calls.so_far(), test::stores_to(scene.journal), test::syncs(scene.journal)) ==
+        "");
   CHECK(happens(calls.so_far(), test::syncs(scene.path)));
 }
 
 // The checks above can fail.
-TEST_CASE("what is stored and not flushed, flushed and not drained, or synced before is not taken for durable", "[store]") {
+TEST_CASE(
+    "what is stored and not flushed, flushed and not drained, or synced before is not taken for "
+    "durable",
+    "[store]") {
   const Scene scene;
   const test::PersistentMemory memory(true);
   auto file = *scene.medium->create("f");
@@ -204,9 +237,15 @@ TEST_CASE("what is stored and not flushed, flushed and not drained, or synced be
     act();
     return exposed(calls.so_far(), scene.path + "/f", 0, bytes.size());
   };
-  const auto store = [&] { file->store(window, bytes); };
-  const auto drain = [&] { file->drain(); };
-  const auto sync = [&] { REQUIRE(file->sync()); };
+  const auto store = [&] {
+    file->store(window, bytes);
+  };
+  const auto drain = [&] {
+    file->drain();
+  };
+  const auto sync = [&] {
+    REQUIRE(file->sync());
+  };
   CHECK(left([] {}) == 100);
   CHECK(left(store) == 100);
   CHECK(left([&] { drain(), store(); }) == 100);

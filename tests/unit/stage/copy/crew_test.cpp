@@ -20,7 +20,8 @@ using namespace efs::stage;
 
 namespace {
 
-/// Ends when `together` items are under way at once; none of them ends before, so a run cannot grow to that.
+/// Ends when `together` items are under way at once; none of them ends before, so a run cannot grow
+/// to that.
 bool meet(Crew& crew, std::size_t together, std::chrono::milliseconds patience) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -46,8 +47,12 @@ TEST_CASE("crew: every item once, in pieces of neighbours, whatever the numbers"
         std::atomic<bool> too_large{false};
         Crew crew(most);
         crew.run(count, grain, [&](std::size_t begin, std::size_t end) {
-          if (end - begin > std::max<std::size_t>(1, grain)) too_large = true;
-          for (std::size_t i = begin; i < end; ++i) ++seen[i];
+          if (end - begin > std::max<std::size_t>(1, grain)) {
+            too_large = true;
+          }
+          for (std::size_t i = begin; i < end; ++i) {
+            ++seen[i];
+          }
         });
         INFO("most " << most << " count " << count << " grain " << grain);
         CHECK(!too_large);
@@ -59,7 +64,8 @@ TEST_CASE("crew: every item once, in pieces of neighbours, whatever the numbers"
 }
 
 TEST_CASE("crew: threads that wait get company, up to the limit", "[stage][crew]") {
-  // Items that end only when as many are under way at once as are allowed: a crew that does not grow never ends.
+  // Items that end only when as many are under way at once as are allowed: a crew that does not
+  // grow never ends.
   for (const unsigned most : {8U, 32U}) {
     std::mutex mutex;
     std::condition_variable changed;
@@ -68,10 +74,13 @@ TEST_CASE("crew: threads that wait get company, up to the limit", "[stage][crew]
     Crew crew(most);
     crew.run(4000, 1, [&](std::size_t, std::size_t) {
       std::unique_lock lock(mutex);
-      if (open) return;
+      if (open) {
+        return;
+      }
       open = ++waiting == most;
       changed.notify_all();
-      changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return open; });  // what a slow PFS takes
+      // what a slow PFS takes
+      changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return open; });
       --waiting;
     });
     CHECK(open);
@@ -85,7 +94,9 @@ TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][
   std::latch locked(1);
   // One of them after the other is let go: each item has to wait for its own.
   std::thread holder([&] {
-    for (auto& mutex : mutexes) mutex.lock();
+    for (auto& mutex : mutexes) {
+      mutex.lock();
+    }
     locked.count_down();
     for (auto& mutex : mutexes) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -99,12 +110,15 @@ TEST_CASE("crew: threads that wait for a lock of ours get no company", "[stage][
   CHECK(crew.widest() < items / 4);  // where others take the CPUs a few come all the same
 }
 
-TEST_CASE("crew: threads that wait for one another where nobody counts it get little company", "[stage][crew]") {
+TEST_CASE("crew: threads that wait for one another where nobody counts it get little company",
+          "[stage][crew]") {
   std::mutex one;  // as the kernel's, of a directory
   std::atomic<unsigned> under_way{0}, crowded{0};
   Crew crew(0);
   crew.run(1000, 1, [&](std::size_t, std::size_t) {
-    if (++under_way > Crew::automatic_most / 2) ++crowded;
+    if (++under_way > Crew::automatic_most / 2) {
+      ++crowded;
+    }
     {
       const std::lock_guard lock(one);
       std::this_thread::sleep_for(std::chrono::microseconds(500));
@@ -114,7 +128,9 @@ TEST_CASE("crew: threads that wait for one another where nobody counts it get li
   CHECK(crowded < 500);  // where others take the CPUs a try may seem to have paid
 }
 
-TEST_CASE("crew: what the work throws, on whichever thread, is thrown by the run when all have ended", "[stage][crew]") {
+TEST_CASE(
+    "crew: what the work throws, on whichever thread, is thrown by the run when all have ended",
+    "[stage][crew]") {
   for (const unsigned most : {1U, 8U}) {
     for (const std::size_t bad : {0UL, 7UL, 399UL}) {
       std::atomic<int> inside{0};
@@ -124,9 +140,12 @@ TEST_CASE("crew: what the work throws, on whichever thread, is thrown by the run
       CHECK_THROWS_AS(crew.run(400, 1,
                                [&](std::size_t begin, std::size_t) {
                                  ++inside;
-                                 std::this_thread::sleep_for(std::chrono::microseconds(100));  // what a PFS takes: others come
+                                 // what a PFS takes: others come
+                                 std::this_thread::sleep_for(std::chrono::microseconds(100));
                                  --inside;
-                                 if (begin == bad) throw std::bad_alloc();
+                                 if (begin == bad) {
+                                   throw std::bad_alloc();
+                                 }
                                  ++done;
                                }),
                       std::bad_alloc);
@@ -166,11 +185,17 @@ TEST_CASE("crew: a run after one that waited begins with as many threads", "[sta
   constexpr unsigned most = 16;
   Crew crew(most);
   const auto sleep_once = [&] {
-    crew.run(1000, 1, [](std::size_t, std::size_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });  // a slow PFS
+    // a slow PFS
+    crew.run(1000, 1, [](std::size_t, std::size_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
   };
-  for (int run = 0; run < 100 && crew.widest() < most; ++run) sleep_once();
+  for (int run = 0; run < 100 && crew.widest() < most; ++run) {
+    sleep_once();
+  }
   REQUIRE(crew.widest() == most);
-  // Several times: where other programs take the CPUs the last that a run saw may have been no wait.
+  // Several times: where other programs take the CPUs the last that a run saw may have been no
+  // wait.
   bool met = false;
   for (int attempt = 0; attempt < 10 && !met; ++attempt) {
     sleep_once();

@@ -8,7 +8,9 @@
 
 using namespace efs::stage;
 
-TEST_CASE("spread: everything once, and those that are beside one another come from different stretches", "[stage]") {
+TEST_CASE(
+    "spread: everything once, and those that are beside one another come from different stretches",
+    "[stage]") {
   for (const std::size_t count : {0UL, 1UL, 7UL, 8UL, 9UL, 64UL, 1000UL}) {
     for (const std::size_t ways : {1UL, 2UL, 8UL}) {
       INFO(count << " items, " << ways << " ways");
@@ -18,9 +20,14 @@ TEST_CASE("spread: everything once, and those that are beside one another come f
       CHECK(std::set<std::size_t>(all.begin(), all.end()).size() == count);
       CHECK(all.size() == count);
       const std::size_t stretch = (count + ways - 1) / ways;
-      if (count >= ways * ways)
-        for (std::size_t at = 0; at + 1 < all.size(); ++at) CHECK((ways == 1 || all[at + 1] >= all[at] + stretch || all[at + 1] < all[at]));
-      if (ways == 1) CHECK(all == items);
+      if (count >= ways * ways) {
+        for (std::size_t at = 0; at + 1 < all.size(); ++at) {
+          CHECK((ways == 1 || all[at + 1] >= all[at] + stretch || all[at + 1] < all[at]));
+        }
+      }
+      if (ways == 1) {
+        CHECK(all == items);
+      }
     }
   }
 }

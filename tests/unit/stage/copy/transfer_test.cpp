@@ -26,7 +26,8 @@ struct Copied {
   std::uint64_t progress = 0;
 };
 
-Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = false, std::size_t buffers = Scratch::most, SumKind kind = SumKind::xxh3) {
+Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = false,
+            std::size_t buffers = Scratch::most, SumKind kind = SumKind::xxh3) {
   const std::string to = scene.top + "/copy";
   ::unlink(to.c_str());
   const UniqueFd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
@@ -37,7 +38,9 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
   Progress progress;
   progress.cancel = cancelled;
   Copied copied;
-  const CopyJob job{.source = {pfs, in.get()}, .destination = {pfs, out.get()}, .size = static_cast<std::uint64_t>(attributes.st_size),
+  const CopyJob job{.source = {pfs, in.get()},
+                    .destination = {pfs, out.get()},
+                    .size = static_cast<std::uint64_t>(attributes.st_size),
                     .allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512};
   copied.status = copy_data(job, scratch, &sum, progress);
   copied.content = content_of(to);
@@ -49,7 +52,9 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
 }
 
 FaultPfs::Hook never() {
-  return [](auto, const auto&, const auto&) { return 0; };
+  return [](auto, const auto&, const auto&) {
+    return 0;
+  };
 }
 
 }  // namespace
@@ -88,7 +93,8 @@ TEST_CASE("copy_data: holes stay holes and count as zeros", "[stage][transfer]")
     {
       const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
       const std::string more = random_text(data, 2);
-      REQUIRE(::pwrite(fd.get(), more.data(), more.size(), 24 << 20) == static_cast<ssize_t>(more.size()));
+      REQUIRE(::pwrite(fd.get(), more.data(), more.size(), 24 << 20) ==
+              static_cast<ssize_t>(more.size()));
       REQUIRE(::ftruncate(fd.get(), (60 << 20) + 5) == 0);
     }
     const auto copied = copy(scene, path, posix_pfs());
@@ -102,11 +108,13 @@ TEST_CASE("copy_data: holes stay holes and count as zeros", "[stage][transfer]")
   }
 }
 
-TEST_CASE("copy_data: a file system that cannot find holes is copied as data", "[stage][transfer]") {
+TEST_CASE("copy_data: a file system that cannot find holes is copied as data",
+          "[stage][transfer]") {
   Scene scene;
   write_file(scene.top + "/source", "x");
   ::truncate((scene.top + "/source").c_str(), 100000);
-  FaultPfs pfs([](auto, const std::string& call, const auto&) { return call == "seek" ? EINVAL : 0; });
+  FaultPfs pfs(
+      [](auto, const std::string& call, const auto&) { return call == "seek" ? EINVAL : 0; });
   const auto copied = copy(scene, scene.top + "/source", pfs);
   REQUIRE(copied.status);
   CHECK((copied.content == content_of(scene.top + "/source")));
@@ -118,7 +126,9 @@ TEST_CASE("copy_data: errors of either end, serial and pipelined", "[stage][tran
     write_file(scene.top + "/source", random_text(size, 9));
     for (const std::string call : {"read", "write"}) {
       std::atomic<int> count{0};
-      FaultPfs pfs([&](auto, const std::string& name, const auto&) { return name == call && ++count == 5 ? ENOSPC : 0; });
+      FaultPfs pfs([&](auto, const std::string& name, const auto&) {
+        return name == call && ++count == 5 ? ENOSPC : 0;
+      });
       const auto copied = copy(scene, scene.top + "/source", pfs);
       REQUIRE(!copied.status);
       CHECK(copied.status.error().code == ENOSPC);

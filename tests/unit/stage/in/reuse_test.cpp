@@ -1,4 +1,5 @@
-// Stage-in through the cache, into a real file system: what is read from the PFS, counted where it is called.
+// Stage-in through the cache, into a real file system: what is read from the PFS, counted where it
+// is called.
 #include "stage/in/reuse.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -19,7 +20,9 @@ namespace {
 
 /// Waits until the file is so old that the cache takes it.
 void let_it_settle(const std::string& path) {
-  while (to_ns(to_timespec(wall_time())) - to_ns(stat_of(path).st_ctim) < Cache::settling) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (to_ns(to_timespec(wall_time())) - to_ns(stat_of(path).st_ctim) < Cache::settling) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 /// One job: a file system of its own, on the file system that the cache is on.
@@ -31,11 +34,15 @@ struct Job {
   StageReport report;
 
   Job(Scene& scene, Cache* cache, int refuse = 0) {
-    if (cache != nullptr) sharer = std::make_unique<InputSharer>(*cache, scene.config);
+    if (cache != nullptr) {
+      sharer = std::make_unique<InputSharer>(*cache, scene.config);
+    }
     live.filesystem->share_with(sharer.get());
     std::atomic<std::uint64_t> counted{0};
     FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string& object) {
-      if (call == "read") ++counted;
+      if (call == "read") {
+        ++counted;
+      }
       return call == "open" && object == "data" ? refuse : 0;
     });
     Options options = scene.options;
@@ -44,7 +51,9 @@ struct Job {
     const Plan plan = scene.plan();
     report = stage_in(plan, buffer, pfs, options, progress);
     reads = counted;
-    if (report.ok()) CHECK(progress.bytes_done == progress.bytes_total);
+    if (report.ok()) {
+      CHECK(progress.bytes_done == progress.bytes_total);
+    }
   }
 };
 
@@ -111,7 +120,9 @@ TEST_CASE("an input that changed is read anew", "[cache][reuse]") {
     write_file(s.input, s.content);
     set_mtime(s.input, before);
   }
-  SECTION("its size") { write_file(s.input, s.content += "more"); }
+  SECTION("its size") {
+    write_file(s.input, s.content += "more");
+  }
   SECTION("another file has its name") {
     const auto before = to_ns(stat_of(s.input).st_mtim);
     write_file(s.input + ".new", s.content = random_text(300'000, 2));
@@ -134,7 +145,8 @@ TEST_CASE("what the user may not open any more is refused, cached or not", "[cac
   CHECK_FALSE(refused.live.exists("data"));
 }
 
-TEST_CASE("a write in place changes neither the cache nor what the next job gets", "[cache][reuse]") {
+TEST_CASE("a write in place changes neither the cache nor what the next job gets",
+          "[cache][reuse]") {
   Setting s;
   CHECK(Job(s.scene, s.cache.get()).report.ok());
   Job job(s.scene, s.cache.get());
@@ -145,9 +157,15 @@ TEST_CASE("a write in place changes neither the cache nor what the next job gets
     REQUIRE(filesystem.open({}, ino, O_RDWR));
     REQUIRE(filesystem.write({}, ino, std::as_bytes(std::span("changed")), 0));
   }
-  SECTION("by truncate") { REQUIRE(filesystem.setattr({}, ino, {.size = 3})); }
-  SECTION("by fallocate") { REQUIRE(filesystem.allocate({}, ino, 0, 0, 1U << 20U)); }
-  SECTION("of its times") { REQUIRE(filesystem.setattr({}, ino, {.mtime = FileTime(Nanoseconds{77})})); }
+  SECTION("by truncate") {
+    REQUIRE(filesystem.setattr({}, ino, {.size = 3}));
+  }
+  SECTION("by fallocate") {
+    REQUIRE(filesystem.allocate({}, ino, 0, 0, 1U << 20U));
+  }
+  SECTION("of its times") {
+    REQUIRE(filesystem.setattr({}, ino, {.mtime = FileTime(Nanoseconds{77})}));
+  }
   SECTION("after a restart that knows nothing of the cache any more") {
     job.live.open();
     job.live.write("data", "changed");
@@ -169,7 +187,8 @@ TEST_CASE("readers that had the file open see what the first writer writes", "[c
   Job job(s.scene, s.cache.get());
   auto& filesystem = *job.live.filesystem;
   const auto ino = job.live.ino("data");
-  const auto reader = filesystem.open({}, ino, O_RDONLY);  // the kernel reads this descriptor by itself
+  // the kernel reads this descriptor by itself
+  const auto reader = filesystem.open({}, ino, O_RDONLY);
   REQUIRE(reader);
   REQUIRE(reader->passthrough);
   const UniqueFd own(::fcntl((*filesystem.container(ino))->descriptor(), F_DUPFD_CLOEXEC, 0));
@@ -179,7 +198,9 @@ TEST_CASE("readers that had the file open see what the first writer writes", "[c
       writers.emplace_back([&, i] {
         const auto opened = filesystem.open({}, ino, O_WRONLY);
         const char byte = static_cast<char>('x' + i);
-        if (opened) (void)!::pwrite((*filesystem.container(ino))->descriptor(), &byte, 1, i);
+        if (opened) {
+          (void)!::pwrite((*filesystem.container(ino))->descriptor(), &byte, 1, i);
+        }
       });
     }
   }
@@ -191,7 +212,8 @@ TEST_CASE("readers that had the file open see what the first writer writes", "[c
   CHECK((next.live.read("data") == s.content));
 }
 
-TEST_CASE("a file that has lost what says where it came from is parted all the same", "[cache][reuse]") {
+TEST_CASE("a file that has lost what says where it came from is parted all the same",
+          "[cache][reuse]") {
   Setting s;
   CHECK(Job(s.scene, s.cache.get()).report.ok());
   Job job(s.scene, s.cache.get());
@@ -259,7 +281,9 @@ TEST_CASE("a cache that fails in any way fails no stage-in", "[cache][reuse]") {
   SECTION("its state is no file") {
     stdfs::create_directories(s.cache->path() + "/state");
     auto opened = Cache::open(s.scene.top, {}, false);
-    if (opened) s.cache = std::move(*opened);
+    if (opened) {
+      s.cache = std::move(*opened);
+    }
   }
   const Job job(s.scene, s.cache.get());
   CHECK(job.report.ok());

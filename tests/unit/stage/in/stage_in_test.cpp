@@ -1,7 +1,7 @@
 #include "stage/in/stage_in.hpp"
 
-#include <catch2/catch_test_macros.hpp>
 #include <sys/xattr.h>
+#include <catch2/catch_test_macros.hpp>
 
 #include <set>
 
@@ -12,7 +12,8 @@ using namespace efs;
 using namespace efs::stage;
 using namespace efs::stage::test;
 
-TEST_CASE("stage-in: content, modes, nanosecond times, links, empty directories, long names", "[stage][in]") {
+TEST_CASE("stage-in: content, modes, nanosecond times, links, empty directories, long names",
+          "[stage][in]") {
   Scene scene;
   const std::string long_name(250, 'n');
   write_file(scene.root + "/d/f", random_text(200'000, 1));
@@ -49,7 +50,8 @@ TEST_CASE("stage-in: content, modes, nanosecond times, links, empty directories,
   CHECK(scene.buffer.pending() == 0);
 }
 
-TEST_CASE("stage-in: a sparse file of 300 MiB with 4 KiB of data stays sparse and whole", "[stage][in]") {
+TEST_CASE("stage-in: a sparse file of 300 MiB with 4 KiB of data stays sparse and whole",
+          "[stage][in]") {
   Scene scene;
   write_file(scene.root + "/sparse", random_text(4096, 1));
   ::truncate((scene.root + "/sparse").c_str(), 300 << 20);
@@ -58,7 +60,8 @@ TEST_CASE("stage-in: a sparse file of 300 MiB with 4 KiB of data stays sparse an
   const auto staged = stat_of(scene.buffer.container(scene.buffer.nodes.at("sparse").ino));
   CHECK(staged.st_size == 300 << 20);
   CHECK(staged.st_blocks <= 16);
-  CHECK((scene.buffered("sparse").substr(0, 8192) == content_of(scene.root + "/sparse").substr(0, 8192)));
+  CHECK((scene.buffered("sparse").substr(0, 8192) ==
+         content_of(scene.root + "/sparse").substr(0, 8192)));
 }
 
 TEST_CASE("stage-in: a plan with problems is refused before anything moves", "[stage][in]") {
@@ -72,9 +75,12 @@ TEST_CASE("stage-in: a plan with problems is refused before anything moves", "[s
   CHECK(scene.buffer.nodes.empty());
 }
 
-TEST_CASE("stage-in: a file that vanishes, changes or shrinks fails by name and stops the rest", "[stage][in]") {
+TEST_CASE("stage-in: a file that vanishes, changes or shrinks fails by name and stops the rest",
+          "[stage][in]") {
   Scene scene;
-  for (int i = 0; i < 20; ++i) write_file(scene.root + "/d/f" + std::to_string(i), random_text(5000, 1));
+  for (int i = 0; i < 20; ++i) {
+    write_file(scene.root + "/d/f" + std::to_string(i), random_text(5000, 1));
+  }
   scene.resource("d");
   const std::string victim = scene.root + "/d/f7";
   std::string expected;
@@ -82,21 +88,27 @@ TEST_CASE("stage-in: a file that vanishes, changes or shrinks fails by name and 
   SECTION("vanishes") {
     expected = "vanished";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "f7") ::unlink(victim.c_str());
+      if (call == "open" && object == "f7") {
+        ::unlink(victim.c_str());
+      }
       return 0;
     };
   }
   SECTION("is replaced") {
     expected = "changed while it was being read";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "f7") ::unlink(victim.c_str()), write_file(victim, random_text(5000, 2));
+      if (call == "open" && object == "f7") {
+        ::unlink(victim.c_str()), write_file(victim, random_text(5000, 2));
+      }
       return 0;
     };
   }
   SECTION("shrinks") {
     expected = "changed while it was being read";
     hook = [&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "f7") ::truncate(victim.c_str(), 100);
+      if (call == "open" && object == "f7") {
+        ::truncate(victim.c_str(), 100);
+      }
       return 0;
     };
   }
@@ -115,7 +127,9 @@ TEST_CASE("stage-in: a chmod of an input while it is read is no change", "[stage
   write_file(scene.root + "/f", "content");
   scene.resource("f");
   FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-    if (call == "read") ::chmod((scene.root + "/f").c_str(), 0600);
+    if (call == "read") {
+      ::chmod((scene.root + "/f").c_str(), 0600);
+    }
     return 0;
   });
   REQUIRE(scene.in(pfs).ok());
@@ -124,12 +138,16 @@ TEST_CASE("stage-in: a chmod of an input while it is read is no change", "[stage
 
 TEST_CASE("stage-in: cancelled in the middle", "[stage][in]") {
   Scene scene;
-  for (int i = 0; i < 200; ++i) write_file(scene.root + "/d/f" + std::to_string(i), random_text(3000, 1));
+  for (int i = 0; i < 200; ++i) {
+    write_file(scene.root + "/d/f" + std::to_string(i), random_text(3000, 1));
+  }
   scene.resource("d");
   Progress progress;
   std::atomic<int> reads{0};
   FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-    if (call == "read" && ++reads == 50) progress.cancel = true;
+    if (call == "read" && ++reads == 50) {
+      progress.cancel = true;
+    }
     return 0;
   });
   const auto report = stage_in(scene.plan(), scene.buffer, pfs, scene.options, progress);
@@ -139,7 +157,9 @@ TEST_CASE("stage-in: cancelled in the middle", "[stage][in]") {
   CHECK(scene.buffer.pending() == 0);
 }
 
-TEST_CASE("stage-in: every PFS call fails once; what is published is whole, the inputs are as before", "[stage][in][faults]") {
+TEST_CASE(
+    "stage-in: every PFS call fails once; what is published is whole, the inputs are as before",
+    "[stage][in][faults]") {
   for (const int code : {EIO, ENOSPC}) {
     const auto failed = each_call_fails(code, [&](FaultPfs& pfs, const NthCall& chosen) {
       INFO("call " << chosen.number << " of " << chosen.function << " fails with " << chosen.code);
@@ -164,14 +184,22 @@ TEST_CASE("stage-in: every PFS call fails once; what is published is whole, the 
       Progress progress;
       const auto report = stage_in(plan, scene.buffer, pfs, scene.options, progress);
       for (const auto& [path, node] : scene.buffer.nodes) {
-        if (node.type == S_IFREG) REQUIRE((scene.buffered(path) == content_of(scene.root + "/" + path)));
+        if (node.type == S_IFREG) {
+          REQUIRE((scene.buffered(path) == content_of(scene.root + "/" + path)));
+        }
       }
       REQUIRE((snapshot_of(scene.root) == before));
       REQUIRE(scene.buffer.pending() == 0);
-      if (report.ok()) REQUIRE(scene.buffer.nodes.size() == 6);
-      if (report.ok()) REQUIRE((scene.buffer.nodes.at("d/a").xattrs.contains("user.k") && scene.buffer.nodes.at("d").xattrs.contains("user.k")));
+      if (report.ok()) {
+        REQUIRE(scene.buffer.nodes.size() == 6);
+      }
+      if (report.ok()) {
+        REQUIRE((scene.buffer.nodes.at("d/a").xattrs.contains("user.k") &&
+                 scene.buffer.nodes.at("d").xattrs.contains("user.k")));
+      }
     });
-    const std::set<std::string> all{"open", "open_beneath", "read", "seek", "fstat", "lstat", "access", "list", "readlink", "xattrs"};
+    const std::set<std::string> all{"open",  "open_beneath", "read", "seek",     "fstat",
+                                    "lstat", "access",       "list", "readlink", "xattrs"};
     CHECK(failed == all);
   }
 }
@@ -189,8 +217,12 @@ TEST_CASE("stage-in: what has a higher priority comes first, whatever its size",
   scene.config.resources[2].priority = 7;
   std::vector<std::string> order;
   FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
-    if (call == "open" && (object == "large" || object == "small")) order.push_back(object);
-    if (call == "open" && object.size() == 1) order.push_back(object);  // a directory on the way
+    if (call == "open" && (object == "large" || object == "small")) {
+      order.push_back(object);
+    }
+    if (call == "open" && object.size() == 1) {
+      order.push_back(object);  // a directory on the way
+    }
     return 0;
   });
   const Plan plan = scene.plan();
@@ -203,11 +235,16 @@ TEST_CASE("stage-in: what has a higher priority comes first, whatever its size",
 
 TEST_CASE("stage-in: what an interrupted one brought in is not read again", "[stage][in][resume]") {
   Scene scene;
-  for (int i = 0; i < 30; ++i) write_file(scene.root + "/d/f" + std::to_string(i), random_text(3000, static_cast<unsigned>(i)));
+  for (int i = 0; i < 30; ++i) {
+    write_file(scene.root + "/d/f" + std::to_string(i),
+               random_text(3000, static_cast<unsigned>(i)));
+  }
   stdfs::create_symlink("f0", scene.root + "/d/l");
   scene.resource("d");
   std::atomic<int> reads{0};
-  FaultPfs failing([&](auto, const std::string& call, const auto&) { return call == "read" && ++reads > 20 ? EIO : 0; });
+  FaultPfs failing([&](auto, const std::string& call, const auto&) {
+    return call == "read" && ++reads > 20 ? EIO : 0;
+  });
   const auto first = scene.in(failing);
   REQUIRE(!first.ok());
   const auto published = first.files;
@@ -222,5 +259,8 @@ TEST_CASE("stage-in: what an interrupted one brought in is not read again", "[st
   CHECK(second.kept == published);
   CHECK(second.files == 30 - published);
   CHECK(reads == static_cast<int>(30 - published));
-  for (int i = 0; i < 30; ++i) CHECK(scene.buffered("d/f" + std::to_string(i)) == content_of(scene.root + "/d/f" + std::to_string(i)));
+  for (int i = 0; i < 30; ++i) {
+    CHECK(scene.buffered("d/f" + std::to_string(i)) ==
+          content_of(scene.root + "/d/f" + std::to_string(i)));
+  }
 }

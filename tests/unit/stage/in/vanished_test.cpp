@@ -15,12 +15,16 @@ namespace {
 
 struct VanishingScene : Scene {
   VanishingScene() {
-    for (const char* name : {"/d/a", "/d/b", "/d/sub/c"}) write_file(root + name, "content");
+    for (const char* name : {"/d/a", "/d/b", "/d/sub/c"}) {
+      write_file(root + name, "content");
+    }
   }
+
   void whole(config::Vanished vanished) {
     resource("d");
     config.resources.back().vanished = vanished;
   }
+
   /// Stages in what was planned, after `meanwhile`.
   StageReport in_after(const std::function<void()>& meanwhile, PfsIo& pfs = posix_pfs()) {
     const Plan planned = plan();
@@ -29,14 +33,18 @@ struct VanishingScene : Scene {
     Progress progress;
     auto report = stage_in(planned, buffer, pfs, options, progress);
     CHECK(buffer.pending() == 0);
-    if (report.ok()) CHECK(progress.files_done == progress.files_total);
+    if (report.ok()) {
+      CHECK(progress.files_done == progress.files_total);
+    }
     return report;
   }
 };
 
 std::vector<std::string> paths_of(const std::vector<PlanSkip>& skips) {
   std::vector<std::string> paths;
-  for (const auto& skip : skips) paths.push_back((skip.vanished ? "" : "!") + skip.path);
+  for (const auto& skip : skips) {
+    paths.push_back((skip.vanished ? "" : "!") + skip.path);
+  }
   return paths;
 }
 
@@ -44,19 +52,23 @@ using Paths = std::vector<std::string>;
 
 /// The survey's call for one name fails as it does when the name has just gone.
 Plan plan_without(VanishingScene& scene, const std::string& call, const std::string& object,
-    int error = ENOENT) {
-  FaultPfs pfs([&](auto, const std::string& called, const std::string& on) { return called == call
-      && on == object ? error : 0; });
+                  int error = ENOENT) {
+  FaultPfs pfs([&](auto, const std::string& called, const std::string& on) {
+    return called == call && on == object ? error : 0;
+  });
   return make_plan(scene.config, pfs).value();
 }
 
 }  // namespace
 
-TEST_CASE("vanished: what goes while the inputs are listed is an error that names the key, or is left out", "[stage][in][vanished]") {
+TEST_CASE(
+    "vanished: what goes while the inputs are listed is an error that names the key, or is left "
+    "out",
+    "[stage][in][vanished]") {
   VanishingScene scene;
   scene.whole(config::Vanished::fail);
   CHECK(has_problem(plan_without(scene, "lstat", "b"), scene.root + "/d/b",
-      "vanished while the inputs were listed; 'vanished: skip'"));
+                    "vanished while the inputs were listed; 'vanished: skip'"));
   scene.config.resources.clear();
   scene.whole(config::Vanished::skip);
   for (const int error : {ENOENT, ESTALE, ENOTDIR, ELOOP}) {
@@ -70,8 +82,8 @@ TEST_CASE("vanished: what goes while the inputs are listed is an error that name
   CHECK(paths_of(without_directory.skipped) == Paths{"d/sub"});
   CHECK(without_directory.inodes == 3);
   // the resource itself
-  CHECK(has_problem(plan_without(scene, "open", "d"), scene.root + "/d",
-      "directory cannot be read"));
+  CHECK(
+      has_problem(plan_without(scene, "open", "d"), scene.root + "/d", "directory cannot be read"));
   CHECK(plan_without(scene, "lstat", "b", EACCES).problems.size() == 1);
 }
 
@@ -88,7 +100,9 @@ TEST_CASE("vanished: a pattern finds, and a resource or a list names", "[stage][
   CHECK_FALSE(named.failure->error.what.contains("'vanished: skip'"));
 }
 
-TEST_CASE("vanished: what goes between plan and copy is an error that names the key, or is left out", "[stage][in][vanished]") {
+TEST_CASE(
+    "vanished: what goes between plan and copy is an error that names the key, or is left out",
+    "[stage][in][vanished]") {
   VanishingScene scene;
   scene.whole(config::Vanished::fail);
   const auto failed = scene.in_after([&] { stdfs::remove(scene.root + "/d/a"); });
@@ -108,7 +122,7 @@ TEST_CASE("vanished: what goes between plan and copy is an error that names the 
 }
 
 TEST_CASE("vanished: a file that another one replaces is read in its new version",
-    "[stage][in][vanished]") {
+          "[stage][in][vanished]") {
   VanishingScene scene;
   scene.whole(config::Vanished::skip);
   const auto replace = [&](const std::string& content) {
@@ -124,16 +138,17 @@ TEST_CASE("vanished: a file that another one replaces is read in its new version
     CHECK(report.bytes == 7 + 7 + 17);
   }
   SECTION("by something that is no file") {
-    const auto report = scene.in_after([&] { stdfs::remove(scene.root + "/d/a"),
-        stdfs::create_directory(scene.root + "/d/a"); });
+    const auto report = scene.in_after(
+        [&] { stdfs::remove(scene.root + "/d/a"), stdfs::create_directory(scene.root + "/d/a"); });
     REQUIRE(report.ok());
     CHECK(paths_of(report.skipped) == Paths{"d/a"});
   }
   SECTION("again and again, which is an error") {
     int version = 0;
     FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
-      if (call == "open" && object == "a")
+      if (call == "open" && object == "a") {
         write_file(scene.root + "/d/a", std::string(static_cast<std::size_t>(++version), 'x'));
+      }
       return 0;
     });
     const auto report = scene.in_after([] {}, pfs);

@@ -29,27 +29,43 @@ namespace {
 
 /// What programs do when they see a name.
 struct NamesTold final : fs::KernelView {
-  NamesTold(fs::Filesystem& filesystem, std::function<void(const std::string&)> told) : filesystem_(filesystem), told_(std::move(told)) { filesystem_.attach(this); }
+  NamesTold(fs::Filesystem& filesystem, std::function<void(const std::string&)> told)
+      : filesystem_(filesystem), told_(std::move(told)) {
+    filesystem_.attach(this);
+  }
+
   ~NamesTold() override { filesystem_.attach(nullptr); }
+
   void name_changed(std::uint64_t, const std::string& name) override { told_(name); }
+
   void name_removed(std::uint64_t, const std::string&, std::uint64_t, bool) override {}
+
   void name_doubted(std::uint64_t, const std::string&, std::uint64_t) override {}
+
   void attributes_changed(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override {}
+
   void container_removed(std::uint64_t, std::uint64_t) override {}
+
   void release_space() override {}
+
   fs::Filesystem& filesystem_;
   std::function<void(const std::string&)> told_;
 };
 
 }  // namespace
 
-TEST_CASE("a file that is opened for writing while it is copied does not go out, or goes out unverified") {
+TEST_CASE(
+    "a file that is opened for writing while it is copied does not go out, or goes out "
+    "unverified") {
   LiveScene scene;
   const auto ino = scene.buffer.write("f", std::string(200000, 'x'));
   FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
     // Through the kernel: the daemon sees the open, and neither size nor time changes.
-    if (call == "write" && scene.buffer.staging->writers(ino)->open == 0) (void)scene.buffer.filesystem->open({}, ino, O_WRONLY);
+    if (call == "write" && scene.buffer.staging->writers(ino)->open == 0) {
+      (void)scene.buffer.filesystem->open({}, ino, O_WRONLY);
+    }
     return 0;
   });
   const Receipt refused = scene.back({.names = {"f"}}, pfs);
@@ -69,7 +85,8 @@ TEST_CASE("a file that is opened for writing while it is copied does not go out,
   CHECK_FALSE(scene.buffer.staging->find("f")->dirty);
 }
 
-TEST_CASE("of all that is there only what a stop would bring out goes out where that is asked for") {
+TEST_CASE(
+    "of all that is there only what a stop would bring out goes out where that is asked for") {
   LiveScene scene;
   REQUIRE(scene.in({.names = {"d"}}).ok());
   scene.buffer.write("result", "result");
@@ -99,11 +116,14 @@ TEST_CASE("beside programs a large file is moved by a thread less than there are
   std::set<std::thread::id> threads;
   FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
     const std::lock_guard lock(mutex);
-    if (call == "read" || call == "write") threads.insert(std::this_thread::get_id());
+    if (call == "read" || call == "write") {
+      threads.insert(std::this_thread::get_id());
+    }
     return 0;
   });
   scene.options.beside_programs = true;
-  const std::size_t all = std::max(1U, std::thread::hardware_concurrency()), ours = std::max<std::size_t>(1, all - 1);
+  const std::size_t all = std::max(1U, std::thread::hardware_concurrency()),
+                    ours = std::max<std::size_t>(1, all - 1);
   CHECK(scene.options.processors() == ours);
   CHECK(Options().processors() == all);
   std::ofstream(scene.config.root_dir + "/large") << std::string(size, 'x');
@@ -120,7 +140,8 @@ TEST_CASE("a name that a program takes during a load stays the program's") {
   std::atomic<bool> made = false;
   FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
     if (call == "read" && !made.exchange(true)) {
-      const auto directory = scene.buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0700, 0)->ino;
+      const auto directory =
+          scene.buffer.filesystem->make_node({}, fs::root_ino, "d", S_IFDIR | 0700, 0)->ino;
       (void)scene.buffer.filesystem->make_node({}, directory, "b", S_IFREG | 0600, 0);
     }
     return 0;
@@ -135,7 +156,9 @@ TEST_CASE("a name that a program takes during a load stays the program's") {
   CHECK(scene.buffer.containers() == 1);
 }
 
-TEST_CASE("a load whose names fail in the last step takes back those that it gave, but for what has changed or took another's place") {
+TEST_CASE(
+    "a load whose names fail in the last step takes back those that it gave, but for what has "
+    "changed or took another's place") {
   enum class Meanwhile { nothing, changed, replaced };
   for (const auto meanwhile : {Meanwhile::nothing, Meanwhile::changed, Meanwhile::replaced}) {
     INFO("case " << static_cast<int>(meanwhile));
@@ -149,11 +172,16 @@ TEST_CASE("a load whose names fail in the last step takes back those that it gav
     auto& filesystem = *scene.buffer.filesystem;
     // Once d/a is there a program takes the next name.
     NamesTold kernel(filesystem, [&](const std::string& name) {
-      if (name != "a" || scene.buffer.exists("d/b")) return;
+      if (name != "a" || scene.buffer.exists("d/b")) {
+        return;
+      }
       (void)filesystem.make_node({}, scene.buffer.ino("d"), "b", S_IFREG | 0600, 0);
-      if (meanwhile == Meanwhile::changed) (void)filesystem.open({}, scene.buffer.ino("d/a"), O_WRONLY);
+      if (meanwhile == Meanwhile::changed) {
+        (void)filesystem.open({}, scene.buffer.ino("d/a"), O_WRONLY);
+      }
     });
-    const LoadReport report = scene.in({.names = {"d/a", "d/b", "d/l", "d/sub"}, .replace = meanwhile == Meanwhile::replaced});
+    const LoadReport report = scene.in(
+        {.names = {"d/a", "d/b", "d/l", "d/sub"}, .replace = meanwhile == Meanwhile::replaced});
     REQUIRE_FALSE(report.ok());
     CHECK(report.failure->path == "d/b");
     const bool stays = meanwhile != Meanwhile::nothing;
@@ -171,7 +199,9 @@ TEST_CASE("a load whose names fail in the last step takes back those that it gav
 TEST_CASE("a file that changes on the PFS while it is loaded is not loaded") {
   LiveScene scene;
   FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
-    if (call == "read") stdfs::resize_file(scene.config.root_dir + "/d/b", 10);
+    if (call == "read") {
+      stdfs::resize_file(scene.config.root_dir + "/d/b", 10);
+    }
     return 0;
   });
   const LoadReport report = scene.in({.names = {"d/b"}}, pfs);
@@ -218,7 +248,9 @@ TEST_CASE("a part that is unloaded in place is the job's own version to what com
   scene.config.results_dir = scene.config.root_dir;
   scene.config.in_place = true;
   const std::string file = scene.config.root_dir + "/p";
-  const auto unload_part = [&] { return scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}).verdict; };
+  const auto unload_part = [&] {
+    return scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}).verdict;
+  };
   for (const bool theirs : {false, true}) {
     scene.put("p", std::string(1000, 'p'));
     REQUIRE(::setxattr(file.c_str(), "user.k", "v", 1, 0) == 0);
@@ -227,16 +259,19 @@ TEST_CASE("a part that is unloaded in place is the job's own version to what com
     CHECK(unload_part() == Verdict::complete);  // of what the PFS has: nothing to do
     scene.buffer.write("p", std::string(1000, 'q'));
     scene.config.on_conflict = theirs ? config::OnConflict::overwrite : config::OnConflict::fail;
-    if (theirs) scene.put("p", std::string(1000, 't'));
+    if (theirs) {
+      scene.put("p", std::string(1000, 't'));
+    }
     REQUIRE(unload_part() == Verdict::complete);
     CHECK(scene.out("p") == "qqqq" + std::string(996, theirs ? 't' : 'p'));
-    struct stat st {};
+    struct stat st{};
     REQUIRE(::stat(file.c_str(), &st) == 0);
     CHECK((st.st_mode & 07777U) == 02640U);
     CHECK(::getxattr(file.c_str(), "user.k", nullptr, 0) == 1);
     CHECK(scene.buffer.staging->find("p")->dirty);
     scene.config.on_conflict = config::OnConflict::fail;
-    CHECK(scene.back({.names = {"p"}}).entries.at(0).action == (theirs ? Action::conflict : Action::staged_out));
+    CHECK(scene.back({.names = {"p"}}).entries.at(0).action ==
+          (theirs ? Action::conflict : Action::staged_out));
   }
 }
 
@@ -248,7 +283,9 @@ TEST_CASE("a part goes into nobody else's version unless the job file says so") 
   REQUIRE(scene.in({.names = {"p"}}).ok());
   scene.buffer.write("p", std::string(1000, 'q'));
   scene.put("p", std::string(1000, 't'));
-  const auto part_of_p = [&](PfsIo& pfs) { return scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs).entries.at(0); };
+  const auto part_of_p = [&](PfsIo& pfs) {
+    return scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs).entries.at(0);
+  };
   for (const auto policy : {config::OnConflict::fail, config::OnConflict::keep_both}) {
     scene.config.on_conflict = policy;
     const auto entry = part_of_p(posix_pfs());
@@ -262,20 +299,30 @@ TEST_CASE("a part goes into nobody else's version unless the job file says so") 
   CHECK(scene.out("p") == "qqqq" + std::string(996, 't'));
 }
 
-TEST_CASE("a part does not take the place of a version that comes while it is laid over the old one") {
+TEST_CASE(
+    "a part does not take the place of a version that comes while it is laid over the old one") {
   // Or later: when the name is claimed.
-  for (const auto& [in_place, moment] : {std::pair{false, "fsync"}, {true, "fsync"}, {false, "symlink"}, {true, "symlink"}}) {
+  for (const auto& [in_place, moment] :
+       {std::pair{false, "fsync"}, {true, "fsync"}, {false, "symlink"}, {true, "symlink"}}) {
     LiveScene scene;
-    if (in_place) scene.config.results_dir = scene.config.root_dir;
+    if (in_place) {
+      scene.config.results_dir = scene.config.root_dir;
+    }
     scene.config.in_place = in_place;
     scene.config.on_conflict = config::OnConflict::overwrite;
     scene.put("p", std::string(1000, 'p'));
     REQUIRE(scene.in({.names = {"p"}}).ok());
     scene.buffer.write("p", std::string(1000, 'q'));
-    if (!in_place) REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
-    if (!in_place) scene.buffer.write("p", std::string(1000, 'r'));
+    if (!in_place) {
+      REQUIRE(scene.back({.names = {"p"}}).verdict == Verdict::complete);
+    }
+    if (!in_place) {
+      scene.buffer.write("p", std::string(1000, 'r'));
+    }
     FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string&) {
-      if (call == moment) std::ofstream(scene.config.results_dir + "/p", std::ios::binary) << "theirs";
+      if (call == moment) {
+        std::ofstream(scene.config.results_dir + "/p", std::ios::binary) << "theirs";
+      }
       return 0;
     });
     const Receipt receipt = scene.back({.names = {"p"}, .part = {.offset = 0, .length = 4}}, pfs);
@@ -287,7 +334,9 @@ TEST_CASE("a part does not take the place of a version that comes while it is la
 }
 
 // A worker that dies between the two would leave its own result for somebody else's.
-TEST_CASE("what is about to get its name is known for ours before it has it, whole or with a part laid over") {
+TEST_CASE(
+    "what is about to get its name is known for ours before it has it, whole or with a part laid "
+    "over") {
   LiveScene scene;
   scene.config.results_dir = scene.config.root_dir;
   scene.config.in_place = true;
@@ -297,9 +346,11 @@ TEST_CASE("what is about to get its name is known for ours before it has it, who
     scene.buffer.write("p", std::string(1000, part.whole() ? 'q' : 'r'));
     std::optional<fs::Origin> known;
     FaultPfs pfs(stage::test::NthCall{});
-    pfs.on_naming = [&](const std::string&) { known = scene.buffer.staging->find("p")->saved; };
+    pfs.on_naming = [&](const std::string&) {
+      known = scene.buffer.staging->find("p")->saved;
+    };
     REQUIRE(scene.back({.names = {"p"}, .part = part}, pfs).verdict == Verdict::complete);
-    struct stat there {};
+    struct stat there{};
     REQUIRE(::stat((scene.config.root_dir + "/p").c_str(), &there) == 0);
     REQUIRE(known);
     CHECK(known->inode == there.st_ino);
@@ -307,12 +358,15 @@ TEST_CASE("what is about to get its name is known for ours before it has it, who
   }
 }
 
-TEST_CASE("of several nodes what is about to get its name is known for another one's as well where that has the same there") {
+TEST_CASE(
+    "of several nodes what is about to get its name is known for another one's as well where that "
+    "has the same there") {
   LiveScene scene;
   scene.config.nodes = 2;
   scene.config.merge_since = pfs_now(scene.config.results_dir).value();
   FaultPfs pfs(stage::test::NthCall{});
-  const auto others = merging_pfs(scene.config.merge_since), ours = merging_pfs(scene.config.merge_since, {}, pfs);
+  const auto others = merging_pfs(scene.config.merge_since),
+             ours = merging_pfs(scene.config.merge_since, {}, pfs);
   scene.buffer.write("f", std::string(1000, 'f'));
   REQUIRE(scene.buffer.filesystem->link({}, scene.buffer.ino("f"), fs::root_ino, "g"));
   const auto attributes = scene.buffer.staging->find("f")->attributes;
@@ -320,7 +374,8 @@ TEST_CASE("of several nodes what is about to get its name is known for another o
     std::ofstream(scene.config.results_dir + "/p") << std::string(1000, 'f');
     const UniqueFd top(::open(scene.config.results_dir.c_str(), directory_flags | O_CLOEXEC));
     const std::array times{attributes.st_atim, attributes.st_mtim};
-    REQUIRE((::fchmodat(top.get(), "p", attributes.st_mode & 07777U, 0) == 0 && ::fchownat(top.get(), "p", attributes.st_uid, attributes.st_gid, 0) == 0));
+    REQUIRE((::fchmodat(top.get(), "p", attributes.st_mode & 07777U, 0) == 0 &&
+             ::fchownat(top.get(), "p", attributes.st_uid, attributes.st_gid, 0) == 0));
     REQUIRE(::utimensat(top.get(), "p", times.data(), 0) == 0);
     REQUIRE(others->rename(top.get(), "p", name));
   };
@@ -331,7 +386,9 @@ TEST_CASE("of several nodes what is about to get its name is known for another o
   pfs.on_naming = [&](const std::string& name) {
     const std::lock_guard lock(mutex);
     const auto item = scene.buffer.staging->find(name);
-    if (item && item->saved) known[name] = item->saved->ctime;
+    if (item && item->saved) {
+      known[name] = item->saved->ctime;
+    }
   };
   REQUIRE(scene.back({.names = {"f", "g", "h"}}, *ours).verdict == Verdict::complete);
   REQUIRE(known.size() == 3);
@@ -352,7 +409,8 @@ TEST_CASE("no part goes into an input where results-dir leads to one") {
   CHECK(scene.out("a") == std::string(3000, 'a'));
 }
 
-TEST_CASE("verify: read-back holds for a part, too, and its receipt has the checksum of the whole") {
+TEST_CASE(
+    "verify: read-back holds for a part, too, and its receipt has the checksum of the whole") {
   LiveScene scene;
   scene.config.verify = config::Verify::read_back;
   scene.buffer.write("p", std::string(1000, 'p'));
@@ -362,7 +420,8 @@ TEST_CASE("verify: read-back holds for a part, too, and its receipt has the chec
   bool rot = true;
   FaultPfs pfs([&](std::uint64_t, const std::string& call, const std::string& object) {
     const std::string partial = scene.config.results_dir + "/p.efs-partial";
-    if (rot && call == "open" && object == "p.efs-partial" && stdfs::exists(partial) && stdfs::file_size(partial) == 1200) {
+    if (rot && call == "open" && object == "p.efs-partial" && stdfs::exists(partial) &&
+        stdfs::file_size(partial) == 1200) {
       std::fstream file(partial, std::ios::binary | std::ios::in | std::ios::out);
       file << "R";
     }
@@ -388,7 +447,8 @@ TEST_CASE("the partial of one result takes no other result's name") {
   scene.buffer.write("x", "x");
   REQUIRE(scene.back({.names = {"x.efs-partial"}}).verdict == Verdict::complete);
   REQUIRE(scene.back({.names = {"x"}}).verdict == Verdict::complete);
-  REQUIRE(scene.back({.names = {"x"}, .part = {.offset = 0, .length = 1}}).verdict == Verdict::complete);
+  REQUIRE(scene.back({.names = {"x"}, .part = {.offset = 0, .length = 1}}).verdict ==
+          Verdict::complete);
   CHECK(scene.out("x.efs-partial") == "precious");
 }
 

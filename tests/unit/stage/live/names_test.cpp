@@ -12,17 +12,26 @@ TEST_CASE("a path on the mount, of the PFS and relative to root-dir are one name
   config::JobConfig config;
   config.root_dir = "/pfs/run";
   config.mount_dir = "/mnt/job";
-  for (const char* given : {"a/b", "/pfs/run/a/b", "/mnt/job/a/b", "./a//b/", "/mnt/job//a/./b/"}) CHECK(buffer_name(config, given).value_or("?") == "a/b");
-  for (const char* given : {"/pfs/run", "/mnt/job/", "."}) CHECK(buffer_name(config, given).value_or("?").empty());
-  for (const char* given : {"", "..", "a/../b", "/pfs/run/../x", "/pfs/runs/a", "/mnt", "/etc/passwd"}) CHECK(buffer_name(config, given).error().code == EINVAL);
+  for (const char* given : {"a/b", "/pfs/run/a/b", "/mnt/job/a/b", "./a//b/", "/mnt/job//a/./b/"}) {
+    CHECK(buffer_name(config, given).value_or("?") == "a/b");
+  }
+  for (const char* given : {"/pfs/run", "/mnt/job/", "."}) {
+    CHECK(buffer_name(config, given).value_or("?").empty());
+  }
+  for (const char* given :
+       {"", "..", "a/../b", "/pfs/run/../x", "/pfs/runs/a", "/mnt", "/etc/passwd"}) {
+    CHECK(buffer_name(config, given).error().code == EINVAL);
+  }
   CHECK(buffer_name(config, std::string("a\0b", 3)).error().code == EINVAL);
   config.mount_dir = "/pfs/run/mnt";
   CHECK(buffer_name(config, "/pfs/run/mnt/a") == "a");
 }
 
-TEST_CASE("a name that is there is no pattern; a pattern takes directories with all that is in them") {
+TEST_CASE(
+    "a name that is there is no pattern; a pattern takes directories with all that is in them") {
   efs::test::LiveBuffer buffer;
-  const auto directory = buffer.filesystem->make_node({}, fs::root_ino, "d1", S_IFDIR | 0755, 0)->ino;
+  const auto directory =
+      buffer.filesystem->make_node({}, fs::root_ino, "d1", S_IFDIR | 0755, 0)->ino;
   REQUIRE(buffer.filesystem->make_node({}, directory, "x", S_IFREG | 0644, 0));
   buffer.write("d2", "");
   buffer.write("e*", "");
@@ -30,7 +39,9 @@ TEST_CASE("a name that is there is no pattern; a pattern takes directories with 
   const auto paths = [&](const std::string& name) {
     std::string text;
     const auto items = items_of(*buffer.staging, name);
-    for (const auto& item : items.value()) text += item.path + " ";
+    for (const auto& item : items.value()) {
+      text += item.path + " ";
+    }
     return text;
   };
   CHECK(paths("d*") == "d1 d1/x d2 ");
@@ -56,5 +67,7 @@ TEST_CASE("parts are clipped, united and told in text") {
   CHECK(united(two, {10, 10}) == std::vector<Part>{{0, 25}});
   CHECK(united(two, {12, 2}) == std::vector<Part>{{0, 10}, {12, 2}, {20, 5}});
   CHECK(united(two, {2, 3}) == two);
-  for (const char* bad : {"x", "1", "1+", "1+2;3+4", "+1", "-1+2"}) CHECK(parts_of(bad).empty());
+  for (const char* bad : {"x", "1", "1+", "1+2;3+4", "+1", "-1+2"}) {
+    CHECK(parts_of(bad).empty());
+  }
 }

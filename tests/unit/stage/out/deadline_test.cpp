@@ -1,5 +1,5 @@
-// A stage-out whose deadline passes while it only computes, or before it has come to most of the results. The clock is the test's:
-// time is up when it says so.
+// A stage-out whose deadline passes while it only computes, or before it has come to most of the
+// results. The clock is the test's: time is up when it says so.
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
@@ -20,9 +20,15 @@ void time_is_up(Progress& progress) {
 /// Has `count` empty results, of which there are no containers.
 class ManyResults final : public OutgoingBuffer {
  public:
-  explicit ManyResults(std::size_t count, std::function<void()> listed = {}) : count_(count), listed_(std::move(listed)) {}
-  Result<fs::HeldFile> hold(std::uint64_t) override { return fail(EIO, "no result is to be opened"); }
+  explicit ManyResults(std::size_t count, std::function<void()> listed = {})
+      : count_(count), listed_(std::move(listed)) {}
+
+  Result<fs::HeldFile> hold(std::uint64_t) override {
+    return fail(EIO, "no result is to be opened");
+  }
+
   Result<std::uint64_t> available_bytes() override { return 0; }
+
   Result<std::vector<fs::WalkItem>> walk() override {
     std::vector<fs::WalkItem> items(count_);
     for (std::size_t i = 0; i < count_; ++i) {
@@ -33,7 +39,9 @@ class ManyResults final : public OutgoingBuffer {
       items[i].attributes.st_size = 3;
       items[i].dirty = true;
     }
-    if (listed_) listed_();
+    if (listed_) {
+      listed_();
+    }
     return items;
   }
 
@@ -44,12 +52,17 @@ class ManyResults final : public OutgoingBuffer {
 
 }  // namespace
 
-TEST_CASE("deadline: where it passes while many files are listed, the receipt says so, and no PFS is asked", "[stage][out][deadline]") {
+TEST_CASE(
+    "deadline: where it passes while many files are listed, the receipt says so, and no PFS is "
+    "asked",
+    "[stage][out][deadline]") {
   Scene scene;
   Progress progress;
   bool is_listed_in_time = false;
   std::unique_ptr<Buffer> buffer;
-  SECTION("behind the walk") { buffer = std::make_unique<ManyResults>(fs::many_names, [&] { time_is_up(progress); }); }
+  SECTION("behind the walk") {
+    buffer = std::make_unique<ManyResults>(fs::many_names, [&] { time_is_up(progress); });
+  }
   SECTION("few are listed all the same") {
     buffer = std::make_unique<ManyResults>(100, [&] { time_is_up(progress); });
     is_listed_in_time = true;
@@ -62,11 +75,13 @@ TEST_CASE("deadline: where it passes while many files are listed, the receipt sa
   const Receipt receipt = stage_out(scene.config, *buffer, pfs, scene.options, progress);
   CHECK(receipt.verdict == Verdict::failed);
   CHECK(receipt.entries.size() == (is_listed_in_time ? 100 : 0));
-  CHECK(receipt.reason.starts_with("the deadline passed while the files were listed") == !is_listed_in_time);
+  CHECK(receipt.reason.starts_with("the deadline passed while the files were listed") ==
+        !is_listed_in_time);
   CHECK((calls == 0) == !is_listed_in_time);
 }
 
-TEST_CASE("deadline: results that it left are counted, and named up to a number", "[stage][out][deadline]") {
+TEST_CASE("deadline: results that it left are counted, and named up to a number",
+          "[stage][out][deadline]") {
   Scene scene;
   scene.options.most_not_tried = 10;
   Progress progress;

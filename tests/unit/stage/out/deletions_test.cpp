@@ -27,6 +27,7 @@ struct Removing : Scene {
     config.deletions = config::Deletions::propagate;
     REQUIRE(in().ok());
   }
+
   /// As the job would.
   void remove(const std::string& path) {
     const auto items = *buffer.walk();
@@ -34,6 +35,7 @@ struct Removing : Scene {
     buffer.nodes.erase(path);
     std::ranges::sort(buffer.gone_items, {}, &fs::WalkItem::path);
   }
+
   void rename(const std::string& from, const std::string& to) {
     auto node = buffer.nodes.at(from);
     remove(from);
@@ -76,7 +78,8 @@ TEST_CASE("deletions: only declared ones, of persistent inputs", "[stage][out][d
   }
 }
 
-TEST_CASE("deletions: what goes is no place for the job's version of another file", "[stage][out][deletions][conflict]") {
+TEST_CASE("deletions: what goes is no place for the job's version of another file",
+          "[stage][out][deletions][conflict]") {
   Removing scene;
   scene.config.on_conflict = config::OnConflict::keep_both;
   scene.buffer.overwrite("d/a", "the job's");
@@ -86,7 +89,11 @@ TEST_CASE("deletions: what goes is no place for the job's version of another fil
   // As the next start stages it in, and the job takes it away.
   auto kept = scene.buffer.nodes.at("d/b");
   const auto st = stat_of(scene.root + "/d/a.efs-job");
-  kept.origin = fs::Origin{.device = st.st_dev, .inode = st.st_ino, .size = static_cast<std::uint64_t>(st.st_size), .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
+  kept.origin = fs::Origin{.device = st.st_dev,
+                           .inode = st.st_ino,
+                           .size = static_cast<std::uint64_t>(st.st_size),
+                           .mtime = to_ns(st.st_mtim),
+                           .ctime = to_ns(st.st_ctim)};
   scene.buffer.nodes["d/a.efs-job"] = kept;
   scene.remove("d/a.efs-job");
   scene.buffer.overwrite("d/a", "the job's");
@@ -119,7 +126,9 @@ TEST_CASE("deletions: of lists only what they name", "[stage][out][deletions]") 
   }
   const auto paths = [&] {
     std::string text;
-    for (const auto& item : removed_inputs(scene.config, gone)) text += item.path + " ";
+    for (const auto& item : removed_inputs(scene.config, gone)) {
+      text += item.path + " ";
+    }
     return text;
   };
   CHECK(paths() == "d/listed whole whole/in/it ");
@@ -196,9 +205,11 @@ TEST_CASE("deletions: what another node of the job brought out stays", "[stage][
   }
 }
 
-TEST_CASE("deletions: an input that was renamed to what is dropped stays", "[stage][out][deletions]") {
+TEST_CASE("deletions: an input that was renamed to what is dropped stays",
+          "[stage][out][deletions]") {
   Removing scene;
-  scene.config.outputs.push_back({.pattern = "out/**", .file_class = config::FileClass::persistent});
+  scene.config.outputs.push_back(
+      {.pattern = "out/**", .file_class = config::FileClass::persistent});
   scene.rename("d/a", "old");  // no output rule matches and no resource holds it: temporary
   const auto receipt = scene.out();
   CHECK(receipt.verdict == Verdict::complete);
@@ -206,7 +217,12 @@ TEST_CASE("deletions: an input that was renamed to what is dropped stays", "[sta
   CHECK(action_of(receipt, "d/a") == Action::skipped);
   CHECK(action_of(receipt, "old") == Action::dropped);
   SECTION("and goes when another name of it is back") {
-    scene.buffer.nodes["out"] = {.ino = 1000, .type = S_IFDIR, .attributes = {.mode = 0755}, .target = {}, .dirty = true, .origin = {}};
+    scene.buffer.nodes["out"] = {.ino = 1000,
+                                 .type = S_IFDIR,
+                                 .attributes = {.mode = 0755},
+                                 .target = {},
+                                 .dirty = true,
+                                 .origin = {}};
     scene.buffer.nodes["out/a"] = scene.buffer.nodes.at("old");
     const auto again = scene.out();
     CHECK(action_of(again, "d/a") == Action::removed);
@@ -215,7 +231,8 @@ TEST_CASE("deletions: an input that was renamed to what is dropped stays", "[sta
   }
 }
 
-TEST_CASE("deletions: never through a symbolic link, and only empty directories", "[stage][out][deletions]") {
+TEST_CASE("deletions: never through a symbolic link, and only empty directories",
+          "[stage][out][deletions]") {
   Removing scene;
   scene.remove("d/a");
   scene.remove("d/b");
@@ -246,19 +263,23 @@ TEST_CASE("deletions: never through a symbolic link, and only empty directories"
   }
 }
 
-TEST_CASE("deletions: while a result is missing nothing goes, and a failure is one", "[stage][out][deletions]") {
+TEST_CASE("deletions: while a result is missing nothing goes, and a failure is one",
+          "[stage][out][deletions]") {
   Removing scene;
   scene.remove("d/a");
   scene.buffer.put("d/new", S_IFREG, "new");
   SECTION("a result that cannot be written") {
-    FaultPfs pfs([](auto, const std::string& call, const auto&) { return call == "write" ? EIO : 0; });
+    FaultPfs pfs(
+        [](auto, const std::string& call, const auto&) { return call == "write" ? EIO : 0; });
     const auto receipt = scene.out(pfs);
     CHECK(action_of(receipt, "d/new") == Action::failed);
     CHECK(action_of(receipt, "d/a") == Action::not_saved);
     CHECK(stdfs::exists(scene.root + "/d/a"));
   }
   SECTION("one that cannot be removed") {
-    FaultPfs pfs([](auto, const std::string& call, const auto& name) { return call == "unlink" && name == "a" ? EACCES : 0; });
+    FaultPfs pfs([](auto, const std::string& call, const auto& name) {
+      return call == "unlink" && name == "a" ? EACCES : 0;
+    });
     const auto receipt = scene.out(pfs);
     CHECK(action_of(receipt, "d/new") == Action::staged_out);
     CHECK(action_of(receipt, "d/a") == Action::failed);
@@ -267,7 +288,9 @@ TEST_CASE("deletions: while a result is missing nothing goes, and a failure is o
   SECTION("one whose removal is not durable") {
     std::atomic<bool> removed = false;
     FaultPfs pfs([&](auto, const std::string& call, const auto& name) {
-      if (call == "unlink" && name == "a") removed = true;
+      if (call == "unlink" && name == "a") {
+        removed = true;
+      }
       return removed && (call == "fsync" || call == "syncfs") ? EIO : 0;
     });
     CHECK(action_of(scene.out(pfs), "d/a") == Action::failed);

@@ -1,4 +1,5 @@
-// What results meet in results-dir that is not the job's: it is counted, left alone, or kept beside.
+// What results meet in results-dir that is not the job's: it is counted, left alone, or kept
+// beside.
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -26,14 +27,18 @@ struct ExistingScene : Scene {
     buffer.put("new", S_IFREG, "half");
     reopen();
   }
+
   /// As a process does that goes on with the store.
   void reopen() {
-    if (!may_meet_others(config)) return;
+    if (!may_meet_others(config)) {
+      return;
+    }
     auto opened = PlacedNames::open(metadata.get(), results);
     REQUIRE(opened);
     placed = std::move(*opened);
     options.placed = placed.get();
   }
+
   std::string there(const std::string& path) const { return content_of(results + "/" + path); }
 
   UniqueFd metadata;
@@ -42,7 +47,8 @@ struct ExistingScene : Scene {
 
 }  // namespace
 
-TEST_CASE("existing: replace counts what results replaced, and a retry does not count its own", "[stage][out][existing]") {
+TEST_CASE("existing: replace counts what results replaced, and a retry does not count its own",
+          "[stage][out][existing]") {
   ExistingScene scene;
   const Receipt receipt = scene.out();
   REQUIRE(receipt.verdict == Verdict::complete);
@@ -58,7 +64,8 @@ TEST_CASE("existing: replace counts what results replaced, and a retry does not 
   CHECK_FALSE(describe(again).contains("replaced"));
 }
 
-TEST_CASE("existing: fail leaves what is there, and the results in the buffer", "[stage][out][existing]") {
+TEST_CASE("existing: fail leaves what is there, and the results in the buffer",
+          "[stage][out][existing]") {
   ExistingScene scene(config::Existing::fail);
   const Receipt receipt = scene.out();
   CHECK(receipt.verdict == Verdict::partial);
@@ -70,7 +77,8 @@ TEST_CASE("existing: fail leaves what is there, and the results in the buffer", 
   }
   CHECK(scene.there("new") == "half");
   CHECK(partials_below(scene.results) == 0);
-  // What it has brought out itself is no obstacle: not to the same process, nor to one that goes on when the job has changed it.
+  // What it has brought out itself is no obstacle: not to the same process, nor to one that goes on
+  // when the job has changed it.
   scene.reopen();
   scene.buffer.overwrite("new", "whole");
   stdfs::remove(scene.results + "/good");
@@ -82,11 +90,14 @@ TEST_CASE("existing: fail leaves what is there, and the results in the buffer", 
   CHECK(again.totals.replaced == 0);
 }
 
-TEST_CASE("existing: fail: what comes in between is not replaced either", "[stage][out][existing]") {
+TEST_CASE("existing: fail: what comes in between is not replaced either",
+          "[stage][out][existing]") {
   ExistingScene scene(config::Existing::fail);
   FaultPfs pfs([](auto, const auto&, const auto&) { return 0; });
   pfs.on_naming = [&](const std::string& name) {
-    if (name == "new") write_file(scene.results + "/new", "another job's");
+    if (name == "new") {
+      write_file(scene.results + "/new", "another job's");
+    }
   };
   const Receipt receipt = scene.out(pfs);
   CHECK(action_of(receipt, "new") == Action::conflict);
@@ -94,10 +105,13 @@ TEST_CASE("existing: fail: what comes in between is not replaced either", "[stag
   CHECK(partials_below(scene.results) == 0);
 }
 
-TEST_CASE("existing: fail: a result that was named when the stage-out was killed is its own", "[stage][out][existing]") {
+TEST_CASE("existing: fail: a result that was named when the stage-out was killed is its own",
+          "[stage][out][existing]") {
   ExistingScene scene(config::Existing::fail);
   {
-    FaultPfs dying([&](auto, const std::string& call, const std::string&) { return call == "fsync" && stdfs::exists(scene.results + "/new") ? EIO : 0; });
+    FaultPfs dying([&](auto, const std::string& call, const std::string&) {
+      return call == "fsync" && stdfs::exists(scene.results + "/new") ? EIO : 0;
+    });
     CHECK(action_of(scene.out(dying), "new") == Action::failed);
   }
   REQUIRE(scene.there("new") == "half");
@@ -107,7 +121,8 @@ TEST_CASE("existing: fail: a result that was named when the stage-out was killed
   CHECK(scene.there("new") == "whole");
 }
 
-TEST_CASE("existing: keep-both puts the result beside what is there, once", "[stage][out][existing]") {
+TEST_CASE("existing: keep-both puts the result beside what is there, once",
+          "[stage][out][existing]") {
   ExistingScene scene(config::Existing::keep_both);
   for (const auto action : {Action::staged_out, Action::kept}) {
     const Receipt receipt = scene.out();
@@ -122,7 +137,8 @@ TEST_CASE("existing: keep-both puts the result beside what is there, once", "[st
   }
 }
 
-TEST_CASE("existing: fail, in place: an input is the job's to replace, another's new file is not", "[stage][out][existing]") {
+TEST_CASE("existing: fail, in place: an input is the job's to replace, another's new file is not",
+          "[stage][out][existing]") {
   Scene scene;
   scene.config.results_dir = scene.root;
   scene.config.in_place = true;

@@ -10,19 +10,24 @@ using namespace efs;
 using namespace efs::stage;
 using namespace efs::stage::test;
 
-TEST_CASE("leftovers: also in a directory that the stage-out has to open to its owner", "[stage][out]") {
+TEST_CASE("leftovers: also in a directory that the stage-out has to open to its owner",
+          "[stage][out]") {
   Scene scene;
   scene.options.partial_tag = ".0123456789ab";
   scene.options.has_a_past = true;
   scene.buffer.put("d", S_IFDIR, {}, 0555);
-  for (int i = 0; i < 5; ++i) scene.buffer.put("d/new/" + std::to_string(i), S_IFREG, "content");
+  for (int i = 0; i < 5; ++i) {
+    scene.buffer.put("d/new/" + std::to_string(i), S_IFREG, "content");
+  }
   scene.buffer.put("d/new", S_IFDIR, {}, 0755);
   const std::string d = scene.results + "/d", gone = d + "/gone.0123456789ab.efs-partial";
   write_file(gone, "left");
   write_file(d + "/new.0123456789ab.efs-partial/1", "left");
   stdfs::permissions(d, stdfs::perms{0555});
   // As for one who is not root.
-  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return (call == "unlink" || call == "rmdir") && (stat_of(d).st_mode & 0200U) == 0 ? EACCES : 0; });
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    return (call == "unlink" || call == "rmdir") && (stat_of(d).st_mode & 0200U) == 0 ? EACCES : 0;
+  });
   const Receipt receipt = scene.out(pfs);
   INFO(describe(receipt));
   CHECK(receipt.verdict == Verdict::complete);
@@ -31,7 +36,10 @@ TEST_CASE("leftovers: also in a directory that the stage-out has to open to its 
   CHECK((stat_of(d).st_mode & 07777U) == 0555);
 }
 
-TEST_CASE("leftovers: partials of this store, of which nothing is there any more, go first; all else stays", "[stage][out]") {
+TEST_CASE(
+    "leftovers: partials of this store, of which nothing is there any more, go first; all else "
+    "stays",
+    "[stage][out]") {
   Scene scene;
   scene.options.partial_tag = ".0123456789ab";
   scene.options.has_a_past = GENERATE(true, false);
@@ -43,7 +51,8 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   write_file(d + "/gone.0123456789ab.efs-partial", "left");
   write_file(d + "/f.0123456789ab.efs-partial", "left, of what is there still");
   write_file(d + "/gone.ba9876543210.efs-partial", "another store's");
-  const std::string claim = d + "/.efs-claim-1.efs-partial", anothers_claim = d + "/.efs-claim-2.efs-partial";
+  const std::string claim = d + "/.efs-claim-1.efs-partial",
+                    anothers_claim = d + "/.efs-claim-2.efs-partial";
   stdfs::create_symlink("gone.0123456789ab.efs-partial", claim);
   stdfs::create_symlink("gone.ba9876543210.efs-partial", anothers_claim);
   write_file(d + "/gone.efs-partial", "a user's");
@@ -72,7 +81,8 @@ TEST_CASE("leftovers: partials of this store, of which nothing is there any more
   CHECK(content_of(d + "/gone.0123456789ab.efs-partial.txt") == "a user's");
   CHECK(stdfs::is_directory(d + "/dir.0123456789ab.efs-partial") != scene.options.has_a_past);
   CHECK(content_of(d + "/deep.0123456789ab.efs-partial/below/f") == "not made by a stage-out");
-  CHECK(content_of(d + "/his.0123456789ab.efs-partial/notes") == "a user's, in a directory that was hidden");
+  CHECK(content_of(d + "/his.0123456789ab.efs-partial/notes") ==
+        "a user's, in a directory that was hidden");
   CHECK(receipt.note.contains("d/his.0123456789ab.efs-partial") == scene.options.has_a_past);
   CHECK(content_of(scene.root + "/gone.0123456789ab.efs-partial") == "not below results-dir");
 }

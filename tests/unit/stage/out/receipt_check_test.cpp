@@ -22,14 +22,20 @@ constexpr std::size_t sparse_size = 3U << 20U;
 struct Checked {
   Scene scene;
   std::string file = scene.top + "/receipt.json";
+
   Checked() {
     scene.buffer.put("d", S_IFDIR);
     scene.buffer.put("d/small", S_IFREG, "small");
     scene.buffer.put("sparse", S_IFREG, "sparse");
-    if (::truncate(scene.buffer.container(scene.buffer.nodes.at("sparse").ino).c_str(), sparse_size) != 0) throw std::runtime_error("truncate");
+    if (::truncate(scene.buffer.container(scene.buffer.nodes.at("sparse").ino).c_str(),
+                   sparse_size) != 0) {
+      throw std::runtime_error("truncate");
+    }
     write(scene.out());
   }
+
   void write(const Receipt& receipt) const { REQUIRE(write_receipt(receipt, file, posix_pfs())); }
+
   Result<ReceiptCheck> check() const {
     const std::atomic<bool> never = false;
     return check_receipt(file, posix_pfs(), never);
@@ -38,7 +44,8 @@ struct Checked {
 
 }  // namespace
 
-TEST_CASE("a receipt is verified against results-dir, whichever way holes lie there", "[stage][receipt]") {
+TEST_CASE("a receipt is verified against results-dir, whichever way holes lie there",
+          "[stage][receipt]") {
   const Checked checked;
   const auto good = checked.check();
   REQUIRE(good);
@@ -80,9 +87,12 @@ TEST_CASE("a receipt says where a result is that has another name", "[stage][rec
 
 TEST_CASE("receipts of earlier versions, and what is none", "[stage][receipt]") {
   const Checked checked;
-  const std::string results = R"(", "results_dir": ")" + checked.scene.results + R"(", "entries": [)";
+  const std::string results =
+      R"(", "results_dir": ")" + checked.scene.results + R"(", "entries": [)";
   const auto entry = [](const std::string& sum) {
-    return R"({"path": "d/small", "action": "staged-out", "bytes": 5, "mtime": "", "mtime_ns": 0, "seconds": 0.0, "checksum": ")" + sum + R"("}]})";
+    return R"({"path": "d/small", "action": "staged-out", "bytes": 5,)"
+           R"( "mtime": "", "mtime_ns": 0, "seconds": 0.0, "checksum": ")" +
+           sum + R"("}]})";
   };
   const std::string begin = R"({"format": "efs-receipt-1", "job": "job)" + results;
   write_file(checked.file, begin + entry("xxh3:" + to_hex(hash("small"))));

@@ -22,31 +22,45 @@ constexpr gid_t project = 23456, chosen = 34567;
 
 struct ProjectScene : Scene {
   ProjectScene() {
-    if (::geteuid() != 0) SKIP("root alone can give a directory another group");
+    if (::geteuid() != 0) {
+      SKIP("root alone can give a directory another group");
+    }
     stdfs::create_directory(results);
     REQUIRE(::chown(results.c_str(), static_cast<uid_t>(-1), project) == 0);
     REQUIRE(::chmod(results.c_str(), 02775) == 0);
   }
+
   gid_t group(const std::string& path) const { return stat_of(results + "/" + path).st_gid; }
-  mode_t mode(const std::string& path) const { return stat_of(results + "/" + path).st_mode & 07777U; }
+
+  mode_t mode(const std::string& path) const {
+    return stat_of(results + "/" + path).st_mode & 07777U;
+  }
+
   void chgrp(const std::string& path, gid_t gid) { buffer.nodes.at(path).attributes.gid = gid; }
 };
 
 }  // namespace
 
-TEST_CASE("results get the group that results-dir hands down, and directories hand it on", "[stage][out][group]") {
+TEST_CASE("results get the group that results-dir hands down, and directories hand it on",
+          "[stage][out][group]") {
   ProjectScene scene;
   const bool hides = GENERATE(false, true);
-  if (hides) scene.options.partial_tag = ".0123456789ab";
+  if (hides) {
+    scene.options.partial_tag = ".0123456789ab";
+  }
   scene.buffer.put("d", S_IFDIR, {}, 0755);
-  for (const char* name : {"d/1", "d/2", "d/3", "d/4", "top"}) scene.buffer.put(name, S_IFREG, "x");
+  for (const char* name : {"d/1", "d/2", "d/3", "d/4", "top"}) {
+    scene.buffer.put(name, S_IFREG, "x");
+  }
   scene.buffer.put("d/link", S_IFLNK, "1");
   scene.buffer.put("setgid", S_IFREG, "x", 02755);
   for (const auto action : {Action::staged_out, Action::kept}) {
     const Receipt receipt = scene.out();
     REQUIRE(receipt.verdict == Verdict::complete);
     CHECK(action_of(receipt, "top") == action);
-    for (const char* name : {"d", "d/1", "d/4", "d/link", "top", "setgid"}) CHECK(scene.group(name) == project);
+    for (const char* name : {"d", "d/1", "d/4", "d/link", "top", "setgid"}) {
+      CHECK(scene.group(name) == project);
+    }
     CHECK(scene.mode("d") == 02755);
     CHECK(scene.mode("top") == 0644);
     CHECK(scene.mode("setgid") == 0755);  // for another group than the program meant
@@ -67,11 +81,15 @@ TEST_CASE("a group that a program has chosen is the result's", "[stage][out][gro
   scene.chgrp("by-directory", 45678);
   scene.buffer.nodes.at("by-directory").handed_down = true;
   REQUIRE(scene.out().verdict == Verdict::complete);
-  for (const char* name : {"d", "d/f", "own"}) CHECK(scene.group(name) == chosen);
+  for (const char* name : {"d", "d/f", "own"}) {
+    CHECK(scene.group(name) == chosen);
+  }
   CHECK(scene.group("by-directory") == project);
 }
 
-TEST_CASE("what the mount's top handed down is not brought to a results-dir without a group of its own", "[stage][out][group]") {
+TEST_CASE(
+    "what the mount's top handed down is not brought to a results-dir without a group of its own",
+    "[stage][out][group]") {
   ProjectScene scene;
   REQUIRE(::chown(scene.results.c_str(), static_cast<uid_t>(-1), ::getegid()) == 0);
   REQUIRE(::chmod(scene.results.c_str(), 0755) == 0);
@@ -113,7 +131,9 @@ TEST_CASE("results-group and results-mode", "[stage][out][group]") {
     const Receipt receipt = scene.out();
     REQUIRE(receipt.verdict == Verdict::complete);
     CHECK(action_of(receipt, "d/f") == action);
-    for (const char* name : {"d", "d/f", "d/program"}) CHECK(scene.group(name) == chosen);
+    for (const char* name : {"d", "d/f", "d/program"}) {
+      CHECK(scene.group(name) == chosen);
+    }
     CHECK(scene.mode("d") == 02750);
     CHECK(scene.mode("d/f") == 0640);
     CHECK(scene.mode("d/program") == 0750);
@@ -122,12 +142,18 @@ TEST_CASE("results-group and results-mode", "[stage][out][group]") {
   CHECK(with_results_mode(S_IFDIR | 01777, 0440) == (S_IFDIR | 01750));
 }
 
-TEST_CASE("a default ACL of results-dir leaves of a result's mode what it allows", "[stage][out][acl]") {
+TEST_CASE("a default ACL of results-dir leaves of a result's mode what it allows",
+          "[stage][out][acl]") {
   Scene scene;
   stdfs::create_directory(scene.results);
   // user::rwx, user:12345:rwx, group::r-x, mask::rwx, other::---
-  const std::array<std::uint16_t, 22> acl{2, 0, 1, 7, 0xffff, 0xffff, 2, 7, 12345, 0, 4, 5, 0xffff, 0xffff, 0x10, 7, 0xffff, 0xffff, 0x20, 0, 0xffff, 0xffff};
-  if (::setxattr(scene.results.c_str(), "system.posix_acl_default", acl.data(), sizeof acl, 0) != 0) SKIP("no ACLs here");
+  const std::array<std::uint16_t, 22> acl{2,      0,      1,    7, 0xffff, 0xffff, 2,    7,
+                                          12345,  0,      4,    5, 0xffff, 0xffff, 0x10, 7,
+                                          0xffff, 0xffff, 0x20, 0, 0xffff, 0xffff};
+  if (::setxattr(scene.results.c_str(), "system.posix_acl_default", acl.data(), sizeof acl, 0) !=
+      0) {
+    SKIP("no ACLs here");
+  }
   scene.buffer.put("d", S_IFDIR, {}, 0755);
   scene.buffer.put("d/f", S_IFREG, "x", 0664);
   for (const auto action : {Action::staged_out, Action::kept}) {

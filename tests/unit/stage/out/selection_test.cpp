@@ -33,10 +33,15 @@ fs::WalkItem file(const std::string& path, bool dirty) {
   return item;
 }
 
-TEST_CASE("a file that cannot be read is a failed result where it has changed, and is named where it has not", "[stage][out]") {
+TEST_CASE(
+    "a file that cannot be read is a failed result where it has changed, and is named where it has "
+    "not",
+    "[stage][out]") {
   std::vector<fs::WalkItem> items{file("in/changed", true), file("in/clean", false),
                                   file("in/temporary", true), file("in/whole", true)};
-  for (auto& item : items) item.unreadable = "container 7: No such file or directory";
+  for (auto& item : items) {
+    item.unreadable = "container 7: No such file or directory";
+  }
   items[2].keep = fs::Keep::temporary;
   items[3].unreadable.clear();
   const Selection selection = select_outgoing(job_with_results("in"), items);

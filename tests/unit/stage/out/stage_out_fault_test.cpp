@@ -23,9 +23,12 @@ namespace {
 
 constexpr const char* theirs = "as somebody else left it";
 
-/// Inputs, and what becomes of them where the job's results go back to them: some removed, one changed on both sides.
+/// Inputs, and what becomes of them where the job's results go back to them: some removed, one
+/// changed on both sides.
 void prepare_inputs(Scene& scene, bool in_place) {
-  for (const char* name : {"input", "removed", "clash"}) write_file(scene.root + "/d/" + name, std::string("the input as it was: ") + name);
+  for (const char* name : {"input", "removed", "clash"}) {
+    write_file(scene.root + "/d/" + name, std::string("the input as it was: ") + name);
+  }
   write_file(scene.root + "/emptied/last", "the last one in it");
   ::setxattr((scene.root + "/d").c_str(), "user.old", "x", 1, 0);
   scene.resource("d");
@@ -36,11 +39,15 @@ void prepare_inputs(Scene& scene, bool in_place) {
     scene.config.on_conflict = config::OnConflict::keep_both;
     scene.config.deletions = config::Deletions::propagate;
   }
-  if (!scene.in().ok()) throw std::runtime_error("the scenario itself fails");
+  if (!scene.in().ok()) {
+    throw std::runtime_error("the scenario itself fails");
+  }
   scene.buffer.overwrite("d/input", "the input as the job left it");
   scene.buffer.nodes.at("d").xattrs.clear();
   scene.buffer.nodes.at("d").dirty = true;
-  if (!in_place) return;
+  if (!in_place) {
+    return;
+  }
   const auto items = *scene.buffer.walk();
   for (const char* path : {"d/removed", "emptied", "emptied/last"}) {
     scene.buffer.gone_items.push_back(*std::ranges::find(items, path, &fs::WalkItem::path));
@@ -50,8 +57,8 @@ void prepare_inputs(Scene& scene, bool in_place) {
   write_file(scene.root + "/d/clash", theirs);
 }
 
-/// One of each: files, a hole, two names of one file, extended attributes, other owners, links, directories, and what is on the
-/// PFS already, whole, old, or in part.
+/// One of each: files, a hole, two names of one file, extended attributes, other owners, links,
+/// directories, and what is on the PFS already, whole, old, or in part.
 void prepare(Scene& scene, bool in_place) {
   scene.options.workers = 1;
   prepare_inputs(scene, in_place);
@@ -59,61 +66,98 @@ void prepare(Scene& scene, bool in_place) {
   scene.buffer.put("e/big", S_IFREG, random_text(150'000, 1));
   scene.buffer.nodes.at("e/big").xattrs = {{"user.k", "value"}};
   scene.buffer.put("e/sparse", S_IFREG, "start", 0600);
-  if (::truncate(scene.buffer.container(scene.buffer.nodes.at("e/sparse").ino).c_str(), 50'000) != 0) throw std::runtime_error("truncate");
+  if (::truncate(scene.buffer.container(scene.buffer.nodes.at("e/sparse").ino).c_str(), 50'000) !=
+      0) {
+    throw std::runtime_error("truncate");
+  }
   scene.buffer.put("e/link", S_IFLNK, "big");
   scene.buffer.put("e/theirs", S_IFREG, "another's", 0640);
   scene.buffer.put("e/their-link", S_IFLNK, "theirs");
-  for (const char* path : {"e", "e/theirs", "e/their-link"}) scene.buffer.nodes.at(path).attributes.gid = 12345;
+  for (const char* path : {"e", "e/theirs", "e/their-link"}) {
+    scene.buffer.nodes.at(path).attributes.gid = 12345;
+  }
   scene.buffer.put("e/first", S_IFREG, "one file, two names");
   scene.buffer.link("e/first", "second");
   scene.buffer.put("replaced", S_IFREG, "new");
   scene.buffer.put("replaced-link", S_IFLNK, "new");
   scene.buffer.put("there", S_IFREG, "brought out by a stage-out that was killed");
-  for (int i = 0; i < (in_place ? 0 : 17); ++i) scene.buffer.put("many" + std::to_string(i), S_IFREG, "so many that one syncfs is for all");
+  for (int i = 0; i < (in_place ? 0 : 17); ++i) {
+    scene.buffer.put("many" + std::to_string(i), S_IFREG, "so many that one syncfs is for all");
+  }
   const std::string& results = scene.config.results_dir;
   write_file(results + "/replaced", "old");
-  write_file(results + "/" + partial_name("replaced", scene.options.partial_tag), "of a killed stage-out");
+  write_file(results + "/" + partial_name("replaced", scene.options.partial_tag),
+             "of a killed stage-out");
   stdfs::create_symlink("old", results + "/replaced-link");
   write_file(results + "/there", "brought out by a stage-out that was killed");
   ::chmod((results + "/there").c_str(), 0644);
   set_mtime(results + "/there", scene.buffer.nodes.at("there").attributes.mtime);
 }
 
-/// Under every real name there is nothing, the old version or the whole new one, and somebody else's version stays.
+/// Under every real name there is nothing, the old version or the whole new one, and somebody
+/// else's version stays.
 bool whole(Scene& scene) {
   const std::string& results = scene.config.results_dir;
-  if (scene.config.in_place && content_of(results + "/d/clash") != theirs) return false;
-  for (const auto& [path, node] : scene.buffer.nodes) {
-    const std::string real = results + "/" + (path == "d/clash" && scene.config.in_place ? "d/clash.efs-job" : path);
-    if (node.type != S_IFREG || !stdfs::exists(real)) continue;
-    const std::string content = content_of(real);
-    const bool old = (path == "replaced" && content == "old") || (path == "d/input" && content == "the input as it was: input");
-    if (!old && content != scene.buffered(path)) return false;
+  if (scene.config.in_place && content_of(results + "/d/clash") != theirs) {
+    return false;
   }
-  const auto stays_or_goes = [&](const std::string& path, const std::string& content) { return !stdfs::exists(results + path) || content_of(results + path) == content; };
-  return !scene.config.in_place || (stays_or_goes("/d/removed", "the input as it was: removed") && stays_or_goes("/emptied/last", "the last one in it"));
+  for (const auto& [path, node] : scene.buffer.nodes) {
+    const std::string real =
+        results + "/" + (path == "d/clash" && scene.config.in_place ? "d/clash.efs-job" : path);
+    if (node.type != S_IFREG || !stdfs::exists(real)) {
+      continue;
+    }
+    const std::string content = content_of(real);
+    const bool old = (path == "replaced" && content == "old") ||
+                     (path == "d/input" && content == "the input as it was: input");
+    if (!old && content != scene.buffered(path)) {
+      return false;
+    }
+  }
+  const auto stays_or_goes = [&](const std::string& path, const std::string& content) {
+    return !stdfs::exists(results + path) || content_of(results + path) == content;
+  };
+  return !scene.config.in_place || (stays_or_goes("/d/removed", "the input as it was: removed") &&
+                                    stays_or_goes("/emptied/last", "the last one in it"));
 }
 
 bool claims_are_true(Scene& scene, const Receipt& receipt) {
   for (const auto& entry : receipt.entries) {
-    const std::string path = entry.placed_as.empty() ? entry.path : (stdfs::path(entry.path).parent_path() / entry.placed_as).string();
+    const std::string path =
+        entry.placed_as.empty()
+            ? entry.path
+            : (stdfs::path(entry.path).parent_path() / entry.placed_as).string();
     const std::string real = scene.config.results_dir + "/" + path;
-    if (entry.action == Action::removed && stdfs::exists(real)) return false;
-    if (entry.action != Action::staged_out && entry.action != Action::kept) continue;
+    if (entry.action == Action::removed && stdfs::exists(real)) {
+      return false;
+    }
+    if (entry.action != Action::staged_out && entry.action != Action::kept) {
+      continue;
+    }
     const auto& node = scene.buffer.nodes.at(entry.path);
     const auto attributes = stat_of(real);
-    if ((attributes.st_mode & S_IFMT) != node.type || to_ns(attributes.st_mtim) != node.attributes.mtime) return false;
-    if (node.type == S_IFREG && content_of(real) != scene.buffered(entry.path)) return false;
+    if ((attributes.st_mode & S_IFMT) != node.type ||
+        to_ns(attributes.st_mtim) != node.attributes.mtime) {
+      return false;
+    }
+    if (node.type == S_IFREG && content_of(real) != scene.buffered(entry.path)) {
+      return false;
+    }
     const bool without = entry.reason.contains("without ");
     for (const auto& [name, value] : node.xattrs) {
       std::string found(value.size(), '\0');
-      if (!without && (::lgetxattr(real.c_str(), name.c_str(), found.data(), found.size()) != static_cast<ssize_t>(value.size()) || found != value)) return false;
+      if (!without && (::lgetxattr(real.c_str(), name.c_str(), found.data(), found.size()) !=
+                           static_cast<ssize_t>(value.size()) ||
+                       found != value)) {
+        return false;
+      }
     }
   }
   return true;
 }
 
-/// One of several nodes of a job: some of its results are there already, old, or the same from another node, or another's.
+/// One of several nodes of a job: some of its results are there already, old, or the same from
+/// another node, or another's.
 class OneOfSeveral {
  public:
   explicit OneOfSeveral(bool clashes) {
@@ -123,57 +167,93 @@ class OneOfSeveral {
     const std::string& results = scene.config.results_dir;
     write_file(results + "/e/replaced", "old");
     stdfs::create_symlink("old", results + "/e/old-link");
-    for (Nanoseconds& since = scene.config.merge_since; since <= to_ns(stat_of(results + "/e/old-link").st_ctim);) since = pfs_now(results).value();
+    for (Nanoseconds& since = scene.config.merge_since;
+         since <= to_ns(stat_of(results + "/e/old-link").st_ctim);) {
+      since = pfs_now(results).value();
+    }
     scene.buffer.put("e", S_IFDIR, {}, 0755);
-    for (const char* name : {"new", "replaced", "same"}) scene.buffer.put(std::string("e/") + name, S_IFREG, std::string(70'000, 's') + name, 0644);
-    for (const char* name : {"new-link", "old-link", "same-link"}) scene.buffer.put(std::string("e/") + name, S_IFLNK, "new");
+    for (const char* name : {"new", "replaced", "same"}) {
+      scene.buffer.put(std::string("e/") + name, S_IFREG, std::string(70'000, 's') + name, 0644);
+    }
+    for (const char* name : {"new-link", "old-link", "same-link"}) {
+      scene.buffer.put(std::string("e/") + name, S_IFLNK, "new");
+    }
     write_file(results + "/e/same", scene.buffered("e/same"));
     ::chmod((results + "/e/same").c_str(), 0644);
     stdfs::create_symlink("new", results + "/e/same-link");
-    for (const char* name : {"own", "own-of-two"}) bring_out_before(name);
-    if (!clashes) return;
+    for (const char* name : {"own", "own-of-two"}) {
+      bring_out_before(name);
+    }
+    if (!clashes) {
+      return;
+    }
     scene.buffer.put("e/clash", S_IFREG, "ours");
     write_file(results + "/e/clash", theirs);
   }
+
   Receipt out(PfsIo& pfs = posix_pfs()) {
     const auto merging = merging_pfs(scene.config.merge_since, own_, pfs);
     return scene.out(*merging);
   }
+
   /// As whole() says, and what another node brought out has stayed, or the same is there.
   bool whole() const {
     for (const auto& [path, node] : scene.buffer.nodes) {
       const std::string real = scene.config.results_dir + "/" + path;
-      if (!path.starts_with("e/")) continue;
+      if (!path.starts_with("e/")) {
+        continue;
+      }
       const bool there = stdfs::exists(stdfs::symlink_status(real));
       const bool was_there = !path.starts_with("e/new");
-      if (!there && was_there) return false;
-      if (!there) continue;
-      const std::string content = node.type == S_IFLNK ? stdfs::read_symlink(real).string() : content_of(real);
-      const std::string whole = path == "e/clash" ? theirs : node.type == S_IFLNK ? "new" : scene.buffered(path);
-      const bool old = content == "old" && (path == "e/replaced" || path == "e/old-link" || path.starts_with("e/own"));
-      if (content != whole && !old) return false;
+      if (!there && was_there) {
+        return false;
+      }
+      if (!there) {
+        continue;
+      }
+      const std::string content =
+          node.type == S_IFLNK ? stdfs::read_symlink(real).string() : content_of(real);
+      const std::string whole = path == "e/clash"      ? theirs
+                                : node.type == S_IFLNK ? "new"
+                                                       : scene.buffered(path);
+      const bool old = content == "old" &&
+                       (path == "e/replaced" || path == "e/old-link" || path.starts_with("e/own"));
+      if (content != whole && !old) {
+        return false;
+      }
     }
     return true;
   }
+
   Scene scene;
 
  private:
-  /// This node's own, of an earlier stage-out, which has been changed since; of "own-of-two" somebody has made one more name.
+  /// This node's own, of an earlier stage-out, which has been changed since; of "own-of-two"
+  /// somebody has made one more name.
   void bring_out_before(const std::string& name) {
     const std::string there = scene.config.results_dir + "/e/" + name;
     write_file(there, "old");
-    if (name == "own-of-two") stdfs::create_hard_link(there, scene.top + "/one-more");
+    if (name == "own-of-two") {
+      stdfs::create_hard_link(there, scene.top + "/one-more");
+    }
     const auto st = stat_of(there);
-    own_.push_back({.device = st.st_dev, .inode = st.st_ino, .size = 3, .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)});
+    own_.push_back({.device = st.st_dev,
+                    .inode = st.st_ino,
+                    .size = 3,
+                    .mtime = to_ns(st.st_mtim),
+                    .ctime = to_ns(st.st_ctim)});
     scene.buffer.put("e/" + name, S_IFREG, "changed since", 0644);
   }
+
   std::vector<fs::Origin> own_;
 };
 
 /// None but the one that was there before.
 bool only_stale_partial(Scene& scene) {
-  const std::string stale = scene.config.results_dir + "/" + partial_name("replaced", scene.options.partial_tag);
-  const std::size_t ours = stdfs::exists(stale) && content_of(stale) == "of a killed stage-out" ? 1 : 0;
+  const std::string stale =
+      scene.config.results_dir + "/" + partial_name("replaced", scene.options.partial_tag);
+  const std::size_t ours =
+      stdfs::exists(stale) && content_of(stale) == "of a killed stage-out" ? 1 : 0;
   return partials_below(scene.config.results_dir) == ours;
 }
 
@@ -188,13 +268,16 @@ void require_rerun(Scene& scene) {
 
 std::set<std::string> paths_of(const Receipt& receipt) {
   std::set<std::string> paths;
-  for (const auto& entry : receipt.entries) paths.insert(entry.path);
+  for (const auto& entry : receipt.entries) {
+    paths.insert(entry.path);
+  }
   return paths;
 }
 
 /// `prepare_scene` makes a scene from which all comes out.
 template <typename Prepare>
-std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage, Prepare prepare_scene) {
+std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage,
+                                                    Prepare prepare_scene) {
   std::set<std::string> all;
   {
     Scene scene;
@@ -208,11 +291,18 @@ std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage
     short_of_memory([&] { receipt = scene.out(); });
     INFO((receipt ? describe(*receipt) : "no receipt"));
     REQUIRE(whole(scene));
-    if (receipt) REQUIRE(claims_are_true(scene, *receipt));
+    if (receipt) {
+      REQUIRE(claims_are_true(scene, *receipt));
+    }
     // For want of any memory at all a partial may have to stay until the next stage-out.
-    if (shortage == efs::test::Shortage::once) REQUIRE((partials_below(scene.config.results_dir) == 0 || only_stale_partial(scene)));
-    if (receipt && receipt->verdict == Verdict::complete) REQUIRE(paths_of(*receipt) == all);
-    else require_rerun(scene);
+    if (shortage == efs::test::Shortage::once) {
+      REQUIRE((partials_below(scene.config.results_dir) == 0 || only_stale_partial(scene)));
+    }
+    if (receipt && receipt->verdict == Verdict::complete) {
+      REQUIRE(paths_of(*receipt) == all);
+    } else {
+      require_rerun(scene);
+    }
   });
 }
 
@@ -228,19 +318,30 @@ Functions every_call_fails(int code, bool in_place, const std::string& tag = {})
     prepare(scene, in_place);
     const auto inputs = snapshot_of(scene.root);
     const Receipt receipt = scene.out(pfs);
-    INFO("call " << chosen.number << " of " << chosen.function << " fails with " << code << ": " << describe(receipt));
+    INFO("call " << chosen.number << " of " << chosen.function << " fails with " << code << ": "
+                 << describe(receipt));
     REQUIRE(whole(scene));
     REQUIRE(claims_are_true(scene, receipt));
     // The stale partial is there as long as its file was not begun or could not be begun.
     const auto* replaced = entry_of(receipt, "replaced");
     const bool begun = receipt.reason.empty() && replaced->action == Action::staged_out;
     const bool unlink_failed = chosen.function == "unlink" || chosen.function == "remove";
-    if (!unlink_failed) REQUIRE(partials_below(scene.config.results_dir) <= (begun ? 0U : 1U));
-    if (!unlink_failed && !begun) REQUIRE(only_stale_partial(scene));
-    if (!in_place) REQUIRE((snapshot_of(scene.root) == inputs));
+    if (!unlink_failed) {
+      REQUIRE(partials_below(scene.config.results_dir) <= (begun ? 0U : 1U));
+    }
+    if (!unlink_failed && !begun) {
+      REQUIRE(only_stale_partial(scene));
+    }
+    if (!in_place) {
+      REQUIRE((snapshot_of(scene.root) == inputs));
+    }
     const auto calls = pfs.calls_of().find(chosen.function);
-    if (calls == pfs.calls_of().end() || calls->second <= chosen.number) REQUIRE(receipt.verdict == Verdict::complete);
-    if (receipt.verdict == Verdict::complete) return;
+    if (calls == pfs.calls_of().end() || calls->second <= chosen.number) {
+      REQUIRE(receipt.verdict == Verdict::complete);
+    }
+    if (receipt.verdict == Verdict::complete) {
+      return;
+    }
     REQUIRE(exit_code(receipt) != 0);
     require_rerun(scene);
   });
@@ -249,9 +350,14 @@ Functions every_call_fails(int code, bool in_place, const std::string& tag = {})
 }
 
 /// All that every stage-out calls. (access, list and seek are a stage-in's, statvfs is nobody's.)
-const Functions of_a_stage_out{"open", "open_beneath", "list", "read", "write", "truncate", "fstat", "lstat", "mkdir", "symlink", "link", "rename",
-                               "unlink", "xattrs", "set_xattr", "chmod", "chown", "set_times", "chown_name", "set_times_name", "fsync"};
-const Functions of_a_merge{"birth", "lstat", "open", "read", "readlink", "rename", "rename_noreplace", "symlink", "unlink", "xattrs"};
+const Functions of_a_stage_out{
+    "open",      "open_beneath", "list",    "read",      "write",      "truncate",       "fstat",
+    "lstat",     "mkdir",        "symlink", "link",      "rename",     "unlink",         "xattrs",
+    "set_xattr", "chmod",        "chown",   "set_times", "chown_name", "set_times_name", "fsync"};
+const Functions of_a_merge{
+    "birth",   "lstat",  "open",  "read", "readlink", "rename", "rename_noreplace",
+    "symlink", "unlink", "xattrs"};
+
 Functions with(Functions functions, const Functions& more) {
   functions.insert(more.begin(), more.end());
   return functions;
@@ -260,31 +366,51 @@ Functions with(Functions functions, const Functions& more) {
 }  // namespace
 
 TEST_CASE("stage-out: every PFS call fails once", "[stage][out][faults]") {
-  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, false) == with(of_a_stage_out, {"syncfs", "readlink"}));
+  for (const int code : {EIO, ENOSPC}) {
+    CHECK(every_call_fails(code, false) == with(of_a_stage_out, {"syncfs", "readlink"}));
+  }
 }
 
-TEST_CASE("stage-out with a directory that is hidden: every PFS call fails once", "[stage][out][faults][hidden]") {
-  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, false, ".0123456789ab") == with(of_a_stage_out, {"syncfs", "readlink", "rename_noreplace"}));
+TEST_CASE("stage-out with a directory that is hidden: every PFS call fails once",
+          "[stage][out][faults][hidden]") {
+  for (const int code : {EIO, ENOSPC}) {
+    CHECK(every_call_fails(code, false, ".0123456789ab") ==
+          with(of_a_stage_out, {"syncfs", "readlink", "rename_noreplace"}));
+  }
 }
 
 TEST_CASE("stage-out in place: every PFS call fails once", "[stage][out][faults]") {
-  for (const int code : {EIO, ENOSPC}) CHECK(every_call_fails(code, true) == with(of_a_stage_out, {"readlink", "remove", "rename_noreplace", "rmdir", "remove_xattr"}));
+  for (const int code : {EIO, ENOSPC}) {
+    CHECK(
+        every_call_fails(code, true) ==
+        with(of_a_stage_out, {"readlink", "remove", "rename_noreplace", "rmdir", "remove_xattr"}));
+  }
 }
 
-TEST_CASE("stage-out of one of several nodes: every PFS call fails once, also those of a merge", "[stage][out][merge][faults]") {
-  for (const bool clashes : {false, true})
+TEST_CASE("stage-out of one of several nodes: every PFS call fails once, also those of a merge",
+          "[stage][out][merge][faults]") {
+  for (const bool clashes : {false, true}) {
     for (const int code : {EIO, ENOSPC}) {
       const Functions failed = each_call_fails(code, [&](FaultPfs& pfs, const NthCall& chosen) {
         OneOfSeveral node(clashes);
         const Receipt receipt = node.out(pfs);
-        INFO("call " << chosen.number << " of " << chosen.function << " fails with " << code << ": " << describe(receipt));
+        INFO("call " << chosen.number << " of " << chosen.function << " fails with " << code << ": "
+                     << describe(receipt));
         REQUIRE(node.whole());
         REQUIRE(claims_are_true(node.scene, receipt));
-        if (chosen.function != "unlink") REQUIRE(partials_below(node.scene.config.results_dir) == 0);
-        if (clashes) REQUIRE(receipt.verdict != Verdict::complete);
+        if (chosen.function != "unlink") {
+          REQUIRE(partials_below(node.scene.config.results_dir) == 0);
+        }
+        if (clashes) {
+          REQUIRE(receipt.verdict != Verdict::complete);
+        }
         const auto calls = pfs.calls_of().find(chosen.function);
-        if (calls == pfs.calls_of().end() || calls->second <= chosen.number) REQUIRE((receipt.verdict == Verdict::complete) == !clashes);
-        if (receipt.verdict == Verdict::complete) return;
+        if (calls == pfs.calls_of().end() || calls->second <= chosen.number) {
+          REQUIRE((receipt.verdict == Verdict::complete) == !clashes);
+        }
+        if (receipt.verdict == Verdict::complete) {
+          return;
+        }
         REQUIRE(exit_code(receipt) != 0);
         const Receipt again = node.out();
         INFO("again: " << describe(again));
@@ -294,9 +420,11 @@ TEST_CASE("stage-out of one of several nodes: every PFS call fails once, also th
       });
       CHECK(std::ranges::includes(failed, of_a_merge));
     }
+  }
 }
 
-TEST_CASE("stage-out of one of several nodes: killed at every PFS call, also those of a merge", "[stage][out][merge][faults][killed]") {
+TEST_CASE("stage-out of one of several nodes: killed at every PFS call, also those of a merge",
+          "[stage][out][merge][faults][killed]") {
   const auto seed = efs::test::seed();
   const efs::test::Sample sample(seed);
   for (std::uint64_t n = sample.first;; n += sample.step) {
@@ -312,30 +440,46 @@ TEST_CASE("stage-out of one of several nodes: killed at every PFS call, also tho
     REQUIRE((node.whole() && claims_are_true(node.scene, receipt)));
     REQUIRE(partials_below(node.scene.config.results_dir) == 0);
     REQUIRE(code.value_or(0) == 0);
-    if (code) break;
+    if (code) {
+      break;
+    }
   }
 }
 
-TEST_CASE("stage-out: every allocation of memory fails, once and for good", "[stage][out][faults][memory]") {
-  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good})
-    for (const bool in_place : {false, true}) CHECK(every_allocation_of_a_stage_out_fails(shortage, [&](Scene& scene) { prepare(scene, in_place); }) > 100);
+TEST_CASE("stage-out: every allocation of memory fails, once and for good",
+          "[stage][out][faults][memory]") {
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) {
+    for (const bool in_place : {false, true}) {
+      CHECK(every_allocation_of_a_stage_out_fails(
+                shortage, [&](Scene& scene) { prepare(scene, in_place); }) > 100);
+    }
+  }
 }
 
-TEST_CASE("stage-out with a directory that is hidden: every allocation of memory fails, once and for good", "[stage][out][faults][memory][hidden]") {
+TEST_CASE(
+    "stage-out with a directory that is hidden: every allocation of memory fails, once and for "
+    "good",
+    "[stage][out][faults][memory][hidden]") {
   const auto with_a_name = [](Scene& scene) {
     scene.options.partial_tag = ".0123456789ab";
     scene.options.has_a_past = true;
     prepare(scene, false);
   };
-  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) CHECK(every_allocation_of_a_stage_out_fails(shortage, with_a_name) > 100);
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) {
+    CHECK(every_allocation_of_a_stage_out_fails(shortage, with_a_name) > 100);
+  }
 }
 
-TEST_CASE("stage-out of a file that several threads copy: every allocation of memory fails once", "[stage][out][faults][memory]") {
+TEST_CASE("stage-out of a file that several threads copy: every allocation of memory fails once",
+          "[stage][out][faults][memory]") {
   const std::string content(shared_from, 'l');
-  CHECK(every_allocation_of_a_stage_out_fails(efs::test::Shortage::once, [&](Scene& scene) { scene.buffer.put("large", S_IFREG, content); }) > 30);
+  CHECK(every_allocation_of_a_stage_out_fails(efs::test::Shortage::once, [&](Scene& scene) {
+          scene.buffer.put("large", S_IFREG, content);
+        }) > 30);
 }
 
-TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun succeeds", "[stage][out][faults][killed]") {
+TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun succeeds",
+          "[stage][out][faults][killed]") {
   const auto seed = efs::test::seed();
   const efs::test::Sample sample(seed);
   for (const bool in_place : {false, true}) {
@@ -353,7 +497,9 @@ TEST_CASE("stage-out: killed at every PFS call; never half a file, and a rerun s
       REQUIRE(claims_are_true(scene, receipt));
       REQUIRE(partials_below(scene.config.results_dir) == 0);
       REQUIRE(code.value_or(0) == 0);
-      if (code) break;
+      if (code) {
+        break;
+      }
     }
   }
 }

@@ -18,7 +18,8 @@ using namespace efs;
 using namespace efs::stage;
 using namespace efs::stage::test;
 
-TEST_CASE("stage-out: new files with modes, nanosecond times, links, empty directories", "[stage][out]") {
+TEST_CASE("stage-out: new files with modes, nanosecond times, links, empty directories",
+          "[stage][out]") {
   Scene scene;
   const std::string data = random_text(300'000, 1);
   scene.buffer.put("d", S_IFDIR, {}, 0750);
@@ -33,7 +34,8 @@ TEST_CASE("stage-out: new files with modes, nanosecond times, links, empty direc
   REQUIRE(receipt.verdict == Verdict::complete);
   CHECK(exit_code(receipt) == 0);
   CHECK(receipt.totals.staged_out == 8);
-  const auto file = stat_of(scene.results + "/d/closed/f");  // before its content is read, which moves atime
+  // before its content is read, which moves atime
+  const auto file = stat_of(scene.results + "/d/closed/f");
   CHECK((content_of(scene.results + "/d/closed/f") == data));
   CHECK((content_of(scene.results + "/hard") == data));
   CHECK(content_of(scene.results + "/" + std::string(250, 'n')) == "long");
@@ -50,7 +52,8 @@ TEST_CASE("stage-out: new files with modes, nanosecond times, links, empty direc
   CHECK(partials_below(scene.results) == 0);
 }
 
-TEST_CASE("stage-out: a sparse file of 300 MiB with 4 KiB of data stays sparse and whole", "[stage][out]") {
+TEST_CASE("stage-out: a sparse file of 300 MiB with 4 KiB of data stays sparse and whole",
+          "[stage][out]") {
   Scene scene;
   scene.buffer.put("sparse", S_IFREG, random_text(4096, 1));
   ::truncate(scene.buffer.container(scene.buffer.nodes.at("sparse").ino).c_str(), 300 << 20);
@@ -80,7 +83,9 @@ TEST_CASE("stage-out: a result of 1 TiB of hole costs what its data cost", "[sta
     Progress progress;
     FaultPfs pfs([&](auto, const std::string& call, const auto&) {
       // Counted, not waited for: every mebibyte of hole would be a call more.
-      if ((call == "read" || call == "write") && ++calls == 1000) progress.cancel = true;
+      if ((call == "read" || call == "write") && ++calls == 1000) {
+        progress.cancel = true;
+      }
       return 0;
     });
     const Receipt receipt = stage_out(scene.config, scene.buffer, pfs, scene.options, progress);
@@ -103,11 +108,14 @@ TEST_CASE("stage-out: where time may run out, what is small goes first", "[stage
   scene.options = {.workers = 1, .transfer_size = 64U << 10U, .batch_bytes = 8, .by_rank = true};
   scene.buffer.put("a-large", S_IFREG, std::string(300'000, 'x'));
   scene.buffer.put("b-sparse", S_IFREG, "x");
-  REQUIRE(::truncate(scene.buffer.container(scene.buffer.nodes.at("b-sparse").ino).c_str(), 300 << 20) == 0);
+  REQUIRE(::truncate(scene.buffer.container(scene.buffer.nodes.at("b-sparse").ino).c_str(),
+                     300 << 20) == 0);
   scene.buffer.put("c-small", S_IFREG, "");
   std::string order;
   FaultPfs pfs([](auto, const auto&, const auto&) { return 0; });
-  pfs.on_naming = [&](const std::string& name) { order += name + " "; };
+  pfs.on_naming = [&](const std::string& name) {
+    order += name + " ";
+  };
   REQUIRE(scene.out(pfs).verdict == Verdict::complete);
   CHECK(order == "c-small b-sparse a-large ");
 }
@@ -119,7 +127,8 @@ TEST_CASE("stage-out: only what is dirty goes; what is dropped is listed", "[sta
   write_file(scene.root + "/scratch/changed", "before");
   scene.resource("in");
   scene.resource("scratch", config::FileClass::temporary);
-  scene.config.outputs.push_back({.pattern = "out/*.dat", .file_class = config::FileClass::persistent});
+  scene.config.outputs.push_back(
+      {.pattern = "out/*.dat", .file_class = config::FileClass::persistent});
   REQUIRE(scene.in().ok());
   const auto before = snapshot_of(scene.root);
   scene.buffer.overwrite("in/changed", "after");
@@ -143,7 +152,9 @@ TEST_CASE("stage-out: only what is dirty goes; what is dropped is listed", "[sta
   CHECK((snapshot_of(scene.root) == before));
 }
 
-TEST_CASE("stage-out: not in place, no result takes the place of an input, wherever results-dir leads", "[stage][out]") {
+TEST_CASE(
+    "stage-out: not in place, no result takes the place of an input, wherever results-dir leads",
+    "[stage][out]") {
   Scene scene;
   write_file(scene.root + "/d/same", "input");
   write_file(scene.root + "/d/changed", "input");
@@ -158,7 +169,9 @@ TEST_CASE("stage-out: not in place, no result takes the place of an input, where
   write_file(scene.root + "/d/changed", "input, changed since");
   scene.buffer.put("first", S_IFREG, "ours");
   REQUIRE(scene.buffer.link_files("first", std::array<std::string, 1>{"second"}));
-  for (const auto* name : {"same", "changed", "stranger", "link", "new"}) scene.buffer.put(name, S_IFREG, "ours");
+  for (const auto* name : {"same", "changed", "stranger", "link", "new"}) {
+    scene.buffer.put(name, S_IFREG, "ours");
+  }
   const Receipt receipt = scene.out();
   CHECK(receipt.verdict == Verdict::partial);
   for (const auto* name : {"same", "changed", "second"}) {
@@ -184,7 +197,9 @@ TEST_CASE("stage-out: in place, a changed PFS copy is a conflict and stays", "[s
   write_file(scene.root + "/gone", "one");
   scene.resource("");
   REQUIRE(scene.in().ok());
-  for (const auto* name : {"mine", "theirs", "gone"}) scene.buffer.overwrite(name, "two");
+  for (const auto* name : {"mine", "theirs", "gone"}) {
+    scene.buffer.overwrite(name, "two");
+  }
   write_file(scene.root + "/theirs", "three");
   ::unlink((scene.root + "/gone").c_str());
   const Receipt receipt = scene.out();
@@ -204,7 +219,8 @@ TEST_CASE("stage-out: in place, a changed PFS copy is a conflict and stays", "[s
   CHECK(action_of(again, "theirs") == Action::conflict);
 }
 
-TEST_CASE("stage-out: in place, a change while the file is written is a conflict too", "[stage][out]") {
+TEST_CASE("stage-out: in place, a change while the file is written is a conflict too",
+          "[stage][out]") {
   Scene scene;
   scene.config.results_dir = scene.root;
   scene.config.in_place = true;
@@ -213,7 +229,9 @@ TEST_CASE("stage-out: in place, a change while the file is written is a conflict
   REQUIRE(scene.in().ok());
   scene.buffer.overwrite("f", "two");
   FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-    if (call == "write") write_file(scene.root + "/f", "three");
+    if (call == "write") {
+      write_file(scene.root + "/f", "three");
+    }
     return 0;
   });
   const Receipt receipt = scene.out(pfs);
@@ -222,7 +240,8 @@ TEST_CASE("stage-out: in place, a change while the file is written is a conflict
   CHECK(partials_below(scene.root) == 0);
 }
 
-TEST_CASE("stage-out: never through a symbolic link that someone put below results-dir", "[stage][out]") {
+TEST_CASE("stage-out: never through a symbolic link that someone put below results-dir",
+          "[stage][out]") {
   Scene scene;
   stdfs::create_directory(scene.results);
   stdfs::create_directory(scene.top + "/elsewhere");
@@ -253,13 +272,18 @@ TEST_CASE("stage-out: a result called like another's partial", "[stage][out]") {
   CHECK(partial_name(std::string(250, 'a')) != partial_name(std::string(250, 'b')));
 }
 
-TEST_CASE("stage-out: a full PFS stops new files; the rest is listed as not saved", "[stage][out]") {
+TEST_CASE("stage-out: a full PFS stops new files; the rest is listed as not saved",
+          "[stage][out]") {
   Scene scene;
   scene.options.workers = 1;
-  for (int i = 0; i < 40; ++i) scene.buffer.put("f" + std::to_string(100 + i), S_IFREG, "content");
+  for (int i = 0; i < 40; ++i) {
+    scene.buffer.put("f" + std::to_string(100 + i), S_IFREG, "content");
+  }
   int writes = 0;
   const int code = GENERATE(ENOSPC, EDQUOT);
-  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "write" && ++writes > 10 ? code : 0; });
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    return call == "write" && ++writes > 10 ? code : 0;
+  });
   const Receipt receipt = scene.out(pfs);
   CHECK(receipt.verdict == Verdict::partial);
   CHECK(receipt.totals.staged_out == 10);
@@ -273,46 +297,69 @@ TEST_CASE("stage-out: a full PFS stops new files; the rest is listed as not save
   CHECK(again.totals.kept == 10);
 }
 
-TEST_CASE("stage-out: parallel partials do not take the last space from one another", "[stage][out]") {
+TEST_CASE("stage-out: parallel partials do not take the last space from one another",
+          "[stage][out]") {
   constexpr std::uint64_t mib = 1U << 20U;
   constexpr std::uint64_t room = 12 * mib;
   Scene scene;
   const std::vector<std::string> large{"large1", "large2", "large3"};
-  for (const auto& name : large) scene.buffer.put(name, S_IFREG, random_text(9 * mib, 1));
-  for (int i = 0; i < 40; ++i) scene.buffer.put("small" + std::to_string(100 + i), S_IFREG, "content");
-  // A PFS with `room`, on which no file is written before a second large one is begun (there may be no more threads).
+  for (const auto& name : large) {
+    scene.buffer.put(name, S_IFREG, random_text(9 * mib, 1));
+  }
+  for (int i = 0; i < 40; ++i) {
+    scene.buffer.put("small" + std::to_string(100 + i), S_IFREG, "content");
+  }
+  // A PFS with `room`, on which no file is written before a second large one is begun (there may be
+  // no more threads).
   const auto used = [&] {
     std::uint64_t bytes = 0;
     std::error_code gone;
     for (const auto& entry : stdfs::directory_iterator(scene.results)) {
-      if (const auto size = entry.file_size(gone); !gone) bytes += size;
+      if (const auto size = entry.file_size(gone); !gone) {
+        bytes += size;
+      }
     }
     return bytes;
   };
   std::atomic<unsigned> begun{0};
   FaultPfs pfs([&](auto, const std::string& call, const std::string& name) {
-    if (call == "open" && name.starts_with("large")) ++begun;
-    if (call != "write") return 0;
+    if (call == "open" && name.starts_with("large")) {
+      ++begun;
+    }
+    if (call != "write") {
+      return 0;
+    }
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-    while (begun < 2 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (begun < 2 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     return used() + scene.options.transfer_size > room ? ENOSPC : 0;
   });
   const Receipt receipt = scene.out(pfs);
   INFO(describe(receipt));
   CHECK(receipt.verdict == Verdict::partial);
   for (const auto& [path, node] : scene.buffer.nodes) {
-    if (path.starts_with("small")) CHECK(action_of(receipt, path) == Action::staged_out);
-    if (action_of(receipt, path) == Action::staged_out) CHECK(content_of(scene.results + "/" + path) == scene.buffered(path));
+    if (path.starts_with("small")) {
+      CHECK(action_of(receipt, path) == Action::staged_out);
+    }
+    if (action_of(receipt, path) == Action::staged_out) {
+      CHECK(content_of(scene.results + "/" + path) == scene.buffered(path));
+    }
   }
-  CHECK(std::ranges::count_if(large, [&](const auto& name) { return action_of(receipt, name) == Action::staged_out; }) == 1);
+  CHECK(std::ranges::count_if(large, [&](const auto& name) {
+          return action_of(receipt, name) == Action::staged_out;
+        }) == 1);
   CHECK(partials_below(scene.results) == 0);
   CHECK(scene.out().verdict == Verdict::complete);
 }
 
 TEST_CASE("stage-out: a failed syncfs is believed for none of the batch", "[stage][out]") {
   Scene scene;
-  for (int i = 0; i < 40; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
-  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "syncfs" ? EIO : 0; });
+  for (int i = 0; i < 40; ++i) {
+    scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  }
+  FaultPfs pfs(
+      [&](auto, const std::string& call, const auto&) { return call == "syncfs" ? EIO : 0; });
   const Receipt receipt = scene.out(pfs);
   CHECK(receipt.verdict == Verdict::failed);
   CHECK(receipt.totals.failed == 40);
@@ -321,15 +368,20 @@ TEST_CASE("stage-out: a failed syncfs is believed for none of the batch", "[stag
 
 TEST_CASE("stage-out: where syncfs tells nothing, every file is synced by itself", "[stage][out]") {
   Scene scene;
-  for (int i = 0; i < 40; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  for (int i = 0; i < 40; ++i) {
+    scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  }
   std::atomic<int> fsyncs{0};
-  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return call == "syncfs" ? EIO : (fsyncs += call == "fsync", 0); });
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    return call == "syncfs" ? EIO : (fsyncs += call == "fsync", 0);
+  });
   pfs.trust_syncfs = false;
   CHECK(scene.out(pfs).totals.staged_out == 40);
   CHECK(fsyncs >= 41);
 }
 
-TEST_CASE("stage-out: what lies on another file system below results-dir is synced by itself", "[stage][out]") {
+TEST_CASE("stage-out: what lies on another file system below results-dir is synced by itself",
+          "[stage][out]") {
   Scene scene;
   constexpr int many = 40;
   scene.buffer.put("mounted", S_IFDIR, {}, 0755);
@@ -339,11 +391,16 @@ TEST_CASE("stage-out: what lies on another file system below results-dir is sync
     scene.buffer.put(directory + "/f", S_IFREG, "content");
     scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
   }
-  const auto path_of = [](int fd) { return stdfs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string(); };
+  const auto path_of = [](int fd) {
+    return stdfs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string();
+  };
   std::atomic<int> fsyncs{0};
-  FaultPfs pfs([&](auto, const std::string& call, const auto&) { return fsyncs += call == "fsync", 0; });
+  FaultPfs pfs(
+      [&](auto, const std::string& call, const auto&) { return fsyncs += call == "fsync", 0; });
   pfs.on_fstat = [&](int fd, struct stat& attributes) {
-    if (path_of(fd).starts_with(scene.results + "/mounted")) ++attributes.st_dev;
+    if (path_of(fd).starts_with(scene.results + "/mounted")) {
+      ++attributes.st_dev;
+    }
   };
   CHECK(scene.out(pfs).totals.staged_out >= 2 * many);
   CHECK(fsyncs >= 3 * many);  // each file, its directory with the name, and that with its mode
@@ -352,10 +409,14 @@ TEST_CASE("stage-out: what lies on another file system below results-dir is sync
 TEST_CASE("stage-out: durable before named, named before reported", "[stage][out]") {
   Scene scene;
   scene.options.workers = 1;
-  for (int i = 0; i < 3; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  for (int i = 0; i < 3; ++i) {
+    scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+  }
   std::string order;
   FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-    if (call == "write" || call == "fsync" || call == "rename") order += call[0];
+    if (call == "write" || call == "fsync" || call == "rename") {
+      order += call[0];
+    }
     return 0;
   });
   REQUIRE(scene.out(pfs).verdict == Verdict::complete);
@@ -365,12 +426,16 @@ TEST_CASE("stage-out: durable before named, named before reported", "[stage][out
 TEST_CASE("stage-out: a results-dir that is moved away meanwhile is no success", "[stage][out]") {
   for (const bool made_again : {true, false}) {
     Scene scene;
-    for (int i = 0; i < 3; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+    for (int i = 0; i < 3; ++i) {
+      scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
+    }
     const std::string away = scene.results + ".away";
     FaultPfs pfs([&](auto, const std::string& call, const auto&) {
       if (call == "rename" && !std::filesystem::exists(away)) {
         std::filesystem::rename(scene.results, away);
-        if (made_again) std::filesystem::create_directory(scene.results);
+        if (made_again) {
+          std::filesystem::create_directory(scene.results);
+        }
       }
       return 0;
     });
@@ -380,10 +445,15 @@ TEST_CASE("stage-out: a results-dir that is moved away meanwhile is no success",
   }
 }
 
-TEST_CASE("stage-out: a directory that is opened to its owner is shut again, also where an exception ends it", "[stage][out]") {
+TEST_CASE(
+    "stage-out: a directory that is opened to its owner is shut again, also where an exception "
+    "ends it",
+    "[stage][out]") {
   Scene scene;
   const std::string directory = scene.results + "/d";
-  const auto mode = [&] { return std::filesystem::status(directory).permissions(); };
+  const auto mode = [&] {
+    return std::filesystem::status(directory).permissions();
+  };
   std::filesystem::create_directories(directory);
   std::filesystem::permissions(directory, std::filesystem::perms{0555});
   for (const bool said : {true, false}) {
@@ -391,7 +461,9 @@ TEST_CASE("stage-out: a directory that is opened to its owner is shut again, als
     REQUIRE(tree.open(scene.results));
     CHECK(tree.let_in("d"));
     CHECK(mode() == std::filesystem::perms{0755});
-    if (said) CHECK(tree.shut_again());
+    if (said) {
+      CHECK(tree.shut_again());
+    }
     CHECK((mode() == std::filesystem::perms{0555}) == said);
   }
   CHECK(mode() == std::filesystem::perms{0555});
@@ -399,11 +471,15 @@ TEST_CASE("stage-out: a directory that is opened to its owner is shut again, als
 
 TEST_CASE("stage-out: cancelled in the middle, what is reported is whole", "[stage][out]") {
   Scene scene;
-  for (int i = 0; i < 300; ++i) scene.buffer.put("f" + std::to_string(i), S_IFREG, random_text(2000, 1));
+  for (int i = 0; i < 300; ++i) {
+    scene.buffer.put("f" + std::to_string(i), S_IFREG, random_text(2000, 1));
+  }
   Progress progress;
   std::atomic<int> writes{0};
   FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-    if (call == "write" && ++writes == 60) progress.cancel = true;
+    if (call == "write" && ++writes == 60) {
+      progress.cancel = true;
+    }
     return 0;
   });
   const Receipt receipt = stage_out(scene.config, scene.buffer, pfs, scene.options, progress);
@@ -429,10 +505,14 @@ TEST_CASE("stage-out: nothing to do, no results-dir, unreachable results-dir", "
   CHECK(action_of(receipt, "f") == Action::not_saved);
 }
 
-TEST_CASE("stage-out: where time may run out, what the job file names first is back first, and the rest is listed", "[stage][out]") {
+TEST_CASE(
+    "stage-out: where time may run out, what the job file names first is back first, and the rest "
+    "is listed",
+    "[stage][out]") {
   Scene scene;
   scene.config.outputs = {{.pattern = "z-first"}, {.pattern = "m-second"}, {.pattern = "**"}};
-  scene.options = {.workers = 1, .transfer_size = 64U << 10U, .batch_bytes = 8, .by_rank = true};  // a batch each
+  // a batch each
+  scene.options = {.workers = 1, .transfer_size = 64U << 10U, .batch_bytes = 8, .by_rank = true};
   std::set<std::string> first, all;
   for (const char* directory : {"a-third", "m-second", "z-first"}) {
     scene.buffer.put(directory, S_IFDIR);
@@ -440,13 +520,17 @@ TEST_CASE("stage-out: where time may run out, what the job file names first is b
       const std::string path = std::string(directory) + "/" + directory[0] + std::to_string(i);
       scene.buffer.put(path, S_IFREG, path);
       all.insert(path);
-      if (path.starts_with("z")) first.insert(path);
+      if (path.starts_with("z")) {
+        first.insert(path);
+      }
     }
   }
   Progress progress;
   std::size_t published = 0;
   FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-    if (call == "rename" && ++published == first.size()) progress.cancel = true;
+    if (call == "rename" && ++published == first.size()) {
+      progress.cancel = true;
+    }
     return 0;
   });
   const Receipt receipt = stage_out(scene.config, scene.buffer, pfs, scene.options, progress);
@@ -454,7 +538,8 @@ TEST_CASE("stage-out: where time may run out, what the job file names first is b
   for (const auto& path : all) {
     INFO(path);
     REQUIRE(entry_of(receipt, path) != nullptr);
-    CHECK(action_of(receipt, path) == (first.contains(path) ? Action::staged_out : Action::not_saved));
+    CHECK(action_of(receipt, path) ==
+          (first.contains(path) ? Action::staged_out : Action::not_saved));
     CHECK(stdfs::exists(scene.results + "/" + path) == first.contains(path));
   }
   CHECK(receipt.totals.not_saved == all.size() - first.size());
@@ -462,10 +547,13 @@ TEST_CASE("stage-out: where time may run out, what the job file names first is b
   // And in full: the second before the third.
   std::string order;
   FaultPfs watching([&](auto, const std::string& call, const std::string& object) {
-    if (call == "rename") order += object.front();
+    if (call == "rename") {
+      order += object.front();
+    }
     return 0;
   });
   Progress again;
-  CHECK(stage_out(scene.config, scene.buffer, watching, scene.options, again).verdict == Verdict::complete);
+  CHECK(stage_out(scene.config, scene.buffer, watching, scene.options, again).verdict ==
+        Verdict::complete);
   CHECK(order == "mmmmmaaaaa");
 }

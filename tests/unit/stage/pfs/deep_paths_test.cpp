@@ -18,17 +18,21 @@ namespace {
 class CountingPfs final : public ForwardingPfs {
  public:
   CountingPfs() : ForwardingPfs(posix_pfs()) {}
+
   Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
-      mode_t mode) override {
+                                mode_t mode) override {
     looked_up += static_cast<std::uint64_t>(std::ranges::count(path, '/')) + 1;
     return ForwardingPfs::open_beneath(root, path, flags, mode);
   }
+
   std::atomic<std::uint64_t> looked_up{0};
 };
 
 std::string chain(std::size_t depth) {
   std::string path = "d";
-  for (std::size_t i = 1; i < depth; ++i) path += "/d";
+  for (std::size_t i = 1; i < depth; ++i) {
+    path += "/d";
+  }
   return path;
 }
 
@@ -50,7 +54,9 @@ LookedUp looked_up_of_chain(std::size_t depth) {
   counts.plan = pfs.looked_up.exchange(0);
   REQUIRE(stage_in(plan, scene.buffer, pfs, scene.options, progress).ok());
   counts.in = pfs.looked_up.exchange(0);
-  for (auto& [name, node] : scene.buffer.nodes) node.dirty = true;
+  for (auto& [name, node] : scene.buffer.nodes) {
+    node.dirty = true;
+  }
   const Receipt receipt = scene.out(pfs);
   REQUIRE(receipt.verdict == Verdict::complete);
   REQUIRE(content_of(scene.results + "/" + path + "/file") == "content");
@@ -60,16 +66,19 @@ LookedUp looked_up_of_chain(std::size_t depth) {
 
 }  // namespace
 
-TEST_CASE("deep paths: plan, stage-in and stage-out look up names in proportion to the depth of a tree", "[stage][deep]") {
+TEST_CASE(
+    "deep paths: plan, stage-in and stage-out look up names in proportion to the depth of a tree",
+    "[stage][deep]") {
   const LookedUp once = looked_up_of_chain(300), twice = looked_up_of_chain(600);
-  INFO(once.plan << " " << once.in << " " << once.out << ", " << twice.plan << " " << twice.in << " " << twice.out);
+  INFO(once.plan << " " << once.in << " " << once.out << ", " << twice.plan << " " << twice.in
+                 << " " << twice.out);
   CHECK(twice.plan < once.plan * 5 / 2);
   CHECK(twice.in < once.in * 5 / 2);
   CHECK(twice.out < once.out * 5 / 2);
 }
 
 TEST_CASE("deep paths: a path leads to what it names, whichever were opened before",
-    "[stage][deep]") {
+          "[stage][deep]") {
   Scene scene;
   const std::string deep = chain(60);
   write_file(scene.root + "/" + deep + "/a/file", "1");
@@ -79,8 +88,8 @@ TEST_CASE("deep paths: a path leads to what it names, whichever were opened befo
   for (const char* name : {"/a/file", "/ab/file", "/a", "/ab", "/a/file", ""}) {
     const auto opened = paths.open(deep + name, O_RDONLY);
     REQUIRE(opened);
-    CHECK(posix_pfs().fstat(opened->get())->st_ino == stat_of(scene.root + "/" + deep
-        + name).st_ino);
+    CHECK(posix_pfs().fstat(opened->get())->st_ino ==
+          stat_of(scene.root + "/" + deep + name).st_ino);
   }
   CHECK(paths.open(deep + "/none", O_RDONLY).error().code == ENOENT);
   CHECK(paths.open(deep + "/none/file", O_RDONLY).error().code == ENOENT);
@@ -93,16 +102,19 @@ TEST_CASE("deep paths: a path leads to what it names, whichever were opened befo
 TEST_CASE("deep paths: no more directories stay open than are meant to", "[stage][deep]") {
   Scene scene;
   const std::string deep = chain(40);
-  for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) write_file(scene.root + "/" + deep
-      + "/" + std::to_string(i) + "/file", "1");
-  const auto open_files = [] { return std::distance(stdfs::directory_iterator("/proc/self/fd"),
-      stdfs::directory_iterator()); };
+  for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) {
+    write_file(scene.root + "/" + deep + "/" + std::to_string(i) + "/file", "1");
+  }
+  const auto open_files = [] {
+    return std::distance(stdfs::directory_iterator("/proc/self/fd"), stdfs::directory_iterator());
+  };
   const UniqueFd root(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const auto before = open_files();
   {
     DeepPaths paths(posix_pfs(), root.get());
-    for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) REQUIRE(paths.open(deep + "/"
-        + std::to_string(i) + "/file", O_RDONLY));
+    for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) {
+      REQUIRE(paths.open(deep + "/" + std::to_string(i) + "/file", O_RDONLY));
+    }
     CHECK(open_files() <= before + static_cast<std::ptrdiff_t>(DeepPaths::most_open));
   }
   CHECK(open_files() == before);

@@ -21,12 +21,17 @@
 namespace efs::stage {
 namespace {
 
-// One on which another node has the claim to each name first, and somebody does something meanwhile.
+// One on which another node has the claim to each name first, and somebody does something
+// meanwhile.
 class ContendedPfs final : public ForwardingPfs {
  public:
-  explicit ContendedPfs(std::function<void()> meanwhile) : ForwardingPfs(posix_pfs()), meanwhile_(std::move(meanwhile)) {}
+  explicit ContendedPfs(std::function<void()> meanwhile)
+      : ForwardingPfs(posix_pfs()), meanwhile_(std::move(meanwhile)) {}
+
   Status symlink(const std::string& target, int at, const std::string& name) override {
-    if (std::exchange(first_, false)) return meanwhile_(), fail(EEXIST);
+    if (std::exchange(first_, false)) {
+      return meanwhile_(), fail(EEXIST);
+    }
     return real_.symlink(target, at, name);
   }
 
@@ -35,7 +40,8 @@ class ContendedPfs final : public ForwardingPfs {
   const std::function<void()> meanwhile_;
 };
 
-TEST_CASE("a partial that somebody has exchanged while its turn was waited for gets no name", "[merge]") {
+TEST_CASE("a partial that somebody has exchanged while its turn was waited for gets no name",
+          "[merge]") {
   const MergeScene scene;
   scene.write("out", "old");
   scene.write("p", "ours");
@@ -52,7 +58,8 @@ TEST_CASE("a partial that somebody has exchanged while its turn was waited for g
   CHECK(scene.read("p") == "half of ano");
 }
 
-TEST_CASE("who has waited for the claim to a name looks again: another node's is not replaced", "[merge]") {
+TEST_CASE("who has waited for the claim to a name looks again: another node's is not replaced",
+          "[merge]") {
   const MergeScene scene;
   scene.write("out", "old");
   scene.write("p", "ours");
@@ -60,10 +67,15 @@ TEST_CASE("who has waited for the claim to a name looks again: another node's is
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   ContendedPfs pfs([&] { REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "out") == 0); });
-  struct stat ours {}, seen {};
-  REQUIRE((::fstatat(scene.fd.get(), "p", &ours, 0) == 0 && ::fstatat(scene.fd.get(), "out", &seen, 0) == 0));
-  SECTION("for a name that was seen") { CHECK(rename_over(pfs, scene.fd.get(), "p", "out", ours, seen).error().code == EEXIST); }
-  SECTION("for a removal") { CHECK(remove_over(pfs, scene.fd.get(), "out", seen, "p").error().code == EEXIST); }
+  struct stat ours{}, seen{};
+  REQUIRE((::fstatat(scene.fd.get(), "p", &ours, 0) == 0 &&
+           ::fstatat(scene.fd.get(), "out", &seen, 0) == 0));
+  SECTION("for a name that was seen") {
+    CHECK(rename_over(pfs, scene.fd.get(), "p", "out", ours, seen).error().code == EEXIST);
+  }
+  SECTION("for a removal") {
+    CHECK(remove_over(pfs, scene.fd.get(), "out", seen, "p").error().code == EEXIST);
+  }
   CHECK(scene.read("out") == "theirs");
 }
 
@@ -74,12 +86,15 @@ TEST_CASE("a claim that is free again is had, however long the first look took",
 }
 
 TEST_CASE("partials of several nodes have names of their own", "[merge]") {
-  const std::string one = partial_tag_of("70b877ace6b54cb0c6d0ef2875a5b2d9"), other = partial_tag_of("81c877ace6b54cb0c6d0ef2875a5b2d9");
+  const std::string one = partial_tag_of("70b877ace6b54cb0c6d0ef2875a5b2d9"),
+                    other = partial_tag_of("81c877ace6b54cb0c6d0ef2875a5b2d9");
   for (const std::string& name : {std::string("r"), std::string(250, 'r')}) {
-    const std::string ours = partial_name(name, one), theirs = partial_name(name, other), alone = partial_name(name);
+    const std::string ours = partial_name(name, one), theirs = partial_name(name, other),
+                      alone = partial_name(name);
     CHECK(ours != theirs);
     CHECK(ours != alone);
-    CHECK((ours.size() <= 255 && ours.ends_with(partial_suffix) && theirs.ends_with(partial_suffix)));
+    CHECK(
+        (ours.size() <= 255 && ours.ends_with(partial_suffix) && theirs.ends_with(partial_suffix)));
   }
 }
 
@@ -92,48 +107,76 @@ TEST_CASE("nodes that bring out the same file at once and then change it lose no
     std::array<std::string, nodes> told;  // what each node was told that is on the PFS
     {
       std::vector<std::jthread> threads;
-      for (int i = 0; i < nodes; ++i)
+      for (int i = 0; i < nodes; ++i) {
         threads.emplace_back([&, i] {
           const auto node = merging_pfs(*now);
           const std::string partial = "p" + std::to_string(i);
           for (const std::string& text : {std::string("same"), "node " + std::to_string(i)}) {
             scene.write(partial, text);
-            if (node->rename(scene.fd.get(), partial, "out")) told.at(static_cast<std::size_t>(i)) = text;
+            if (node->rename(scene.fd.get(), partial, "out")) {
+              told.at(static_cast<std::size_t>(i)) = text;
+            }
           }
         });
+      }
     }
-    for (const auto& text : told) CHECK((text.empty() || text == scene.read("out")));
+    for (const auto& text : told) {
+      CHECK((text.empty() || text == scene.read("out")));
+    }
     CHECK(std::ranges::any_of(told, [](const auto& text) { return !text.empty(); }));
   }
 }
 
-TEST_CASE("of many nodes that bring out different files under one name exactly one succeeds", "[merge]") {
+TEST_CASE("of many nodes that bring out different files under one name exactly one succeeds",
+          "[merge]") {
   enum class Old : std::uint8_t { nothing, file, of_two_names, not_to_be_written, link };
-  for (const auto what : {Old::nothing, Old::file, Old::of_two_names, Old::not_to_be_written, Old::link}) {
+  for (const auto what :
+       {Old::nothing, Old::file, Old::of_two_names, Old::not_to_be_written, Old::link}) {
     const MergeScene scene;
     const bool old = what != Old::nothing;
-    if (what == Old::link) REQUIRE(::symlinkat("nowhere", scene.fd.get(), "out") == 0);
-    else if (old) scene.write("out", "old");
-    if (what == Old::of_two_names) REQUIRE(::linkat(scene.fd.get(), "out", scene.fd.get(), "second", 0) == 0);
-    if (what == Old::not_to_be_written) REQUIRE(::fchmodat(scene.fd.get(), "out", 0444, 0) == 0);
+    if (what == Old::link) {
+      REQUIRE(::symlinkat("nowhere", scene.fd.get(), "out") == 0);
+    } else if (old) {
+      scene.write("out", "old");
+    }
+    if (what == Old::of_two_names) {
+      REQUIRE(::linkat(scene.fd.get(), "out", scene.fd.get(), "second", 0) == 0);
+    }
+    if (what == Old::not_to_be_written) {
+      REQUIRE(::fchmodat(scene.fd.get(), "out", 0444, 0) == 0);
+    }
     auto now = pfs_now(scene.directory.path());
     // A coarse clock: until it has moved on.
-    for (struct stat st {}; old && ::fstatat(scene.fd.get(), "out", &st, AT_SYMLINK_NOFOLLOW) == 0 && *now <= to_ns(st.st_ctim);) now = pfs_now(scene.directory.path());
+    for (struct stat st{}; old && ::fstatat(scene.fd.get(), "out", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                           *now <= to_ns(st.st_ctim);) {
+      now = pfs_now(scene.directory.path());
+    }
     REQUIRE(now);
     constexpr int nodes = 8;
     std::atomic<int> good{0}, conflicts{0};
-    for (int i = 0; i < nodes; ++i) scene.write("p" + std::to_string(i), "node " + std::to_string(i));
+    for (int i = 0; i < nodes; ++i) {
+      scene.write("p" + std::to_string(i), "node " + std::to_string(i));
+    }
     {
       std::vector<std::jthread> threads;
-      for (int i = 0; i < nodes; ++i)
+      for (int i = 0; i < nodes; ++i) {
         threads.emplace_back([&, i] {
           // `since` lies after the old file and before all renames: those change ctime.
-          const auto once = [&] { return rename_merging(posix_pfs(), scene.fd.get(), "p" + std::to_string(i), "out", *now); };
+          const auto once = [&] {
+            return rename_merging(posix_pfs(), scene.fd.get(), "p" + std::to_string(i), "out",
+                                  *now);
+          };
           auto done = once();
-          while (!done && is_held(done.error())) done = once();
-          if (done) ++good;
-          else if (done.error().code == EEXIST) ++conflicts;
+          while (!done && is_held(done.error())) {
+            done = once();
+          }
+          if (done) {
+            ++good;
+          } else if (done.error().code == EEXIST) {
+            ++conflicts;
+          }
         });
+      }
     }
     INFO("what was there: " << static_cast<int>(what));
     CHECK(good == 1);
@@ -145,17 +188,21 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
 TEST_CASE("what one node removes and another replaces is the other's", "[merge]") {
   for (int round = 0; round < 200; ++round) {
     const MergeScene scene;
-    const std::string content = round % 2 == 0 ? "changed" : "old";  // the same as the other's is not given up for it, either
+    // the same as the other's is not given up for it, either
+    const std::string content = round % 2 == 0 ? "changed" : "old";
     scene.write("out", "old");
     scene.write("p", content);
-    struct stat seen {};
+    struct stat seen{};
     REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
     Result<Placed> renamed = Placed::shared;
     {
-      const std::jthread removing([&] { (void)remove_over(posix_pfs(), scene.fd.get(), "out", seen, "r"); });
-      // The other may be put aside while it has the claim: then it is tried again, as a stage-out does.
-      do renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
-      while (!renamed && is_held(renamed.error()));
+      const std::jthread removing(
+          [&] { (void)remove_over(posix_pfs(), scene.fd.get(), "out", seen, "r"); });
+      // The other may be put aside while it has the claim: then it is tried again, as a stage-out
+      // does.
+      do {
+        renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
+      } while (!renamed && is_held(renamed.error()));
     }
     REQUIRE(renamed);
     CHECK(*renamed == Placed::ours);

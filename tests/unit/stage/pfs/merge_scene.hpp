@@ -14,13 +14,20 @@ namespace efs::stage {
 struct MergeScene {
   efs::test::TempDirectory directory;
   UniqueFd fd = directory.open();
-  void write(const std::string& name, const std::string& text) const { std::ofstream(directory.path() + "/" + name) << text; }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(directory.path() + "/" + name) << text;
+  }
+
   std::string read(const std::string& name) const {
     std::ostringstream text;
     text << std::ifstream(directory.path() + "/" + name).rdbuf();
     return text.str();
   }
-  bool exists(const std::string& name) const { return std::filesystem::exists(std::filesystem::symlink_status(directory.path() + "/" + name)); }
+
+  bool exists(const std::string& name) const {
+    return std::filesystem::exists(std::filesystem::symlink_status(directory.path() + "/" + name));
+  }
 };
 
 }  // namespace efs::stage

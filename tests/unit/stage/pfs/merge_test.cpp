@@ -82,15 +82,22 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   CHECK(rename_merging(posix_pfs(), scene.fd.get(), "l1", "l2", *now));
 }
 
-TEST_CASE("what this node has brought out is its own to replace, also for a successor, until somebody touches it", "[merge]") {
+TEST_CASE(
+    "what this node has brought out is its own to replace, also for a successor, until somebody "
+    "touches it",
+    "[merge]") {
   const MergeScene scene;
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("p", "first");
   REQUIRE(merging_pfs(*now)->rename(scene.fd.get(), "p", "out"));
-  struct stat st {};
+  struct stat st{};
   REQUIRE(::fstatat(scene.fd.get(), "out", &st, 0) == 0);
-  const fs::Origin ours{.device = st.st_dev, .inode = st.st_ino, .size = 5, .mtime = to_ns(st.st_mtim), .ctime = to_ns(st.st_ctim)};
+  const fs::Origin ours{.device = st.st_dev,
+                        .inode = st.st_ino,
+                        .size = 5,
+                        .mtime = to_ns(st.st_mtim),
+                        .ctime = to_ns(st.st_ctim)};
   scene.write("p", "second");
   CHECK_FALSE(merging_pfs(*now)->rename(scene.fd.get(), "p", "out"));
   CHECK(merging_pfs(*now, std::span(&ours, 1))->rename(scene.fd.get(), "p", "out"));
@@ -107,7 +114,7 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
   const int at = scene.fd.get();
   const auto first = merging_pfs(*now), second = merging_pfs(*now);
   const auto stat_of = [&](const std::string& name) {
-    struct stat st {};
+    struct stat st{};
     REQUIRE(::fstatat(at, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0);
     return st;
   };
@@ -150,25 +157,37 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
   CHECK_FALSE(first->rename(at, "p", "link"));
 }
 
-/// A file of this text and time in the place of the one that `gone` was, with its number; false where the file system gives it to none.
-bool makes_with_number(const MergeScene& scene, const std::string& name, const std::string& text, const struct stat& gone) {
+/// A file of this text and time in the place of the one that `gone` was, with its number; false
+/// where the file system gives it to none.
+bool makes_with_number(const MergeScene& scene, const std::string& name, const std::string& text,
+                       const struct stat& gone) {
   std::vector<std::string> in_between;
   bool made = false;
   for (int i = 0; i < 1000 && !made; ++i) {
     const std::string path = "n" + std::to_string(i);
     scene.write(path, text);
-    struct stat st {};
+    struct stat st{};
     made = ::fstatat(scene.fd.get(), path.c_str(), &st, 0) == 0 && st.st_ino == gone.st_ino;
-    if (!made) in_between.push_back(path);
-    else REQUIRE(::renameat(scene.fd.get(), path.c_str(), scene.fd.get(), name.c_str()) == 0);
+    if (!made) {
+      in_between.push_back(path);
+    } else {
+      REQUIRE(::renameat(scene.fd.get(), path.c_str(), scene.fd.get(), name.c_str()) == 0);
+    }
   }
-  for (const auto& path : in_between) std::filesystem::remove(scene.directory.path() + "/" + path);
+  for (const auto& path : in_between) {
+    std::filesystem::remove(scene.directory.path() + "/" + path);
+  }
   const std::array times{gone.st_atim, gone.st_mtim};
-  if (made) REQUIRE(::utimensat(scene.fd.get(), name.c_str(), times.data(), 0) == 0);
+  if (made) {
+    REQUIRE(::utimensat(scene.fd.get(), name.c_str(), times.data(), 0) == 0);
+  }
   return made;
 }
 
-TEST_CASE("another node's file with the number, size and time of one that this node had there is not this node's", "[merge]") {
+TEST_CASE(
+    "another node's file with the number, size and time of one that this node had there is not "
+    "this node's",
+    "[merge]") {
   const MergeScene scene;
   const int at = scene.fd.get();
   const auto now = pfs_now(scene.directory.path());
@@ -179,7 +198,7 @@ TEST_CASE("another node's file with the number, size and time of one that this n
     return node->rename(at, "p", name);
   };
   const auto stat_of = [&](const std::string& name) {
-    struct stat st {};
+    struct stat st{};
     REQUIRE(::fstatat(at, name.c_str(), &st, 0) == 0);
     return st;
   };
@@ -188,13 +207,22 @@ TEST_CASE("another node's file with the number, size and time of one that this n
     const auto first = stat_of("out");
     const auto copy = copy_version(*node, at, "out", first);
     CHECK(copy.ctime == to_ns(first.st_ctim));
-    for (struct stat clock = first; to_ns(clock.st_ctim) == to_ns(first.st_ctim); clock = stat_of("clock")) scene.write("clock", "");
-    if (replaced) REQUIRE(bring("second", "out"));
-    else REQUIRE(::unlinkat(at, "out", 0) == 0);
+    for (struct stat clock = first; to_ns(clock.st_ctim) == to_ns(first.st_ctim);
+         clock = stat_of("clock")) {
+      scene.write("clock", "");
+    }
+    if (replaced) {
+      REQUIRE(bring("second", "out"));
+    } else {
+      REQUIRE(::unlinkat(at, "out", 0) == 0);
+    }
     const std::string name = replaced ? "another" : "out";
-    if (!makes_with_number(scene, name, "other", first)) SKIP("the file system of " << scene.directory.path() << " does not use a number again");
+    if (!makes_with_number(scene, name, "other", first)) {
+      SKIP("the file system of " << scene.directory.path() << " does not use a number again");
+    }
     const auto other = stat_of(name);
-    REQUIRE((other.st_ino == first.st_ino && other.st_size == first.st_size && to_ns(other.st_mtim) == to_ns(first.st_mtim)));
+    REQUIRE((other.st_ino == first.st_ino && other.st_size == first.st_size &&
+             to_ns(other.st_mtim) == to_ns(first.st_mtim)));
     CHECK(node->is_shared(at, name, other));
     CHECK(merging_pfs(*now, std::span(&copy, 1))->is_shared(at, name, other));
     CHECK_FALSE(bring("third", name));
@@ -204,32 +232,38 @@ TEST_CASE("another node's file with the number, size and time of one that this n
   }
 }
 
-std::ptrdiff_t descriptors_of_process() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator{}); }
+std::ptrdiff_t descriptors_of_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator{});
+}
 
 TEST_CASE("what is a node's own is that file alone, not another one of the same time", "[merge]") {
   const MergeScene scene;
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("out", "own");
-  struct stat own {};
+  struct stat own{};
   REQUIRE(::fstatat(scene.fd.get(), "out", &own, 0) == 0);
   scene.write("p", "next");
   for (const bool other : {true, false}) {
     struct stat seen = own;
-    if (other) ++seen.st_ino;
+    if (other) {
+      ++seen.st_ino;
+    }
     const auto renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now, &seen);
     CHECK(renamed.has_value() != other);
     CHECK(scene.read("out") == (other ? "own" : "next"));
   }
 }
 
-TEST_CASE("a node's own file stays its own when another of its names goes after it was seen", "[merge]") {
+TEST_CASE("a node's own file stays its own when another of its names goes after it was seen",
+          "[merge]") {
   const MergeScene scene;
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("out", "own");
   REQUIRE(::linkat(scene.fd.get(), "out", scene.fd.get(), "other", 0) == 0);
-  struct stat seen {};
+  struct stat seen{};
   REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
   REQUIRE(::unlinkat(scene.fd.get(), "other", 0) == 0);
   scene.write("p", "next");
@@ -237,24 +271,30 @@ TEST_CASE("a node's own file stays its own when another of its names goes after 
   CHECK(scene.read("out") == "next");
 }
 
-TEST_CASE("an old file of several names is old under each of them, until somebody touches it", "[merge]") {
+TEST_CASE("an old file of several names is old under each of them, until somebody touches it",
+          "[merge]") {
   const MergeScene scene;
   const int at = scene.fd.get();
   for (const std::string name : {"r", "t"}) {
     scene.write(name + "1", "old");
     REQUIRE(::linkat(at, (name + "1").c_str(), at, (name + "2").c_str(), 0) == 0);
   }
-  struct stat there {};
+  struct stat there{};
   REQUIRE(::fstatat(at, "t1", &there, 0) == 0);
   Nanoseconds since = 0;
-  while (since <= to_ns(there.st_ctim)) since = pfs_now(scene.directory.path()).value();
+  while (since <= to_ns(there.st_ctim)) {
+    since = pfs_now(scene.directory.path()).value();
+  }
   const auto pfs = merging_pfs(since, {});
-  for (const char* partial : {"p1", "p2", "p3"}) scene.write(partial, partial);
+  for (const char* partial : {"p1", "p2", "p3"}) {
+    scene.write(partial, partial);
+  }
   CHECK(pfs->rename(at, "p1", "r1"));
   CHECK(pfs->rename(at, "p2", "r2"));
   CHECK(scene.read("r2") == "p2");
   CHECK(pfs->remove(at, "t1", there, "r"));
-  CHECK_FALSE(merging_pfs(since, {})->rename(at, "p3", "t2"));  // another node cannot know who touched it
+  // another node cannot know who touched it
+  CHECK_FALSE(merging_pfs(since, {})->rename(at, "p3", "t2"));
   scene.write("t2", "somebody's");
   CHECK_FALSE(pfs->rename(at, "p3", "t2"));
   CHECK(scene.read("t2") == "somebody's");
@@ -263,37 +303,51 @@ TEST_CASE("an old file of several names is old under each of them, until somebod
 // What lies in the way of a node that brings out "ours".
 enum class InTheWay : std::uint8_t { nothing, old, same, another };
 
-TEST_CASE("merging: every allocation of memory fails once, and for good", "[merge][faults][memory]") {
-  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good})
-    for (const auto in_the_way : {InTheWay::nothing, InTheWay::old, InTheWay::same, InTheWay::another}) {
+TEST_CASE("merging: every allocation of memory fails once, and for good",
+          "[merge][faults][memory]") {
+  for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) {
+    for (const auto in_the_way :
+         {InTheWay::nothing, InTheWay::old, InTheWay::same, InTheWay::another}) {
       INFO("in the way: " << static_cast<int>(in_the_way));
-      const auto allocations = efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
-        const MergeScene scene;
-        const std::string before = in_the_way == InTheWay::same ? "ours" : "another's";
-        if (in_the_way != InTheWay::nothing) scene.write("out", before);
-        const auto node = merging_pfs(in_the_way == InTheWay::old ? wall_clock() + 1'000'000'000 : 0);
-        scene.write("p", "ours");
-        const auto all = descriptors_of_process();
-        bool done = false;
-        short_of_memory([&] {
-          try {
-            done = node->rename(scene.fd.get(), "p", "out").has_value();
-          } catch (const std::bad_alloc&) {
-          }
-        });
-        REQUIRE(descriptors_of_process() == all);
-        const bool moved = !scene.exists("p");
-        REQUIRE((!done || moved));
-        if (in_the_way == InTheWay::another) REQUIRE_FALSE(moved);
-        if (moved) REQUIRE(scene.read("out") == "ours");
-        else REQUIRE((scene.read("p") == "ours" && scene.read("out") == (in_the_way == InTheWay::nothing ? "" : before)));
-        // A second stage-out brings the same once more.
-        scene.write("p", "ours");
-        REQUIRE(node->rename(scene.fd.get(), "p", "out").has_value() == (in_the_way != InTheWay::another));
-        REQUIRE(scene.read("out") == (in_the_way == InTheWay::another ? before : "ours"));
-      });
+      const auto allocations =
+          efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+            const MergeScene scene;
+            const std::string before = in_the_way == InTheWay::same ? "ours" : "another's";
+            if (in_the_way != InTheWay::nothing) {
+              scene.write("out", before);
+            }
+            const auto node =
+                merging_pfs(in_the_way == InTheWay::old ? wall_clock() + 1'000'000'000 : 0);
+            scene.write("p", "ours");
+            const auto all = descriptors_of_process();
+            bool done = false;
+            short_of_memory([&] {
+              try {
+                done = node->rename(scene.fd.get(), "p", "out").has_value();
+              } catch (const std::bad_alloc&) {
+              }
+            });
+            REQUIRE(descriptors_of_process() == all);
+            const bool moved = !scene.exists("p");
+            REQUIRE((!done || moved));
+            if (in_the_way == InTheWay::another) {
+              REQUIRE_FALSE(moved);
+            }
+            if (moved) {
+              REQUIRE(scene.read("out") == "ours");
+            } else {
+              REQUIRE((scene.read("p") == "ours" &&
+                       scene.read("out") == (in_the_way == InTheWay::nothing ? "" : before)));
+            }
+            // A second stage-out brings the same once more.
+            scene.write("p", "ours");
+            REQUIRE(node->rename(scene.fd.get(), "p", "out").has_value() ==
+                    (in_the_way != InTheWay::another));
+            REQUIRE(scene.read("out") == (in_the_way == InTheWay::another ? before : "ours"));
+          });
       CHECK(allocations > 1);
     }
+  }
 }
 
 struct FailingCall {
@@ -309,16 +363,23 @@ void with_calls_failing(const std::vector<FailingCall>& calls, const std::functi
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | call.code));
   }
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  const sock_fprog filter{.len = static_cast<unsigned short>(program.size()), .filter = program.data()};
+  const sock_fprog filter{.len = static_cast<unsigned short>(program.size()),
+                          .filter = program.data()};
   bool filtered = false;
   std::thread([&] {
-    filtered = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-    if (filtered) work();
+    filtered = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+               ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+    if (filtered) {
+      work();
+    }
   }).join();
   REQUIRE(filtered);
 }
 
-TEST_CASE("where a PFS knows no way to give a name that replaces nothing, a link does, or, where there are none either, a look under a claim", "[merge]") {
+TEST_CASE(
+    "where a PFS knows no way to give a name that replaces nothing, a link does, or, where there "
+    "are none either, a look under a claim",
+    "[merge]") {
   constexpr FailingCall no_flags{SYS_renameat2, EINVAL};
   for (const unsigned code : {0, EPERM, EOPNOTSUPP, EIO, ENOSPC, EDQUOT}) {
     const bool has_none = code == EPERM || code == EOPNOTSUPP;
@@ -326,18 +387,27 @@ TEST_CASE("where a PFS knows no way to give a name that replaces nothing, a link
       INFO("linkat(2) fails with " << code << ", the name is " << (taken ? "taken" : "free"));
       const MergeScene scene;
       scene.write("p", "ours");
-      if (taken) scene.write("out", "theirs");
+      if (taken) {
+        scene.write("out", "theirs");
+      }
       Status given;
-      with_calls_failing(code == 0 ? std::vector{no_flags} : std::vector{no_flags, FailingCall{SYS_linkat, code}}, [&] { given = posix_pfs().rename_new(scene.fd.get(), "p", "out"); });
+      with_calls_failing(
+          code == 0 ? std::vector{no_flags} : std::vector{no_flags, FailingCall{SYS_linkat, code}},
+          [&] { given = posix_pfs().rename_new(scene.fd.get(), "p", "out"); });
       CHECK(given.has_value() == (!taken && (has_none || code == 0)));
       CHECK(scene.read("out") == (given ? "ours" : taken ? "theirs" : ""));
       CHECK(scene.exists("p") == !given);
-      if (!given) CHECK(given.error().code == (code == 0 || has_none ? EEXIST : static_cast<int>(code)));
+      if (!given) {
+        CHECK(given.error().code == (code == 0 || has_none ? EEXIST : static_cast<int>(code)));
+      }
     }
   }
 }
 
-TEST_CASE("a partial whose file has the name already, for the answer to the call that gave it was lost, goes", "[merge]") {
+TEST_CASE(
+    "a partial whose file has the name already, for the answer to the call that gave it was lost, "
+    "goes",
+    "[merge]") {
   const MergeScene scene;
   scene.write("p", "ours");
   REQUIRE(::linkat(scene.fd.get(), "p", scene.fd.get(), "out", 0) == 0);

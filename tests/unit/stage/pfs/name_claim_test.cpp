@@ -22,7 +22,9 @@ using namespace std::chrono_literals;
 
 std::vector<std::string> names_in(const efs::test::TempDirectory& directory) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    names.push_back(entry.path().filename());
+  }
   return names;
 }
 
@@ -30,6 +32,7 @@ std::vector<std::string> names_in(const efs::test::TempDirectory& directory) {
 class WithoutLinks final : public ForwardingPfs {
  public:
   WithoutLinks() : ForwardingPfs(posix_pfs()) {}
+
   Status symlink(const std::string&, int, const std::string&) override { return fail(EPERM); }
 };
 
@@ -43,17 +46,23 @@ TEST_CASE("of many that claim a name one has it at a time, and nothing is left",
     std::atomic<int> inside{0}, met{0}, had{0};
     {
       std::vector<std::jthread> threads;
-      for (int i = 0; i < 4; ++i)
+      for (int i = 0; i < 4; ++i) {
         threads.emplace_back([&, i] {
           for (int round = 0; round < 20; ++round) {
-            const auto claim = NameClaim::take(*pfs, fd.get(), "out", "p" + std::to_string(i), 1min);
-            if (!claim) continue;
-            if (++inside > 1) ++met;
+            const auto claim =
+                NameClaim::take(*pfs, fd.get(), "out", "p" + std::to_string(i), 1min);
+            if (!claim) {
+              continue;
+            }
+            if (++inside > 1) {
+              ++met;
+            }
             ++had;
             std::this_thread::yield();
             --inside;
           }
         });
+      }
     }
     CHECK(had == 80);
     CHECK(met == 0);
@@ -61,12 +70,15 @@ TEST_CASE("of many that claim a name one has it at a time, and nothing is left",
   }
 }
 
-TEST_CASE("a claim that another has is waited for, told and left alone; another name's is no matter", "[stage][merge]") {
+TEST_CASE(
+    "a claim that another has is waited for, told and left alone; another name's is no matter",
+    "[stage][merge]") {
   WithoutLinks without_links;
   PfsIo& pfs = GENERATE(true, false) ? posix_pfs() : static_cast<PfsIo&>(without_links);
   const efs::test::TempDirectory directory;
   const UniqueFd fd = directory.open();
-  std::optional<Result<NameClaim>> theirs(NameClaim::take(pfs, fd.get(), "out", "out.theirs.efs-partial"));
+  std::optional<Result<NameClaim>> theirs(
+      NameClaim::take(pfs, fd.get(), "out", "out.theirs.efs-partial"));
   REQUIRE(theirs->has_value());
   CHECK(NameClaim::take(pfs, fd.get(), "other", "other.ours.efs-partial"));
   const auto ours = NameClaim::take(pfs, fd.get(), "out", "out.ours.efs-partial", 20ms);
@@ -77,7 +89,9 @@ TEST_CASE("a claim that another has is waited for, told and left alone; another 
   REQUIRE(there.size() == 1);
   CHECK(there.front().starts_with(claim_prefix));
   CHECK(there.front().ends_with(".efs-partial"));  // which no stage-in takes
-  CHECK(describe(given_up(ours.error())).contains(there.front() + " in the same directory is its claim, of out.theirs.efs-partial; where that is dead, remove it"));
+  CHECK(describe(given_up(ours.error()))
+            .contains(there.front() + " in the same directory is its claim, of "
+                                      "out.theirs.efs-partial; where that is dead, remove it"));
   theirs.reset();
   CHECK(NameClaim::take(pfs, fd.get(), "out", "out.ours.efs-partial", 20ms));
   CHECK(names_in(directory).empty());
@@ -87,8 +101,11 @@ TEST_CASE("a claim that another has is waited for, told and left alone; another 
 class LostAnswer final : public ForwardingPfs {
  public:
   LostAnswer() : ForwardingPfs(posix_pfs()) {}
+
   Status unlink(int at, const std::string& name) override {
-    if (!std::exchange(first_, false)) return real_.unlink(at, name);
+    if (!std::exchange(first_, false)) {
+      return real_.unlink(at, name);
+    }
     (void)real_.unlink(at, name);
     (void)real_.symlink("another", at, name);
     return fail(EIO);
@@ -102,7 +119,9 @@ TEST_CASE("nobody gives back another's claim", "[stage][merge]") {
   LostAnswer pfs;
   const efs::test::TempDirectory directory;
   const UniqueFd fd = directory.open();
-  { CHECK(NameClaim::take(pfs, fd.get(), "out", "p")); }
+  {
+    CHECK(NameClaim::take(pfs, fd.get(), "out", "p"));
+  }
   REQUIRE(names_in(directory).size() == 1);
   CHECK(claimant_of(pfs, fd.get(), names_in(directory).front()).value() == "another");
 }
@@ -117,7 +136,9 @@ TEST_CASE("who was killed with a claim has it still when he goes on", "[stage][m
     left = names_in(directory).front();
   }
   REQUIRE(::symlinkat("p", fd.get(), left.c_str()) == 0);
-  { CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "p", 0ms)); }
+  {
+    CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "p", 0ms));
+  }
   CHECK(names_in(directory).empty());
 }
 

@@ -21,13 +21,20 @@ UniqueFd metadata_of(const Scene& scene) {
   return UniqueFd(::open((scene.results + "-meta").c_str(), O_RDONLY | O_DIRECTORY));
 }
 
-std::string file_of(const Scene& scene) { return scene.results + "-meta/" + opened_name; }
+std::string file_of(const Scene& scene) {
+  return scene.results + "-meta/" + opened_name;
+}
 
-mode_t mode_of(const std::string& path) { return stat_of(path).st_mode & 07777; }
+mode_t mode_of(const std::string& path) {
+  return stat_of(path).st_mode & 07777;
+}
 
 }  // namespace
 
-TEST_CASE("opened directories: the next process knows those that have not their modes, and each is given out once", "[stage][opened]") {
+TEST_CASE(
+    "opened directories: the next process knows those that have not their modes, and each is given "
+    "out once",
+    "[stage][opened]") {
   Scene scene;
   const UniqueFd metadata = metadata_of(scene);
   const std::string newline = "a\n0700 /b";
@@ -46,16 +53,23 @@ TEST_CASE("opened directories: the next process knows those that have not their 
   CHECK(opened->take("/r") == Modes{{"a", 0555}, {newline, 02500}});
   CHECK(opened->take("/r").empty());
   CHECK(opened->take("/") == Modes{{"rest", 0555}});
-  for (const auto& path : {std::string("/r/a"), "/r/" + newline, std::string("/rest")}) opened->done(path);
+  for (const auto& path : {std::string("/r/a"), "/r/" + newline, std::string("/rest")}) {
+    opened->done(path);
+  }
   CHECK(stdfs::file_size(file_of(scene)) == 0);
   CHECK(OpenedDirectories::open(metadata.get())->take("/").empty());
 }
 
-TEST_CASE("opened directories: what is behind the last whole record is written over, and a file that is none of ours says nothing", "[stage][opened]") {
+TEST_CASE(
+    "opened directories: what is behind the last whole record is written over, and a file that is "
+    "none of ours says nothing",
+    "[stage][opened]") {
   Scene scene;
   const UniqueFd metadata = metadata_of(scene);
   const std::string first("0555 /r/a\0", 10);
-  for (const std::string& rest : {std::string("07"), std::string("0700 /r/b"), std::string("x700 /r/b\0", 10), std::string("0700 r\0", 7), std::string("\0\0\0", 3)}) {
+  for (const std::string& rest :
+       {std::string("07"), std::string("0700 /r/b"), std::string("x700 /r/b\0", 10),
+        std::string("0700 r\0", 7), std::string("\0\0\0", 3)}) {
     write_file(file_of(scene), first + rest);
     auto opened = OpenedDirectories::open(metadata.get());
     CHECK(opened->note("/r/c", 0500));
@@ -68,20 +82,27 @@ TEST_CASE("opened directories: what is behind the last whole record is written o
   CHECK(!OpenedDirectories::open(metadata.get())->note("/r/a", 0500));
 }
 
-TEST_CASE("opened directories: killed at every PFS call, the next stage-out gives them back", "[stage][opened][out][killed]") {
+TEST_CASE("opened directories: killed at every PFS call, the next stage-out gives them back",
+          "[stage][opened][out][killed]") {
   const auto seed = efs::test::seed();
   const efs::test::Sample sample(seed);
   std::size_t left_open = 0;
   for (std::uint64_t n = sample.first;; n += sample.step) {
     Scene scene;
     scene.options.workers = 1;
-    for (const char* name : {"shut/input", "shut/below/input"}) write_file(scene.root + "/" + name, "input");
+    for (const char* name : {"shut/input", "shut/below/input"}) {
+      write_file(scene.root + "/" + name, "input");
+    }
     scene.resource("shut");
     scene.config.results_dir = scene.root;
     scene.config.in_place = true;
-    for (const char* name : {"/shut/below", "/shut"}) stdfs::permissions(scene.root + name, stdfs::perms{0555});
+    for (const char* name : {"/shut/below", "/shut"}) {
+      stdfs::permissions(scene.root + name, stdfs::perms{0555});
+    }
     REQUIRE(scene.in().ok());
-    for (const char* name : {"shut/result", "shut/below/result"}) scene.buffer.put(name, S_IFREG, "result");
+    for (const char* name : {"shut/result", "shut/below/result"}) {
+      scene.buffer.put(name, S_IFREG, "result");
+    }
     const UniqueFd metadata = metadata_of(scene);
     const auto out = [&](PfsIo& pfs) {
       const auto opened = OpenedDirectories::open(metadata.get());
@@ -101,12 +122,17 @@ TEST_CASE("opened directories: killed at every PFS call, the next stage-out give
     }
     REQUIRE(OpenedDirectories::open(metadata.get())->take("/").empty());
     REQUIRE(code.value_or(0) == 0);
-    if (code) break;
+    if (code) {
+      break;
+    }
   }
   CHECK(left_open > 0);
 }
 
-TEST_CASE("opened directories: one whose mode cannot be given back is told of, and is the next one's, of this process or of another", "[stage][opened][out]") {
+TEST_CASE(
+    "opened directories: one whose mode cannot be given back is told of, and is the next one's, of "
+    "this process or of another",
+    "[stage][opened][out]") {
   Scene scene;
   const UniqueFd metadata = metadata_of(scene);
   const std::string directory = scene.results + "/d";
@@ -116,7 +142,9 @@ TEST_CASE("opened directories: one whose mode cannot be given back is told of, a
   for (const bool by_another : {false, true}) {
     for (const char* call : {"lstat", "chmod"}) {
       bool broken = false;
-      FaultPfs pfs([&](auto, const std::string& name, const auto&) { return broken && name == call ? EIO : 0; });
+      FaultPfs pfs([&](auto, const std::string& name, const auto&) {
+        return broken && name == call ? EIO : 0;
+      });
       {
         ResultsTree tree(pfs, opened.get());
         REQUIRE(tree.open(scene.results));
@@ -127,7 +155,9 @@ TEST_CASE("opened directories: one whose mode cannot be given back is told of, a
         CHECK(shut.error().code == EIO);
         CHECK(mode_of(directory) == 0755);
       }
-      if (by_another) opened = OpenedDirectories::open(metadata.get());
+      if (by_another) {
+        opened = OpenedDirectories::open(metadata.get());
+      }
       ResultsTree tree(posix_pfs(), opened.get());
       REQUIRE(tree.open(scene.results));
       CHECK(tree.shut_again());
@@ -137,7 +167,8 @@ TEST_CASE("opened directories: one whose mode cannot be given back is told of, a
   }
 }
 
-TEST_CASE("opened directories: one that somebody has changed since keeps the mode that he gave it", "[stage][opened][out]") {
+TEST_CASE("opened directories: one that somebody has changed since keeps the mode that he gave it",
+          "[stage][opened][out]") {
   Scene scene;
   const UniqueFd metadata = metadata_of(scene);
   const std::string directory = scene.results + "/d";
@@ -152,7 +183,10 @@ TEST_CASE("opened directories: one that somebody has changed since keeps the mod
   CHECK(OpenedDirectories::open(metadata.get())->take("/").empty());
 }
 
-TEST_CASE("opened directories: one that is not there is forgotten by a stage-out, and not by a start, for it may not be mounted yet", "[stage][opened][out]") {
+TEST_CASE(
+    "opened directories: one that is not there is forgotten by a stage-out, and not by a start, "
+    "for it may not be mounted yet",
+    "[stage][opened][out]") {
   Scene scene;
   const UniqueFd metadata = metadata_of(scene);
   const std::string directory = scene.results + "/d";

@@ -23,7 +23,10 @@ constexpr Pace patient{.retries = 5, .first_pause = 1};
 
 /// Fails the first `times` calls named `call` with `code`.
 FaultPfs::Hook failing(std::string call, int code, int times) {
-  return [=, left = std::make_shared<std::atomic<int>>(times)](auto, const std::string& name, const auto&) { return name == call && (*left)-- > 0 ? code : 0; };
+  return [=, left = std::make_shared<std::atomic<int>>(times)](auto, const std::string& name,
+                                                               const auto&) {
+    return name == call && (*left)-- > 0 ? code : 0;
+  };
 }
 
 constexpr Nanoseconds second = 1'000'000'000;
@@ -47,7 +50,8 @@ TEST_CASE("paced PFS: what passes is repeated, and counted", "[stage][paced]") {
   }
 }
 
-TEST_CASE("paced PFS: each pause is twice as long as the one before, up to ten seconds", "[stage][paced]") {
+TEST_CASE("paced PFS: each pause is twice as long as the one before, up to ten seconds",
+          "[stage][paced]") {
   CountedPauses pauses;
   std::vector<Nanoseconds> called;
   FaultPfs faulty([&](auto, const auto&, const auto&) {
@@ -61,14 +65,16 @@ TEST_CASE("paced PFS: each pause is twice as long as the one before, up to ten s
   CHECK(!paced.open(AT_FDCWD, "/f", O_RDONLY));
   REQUIRE(called.size() == 11);
   for (std::size_t i = 1; i < called.size(); ++i) {
-    const Nanoseconds pause = called[i] - called[i - 1], middle = std::min((second / 10) << (i - 1), 10 * second);
+    const Nanoseconds pause = called[i] - called[i - 1],
+                      middle = std::min((second / 10) << (i - 1), 10 * second);
     INFO("pause " << i << " of " << pause << " ns");
     CHECK(pause >= middle / 4 * 3);
     CHECK(pause <= middle / 4 * 5);
   }
 }
 
-TEST_CASE("paced PFS: the transfers of a job keep to its rates, of bytes and of calls", "[stage][paced]") {
+TEST_CASE("paced PFS: the transfers of a job keep to its rates, of bytes and of calls",
+          "[stage][paced]") {
   Scene scene;
   const std::string file = scene.root + "/f";
   write_file(file, std::string(1000, 'x'));
@@ -78,9 +84,11 @@ TEST_CASE("paced PFS: the transfers of a job keep to its rates, of bytes and of 
   for (const Pace& pace : {Pace{.max_rate = 10'000}, Pace{.max_ops = 10}}) {
     CountedPauses pauses;
     Throttle throttle(pace);
-    PacedPfs one(posix_pfs(), pace, throttle, cancel, pauses), other(posix_pfs(), pace, throttle, cancel, pauses);
+    PacedPfs one(posix_pfs(), pace, throttle, cancel, pauses),
+        other(posix_pfs(), pace, throttle, cancel, pauses);
     const Nanoseconds begin = pauses.now();
-    // 2 x 100 calls of 1000 bytes: 20 s at either rate, but for the tenth of a second that is caught up on, and the last call's own.
+    // 2 x 100 calls of 1000 bytes: 20 s at either rate, but for the tenth of a second that is
+    // caught up on, and the last call's own.
     for (int i = 0; i < 100; ++i) {
       REQUIRE(one.read(fd.get(), content, 0));
       REQUIRE(other.write(fd.get(), content, 0));
@@ -103,7 +111,9 @@ TEST_CASE("paced PFS: a PFS that stays away fails the file with its own error", 
   CHECK(paced.retried() == patient.retries);
 }
 
-TEST_CASE("paced PFS: nothing is repeated that may have been carried out, or that reports lost data", "[stage][paced]") {
+TEST_CASE(
+    "paced PFS: nothing is repeated that may have been carried out, or that reports lost data",
+    "[stage][paced]") {
   for (const int code : {ETIMEDOUT, EIO}) {
     for (const char* call : {"fsync", "rename", "mkdir"}) {
       Scene scene;
@@ -146,20 +156,26 @@ TEST_CASE("paced PFS: calls within calls count, and so do closes", "[stage][pace
   Scene scene;
   write_file(scene.root + "/f", "content");
   const std::string file = scene.root + "/f";
-  for (const char* name : {"user.a", "user.b", "user.c"}) REQUIRE(::setxattr(file.c_str(), name, "v", 1, 0) == 0);
+  for (const char* name : {"user.a", "user.b", "user.c"}) {
+    REQUIRE(::setxattr(file.c_str(), name, "v", 1, 0) == 0);
+  }
   const Pace slow{.max_ops = 1};
   Throttle throttle(slow);
   // Nobody waits where all was cancelled; the queue is so long that the time of day moves nothing.
   const std::atomic<bool> cancel{true};
   PacedPfs paced(posix_pfs(), slow, throttle, cancel);
-  (void)throttle.operations.take(1'000'000, std::chrono::steady_clock::now().time_since_epoch().count());
-  const auto end_of_queue = [&] { return throttle.operations.take(0, 0); };
+  (void)throttle.operations.take(1'000'000,
+                                 std::chrono::steady_clock::now().time_since_epoch().count());
+  const auto end_of_queue = [&] {
+    return throttle.operations.take(0, 0);
+  };
   const auto cost_of = [&](const auto& call) {
     const Nanoseconds before = end_of_queue();
     REQUIRE(call());
     return (end_of_queue() - before) / second;
   };
-  const UniqueFd directory(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY)), fd(::open(file.c_str(), O_RDONLY));
+  const UniqueFd directory(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY)),
+      fd(::open(file.c_str(), O_RDONLY));
   CHECK(cost_of([&] { return paced.fstat(fd.get()); }) == 1);
   CHECK(cost_of([&] { return paced.open(AT_FDCWD, file, O_RDONLY); }) == 2);
   CHECK(cost_of([&] { return paced.open_beneath(directory.get(), "f", O_RDONLY); }) == 2);

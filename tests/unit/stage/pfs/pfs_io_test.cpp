@@ -1,6 +1,7 @@
-// open_beneath(): with openat2(2), and by the walk that takes its place under old kernels and in sandboxes. Both are given the
-// same paths, and must give the same. openat2 gives 0: it does its work; else what a kernel without it gives, a filter for system
-// calls, and a rename somewhere at the same time.
+// open_beneath(): with openat2(2), and by the walk that takes its place under old kernels and in
+// sandboxes. Both are given the same paths, and must give the same. openat2 gives 0: it does its
+// work; else what a kernel without it gives, a filter for system calls, and a rename somewhere at
+// the same time.
 #include "stage/pfs/pfs_io.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -18,10 +19,10 @@ using namespace efs;
 using namespace efs::stage;
 using efs::stage::test::content_of;
 using efs::stage::test::stat_of;
+using efs::stage::test::write_file;
 using efs::stage::test::stdfs::create_directories;
 using efs::stage::test::stdfs::create_symlink;
 using efs::stage::test::stdfs::exists;
-using efs::stage::test::write_file;
 using efs::test::with_openat2_failing;
 
 TEST_CASE("open_beneath: a path that is longer than a system call takes", "[stage][pfs]") {
@@ -36,7 +37,8 @@ TEST_CASE("open_beneath: a path that is longer than a system call takes", "[stag
     path += (depth > 0 ? "/" : "") + name;
   }
   REQUIRE(path.size() > 2 * PATH_MAX);
-  const auto made = posix_pfs().open_beneath(root.get(), path + "/f", O_WRONLY | O_CREAT | O_EXCL, 0644);
+  const auto made =
+      posix_pfs().open_beneath(root.get(), path + "/f", O_WRONLY | O_CREAT | O_EXCL, 0644);
   REQUIRE(made);
   CHECK(::faccessat(at.get(), "f", F_OK, 0) == 0);
   CHECK(posix_pfs().open_beneath(root.get(), path, directory_flags));
@@ -53,11 +55,25 @@ struct BeneathScene {
   efs::test::TempDirectory top;
   const std::string root = top.path() + "/root", outside = top.path() + "/outside";
   UniqueFd fd;
+
   BeneathScene() {
-    for (const char* name : {"f", "d/f", "d/e/g"}) write_file(root + "/" + name, "inside");
+    for (const char* name : {"f", "d/f", "d/e/g"}) {
+      write_file(root + "/" + name, "inside");
+    }
     write_file(outside + "/secret", "outside");
-    for (const auto& [name, target] : std::map<std::string, std::string>{{"to-f", "f"}, {"to-d", "d"}, {"to-here", "."}, {"out", "../outside"}, {"away", outside}, {"to-secret", outside + "/secret"}, {"d/up", ".."}, {"d/up-and-out", "../../outside"}, {"dangling", "../outside/made"}, {"loop", "loop"}})
+    for (const auto& [name, target] :
+         std::map<std::string, std::string>{{"to-f", "f"},
+                                            {"to-d", "d"},
+                                            {"to-here", "."},
+                                            {"out", "../outside"},
+                                            {"away", outside},
+                                            {"to-secret", outside + "/secret"},
+                                            {"d/up", ".."},
+                                            {"d/up-and-out", "../../outside"},
+                                            {"dangling", "../outside/made"},
+                                            {"loop", "loop"}}) {
       create_symlink(target, root + "/" + name);
+    }
     fd.reset(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
 };
@@ -75,11 +91,12 @@ TEST_CASE("what is beneath a directory is opened, with openat2 and without", "[s
   INFO("openat2 gives " << failing);
   with_openat2_failing(failing, [] {
     const BeneathScene scene;
-    for (const char* path : {"", ".", "f", "d", "d/", "d/f", "d//f", "./d/f", "d/./f", "d/e", "d/e/g", "d///e/./g", "d/e/."}) {
+    for (const char* path : {"", ".", "f", "d", "d/", "d/f", "d//f", "./d/f", "d/./f", "d/e",
+                             "d/e/g", "d///e/./g", "d/e/."}) {
       INFO("path " << path);
       const auto opened = posix_pfs().open_beneath(scene.fd.get(), path, O_RDONLY);
       REQUIRE(opened);
-      struct stat got {}, there {};
+      struct stat got{}, there{};
       REQUIRE(::fstat(opened->get(), &got) == 0);
       REQUIRE(::stat((scene.root + "/" + path).c_str(), &there) == 0);
       CHECK(got.st_ino == there.st_ino);
@@ -94,12 +111,21 @@ TEST_CASE("what is beneath a directory is opened, with openat2 and without", "[s
   });
 }
 
-TEST_CASE("what is not there, or is no directory, is told alike with openat2 and without", "[stage][beneath]") {
+TEST_CASE("what is not there, or is no directory, is told alike with openat2 and without",
+          "[stage][beneath]") {
   const int failing = GENERATE(0, ENOSYS, EPERM, EAGAIN);
   INFO("openat2 gives " << failing);
   with_openat2_failing(failing, [] {
     const BeneathScene scene;
-    const std::map<std::string, int> paths{{"none", ENOENT}, {"none/f", ENOENT}, {"d/none", ENOENT}, {"d/none/f", ENOENT}, {"f/x", ENOTDIR}, {"f/", ENOTDIR}, {"d/f/x", ENOTDIR}, {"d/" + std::string(300, 'n'), ENAMETOOLONG}, {std::string(300, 'n') + "/f", ENAMETOOLONG}};
+    const std::map<std::string, int> paths{{"none", ENOENT},
+                                           {"none/f", ENOENT},
+                                           {"d/none", ENOENT},
+                                           {"d/none/f", ENOENT},
+                                           {"f/x", ENOTDIR},
+                                           {"f/", ENOTDIR},
+                                           {"d/f/x", ENOTDIR},
+                                           {"d/" + std::string(300, 'n'), ENAMETOOLONG},
+                                           {std::string(300, 'n') + "/f", ENAMETOOLONG}};
     for (const auto& [path, code] : paths) {
       INFO("path " << path);
       CHECK(beneath(scene.fd.get(), path) == code);
@@ -111,14 +137,20 @@ TEST_CASE("what is not there, or is no directory, is told alike with openat2 and
   });
 }
 
-TEST_CASE("no path with .. and no absolute one is opened, with openat2 and without", "[stage][beneath]") {
+TEST_CASE("no path with .. and no absolute one is opened, with openat2 and without",
+          "[stage][beneath]") {
   const int failing = GENERATE(0, ENOSYS, EPERM, EAGAIN);
   INFO("openat2 gives " << failing);
   with_openat2_failing(failing, [] {
     const BeneathScene scene;
-    for (const std::string path : {"..", "../", "../outside", "../outside/secret", "../root/f", "d/..", "d/../f", "d/../../outside/secret", "./../outside/secret", "d/e/../..", "d/e/../../../outside/secret", "none/../f", "/", "/etc/passwd", "//f"}) {
+    for (const std::string path :
+         {"..", "../", "../outside", "../outside/secret", "../root/f", "d/..", "d/../f",
+          "d/../../outside/secret", "./../outside/secret", "d/e/../..",
+          "d/e/../../../outside/secret", "none/../f", "/", "/etc/passwd", "//f"}) {
       INFO("path " << path);
-      for (const int flags : {O_RDONLY, O_PATH, directory_flags}) CHECK(beneath(scene.fd.get(), path, flags) == EXDEV);
+      for (const int flags : {O_RDONLY, O_PATH, directory_flags}) {
+        CHECK(beneath(scene.fd.get(), path, flags) == EXDEV);
+      }
     }
     CHECK(beneath(scene.fd.get(), scene.outside + "/secret") == EXDEV);
     CHECK(beneath(scene.fd.get(), "../outside/made", O_WRONLY | O_CREAT, 0600) == EXDEV);
@@ -129,12 +161,15 @@ TEST_CASE("no path with .. and no absolute one is opened, with openat2 and witho
   });
 }
 
-TEST_CASE("no symbolic link is passed, wherever it leads, with openat2 and without", "[stage][beneath]") {
+TEST_CASE("no symbolic link is passed, wherever it leads, with openat2 and without",
+          "[stage][beneath]") {
   const int failing = GENERATE(0, ENOSYS, EPERM, EAGAIN);
   INFO("openat2 gives " << failing);
   with_openat2_failing(failing, [] {
     const BeneathScene scene;
-    for (const std::string path : {"to-f", "to-d", "to-d/f", "to-d/e/g", "to-here/f", "out", "out/secret", "away", "away/secret", "to-secret", "d/up", "d/up/f", "d/up-and-out/secret", "dangling", "loop", "loop/f"}) {
+    for (const std::string path : {"to-f", "to-d", "to-d/f", "to-d/e/g", "to-here/f", "out",
+                                   "out/secret", "away", "away/secret", "to-secret", "d/up",
+                                   "d/up/f", "d/up-and-out/secret", "dangling", "loop", "loop/f"}) {
       INFO("path " << path);
       const std::set<int> refused{ELOOP, ENOTDIR};
       CHECK(refused.contains(beneath(scene.fd.get(), path)));
@@ -148,37 +183,55 @@ TEST_CASE("no symbolic link is passed, wherever it leads, with openat2 and witho
   });
 }
 
-// Somebody puts links in the places of directories and files and takes them away again, as fast as he can.
-TEST_CASE("whenever a link takes a directory's or a file's place, nothing outside is opened, with openat2 and without", "[stage][beneath][race]") {
+// Somebody puts links in the places of directories and files and takes them away again, as fast as
+// he can.
+TEST_CASE(
+    "whenever a link takes a directory's or a file's place, nothing outside is opened, with "
+    "openat2 and without",
+    "[stage][beneath][race]") {
   const int failing = GENERATE(0, ENOSYS, EPERM, EAGAIN);
   const std::string place = GENERATE(as<std::string>{}, "d", "d/e", "d/e/g");
   INFO("openat2 gives " << failing << ", a link at " << place);
   with_openat2_failing(failing, [&] {
     const BeneathScene scene;
-    for (const char* name : {"g", "e/g", "d/e/g"}) write_file(scene.outside + "/" + name, "outside");
-    const std::string target = place == "d" ? scene.outside + "/d" : place == "d/e" ? scene.outside + "/e" : scene.outside + "/g";
+    for (const char* name : {"g", "e/g", "d/e/g"}) {
+      write_file(scene.outside + "/" + name, "outside");
+    }
+    const std::string target = place == "d"     ? scene.outside + "/d"
+                               : place == "d/e" ? scene.outside + "/e"
+                                                : scene.outside + "/g";
     create_symlink(target, scene.root + "/link");
     std::atomic<bool> ended{false};
     std::thread other([&] {
-      while (!ended) (void)::renameat2(scene.fd.get(), "link", scene.fd.get(), place.c_str(), RENAME_EXCHANGE);
+      while (!ended) {
+        (void)::renameat2(scene.fd.get(), "link", scene.fd.get(), place.c_str(), RENAME_EXCHANGE);
+      }
     });
     int opened = 0, outside = 0;
     std::set<int> codes;
     for (int i = 0; i < 4000 || opened == 0 || codes.empty(); ++i) {
       const auto got = posix_pfs().open_beneath(scene.fd.get(), "d/e/g", O_RDONLY);
       char text[8] = {};
-      if (!got) codes.insert(got.error().code);
-      else if (++opened; ::pread(got->get(), text, sizeof text - 1, 0) < 0 || std::string(text) != "inside") ++outside;
+      if (!got) {
+        codes.insert(got.error().code);
+      } else if (++opened; ::pread(got->get(), text, sizeof text - 1, 0) < 0 ||
+                           std::string(text) != "inside") {
+        ++outside;
+      }
     }
     ended = true;
     other.join();
     CHECK(outside == 0);
-    for (const int code : codes) CHECK((code == ELOOP || code == ENOTDIR));
+    for (const int code : codes) {
+      CHECK((code == ELOOP || code == ENOTDIR));
+    }
   });
 }
 
-TEST_CASE("pfs: one sync for all is believed of file systems of which it is known, and of no other", "[stage][pfs]") {
-  const UniqueFd known(::open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), other(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+TEST_CASE("pfs: one sync for all is believed of file systems of which it is known, and of no other",
+          "[stage][pfs]") {
+  const UniqueFd known(::open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+      other(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   REQUIRE(known);
   REQUIRE(other);
   CHECK(posix_pfs().syncfs_reports_errors(known.get()));

@@ -15,12 +15,16 @@ namespace {
 // Asked for "DIRECTORY/0" to "DIRECTORY/COUNT-1": how many may be there.
 int present(PresentNames& names, const std::string& directory, int count) {
   int there = 0;
-  for (int i = 0; i < count; ++i) there += names.may_be_there(directory + std::to_string(i)) ? 1 : 0;
+  for (int i = 0; i < count; ++i) {
+    there += names.may_be_there(directory + std::to_string(i)) ? 1 : 0;
+  }
   return there;
 }
 
 void expect(PresentNames& names, const std::string& directory, int count) {
-  for (int i = 0; i < count; ++i) names.expect(directory + std::to_string(i));
+  for (int i = 0; i < count; ++i) {
+    names.expect(directory + std::to_string(i));
+  }
 }
 
 }  // namespace
@@ -33,7 +37,9 @@ TEST_CASE("present names: of what is asked for only what is there may be", "[sta
   write_file(scene.results + "/file", "x");
   stdfs::create_symlink("nowhere", scene.results + "/d/8");
   PresentNames names(scene.results);
-  for (const auto* directory : {"", "d/", "d/sub/", "none/", "file/"}) expect(names, directory, 10);
+  for (const auto* directory : {"", "d/", "d/sub/", "none/", "file/"}) {
+    expect(names, directory, 10);
+  }
   CHECK(present(names, "", 10) == 1);
   CHECK(names.may_be_there("3"));
   CHECK(present(names, "d/", 10) == 2);
@@ -45,8 +51,12 @@ TEST_CASE("present names: of what is asked for only what is there may be", "[sta
 
 TEST_CASE("present names: what a list does not tell, or not cheaply, may be there", "[stage]") {
   Scene scene;
-  for (const auto* directory : {"large", "few"}) stdfs::create_directories(scene.results + "/" + directory);
-  for (int i = 0; i < 200; ++i) write_file(scene.results + "/large/other" + std::to_string(i), "");
+  for (const auto* directory : {"large", "few"}) {
+    stdfs::create_directories(scene.results + "/" + directory);
+  }
+  for (int i = 0; i < 200; ++i) {
+    write_file(scene.results + "/large/other" + std::to_string(i), "");
+  }
   PresentNames names(scene.results);
   expect(names, "large/", 10);
   expect(names, "few/", 2);

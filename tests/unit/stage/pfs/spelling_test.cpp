@@ -29,24 +29,30 @@ Action fate(const Receipt& receipt, const std::string& path) {
   return entry->action;
 }
 
-int no_fault(std::uint64_t, const std::string&, const std::string&) { return 0; }
+int no_fault(std::uint64_t, const std::string&, const std::string&) {
+  return 0;
+}
 
 }  // namespace
 
 TEST_CASE("spelling: case is folded in every alphabet, and nothing else", "[stage][spelling]") {
   CHECK(case_folded("dir/File.DAT") == case_folded("DIR/file.dat"));
-  CHECK(case_folded("\xc3\x84pfel") == case_folded("\xc3\xa4PFEL"));              // A with diaeresis
-  CHECK(case_folded("\xd0\x96") == case_folded("\xd0\xb6"));                      // Cyrillic zhe
+  // A with diaeresis
+  CHECK(case_folded("\xc3\x84pfel") == case_folded("\xc3\xa4PFEL"));
+  CHECK(case_folded("\xd0\x96") == case_folded("\xd0\xb6"));  // Cyrillic zhe
   CHECK(case_folded("a") != case_folded("b"));
   CHECK(case_folded("a/b") != case_folded("ab"));
-  CHECK(case_folded("\xff\xfe") != case_folded("\xfe\xff"));                      // no UTF-8
+  CHECK(case_folded("\xff\xfe") != case_folded("\xfe\xff"));  // no UTF-8
   CHECK(case_folded("\xffX") == case_folded("\xffx"));
 }
 
-TEST_CASE("spelling: where the PFS folds case no result takes the place of another", "[stage][out][spelling]") {
+TEST_CASE("spelling: where the PFS folds case no result takes the place of another",
+          "[stage][out][spelling]") {
   const bool is_new = GENERATE(true, false);  // results-dir
   Scene scene;
-  if (!is_new) std::filesystem::create_directory(scene.results);
+  if (!is_new) {
+    std::filesystem::create_directory(scene.results);
+  }
   scene.buffer.put("Data", S_IFREG, "first");
   scene.buffer.put("data", S_IFREG, "second");
   scene.buffer.put("other", S_IFREG, "third");
@@ -65,7 +71,8 @@ TEST_CASE("spelling: where the PFS folds case no result takes the place of anoth
   CHECK_FALSE(std::filesystem::exists(scene.results + "/data"));
 }
 
-TEST_CASE("spelling: another spelling of what is there is no reason to replace it, the same one is", "[stage][out][spelling]") {
+TEST_CASE("spelling: another spelling of what is there is no reason to replace it, the same one is",
+          "[stage][out][spelling]") {
   Scene scene;
   std::filesystem::create_directory(scene.results);
   std::ofstream(scene.results + "/OUT") << "of another run";
@@ -80,9 +87,14 @@ TEST_CASE("spelling: another spelling of what is there is no reason to replace i
   CHECK(spelled(scene.results + "/same") == "result");
 }
 
-TEST_CASE("spelling: where the PFS tells case apart both are brought out", "[stage][out][spelling]") {
+TEST_CASE("spelling: where the PFS tells case apart both are brought out",
+          "[stage][out][spelling]") {
   Scene scene;
-  for (const auto* name : {"Data", "data", "DATA"}) scene.buffer.put(name, S_IFREG, name);
+  for (const auto* name : {"Data", "data", "DATA"}) {
+    scene.buffer.put(name, S_IFREG, name);
+  }
   CHECK(scene.out().verdict == Verdict::complete);
-  for (const std::string name : {"Data", "data", "DATA"}) CHECK(spelled(scene.results + "/" + name) == name);
+  for (const std::string name : {"Data", "data", "DATA"}) {
+    CHECK(spelled(scene.results + "/" + name) == name);
+  }
 }

@@ -12,13 +12,20 @@ namespace {
 constexpr Nanoseconds a_second = 1'000'000'000;
 constexpr Nanoseconds that_second = 1'700'000'000 * a_second;
 
-fs::Origin changed_at(Nanoseconds ctime, Nanoseconds mtime) { return {.device = 1, .inode = 2, .size = 3, .mtime = mtime, .ctime = ctime}; }
+fs::Origin changed_at(Nanoseconds ctime, Nanoseconds mtime) {
+  return {.device = 1, .inode = 2, .size = 3, .mtime = mtime, .ctime = ctime};
+}
 
-Nanoseconds rest(const fs::Origin& seen, Nanoseconds now) { return rest_of_second(seen, now).count(); }
+Nanoseconds rest(const fs::Origin& seen, Nanoseconds now) {
+  return rest_of_second(seen, now).count();
+}
 
 }  // namespace
 
-TEST_CASE("what was changed in this very second is read two seconds behind it, where times are whole seconds", "[stage][in]") {
+TEST_CASE(
+    "what was changed in this very second is read two seconds behind it, where times are whole "
+    "seconds",
+    "[stage][in]") {
   const auto seen = changed_at(that_second, that_second);
   CHECK(rest(seen, that_second) == 2 * a_second);
   CHECK(rest(seen, that_second + a_second / 2) == 3 * a_second / 2);

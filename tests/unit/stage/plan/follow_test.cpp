@@ -22,8 +22,11 @@ struct LinkScene : Scene {
     write_file(root + "/d/file", "inside");
     write_file(top + "/else/deep/file", "outside");
   }
-  void link(const std::string& target, const std::string& name) { stdfs::create_symlink(target, root
-      + "/" + name); }
+
+  void link(const std::string& target, const std::string& name) {
+    stdfs::create_symlink(target, root + "/" + name);
+  }
+
   void followed(const std::string& path) {
     resource(path);
     config.resources.back().follow = true;
@@ -32,15 +35,17 @@ struct LinkScene : Scene {
 
 Paths paths_of(const Plan& plan) {
   Paths paths;
-  for (const auto& entry : plan.entries) paths.push_back(entry.path
-      + (entry.type == EntryType::symlink ? "@" : ""));
+  for (const auto& entry : plan.entries) {
+    paths.push_back(entry.path + (entry.type == EntryType::symlink ? "@" : ""));
+  }
   return paths;
 }
 
 Paths noted(const Plan& plan) {
   Paths paths;
-  for (const auto& link : plan.links) paths.push_back(link.path + ": " + link.reason.substr(0,
-      link.reason.find(" (")));
+  for (const auto& link : plan.links) {
+    paths.push_back(link.path + ": " + link.reason.substr(0, link.reason.find(" (")));
+  }
   return paths;
 }
 
@@ -55,8 +60,8 @@ TEST_CASE("follow: files and directories take the place of the links to them", "
   scene.config.resources.back().reusable = true;
   const Plan plan = scene.plan();
   CHECK(plan.problems.empty());
-  CHECK(paths_of(plan) == Paths{"d", "d/away", "d/away/deep", "d/away/deep/file", "d/file",
-      "d/near", "d/up"});
+  CHECK(paths_of(plan) ==
+        Paths{"d", "d/away", "d/away/deep", "d/away/deep/file", "d/file", "d/near", "d/up"});
   CHECK(plan.entries[3].outside == scene.top + "/else/deep/file");
   CHECK(plan.reusable_files == 1);
   CHECK(noted(plan).empty());
@@ -74,8 +79,8 @@ TEST_CASE("follow: a resource may be a link, and a pattern may match one", "[sta
   scene.followed("tw*");
   CHECK(paths_of(scene.plan()) == Paths{"one", "one/deep", "one/deep/file", "two"});
   scene.followed("one/deep/file");
-  CHECK(has_problem(scene.plan(), scene.root + "/one/deep/file",
-      "leads through the symbolic link"));
+  CHECK(
+      has_problem(scene.plan(), scene.root + "/one/deep/file", "leads through the symbolic link"));
 }
 
 TEST_CASE("follow: circles, links to nothing and what is no file are refused", "[stage][follow]") {
@@ -93,16 +98,18 @@ TEST_CASE("follow: circles, links to nothing and what is no file are refused", "
   CHECK(is_refused("/", "the top of all directories"));
   scene.link(".", "d/again");
   CHECK(std::ranges::any_of(scene.plan().problems, [](const PlanProblem& problem) {
-      return problem.reason.contains("leads back to this link"); }));
+    return problem.reason.contains("leads back to this link");
+  }));
   stdfs::remove(scene.root + "/d/again");
   stdfs::create_symlink("..", scene.top + "/else/deep/round");
   scene.link("../../else", "d/else");
   CHECK(std::ranges::any_of(scene.plan().problems, [](const PlanProblem& problem) {
-      return problem.reason.contains("leads back to this link"); }));
+    return problem.reason.contains("leads back to this link");
+  }));
 }
 
 TEST_CASE("follow: what a link leads to is copied in the version that was planned, or not at all",
-    "[stage][follow]") {
+          "[stage][follow]") {
   LinkScene scene;
   scene.link(scene.top + "/else/deep/file", "d/link");
   scene.followed("d/link");
@@ -117,14 +124,16 @@ TEST_CASE("follow: what a link leads to is copied in the version that was planne
 }
 
 TEST_CASE("follow: root does not follow other users' links to files that are not theirs",
-    "[stage][follow]") {
-  if (::geteuid() != 0) SKIP("not root");
+          "[stage][follow]") {
+  if (::geteuid() != 0) {
+    SKIP("not root");
+  }
   LinkScene scene;
   scene.link(scene.top + "/else/deep/file", "d/link");
   REQUIRE(::lchown((scene.root + "/d/link").c_str(), 1234, 1234) == 0);
   scene.followed("d");
   CHECK(has_problem(scene.plan(), scene.root + "/d/link",
-      "belongs to another user: root does not follow it"));
+                    "belongs to another user: root does not follow it"));
   REQUIRE(::chown((scene.top + "/else/deep/file").c_str(), 1234, 1234) == 0);
   CHECK(scene.plan().problems.empty());
 }
@@ -141,7 +150,10 @@ TEST_CASE("links that lead elsewhere on the mount are noted", "[stage][follow]")
   scene.link("../other", "d/other");
   scene.resource("d");
   const Plan plan = scene.plan();
-  CHECK(noted(plan) == Paths{"d/other: leads to what is not an input: on the mount it leads nowhere", "d/out: leads out of root-dir", "d/past: leads to the PFS, past the mount", "d/up: leads out of root-dir: on the mount it leads elsewhere"});
-  CHECK(describe(plan).contains("note: d/out -> " + scene.top
-      + "/else leads out of root-dir ('follow: true' stages in"));
+  CHECK(noted(plan) ==
+        Paths{"d/other: leads to what is not an input: on the mount it leads nowhere",
+              "d/out: leads out of root-dir", "d/past: leads to the PFS, past the mount",
+              "d/up: leads out of root-dir: on the mount it leads elsewhere"});
+  CHECK(describe(plan).contains("note: d/out -> " + scene.top +
+                                "/else leads out of root-dir ('follow: true' stages in"));
 }

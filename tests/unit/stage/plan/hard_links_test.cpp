@@ -1,4 +1,5 @@
-// Files that have several names on the PFS: one file with those names in the buffer, and again when they come back.
+// Files that have several names on the PFS: one file with those names in the buffer, and again when
+// they come back.
 #include "stage/plan/hard_links.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -41,7 +42,8 @@ fs::WalkItem there(const PlanEntry& entry) {
 
 }  // namespace
 
-TEST_CASE("hard links: across directories and resources one file, read and counted once", "[stage][in][links]") {
+TEST_CASE("hard links: across directories and resources one file, read and counted once",
+          "[stage][in][links]") {
   Scene scene;
   write_file(scene.root + "/a/one", std::string(9000, 'x'));
   link(scene, "a/one", "b/two");
@@ -66,7 +68,8 @@ TEST_CASE("hard links: across directories and resources one file, read and count
   CHECK_FALSE(nodes.contains("outside/three"));
 }
 
-TEST_CASE("hard links: a file that is full of holes fits where its data fit once", "[stage][in][links]") {
+TEST_CASE("hard links: a file that is full of holes fits where its data fit once",
+          "[stage][in][links]") {
   Scene scene;
   write_file(scene.root + "/a", std::string(1 << 20, 'x'));
   link(scene, "a", "b");
@@ -77,17 +80,23 @@ TEST_CASE("hard links: a file that is full of holes fits where its data fit once
 
 TEST_CASE("hard links: more names than a record takes begin another file", "[stage][in][links]") {
   std::vector<PlanEntry> entries;
-  for (int i = 100; i < 300; ++i) entries.push_back(name_of_file(std::string(1000, 'd') + std::to_string(i), 7));
+  for (int i = 100; i < 300; ++i) {
+    entries.push_back(name_of_file(std::string(1000, 'd') + std::to_string(i), 7));
+  }
   entries.push_back(name_of_file("other", 8));
   group_links(entries);
   std::size_t files = 0;
-  for (const auto& entry : entries) files += entry.link_to.empty() ? 1 : 0;
+  for (const auto& entry : entries) {
+    files += entry.link_to.empty() ? 1 : 0;
+  }
   CHECK(files == 5);  // 200 names of 1004 bytes in pieces of 64 KiB, and the other
   CHECK(entries[1].link_to == entries[0].path);
 }
 
-TEST_CASE("hard links: a stage-in that goes on links to the names that are there", "[stage][in][links]") {
-  std::vector<PlanEntry> entries{name_of_file("a", 7), name_of_file("b", 7), name_of_file("c", 7), name_of_file("x", 8), name_of_file("y", 8)};
+TEST_CASE("hard links: a stage-in that goes on links to the names that are there",
+          "[stage][in][links]") {
+  std::vector<PlanEntry> entries{name_of_file("a", 7), name_of_file("b", 7), name_of_file("c", 7),
+                                 name_of_file("x", 8), name_of_file("y", 8)};
   group_links(entries);
   Plan plan;
   plan.entries = entries;
@@ -124,7 +133,8 @@ TEST_CASE("hard links: a stage-in that goes on links to the names that are there
   }
 }
 
-TEST_CASE("hard links: in place, what came in as one file goes back as one", "[stage][out][links]") {
+TEST_CASE("hard links: in place, what came in as one file goes back as one",
+          "[stage][out][links]") {
   Scene scene;
   write_file(scene.root + "/d/a", "old");
   link(scene, "d/a", "d/b");
@@ -169,7 +179,9 @@ TEST_CASE("hard links: in place, what came in as one file goes back as one", "[s
   }
   SECTION("somebody does so between the look and the link") {
     FaultPfs pfs([&](auto, const std::string& call, const std::string& name) {
-      if (call != "link" || !name.starts_with("b")) return 0;
+      if (call != "link" || !name.starts_with("b")) {
+        return 0;
+      }
       write_file(scene.root + "/d/new", "theirs");
       stdfs::rename(scene.root + "/d/new", scene.root + "/d/b");
       return 0;
@@ -198,14 +210,18 @@ TEST_CASE("hard links: in place, what came in as one file goes back as one", "[s
   }
 }
 
-TEST_CASE("hard links: a load brings both names of a file as one, replaces them as one, and leaves what is there", "[stage][load][links]") {
+TEST_CASE(
+    "hard links: a load brings both names of a file as one, replaces them as one, and leaves what "
+    "is there",
+    "[stage][load][links]") {
   Scene scene;
   efs::test::LiveBuffer buffer;
   write_file(scene.root + "/d/a", "content");
   link(scene, "d/a", "d/b");
   const auto load_all = [&](bool replace) {
     Progress progress;
-    return load(scene.config, {.names = {"d"}, .replace = replace}, *buffer.staging, posix_pfs(), scene.options, progress);
+    return load(scene.config, {.names = {"d"}, .replace = replace}, *buffer.staging, posix_pfs(),
+                scene.options, progress);
   };
   auto report = load_all(false);
   REQUIRE(report.ok());

@@ -19,13 +19,17 @@ config::JobConfig two(config::OnFull on_full) {
 
 Plan plan_of(std::vector<std::pair<std::string, std::uint64_t>> files) {
   Plan plan;
-  for (auto& [path, needed] : files) plan.entries.push_back({.path = path, .size = needed, .needed = needed});
+  for (auto& [path, needed] : files) {
+    plan.entries.push_back({.path = path, .size = needed, .needed = needed});
+  }
   return plan;
 }
 
 std::vector<unsigned> places(const Plan& plan) {
   std::vector<unsigned> all;
-  for (const auto& entry : plan.entries) all.push_back(entry.place);
+  for (const auto& entry : plan.entries) {
+    all.push_back(entry.place);
+  }
   return all;
 }
 
@@ -43,7 +47,8 @@ TEST_CASE("inputs go to the backend of the resource that owns them") {
   CHECK(plan.shares[1].needed == 20);
 }
 
-TEST_CASE("inputs that do not fit are a problem of their backend, however much room the other has") {
+TEST_CASE(
+    "inputs that do not fit are a problem of their backend, however much room the other has") {
   Plan plan = plan_of({{"a", 60}, {"b", 60}, {"big/c", 10}});
   place_entries(two(config::OnFull::error), plan, {100, 1000});
   REQUIRE(plan.problems.size() == 1);
@@ -68,7 +73,8 @@ TEST_CASE("a file that fits into no backend is named") {
   Plan plan = plan_of({{"a", 120}, {"b", 50}});
   place_entries(two(config::OnFull::spill), plan, {100, 110});
   REQUIRE(plan.problems.size() == 1);
-  CHECK(plan.problems[0].reason.contains("1 inputs of 120 B fit into no backend, the largest of them a"));
+  CHECK(plan.problems[0].reason.contains(
+      "1 inputs of 120 B fit into no backend, the largest of them a"));
   // A backend whose room is not known takes all.
   Plan unknown = plan_of({{"a", 120}, {"b", 50}});
   place_entries(two(config::OnFull::spill), unknown, {100, std::nullopt});

@@ -17,13 +17,16 @@ namespace {
 
 std::vector<std::string> paths_of(const Plan& plan) {
   std::vector<std::string> paths;
-  for (const auto& entry : plan.entries) paths.push_back(entry.path);
+  for (const auto& entry : plan.entries) {
+    paths.push_back(entry.path);
+  }
   return paths;
 }
 
 }  // namespace
 
-TEST_CASE("plan: files, directories and globs are expanded, with the parents, each once", "[stage][planner]") {
+TEST_CASE("plan: files, directories and globs are expanded, with the parents, each once",
+          "[stage][planner]") {
   Scene scene;
   write_file(scene.root + "/a/b/one.dat", "1");
   write_file(scene.root + "/a/b/two.dat", "22");
@@ -37,7 +40,8 @@ TEST_CASE("plan: files, directories and globs are expanded, with the parents, ea
   scene.resource("tree/x");
   const Plan plan = scene.plan();
   CHECK(plan.problems.empty());
-  CHECK(paths_of(plan) == std::vector<std::string>{"a", "a/b", "a/b/one.dat", "a/b/two.dat", "tree", "tree/empty", "tree/x", "tree/x/y"});
+  CHECK(paths_of(plan) == std::vector<std::string>{"a", "a/b", "a/b/one.dat", "a/b/two.dat", "tree",
+                                                   "tree/empty", "tree/x", "tree/x/y"});
   CHECK(plan.bytes == 6);
   CHECK(plan.files == 3);
   CHECK(plan.inodes == 8);
@@ -50,7 +54,9 @@ TEST_CASE("plan: ** reaches any depth, and a matching directory comes whole", "[
   write_file(scene.root + "/p/q/r/s/x.h5", "1");
   scene.resource("**/*.h5");
   scene.resource("p/q/run?");
-  CHECK(paths_of(scene.plan()) == std::vector<std::string>{"p", "p/q", "p/q/r", "p/q/r/s", "p/q/r/s/x.h5", "p/q/run1", "p/q/run1/deep", "p/q/run1/deep/file"});
+  CHECK(paths_of(scene.plan()) == std::vector<std::string>{"p", "p/q", "p/q/r", "p/q/r/s",
+                                                           "p/q/r/s/x.h5", "p/q/run1",
+                                                           "p/q/run1/deep", "p/q/run1/deep/file"});
 }
 
 TEST_CASE("plan: the root itself can be the resource", "[stage][planner]") {
@@ -110,7 +116,9 @@ TEST_CASE("plan: every problem is found, with its object and line", "[stage][pla
   config::Resource outside;
   outside.path = "/elsewhere/x";
   scene.config.resources.push_back(outside);
-  FaultPfs pfs([](auto, const std::string& call, const std::string& object) { return call == "access" && object == "secret" ? EACCES : 0; });
+  FaultPfs pfs([](auto, const std::string& call, const std::string& object) {
+    return call == "access" && object == "secret" ? EACCES : 0;
+  });
   const Plan plan = make_plan(scene.config, pfs, 65536).value();
   CHECK(has_problem(plan, scene.root + "/missing", "does not exist"));
   CHECK(has_problem(plan, scene.root + "/also/missing", "does not exist"));
@@ -151,10 +159,12 @@ TEST_CASE("plan: what the job itself writes is no input", "[stage][planner]") {
   CHECK(describe(plan).contains("skipped: logs/efs.log (this job's log-file)"));
   CHECK(describe(plan).contains("skipped: access (this job's access-log)"));
   scene.resource("access");
-  CHECK(has_problem(scene.plan(), scene.root + "/access", "is this job's access-log, not an input"));
+  CHECK(
+      has_problem(scene.plan(), scene.root + "/access", "is this job's access-log, not an input"));
 }
 
-TEST_CASE("plan: a file that the job replaces while it runs is known by its place", "[stage][planner]") {
+TEST_CASE("plan: a file that the job replaces while it runs is known by its place",
+          "[stage][planner]") {
   Scene scene;
   write_file(scene.root + "/logs/state.json", "{}");
   write_file(scene.root + "/logs/access.1", "old lines");
@@ -164,7 +174,10 @@ TEST_CASE("plan: a file that the job replaces while it runs is known by its plac
   scene.config.access_log = scene.root + "/logs/access";
   scene.resource("");
   FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
-    if (call == "lstat" && object == "state.json") stdfs::rename(scene.root + "/logs/state.json", scene.root + "/other"), write_file(scene.root + "/logs/state.json", "{}");
+    if (call == "lstat" && object == "state.json") {
+      stdfs::rename(scene.root + "/logs/state.json", scene.root + "/other"),
+          write_file(scene.root + "/logs/state.json", "{}");
+    }
     return 0;
   });
   const Plan plan = make_plan(scene.config, pfs).value();
@@ -175,10 +188,14 @@ TEST_CASE("plan: a file that the job replaces while it runs is known by its plac
 
 TEST_CASE("plan: receipts of efs are no inputs, but by their names", "[stage][planner]") {
   Scene scene;
-  for (const char* name : {"/a", "/efs-receipt-job.json", "/efs-salvage-job.json", "/efs-receipt-other.json", "/sub/efs-receipt-job.json"}) write_file(scene.root + name, "{}");
+  for (const char* name : {"/a", "/efs-receipt-job.json", "/efs-salvage-job.json",
+                           "/efs-receipt-other.json", "/sub/efs-receipt-job.json"}) {
+    write_file(scene.root + name, "{}");
+  }
   scene.resource("");
   scene.resource("*.json");
-  CHECK(paths_of(scene.plan()) == std::vector<std::string>{"a", "efs-receipt-other.json", "sub", "sub/efs-receipt-job.json"});
+  CHECK(paths_of(scene.plan()) ==
+        std::vector<std::string>{"a", "efs-receipt-other.json", "sub", "sub/efs-receipt-job.json"});
   scene.config.in_place = true;
   scene.config.results_dir = scene.root;
   const Plan plan = scene.plan();
@@ -191,42 +208,58 @@ TEST_CASE("plan: receipts of efs are no inputs, but by their names", "[stage][pl
   CHECK_FALSE(describe(scene.plan()).contains("skipped: efs-receipt-job.json"));
 }
 
-TEST_CASE("plan: stores, caches, the queue and the mount point of the job are no inputs", "[stage][planner]") {
+TEST_CASE("plan: stores, caches, the queue and the mount point of the job are no inputs",
+          "[stage][planner]") {
   Scene scene;
-  for (const char* name : {"/data/in", "/data/efs-1000-job/meta/journal", "/data/efs-x/f", "/tmp/efs-cache-1000/entry", "/queue/locks", "/mnt/f", "/efs-1000-job/f"}) write_file(scene.root + name, "1");
-  scene.config.backends = {{.id = "disk", .type = config::BackendType::fsdax, .daxfs = scene.root + "/data"}};
+  for (const char* name :
+       {"/data/in", "/data/efs-1000-job/meta/journal", "/data/efs-x/f", "/tmp/efs-cache-1000/entry",
+        "/queue/locks", "/mnt/f", "/efs-1000-job/f"}) {
+    write_file(scene.root + name, "1");
+  }
+  scene.config.backends = {
+      {.id = "disk", .type = config::BackendType::fsdax, .daxfs = scene.root + "/data"}};
   scene.config.cache = scene.root + "/tmp";
   scene.config.interleaving = scene.root + "/queue";
   stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
   scene.config.mount_dir = scene.top + "/alias/mnt";
   scene.resource("");
-  const std::vector<std::string> all{"data", "data/efs-x", "data/efs-x/f", "data/in", "efs-1000-job", "efs-1000-job/f", "tmp"};
+  const std::vector<std::string> all{"data",         "data/efs-x",     "data/efs-x/f", "data/in",
+                                     "efs-1000-job", "efs-1000-job/f", "tmp"};
   const Plan plan = scene.plan();
   CHECK(plan.problems.empty());
   CHECK(paths_of(plan) == all);
-  for (const char* text : {"data/efs-1000-job (a store of efs)", "tmp/efs-cache-1000 (a cache of efs)", "queue (the queue of turns at the PFS)", "mnt (this job's mount-dir)"}) CHECK(describe(plan).contains(text));
+  for (const char* text :
+       {"data/efs-1000-job (a store of efs)", "tmp/efs-cache-1000 (a cache of efs)",
+        "queue (the queue of turns at the PFS)", "mnt (this job's mount-dir)"}) {
+    CHECK(describe(plan).contains(text));
+  }
   scene.config.resources.clear();
   scene.resource("**/*");
   CHECK(std::ranges::count(paths_of(scene.plan()), "data/efs-1000-job/meta/journal") == 0);
   scene.resource("data/efs-1000-job");
-  CHECK(has_problem(scene.plan(), scene.root + "/data/efs-1000-job", "is a store of efs, not an input"));
+  CHECK(has_problem(scene.plan(), scene.root + "/data/efs-1000-job",
+                    "is a store of efs, not an input"));
 }
 
 // In place they lie among the inputs.
-TEST_CASE("plan: what a stage-out that was killed left of results is no input, but by its name", "[stage][planner]") {
+TEST_CASE("plan: what a stage-out that was killed left of results is no input, but by its name",
+          "[stage][planner]") {
   Scene scene;
   write_file(scene.root + "/d/f", "input");
   write_file(scene.root + "/d/f.efs-partial", "half of");
   stdfs::create_symlink("to", scene.root + "/d/link.efs-partial");
   write_file(scene.root + "/d/own.efs-partial/in-it", "a user's");
-  write_file(scene.root + "/d/hidden.0123456789ab.efs-partial/in-it", "of a directory that is being filled");
+  write_file(scene.root + "/d/hidden.0123456789ab.efs-partial/in-it",
+             "of a directory that is being filled");
   scene.resource("d");
   scene.resource("d/*");
   const Plan plan = scene.plan();
   CHECK(plan.problems.empty());
-  CHECK(paths_of(plan) == std::vector<std::string>{"d", "d/f", "d/own.efs-partial", "d/own.efs-partial/in-it"});
+  CHECK(paths_of(plan) ==
+        std::vector<std::string>{"d", "d/f", "d/own.efs-partial", "d/own.efs-partial/in-it"});
   CHECK(plan.skipped.size() == 3);
-  CHECK(describe(plan).contains("skipped: d/f.efs-partial (part of a result: a stage-out is under way, or was interrupted)"));
+  CHECK(describe(plan).contains(
+      "skipped: d/f.efs-partial (part of a result: a stage-out is under way, or was interrupted)"));
   scene.resource("d/f.efs-partial");
   CHECK(std::ranges::count(paths_of(scene.plan()), "d/f.efs-partial") == 1);
   scene.resource("d/hidden.0123456789ab.efs-partial");
@@ -257,7 +290,8 @@ TEST_CASE("plan: JSON", "[stage][planner]") {
   CHECK(json["capacity"] == 1U << 20U);
 }
 
-TEST_CASE("plan before the job: what holds an input that only the nodes know has to be there", "[stage][planner]") {
+TEST_CASE("plan before the job: what holds an input that only the nodes know has to be there",
+          "[stage][planner]") {
   Scene scene;
   write_file(scene.root + "/sub/in.n1", "1");
   for (const char* path : {"in.%N", "sub/%N/x", "*/%t", "gone/%N"}) {
@@ -305,7 +339,8 @@ TEST_CASE("plan: inputs that appear elsewhere", "[stage][planner]") {
   as("set/run1/a", "new/name");
   Plan plan = scene.plan();
   CHECK(plan.problems.empty());
-  CHECK(paths_of(plan) == std::vector<std::string>{"new", "new/name", "top", "top/in", "top/in/a", "top/in/sub", "top/in/sub/b"});
+  CHECK(paths_of(plan) == std::vector<std::string>{"new", "new/name", "top", "top/in", "top/in/a",
+                                                   "top/in/sub", "top/in/sub/b"});
   REQUIRE(plan.entries.size() == 7);
   CHECK(plan.entries[0].from().empty());  // as root-dir
   CHECK(plan.entries[1].from() == "set/run1/a");
@@ -319,7 +354,8 @@ TEST_CASE("plan: inputs that appear elsewhere", "[stage][planner]") {
   CHECK(plan.problems.empty());
   CHECK(plan.entries.size() == 8);  // both are there
   write_file(scene.root + "/top/in/a", "other");
-  CHECK(has_problem(scene.plan(), scene.root + "/top/in/a", "would be at top/in/a, and so would " + scene.root + "/set/run1/a"));
+  CHECK(has_problem(scene.plan(), scene.root + "/top/in/a",
+                    "would be at top/in/a, and so would " + scene.root + "/set/run1/a"));
 }
 
 TEST_CASE("plan: what appears elsewhere has to have room there", "[stage][planner]") {
@@ -329,7 +365,8 @@ TEST_CASE("plan: what appears elsewhere has to have room there", "[stage][planne
   scene.resource("a");
   scene.resource("b");
   scene.config.resources.back().as = "a/b";
-  CHECK(has_problem(scene.plan(), scene.root + "/b", "cannot be at a/b: " + scene.root + "/a is at a"));
+  CHECK(has_problem(scene.plan(), scene.root + "/b",
+                    "cannot be at a/b: " + scene.root + "/a is at a"));
   write_file(scene.root + "/c/d", "1");
   scene.config.resources.back().as = "c";
   scene.resource("c/d");
@@ -340,23 +377,33 @@ TEST_CASE("plan: what appears elsewhere has to have room there", "[stage][planne
   CHECK(has_problem(scene.plan(), scene.root + "/none", "does not exist"));
 }
 
-TEST_CASE("plan: whichever allocation of memory fails, what is planned is all or nothing", "[stage][planner][memory]") {
+TEST_CASE("plan: whichever allocation of memory fails, what is planned is all or nothing",
+          "[stage][planner][memory]") {
   Scene scene;
-  for (const char* name : {"/tree/some file with a long name", "/tree/below/x", "/globs/one.dat", "/globs/two.dat", "/listed"}) write_file(scene.root + name, "content");
+  for (const char* name : {"/tree/some file with a long name", "/tree/below/x", "/globs/one.dat",
+                           "/globs/two.dat", "/listed"}) {
+    write_file(scene.root + name, "content");
+  }
   stdfs::create_symlink("x", scene.root + "/tree/below/link");
   stdfs::create_hard_link(scene.root + "/listed", scene.root + "/tree/below/the same file");
   write_file(scene.root + "/list", "listed\n");
-  for (const char* resource : {"tree", "globs/*.dat"}) scene.resource(resource);
+  for (const char* resource : {"tree", "globs/*.dat"}) {
+    scene.resource(resource);
+  }
   scene.config.resources.push_back({.path = scene.root + "/list", .is_list = true});
   const std::string expected = describe(scene.plan());
   const Rooms rooms{std::nullopt};
   for (const auto shortage : {efs::test::Shortage::once, efs::test::Shortage::for_good}) {
-    const auto allocations = efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
-      std::optional<Result<Plan>> plan;
-      short_of_memory([&] { plan = make_plan(scene.config, posix_pfs(), rooms); });
-      if (plan && *plan) REQUIRE(describe(**plan) == expected);
-      else if (plan) REQUIRE(plan->error().code == ENOMEM);
-    });
+    const auto allocations =
+        efs::test::each_allocation_fails(shortage, [&](const auto& short_of_memory) {
+          std::optional<Result<Plan>> plan;
+          short_of_memory([&] { plan = make_plan(scene.config, posix_pfs(), rooms); });
+          if (plan && *plan) {
+            REQUIRE(describe(**plan) == expected);
+          } else if (plan) {
+            REQUIRE(plan->error().code == ENOMEM);
+          }
+        });
     CHECK(allocations > 100);
   }
 }

@@ -11,16 +11,21 @@ using namespace efs;
 using namespace efs::stage;
 using namespace efs::stage::test;
 
-TEST_CASE("results-dir may be missing where it can be made, not where it cannot", "[stage][results-dir]") {
+TEST_CASE("results-dir may be missing where it can be made, not where it cannot",
+          "[stage][results-dir]") {
   Scene scene;
   scene.config.results_dir = scene.top + "/new/deep/out";
   CHECK(scene.plan().problems.empty());
-  FaultPfs pfs([](auto, const std::string& call, const std::string&) { return call == "access" ? EACCES : 0; });
-  CHECK(has_problem(make_plan(scene.config, pfs).value(), scene.config.results_dir, "cannot be created"));
+  FaultPfs pfs([](auto, const std::string& call, const std::string&) {
+    return call == "access" ? EACCES : 0;
+  });
+  CHECK(has_problem(make_plan(scene.config, pfs).value(), scene.config.results_dir,
+                    "cannot be created"));
   CHECK(!stdfs::exists(scene.top + "/new"));
 }
 
-TEST_CASE("results-dir inside root-dir lies beside the inputs, by whatever name", "[stage][results-dir]") {
+TEST_CASE("results-dir inside root-dir lies beside the inputs, by whatever name",
+          "[stage][results-dir]") {
   Scene scene;
   write_file(scene.root + "/input/sub/f", "data");
   write_file(scene.root + "/single/f", "data");
@@ -56,7 +61,8 @@ TEST_CASE("results-dir that is root-dir by another name", "[stage][results-dir]"
   scene.resource("f");
   stdfs::create_directory_symlink(scene.root, scene.top + "/alias");
   scene.config.results_dir = scene.top + "/alias";
-  CHECK(has_problem(scene.plan(), scene.config.results_dir, "is root-dir " + scene.root + " by another name"));
+  CHECK(has_problem(scene.plan(), scene.config.results_dir,
+                    "is root-dir " + scene.root + " by another name"));
   stdfs::create_directory_symlink(scene.top, scene.top + "/above");
   for (const auto& above : {scene.top, scene.top + "/above"}) {
     scene.config.results_dir = above;
@@ -72,20 +78,29 @@ TEST_CASE("results-dir inside root-dir, all of which is an input", "[stage][resu
   write_file(scene.root + "/f", "data");
   scene.resource("");
   scene.config.results_dir = scene.root + "/to be made";
-  CHECK(has_problem(scene.plan(), scene.config.results_dir, "is inside the input " + scene.root + ":"));
+  CHECK(has_problem(scene.plan(), scene.config.results_dir,
+                    "is inside the input " + scene.root + ":"));
 }
 
-TEST_CASE("results-dir: the directories that an output rule names have to take results, and each is told of once", "[stage][results-dir]") {
+TEST_CASE(
+    "results-dir: the directories that an output rule names have to take results, and each is told "
+    "of once",
+    "[stage][results-dir]") {
   Scene scene;
   scene.config.results_dir = scene.top + "/results";
   write_file(scene.config.results_dir + "/plain/file", "in the way");
   ::symlink("plain", (scene.config.results_dir + "/link").c_str());
-  for (const char* pattern : {"plain/*.out", "plain/file/*.out", "plain/file/x/*.log", "link/*.out", "new/deep/*.out", "*.out"})
-    scene.config.outputs.push_back({.pattern = pattern, .file_class = config::FileClass::persistent});
+  for (const char* pattern : {"plain/*.out", "plain/file/*.out", "plain/file/x/*.log", "link/*.out",
+                              "new/deep/*.out", "*.out"}) {
+    scene.config.outputs.push_back(
+        {.pattern = pattern, .file_class = config::FileClass::persistent});
+  }
   const Plan plan = scene.plan();
   CHECK(plan.problems.size() == 2);
-  CHECK(has_problem(plan, scene.config.results_dir + "/plain/file", "takes no result of the output plain/file/*.out: it is not a directory"));
-  CHECK(has_problem(plan, scene.config.results_dir + "/link", "takes no result of the output link/*.out"));
+  CHECK(has_problem(plan, scene.config.results_dir + "/plain/file",
+                    "takes no result of the output plain/file/*.out: it is not a directory"));
+  CHECK(has_problem(plan, scene.config.results_dir + "/link",
+                    "takes no result of the output link/*.out"));
 }
 
 TEST_CASE("results-dir whose file system is not mounted any more is told", "[stage][results-dir]") {
@@ -111,6 +126,7 @@ TEST_CASE("results-dir whose file system is not mounted any more is told", "[sta
   }
   CHECK(!stdfs::exists(scene.top + "/new"));
   // What cannot be looked at is not taken for unmounted, nor for mounted.
-  FaultPfs pfs([](auto, const std::string& call, const std::string&) { return call == "statx" ? EIO : 0; });
+  FaultPfs pfs(
+      [](auto, const std::string& call, const std::string&) { return call == "statx" ? EIO : 0; });
   CHECK(check(*mount, pfs).error().code == EIO);
 }

@@ -29,9 +29,14 @@ std::string numbered(int number) {
 }
 
 struct Scene {
-  void make_directory(const std::string& path) const { REQUIRE(::mkdir((directory.path() + "/" + path).c_str(), 0700) == 0); }
+  void make_directory(const std::string& path) const {
+    REQUIRE(::mkdir((directory.path() + "/" + path).c_str(), 0700) == 0);
+  }
+
   void make_files(const std::string& prefix, int count) const {
-    for (int i = 0; i < count; ++i) REQUIRE(std::ofstream(directory.path() + "/" + prefix + numbered(i)));
+    for (int i = 0; i < count; ++i) {
+      REQUIRE(std::ofstream(directory.path() + "/" + prefix + numbered(i)));
+    }
   }
 
   const efs::test::TempDirectory directory;
@@ -41,13 +46,17 @@ struct Scene {
 /// Asked for the attributes of one name, it answers when those of another one have been asked for.
 class WaitingPfs final : public ForwardingPfs {
  public:
-  WaitingPfs(std::string waits, std::string awaited) : ForwardingPfs(posix_pfs()), waits_(std::move(waits)), awaited_(std::move(awaited)) {}
+  WaitingPfs(std::string waits, std::string awaited)
+      : ForwardingPfs(posix_pfs()), waits_(std::move(waits)), awaited_(std::move(awaited)) {}
+
   Result<struct stat> lstat(int at, const std::string& name) override {
     {
       const MutexLock lock(mutex_);
       seen_ = seen_ || name == awaited_;
       changed_.notify_all();
-      while (name == waits_ && !seen_) changed_.wait(mutex_);
+      while (name == waits_ && !seen_) {
+        changed_.wait(mutex_);
+      }
     }
     return ForwardingPfs::lstat(at, name);
   }
@@ -70,22 +79,30 @@ Paths below(PfsIo& pfs, const Scene& scene) {
 
 }  // namespace
 
-TEST_CASE("a survey tells of parents before children, level by level, in the order of names", "[stage][survey]") {
+TEST_CASE("a survey tells of parents before children, level by level, in the order of names",
+          "[stage][survey]") {
   const Scene scene;
-  for (const char* path : {"a", "a/deep", "b"}) scene.make_directory(path);
+  for (const char* path : {"a", "a/deep", "b"}) {
+    scene.make_directory(path);
+  }
   scene.make_files("a/", 2);
   scene.make_files("a/deep/", 1);
   scene.make_files("b/", 1);
-  CHECK(below(posix_pfs(), scene) == Paths{"a", "b", "a/deep", "a/f0000", "a/f0001", "b/f0000", "a/deep/f0000"});
+  CHECK(below(posix_pfs(), scene) ==
+        Paths{"a", "b", "a/deep", "a/f0000", "a/f0001", "b/f0000", "a/deep/f0000"});
 }
 
 TEST_CASE("what a survey finds out of order it tells of in order", "[stage][survey]") {
-  if (std::thread::hardware_concurrency() < 2) SKIP("one processor: a survey begins with one thread");
+  if (std::thread::hardware_concurrency() < 2) {
+    SKIP("one processor: a survey begins with one thread");
+  }
   const Scene scene;
   scene.make_files("", 300);
   WaitingPfs pfs(numbered(0), numbered(299));
   Paths expected;
-  for (int i = 0; i < 300; ++i) expected.push_back(numbered(i));
+  for (int i = 0; i < 300; ++i) {
+    expected.push_back(numbered(i));
+  }
   CHECK(below(pfs, scene) == expected);
 }
 
@@ -94,17 +111,23 @@ TEST_CASE("who cannot take in what a survey tells ends it", "[stage][survey]") {
   scene.make_files("", 300);
   Survey survey(posix_pfs(), scene.root.get());
   int told = 0;
-  CHECK_THROWS_AS(survey.below("", [&](const Found&) {
-    if (++told == 100) throw std::length_error("enough");
-    return true;
-  }), std::length_error);
+  CHECK_THROWS_AS(survey.below("",
+                               [&](const Found&) {
+                                 if (++told == 100) {
+                                   throw std::length_error("enough");
+                                 }
+                                 return true;
+                               }),
+                  std::length_error);
   CHECK(told == 100);
   CHECK(survey.look({"f0007", "missing"}).size() == 2);  // and it can go on
 }
 
 TEST_CASE("a survey leaves out what is in a directory that is not wanted", "[stage][survey]") {
   const Scene scene;
-  for (const char* path : {"a", "b"}) scene.make_directory(path);
+  for (const char* path : {"a", "b"}) {
+    scene.make_directory(path);
+  }
   scene.make_files("a/", 1);
   scene.make_files("b/", 1);
   Paths told;
@@ -119,12 +142,19 @@ TEST_CASE("a directory that cannot be listed is told of once more", "[stage][sur
   class Unlisted final : public ForwardingPfs {
    public:
     Unlisted() : ForwardingPfs(posix_pfs()) {}
-    Result<UniqueFd> open_beneath(int root, const std::string& path, int flags, mode_t mode) override {
-      return path == "a" && flags == directory_flags ? Result<UniqueFd>(fail(EIO)) : ForwardingPfs::open_beneath(root, path, flags, mode);
+
+    Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
+                                  mode_t mode) override {
+      return path == "a" && flags == directory_flags
+                 ? Result<UniqueFd>(fail(EIO))
+                 : ForwardingPfs::open_beneath(root, path, flags, mode);
     }
   } pfs;
+
   const Scene scene;
-  for (const char* path : {"a", "b"}) scene.make_directory(path);
+  for (const char* path : {"a", "b"}) {
+    scene.make_directory(path);
+  }
   scene.make_files("a/", 1);
   scene.make_files("b/", 1);
   CHECK(below(pfs, scene) == Paths{"a", "b", "a!", "b/f0000"});

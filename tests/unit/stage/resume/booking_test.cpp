@@ -26,14 +26,18 @@ struct Booked : LiveScene {
     REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
     receipt.entries.push_back({.path = name, .action = Action::staged_out});
   }
+
   bool dirty(const std::string& name) const { return buffer.staging->find(name)->dirty; }
+
   Booking booking(PfsIo& pfs = posix_pfs()) { return {config, *buffer.staging, pfs, nullptr}; }
+
   Receipt receipt;
 };
 
 }  // namespace
 
-TEST_CASE("what a stage-out has brought back is clean, what it has not stays as it is", "[stage][booking]") {
+TEST_CASE("what a stage-out has brought back is clean, what it has not stays as it is",
+          "[stage][booking]") {
   Booked scene;
   scene.bring_out("back", "content");
   scene.bring_out("changed", "content");
@@ -55,14 +59,17 @@ TEST_CASE("what a stage-out has brought back is clean, what it has not stays as 
 TEST_CASE("what cannot be looked at on the PFS is booked for nothing", "[stage][booking]") {
   Booked scene;
   scene.bring_out("back", "content");
-  FaultPfs pfs([](std::uint64_t, const std::string& call, const std::string&) { return call == "lstat" ? EIO : 0; });
+  FaultPfs pfs([](std::uint64_t, const std::string& call, const std::string&) {
+    return call == "lstat" ? EIO : 0;
+  });
   scene.booking(pfs).saved(scene.receipt);
   CHECK(scene.dirty("back"));
   scene.booking(pfs).salvaged();
   CHECK_FALSE(scene.buffer.staging->find("back")->copy.has_value());
 }
 
-TEST_CASE("what a salvage has brought out is known for the job's, and stays dirty", "[stage][booking]") {
+TEST_CASE("what a salvage has brought out is known for the job's, and stays dirty",
+          "[stage][booking]") {
   Booked scene;
   scene.bring_out("back", "content");
   scene.booking().salvaged();

@@ -28,7 +28,9 @@ fs::WalkItem there(const std::string& path, mode_t type = S_IFREG) {
   item.attributes.st_size = static_cast<off_t>(version.size);
   item.attributes.st_mtim = to_timespec(version.mtime);
   item.origin = version;
-  if (S_ISREG(item.attributes.st_mode)) item.content = version;
+  if (S_ISREG(item.attributes.st_mode)) {
+    item.content = version;
+  }
   item.target = "target";
   return item;
 }
@@ -38,7 +40,9 @@ Plan plan_of(std::vector<PlanEntry> entries) {
   for (const auto& entry : entries) {
     plan.bytes += entry.size;
     plan.needed += entry.size;
-    if (entry.type == EntryType::file) ++plan.files;
+    if (entry.type == EntryType::file) {
+      ++plan.files;
+    }
   }
   plan.entries = std::move(entries);
   return plan;
@@ -46,14 +50,17 @@ Plan plan_of(std::vector<PlanEntry> entries) {
 
 std::string paths(const Plan& plan) {
   std::string text;
-  for (const auto& entry : plan.entries) text += entry.path + " ";
+  for (const auto& entry : plan.entries) {
+    text += entry.path + " ";
+  }
   return text;
 }
 
 }  // namespace
 
 TEST_CASE("an empty buffer gets everything") {
-  Plan plan = plan_of({planned("d", EntryType::directory), planned("d/f"), planned("l", EntryType::symlink)});
+  Plan plan = plan_of(
+      {planned("d", EntryType::directory), planned("d/f"), planned("l", EntryType::symlink)});
   const auto result = subtract(plan, {});
   CHECK(paths(plan) == "d d/f l ");
   CHECK(plan.bytes == 10);
@@ -61,7 +68,8 @@ TEST_CASE("an empty buffer gets everything") {
 }
 
 TEST_CASE("what is there in the same version is not staged again") {
-  Plan plan = plan_of({planned("d", EntryType::directory), planned("d/f"), planned("d/g"), planned("l", EntryType::symlink)});
+  Plan plan = plan_of({planned("d", EntryType::directory), planned("d/f"), planned("d/g"),
+                       planned("l", EntryType::symlink)});
   const auto result = subtract(plan, {there("d", S_IFDIR), there("d/f"), there("l", S_IFLNK)});
   CHECK(paths(plan) == "d d/g ");  // the directory once more: its times move
   CHECK(plan.bytes == 10);
@@ -81,7 +89,8 @@ TEST_CASE("a clean file whose container is not what was staged in is staged in a
 }
 
 TEST_CASE("a clean file of another version is replaced, one that the job changed is not") {
-  auto old = there("old"), dirty = there("dirty"), saved = there("saved"), own = there("own"), link = there("link", S_IFLNK);
+  auto old = there("old"), dirty = there("dirty"), saved = there("saved"), own = there("own"),
+       link = there("link", S_IFLNK);
   old.origin->mtime = 99;
   dirty.origin->mtime = 99;
   dirty.dirty = true;
@@ -90,7 +99,8 @@ TEST_CASE("a clean file of another version is replaced, one that the job changed
   own.origin.reset();
   own.dirty = true;
   link.target = "elsewhere";
-  Plan plan = plan_of({planned("dirty"), planned("link", EntryType::symlink), planned("old"), planned("own"), planned("saved")});
+  Plan plan = plan_of({planned("dirty"), planned("link", EntryType::symlink), planned("old"),
+                       planned("own"), planned("saved")});
   const auto result = subtract(plan, {old, dirty, saved, own, link});
   CHECK(paths(plan) == "link old ");
   CHECK(result.outdated == std::vector<std::string>{"link", "old"});
@@ -109,7 +119,8 @@ TEST_CASE("where the job put a directory in a file's place, or the reverse, it s
 }
 
 TEST_CASE("below a file of the job's nothing is brought in") {
-  Plan plan = plan_of({planned("d", EntryType::directory), planned("d/e", EntryType::directory), planned("d/e/f"), planned("d/g")});
+  Plan plan = plan_of({planned("d", EntryType::directory), planned("d/e", EntryType::directory),
+                       planned("d/e/f"), planned("d/g")});
   auto file = there("d");
   file.dirty = true;
   file.origin.reset();
@@ -132,7 +143,8 @@ TEST_CASE("an input that became a directory takes the place of the file, if that
     const auto result = subtract(plan, {file});
     REQUIRE(result.problems.size() == 1);
     CHECK(result.problems[0].path == "d");
-    CHECK(result.problems[0].reason.starts_with("is a directory on the PFS now, and a file in the buffer"));
+    CHECK(result.problems[0].reason.starts_with(
+        "is a directory on the PFS now, and a file in the buffer"));
     CHECK(result.outdated.empty());
   }
 }
@@ -141,7 +153,8 @@ TEST_CASE("an input that became a file takes the place of the directory, if all 
   Plan plan = plan_of({planned("d"), planned("e")});
   const auto directory = there("d", S_IFDIR), sub = there("d/sub", S_IFDIR);
   auto file = there("d/sub/f");
-  CHECK(displaced_directories(plan.entries, {directory, there("e")}) == std::vector<std::string>{"d"});
+  CHECK(displaced_directories(plan.entries, {directory, there("e")}) ==
+        std::vector<std::string>{"d"});
   SECTION("clean") {
     const auto result = subtract(plan, {directory, there("e"), sub, file});
     CHECK(paths(plan) == "d ");
@@ -157,8 +170,10 @@ TEST_CASE("an input that became a file takes the place of the directory, if all 
   }
 }
 
-TEST_CASE("a directory that the job removed comes back with what is new in it, empty directories too") {
-  Plan plan = plan_of({planned("in", EntryType::directory), planned("in/d", EntryType::directory), planned("in/d/new", EntryType::directory), planned("in/d/old")});
+TEST_CASE(
+    "a directory that the job removed comes back with what is new in it, empty directories too") {
+  Plan plan = plan_of({planned("in", EntryType::directory), planned("in/d", EntryType::directory),
+                       planned("in/d/new", EntryType::directory), planned("in/d/old")});
   const std::vector<fs::WalkItem> items{there("in", S_IFDIR)};
   const std::vector<fs::WalkItem> removed{there("in/d", S_IFDIR), there("in/d/old")};
   subtract(plan, items, removed);

@@ -30,13 +30,18 @@ struct PlacedScene {
     REQUIRE(made);
     return std::move(*made);
   }
+
   void reopen() { names = opened(); }
+
   std::string file() const { return directory.path() + "/" + placed_name; }
-  WhoseCopy whose(const std::string& name, const struct stat& there, bool by_ctime = true) const { return names->look({.name = name, .own = name}, there, by_ctime); }
+
+  WhoseCopy whose(const std::string& name, const struct stat& there, bool by_ctime = true) const {
+    return names->look({.name = name, .own = name}, there, by_ctime);
+  }
 };
 
 struct stat file_of(std::uint64_t inode, Nanoseconds ctime = 5, std::uint64_t links = 1) {
-  struct stat st {};
+  struct stat st{};
   st.st_ino = inode;
   st.st_size = 100;
   st.st_nlink = links;
@@ -54,7 +59,8 @@ TEST_CASE("placed: of a name that it does not know nothing is said", "[stage][pl
   CHECK(scene.names->copies().empty());
 }
 
-TEST_CASE("placed: what got the name is ours, and no other version, also for the next process", "[stage][placed]") {
+TEST_CASE("placed: what got the name is ours, and no other version, also for the next process",
+          "[stage][placed]") {
   PlacedScene scene;
   const struct stat copy = file_of(7);
   REQUIRE(scene.names->coming(x, &copy, nullptr));
@@ -62,7 +68,8 @@ TEST_CASE("placed: what got the name is ours, and no other version, also for the
   for (int process = 0; process < 2; ++process, scene.reopen()) {
     CHECK(scene.names->knows("d/x"));
     CHECK(scene.whose("d/x", copy) == WhoseCopy::ours);
-    CHECK(scene.names->look({.name = "d/x", .own = "e/x"}, copy, true) == WhoseCopy::of_another_path);
+    CHECK(scene.names->look({.name = "d/x", .own = "e/x"}, copy, true) ==
+          WhoseCopy::of_another_path);
     CHECK(scene.whose("d/x", file_of(8)) == WhoseCopy::theirs);
     CHECK(scene.whose("d/x", file_of(7, 6)) == WhoseCopy::theirs);
     CHECK(scene.whose("d/x", file_of(7, 6), false) == WhoseCopy::ours);
@@ -163,25 +170,33 @@ TEST_CASE("placed: copies are told in the order of time", "[stage][placed]") {
   scene.reopen();
   const auto copies = scene.names->copies();
   REQUIRE(copies.size() == 50);
-  for (std::uint64_t i = 0; i < 50; ++i) CHECK(copies[i].inode == 100 + i);
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    CHECK(copies[i].inode == 100 + i);
+  }
 }
 
-TEST_CASE("placed: many notes of few names leave a short file that says the same", "[stage][placed]") {
+TEST_CASE("placed: many notes of few names leave a short file that says the same",
+          "[stage][placed]") {
   PlacedScene scene;
   for (std::uint64_t i = 0; i < 30'000; ++i) {
     const std::string name = "f" + std::to_string(i % 10);
     const struct stat copy = file_of(1000 + i), before = file_of(990 + i);
     REQUIRE(scene.names->coming({.name = name, .own = name}, &copy, &before));
-    if (i < 29'995) REQUIRE(scene.names->placed({.name = name, .own = name}, &copy, false));
+    if (i < 29'995) {
+      REQUIRE(scene.names->placed({.name = name, .own = name}, &copy, false));
+    }
   }
   CHECK(std::filesystem::file_size(scene.file()) < 112 * 10'000);
-  for (int process = 0; process < 2; ++process, scene.reopen())
+  for (int process = 0; process < 2; ++process, scene.reopen()) {
     for (std::uint64_t i = 0; i < 10; ++i) {
       const std::uint64_t last = 29'990 + i;
-      CHECK(scene.whose("f" + std::to_string(i), file_of(1000 + last, 9), false) == WhoseCopy::ours);
-      CHECK(scene.whose("f" + std::to_string(i), file_of(990 + last), false) == (i < 5 ? WhoseCopy::theirs : WhoseCopy::ours));
+      CHECK(scene.whose("f" + std::to_string(i), file_of(1000 + last, 9), false) ==
+            WhoseCopy::ours);
+      CHECK(scene.whose("f" + std::to_string(i), file_of(990 + last), false) ==
+            (i < 5 ? WhoseCopy::theirs : WhoseCopy::ours));
       CHECK(scene.whose("f" + std::to_string(i), file_of(980 + last), false) == WhoseCopy::theirs);
     }
+  }
 }
 
 TEST_CASE("placed: damage takes nothing for ours that is not", "[stage][placed]") {
@@ -213,7 +228,8 @@ TEST_CASE("placed: damage takes nothing for ours that is not", "[stage][placed]"
     const bool is_cut = cut && *cut % 112 == 0;
     for (const char* name : {"d/x", "y"}) {
       const WhoseCopy whose = scene.whose(name, file_of(9));
-      CHECK((whose == WhoseCopy::theirs || whose == WhoseCopy::unsure || (is_cut && whose == WhoseCopy::unknown)));
+      CHECK((whose == WhoseCopy::theirs || whose == WhoseCopy::unsure ||
+             (is_cut && whose == WhoseCopy::unknown)));
     }
     // It is written on.
     const struct stat next = file_of(8);
@@ -233,24 +249,28 @@ class FullAt {
   explicit FullAt(std::uint64_t bytes) {
     REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
     handler_ = ::signal(SIGXFSZ, SIG_IGN);
-    const struct rlimit limit {.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    const struct rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
     REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
   }
+
   FullAt(const FullAt&) = delete;
   FullAt& operator=(const FullAt&) = delete;
+
   ~FullAt() {
     ::setrlimit(RLIMIT_FSIZE, &before_);
     ::signal(SIGXFSZ, handler_);
   }
 
  private:
-  struct rlimit before_ {};
+  struct rlimit before_{};
   void (*handler_)(int) = SIG_DFL;
 };
 
-TEST_CASE("placed: what a full buffer has no room to note, the next process is unsure of", "[stage][placed]") {
+TEST_CASE("placed: what a full buffer has no room to note, the next process is unsure of",
+          "[stage][placed]") {
   PlacedScene scene;
-  const struct stat first = file_of(7), second = file_of(8, 50), early = file_of(9, 49), late = file_of(9, 60);
+  const struct stat first = file_of(7), second = file_of(8, 50), early = file_of(9, 49),
+                    late = file_of(9, 60);
   REQUIRE(scene.names->placed(x, &first, false));
   {
     const FullAt full(2 * 112);
@@ -282,24 +302,36 @@ TEST_CASE("placed: what a full buffer has no room to note, the next process is u
 TEST_CASE("placed: what is no file of ours in its place is refused", "[stage][placed]") {
   const efs::test::TempDirectory directory;
   const UniqueFd metadata = directory.open();
-  SECTION("a link") { REQUIRE(::symlinkat("/etc/passwd", metadata.get(), placed_name) == 0); }
-  SECTION("a pipe") { REQUIRE(::mkfifoat(metadata.get(), placed_name, 0600) == 0); }
-  SECTION("a directory") { REQUIRE(::mkdirat(metadata.get(), placed_name, 0700) == 0); }
+  SECTION("a link") {
+    REQUIRE(::symlinkat("/etc/passwd", metadata.get(), placed_name) == 0);
+  }
+  SECTION("a pipe") {
+    REQUIRE(::mkfifoat(metadata.get(), placed_name, 0600) == 0);
+  }
+  SECTION("a directory") {
+    REQUIRE(::mkdirat(metadata.get(), placed_name, 0700) == 0);
+  }
   const auto made = PlacedNames::open(metadata.get(), "/results");
   REQUIRE_FALSE(made);
   CHECK(describe(made.error()).find("meta/placed") != std::string::npos);
 }
 
-TEST_CASE("placed: what a directory was given is known, and that it was about to get something, also to the next process", "[stage][placed]") {
+TEST_CASE(
+    "placed: what a directory was given is known, and that it was about to get something, also to "
+    "the next process",
+    "[stage][placed]") {
   PlacedScene scene;
   const PlacedName other{.name = "d/x", .own = "d/y"};
   CHECK_FALSE(scene.names->directory(x).version);
   REQUIRE(scene.names->coming_directory(x));
-  if (GENERATE(false, true)) scene.reopen();
+  if (GENERATE(false, true)) {
+    scene.reopen();
+  }
   CHECK(scene.names->directory(x).interrupted);
   CHECK_FALSE(scene.names->directory(other).interrupted);
   REQUIRE(scene.names->placed_directory(x, 17));
-  const DirectoryAttributes has{.mode = 02750, .uid = 0xfffffffe, .gid = 7, .xattrs = {{"user.a", "b"}}};
+  const DirectoryAttributes has{
+      .mode = 02750, .uid = 0xfffffffe, .gid = 7, .xattrs = {{"user.a", "b"}}};
   REQUIRE(scene.names->applied_directory(x, 18));
   REQUIRE(scene.names->coming_directory(x, &has));
   scene.reopen();
@@ -307,18 +339,24 @@ TEST_CASE("placed: what a directory was given is known, and that it was about to
   CHECK(coming.version == 17);
   CHECK_FALSE(coming.applied);
   REQUIRE(coming.was);
-  CHECK((coming.was->mode == has.mode && coming.was->uid == has.uid && coming.was->gid == has.gid && coming.was->xattrs == shape_of(has).xattrs));
+  CHECK((coming.was->mode == has.mode && coming.was->uid == has.uid && coming.was->gid == has.gid &&
+         coming.was->xattrs == shape_of(has).xattrs));
   REQUIRE(scene.names->applied_directory(x, 19));
   scene.reopen();
   CHECK(scene.names->directory(x).applied == 19);
   CHECK_FALSE(scene.names->directory(x).interrupted);
   REQUIRE(scene.names->placed_directory(x, {}));  // it came to nothing
-  if (GENERATE(false, true)) scene.reopen();
+  if (GENERATE(false, true)) {
+    scene.reopen();
+  }
   CHECK(scene.names->directory(x).version == 17);
   CHECK_FALSE(scene.names->directory(x).interrupted);
   CHECK_FALSE(scene.names->directory(other).version);
   CHECK(scene.whose("d/x", file_of(7)) == WhoseCopy::unknown);  // a file would be nobody's
-  for (std::uint64_t i = 0; i < 20'000; ++i) REQUIRE(scene.names->placed_directory({.name = "e", .own = "e"}, i));  // the file is made shorter
+  // the file is made shorter
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    REQUIRE(scene.names->placed_directory({.name = "e", .own = "e"}, i));
+  }
   scene.reopen();
   CHECK(scene.names->directory(x).version == 17);
   CHECK(std::filesystem::file_size(scene.file()) < 20'000 * 112);
