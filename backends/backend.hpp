@@ -79,12 +79,12 @@ class Container {
 
 /// What a container says of itself. `own`: also where nothing is known. `unfinished`: it is empty
 /// and says nothing, as power loss leaves one whose name was on the medium before its label.
-enum class Whose { own, another, unfinished };
+enum class Ownership { own, another, unfinished };
 
 /// Is a container to be kept open for whoever asks for it next (in bounded number), or closed with
 /// its last holder? `only_read` (of open()): closed likewise, and not open for writing, so that who
 /// asks whether somebody has it so does not meet its holder.
-enum class Afterwards : std::uint8_t { kept_open, closed, only_read };
+enum class CachePolicy : std::uint8_t { kept_open, closed, only_read };
 
 /// A store of containers, addressed by a number that the caller chooses. Thread-safe. Every member
 /// is pure: a backend in front of others cannot leave one out.
@@ -92,10 +92,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
   /// EEXIST if there is one; its mtime and ctime are now.
-  virtual Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) = 0;
+  virtual Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) = 0;
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id) {
-    return create(id, Afterwards::kept_open);
+    return create(id, CachePolicy::kept_open);
   }
 
   /// A container that is the open file `fd`, under one more name: nothing is copied, and its bytes
@@ -104,16 +104,16 @@ class Backend {
   virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) = 0;
   /// The descriptor count never follows the file count. EUCLEAN, with a text that says so: it is
   /// labelled as another one, or has lost its label.
-  virtual Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) = 0;
+  virtual Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) = 0;
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id) {
-    return open(id, Afterwards::kept_open);
+    return open(id, CachePolicy::kept_open);
   }
 
   /// The container is this store's alone from now on, and says so as a created one does. For one
   /// that was adopted, while it is sealed, and for an unfinished one.
   virtual Status label(std::uint64_t id) = 0;
-  virtual Whose whose(std::uint64_t id) = 0;
+  virtual Ownership ownership(std::uint64_t id) = 0;
   /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How
   /// much that is, bytes. nullopt: it stays. What is labelled as another one may be the only copy
   /// of that.
@@ -161,7 +161,7 @@ class Backend {
   /// As create(), there; or, where that place refuses it for want of space and policy allows it, in
   /// the next one.
   virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned place,
-                                                       Afterwards afterwards) = 0;
+                                                       CachePolicy policy) = 0;
 };
 
 /// A backend that is one place.
@@ -176,8 +176,8 @@ class PlainBackend : public Backend {
   Result<unsigned> place_for(const Placement&) override { return 0U; }
 
   Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned,
-                                               Afterwards afterwards) override {
-    return create(id, afterwards);
+                                               CachePolicy policy) override {
+    return create(id, policy);
   }
 };
 

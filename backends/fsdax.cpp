@@ -109,7 +109,7 @@ class Fsdax final : public PlainBackend {
     return {};
   }
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) override {
     UniqueFd fd = open_file(id, O_CREAT | O_EXCL | O_RDWR);
     if (!fd && errno == ENOENT) {
       EFS_TRY(make_directory_again(id));
@@ -129,7 +129,7 @@ class Fsdax final : public PlainBackend {
     try {
       auto made = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_,
                                                   durability() == Durability::page, booked);
-      if (afterwards != Afterwards::kept_open) {
+      if (policy != CachePolicy::kept_open) {
         return made;
       }
       return cache_.remember(id, std::move(made));
@@ -166,12 +166,12 @@ class Fsdax final : public PlainBackend {
 
   using Backend::open;
 
-  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
     if (auto known = cache_.find(id)) {
       return known;
     }
     const int mode =
-        options_.read_only || afterwards == Afterwards::only_read ? O_RDONLY | O_NONBLOCK : O_RDWR;
+        options_.read_only || policy == CachePolicy::only_read ? O_RDONLY | O_NONBLOCK : O_RDWR;
     UniqueFd fd = open_file(id, mode);
     // a file system that has failed can be read
     if (!fd && errno == EROFS) {
@@ -183,14 +183,14 @@ class Fsdax final : public PlainBackend {
     EFS_TRY(refuse_other(fd.get(), id));
     auto opened = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_,
                                                   durability() == Durability::page);
-    if (afterwards != Afterwards::kept_open) {
+    if (policy != CachePolicy::kept_open) {
       return opened;
     }
     return cache_.remember(id, std::move(opened));
   }
 
   Status label(std::uint64_t id) override {
-    if (whose(id) != Whose::unfinished) {
+    if (ownership(id) != Ownership::unfinished) {
       if (const auto container = open(id); !container) {
         return std::unexpected(container.error());
       }
@@ -200,9 +200,9 @@ class Fsdax final : public PlainBackend {
     return fd ? write_label(fd.get(), id) : fail_errno();
   }
 
-  Whose whose(std::uint64_t id) override {
+  Ownership ownership(std::uint64_t id) override {
     if (!labels_) {
-      return Whose::own;
+      return Ownership::own;
     }
     std::array<char, 96> text{};
     ssize_t length = 0;
@@ -214,17 +214,17 @@ class Fsdax final : public PlainBackend {
       length = ::lgetxattr(path.c_str(), label_name, text.data(), text.size());
     }
     if (length >= 0) {
-      return contradicts({text.data(), static_cast<std::size_t>(length)}, id) ? Whose::another
-                                                                              : Whose::own;
+      return contradicts({text.data(), static_cast<std::size_t>(length)}, id) ? Ownership::another
+                                                                              : Ownership::own;
     }
     if (errno == ERANGE) {
-      return Whose::another;
+      return Ownership::another;
     }
     if (errno != ENODATA) {
-      return Whose::own;
+      return Ownership::own;
     }
     const auto st = attributes(id);
-    return st && st->st_size == 0 && !is_sealed(*st) ? Whose::unfinished : Whose::own;
+    return st && st->st_size == 0 && !is_sealed(*st) ? Ownership::unfinished : Ownership::own;
   }
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
@@ -236,7 +236,7 @@ class Fsdax final : public PlainBackend {
     if (static_cast<std::uint64_t>(freed) > slow_copy) {
       slow_work_begins();
     }
-    if (whose(id) == Whose::another) {
+    if (ownership(id) == Ownership::another) {
       return std::nullopt;
     }
     cache_.forget(id);

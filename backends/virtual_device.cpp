@@ -65,9 +65,9 @@ class VirtualDevice final : public Backend {
         const auto other = index_.find(id);
         // An unfinished one is what power loss left of a creation that this place refused, and the
         // next one took.
-        if (!other || member(*other).whose(id) == Whose::unfinished) {
+        if (!other || member(*other).ownership(id) == Ownership::unfinished) {
           index_.set(id, place);
-        } else if (member(place).whose(id) != Whose::unfinished) {
+        } else if (member(place).ownership(id) != Ownership::unfinished) {
           twice = id;
         }
       });
@@ -83,25 +83,25 @@ class VirtualDevice final : public Backend {
     return {};
   }
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) override {
     const auto place = place_for({});
     if (!place) {
       return std::unexpected(place.error());
     }
-    return create_at(id, *place, afterwards);
+    return create_at(id, *place, policy);
   }
 
   Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned first,
-                                               Afterwards afterwards) override {
+                                               CachePolicy policy) override {
     if (!claim(id, first)) {
       return fail(EEXIST);
     }
-    auto made = member(first).create(id, afterwards);
+    auto made = member(first).create(id, policy);
     for (unsigned step = 1;
          options_.spill && !made && made.error().code == ENOSPC && step < places(); ++step) {
       const unsigned next = (first + step) % places();
       move_claim(id, next);
-      made = member(next).create(id, afterwards);
+      made = member(next).create(id, policy);
     }
     if (!made) {
       disclaim(id);
@@ -112,12 +112,12 @@ class VirtualDevice final : public Backend {
   /// Its place is the plan's to choose: what comes from the cache is copied.
   Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) override { return fail(EXDEV); }
 
-  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
     Backend* where = holder(id);
     if (where == nullptr) {
       return fail(ENOENT);
     }
-    return where->open(id, afterwards);
+    return where->open(id, policy);
   }
 
   Status label(std::uint64_t id) override {
@@ -125,9 +125,9 @@ class VirtualDevice final : public Backend {
     return where != nullptr ? where->label(id) : fail(ENOENT);
   }
 
-  Whose whose(std::uint64_t id) override {
+  Ownership ownership(std::uint64_t id) override {
     Backend* where = holder(id);
-    return where != nullptr ? where->whose(id) : Whose::own;
+    return where != nullptr ? where->ownership(id) : Ownership::own;
   }
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override {

@@ -12,11 +12,11 @@
 #include <string_view>
 #include <utility>
 
-#include "base/in_time.hpp"
 #include "base/mutex.hpp"
 #include "base/text.hpp"
 #include "base/thread.hpp"
 #include "base/unique_fd.hpp"
+#include "base/with_timeout.hpp"
 
 namespace efs::log {
 namespace {
@@ -130,7 +130,7 @@ Result<UniqueFd> open_log(const std::string& file, std::chrono::milliseconds pat
                              0600));
     opening->code = opening->fd ? 0 : errno;
   };
-  if (!in_time(patience, open)) {
+  if (!with_timeout(patience, open)) {
     return fail(ETIMEDOUT, file + ": its place does not answer");
   }
   return opening->fd ? Result<UniqueFd>(std::move(opening->fd))

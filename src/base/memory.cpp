@@ -91,24 +91,24 @@ void SpareMemory::drop() noexcept {
 namespace {
 
 // What a new-handler works on cannot be passed to it: one for the process.
-struct Shelter {
+struct Reserve {
   Mutex mutex;  // rank 99: taken wherever memory is asked for
   // A new thread that gets no arena of the allocator's takes a page for the smallest object, so
   // this is not little.
   std::array<SpareMemory, 3> kept EFS_GUARDED_BY(mutex);
 };
 
-Shelter& shelter() {
-  static Shelter only;
+Reserve& shelter() {
+  static Reserve only;
   return only;
 }
 
-thread_local unsigned sheltered = 0;  // Sheltered objects of this thread
+thread_local unsigned reserved_memory = 0;  // ReservedMemory objects of this thread
 
 // operator new calls it where malloc has nothing, and tries again when it returns.
 void give_or_throw() {
-  if (sheltered > 0) {
-    Shelter& all = shelter();
+  if (reserved_memory > 0) {
+    Reserve& all = shelter();
     const MutexLock lock(all.mutex);
     for (SpareMemory& kept : all.kept) {
       if (kept.give()) {
@@ -121,20 +121,20 @@ void give_or_throw() {
 
 }  // namespace
 
-Sheltered::Sheltered() noexcept {
+ReservedMemory::ReservedMemory() noexcept {
   static const auto before = std::set_new_handler(give_or_throw);
   (void)before;
-  ++sheltered;
+  ++reserved_memory;
 }
 
-Sheltered::~Sheltered() {
-  --sheltered;
+ReservedMemory::~ReservedMemory() {
+  --reserved_memory;
 }
 
-bool Sheltered::ready() noexcept {
+bool ReservedMemory::ready() noexcept {
   // where the process is beyond its limit, what is kept back is of no use
   constexpr std::size_t enough = 1U << 20U;
-  Shelter& all = shelter();
+  Reserve& all = shelter();
   const MutexLock lock(all.mutex);
   for (SpareMemory& kept : all.kept) {
     if (!kept.fill()) {

@@ -70,12 +70,12 @@ class PresentMemory {
 /// and what is thrown there ends the process. While one of these lives, what its thread asks
 /// operator new for is found in memory that the process keeps back for all of them together, if
 /// need be. Meant for kilobytes.
-class Sheltered {
+class ReservedMemory {
  public:
-  Sheltered() noexcept;
-  ~Sheltered();
-  Sheltered(const Sheltered&) = delete;
-  Sheltered& operator=(const Sheltered&) = delete;
+  ReservedMemory() noexcept;
+  ~ReservedMemory();
+  ReservedMemory(const ReservedMemory&) = delete;
+  ReservedMemory& operator=(const ReservedMemory&) = delete;
   /// Asked before such code begins: false where nothing is kept back and nothing else is to be had.
   /// Fills up what was given.
   static bool ready() noexcept;

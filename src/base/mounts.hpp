@@ -21,7 +21,7 @@ struct DeadMount {
   bool known = false;
   /// The source of one that nobody serves, as the lock of its instance tells; "": none. Where what
   /// is there has it and does not answer, its connection outlived its daemon, in a thread of that
-  /// which the kernel cannot end yet (daemon/life_line.hpp).
+  /// which the kernel cannot end yet (daemon/death_pipe.hpp).
   std::string unserved{};
 };
 

@@ -43,7 +43,7 @@ inline std::unexpected<Error> fail_errno() {
 std::string describe(const Error& error);
 
 /// The error, with what was being done in front of it.
-inline std::unexpected<Error> told(const Error& error, const char* what) {
+inline std::unexpected<Error> with_context(const Error& error, const char* what) {
   return fail(error.code, std::string(what) + ": " + describe(error));
 }
 

@@ -11,7 +11,7 @@
 #include "base/user.hpp"
 #include "cli/cli.hpp"
 #include "config/cache_place.hpp"
-#include "stage/in/cache.hpp"
+#include "stage/import/cache.hpp"
 
 namespace efs::cli {
 namespace {

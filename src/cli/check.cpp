@@ -11,7 +11,7 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
-#include "cli/grounds.hpp"
+#include "cli/preflight.hpp"
 
 namespace efs::cli {
 
@@ -153,7 +153,7 @@ int check_here(World& world, const JobArguments& arguments) {
     return report(world, fits.error(), exit_usage);
   }
   if (!arguments.at_submission) {
-    if (const auto problems = problems_of_grounds(*config); !problems.empty()) {
+    if (const auto problems = preflight_problems(*config); !problems.empty()) {
       return report_grounds(world, arguments, problems);
     }
   }

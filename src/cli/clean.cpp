@@ -135,7 +135,7 @@ Status refuse_loss(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
   // A stop had brought everything out, and who was to remove the store died: the store itself does
   // not know of that.
-  if (manifest && manifest->left == image::Left::over && !is_used_since(*manifest)) {
+  if (manifest && manifest->left == image::ShutdownState::over && !is_used_since(*manifest)) {
     return {};
   }
   if (manifest && image::is_out_of_reach(*manifest, instance.directory)) {
@@ -159,7 +159,8 @@ std::string lost_with_store(const control::Instance& instance) {
            "empty; efs ls --instances shows it, and efs salvage JOBFILE brings it out";
   }
   if (!manifest ||
-      (manifest->left != image::Left::in_use && manifest->left != image::Left::unsaved) ||
+      (manifest->left != image::ShutdownState::in_use &&
+       manifest->left != image::ShutdownState::unsaved) ||
       has_journal(manifest->store)) {
     return {};
   }
@@ -317,7 +318,7 @@ void note_over(const control::Instance& instance) {
   const UniqueFd directory(
       ::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (directory) {
-    (void)image::write_left(directory.get(), image::Left::over);
+    (void)image::write_left(directory.get(), image::ShutdownState::over);
   }
 }
 
@@ -398,7 +399,7 @@ int clean(World& world, const CleanArguments& arguments) {
       }
       // What was left on purpose goes only when it is asked for.
       const auto manifest = manifest_of(instance);
-      if (arguments.kept || !manifest || manifest->left != image::Left::kept) {
+      if (arguments.kept || !manifest || manifest->left != image::ShutdownState::kept) {
         chosen.push_back({instance.name, instance});
       }
     }

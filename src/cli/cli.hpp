@@ -114,7 +114,7 @@ struct SalvageArguments {
 
 int salvage(World& world, const SalvageArguments& arguments);
 /// With `lost`.
-int salvage_lost(World& world, const SalvageArguments& arguments);
+int salvage_orphans(World& world, const SalvageArguments& arguments);
 /// 0: the PFS has all that the receipt names by a checksum; 3: not all.
 int verify_receipt(World& world, const std::string& receipt);
 int check_image(World& world, const std::string& which, bool repair);
@@ -212,7 +212,7 @@ Result<std::string> as_owner(uid_t owner, const OwnersWork& work);
 /// EBUSY where something else is mounted there.
 Status drop_mount(const image::Manifest& manifest, const control::Instance& instance);
 /// Ends the connection of a dead instance's mount where it outlived the daemon
-/// (daemon/life_line.hpp), and holds the store and programs. Waits for what is left of the daemon
+/// (daemon/death_pipe.hpp), and holds the store and programs. Waits for what is left of the daemon
 /// to be gone, and some seconds for the mount to answer.
 void end_silent_mount(const control::Instance& instance);
 /// Where a job file of an instance that left no directory (a restart of the machine empties /run)

@@ -392,7 +392,7 @@ int run_verb_of(World& world, int argc, char** argv) {
   CLI::App* salvage_verb =
       verb("salvage", "bring out what the buffer of a dead instance holds", [&] {
         return with_job(world, job_here, salvaging.which, [&] {
-          return salvaging.lost ? salvage_lost(world, salvaging) : salvage(world, salvaging);
+          return salvaging.lost ? salvage_orphans(world, salvaging) : salvage(world, salvaging);
         });
       });
   salvage_verb->add_option("--job", job_here, of_job)

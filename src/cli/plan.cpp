@@ -7,7 +7,7 @@
 #include "base/boot.hpp"
 #include "base/memory_bound.hpp"
 #include "cli/cli.hpp"
-#include "cli/grounds.hpp"
+#include "cli/preflight.hpp"
 #include "stage/pfs/paced_pfs.hpp"
 #include "stage/plan/planner.hpp"
 
@@ -66,7 +66,7 @@ int show_plan(World& world, const JobArguments& arguments) {
   if (arguments.at_submission) {
     forgive_from_job(*config, *plan);
   } else {
-    std::ranges::move(problems_of_grounds(*config), std::back_inserter(plan->problems));
+    std::ranges::move(preflight_problems(*config), std::back_inserter(plan->problems));
   }
   const std::string no_takeover = no_takeover_reason(kernel_release());
   if (world.json) {

@@ -5,7 +5,7 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
-#include "stage/out/receipt_check.hpp"
+#include "stage/export/receipt_check.hpp"
 
 namespace efs::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/image_path.hpp"
 #include "config/start_command.hpp"
 #include "image/salvage.hpp"
-#include "stage/out/unmatched.hpp"
+#include "stage/export/unmatched.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -44,7 +44,7 @@ std::string text_of(const image::Image& image, const image::Holdings& holdings) 
                     missing = image::what_is_missing(image);
   return image.manifest.name + " (" + image.directories.path +
          "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) +
-         (image.manifest.left == image::Left::salvaged && holdings.unsaved_files == 0
+         (image.manifest.left == image::ShutdownState::salvaged && holdings.unsaved_files == 0
               ? "; an earlier salvage has brought out the results\n"
               : "; not back yet: " + left + "\n") +
          (image.manifest_problem.empty()
@@ -104,9 +104,10 @@ Status leave_receipt(const image::Image& image, const stage::Receipt& receipt,
 // Where all had been brought out, what is known from a journal that is not whole any more is at
 // best as new as what results-dir has.
 Status refuse_older(const image::Image& image) {
-  const image::Left left = image.manifest.left;
+  const image::ShutdownState left = image.manifest.left;
   const auto missing = image::what_is_missing(image);
-  if (missing.empty() || (left != image::Left::kept && left != image::Left::salvaged)) {
+  if (missing.empty() ||
+      (left != image::ShutdownState::kept && left != image::ShutdownState::salvaged)) {
     return {};
   }
   const std::string& name = image.manifest.name;
@@ -121,22 +122,23 @@ Status refuse_older(const image::Image& image) {
 // is killed; nor what a stop --keep said of results-dir. Noted before anything is brought out; on a
 // medium that takes no changes nothing removes the image, either.
 Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
-  const image::Left before = image.manifest.left;
-  const bool in_doubt =
-      before == image::Left::salvaged || (before == image::Left::kept && !elsewhere);
+  const image::ShutdownState before = image.manifest.left;
+  const bool in_doubt = before == image::ShutdownState::salvaged ||
+                        (before == image::ShutdownState::kept && !elsewhere);
   const int metadata = image.directories.metadata.get();
   if (!in_doubt || (::faccessat(metadata, ".", W_OK, AT_EACCESS) != 0 && errno == EROFS)) {
     return {};
   }
-  return image::write_left(metadata, image::Left::unsaved);
+  return image::write_left(metadata, image::ShutdownState::unsaved);
 }
 
 // What a stop --keep left in order is so still. Where it cannot be written, the image counts as one
 // that holds what is nowhere else.
 void note_all_is_out(const image::Image& image) {
-  (void)image::write_left(image.directories.metadata.get(), image.manifest.left == image::Left::kept
-                                                                ? image::Left::kept
-                                                                : image::Left::salvaged);
+  (void)image::write_left(image.directories.metadata.get(),
+                          image.manifest.left == image::ShutdownState::kept
+                              ? image::ShutdownState::kept
+                              : image::ShutdownState::salvaged);
 }
 
 // No retry brings what the store has lost itself. (A backend that is not there may come back.)

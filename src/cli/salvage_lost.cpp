@@ -7,14 +7,14 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/image_path.hpp"
-#include "image/lost.hpp"
+#include "image/orphans.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::cli {
 namespace {
 
-std::string text_of(const image::HeldStore& held, const image::Lost& lost, std::uint64_t files) {
+std::string text_of(const image::HeldStore& held, const image::Orphans& lost, std::uint64_t files) {
   return held.manifest.name + " (" + held.directories.path + "): " + std::to_string(files) +
          " contents that no name leads to, " + format_bytes(lost.bytes) +
          (lost.journal_problem.empty() ? ""
@@ -26,7 +26,7 @@ bool is_file(const fs::WalkItem& item) {
   return S_ISREG(item.attributes.st_mode);
 }
 
-Json listed(const image::Lost& lost) {
+Json listed(const image::Orphans& lost) {
   Json items = Json::array();
   for (const auto& item : lost.items) {
     if (is_file(item)) {
@@ -40,7 +40,7 @@ Json listed(const image::Lost& lost) {
 
 }  // namespace
 
-int salvage_lost(World& world, const SalvageArguments& arguments) {
+int salvage_orphans(World& world, const SalvageArguments& arguments) {
   if (arguments.to.empty() && !arguments.list) {
     return report(world, {EINVAL, "--lost brings out what has no names: say where to with --to"},
                   exit_usage);
@@ -52,7 +52,7 @@ int salvage_lost(World& world, const SalvageArguments& arguments) {
   if (!held) {
     return report(world, held.error());
   }
-  const auto lost = image::find_lost(*held);
+  const auto lost = image::find_orphans(*held);
   if (!lost) {
     return report(world, lost.error());
   }
@@ -91,7 +91,7 @@ int salvage_lost(World& world, const SalvageArguments& arguments) {
                   exit_usage);
   }
   stage::Progress progress;
-  const auto receipt = image::salvage_lost(*held, *lost, to, progress);
+  const auto receipt = image::salvage_orphans(*held, *lost, to, progress);
   int code = stage::exit_code(receipt);
   const std::string file = to + "/" + stage::salvage_receipt_name(held->manifest.name + ".lost");
   const Status written =

@@ -36,11 +36,11 @@ Json silent(const control::Instance& instance, const std::string& why) {
 }
 
 // How an instance ended that was not kept, and where what it had is.
-std::string ending_of(image::Left left, const std::string& store) {
-  if (left == image::Left::unsaved) {
+std::string ending_of(image::ShutdownState left, const std::string& store) {
+  if (left == image::ShutdownState::unsaved) {
     return "it was stopped, and not all results are back; they are in " + store;
   }
-  if (left == image::Left::salvaged) {
+  if (left == image::ShutdownState::salvaged) {
     return "its results have been brought out by efs salvage; the image " + store + " is left";
   }
   return "its daemon is gone; what was in the buffer may still be below " + store;
@@ -64,15 +64,15 @@ std::string look_into_store(const control::Instance& instance, image::Manifest& 
                  ? damaged + manifest.store + "/meta/" + describe(own.error())
                  : "";
     }
-    return own->left == image::Left::salvaged && own->store == manifest.store &&
+    return own->left == image::ShutdownState::salvaged && own->store == manifest.store &&
                    own->life == manifest.life
                ? salvaged
                : "";
   });
-  const bool may_be_out =
-      manifest.left == image::Left::in_use || manifest.left == image::Left::unsaved;
+  const bool may_be_out = manifest.left == image::ShutdownState::in_use ||
+                          manifest.left == image::ShutdownState::unsaved;
   if (found && *found == salvaged && may_be_out) {
-    manifest.left = image::Left::salvaged;
+    manifest.left = image::ShutdownState::salvaged;
   }
   return found && found->starts_with(damaged) ? found->substr(damaged.size()) : "";
 }
@@ -82,8 +82,8 @@ Json what_is_left_of(const control::Instance& instance) {
   const std::string damaged = manifest ? look_into_store(instance, *manifest)
                               : manifest.error().code == EPROTO ? describe(manifest.error())
                                                                 : "";
-  const bool kept = manifest && manifest->left == image::Left::kept;
-  Json json = dead(instance, ending_of(manifest ? manifest->left : image::Left::in_use,
+  const bool kept = manifest && manifest->left == image::ShutdownState::kept;
+  Json json = dead(instance, ending_of(manifest ? manifest->left : image::ShutdownState::in_use,
                                        manifest ? manifest->store : instance.directory + "/store"));
   if (kept) {
     json.erase("error");
@@ -157,7 +157,7 @@ std::string ways_on_from_job(const Json& status) {
                     left = status.value("left", "");
   const std::string remove =
       (::geteuid() == 0 ? "remove: efs clean " : "root removes it: efs clean ") + name;
-  if (left == image::name_of(image::Left::salvaged)) {
+  if (left == image::name_of(image::ShutdownState::salvaged)) {
     return remove;
   }
   if (status.value("state", "") == "kept") {
@@ -180,7 +180,7 @@ std::string ways_on_from(const Json& status) {
     return ways_on_from_job(status);
   }
   const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status);
-  if (status.value("left", "") == image::name_of(image::Left::salvaged)) {
+  if (status.value("left", "") == image::name_of(image::ShutdownState::salvaged)) {
     return remove + "; " + go_on;
   }
   // all that should be back is
@@ -251,8 +251,9 @@ std::string wait_of(const Json& turn) {
 
 void print_status(std::ostream& out, const Json& s) {
   out << shown(s, "name", "?") << ": "
-      << (s.value("left", "") == image::name_of(image::Left::unsaved) ? "stopped"
-                                                                      : shown(s, "state", "?"))
+      << (s.value("left", "") == image::name_of(image::ShutdownState::unsaved)
+              ? "stopped"
+              : shown(s, "state", "?"))
       << "\n";
   if (s.contains("error")) {
     const std::string text = printable(s["error"].get<std::string>(), true);

@@ -154,7 +154,7 @@ std::string why_not(const control::Instance& instance) {
   const Json status = status_of(instance);
   const std::string left = status.value("left", ""), again = start_command(status),
                     store = status.value("store", instance.directory + "/store");
-  if (left == image::name_of(image::Left::over)) {
+  if (left == image::name_of(image::ShutdownState::over)) {
     return over_text(name);
   }
   if (config::is_of_batch_job(name) && !status.contains("damaged")) {
@@ -165,13 +165,13 @@ std::string why_not(const control::Instance& instance) {
     return "the daemon of " + name + " is gone, and " + status.value("damaged", "") + ". " +
            ways_on_from(status);
   }
-  if (left == image::name_of(image::Left::kept)) {
+  if (left == image::name_of(image::ShutdownState::kept)) {
     return name + " has been stopped, and its buffer was kept in " + store +
            ": all that should be back is. Go on with it: " + again +
            "; bring out what is in it: efs salvage " + name +
            " --all --to DIRECTORY; remove it: efs clean " + name;
   }
-  if (left == image::name_of(image::Left::salvaged)) {
+  if (left == image::name_of(image::ShutdownState::salvaged)) {
     return "the daemon of " + name +
            " is gone, and efs salvage has brought out its results; the image " + store +
            " is left. Remove it: efs clean " + name + "; go on with it: " + again;

@@ -70,7 +70,7 @@ Result<std::unique_ptr<Server>> Server::listen(const std::string& path, uid_t ow
   std::unique_ptr<Server> server(new Server(std::move(fd), owner, std::move(handler)));
   auto acceptor = start_thread([raw = server.get()] { raw->accept_loop(); });
   if (!acceptor) {
-    return told(acceptor.error(), "a thread for the control socket");
+    return with_context(acceptor.error(), "a thread for the control socket");
   }
   server->acceptor_ = std::move(*acceptor);
   return server;
@@ -199,8 +199,8 @@ void Server::keep_back(UniqueFd socket) noexcept {
 }
 
 void Server::answer(int socket, bool alone) {
-  const Sheltered sheltered;
-  if (!Sheltered::ready()) {
+  const ReservedMemory reserved_memory;
+  if (!ReservedMemory::ready()) {
     return refuse_for_memory(socket);
   }
   ucred peer{};
@@ -216,7 +216,7 @@ void Server::answer(int socket, bool alone) {
     if (!request) {
       return;
     }
-    if (!Sheltered::ready()) {
+    if (!ReservedMemory::ready()) {
       return refuse_for_memory(socket);
     }
     bool heard = true;

@@ -16,7 +16,7 @@ void set_text(Message& message, std::string_view text) {
 Status send_message(int socket, const Message& message, std::span<const int> fds) {
   if (const Status sent = send_with_descriptors(socket, std::as_bytes(std::span(&message, 1)), fds);
       !sent) {
-    return told(sent.error(), "supervisor channel");
+    return with_context(sent.error(), "supervisor channel");
   }
   return {};
 }
@@ -27,7 +27,7 @@ Result<std::optional<Received>> receive_message(int socket, std::vector<UniqueFd
       receive_with_descriptors(socket, std::as_writable_bytes(std::span(&received.message, 1)),
                                most_descriptors, std::move(room));
   if (!got) {
-    return told(got.error(), "supervisor channel");
+    return with_context(got.error(), "supervisor channel");
   }
   if (got->size == 0) {
     return std::nullopt;

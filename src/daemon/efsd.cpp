@@ -28,16 +28,16 @@
 #include "config/read_file.hpp"
 #include "config/start_command.hpp"
 #include "daemon/as_root.hpp"
+#include "daemon/config_memfds.hpp"
+#include "daemon/death_pipe.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/instance_directory.hpp"
 #include "daemon/kept_figures.hpp"
-#include "daemon/kept_files.hpp"
-#include "daemon/life_line.hpp"
 #include "daemon/restart_policy.hpp"
 #include "daemon/signal_watch.hpp"
+#include "daemon/slot_keeper.hpp"
 #include "daemon/starter.hpp"
 #include "daemon/supervisor.hpp"
-#include "daemon/turn_keeper.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::daemon {
@@ -160,7 +160,7 @@ void leave_starters_output(int ready_fd) {
 
 // The job file and the site file. A successor takes what the first worker read, whatever has become
 // of them since; without that, which takes memory, the copy of the one and the other as it is now.
-Result<config::ReadFiles> read_files(const Arguments& a, const KeptFiles& kept,
+Result<config::ReadFiles> read_files(const Arguments& a, const ConfigMemfds& kept,
                                      const std::string& copy, bool successor) {
   if (auto then = successor ? kept.read() : std::nullopt) {
     return *std::move(then);
@@ -212,7 +212,7 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
 
 // What every worker of an instance has from the first on.
 struct Kept {
-  KeptFiles files;
+  ConfigMemfds files;
   KeptFiguresPtr figures;
 };
 
@@ -225,7 +225,8 @@ struct Predecessors {
 
 // The job file as it was at the start: in memory for successors, and in the instance's directory
 // for people.
-Status keep_files(const config::ReadFiles& read, const KeptFiles& kept, const std::string& copy) {
+Status keep_files(const config::ReadFiles& read, const ConfigMemfds& kept,
+                  const std::string& copy) {
   if (const Status done = kept.keep(read); !done) {
     log::warn(
         "event=job_file_not_kept reason=\"{}\" note=\"a worker that takes over reads the copy, and "
@@ -249,7 +250,7 @@ Status keep_files(const config::ReadFiles& read, const KeptFiles& kept, const st
 
 // The keeper of turns, where they are wished. Without one the job runs all the same; the log and
 // `efs status` say why.
-TurnClient keep_turns(const Arguments& arguments, const User& user) {
+SlotClient keep_turns(const Arguments& arguments, const User& user) {
   if (arguments.interleaving.empty()) {
     return {};
   }
@@ -260,7 +261,7 @@ TurnClient keep_turns(const Arguments& arguments, const User& user) {
                               .job = arguments.name,
                               .node = node != nullptr ? node : host.data()},
                              user);
-  return keeper ? TurnClient(std::move(*keeper), "") : TurnClient({}, describe(keeper.error()));
+  return keeper ? SlotClient(std::move(*keeper), "") : SlotClient({}, describe(keeper.error()));
 }
 
 // "": the log of the instance's directory.
@@ -324,12 +325,12 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept,
   if (privileged) {
     (void)!::seteuid(0);
   }
-  TurnClient turns = keep_turns(arguments, user);
+  SlotClient turns = keep_turns(arguments, user);
   if (const Status done = become(user, true); !done) {
     return tell(arguments.ready_fd, describe(done.error())), 1;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
-  const Status seen = hold_life_line(std::move(life));
+  const Status seen = hold_death_pipe(std::move(life));
   const bool successor = predecessors.count > 0;
   // what it has inherited may be in the hands of a thread that is not here
   if (successor) {
@@ -546,7 +547,7 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
     // The first worker's code is that of a start that failed and has cleaned up, mounted or not; a
     // successor's that it could not take over.
     ended = status && WIFEXITED(*status) && (WEXITSTATUS(*status) == 0 || predecessors.count == 0);
-    if (ended || left == Supervisor::Left::nothing) {
+    if (ended || left == Supervisor::ShutdownState::nothing) {
       break;
     }
     predecessors = {.count = predecessors.count + 1,
@@ -633,7 +634,8 @@ int efsd(int argc, char** argv) {
     return refuse(made.error());
   }
   // the worker says so where there is nothing to keep files in
-  const Kept kept{.files = KeptFiles::make().value_or(KeptFiles{}), .figures = make_kept_figures()};
+  const Kept kept{.files = ConfigMemfds::make().value_or(ConfigMemfds{}),
+                  .figures = make_kept_figures()};
   auto child = fork_worker(*arguments, *user, kept, *made, nullptr, privileged, *mount, {});
   if (!child) {
     return refuse(child.error());

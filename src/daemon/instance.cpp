@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "base/in_time.hpp"
 #include "base/log.hpp"
+#include "base/with_timeout.hpp"
 #include "image/image.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/partial_name.hpp"
@@ -30,7 +30,7 @@ const char* name_of(State state) {
   return "?";
 }
 
-Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns)
+Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotClient& turns)
     : options_(std::move(options)),
       supervisor_(supervisor),
       turns_(turns),
@@ -97,7 +97,7 @@ int Instance::run() {
     }
     log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"",
                image::name_of(noted->left));
-    note_left(image::Left::in_use);
+    note_left(image::ShutdownState::in_use);
   }
   const Status started = begin(successor);
   if (successor && !started) {
@@ -129,7 +129,7 @@ std::optional<image::Manifest> Instance::noted_end() const {
   const UniqueFd directory(
       ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   auto manifest = image::read_manifest(directory.get());
-  if (!manifest || manifest->left == image::Left::in_use) {
+  if (!manifest || manifest->left == image::ShutdownState::in_use) {
     return {};
   }
   return std::move(*manifest);
@@ -138,7 +138,7 @@ std::optional<image::Manifest> Instance::noted_end() const {
 // The predecessor had written down how it ended, and may have told it; it died while it removed the
 // store, or left it.
 int Instance::finish(const image::Manifest& noted) {
-  keep_image_ = noted.left != image::Left::over;
+  keep_image_ = noted.left != image::ShutdownState::over;
   made_mount_point_ = noted.made_mount_dir;
   log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is {}\"",
             options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
@@ -147,7 +147,7 @@ int Instance::finish(const image::Manifest& noted) {
     fail_with(control::error_line(opened.error()));
     return 1;
   }
-  if (noted.left == image::Left::unsaved) {
+  if (noted.left == image::ShutdownState::unsaved) {
     const std::string text = "not all results are back: the daemon died when it had left them in " +
                              store_.path + ", and before it could say so; the receipt says which";
     MutexLock lock(mutex_);
@@ -250,7 +250,7 @@ void Instance::remove_mount_point() {
   const auto remove = [path = options_.config.mount_dir] {
     ::rmdir(path.c_str());
   };
-  if (!in_time(patience_with_trifles, remove)) {
+  if (!with_timeout(patience_with_trifles, remove)) {
     log::warn("event=mount_point_stays directory={} reason=\"its file system does not answer\"",
               options_.config.mount_dir);
   }

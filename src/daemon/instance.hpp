@@ -16,20 +16,20 @@
 #include "config/job_config.hpp"
 #include "control/server.hpp"
 #include "daemon/kept_figures.hpp"
+#include "daemon/slot_keeper.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
 #include "daemon/tasks.hpp"
-#include "daemon/turn_keeper.hpp"
 #include "daemon/unloaded.hpp"
 #include "daemon/watchers.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "fuse/session.hpp"
 #include "stage/copy/progress.hpp"
-#include "stage/in/reuse.hpp"
+#include "stage/export/receipt.hpp"
+#include "stage/import/reuse.hpp"
 #include "stage/live/unload.hpp"
 #include "stage/options.hpp"
-#include "stage/out/receipt.hpp"
 #include "stage/pfs/opened_directories.hpp"
 #include "stage/pfs/paced_pfs.hpp"
 #include "stage/plan/planner.hpp"
@@ -84,7 +84,7 @@ class Instance {
 
  public:
   /// `turns`: where stage-in and stage-out wait for their turn at the PFS.
-  Instance(InstanceOptions options, SupervisorClient& supervisor, TurnClient& turns);
+  Instance(InstanceOptions options, SupervisorClient& supervisor, SlotClient& turns);
   ~Instance();
 
   /// Opens the control socket. After this, run().
@@ -123,7 +123,7 @@ class Instance {
   /// What a predecessor wrote down of the end; nothing where it had not ended.
   std::optional<image::Manifest> noted_end() const;
   int finish(const image::Manifest& noted);
-  void note_left(image::Left left);
+  void note_left(image::ShutdownState left);
   Status open_watchers();
   /// In a takeover: waits for nothing, and cannot fail.
   void open_watchers_later();
@@ -192,13 +192,13 @@ class Instance {
   void begin_deadline(StopRequest& request);
   void drop_last_resort();
   bool is_asked_within(Clock::duration time);
-  static TurnLimits turn_limits(const StopRequest& request);
+  static SlotLimits turn_limits(const StopRequest& request);
   Status disown_removed(fs::Staging& staging);
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
   Status refuse_foreign(const stage::Plan& plan, fs::Staging& staging);
   /// The first thing that could not be made durable or written; the rest is done all the same.
   /// From `end` on nothing is noted of the contents, which takes a look at each file.
-  Status leave_image(image::Left left, std::optional<Clock::time_point> end = {});
+  Status leave_image(image::ShutdownState left, std::optional<Clock::time_point> end = {});
   Status give_store_up();
   std::string note_contents(std::optional<Clock::time_point> end);
   void give_back_what_was_kept(bool in_a_hurry = false);
@@ -233,11 +233,11 @@ class Instance {
   control::Json handle_cancel(const control::Json& request);
   Result<std::vector<std::string>> names_in(const control::Json& request) const;
   control::Json unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
-                           const TurnLimits& limits);
+                           const SlotLimits& limits);
   std::function<Status(std::uint64_t)> turn_for(queue::Direction direction,
                                                 const stage::Progress& progress,
-                                                std::optional<TurnClient::Held>& turn,
-                                                TurnLimits limits);
+                                                std::optional<SlotClient::Held>& turn,
+                                                SlotLimits limits);
   /// Adds to a task that runs what it waits for at the PFS.
   void tell_turn(control::Json& task) const;
   void tell_lost_content(stage::Receipt& receipt);
@@ -270,7 +270,7 @@ class Instance {
   bool has_drained(std::uint64_t task, const StopRequest& request,
                    std::optional<Clock::time_point> StopRequest::* end);
   void say_what_for(const char* waits_for);
-  // instance_late.cpp: the PFS does not answer, and time is over
+  // deadline_exit.cpp: the PFS does not answer, and time is over
   std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
   void leave_without_pfs() noexcept;
   control::Json leave_what_is_left();
@@ -292,7 +292,7 @@ class Instance {
 
   InstanceOptions options_;  // merge_since is found out at the start
   SupervisorClient& supervisor_;
-  TurnClient& turns_;
+  SlotClient& turns_;
   std::unique_ptr<control::Server> server_;
   Store store_;
   std::unique_ptr<stage::Cache> cache_;

@@ -17,7 +17,7 @@ namespace {
 
 using control::Json;
 
-Json to_json(const TurnClient::Shown& turn) {
+Json to_json(const SlotClient::Shown& turn) {
   static constexpr std::array standings{"waiting", "holds", "none"};
   Json line{{"direction", queue::name_of(turn.direction)},
             {"standing", standings.at(static_cast<std::size_t>(turn.standing))},

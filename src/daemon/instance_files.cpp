@@ -129,7 +129,7 @@ Json Instance::handle_load(const Json& request) {
       TaskKind::load, std::move(text), [this, what = std::move(*what)](stage::Progress& progress) {
         fs::Staging staging(*filesystem_);
         stage::PacedPfs pfs = paced_pfs(progress.cancel);
-        std::optional<TurnClient::Held> turn;
+        std::optional<SlotClient::Held> turn;
         stage::Options how = stage_options();
         how.beside_programs = true;
         how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
@@ -164,10 +164,10 @@ Json Instance::handle_unload(const Json& request) {
 
 // Where it has to end in time, what the job file names first goes first.
 Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
-                          const TurnLimits& limits) {
+                          const SlotLimits& limits) {
   fs::Staging staging(*filesystem_);
   stage::PacedPfs pfs = paced_pfs(progress.cancel, results_pfs());
-  std::optional<TurnClient::Held> turn;
+  std::optional<SlotClient::Held> turn;
   stage::Options how = stage_options();
   how.beside_programs = !limits.end;
   how.by_rank = limits.end.has_value();
@@ -184,8 +184,8 @@ Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& pro
 // Of a task: it holds its turn until it ends.
 std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction direction,
                                                         const stage::Progress& progress,
-                                                        std::optional<TurnClient::Held>& turn,
-                                                        TurnLimits limits) {
+                                                        std::optional<SlotClient::Held>& turn,
+                                                        SlotLimits limits) {
   return [this, direction, &progress, &turn, limits](std::uint64_t bytes) -> Status {
     auto taken = turns_.take(direction, bytes, progress, limits);
     if (!taken) {

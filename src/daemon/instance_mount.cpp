@@ -292,7 +292,7 @@ void Instance::catch_up_with_predecessor() {
   }
   for (bool done = tasks_->lost() == 0; !done;) {
     try {
-      fs::Staging(*filesystem_).doubt_names();
+      fs::Staging(*filesystem_).invalidate_entries();
       done = true;
     } catch (const std::bad_alloc&) {
       log::warn("event=names_not_doubted reason=\"out of memory\" action=\"tries again\"");
@@ -316,7 +316,7 @@ Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest>
     changed_.notify_all();
   });
   if (!thread) {
-    return told(thread.error(), "a thread that serves the mount");
+    return with_context(thread.error(), "a thread that serves the mount");
   }
   session_thread_ = std::move(*thread);
   return {};

@@ -11,8 +11,8 @@
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
 #include "stage/buffer.hpp"
-#include "stage/out/results_tree.hpp"
-#include "stage/out/selection.hpp"
+#include "stage/export/results_tree.hpp"
+#include "stage/export/selection.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/plan/planner.hpp"
 #include "stage/plan/results_dir.hpp"
@@ -63,7 +63,7 @@ void Instance::shut_what_was_opened() {
   stage::ResultsTree tree(results_pfs(), opened_.get());
   Status shut = tree.open(results);
   if (shut) {
-    shut = tree.shut_again(false);  // what is not there may only not be mounted yet
+    shut = tree.restore_access(false);  // what is not there may only not be mounted yet
   }
   if (!shut) {
     log::warn("event=not_shut reason=\"{}\"", describe(shut.error()));
@@ -89,7 +89,7 @@ Status Instance::disown_removed(fs::Staging& staging) {
       names.push_back({.path = std::move(item.path)});
     }
   }
-  return stage::all_disowned(staging.disown(names, fs::Side::inputs));
+  return stage::all_disowned(staging.revoke(names, fs::Side::inputs));
 }
 
 // What the job has changed, or has brought out with a mode that keeps it from being read again, is
@@ -161,7 +161,7 @@ Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::St
                           config.results_dir + "/" + config::result_path(config, path));
   };
   const auto away = stage::stays_away(options_.config, plan, staging,
-                                      store_.manifest.left == image::Left::kept, is_out);
+                                      store_.manifest.left == image::ShutdownState::kept, is_out);
   if (!away) {
     return std::unexpected(away.error());
   }

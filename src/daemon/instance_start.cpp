@@ -25,7 +25,7 @@
 #include "image/contents.hpp"
 #include "image/image.hpp"
 #include "stage/buffer.hpp"
-#include "stage/in/stage_in.hpp"
+#include "stage/import/stage_in.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -63,12 +63,12 @@ Status Instance::start() {
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_watchers());
-  if (before && before->left != image::Left::over &&
+  if (before && before->left != image::ShutdownState::over &&
       image::is_out_of_reach(*before, options_.directory)) {
     return fail(ENOENT, "an earlier instance of this name may have left results: " +
                             image::out_of_reach_text(*before));
   }
-  if (before && before->left != image::Left::over && image::is_gone(*before)) {
+  if (before && before->left != image::ShutdownState::over && image::is_gone(*before)) {
     EFS_TRY(go_on_without(*before));
   }
   if (before) {
@@ -104,7 +104,8 @@ Status Instance::start() {
 
 // What was in memory, and is not there any more.
 Status Instance::go_on_without(const image::Manifest& before) {
-  const bool is_out = before.left == image::Left::kept || before.left == image::Left::salvaged;
+  const bool is_out =
+      before.left == image::ShutdownState::kept || before.left == image::ShutdownState::salvaged;
   const bool restarted = before.boot_id != image::boot_id();
   if (!restarted && !is_out) {
     return fail(ENOENT, "an earlier instance of this name may have left results: its store " +
@@ -158,11 +159,11 @@ void Instance::open_cache() {
 void Instance::note_merge_start() {
   config::JobConfig& config = options_.config;
   config.merges =
-      store_.left && store_.manifest.left != image::Left::kept && store_.manifest.merges;
+      store_.left && store_.manifest.left != image::ShutdownState::kept && store_.manifest.merges;
   if (!config.of_batch_job || config.results_dir.empty()) {
     return;
   }
-  if (store_.left && store_.manifest.left != image::Left::kept) {
+  if (store_.left && store_.manifest.left != image::ShutdownState::kept) {
     config.merge_since = store_.manifest.merge_since;
   } else if (const auto now = stage::pfs_now(config.results_dir)) {
     config.merge_since = *now;
@@ -176,7 +177,7 @@ void Instance::note_mount_point(bool takeover) {
     return;
   }
   const image::Manifest& before = store_.manifest;
-  const bool goes_on = store_.left && before.left != image::Left::kept &&
+  const bool goes_on = store_.left && before.left != image::ShutdownState::kept &&
                        before.results_dir == config.results_dir && !before.results_mount.empty();
   // of a takeover nothing is looked at: programs wait, and a PFS may hang
   if (takeover || goes_on) {
@@ -252,7 +253,7 @@ Status Instance::take_over() {
   }
   log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers,
             options_.predecessor, connection.has_value());
-  if (connection && store_.manifest.left != image::Left::in_use) {
+  if (connection && store_.manifest.left != image::ShutdownState::in_use) {
     put_manifest_right();
   }
   open_session();
@@ -282,8 +283,8 @@ Status Instance::take_over() {
 void Instance::put_manifest_right() {
   log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"",
              image::name_of(store_.manifest.left));
-  store_.manifest.left = image::Left::in_use;
-  if (const Status written = image::write_left(store_.metadata.get(), image::Left::in_use);
+  store_.manifest.left = image::ShutdownState::in_use;
+  if (const Status written = image::write_left(store_.metadata.get(), image::ShutdownState::in_use);
       !written) {
     log::warn("event=manifest_not_written reason=\"{}\"", describe(written.error()));
   }
@@ -575,7 +576,8 @@ std::uint64_t Instance::spare_in_cache() {
 // next.
 void Instance::give_back_what_was_kept(bool in_a_hurry) {
   // logged
-  if (filesystem_ && !session_ && store_.left && store_.manifest.left != image::Left::in_use) {
+  if (filesystem_ && !session_ && store_.left &&
+      store_.manifest.left != image::ShutdownState::in_use) {
     (void)leave_image(store_.manifest.left,
                       in_a_hurry ? std::optional(Clock::now()) : std::nullopt);
   }

@@ -15,9 +15,9 @@
 #include "image/contents.hpp"
 #include "image/image.hpp"
 #include "image/removal.hpp"
+#include "stage/export/stage_out.hpp"
+#include "stage/export/unmatched.hpp"
 #include "stage/options.hpp"
-#include "stage/out/stage_out.hpp"
-#include "stage/out/unmatched.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
 #include "stage/plan/results_dir.hpp"
@@ -96,7 +96,7 @@ bool Instance::serve_until_stopped() {
 
 // No memory in the middle of a stop: nothing is lost, and the next stop tries again.
 bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
-  const Sheltered sheltered;
+  const ReservedMemory reserved_memory;
   log::error("event=stop_failed reason=\"{}\"", reason);
   tasks_->reopen();
   bool unmounted = false;
@@ -138,7 +138,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     keep_image_ = request.keep;
     Status left;
     if (keep_image_) {
-      left = leave_image(image::Left::unsaved, request.gone_by);
+      left = leave_image(image::ShutdownState::unsaved, request.gone_by);
     } else {
       left = give_store_up();
     }
@@ -159,7 +159,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   return false;
 }
 
-Status Instance::leave_image(image::Left left, std::optional<Clock::time_point> end) {
+Status Instance::leave_image(image::ShutdownState left, std::optional<Clock::time_point> end) {
   if (const Status done = filesystem_->settle(); !done) {
     log::warn("event=not_settled reason=\"{}\"", describe(done.error()));
   }
@@ -242,7 +242,7 @@ std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
 
 // Where it is `over` the store goes from here on. Who dies meanwhile leaves a successor that goes
 // on with that, and with nothing else.
-void Instance::note_left(image::Left left) {
+void Instance::note_left(image::ShutdownState left) {
   const UniqueFd directory(
       ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (const Status noted = image::write_left(directory.get(), left); !noted) {
@@ -254,7 +254,7 @@ void Instance::note_left(image::Left left) {
 // would go on with it: what says that it is over stays, too.
 Status Instance::give_store_up() {
   claim_end();
-  note_left(image::Left::over);
+  note_left(image::ShutdownState::over);
   const Status begun = image::begin_removal(store_.metadata.get());
   store_stays_ = !begun;
   if (begun) {
@@ -298,7 +298,7 @@ void Instance::add_brought_before(stage::Receipt& receipt) {
 }
 
 // With a deadline the first quarter of the time may go into waiting for a turn.
-TurnLimits Instance::turn_limits(const StopRequest& request) {
+SlotLimits Instance::turn_limits(const StopRequest& request) {
   if (!request.until) {
     return {};
   }
@@ -386,7 +386,7 @@ bool Instance::stage_out(const StopRequest& request) {
   if (code != 0) {
     may_have_left_partials_ = true;
   }
-  const Sheltered sheltered;
+  const ReservedMemory reserved_memory;
   // By somebody's stop that drops what is not back, who may have changed his mind since.
   const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
   if (request.until && !was_cut_off) {
@@ -423,7 +423,8 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   if (over && keep_image_) {
     if (const Status left =
-            leave_image(is_all_back ? image::Left::kept : image::Left::unsaved, request.gone_by);
+            leave_image(is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved,
+                        request.gone_by);
         !left) {
       outcome["summary"] =
           outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));

@@ -26,7 +26,7 @@ Result<std::unique_ptr<SignalWatch>> SignalWatch::start(const sigset_t& signals,
       new SignalWatch(std::move(taken), std::move(end), std::move(on_signal)));
   auto thread = start_thread([raw = started.get()] { raw->watch(); });
   if (!thread) {
-    return told(thread.error(), "a thread for signals");
+    return with_context(thread.error(), "a thread for signals");
   }
   started->thread_ = std::move(*thread);
   return started;

@@ -75,7 +75,7 @@ Status StatusFile::begin(bool with_the_others) {
     work();
   });
   if (!thread) {
-    return told(thread.error(), "a thread for it");
+    return with_context(thread.error(), "a thread for it");
   }
   thread_ = std::move(*thread);
   return {};
@@ -134,9 +134,9 @@ bool StatusFile::wait() {
 
 // Says so once for several failures in a row.
 bool StatusFile::write_or_say() noexcept {
-  const Sheltered sheltered;
+  const ReservedMemory reserved_memory;
   try {
-    const Status done = Sheltered::ready() ? write() : fail(ENOMEM);
+    const Status done = ReservedMemory::ready() ? write() : fail(ENOMEM);
     if (!done && !failed_) {
       log::warn("event=status_file_failed file=\"{}\" reason=\"{}\"", path_,
                 describe(done.error()));

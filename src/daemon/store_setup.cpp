@@ -444,7 +444,7 @@ Status write_manifests(const Store& store, const config::JobConfig& config,
     EFS_TRY(image::write_manifest(store.others[i].root.get(), manifest));
   }
   manifest.place = 0;
-  if (standing.left == image::Left::in_use) {
+  if (standing.left == image::ShutdownState::in_use) {
     EFS_TRY(image::write_job_file(store.metadata.get(), config.text));
   }
   EFS_TRY(image::write_manifest(store.metadata.get(), manifest));

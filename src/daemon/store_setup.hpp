@@ -62,7 +62,7 @@ Result<Store> set_up_store(const SetUp& how);
 
 /// How things stand with an instance, for its manifests.
 struct Standing {
-  image::Left left = image::Left::in_use;
+  image::ShutdownState left = image::ShutdownState::in_use;
   bool made_mount_dir = false;
   std::uint64_t journal_to = 0;  // the last record that is durable by now; 0: nothing is known
   std::string contents{};        // Manifest::contents

@@ -120,11 +120,11 @@ bool Supervisor::one_way(const Message& ask) {
   return true;
 }
 
-Supervisor::Left Supervisor::left() const {
+Supervisor::ShutdownState Supervisor::left() const {
   if (init_.empty()) {
-    return Left::nothing;
+    return ShutdownState::nothing;
   }
-  return mount_.is_mounted() ? Left::mount : Left::results;
+  return mount_.is_mounted() ? ShutdownState::mount : ShutdownState::results;
 }
 
 Message Supervisor::answer(Received& received, UniqueFd& fd) {

@@ -47,12 +47,12 @@ class Supervisor {
   bool keeps_store() const { return keep_store_; }
 
   /// What a worker leaves behind.
-  enum class Left : std::uint8_t {
+  enum class ShutdownState : std::uint8_t {
     nothing,  // the kernel's first request was never answered: no program has written anything
     mount,    // programs wait for a successor
     results,  // unmounted; what was written is in the store
   };
-  Left left() const;
+  ShutdownState left() const;
 
   /// Was it unmounted for a stop that wanted something else than the results brought back? A
   /// successor must not go on without being asked.

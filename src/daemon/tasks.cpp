@@ -63,7 +63,7 @@ Result<std::unique_ptr<Tasks>> Tasks::open(std::string book) {
   for (const auto kind : {TaskKind::load, TaskKind::unload, TaskKind::drain}) {
     auto lane = start_thread([raw = tasks.get(), kind] { raw->run_lane(kind); });
     if (!lane) {
-      return told(lane.error(), "a thread for loads and unloads");
+      return with_context(lane.error(), "a thread for loads and unloads");
     }
     tasks->lanes_.push_back(std::move(*lane));
   }
@@ -176,7 +176,7 @@ void Tasks::run_lane(TaskKind kind) {
   if (kind != TaskKind::drain) {
     ::setpriority(PRIO_PROCESS, 0, 15);
   }
-  const Sheltered sheltered;  // for outcomes
+  const ReservedMemory reserved_memory;  // for outcomes
   const std::size_t lane = lane_of(kind);
   mutex_.lock();
   while (true) {

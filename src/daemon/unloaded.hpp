@@ -8,7 +8,7 @@
 
 #include "base/mutex.hpp"
 #include "base/unique_fd.hpp"
-#include "stage/out/receipt.hpp"
+#include "stage/export/receipt.hpp"
 
 namespace efs::daemon {
 

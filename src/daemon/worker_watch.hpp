@@ -2,7 +2,7 @@
 // A worker that its own user stops (SIGSTOP) answers nothing: programs wait in calls that cannot be
 // killed, their job does not end, and its node may be drained. The supervisor, which he cannot stop
 // where root has started it, lets the worker go on. One that is killed may take long to be gone
-// (life_line.hpp), and programs wait for a successor meanwhile.
+// (death_pipe.hpp), and programs wait for a successor meanwhile.
 
 #include <sys/types.h>
 

@@ -69,7 +69,7 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
 
 Status Filesystem::new_connection() {
   WriteLock lock(mutex_);
-  answers_.clear();
+  reply_cache_.clear();
   return commit(0, NewConnection{});
 }
 
@@ -109,7 +109,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
-  answers_.note(request, inode_of(record));
+  reply_cache_.note(request, inode_of(record));
   const Status applied = apply_appended(record);
   if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) {
     ++changed->edits;
@@ -223,7 +223,7 @@ void Filesystem::compact_inherited() {
     return;
   }
   const std::uint64_t records = journal_->sequence() - recovery_.journal.first_sequence + 1;
-  if (records <= 2 * (names_.size() + Answers::capacity)) {
+  if (records <= 2 * (names_.size() + ReplyCache::capacity)) {
     return;
   }
   compact_at_ = std::min(compact_at_, std::max(journal_->size(), options_.smallest_compaction));
@@ -250,7 +250,7 @@ Status Filesystem::compact() try {
               0, bytes,
               name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
         });
-        answers_.for_each([&](std::uint64_t request, std::uint64_t ino) {
+        reply_cache_.for_each([&](std::uint64_t request, std::uint64_t ino) {
           if (!status) {
             return;
           }

@@ -24,10 +24,10 @@
 #include "base/memory.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
-#include "fs/answers.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
+#include "fs/reply_cache.hpp"
 #include "fs/room.hpp"
 #include "fs/seal.hpp"
 #include "store/journal.hpp"
@@ -41,7 +41,7 @@ struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint64_t request = 0;
-  bool resent = false;  // a predecessor of this process may have carried it out: see Answers
+  bool resent = false;  // a predecessor of this process may have carried it out: see ReplyCache
   mode_t umask = 0;     // of operations that make something
   std::function<bool(gid_t)> in_group = {};  // supplementary groups; costs something; empty: none
 
@@ -361,7 +361,7 @@ class Filesystem {
   /// of one request the last alone carries the request's number, so that half of it is never taken
   /// for the whole.
   std::optional<std::uint64_t> done_before(const Caller& caller) const EFS_REQUIRES_SHARED(mutex_) {
-    return caller.resent ? answers_.find(caller.request) : std::nullopt;
+    return caller.resent ? reply_cache_.find(caller.request) : std::nullopt;
   }
 
   /// The answer of a request that made an inode or a name, with the kernel's reference; also after
@@ -462,7 +462,7 @@ class Filesystem {
   /// One for a container, or up to `most`. None of them was ever another container's, whatever
   /// became of that one: a removal that power loss takes back must not bring a stranger's bytes
   /// under this number, or the same number into another place.
-  Result<Numbers> new_numbers(std::uint64_t most = 1) EFS_REQUIRES(mutex_);
+  Result<InodeNumbers> new_numbers(std::uint64_t most = 1) EFS_REQUIRES(mutex_);
   /// Frees an inode that nobody can reach any more. Its container is the caller's to remove,
   /// without the lock (R3).
   Reaped reap(std::uint64_t ino) EFS_REQUIRES(mutex_);
@@ -525,11 +525,12 @@ class Filesystem {
   std::vector<Released> released_ EFS_GUARDED_BY(mutex_);
   // clean files whose content may not be on the medium
   std::vector<std::uint64_t> unsettled_ EFS_GUARDED_BY(mutex_);
-  Numbers numbers_ EFS_GUARDED_BY(mutex_);  // that a record has reserved, and nobody has got yet
+  InodeNumbers numbers_
+      EFS_GUARDED_BY(mutex_);  // that a record has reserved, and nobody has got yet
   // calls of settle() that have taken such files and not booked them yet
   unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned tended_ = 0;
-  Answers answers_ EFS_GUARDED_BY(mutex_);
+  ReplyCache reply_cache_ EFS_GUARDED_BY(mutex_);
 
   Room room_;
   // and truncations, that may have freed something or will

@@ -155,9 +155,9 @@ Status Filesystem::replay_one(const store::Record& stored) {
     return std::unexpected(record.error());
   }
   if (std::holds_alternative<NewConnection>(*record)) {
-    answers_.clear();
+    reply_cache_.clear();
   }
-  answers_.note(stored.request, inode_of(*record));
+  reply_cache_.note(stored.request, inode_of(*record));
   return names_.apply(*record);
 }
 
@@ -178,7 +178,7 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
   if (options_.takeover) {
     names_.inherit_references();
   } else {
-    answers_.clear();
+    reply_cache_.clear();
   }
   for (const auto ino : names_.orphans()) {
     const auto container = std::lower_bound(containers.begin(), containers.end(), ino);
@@ -224,8 +224,9 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
     }
   }
   if (options_.after_power_loss) {
-    std::erase_if(there,
-                  [this](std::uint64_t id) { return backend_.whose(id) == Whose::unfinished; });
+    std::erase_if(there, [this](std::uint64_t id) {
+      return backend_.ownership(id) == Ownership::unfinished;
+    });
   }
   const bool keeps = backend_.durability() != Durability::volatile_memory;
   std::vector<std::uint64_t> missing, doubtful;
@@ -326,7 +327,7 @@ Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
 
 // Where it is already: made anew in another backend, the next power loss could leave both.
 Status Filesystem::make_empty(std::uint64_t ino) {
-  if (backend_.whose(ino) == Whose::unfinished) {
+  if (backend_.ownership(ino) == Ownership::unfinished) {
     return backend_.label(ino);
   }
   const auto made = backend_.create(ino);

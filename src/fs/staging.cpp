@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/side_by_side.hpp"
+#include "base/parallel_for.hpp"
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging_place.hpp"
@@ -122,7 +122,7 @@ Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   if (!ino) {
     return std::unexpected(ino.error());
   }
-  auto container = filesystem_.backend_.create_at(*ino, place, Afterwards::closed);
+  auto container = filesystem_.backend_.create_at(*ino, place, CachePolicy::closed);
   if (!container) {
     return std::unexpected(container.error());
   }
@@ -148,7 +148,7 @@ Result<HeldFile> Staging::adopt_file(int fd) {
 }
 
 Result<HeldFile> Staging::hold(std::uint64_t ino) {
-  return held(ino, filesystem_.backend_.open(ino, Afterwards::closed));
+  return held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
 }
 
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
@@ -556,7 +556,7 @@ Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& ste
                                                 const IsOver& is_over) const {
   filesystem_.mutex_.assert_held_shared();
   std::vector<WalkItem> items(steps.size());
-  EFS_TRY(side_by_side(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
+  EFS_TRY(parallel_for(steps.size(), 1024, [&](std::size_t begin, std::size_t end) -> Status {
     if (steps.size() >= many_names && is_over && is_over()) {
       return out_of_time();
     }

@@ -18,7 +18,7 @@
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
-#include "fs/numbers.hpp"
+#include "fs/inode_numbers.hpp"
 
 namespace efs::fs {
 
@@ -274,7 +274,7 @@ class Staging {
   /// names by now came in as, or brought out, under them is there no more: they are dirty where
   /// nothing else is known of them, so that they are brought out should they get such a name back.
   /// Durable on return. The names of which that could not be noted, and why: nothing may go there.
-  std::map<std::string, Error> disown(std::span<const PfsName> names, Side side,
+  std::map<std::string, Error> revoke(std::span<const PfsName> names, Side side,
                                       const ResultName& called = {});
 
   /// What was brought out under such names, whoever has them now, counts as not brought out:
@@ -331,8 +331,8 @@ class Staging {
   Status take_back(const std::string& path, std::uint64_t ino);
   Status set_keep(const std::string& path, Keep keep);
   /// A predecessor of this process died over a load or an unload, and nobody knows of which of its
-  /// names it had told the kernel: that asks again for all. (staging_doubt.cpp)
-  void doubt_names();
+  /// names it had told the kernel: that asks again for all. (staging_invalidate.cpp)
+  void invalidate_entries();
 
  private:
   /// A name that a walk comes to, and what `efs set` said above it.
@@ -413,7 +413,8 @@ class Staging {
 
   Filesystem& filesystem_;
   Mutex numbers_mutex_;  // rank 9: the namespace's lock is taken under it
-  Numbers numbers_ EFS_GUARDED_BY(numbers_mutex_);  // for containers, of which there is none yet
+  InodeNumbers numbers_
+      EFS_GUARDED_BY(numbers_mutex_);  // for containers, of which there is none yet
 };
 
 }  // namespace efs::fs

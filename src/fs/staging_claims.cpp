@@ -102,7 +102,7 @@ std::vector<std::uint64_t> Staging::those(const std::function<bool(const Inode&)
   return found;
 }
 
-std::map<std::string, Error> Staging::disown(std::span<const PfsName> names, Side side,
+std::map<std::string, Error> Staging::revoke(std::span<const PfsName> names, Side side,
                                              const ResultName& called) {
   Taken taken{.names = {}, .side = side, .called = called};
   for (const auto& name : names) {

@@ -191,7 +191,7 @@ bool BackingTable::has_others_of_row(std::uint64_t ino) const {
   return false;
 }
 
-std::vector<std::uint64_t> BackingTable::rest_of_row(std::uint64_t ino) const {
+std::vector<std::uint64_t> BackingTable::rest_of_batch(std::uint64_t ino) const {
   std::vector<std::uint64_t> rest;
   rest.reserve(row_length);
   MutexLock lock(mutex_);
@@ -206,7 +206,7 @@ std::vector<std::uint64_t> BackingTable::rest_of_row(std::uint64_t ino) const {
   return rest;
 }
 
-std::size_t BackingTable::register_row(std::span<const fs::ContainerPool::Ready> files) {
+std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Ready> files) {
   if (!enabled()) {
     return 0;
   }

@@ -94,11 +94,11 @@ class BackingTable final {
   /// The inodes of `ino`'s row that are not known here: its neighbours by number, most_at_once with
   /// itself. What was staged in together, or made together, is often opened together. None where as
   /// many are known as may be kept.
-  std::vector<std::uint64_t> rest_of_row(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+  std::vector<std::uint64_t> rest_of_batch(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
   /// Registers those of them (most_at_once at most) that still are unknown, in one question; how
   /// many. They count as idle until acquire(). A caller looks afterwards whether one of them has
   /// gone meanwhile, and drops it.
-  std::size_t register_row(std::span<const fs::ContainerPool::Ready> files);
+  std::size_t register_batch(std::span<const fs::ContainerPool::Ready> files);
   void release(std::uint64_t ino);
   /// Ends the registration of an inode that nobody has open; returns when it has ended.
   void let_go(std::uint64_t ino);

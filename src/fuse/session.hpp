@@ -16,8 +16,8 @@
 #include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
 #include "fuse/observer.hpp"
+#include "fuse/registration_batch.hpp"
 #include "fuse/request_loop.hpp"
-#include "fuse/row.hpp"
 
 struct fuse_session;
 
@@ -27,7 +27,7 @@ namespace efs::fuse {
 struct Door {
   fs::Filesystem& filesystem;
   BackingTable backing;
-  RowRegistrar rows{filesystem, backing};
+  BatchRegistrar rows{filesystem, backing};
   fuse_session* session = nullptr;  // for notifications
   Observer observer;
   Counters& counters = observer.counters;

@@ -219,7 +219,7 @@ class Check {
     } else if (st->st_uid != store_.owner) {
       find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
     } else if (const auto opened = backend.open(id);
-               !opened && backend.whose(id) == Whose::another) {
+               !opened && backend.ownership(id) == Ownership::another) {
       find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
     } else if (inode == nullptr && st->st_size == 0 &&
                (id < names_.next_unused() || journal_damaged_)) {
@@ -249,7 +249,7 @@ class Check {
     } else if (const auto how = changed_.find(id); how != changed_.end()) {
       find(Severity::damage, paths_[id],
            object + " is not what it was when the instance was left: " + how->second);
-    } else if (rebooted_ && !opened && backend.whose(id) == Whose::unfinished) {
+    } else if (rebooted_ && !opened && backend.ownership(id) == Ownership::unfinished) {
       note_emptied(*inode, object);
     } else if (!opened) {
       find(Severity::damage, paths_[id], describe(opened.error()));

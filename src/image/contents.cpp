@@ -90,7 +90,7 @@ Result<std::map<std::uint64_t, std::string>> changed_contents(int metadata,
                                                               const Manifest& manifest,
                                                               Backend& backend) {
   std::map<std::uint64_t, std::string> changed;
-  if (manifest.contents.empty() || manifest.left == Left::in_use) {
+  if (manifest.contents.empty() || manifest.left == ShutdownState::in_use) {
     return changed;
   }
   const auto text = read_text(metadata, contents_name, largest_text);

@@ -275,8 +275,8 @@ std::string what_is_missing(const Image& image) {
 
 // A disk that is gone may come back, and then only the journal knows whose its containers are.
 bool is_brought_out(const Image& image) {
-  return image.missing.empty() &&
-         (image.manifest.left == Left::salvaged || image.manifest.left == Left::kept);
+  return image.missing.empty() && (image.manifest.left == ShutdownState::salvaged ||
+                                   image.manifest.left == ShutdownState::kept);
 }
 
 Result<HeldStore> hold_store(const std::string& path, Hold hold) {

@@ -100,8 +100,8 @@ Status write_in_turns(int directory, const std::string& name, const std::string&
 }
 
 Result<Manifest> manifest_in(int directory, const char* name) {
-  const Sheltered sheltered;
-  if (!Sheltered::ready()) {
+  const ReservedMemory reserved_memory;
+  if (!ReservedMemory::ready()) {
     return fail(ENOMEM, name);
   }
   auto text = read_text(directory, name, largest);
@@ -156,7 +156,7 @@ Result<Manifest> manifest_in(int directory, const char* name) {
     const std::string left = json.at("left");
     for (std::size_t i = 0; i < left_names.size(); ++i) {
       if (left == left_names.at(i)) {
-        m.left = static_cast<Left>(i);
+        m.left = static_cast<ShutdownState>(i);
       }
     }
   } catch (const std::bad_alloc&) {
@@ -169,7 +169,7 @@ Result<Manifest> manifest_in(int directory, const char* name) {
 
 }  // namespace
 
-const char* name_of(Left left) {
+const char* name_of(ShutdownState left) {
   return left_names.at(static_cast<std::size_t>(left));
 }
 
@@ -186,15 +186,15 @@ Result<Manifest> recover_manifest(int directory) {
   if (!before) {
     return manifest;
   }
-  before->left = Left::in_use;
+  before->left = ShutdownState::in_use;
   before->contents.clear();
   before->merges = true;
   return before;
 }
 
 Status write_manifest(int directory, const Manifest& m) {
-  const Sheltered sheltered;
-  if (!Sheltered::ready()) {
+  const ReservedMemory reserved_memory;
+  if (!ReservedMemory::ready()) {
     return fail(ENOMEM, manifest_name);
   }
   nlohmann::json json{{"format", format},
@@ -266,7 +266,7 @@ std::string out_of_reach_text(const Manifest& manifest) {
          manifest.name;
 }
 
-Status write_left(int directory, Left left) {
+Status write_left(int directory, ShutdownState left) {
   auto manifest = recover_manifest(directory);
   if (!manifest) {
     return std::unexpected(manifest.error());
@@ -276,7 +276,7 @@ Status write_left(int directory, Left left) {
 }
 
 bool was_over(const Manifest& instance, const Manifest& own) {
-  return instance.left == Left::over && instance.store == own.store &&
+  return instance.left == ShutdownState::over && instance.store == own.store &&
          !instance.instance.contradicts(own.instance) && instance.life == own.life;
 }
 

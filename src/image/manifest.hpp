@@ -27,8 +27,8 @@ inline constexpr const char* job_file_name = "job.yaml";
 /// that should be back is. unsaved: it ended in time and not with everything. salvaged: `efs
 /// salvage` brought out what was asked for. over: nothing in it is needed any more, and it was
 /// about to be removed (in the instance's directory only, and true of a store of the same life).
-enum class Left : std::uint8_t { in_use, kept, unsaved, salvaged, over };
-const char* name_of(Left left);
+enum class ShutdownState : std::uint8_t { in_use, kept, unsaved, salvaged, over };
+const char* name_of(ShutdownState left);
 
 /// One of several backends.
 struct Member {
@@ -52,7 +52,7 @@ struct Manifest {
   store::InstanceId life;
   // of the machine when it was last in use: another one now means power loss or reboot
   std::string boot_id;
-  Left left = Left::in_use;
+  ShutdownState left = ShutdownState::in_use;
   // the journal's last record when this was written, durable by then: an older one is refused
   std::uint64_t journal_to = 0;
   // checksum of what is known of the containers since it was left (contents.hpp); "": nothing is
@@ -103,7 +103,7 @@ bool is_gone(const Manifest& manifest);
 std::string out_of_reach_text(const Manifest& manifest);
 
 /// Writes into the manifest that is there, or could be recovered, how it was left.
-Status write_left(int directory, Left left);
+Status write_left(int directory, ShutdownState left);
 
 /// The job file beside the manifest: `text`, likewise.
 Status write_job_file(int directory, const std::string& text);

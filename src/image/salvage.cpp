@@ -8,11 +8,11 @@
 
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
+#include "stage/export/removed_inputs.hpp"
+#include "stage/export/selection.hpp"
+#include "stage/export/stage_out.hpp"
 #include "stage/forwarding_buffer.hpp"
 #include "stage/live/inventory.hpp"
-#include "stage/out/removed_inputs.hpp"
-#include "stage/out/selection.hpp"
-#include "stage/out/stage_out.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
 #include "stage/pfs/opened_directories.hpp"
@@ -66,7 +66,7 @@ class ImageBuffer final : public stage::ForwardingBuffer {
 
   /// The image stays as it is: the start that finds it books what was brought out
   /// (Booking::salvaged()).
-  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side,
+  std::map<std::string, Error> revoke(std::span<const fs::PfsName>, fs::Side,
                                       const fs::ResultName&) override {
     return {};
   }

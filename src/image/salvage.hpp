@@ -7,7 +7,7 @@
 
 #include "image/image.hpp"
 #include "stage/copy/progress.hpp"
-#include "stage/out/receipt.hpp"
+#include "stage/export/receipt.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::image {

@@ -51,9 +51,9 @@ class Buffer {
   virtual std::vector<fs::WalkItem> gone() = 0;
   /// All that was staged in, whether it is there yet or not (and whatever else is there).
   virtual Result<std::vector<fs::WalkItem>> inputs() = 0;
-  /// As fs::Staging::disown(): names that results-dir is about to get, with nothing of what was
+  /// As fs::Staging::revoke(): names that results-dir is about to get, with nothing of what was
   /// known of them.
-  virtual std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side,
+  virtual std::map<std::string, Error> revoke(std::span<const fs::PfsName> names, fs::Side side,
                                               const fs::ResultName& called) = 0;
   virtual Result<std::uint64_t> available_bytes() = 0;
   /// Whether there is such a name, where walk() shows only some.
@@ -103,7 +103,7 @@ class PlainBuffer : public Buffer {
     return items;
   }
 
-  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side,
+  std::map<std::string, Error> revoke(std::span<const fs::PfsName>, fs::Side,
                                       const fs::ResultName&) override {
     return {};
   }
@@ -232,9 +232,9 @@ class StagingBuffer final : public PlainBuffer {
 
   std::vector<fs::WalkItem> gone() override { return staging_.gone(); }
 
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side,
+  std::map<std::string, Error> revoke(std::span<const fs::PfsName> names, fs::Side side,
                                       const fs::ResultName& called) override {
-    return staging_.disown(names, side, called);
+    return staging_.revoke(names, side, called);
   }
 
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }

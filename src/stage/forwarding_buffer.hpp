@@ -56,9 +56,9 @@ class ForwardingBuffer : public Buffer {
 
   Result<std::vector<fs::WalkItem>> inputs() override { return inner_.inputs(); }
 
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side,
+  std::map<std::string, Error> revoke(std::span<const fs::PfsName> names, fs::Side side,
                                       const fs::ResultName& called) override {
-    return inner_.disown(names, side, called);
+    return inner_.revoke(names, side, called);
   }
 
   Result<std::uint64_t> available_bytes() override { return inner_.available_bytes(); }

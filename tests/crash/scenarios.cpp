@@ -283,11 +283,11 @@ Step forget_copy(const std::string& path) {
 }
 
 // Something else comes where the PFS had what is in the buffer under another name by now.
-Step disown(const std::string& path) {
+Step revoke(const std::string& path) {
   return {"disown " + path, [=](Life& life) {
             const fs::PfsName name{.path = path};
             for (const auto& [still, error] :
-                 fs::Staging(life.filesystem).disown({&name, 1}, fs::Side::both)) {
+                 fs::Staging(life.filesystem).revoke({&name, 1}, fs::Side::both)) {
               life.note(Status(std::unexpected(error)));
             }
           }};
@@ -750,7 +750,7 @@ Scenario every_staging() {
           create("in/a"),
           write("in/a", one),
           close_after_write("in/a"),
-          surely(disown("in/a")),
+          surely(revoke("in/a")),
           unlink("in/a"),
           free_removed(),
           rename("moved", "in/a"),

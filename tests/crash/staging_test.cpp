@@ -10,10 +10,10 @@
 
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
-#include "stage/in/stage_in.hpp"
+#include "stage/export/stage_out.hpp"
+#include "stage/import/stage_in.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"
-#include "stage/out/stage_out.hpp"
 #include "support/no_threads.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"

@@ -37,7 +37,7 @@ bad_includes() {
         if (target != layer && target in ours && index(allowed[layer], " " target " ") == 0) print file ": " layer " must not include " target }'
 }
 # What a part of the layer stage may include besides itself, the parts before it in this order; "." are the files that all the rest share.
-stage_parts='pfs copy plan . versions in out resume live'
+stage_parts='pfs copy plan . versions import export resume live'
 bad_stage_includes() {
   (cd "$1/src/stage" && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"stage/' . --include='*.cpp' --include='*.hpp') |
     parts=$stage_parts awk '
@@ -45,7 +45,7 @@ bad_stage_includes() {
       { file = $0; sub(/:.*/, "", file); sub(/^\.\//, "", file); from = file; if (!sub(/\/.*/, "", from)) from = "."
         target = $0; sub(/^[^"]*"stage\//, "", target); sub(/".*/, "", target); to = target; if (!sub(/\/.*/, "", to)) to = "."
         if (!(from in rank) || !(to in rank)) { print file ": " target ": a part without a rank"; next }
-        if (rank[to] > rank[from] || (from == "out" && to == "in")) print file ": " from " must not include " to }'
+        if (rank[to] > rank[from] || (from == "export" && to == "import")) print file ": " from " must not include " to }'
 }
 no_bad_stage_includes() { local bad; bad=$(bad_stage_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
 no_bad_includes() { local bad; bad=$(bad_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
@@ -103,8 +103,8 @@ planted 'control that includes config' 'control must not include config' bad_inc
 planted 'cli that includes fs' 'cli must not include fs' bad_includes src/cli/planted.cpp '#include "fs/filesystem.hpp"'
 planted 'cli that includes daemon' 'cli must not include daemon' bad_includes src/cli/planted.cpp '#include "daemon/instance.hpp"'
 planted 'a way around by ..' 'a path with \.\.' bad_includes src/fs/planted.cpp '#include "../fuse/session.hpp"'
-planted 'a PFS that knows of results' 'pfs must not include out' bad_stage_includes src/stage/pfs/planted.cpp '#include "stage/out/receipt.hpp"'
-planted 'a stage-out that knows of stage-ins' 'out must not include in' bad_stage_includes src/stage/out/planted.cpp '#include "stage/in/cache.hpp"'
+planted 'a PFS that knows of results' 'pfs must not include export' bad_stage_includes src/stage/pfs/planted.cpp '#include "stage/export/receipt.hpp"'
+planted 'a stage-out that knows of stage-ins' 'export must not include import' bad_stage_includes src/stage/export/planted.cpp '#include "stage/import/cache.hpp"'
 planted 'what all of stage shares and knows of a part' '\. must not include live' bad_stage_includes src/stage/planted.hpp '#include "stage/live/load.hpp"'
 mkdir "$copy/src/newlayer"
 planted 'a layer without a rule' 'newlayer has no rule' bad_includes src/newlayer/planted.cpp '#include "base/log.hpp"'

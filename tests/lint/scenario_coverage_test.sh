@@ -8,7 +8,7 @@ set -uo pipefail
 
 # What has no effect on a store and touches none, or runs at its start, which every life of a scenario has; or at that of a
 # successor alone, where it does what the limit of a journal does in every scenario; and what calls free_removed() where space is short.
-EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet read_moves_atime every_walk_counts may_be_mapped doubt_names free_removed_if await_release operation owes_space with_room'
+EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet read_moves_atime every_walk_counts may_be_mapped invalidate_entries free_removed_if await_release operation owes_space with_room'
 
 # members FILE CLASS: the names of the public members.
 members() {

@@ -186,7 +186,7 @@ threads() {
   command -v setpriv >/dev/null || { skip threads 'needs setpriv'; return; }
   as_user=yes begin threads -- --user $user || return
   check 'threads: such a limit holds' threads_are_limited
-  # Where there are no more than two processors a crew beside programs begins with one thread, and asks for no other.
+  # Where there are no more than two processors a pool beside programs begins with one thread, and asks for no other.
   local crews=; [ "$(nproc)" -le 2 ] || crews=no_thread_for_staging
   must_tell="no_thread no_thread_for_asker $crews" meet_it=crowd under threads nproc 1 EAGAIN
   check 'threads: no more for the end either' limit nproc 1

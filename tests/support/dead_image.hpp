@@ -20,9 +20,9 @@
 #include "fs/staging.hpp"
 #include "image/image.hpp"
 #include "image/manifest.hpp"
+#include "stage/export/receipt.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"
-#include "stage/out/receipt.hpp"
 #include "support/containers.hpp"
 #include "support/temp.hpp"
 

@@ -23,7 +23,7 @@ class FailingBackend final : public PlainBackend {
   /// Runs when a container has been opened.
   void after_open(std::function<void(std::uint64_t id)> run) { after_open_ = std::move(run); }
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards afterwards) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) override {
     ++creates_;
     if (left_ == 0) {
       return fail(code_);
@@ -34,7 +34,7 @@ class FailingBackend final : public PlainBackend {
     return real_.create(id, afterwards);
   }
 
-  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards afterwards) override {
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
     auto opened = real_.open(id, afterwards);
     if (after_open_) {
       after_open_(id);
@@ -48,7 +48,7 @@ class FailingBackend final : public PlainBackend {
 
   Status label(std::uint64_t id) override { return real_.label(id); }
 
-  Whose whose(std::uint64_t id) override { return real_.whose(id); }
+  Ownership ownership(std::uint64_t id) override { return real_.ownership(id); }
 
   bool may_be_written(std::uint64_t id) override { return real_.may_be_written(id); }
 

@@ -39,8 +39,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   return take(bytes, alignment);
 }
 
-// As operator new does it, the handler may find some (Sheltered), or throws; without one there is
-// none.
+// As operator new does it, the handler may find some (ReservedMemory), or throws; without one there
+// is none.
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   if (void* memory = allocate(bytes, alignment)) {
     return memory;

@@ -149,7 +149,7 @@ class SimBackend final : public PlainBackend {
     const SimWorld::DataPtr data_;
   };
 
-  Result<std::shared_ptr<Container>> create(std::uint64_t id, Afterwards) override {
+  Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy) override {
     EFS_TRY(world_.call("create"));
     if (place_.containers.contains(id)) {
       return fail(EEXIST);
@@ -160,14 +160,14 @@ class SimBackend final : public PlainBackend {
     const auto data = std::make_shared<SimWorld::Data>();
     data->life = world_.lives();
     place_.containers[id] = data;
-    auto made = open(id, Afterwards::kept_open);
+    auto made = open(id, CachePolicy::kept_open);
     if (!made) {
       place_.containers.erase(id);
     }
     return made;
   }
 
-  Result<std::shared_ptr<Container>> open(std::uint64_t id, Afterwards) override {
+  Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy) override {
     EFS_TRY(world_.call("open"));
     const auto found = place_.containers.find(id);
     if (found == place_.containers.end()) {
@@ -188,17 +188,17 @@ class SimBackend final : public PlainBackend {
     if (!place_.containers.emplace(id, found->second).second) {
       return fail(EEXIST);
     }
-    auto made = open(id, Afterwards::kept_open);
+    auto made = open(id, CachePolicy::kept_open);
     if (!made) {
       place_.containers.erase(id);
     }
     return made;
   }
 
-  Whose whose(std::uint64_t id) override {
+  Ownership ownership(std::uint64_t id) override {
     const auto found = place_.containers.find(id);
-    return found != place_.containers.end() && found->second->unfinished ? Whose::unfinished
-                                                                         : Whose::own;
+    return found != place_.containers.end() && found->second->unfinished ? Ownership::unfinished
+                                                                         : Ownership::own;
   }
 
   Status label(std::uint64_t id) override {
@@ -229,7 +229,7 @@ class SimBackend final : public PlainBackend {
   }
 
   Result<struct stat> attributes(std::uint64_t id) override {
-    auto container = open(id, Afterwards::kept_open);
+    auto container = open(id, CachePolicy::kept_open);
     if (!container) {
       return std::unexpected(container.error());
     }

@@ -59,10 +59,10 @@ Result<std::uint64_t> Filesystem::reserve_numbers(std::size_t count) {
   return first;
 }
 
-Result<Numbers> Filesystem::new_numbers(std::uint64_t most) {
+Result<InodeNumbers> Filesystem::new_numbers(std::uint64_t most) {
   constexpr std::size_t ahead = 256;
   if (!options_.rules.reserve_numbers) {
-    return Numbers{names_.next_ino(), names_.next_ino() + 1};
+    return InodeNumbers{names_.next_ino(), names_.next_ino() + 1};
   }
   if (numbers_.empty()) {
     const auto first = reserve_numbers(ahead);
@@ -71,7 +71,7 @@ Result<Numbers> Filesystem::new_numbers(std::uint64_t most) {
     }
     numbers_ = {*first, *first + ahead};
   }
-  Numbers taken{numbers_.next, std::min(numbers_.end, numbers_.next + most)};
+  InodeNumbers taken{numbers_.next, std::min(numbers_.end, numbers_.next + most)};
   numbers_.next = taken.end;
   return taken;
 }

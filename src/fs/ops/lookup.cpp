@@ -89,7 +89,7 @@ std::vector<std::uint64_t> Filesystem::inherited_orphans(bool told) const {
   std::vector<std::uint64_t> found = names_.orphans();
   std::unordered_set<std::uint64_t> answered;
   if (told) {
-    answers_.for_each([&](std::uint64_t, std::uint64_t ino) { answered.insert(ino); });
+    reply_cache_.for_each([&](std::uint64_t, std::uint64_t ino) { answered.insert(ino); });
   }
   std::erase_if(found, [&](std::uint64_t ino) {
     mutex_.assert_held_shared();

@@ -161,7 +161,7 @@ Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
     return std::unexpected(number.error());
   }
   ContainerPool::Ready made{.ino = number->next, .container = nullptr};
-  auto container = backend_.create_at(made.ino, place, Afterwards::kept_open);
+  auto container = backend_.create_at(made.ino, place, CachePolicy::kept_open);
   if (!container) {
     return std::unexpected(container.error());
   }

@@ -25,7 +25,7 @@ std::vector<ContainerPool::Ready> Filesystem::servable(
     if (!goes_on || !holder_of(one.ino).offers_descriptor()) {
       return true;
     }
-    auto container = backend_.open(one.ino, Afterwards::only_read);
+    auto container = backend_.open(one.ino, CachePolicy::only_read);
     if (container) {
       one.container = std::move(*container);
     } else {

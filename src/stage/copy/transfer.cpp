@@ -26,7 +26,7 @@ Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t of
   while (got < data.size()) {
     auto part = source.io.read(source.fd, data.subspan(got), offset + got);
     if (!part) {
-      return told(part.error(), "reading");
+      return with_context(part.error(), "reading");
     }
     if (*part == 0) {
       return fail(ESTALE, "changed while it was being read: it ends at byte " +
@@ -112,7 +112,7 @@ class Copy {
       return {};
     }
     if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) {
-      return told(done.error(), "extending");
+      return with_context(done.error(), "extending");
     }
     return {};
   }
@@ -196,7 +196,7 @@ class Copy {
       }
       auto part = job_.destination.io.write(job_.destination.fd, data.subspan(done), offset + done);
       if (!part) {
-        return told(part.error(), "writing");
+        return with_context(part.error(), "writing");
       }
       if (*part == 0) {
         return fail(EIO, "writing: the file system took nothing");
@@ -273,7 +273,7 @@ Result<DataRange> DataRanges::next(std::uint64_t from) {
   }
   auto end = begin ? source_.io.seek(source_.fd, *begin, SEEK_HOLE) : begin;
   if (!end) {
-    return told(end.error(), "finding holes");
+    return with_context(end.error(), "finding holes");
   }
   return DataRange{std::min(*begin, size_), std::min(std::max(*end, *begin), size_)};
 }

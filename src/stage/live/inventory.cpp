@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
-#include "stage/out/removed_inputs.hpp"
-#include "stage/out/selection.hpp"
+#include "stage/export/removed_inputs.hpp"
+#include "stage/export/selection.hpp"
 
 namespace efs::stage {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/mutex.hpp"
 #include "base/text.hpp"
 #include "config/paths.hpp"
-#include "stage/pfs/whole_seconds.hpp"
+#include "stage/pfs/coarse_mtime.hpp"
 #include "stage/plan/hard_links.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/resume/resume.hpp"

@@ -8,7 +8,7 @@
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
 #include "stage/copy/progress.hpp"
-#include "stage/in/stage_in.hpp"
+#include "stage/import/stage_in.hpp"
 #include "stage/live/range.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/pfs_io.hpp"

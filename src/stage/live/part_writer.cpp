@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fs/acl.hpp"
-#include "stage/out/selection.hpp"
+#include "stage/export/selection.hpp"
 #include "stage/pfs/attributes.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/name_claim.hpp"
@@ -217,7 +217,7 @@ Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int
       good = read_back(job, *made, pfs_, scratch, progress_.cancel);
     }
     if (good) {
-      good = disown(job.item.path);
+      good = revoke(job.item.path);
     }
     if (good) {
       good = is_still(job.item, job.directory, before, entry);
@@ -275,9 +275,9 @@ Status PartWriter::publish_patiently(const PartialJob& job, const PartialFile& m
   }
 }
 
-Status PartWriter::disown(const std::string& path) {
+Status PartWriter::revoke(const std::string& path) {
   const fs::PfsName name{.path = path};
-  return all_disowned(staging_.disown({&name, 1}, fs::Side::both, result_names(config_)));
+  return all_disowned(staging_.revoke({&name, 1}, fs::Side::both, result_names(config_)));
 }
 
 Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, int old,

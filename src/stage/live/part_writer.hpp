@@ -7,11 +7,11 @@
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
 #include "stage/copy/transfer.hpp"
+#include "stage/export/partial.hpp"
+#include "stage/export/receipt.hpp"
 #include "stage/live/range.hpp"
 #include "stage/live/unload_buffer.hpp"
 #include "stage/options.hpp"
-#include "stage/out/partial.hpp"
-#include "stage/out/receipt.hpp"
 #include "stage/versions/input_guard.hpp"
 
 namespace efs::stage {
@@ -49,7 +49,7 @@ class PartWriter {
                                  const struct stat& before, bool ours, ReceiptEntry& entry);
   Status publish_patiently(const PartialJob& job, const PartialFile& made,
                            const AboutToPublish& about_to);
-  Status disown(const std::string& path);
+  Status revoke(const std::string& path);
   Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, int old,
                                const struct stat& before, int fd, Scratch& scratch);
   Result<std::string> take_attributes(int old, const struct stat& before, int fd);

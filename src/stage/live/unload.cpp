@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "base/text.hpp"
+#include "stage/export/results_tree.hpp"
+#include "stage/export/selection.hpp"
+#include "stage/export/stage_out.hpp"
 #include "stage/live/names.hpp"
 #include "stage/live/part_writer.hpp"
 #include "stage/live/unload_buffer.hpp"
-#include "stage/out/results_tree.hpp"
-#include "stage/out/selection.hpp"
-#include "stage/out/stage_out.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/resume/resume.hpp"
 #include "stage/versions/version_check.hpp"
@@ -273,7 +273,7 @@ class Unload {
         names.push_back({.path = name, .version = *version, .by = item->second.ino});
       }
     }
-    const auto still = staging_.disown(names, fs::Side::both, result_names(config_));
+    const auto still = staging_.revoke(names, fs::Side::both, result_names(config_));
     for (auto& entry : done.entries) {
       if (const auto why = still.find(config::result_path(config_, entry.path));
           why != still.end()) {

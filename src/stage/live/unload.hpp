@@ -7,9 +7,9 @@
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
 #include "stage/copy/progress.hpp"
+#include "stage/export/receipt.hpp"
 #include "stage/live/range.hpp"
 #include "stage/options.hpp"
-#include "stage/out/receipt.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {

@@ -55,9 +55,9 @@ class UnloadBuffer final : public OutgoingBuffer {
     return all;
   }
 
-  std::map<std::string, Error> disown(std::span<const fs::PfsName> names, fs::Side side,
+  std::map<std::string, Error> revoke(std::span<const fs::PfsName> names, fs::Side side,
                                       const fs::ResultName& called) override {
-    return staging_.disown(names, side, called);
+    return staging_.revoke(names, side, called);
   }
 
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }

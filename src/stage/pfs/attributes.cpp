@@ -33,7 +33,7 @@ Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
     const bool refused = std::ranges::find(refusals, done.error().code) != refusals.end() ||
                          (done.error().code == ENOSPC && has_room(fd, pfs));
     if (!refused) {
-      return told(done.error(), "setting its extended attributes");
+      return with_context(done.error(), "setting its extended attributes");
     }
     lost += (lost.empty() ? "" : "; ") + name + ": " + describe(done.error());
   }

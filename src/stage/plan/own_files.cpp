@@ -9,8 +9,8 @@
 namespace efs::stage {
 namespace {
 
-/// efs-UID-JOB, as daemon/store_setup.cpp calls a store, or efs-cache-UID, as stage/in/cache.cpp
-/// calls a cache.
+/// efs-UID-JOB, as daemon/store_setup.cpp calls a store, or efs-cache-UID, as
+/// stage/import/cache.cpp calls a cache.
 bool is_store_name(std::string_view leaf) {
   if (!leaf.starts_with("efs-")) {
     return false;

@@ -91,7 +91,7 @@ std::vector<Found> Survey::look(std::vector<std::string> paths) {
 
 void Survey::look(std::vector<std::string> paths, const Tell& tell) {
   InOrder in_order;
-  crew_.run(paths.size(), names_in_a_row, [&](std::size_t begin, std::size_t end) {
+  pool_.run(paths.size(), names_in_a_row, [&](std::size_t begin, std::size_t end) {
     DirectoryCursor directory(
         [this](const std::string& path) { return paths_.open(path, passage_flags); });
     std::vector<Found> some(end - begin);
@@ -149,7 +149,7 @@ void Survey::below(const std::string& path, const Tell& tell) {
 
 std::vector<Survey::Listing> Survey::list(const std::vector<std::string>& directories) {
   std::vector<Listing> listings(directories.size());
-  crew_.run(directories.size(), 1, [&](std::size_t begin, std::size_t end) {
+  pool_.run(directories.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       auto directory = paths_.open(directories[i], directory_flags);
       auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "stage/copy/crew.hpp"
+#include "stage/copy/worker_pool.hpp"
 #include "stage/pfs/deep_paths.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
@@ -56,7 +56,7 @@ class Survey {
   PfsIo& pfs_;
   DeepPaths paths_;
   const uid_t user_ = ::geteuid();
-  Crew crew_{0};
+  WorkerPool pool_{0};
 };
 
 }  // namespace efs::stage

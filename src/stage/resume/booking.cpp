@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "base/log.hpp"
-#include "stage/out/selection.hpp"
+#include "stage/export/selection.hpp"
+#include "stage/pfs/existing_names.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/present_names.hpp"
 #include "stage/versions/version_check.hpp"
 
 namespace efs::stage {
@@ -93,7 +93,7 @@ void Booking::salvaged() {
     }
   }
   // That is not what a file brought there that has another name by now.
-  for (const auto& [path, error] : staging_.disown(there, fs::Side::both, result_names(config_))) {
+  for (const auto& [path, error] : staging_.revoke(there, fs::Side::both, result_names(config_))) {
     tell(path, error);
   }
   book(files, *items, &fs::Staging::note_copy);
@@ -151,7 +151,7 @@ void Booking::book(const std::vector<std::string>& paths, std::span<const fs::Wa
 
 // Those of a million of which results-dir may have something.
 std::vector<std::string> Booking::names_in_results(std::vector<std::string> names) const {
-  PresentNames present(config_.results_dir);
+  ExistingNames present(config_.results_dir);
   for (const auto& name : names) {
     present.expect(config::result_path(config_, name));
   }

@@ -10,7 +10,7 @@
 
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
-#include "stage/out/receipt.hpp"
+#include "stage/export/receipt.hpp"
 #include "stage/pfs/pfs_io.hpp"
 #include "stage/versions/placed_names.hpp"
 

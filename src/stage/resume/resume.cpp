@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "stage/out/removed_inputs.hpp"
+#include "stage/export/removed_inputs.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/plan/hard_links.hpp"
 #include "stage/versions/version_check.hpp"
@@ -284,7 +284,7 @@ Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Stag
     names.push_back({.path = entry.path, .version = entry.origin});
   }
   const bool in_place = config::has_results_in_place(config);
-  return all_disowned(staging.disown(names, in_place ? fs::Side::both : fs::Side::inputs));
+  return all_disowned(staging.revoke(names, in_place ? fs::Side::both : fs::Side::inputs));
 }
 
 Result<std::vector<fs::WalkItem>> stays_away(

@@ -48,12 +48,12 @@ Result<std::vector<fs::WalkItem>> stays_away(
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items,
                     const std::vector<fs::WalkItem>& removed = {});
 
-/// Of the answer of fs::Staging::disown(): an error that names the first of those that are still
+/// Of the answer of fs::Staging::revoke(): an error that names the first of those that are still
 /// known by another's name.
 Status all_disowned(const std::map<std::string, Error>& still);
 
 /// What had one of the plan's names and has another now is no input under that any more, where the
-/// PFS has another version of it by now: fs::Staging::disown().
+/// PFS has another version of it by now: fs::Staging::revoke().
 Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Staging& staging);
 
 }  // namespace efs::stage

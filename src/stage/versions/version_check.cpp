@@ -4,7 +4,7 @@
 
 #include "fs/acl.hpp"
 #include "stage/pfs/attributes.hpp"
-#include "stage/pfs/own_file.hpp"
+#include "stage/pfs/open_owned.hpp"
 #include "stage/versions/placed_names.hpp"
 
 namespace efs::stage {
@@ -106,7 +106,7 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
   if (S_ISLNK(now.st_mode) && S_ISLNK(item.attributes.st_mode)) {
     const auto target = pfs.readlink(directory, with.name);
     if (!target) {
-      return told(target.error(), comparing_versions);
+      return with_context(target.error(), comparing_versions);
     }
     if (*target == item.target && same_or_coarser(now.st_mtim, item.attributes.st_mtim)) {
       return PfsCheck{.version = owned && !pfs.is_shared(directory, with.name, now)
@@ -118,29 +118,29 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
       !has_stamp(now, item.attributes) || !same_mode(now, item, with.to_origin)) {
     return PfsCheck{.version = PfsVersion::other};
   }
-  auto theirs = open_own(directory, with.name, now.st_ino, pfs);
+  auto theirs = open_owned(directory, with.name, now.st_ino, pfs);
   // The user may not read what is there: for all that he can tell it is another one.
   if (!theirs && theirs.error().code == EACCES) {
     return PfsCheck{.version = PfsVersion::other};
   }
   if (!theirs) {
-    return told(theirs.error(), comparing_versions);
+    return with_context(theirs.error(), comparing_versions);
   }
   auto ours = buffer.hold(item.ino);
   if (!ours) {
-    return told(ours.error(), "opening its container");
+    return with_context(ours.error(), "opening its container");
   }
   auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
   auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
   if (!their_sum || !our_sum) {
-    return told(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
+    return with_context(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
   }
   if (*their_sum != *our_sum) {
     return PfsCheck{.version = PfsVersion::other};
   }
   auto attributes = pfs.xattrs(theirs->get());
   if (!attributes) {
-    return told(attributes.error(), comparing_versions);
+    return with_context(attributes.error(), comparing_versions);
   }
   const bool has_less = (now.st_mode & 07777U) != mode_of(item, now.st_uid, now.st_gid);
   const bool is_by_acl = attributes->contains(fs::access_acl_name);
@@ -154,7 +154,7 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
   // replaces it later.
   const auto compared = pfs.fstat(theirs->get());
   if (!compared) {
-    return told(compared.error(), comparing_versions);
+    return with_context(compared.error(), comparing_versions);
   }
   if (owned && *attributes == item.xattrs) {
     return pfs.is_shared(directory, with.name, *compared)
@@ -187,7 +187,7 @@ Result<PfsCheck> check_there(const fs::WalkItem& item, const Comparand& with,
   if (with.to_origin && S_ISLNK(now.st_mode) && is_unknown(whose)) {
     const auto target = pfs.readlink(directory, with.name);
     if (!target) {
-      return told(target.error(), comparing_versions);
+      return with_context(target.error(), comparing_versions);
     }
     if (is_target_of_origin(*target, item)) {
       return PfsCheck{};
@@ -211,7 +211,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, 
     return PfsCheck{};
   }
   if (!now) {
-    return told(now.error(), comparing_versions);
+    return with_context(now.error(), comparing_versions);
   }
   auto check = check_there(item, with, *now, directory, buffer, pfs, scratch, cancel);
   if (check) {

@@ -102,11 +102,11 @@ TEST_CASE("a container is opened and removed under its own number only") {
   CHECK(none.error().what.find("container 2 has lost its label") != std::string::npos);
   CHECK_FALSE(backend->remove(4));
   CHECK(std::filesystem::exists(four));
-  CHECK(backend->whose(4) == Whose::another);  // it is known where it is
+  CHECK(backend->ownership(4) == Ownership::another);  // it is known where it is
   // Empty, as power loss can leave it, it can become this store's.
-  CHECK(backend->whose(2) == Whose::unfinished);
+  CHECK(backend->ownership(2) == Ownership::unfinished);
   REQUIRE(backend->label(2));
-  CHECK(backend->whose(2) == Whose::own);
+  CHECK(backend->ownership(2) == Ownership::own);
   CHECK(make(directory, kind)->open(2));
   REQUIRE(::removexattr((data + "02/0000000000000002").c_str(), label_name) == 0);
   // Sealed, it is shared with somebody, and nobody's; it becomes this store's.

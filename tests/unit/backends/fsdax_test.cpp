@@ -123,7 +123,7 @@ TEST_CASE("the syncs of a virtual device reach the backend that has the containe
   const auto device = *make_virtual_device(std::move(options));
   for (unsigned place = 0; place < 2; ++place) {
     const std::string data = path + (place == 0 ? "/a" : "/b");
-    auto container = *device->create_at(7 + place, place, Afterwards::kept_open);
+    auto container = *device->create_at(7 + place, place, CachePolicy::kept_open);
     const DurableCalls calls;
     REQUIRE(container->sync(true));
     REQUIRE(device->sync_name(7 + place));
@@ -184,7 +184,7 @@ TEST_CASE("those asked for last are kept open; what its maker closes is not", "[
   REQUIRE(backend->create(4));
   CHECK(kept_open(path) == Ids{1, 3, 4});
   {
-    const auto made = backend->create(5, Afterwards::closed);
+    const auto made = backend->create(5, CachePolicy::closed);
     REQUIRE(made);
     CHECK(kept_open(path) == Ids{1, 3, 4, 5});
   }
@@ -195,7 +195,7 @@ TEST_CASE("those asked for last are kept open; what its maker closes is not", "[
     REQUIRE(backend->open(id));
   }
   CHECK(kept_open(path) == Ids{2, 4, 5});
-  REQUIRE(backend->open(1, Afterwards::closed));
+  REQUIRE(backend->open(1, CachePolicy::closed));
   CHECK(kept_open(path) == Ids{2, 4, 5});
 }
 

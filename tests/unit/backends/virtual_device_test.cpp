@@ -88,8 +88,8 @@ TEST_CASE("a container is found where it was made, also by the next device") {
   {
     auto device = scene.device(false, 1);
     REQUIRE(device->create(5));
-    REQUIRE(device->create_at(6, 0, Afterwards::kept_open));
-    REQUIRE(device->create_at(100'000, 1, Afterwards::kept_open));
+    REQUIRE(device->create_at(6, 0, CachePolicy::kept_open));
+    REQUIRE(device->create_at(100'000, 1, CachePolicy::kept_open));
     fill(*device, 6, 10);
   }
   auto device = scene.device(false, 0);
@@ -100,10 +100,10 @@ TEST_CASE("a container is found where it was made, also by the next device") {
   CHECK(scene.in("/a") == std::multiset<std::uint64_t>{6});
   CHECK(scene.in("/b") == std::multiset<std::uint64_t>{5, 100'000});
   // The number is taken, wherever it is.
-  CHECK(device->create_at(5, 0, Afterwards::kept_open).error().code == EEXIST);
+  CHECK(device->create_at(5, 0, CachePolicy::kept_open).error().code == EEXIST);
   CHECK(device->create(100'000).error().code == EEXIST);
   device->remove(5);
-  REQUIRE(device->create_at(5, 0, Afterwards::kept_open));
+  REQUIRE(device->create_at(5, 0, CachePolicy::kept_open));
   CHECK(device->place_of(5) == 0);
   CHECK(device->open(7).error().code == ENOENT);
   CHECK(device->set_times(7, std::nullopt, FileTime{}).error().code == ENOENT);
@@ -193,7 +193,7 @@ TEST_CASE(
   fill(*device, 1, member_capacity);
   CHECK(device->place_for({}) == 0U);
   CHECK(device->space().available == 0);
-  REQUIRE(device->create_at(2, 1, Afterwards::kept_open));
+  REQUIRE(device->create_at(2, 1, CachePolicy::kept_open));
   fill(*device, 2, 4096);
   CHECK(device->space().used == member_capacity + 4096);
 }
@@ -232,8 +232,8 @@ TEST_CASE("of two who make the same container in two places one does") {
     std::array<bool, 2> made{};
     {
       std::jthread other(
-          [&] { made[1] = device->create_at(id, 1, Afterwards::kept_open).has_value(); });
-      made[0] = device->create_at(id, 0, Afterwards::kept_open).has_value();
+          [&] { made[1] = device->create_at(id, 1, CachePolicy::kept_open).has_value(); });
+      made[0] = device->create_at(id, 0, CachePolicy::kept_open).has_value();
     }
     REQUIRE(made[0] != made[1]);
     CHECK(device->place_of(id) == (made[1] ? 1U : 0U));

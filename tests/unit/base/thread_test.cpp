@@ -16,14 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/in_time.hpp"
 #include "base/timer_thread.hpp"
 #include "base/unique_fd.hpp"
+#include "base/with_timeout.hpp"
 #include "daemon/signal_watch.hpp"
 #include "daemon/status_file.hpp"
 #include "daemon/tasks.hpp"
-#include "stage/copy/crew.hpp"
 #include "stage/copy/transfer.hpp"
+#include "stage/copy/worker_pool.hpp"
 #include "support/no_threads.hpp"
 #include "support/temp.hpp"
 
@@ -31,7 +31,7 @@ using namespace efs;
 
 TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
   bool done = false;
-  CHECK(in_time(std::chrono::minutes(1), [&] { done = true; }));
+  CHECK(with_timeout(std::chrono::minutes(1), [&] { done = true; }));
   CHECK(done);
   const auto pipe = [] {
     std::array<int, 2> ends{};
@@ -41,18 +41,18 @@ TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
   auto [gate, opens] = pipe();
   auto [end, over] = pipe();
   // It owns what it uses.
-  CHECK(
-      !in_time(std::chrono::milliseconds(1), [gate = std::make_shared<UniqueFd>(std::move(gate)),
-                                              over = std::make_shared<UniqueFd>(std::move(over))] {
-        char byte{};
-        (void)!::read(gate->get(), &byte, 1);
-        over->reset();
-      }));
+  CHECK(!with_timeout(std::chrono::milliseconds(1),
+                      [gate = std::make_shared<UniqueFd>(std::move(gate)),
+                       over = std::make_shared<UniqueFd>(std::move(over))] {
+                        char byte{};
+                        (void)!::read(gate->get(), &byte, 1);
+                        over->reset();
+                      }));
   opens.reset();  // it has gone on by itself, and ends now
   char byte{};
   CHECK(::read(end.get(), &byte, 1) == 0);
   const test::NoThreads none;
-  CHECK(!in_time(std::chrono::minutes(1), [] { std::abort(); }));
+  CHECK(!with_timeout(std::chrono::minutes(1), [] { std::abort(); }));
 }
 
 TEST_CASE("a thread that cannot be had is an error and no exception", "[threads]") {
@@ -82,17 +82,17 @@ TEST_CASE("what needs a thread of its own says that there is none", "[threads]")
   CHECK(daemon::SignalWatch::start(signals, [] {}).error().code == EAGAIN);
 }
 
-TEST_CASE("a crew without threads is its caller alone", "[threads]") {
+TEST_CASE("a pool without threads is its caller alone", "[threads]") {
   const test::NoThreads none;
   std::vector<int> seen(1000);
-  stage::Crew crew(8);
-  crew.run(seen.size(), 10, [&](std::size_t begin, std::size_t end) {
+  stage::WorkerPool pool(8);
+  pool.run(seen.size(), 10, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       ++seen[i];
     }
   });
   CHECK(seen == std::vector<int>(1000, 1));
-  CHECK(crew.widest() == 1);
+  CHECK(pool.widest() == 1);
 }
 
 TEST_CASE("a large file where no thread can be had is copied by its caller", "[threads]") {

@@ -45,11 +45,9 @@ TEST_CASE("each field of a request is read into its place", "[control]") {
   CHECK(stop_of(request(R"({"receipt": true})")).receipt);
   CHECK(stop_of(request(R"({"asked_ago": -1})")).asked_ago == 0);
   CHECK(stop_of(request(R"({"asked_ago": 1e308})")).asked_ago == 1e8);
-  const auto load = load_of(
-      request(
-          R"({"replace": true, "force": true, "backend": "ram",)"
-                R"( "offset": 18446744073709551615, "size": 3})"),
-      {});
+  const auto load = load_of(request(R"({"replace": true, "force": true, "backend": "ram",)"
+                                    R"( "offset": 18446744073709551615, "size": 3})"),
+                            {});
   REQUIRE(load);
   CHECK((load->replace && load->force && load->backend == "ram" &&
          load->part == stage::Part{UINT64_MAX, 3}));

@@ -525,7 +525,7 @@ TEST_CASE("every name that is there is doubted once, and each that was unloaded"
   REQUIRE(buffer.staging->remove_clean("away"));
   const auto directory = std::to_string(buffer.staging->find("d")->ino);
   AskingKernel kernel(*buffer.filesystem);
-  buffer.staging->doubt_names();
+  buffer.staging->invalidate_entries();
   std::istringstream words(kernel.doubted);
   std::multiset<std::string> doubted{std::istream_iterator<std::string>(words), {}};
   // what it made itself
@@ -562,7 +562,7 @@ TEST_CASE("of a large directory every name is doubted once") {
   } kernel;
 
   buffer.filesystem->attach(&kernel);
-  buffer.staging->doubt_names();
+  buffer.staging->invalidate_entries();
   buffer.filesystem->attach(nullptr);
   CHECK(kernel.names.size() == many);
   CHECK(std::set<std::string>(kernel.names.begin(), kernel.names.end()).size() == many);

@@ -73,7 +73,7 @@ struct RowScene : BackingScene {
 
   std::vector<fs::ContainerPool::Ready> rest_of(std::uint64_t ino) {
     std::vector<fs::ContainerPool::Ready> rest;
-    for (const auto one : table.rest_of_row(ino)) {
+    for (const auto one : table.rest_of_batch(ino)) {
       rest.push_back(file(one));
     }
     return rest;
@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK(scene.brings_row(row + 7));  // meanwhile
   const int own = scene.acquire(row + 7);
   CHECK(scene.registrar.questions == 4);
-  CHECK(scene.table.register_row(rest) == 29);
+  CHECK(scene.table.register_batch(rest) == 29);
   CHECK(scene.registrar.questions == 5);
   CHECK(scene.registrar.known.size() == 33);
   CHECK(scene.acquire(row + 7) == own);
@@ -113,9 +113,9 @@ TEST_CASE(
   }
   CHECK(ids.size() == 32);
   CHECK(scene.registrar.questions == 5);
-  CHECK(scene.table.rest_of_row(row).empty());
-  CHECK(scene.table.register_row({}) == 0);
-  CHECK(scene.table.register_row(rest) == 0);
+  CHECK(scene.table.rest_of_batch(row).empty());
+  CHECK(scene.table.register_batch({}) == 0);
+  CHECK(scene.table.register_batch(rest) == 0);
   CHECK(scene.registrar.questions == 5);
 }
 
@@ -125,7 +125,7 @@ TEST_CASE(
   RowScene scene;
   scene.acquire(row), scene.acquire(row + 1);
   scene.registrar.fail_next = 1;
-  scene.table.register_row(scene.rest_of(row));
+  scene.table.register_batch(scene.rest_of(row));
   CHECK(scene.registrar.known.size() == 31);
   CHECK(scene.acquire(row + 2) != 0);
   CHECK(scene.registrar.known.size() == 32);
@@ -142,7 +142,7 @@ TEST_CASE("files on the daemon's path bring nobody along, and are not registered
   scene.registrar.fail_next = 1;
   CHECK_FALSE(scene.brings_row(row + 2));
   CHECK(scene.rest_of(row).size() == 29);
-  scene.table.register_row(std::vector{scene.file(row + 1), scene.file(row + 3)});
+  scene.table.register_batch(std::vector{scene.file(row + 1), scene.file(row + 3)});
   CHECK(scene.acquire(row + 1, true) == 0);
   CHECK(scene.table.keeps_to_daemon(row + 1));
 }
@@ -156,12 +156,12 @@ TEST_CASE("no neighbours are registered where as many ids are kept as may be") {
   }
   CHECK_FALSE(scene.brings_row(row, small));
   CHECK_FALSE(scene.brings_row(row + 1, small));  // 11 are known: 31 more may be
-  CHECK(small.rest_of_row(row).empty());
+  CHECK(small.rest_of_batch(row).empty());
   small.let_go(row + 32);
-  CHECK(small.rest_of_row(row).size() == 30);
+  CHECK(small.rest_of_batch(row).size() == 30);
   BackingTable without(nullptr, 40);
-  CHECK(without.rest_of_row(row).empty());
-  without.register_row(scene.files);
+  CHECK(without.rest_of_batch(row).empty());
+  without.register_batch(scene.files);
 }
 
 TEST_CASE("a container is asked for only by who is to be registered") {
@@ -395,9 +395,9 @@ TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[f
     {
       const test::FailingNew failing(n);
       try {
-        const auto rest = table.rest_of_row(row);
+        const auto rest = table.rest_of_batch(row);
         REQUIRE(rest.size() == 30);
-        table.register_row(std::span(scene.files).first(32));
+        table.register_batch(std::span(scene.files).first(32));
       } catch (const std::bad_alloc&) {  // the caller's to log
       }
       met = failing.met();

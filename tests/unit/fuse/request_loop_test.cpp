@@ -143,10 +143,10 @@ TEST_CASE("where no thread is left to lead, slow work is done all the same") {
   Queue queue;
   std::atomic<int> done{0};
   Gate second_runs;
-  bool side_by_side = false;
+  bool parallel_for = false;
   queue.put([&] {
     slow_work_begins();
-    side_by_side = second_runs.wait();
+    parallel_for = second_runs.wait();
     ++done;
   });
   for (int i = 0; i < 10; ++i) {
@@ -158,7 +158,7 @@ TEST_CASE("where no thread is left to lead, slow work is done all the same") {
   }
   queue.end();
   RequestLoop({.most_threads = 2, .spin = {}}, [&] { return queue.reader(); }, nullptr).run();
-  CHECK(side_by_side);
+  CHECK(parallel_for);
   CHECK(done == 11);
 }
 

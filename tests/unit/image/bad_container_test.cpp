@@ -374,7 +374,7 @@ TEST_CASE(
     Started started(dead);
     REQUIRE(started.filesystem);
     CHECK((*started.filesystem)->container(ino).error().code == EUCLEAN);
-    CHECK(started.backend->whose(ino) == Whose::unfinished);
+    CHECK(started.backend->ownership(ino) == Ownership::unfinished);
   }
   CHECK(
       damage_in(dead).contains("d/big: container " + std::to_string(ino) + " has lost its label"));
@@ -392,7 +392,7 @@ TEST_CASE(
   REQUIRE(started.filesystem);
   CHECK((*started.filesystem)->recovery().emptied == std::vector<std::string>{"d/big"});
   CHECK((*started.filesystem)->open({}, ino, O_RDWR));
-  CHECK(started.backend->whose(ino) == Whose::own);
+  CHECK(started.backend->ownership(ino) == Ownership::own);
   CHECK(damage_in(dead) == "");
 }
 

@@ -38,7 +38,7 @@ struct LeftImage : DeadImage {
     const auto noted = image::write_contents(meta.get(), *items);
     REQUIRE(noted);
     change_manifest([&](image::Manifest& manifest) {
-      manifest.contents = *noted, manifest.left = image::Left::kept;
+      manifest.contents = *noted, manifest.left = image::ShutdownState::kept;
     });
   }
 
@@ -191,11 +191,13 @@ TEST_CASE(
   stdfs::resize_file(left.container("saved"), 5);
   REQUIRE(left.changed()->size() == 2);
   SECTION("after a salvage it counts") {
-    left.change_manifest([](image::Manifest& manifest) { manifest.left = image::Left::salvaged; });
+    left.change_manifest(
+        [](image::Manifest& manifest) { manifest.left = image::ShutdownState::salvaged; });
     CHECK(left.changed()->size() == 2);
   }
   SECTION("in use") {
-    left.change_manifest([](image::Manifest& manifest) { manifest.left = image::Left::in_use; });
+    left.change_manifest(
+        [](image::Manifest& manifest) { manifest.left = image::ShutdownState::in_use; });
     CHECK(left.changed()->empty());
   }
   SECTION("after a restart") {

@@ -43,8 +43,9 @@ TEST_CASE("a manifest is written over the spare one, which is as large", "[image
     REQUIRE(image::write_manifest(directory.get(), manifest));
     const auto first = stat_of("instance.json"), spare = stat_of("instance.json.new");
     CHECK(first.st_size == spare.st_size);
-    for (const auto left : {image::Left::unsaved, image::Left::salvaged, image::Left::kept,
-                            image::Left::kept, image::Left::in_use}) {
+    for (const auto left :
+         {image::ShutdownState::unsaved, image::ShutdownState::salvaged, image::ShutdownState::kept,
+          image::ShutdownState::kept, image::ShutdownState::in_use}) {
       manifest.left = left;
       manifest.made_mount_dir = !manifest.made_mount_dir;
       manifest.journal_to = UINT64_MAX;
@@ -70,11 +71,11 @@ TEST_CASE(
   const UniqueFd directory(::open(place.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   image::Manifest manifest;
   manifest.name = "job";
-  manifest.left = image::Left::kept;
+  manifest.left = image::ShutdownState::kept;
   manifest.contents = "of then";
   manifest.journal_to = 7;
   REQUIRE(image::write_manifest(directory.get(), manifest));
-  manifest.left = image::Left::unsaved;
+  manifest.left = image::ShutdownState::unsaved;
   manifest.journal_to = 9;
   REQUIRE(image::write_manifest(directory.get(), manifest));
   CHECK(image::recover_manifest(directory.get())->journal_to == 9);
@@ -90,12 +91,12 @@ TEST_CASE(
   const auto before = image::recover_manifest(directory.get());
   REQUIRE(before);
   CHECK(before->journal_to == 7);
-  CHECK(before->left == image::Left::in_use);
+  CHECK(before->left == image::ShutdownState::in_use);
   CHECK(before->contents.empty());
   CHECK(before->merges);  // nothing newer is replaced: what was said of that last is lost
   SECTION("and it is put right with what is written next") {
-    REQUIRE(image::write_left(directory.get(), image::Left::salvaged));
-    CHECK(image::read_manifest(directory.get())->left == image::Left::salvaged);
+    REQUIRE(image::write_left(directory.get(), image::ShutdownState::salvaged));
+    CHECK(image::read_manifest(directory.get())->left == image::ShutdownState::salvaged);
   }
   SECTION("both are") {
     spoil("instance.json.new");

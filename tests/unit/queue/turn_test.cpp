@@ -17,7 +17,7 @@
 #include <random>
 #include <thread>
 
-#include "daemon/turn_keeper.hpp"
+#include "daemon/slot_keeper.hpp"
 #include "queue/overview.hpp"
 #include "support/temp.hpp"
 
@@ -422,7 +422,7 @@ using queue::Direction;
 
 struct Silent {
   KeeperLines theirs;
-  TurnClient client;
+  SlotClient client;
 
   explicit Silent(double seconds)
       : client(pairs(theirs), "", std::chrono::duration<double>(seconds)) {}
@@ -482,7 +482,7 @@ TEST_CASE("a keeper that does not read holds up nobody", "[queue]") {
 
 TEST_CASE("the queue knows when a transfer must be over", "[queue]") {
   const test::TempDirectory scratch;
-  TurnClient client(keeper_at(scratch.path()), "");
+  SlotClient client(keeper_at(scratch.path()), "");
   stage::Progress progress;
   const auto endless = client.take(Direction::in, 5, progress);
   const auto held =
@@ -506,7 +506,7 @@ TEST_CASE("the queue knows when a transfer must be over", "[queue]") {
 TEST_CASE("a turn that is over before the transfer is told as such", "[queue]") {
   const test::TempDirectory scratch;
   std::ofstream(scratch.path() + "/settings") << "longest-hold: 0.001\nheartbeat: 0.01\n";
-  TurnClient client(keeper_at(scratch.path()), "");
+  SlotClient client(keeper_at(scratch.path()), "");
   stage::Progress progress;
   const auto held = client.take(Direction::in, 5, progress);
   REQUIRE(held);
@@ -519,7 +519,7 @@ TEST_CASE("a turn that is over before the transfer is told as such", "[queue]") 
 
 TEST_CASE("one turn of each direction at a time", "[queue]") {
   const test::TempDirectory scratch;
-  TurnClient client(keeper_at(scratch.path()), "");
+  SlotClient client(keeper_at(scratch.path()), "");
   stage::Progress progress;
   for (int i = 0; i < 3; ++i) {
     const auto in = client.take(Direction::in, 5, progress);

@@ -59,7 +59,7 @@ class Recorder final : public Buffer {
 
   Result<std::vector<fs::WalkItem>> inputs() override { return noted("inputs", fail(EIO)); }
 
-  std::map<std::string, Error> disown(std::span<const fs::PfsName>, fs::Side,
+  std::map<std::string, Error> revoke(std::span<const fs::PfsName>, fs::Side,
                                       const fs::ResultName&) override {
     return noted("disown", std::map<std::string, Error>{{"x", {}}});
   }
@@ -108,7 +108,7 @@ TEST_CASE("a forwarding buffer hands every call on, and its answer back", "[stag
          !buffer.note_directory("d", 1)));
   CHECK(buffer.gone().size() == 3);
   CHECK(!buffer.inputs());
-  CHECK(buffer.disown({}, fs::Side::both, {}).size() == 1);
+  CHECK(buffer.revoke({}, fs::Side::both, {}).size() == 1);
   CHECK((!buffer.available_bytes() && buffer.has("a") && buffer.own_path("a") == "own" &&
          buffer.refusal("a") == "no" && !buffer.is_at_rest()));
   CHECK((!buffer.confirm(1, true) && !buffer.secure({}) && !buffer.named({}, {})));

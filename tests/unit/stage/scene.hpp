@@ -16,8 +16,8 @@
 #include "base/checksum.hpp"
 #include "base/clock.hpp"
 #include "config/job_config.hpp"
-#include "stage/in/stage_in.hpp"
-#include "stage/out/stage_out.hpp"
+#include "stage/export/stage_out.hpp"
+#include "stage/import/stage_in.hpp"
 #include "stage/plan/planner.hpp"
 #include "unit/stage/fake_buffer.hpp"
 

@@ -5,7 +5,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <limits>
 
-#include "stage/in/stage_in.hpp"
+#include "stage/import/stage_in.hpp"
 #include "support/temp.hpp"
 #include "support/without_openat2.hpp"
 #include "unit/stage/fault_pfs.hpp"

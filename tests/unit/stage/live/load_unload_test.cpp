@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "fs/kernel_view.hpp"
-#include "stage/out/stage_out.hpp"
+#include "stage/export/stage_out.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
 #include "unit/stage/fault_pfs.hpp"

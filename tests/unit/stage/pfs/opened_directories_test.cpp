@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 
-#include "stage/out/results_tree.hpp"
+#include "stage/export/results_tree.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
 
@@ -148,9 +148,9 @@ TEST_CASE(
       {
         ResultsTree tree(pfs, opened.get());
         REQUIRE(tree.open(scene.results));
-        REQUIRE(tree.let_in("d"));
+        REQUIRE(tree.grant_owner_access("d"));
         broken = true;
-        const Status shut = tree.shut_again();
+        const Status shut = tree.restore_access();
         REQUIRE(!shut);
         CHECK(shut.error().code == EIO);
         CHECK(mode_of(directory) == 0755);
@@ -160,7 +160,7 @@ TEST_CASE(
       }
       ResultsTree tree(posix_pfs(), opened.get());
       REQUIRE(tree.open(scene.results));
-      CHECK(tree.shut_again());
+      CHECK(tree.restore_access());
       CHECK(mode_of(directory) == 0555);
       CHECK(stdfs::file_size(file_of(scene)) == 0);
     }
@@ -178,7 +178,7 @@ TEST_CASE("opened directories: one that somebody has changed since keeps the mod
   const auto opened = OpenedDirectories::open(metadata.get());
   ResultsTree tree(posix_pfs(), opened.get());
   REQUIRE(tree.open(scene.results));
-  CHECK(tree.shut_again());
+  CHECK(tree.restore_access());
   CHECK(mode_of(directory) == 0750);
   CHECK(OpenedDirectories::open(metadata.get())->take("/").empty());
 }
@@ -192,20 +192,20 @@ TEST_CASE(
   const std::string directory = scene.results + "/d";
   stdfs::create_directories(scene.results);
   REQUIRE(OpenedDirectories::open(metadata.get())->note(directory, 0555));
-  const auto shut_again = [&](bool for_good) {
+  const auto restore_access = [&](bool for_good) {
     const auto opened = OpenedDirectories::open(metadata.get());
     CHECK(opened->has_any_of_before());
     ResultsTree tree(posix_pfs(), opened.get());
     REQUIRE(tree.open(scene.results));
-    CHECK(tree.shut_again(for_good));
+    CHECK(tree.restore_access(for_good));
   };
-  shut_again(false);
+  restore_access(false);
   stdfs::create_directories(directory);
   stdfs::permissions(directory, stdfs::perms{0755});
-  shut_again(false);
+  restore_access(false);
   CHECK(mode_of(directory) == 0555);
   REQUIRE(OpenedDirectories::open(metadata.get())->note(directory, 0555));
   stdfs::remove(directory);
-  shut_again(true);
+  restore_access(true);
   CHECK_FALSE(OpenedDirectories::open(metadata.get())->has_any_of_before());
 }

@@ -7,7 +7,7 @@
 #include <array>
 #include <chrono>
 
-#include "stage/in/stage_in.hpp"
+#include "stage/import/stage_in.hpp"
 #include "stage/pfs/paced_pfs.hpp"
 #include "unit/stage/counted_pauses.hpp"
 #include "unit/stage/fault_pfs.hpp"

@@ -35,7 +35,8 @@ struct PlacedScene {
 
   std::string file() const { return directory.path() + "/" + placed_name; }
 
-  WhoseCopy whose(const std::string& name, const struct stat& there, bool by_ctime = true) const {
+  WhoseCopy ownership(const std::string& name, const struct stat& there,
+                      bool by_ctime = true) const {
     return names->look({.name = name, .own = name}, there, by_ctime);
   }
 };
@@ -55,7 +56,7 @@ constexpr PlacedName x{.name = "d/x", .own = "d/x"};
 TEST_CASE("placed: of a name that it does not know nothing is said", "[stage][placed]") {
   PlacedScene scene;
   CHECK_FALSE(scene.names->knows("d/x"));
-  CHECK(scene.whose("d/x", file_of(7)) == WhoseCopy::unknown);
+  CHECK(scene.ownership("d/x", file_of(7)) == WhoseCopy::unknown);
   CHECK(scene.names->copies().empty());
 }
 
@@ -67,14 +68,14 @@ TEST_CASE("placed: what got the name is ours, and no other version, also for the
   REQUIRE(scene.names->placed(x, &copy, false));
   for (int process = 0; process < 2; ++process, scene.reopen()) {
     CHECK(scene.names->knows("d/x"));
-    CHECK(scene.whose("d/x", copy) == WhoseCopy::ours);
+    CHECK(scene.ownership("d/x", copy) == WhoseCopy::ours);
     CHECK(scene.names->look({.name = "d/x", .own = "e/x"}, copy, true) ==
           WhoseCopy::of_another_path);
-    CHECK(scene.whose("d/x", file_of(8)) == WhoseCopy::theirs);
-    CHECK(scene.whose("d/x", file_of(7, 6)) == WhoseCopy::theirs);
-    CHECK(scene.whose("d/x", file_of(7, 6), false) == WhoseCopy::ours);
-    CHECK(scene.whose("d/x", file_of(7, 6, 2)) == WhoseCopy::ours);
-    CHECK(scene.whose("d/y", copy) == WhoseCopy::unknown);
+    CHECK(scene.ownership("d/x", file_of(8)) == WhoseCopy::theirs);
+    CHECK(scene.ownership("d/x", file_of(7, 6)) == WhoseCopy::theirs);
+    CHECK(scene.ownership("d/x", file_of(7, 6), false) == WhoseCopy::ours);
+    CHECK(scene.ownership("d/x", file_of(7, 6, 2)) == WhoseCopy::ours);
+    CHECK(scene.ownership("d/y", copy) == WhoseCopy::unknown);
     CHECK(scene.names->copies().size() == 1);
   }
   CHECK(scene.opened("/elsewhere")->look(x, copy, true) == WhoseCopy::unknown);
@@ -85,7 +86,7 @@ TEST_CASE("placed: a copy that had several names is known without its ctime", "[
   const struct stat copy = file_of(7, 5, 2);
   REQUIRE(scene.names->placed(x, &copy, false));
   scene.reopen();
-  CHECK(scene.whose("d/x", file_of(7, 6)) == WhoseCopy::ours);
+  CHECK(scene.ownership("d/x", file_of(7, 6)) == WhoseCopy::ours);
 }
 
 TEST_CASE("placed: what another node may have, too, is nobody's to replace", "[stage][placed]") {
@@ -93,7 +94,7 @@ TEST_CASE("placed: what another node may have, too, is nobody's to replace", "[s
   const struct stat copy = file_of(7);
   REQUIRE(scene.names->placed(x, &copy, true));
   scene.reopen();
-  CHECK(scene.whose("d/x", copy) == WhoseCopy::theirs);
+  CHECK(scene.ownership("d/x", copy) == WhoseCopy::theirs);
   REQUIRE(scene.names->copies().size() == 1);
   CHECK(scene.names->copies().front().ctime == 0);
 }
@@ -104,36 +105,36 @@ TEST_CASE("placed: a process that dies between the two notes", "[stage][placed]"
   SECTION("over what was there before the job") {
     REQUIRE(scene.names->coming(x, &copy, &before));
     scene.reopen();
-    CHECK(scene.whose("d/x", file_of(7, 9)) == WhoseCopy::ours);  // the rename moves its ctime
-    CHECK(scene.whose("d/x", before) == WhoseCopy::unknown);      // it was not renamed
+    CHECK(scene.ownership("d/x", file_of(7, 9)) == WhoseCopy::ours);  // the rename moves its ctime
+    CHECK(scene.ownership("d/x", before) == WhoseCopy::unknown);      // it was not renamed
   }
   SECTION("where nothing was") {
     REQUIRE(scene.names->coming(x, &copy, nullptr));
     scene.reopen();
-    CHECK(scene.whose("d/x", before) == WhoseCopy::theirs);
+    CHECK(scene.ownership("d/x", before) == WhoseCopy::theirs);
   }
   SECTION("over its own") {
     REQUIRE(scene.names->placed(x, &before, false));
     REQUIRE(scene.names->coming(x, &copy, &before));
     scene.reopen();
-    CHECK(scene.whose("d/x", before) == WhoseCopy::ours);
-    CHECK(scene.whose("d/x", copy) == WhoseCopy::ours);
+    CHECK(scene.ownership("d/x", before) == WhoseCopy::ours);
+    CHECK(scene.ownership("d/x", copy) == WhoseCopy::ours);
     SECTION("and again, and the second time in vain") {
       const struct stat next = file_of(8), there = file_of(7, 9);
       REQUIRE(scene.names->coming(x, &next, &there));
       scene.reopen();
-      CHECK(scene.whose("d/x", there) == WhoseCopy::ours);
-      CHECK(scene.whose("d/x", next) == WhoseCopy::ours);
-      CHECK(scene.whose("d/x", before) == WhoseCopy::theirs);
+      CHECK(scene.ownership("d/x", there) == WhoseCopy::ours);
+      CHECK(scene.ownership("d/x", next) == WhoseCopy::ours);
+      CHECK(scene.ownership("d/x", before) == WhoseCopy::theirs);
     }
   }
   SECTION("of a removal") {
     REQUIRE(scene.names->placed(x, &before, false));
     REQUIRE(scene.names->coming(x, nullptr, &before));
     scene.reopen();
-    CHECK(scene.whose("d/x", before) == WhoseCopy::ours);
+    CHECK(scene.ownership("d/x", before) == WhoseCopy::ours);
   }
-  CHECK(scene.whose("d/x", file_of(9)) == WhoseCopy::theirs);
+  CHECK(scene.ownership("d/x", file_of(9)) == WhoseCopy::theirs);
 }
 
 TEST_CASE("placed: where something was removed, what comes is somebody else's", "[stage][placed]") {
@@ -143,7 +144,7 @@ TEST_CASE("placed: where something was removed, what comes is somebody else's", 
   REQUIRE(scene.names->placed(x, nullptr, false));
   scene.reopen();
   CHECK(scene.names->knows("d/x"));
-  CHECK(scene.whose("d/x", copy) == WhoseCopy::theirs);
+  CHECK(scene.ownership("d/x", copy) == WhoseCopy::theirs);
   CHECK(scene.names->copies().empty());
 }
 
@@ -156,7 +157,7 @@ TEST_CASE("placed: what is forgotten is unknown", "[stage][placed]") {
   REQUIRE(scene.names->forget("d/x"));
   for (int process = 0; process < 2; ++process, scene.reopen()) {
     CHECK_FALSE(scene.names->knows("d/x"));
-    CHECK(scene.whose("d/x", file_of(8)) == WhoseCopy::unknown);
+    CHECK(scene.ownership("d/x", file_of(8)) == WhoseCopy::unknown);
   }
 }
 
@@ -190,11 +191,12 @@ TEST_CASE("placed: many notes of few names leave a short file that says the same
   for (int process = 0; process < 2; ++process, scene.reopen()) {
     for (std::uint64_t i = 0; i < 10; ++i) {
       const std::uint64_t last = 29'990 + i;
-      CHECK(scene.whose("f" + std::to_string(i), file_of(1000 + last, 9), false) ==
+      CHECK(scene.ownership("f" + std::to_string(i), file_of(1000 + last, 9), false) ==
             WhoseCopy::ours);
-      CHECK(scene.whose("f" + std::to_string(i), file_of(990 + last), false) ==
+      CHECK(scene.ownership("f" + std::to_string(i), file_of(990 + last), false) ==
             (i < 5 ? WhoseCopy::theirs : WhoseCopy::ours));
-      CHECK(scene.whose("f" + std::to_string(i), file_of(980 + last), false) == WhoseCopy::theirs);
+      CHECK(scene.ownership("f" + std::to_string(i), file_of(980 + last), false) ==
+            WhoseCopy::theirs);
     }
   }
 }
@@ -223,11 +225,11 @@ TEST_CASE("placed: damage takes nothing for ours that is not", "[stage][placed]"
     }
     scene.reopen();
     INFO("round " << round << ", EFS_TEST_SEED=" << seed);
-    ++met.at(static_cast<std::size_t>(scene.whose("d/x", copy)));
+    ++met.at(static_cast<std::size_t>(scene.ownership("d/x", copy)));
     // Only of what was cut off between two records nothing tells.
     const bool is_cut = cut && *cut % 112 == 0;
     for (const char* name : {"d/x", "y"}) {
-      const WhoseCopy whose = scene.whose(name, file_of(9));
+      const WhoseCopy whose = scene.ownership(name, file_of(9));
       CHECK((whose == WhoseCopy::theirs || whose == WhoseCopy::unsure ||
              (is_cut && whose == WhoseCopy::unknown)));
     }
@@ -235,8 +237,8 @@ TEST_CASE("placed: damage takes nothing for ours that is not", "[stage][placed]"
     const struct stat next = file_of(8);
     REQUIRE(scene.names->placed(x, &next, false));
     scene.reopen();
-    CHECK(scene.whose("d/x", next) == WhoseCopy::ours);
-    CHECK(scene.whose("d/x", copy) == WhoseCopy::theirs);
+    CHECK(scene.ownership("d/x", next) == WhoseCopy::ours);
+    CHECK(scene.ownership("d/x", copy) == WhoseCopy::theirs);
   }
   CHECK(met[static_cast<std::size_t>(WhoseCopy::ours)] > 0);
   CHECK(met[static_cast<std::size_t>(WhoseCopy::theirs)] > 0);
@@ -276,26 +278,26 @@ TEST_CASE("placed: what a full buffer has no room to note, the next process is u
     const FullAt full(2 * 112);
     CHECK_FALSE(scene.names->coming({.name = "y", .own = "y"}, &second, nullptr));
     CHECK_FALSE(scene.names->placed({.name = "y", .own = "y"}, &second, false));
-    CHECK(scene.whose("y", second) == WhoseCopy::ours);
+    CHECK(scene.ownership("y", second) == WhoseCopy::ours);
     CHECK_FALSE(scene.names->is_incomplete());
   }
   SECTION("by when it came") {
     for (int process = 0; process < 2; ++process) {
       scene.reopen();
       CHECK(scene.names->is_incomplete());
-      CHECK(scene.whose("d/x", first) == WhoseCopy::ours);
-      CHECK(scene.whose("y", second) == WhoseCopy::unsure);
-      CHECK(scene.whose("y", late) == WhoseCopy::unsure);
-      CHECK(scene.whose("y", early) == WhoseCopy::unknown);
+      CHECK(scene.ownership("d/x", first) == WhoseCopy::ours);
+      CHECK(scene.ownership("y", second) == WhoseCopy::unsure);
+      CHECK(scene.ownership("y", late) == WhoseCopy::unsure);
+      CHECK(scene.ownership("y", early) == WhoseCopy::unknown);
     }
   }
   SECTION("unless there was room later") {
     REQUIRE(scene.names->sync());
     scene.reopen();
     CHECK_FALSE(scene.names->is_incomplete());
-    CHECK(scene.whose("y", second) == WhoseCopy::ours);
-    CHECK(scene.whose("y", late) == WhoseCopy::theirs);
-    CHECK(scene.whose("z", late) == WhoseCopy::unknown);
+    CHECK(scene.ownership("y", second) == WhoseCopy::ours);
+    CHECK(scene.ownership("y", late) == WhoseCopy::theirs);
+    CHECK(scene.ownership("z", late) == WhoseCopy::unknown);
   }
 }
 
@@ -352,7 +354,7 @@ TEST_CASE(
   CHECK(scene.names->directory(x).version == 17);
   CHECK_FALSE(scene.names->directory(x).interrupted);
   CHECK_FALSE(scene.names->directory(other).version);
-  CHECK(scene.whose("d/x", file_of(7)) == WhoseCopy::unknown);  // a file would be nobody's
+  CHECK(scene.ownership("d/x", file_of(7)) == WhoseCopy::unknown);  // a file would be nobody's
   // the file is made shorter
   for (std::uint64_t i = 0; i < 20'000; ++i) {
     REQUIRE(scene.names->placed_directory({.name = "e", .own = "e"}, i));

@@ -1,0 +1,241 @@
+// The end of an instance whose PFS does not answer: a call to it may hang for ever, and the time
+// that a stop has is over.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <thread>
+
+#include "base/log.hpp"
+#include "base/memory.hpp"
+#include "base/text.hpp"
+#include "daemon/instance.hpp"
+#include "fs/staging.hpp"
+#include "image/removal.hpp"
+#include "stage/export/selection.hpp"
+
+namespace efs::daemon {
+
+namespace {
+
+using control::Json;
+
+// Behind the deadline: what is under way may still come to its end, and tell all that is back.
+constexpr auto patience = std::chrono::seconds(5);
+// For answers that are on their way to whoever asked for the stop.
+constexpr auto farewell = std::chrono::milliseconds(500);
+constexpr auto longest_farewell = std::chrono::seconds(30);
+// To name what is left, where the time is over already.
+constexpr auto time_to_list = std::chrono::milliseconds(500);
+// What a start that is given up may still take.
+constexpr auto patience_with_start = std::chrono::seconds(10);
+
+}  // namespace
+
+// Where no thread can be had the stop waits for the PFS, as it does without a deadline.
+std::unique_ptr<TimerThread> Instance::leave_at(const StopRequest& request) {
+  if (!request.gone_by) {
+    return nullptr;
+  }
+  auto timer = TimerThread::start(*request.gone_by + patience, [this] { leave_without_pfs(); });
+  return timer ? std::move(*timer) : nullptr;
+}
+
+void Instance::claim_end() {
+  {
+    MutexLock lock(mutex_);
+    end_claimed_ = true;
+    if (!leaving_) {
+      return;
+    }
+  }
+  while (true) {
+    ::pause();  // the other thread ends the process
+  }
+}
+
+// Nobody who is in the mount loses it, and who has set no time has all.
+bool Instance::must_leave() {
+  MutexLock lock(mutex_);
+  const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->gone_by;
+  leaving_ = !end_claimed_ && !has_time &&
+             (state_ == State::staging_out || (state_ == State::unmounting && session_ended_));
+  return leaving_;
+}
+
+// The PFS is not to blame for what the daemon has computed too long.
+std::string Instance::why_late() const {
+  return progress_.listing ? "the deadline passed while the files were listed"
+                           : "the PFS did not answer in time";
+}
+
+// What the PFS has is not known: it has not answered.
+stage::Receipt Instance::receipt_of_what_is_left() {
+  stage::Receipt receipt = stage::failed_receipt(options_.config, "");
+  const std::string why = why_late();
+  const auto is_over = [end = Clock::now() + time_to_list] {
+    return Clock::now() >= end;
+  };
+  const auto items = fs::Staging(*filesystem_).walk({}, is_over);
+  if (!items && items.error().code == ECANCELED) {
+    receipt.reason = why + ", and there are too many files to list them: all are in the buffer";
+  } else if (!items) {
+    receipt.reason = why + ", and the buffer cannot be read: " + describe(items.error());
+  } else {
+    auto [directories, outgoing, settled] = stage::select_outgoing(options_.config, *items);
+    if (outgoing.empty()) {
+      receipt.reason = why;  // when all had been booked as being back
+    }
+    std::size_t not_tried = 0;
+    for (const auto* item : outgoing) {
+      stage::ReceiptEntry entry;
+      entry.path = item->path;
+      entry.action = stage::Action::not_saved;
+      entry.bytes = S_ISREG(item->attributes.st_mode)
+                        ? static_cast<std::uint64_t>(item->attributes.st_size)
+                        : 0;
+      entry.reason = why + ": nothing says whether it is back";
+      stage::add_or_count(receipt, std::move(entry), not_tried, stage::Options().most_not_tried);
+    }
+    std::ranges::move(settled, std::back_inserter(receipt.entries));
+  }
+  receipt.way_out = way_out_of_image;
+  stage::settle(receipt);
+  return receipt;
+}
+
+Json Instance::leave_what_is_left() {
+  keep_image_ = true;
+  supervisor_.keep_store(true);
+  auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
+  Json outcome = control::result_line({{"staged_out", true},
+                                       {"exit", std::max(1, stage::exit_code(*receipt))},
+                                       {"image", store_.path},
+                                       {"lingers", true},
+                                       {"conflicts", receipt->totals.conflict},
+                                       {"replaced", receipt->totals.replaced}});
+  std::string note = progress_.listing ? "The deadline passed while the files were listed.\n"
+                                       : "The PFS did not answer in time.\n";
+  if (const std::string file = options_.directory + "/receipt.json";
+      stage::write_receipt(*receipt, file, stage::posix_pfs())) {
+    outcome["receipt_file"] = file;
+  }
+  if (const Status left = leave_image(image::ShutdownState::unsaved, Clock::now()); !left) {
+    note += printable(describe(left.error())) + "\n";
+  }
+  outcome["summary"] = stage::describe(*receipt) + note;
+  MutexLock lock(mutex_);
+  last_receipt_ = std::move(receipt);
+  return outcome;
+}
+
+Json Instance::drop_what_is_left(const StopRequest& request) {
+  keep_image_ = request.keep;
+  supervisor_.keep_store(request.keep);
+  if (keep_image_) {
+    (void)leave_image(image::ShutdownState::unsaved, Clock::now());
+  } else {
+    note_left(image::ShutdownState::over);
+    (void)image::begin_removal(store_.metadata.get());
+    remove_store(store_);
+  }
+  return control::result_line({{"staged_out", false}, {"lingers", true}});
+}
+
+// The threads that wait for the PFS end with the process, and the supervisor cleans up behind it:
+// as after a death, but for what is said here of how it was left. What is on the PFS, as a log or a
+// status file may be, comes last.
+void Instance::leave_without_pfs() noexcept try {
+  if (!must_leave()) {
+    return;
+  }
+  const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
+  const ReservedMemory reserved_memory;
+  StopRequest last;
+  {
+    MutexLock lock(mutex_);
+    if (stop_request_) {
+      last = *stop_request_;
+    }
+  }
+  remove_mount_point();
+  Json outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
+  {
+    MutexLock lock(mutex_);
+    last_stop_ = last;
+    last_outcome_ = std::move(outcome);
+    stops_done_ = stops_asked_;
+    changed_.notify_all();
+  }
+  std::this_thread::sleep_for(farewell);
+  close_socket();
+  log::error("event=left_without_pfs store={} reason=\"{}\"", store_.path, why_late());
+  enter(State::ended);
+  close_watchers(0);
+  ::_exit(0);
+} catch (const std::exception&) {  // no memory: the image is what a death would leave
+
+  ::_exit(0);
+}
+
+std::unique_ptr<TimerThread> Instance::give_up_at(const StopRequest& request) {
+  const auto soon = Clock::now() + patience_with_start;
+  auto timer =
+      TimerThread::start(request.gone_by ? std::min(soon, *request.gone_by + patience) : soon,
+                         [this] { give_up_without_pfs(); });
+  return timer ? std::move(*timer) : nullptr;
+}
+
+bool Instance::must_give_up() {
+  MutexLock lock(mutex_);
+  leaving_ = !end_claimed_ && state_ < State::running && state_ != State::recovering;
+  return leaving_;
+}
+
+void Instance::end_start() {
+  claim_end();
+  std::unique_ptr<TimerThread> over;
+  MutexLock lock(mutex_);
+  over = std::move(start_resort_);
+}
+
+// What the start has made goes, as after any other that failed; what was there before it is kept as
+// before.
+void Instance::give_up_without_pfs() noexcept try {
+  if (!must_give_up()) {
+    return;
+  }
+  const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(1); });
+  const ReservedMemory reserved_memory;
+  log::error(
+      "event=start_given_up_without_pfs reason=\"it was stopped, and a call to the PFS has not "
+      "come back\"");
+  bool has_store = false;
+  {
+    MutexLock lock(mutex_);
+    has_store = start_has_store_;
+  }
+  if (has_store) {
+    remove_mount_point();
+  }
+  if (has_store && keep_image_) {
+    give_back_what_was_kept(true);
+  }
+  if (has_store && !keep_image_) {
+    remove_store(store_);
+  }
+  fail_with(control::error_line(
+      {ETIMEDOUT,
+       "stopped before the inputs were there: the PFS does not answer, and was not waited for"}));
+  close_socket();
+  std::this_thread::sleep_for(farewell);
+  close_watchers(1);
+  ::_exit(1);
+} catch (const std::exception&) {  // no memory: as a death
+
+  ::_exit(1);
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,81 @@
+// After a takeover: what the kernel may not have been told.
+#include <string>
+#include <vector>
+
+#include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
+#include "fs/staging_place.hpp"
+
+namespace efs::fs {
+namespace {
+
+struct Doubted {
+  std::uint64_t parent = 0;
+  std::string name;
+  std::uint64_t ino = 0;  // that it leads to; 0: to nothing
+};
+
+constexpr std::size_t names_in_a_row = 4096;  // of a directory that may have millions
+
+/// The next names of a directory behind `cookie`, which moves on. Under the namespace lock.
+std::vector<Doubted> next_names(const Inode& directory, std::uint64_t& cookie) {
+  std::vector<Doubted> names;
+  directory.directory->for_each_after(cookie,
+                                      [&](const std::string& name, const Directory::Entry& entry) {
+                                        names.push_back({directory.ino, name, entry.ino});
+                                        cookie = entry.cookie;
+                                        return names.size() < names_in_a_row;
+                                      });
+  return names;
+}
+
+}  // namespace
+
+// Of what has a name all, for a load leaves no mark on each name that it brings; of what has none
+// what was unloaded, or taken back by a load.
+void Staging::invalidate_entries() {
+  KernelView* kernel = filesystem_.kernel_;
+  if (kernel == nullptr) {
+    return;
+  }
+  std::vector<std::uint64_t> directories;
+  std::vector<Doubted> gone;
+  {
+    ReadLock lock(filesystem_.mutex_);
+    filesystem_.names_.for_each([&](const Inode& inode) {
+      if (inode.is_directory()) {
+        directories.push_back(inode.ino);
+      }
+    });
+    for (const auto& [path, input] : filesystem_.names_.gone()) {
+      const auto place = input.unloaded ? locate(filesystem_.names_, path) : fail(ENOENT);
+      if (place) {
+        gone.push_back({place->parent->ino, place->name, 0});
+      }
+    }
+  }
+  for (const auto& one : gone) {
+    kernel->name_doubted(one.parent, one.name, one.ino);
+  }
+  for (const auto ino : directories) {
+    kernel->attributes_changed(ino);  // and what is in it
+    for (std::uint64_t cookie = 0;;) {
+      std::vector<Doubted> names;
+      {
+        ReadLock lock(filesystem_.mutex_);
+        const Inode* directory = filesystem_.names_.find(ino);
+        if (directory != nullptr && directory->is_directory()) {
+          names = next_names(*directory, cookie);
+        }
+      }
+      for (const auto& one : names) {
+        kernel->name_doubted(one.parent, one.name, one.ino);
+      }
+      if (names.size() < names_in_a_row) {
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace efs::fs

@@ -1,0 +1,137 @@
+#include "image/orphans.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "fs/namespace.hpp"
+#include "stage/buffer.hpp"
+#include "stage/export/stage_out.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/paths.hpp"
+
+namespace efs::image {
+namespace {
+
+// of the instance's number: stores of one job on several nodes may go to one place
+constexpr std::size_t tag_length = 8;
+
+/// The containers as files of these names.
+class LostBuffer final : public stage::OutgoingBuffer {
+ public:
+  LostBuffer(Backend& backend, std::vector<fs::WalkItem> items)
+      : backend_(backend), items_(std::move(items)) {}
+
+  Result<std::vector<fs::WalkItem>> walk() override { return items_; }
+
+  Result<fs::HeldFile> hold(std::uint64_t ino) override {
+    auto container = backend_.open(ino);
+    if (!container) {
+      return std::unexpected(container.error());
+    }
+    const int fd = (*container)->descriptor();
+    return fs::HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  }
+
+  Result<std::uint64_t> available_bytes() override { return std::uint64_t{0}; }
+
+ private:
+  Backend& backend_;
+  const std::vector<fs::WalkItem> items_;
+};
+
+// On the way only: one that is there keeps its attributes.
+fs::WalkItem directory_item(const std::string& path, uid_t owner) {
+  fs::WalkItem item;
+  item.path = path;
+  item.attributes.st_mode = S_IFDIR | 0700;
+  item.attributes.st_uid = owner;
+  item.attributes.st_gid = ::getegid();
+  item.keep = fs::Keep::temporary;
+  return item;
+}
+
+}  // namespace
+
+Result<Orphans> find_orphans(const HeldStore& held) {
+  Orphans lost;
+  fs::Namespace names{0755, 0, 0, 0};
+  const auto end = replay_names(held.directories, held.manifest, held.rebooted, names);
+  if (!end) {
+    lost.journal_problem = describe(end.error());
+  }
+  const std::string top = "lost+found",
+                    own = top + "/" + held.manifest.name + "-" +
+                          store::to_string(held.manifest.instance).substr(0, tag_length);
+  std::vector<std::uint64_t> unknown;
+  const bool damaged = end && is_damaged(*end, held.rebooted);
+  const auto has_no_name = [&](std::uint64_t id) {
+    const fs::Inode* inode = end ? names.find(id) : nullptr;
+    // it may have got a name (again) behind the damage
+    return inode == nullptr || (damaged && inode->nlink == 0);
+  };
+  EFS_TRY(held.backend->for_each([&](std::uint64_t id) {
+    if (has_no_name(id)) {
+      unknown.push_back(id);
+    }
+  }));
+  std::ranges::sort(unknown);
+  for (const auto id : unknown) {
+    const auto attributes = held.backend->attributes(id);
+    if (!attributes) {
+      return fail(attributes.error().code,
+                  "container " + std::to_string(id) + ": " + describe(attributes.error()));
+    }
+    if (!S_ISREG(attributes->st_mode) || attributes->st_size == 0) {
+      continue;
+    }
+    fs::WalkItem item;
+    item.path = own + "/" + std::to_string(id);
+    item.ino = id;
+    item.attributes = *attributes;
+    item.attributes.st_mode = S_IFREG | 0600;
+    item.attributes.st_nlink = 1;
+    item.dirty = true;
+    item.keep = fs::Keep::persistent;
+    lost.bytes += static_cast<std::uint64_t>(attributes->st_size);
+    lost.items.push_back(std::move(item));
+  }
+  if (!lost.items.empty()) {
+    lost.items.insert(lost.items.begin(), {directory_item(top, held.directories.owner),
+                                           directory_item(own, held.directories.owner)});
+  }
+  return lost;
+}
+
+stage::Receipt salvage_orphans(const HeldStore& held, const Orphans& lost, const std::string& to,
+                               stage::Progress& progress) {
+  config::JobConfig config;
+  config.name = held.manifest.name;
+  config.results_dir = to;
+  LostBuffer buffer(*held.backend, lost.items);
+  stage::Receipt receipt = stage::stage_out(
+      config, buffer, stage::posix_pfs(),
+      {.partial_tag = stage::partial_tag_of(store::to_string(held.manifest.instance)),
+       .has_a_past = true},
+      progress);
+  for (auto& entry : receipt.entries) {
+    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) {
+      entry.evidence = "as-found";
+    }
+  }
+  // the directories above
+  std::erase_if(receipt.entries, [](const stage::ReceiptEntry& entry) {
+    return entry.action == stage::Action::dropped;
+  });
+  receipt.note = "contents of " + held.directories.path + " that no record names" +
+                 (lost.journal_problem.empty()
+                      ? ""
+                      : ", for the journal cannot be read (" + lost.journal_problem + ")") +
+                 ": numbered as their containers are; each belongs to this instance by its label "
+                 "where it has one, and nothing vouches for what is in it";
+  receipt.way_out = "retry: efs salvage --lost --to DIR";
+  stage::settle(receipt);
+  return receipt;
+}
+
+}  // namespace efs::image

@@ -1,0 +1,288 @@
+#include "stage/export/deletions.hpp"
+
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "stage/export/selection.hpp"
+#include "stage/pfs/name_claim.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/paths.hpp"
+#include "stage/plan/input_list.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::size_t files_in_a_row = 64;  // files that one thread removes in a row
+constexpr const char* was_gone = "it was not there any more";
+
+ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
+  auto entry = receipt_entry(item, Action::failed, "removing it: " + describe(error));
+  entry.code = error.code;
+  return entry;
+}
+
+/// Of one whose name another is about to give or to take: for carry_out(), which tries it again.
+ReceiptEntry held_entry(const fs::WalkItem& item, const Error& held) {
+  auto entry = receipt_entry(item, Action::failed, held.what);
+  entry.code = held.code;
+  return entry;
+}
+
+std::vector<std::size_t> held_in(const std::vector<ReceiptEntry>& entries) {
+  std::vector<std::size_t> held;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].action == Action::failed && is_held({entries[i].code, {}})) {
+      held.push_back(i);
+    }
+  }
+  return held;
+}
+
+std::vector<std::string> claims_in(const std::vector<ReceiptEntry>& entries,
+                                   const std::vector<std::size_t>& held) {
+  std::vector<std::string> claims;
+  for (const auto i : held) {
+    claims.push_back(entries[i].reason);
+  }
+  return claims;
+}
+
+bool is_missing(const Error& error) {
+  return error.code == ENOENT || error.code == ENOTDIR;
+}
+
+}  // namespace
+
+Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree,
+                     WorkerPool& pool, const Progress& progress, PlacedNames* placed,
+                     std::string partial_tag)
+    : config_(config),
+      pfs_(pfs),
+      tree_(tree),
+      pool_(pool),
+      progress_(progress),
+      placed_(placed),
+      partial_tag_(std::move(partial_tag)),
+      in_place_(config::has_results_in_place(config)) {}
+
+std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
+  if (!in_place_) {
+    std::erase_if(inputs, [](const fs::WalkItem& item) { return !item.saved; });
+  }
+  return inputs;
+}
+
+std::vector<ReceiptEntry> Deletions::refuse(const std::vector<fs::WalkItem>& inputs,
+                                            const std::string& reason, int code) const {
+  std::vector<ReceiptEntry> entries;
+  for (const auto& item : inputs) {
+    entries.push_back(receipt_entry(item, Action::not_saved,
+                                    "the job removed it; not removed from results-dir: " + reason)),
+        entries.back().code = code;
+  }
+  return entries;
+}
+
+std::vector<ReceiptEntry> Deletions::leave(const std::vector<fs::WalkItem>& inputs) const {
+  std::vector<ReceiptEntry> entries;
+  for (const auto& item : inputs) {
+    entries.push_back(receipt_entry(
+        item, Action::skipped,
+        "the job renamed it, and its new name is temporary by the job file: it stays"));
+  }
+  return entries;
+}
+
+std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& inputs,
+                                               Patience& patience) {
+  std::vector<ReceiptEntry> entries(inputs.size());
+  const auto each = [&](std::size_t i, auto remove) {
+    try {
+      entries[i] = progress_.cancel
+                       ? refuse({inputs[i]}, progress_.why_cancelled(), ECANCELED).front()
+                       : (this->*remove)(inputs[i]);
+    } catch (const std::exception& exception) {
+      entries[i] = failure_of(inputs[i], {ENOMEM, exception.what()});
+    }
+  };
+  pool_.run(inputs.size(), files_in_a_row, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!S_ISDIR(inputs[i].attributes.st_mode)) {
+        each(i, &Deletions::remove_file);
+      }
+    }
+  });
+  for (auto held = held_in(entries); !held.empty(); held = held_in(entries)) {
+    const bool goes_on = patience.wait(claims_in(entries, held));
+    for (const auto i : held) {
+      if (goes_on) {
+        each(i, &Deletions::remove_file);
+      } else {
+        entries[i] = give_up_held(inputs[i], entries[i]);
+      }
+    }
+  }
+  // What is in a directory goes before it: the paths are in order.
+  for (std::size_t i = inputs.size(); i-- > 0;) {
+    if (S_ISDIR(inputs[i].attributes.st_mode)) {
+      each(i, &Deletions::remove_directory);
+    }
+  }
+  make_durable(entries);
+  return entries;
+}
+
+ReceiptEntry Deletions::give_up_held(const fs::WalkItem& item, const ReceiptEntry& held) const {
+  const Error error = given_up({held.code, held.reason});
+  return progress_.cancel ? refuse({item}, error.what + "; " + progress_.why_cancelled()).front()
+                          : failure_of(item, error);
+}
+
+ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
+  const std::string parent = parent_of(item.path), name = leaf_of(item.path);
+  auto directory = tree_.directory(parent);
+  if (!directory && directory.error().code == EACCES && tree_.grant_owner_access(parent)) {
+    directory = tree_.directory(parent);
+  }
+  if (!directory && is_missing(directory.error())) {
+    return not_there(item);
+  }
+  if (!directory) {
+    return failure_of(item, directory.error());
+  }
+  auto now = pfs_.lstat(directory->get(), name);
+  if (!now && is_missing(now.error())) {
+    return not_there(item);
+  }
+  if (!now) {
+    return failure_of(item, now.error());
+  }
+  const PlacedName known{.name = item.path, .own = item.path};
+  bool ours = is_ours(placed_, known, item, *now);
+  // What was brought out may lead elsewhere than what was staged in.
+  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode) && !item.saved &&
+      (placed_ == nullptr || !placed_->knows(item.path))) {
+    const auto target = pfs_.readlink(directory->get(), name);
+    ours = target && *target == item.target;
+  }
+  std::string reason;
+  if (!ours) {
+    if (is_of_another_node(*now) && config_.on_conflict != config::OnConflict::keep_both) {
+      return receipt_entry(item, Action::conflict,
+                           "the job removed it on this node, and another node of the job may have "
+                           "brought it out: it stays");
+    }
+    if (config_.on_conflict == config::OnConflict::keep_both) {
+      return receipt_entry(
+          item, Action::skipped,
+          "the job removed it, but it changed on the PFS since it was staged in: it stays");
+    }
+    if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now->st_mode)) {
+      return receipt_entry(item, Action::conflict,
+                           "the job removed it, but it changed on the PFS since it was staged in");
+    }
+    reason = "a version that changed on the PFS since it was staged in";
+  }
+  // As for a result: between the look and this somebody may change it.
+  if (placed_ != nullptr) {
+    (void)placed_->coming(known, nullptr, &*now);
+  }
+  const auto remove = [&] {
+    return pfs_.remove(directory->get(), name, *now, partial_name(name, partial_tag_));
+  };
+  auto done = remove();
+  if (!done && done.error().code == EACCES && tree_.grant_owner_access(parent)) {
+    done = remove();
+  }
+  if (done) {
+    note_removed(item);
+  }
+  if (!done && is_held(done.error())) {
+    return held_entry(item, done.error());
+  }
+  if (!done && done.error().code == EEXIST) {
+    return receipt_entry(item, Action::conflict, describe(done.error()));
+  }
+  if (!done && !is_missing(done.error())) {
+    return failure_of(item, done.error());
+  }
+  return receipt_entry(item, Action::removed, std::move(reason));
+}
+
+void Deletions::note_removed(const fs::WalkItem& item) {
+  if (placed_ != nullptr) {
+    (void)placed_->placed({.name = item.path, .own = item.path}, nullptr, false);
+  }
+}
+
+ReceiptEntry Deletions::not_there(const fs::WalkItem& item) {
+  note_removed(item);
+  return receipt_entry(item, Action::removed, was_gone);
+}
+
+/// As for a rename (merge.hpp): what is newer than the job.
+bool Deletions::is_of_another_node(const struct stat& there) const {
+  return config_.nodes > 1 && to_ns(there.st_ctim) >= config_.merge_since;
+}
+
+ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
+  const auto remove = [&] {
+    const auto directory = tree_.directory(parent_of(item.path));
+    return directory ? pfs_.rmdir(directory->get(), leaf_of(item.path))
+                     : Status(std::unexpected(directory.error()));
+  };
+  auto done = remove();
+  if (!done && done.error().code == EACCES && tree_.grant_owner_access(parent_of(item.path))) {
+    done = remove();
+  }
+  if (done) {
+    note_removed(item);
+  }
+  if (done) {
+    return receipt_entry(item, Action::removed, {});
+  }
+  if (is_missing(done.error())) {
+    return not_there(item);
+  }
+  if (done.error().code == ENOTEMPTY || done.error().code == EEXIST) {
+    return receipt_entry(item, Action::skipped,
+                         "the job removed the directory; on the PFS it is not empty and stays");
+  }
+  return failure_of(item, done.error());
+}
+
+/// The directories that are left tell what went from them.
+void Deletions::make_durable(std::vector<ReceiptEntry>& entries) {
+  std::unordered_set<std::string> removed;
+  for (const auto& entry : entries) {
+    if (entry.action == Action::removed) {
+      removed.insert(entry.path);
+    }
+  }
+  std::set<std::string> directories;
+  for (const auto& path : removed) {
+    std::string parent = parent_of(path);
+    while (!parent.empty() && (removed.contains(parent) || !tree_.directory(parent))) {
+      parent = parent_of(parent);
+    }
+    directories.insert(parent);
+  }
+  const Status synced = tree_.sync(directories);
+  if (placed_ != nullptr && !directories.empty()) {
+    (void)placed_->sync();  // as for results
+  }
+  if (synced) {
+    return;
+  }
+  for (auto& entry : entries) {
+    if (entry.action != Action::removed) {
+      continue;
+    }
+    entry.action = Action::failed;
+    entry.reason = "it is gone, but may come back after a crash: " + describe(synced.error());
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,126 @@
+#include "stage/export/leftovers.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/mutex.hpp"
+#include "stage/pfs/name_claim.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/paths.hpp"
+
+namespace efs::stage {
+namespace {
+
+class Removal {
+ public:
+  Removal(const std::vector<fs::WalkItem>& items, std::string ending, ResultsTree& tree, PfsIo& pfs)
+      : items_(items), ending_(std::move(ending)), tree_(tree), pfs_(pfs) {
+    for (const auto& item : items) {
+      if (item.path.ends_with(partial_suffix)) {
+        results_.insert(item.path);
+      }
+    }
+  }
+
+  void clear(const std::string& path) {
+    const auto directory = tree_.directory(path);
+    const auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
+    if (!names) {
+      return;
+    }
+    for (const auto& name : *names) {
+      if (is_left(directory->get(), name) && !results_.contains(join(path, name)) &&
+          !tree_.is_way_name(join(path, name))) {
+        remove(directory->get(), path, name);
+      }
+    }
+  }
+
+  Leftovers all() {
+    const MutexLock lock(mutex_);
+    std::ranges::sort(all_.left);
+    return std::move(all_);
+  }
+
+ private:
+  // A claim says whose it is.
+  bool is_left(int directory, const std::string& name) {
+    if (name.ends_with(ending_)) {
+      return true;
+    }
+    const auto claimant = name.starts_with(claim_prefix) && name.ends_with(partial_suffix)
+                              ? claimant_of(pfs_, directory, name)
+                              : fail(ENOENT);
+    return claimant && claimant->ends_with(ending_);
+  }
+
+  void remove(int at, const std::string& parent, const std::string& name) {
+    const Status gone = pfs_.unlink(at, name);
+    const bool is_directory = !gone && (gone.error().code == EISDIR || gone.error().code == EPERM);
+    const bool is_gone = gone || (is_directory && remove_hidden(at, parent, name));
+    const MutexLock lock(mutex_);
+    all_.removed += is_gone ? 1 : 0;
+    if (is_directory && !is_gone) {
+      all_.left.push_back(join(parent, name));
+    }
+  }
+
+  bool remove_hidden(int at, const std::string& parent, const std::string& name) {
+    const auto hidden = pfs_.open_beneath(at, name, directory_flags);
+    const auto names = hidden ? pfs_.list(hidden->get()) : std::unexpected(hidden.error());
+    if (!names) {
+      return false;
+    }
+    const std::string path = join(parent, name.substr(0, name.size() - ending_.size()));
+    for (const auto& file : *names) {
+      if (file.ends_with(ending_) || is_known(join(path, file))) {
+        (void)pfs_.unlink(hidden->get(), file);
+      }
+    }
+    return pfs_.rmdir(at, name).has_value();
+  }
+
+  bool is_known(const std::string& path) {
+    std::call_once(known_once_, [this] {
+      for (const auto& item : items_) {
+        known_.insert(item.path);
+      }
+    });
+    return known_.contains(path);
+  }
+
+  const std::vector<fs::WalkItem>& items_;
+  const std::string ending_;
+  ResultsTree& tree_;
+  PfsIo& pfs_;
+  std::unordered_set<std::string_view> results_;  // that are called as partials are
+  std::once_flag known_once_;
+  std::unordered_set<std::string_view> known_;
+  Mutex mutex_;  // rank 90 (leaf)
+  Leftovers all_ EFS_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Leftovers remove_leftovers(const std::set<std::string, std::less<>>& directories,
+                           const std::vector<fs::WalkItem>& items, const std::string& tag,
+                           ResultsTree& tree, WorkerPool& pool, PfsIo& pfs) {
+  if (tag.empty()) {
+    return {};
+  }
+  Removal removal(items, tag + partial_suffix, tree, pfs);
+  const std::vector<std::string> paths(directories.begin(), directories.end());
+  pool.run(paths.size(), 1, [&](std::size_t begin, std::size_t end) {
+    for (const auto& path : std::span(paths).subspan(begin, end - begin)) {
+      removal.clear(path);
+    }
+  });
+  return removal.all();
+}
+
+}  // namespace efs::stage

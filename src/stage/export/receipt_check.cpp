@@ -1,0 +1,124 @@
+#include "stage/export/receipt_check.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <iterator>
+
+#include "base/json_text.hpp"
+#include "stage/copy/transfer.hpp"
+#include "stage/export/receipt.hpp"
+#include "stage/pfs/paths.hpp"
+
+namespace efs::stage {
+namespace {
+
+constexpr std::uint64_t read_size = 4U << 20U;  // bytes at a time
+
+Result<nlohmann::json> read_receipt(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return fail_errno(path);
+  }
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) {
+    return fail(EIO, path + ": cannot be read");
+  }
+  auto json = json_from_text(text);
+  const bool is_one = json.is_object() &&
+                      json.value("format", nlohmann::json()) == "efs-receipt-1" &&
+                      json.contains("entries") && json["entries"].is_array();
+  if (!is_one) {
+    return fail(EPROTO, path + ": is no receipt of efs");
+  }
+  return json;
+}
+
+/// Where the result is, below results_dir. The name of one that on-conflict or existing put beside
+/// another file is there without its directory.
+std::string place_of(const ReceiptEntry& entry, const std::string& job) {
+  if (entry.placed_as.empty()) {
+    return entry.path;
+  }
+  const bool is_beside = !entry.placed_as.contains('/') && entry.placed_as.contains(".efs-" + job);
+  return is_beside ? join(parent_of(entry.path), entry.placed_as) : entry.placed_as;
+}
+
+/// Why the file is not the result; "": it is.
+std::string difference_of(const ReceiptEntry& entry, int top, const std::string& place, PfsIo& pfs,
+                          Scratch& scratch, const std::atomic<bool>& cancel) {
+  const auto file = pfs.open_beneath(top, place, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (!file) {
+    return "cannot be opened: " + describe(file.error());
+  }
+  const auto attributes = pfs.fstat(file->get());
+  if (!attributes) {
+    return "cannot be read: " + describe(attributes.error());
+  }
+  if (!S_ISREG(attributes->st_mode)) {
+    return "is not a regular file";
+  }
+  const auto size = static_cast<std::uint64_t>(attributes->st_size);
+  if (entry.bytes != 0 && size != entry.bytes) {
+    return "has " + std::to_string(size) + " bytes instead of " + std::to_string(entry.bytes);
+  }
+  const auto sum = hash_data({pfs, file->get()}, size, entry.checksum->kind, scratch, cancel);
+  if (!sum) {
+    return "cannot be read: " + describe(sum.error());
+  }
+  if (*sum == *entry.checksum) {
+    return {};
+  }
+  return "has other content: " + to_text(*sum) + " instead of " + to_text(*entry.checksum);
+}
+
+bool is_back(Action action) {
+  return action == Action::staged_out || action == Action::kept || action == Action::unchanged;
+}
+
+}  // namespace
+
+Result<ReceiptCheck> check_receipt(const std::string& path, PfsIo& pfs,
+                                   const std::atomic<bool>& cancel) try {
+  const auto json = read_receipt(path);
+  if (!json) {
+    return std::unexpected(json.error());
+  }
+  ReceiptCheck check{.job = json->at("job"), .results_dir = json->at("results_dir")};
+  Scratch scratch(read_size);
+  const auto top = pfs.open(AT_FDCWD, check.results_dir, passage_flags);
+  if (!top) {
+    return fail(top.error().code, check.results_dir + ": " + describe(top.error()));
+  }
+  for (const auto& line : json->at("entries")) {
+    if (cancel) {
+      return fail(ECANCELED, "cancelled");
+    }
+    const auto entry = entry_of(line);
+    if (!entry) {
+      return fail(EPROTO, path + ": has an entry that this version of efs cannot read");
+    }
+    if (!is_back(entry->action)) {
+      continue;
+    }
+    const std::string place = place_of(*entry, check.job);
+    if (!entry->checksum && !line.contains("checksum")) {
+      ++check.unchecked;
+      continue;
+    }
+    std::string reason = "has a checksum of a kind that this version of efs does not know";
+    if (entry->checksum) {
+      reason = difference_of(*entry, top->get(), place, pfs, scratch, cancel);
+    }
+    if (reason.empty()) {
+      ++check.verified;
+    } else {
+      check.differences.push_back({place, std::move(reason)});
+    }
+  }
+  return check;
+} catch (const nlohmann::json::exception&) {
+  return fail(EPROTO, path + ": is no receipt of efs");
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,100 @@
+#include "stage/export/renaming.hpp"
+
+#include <algorithm>
+
+#include "stage/export/selection.hpp"
+#include "stage/pfs/paths.hpp"
+
+namespace efs::stage {
+
+namespace {
+
+fs::GoneInput gone_input(const fs::WalkItem& item) {
+  return {.type = item.attributes.st_mode & S_IFMT,
+          .origin = item.origin.value_or(fs::Origin{}),
+          .saved = item.saved,
+          .linked = item.linked,
+          .keep = item.keep,
+          .target = item.target};
+}
+
+}  // namespace
+
+std::vector<fs::WalkItem> RenamingBuffer::gone() {
+  auto items = inner_.gone();
+  std::erase_if(items, [this](const fs::WalkItem& item) { return own_names_.contains(item.path); });
+  return items;
+}
+
+Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
+  auto items = inner_.walk();
+  if (!items) {
+    return items;
+  }
+  std::unordered_set<std::string> names;  // at the top, of all that keeps its own
+  for (const auto& item : *items) {
+    if (!item.path.contains('/') && config::result_path(config_, item.path) == item.path) {
+      names.insert(item.path);
+    }
+  }
+  const std::vector<fs::WalkItem> gone =
+      config::has_results_in_place(config_) ? inner_.gone() : std::vector<fs::WalkItem>();
+  std::unordered_map<std::string_view, const fs::WalkItem*> gone_by_name;
+  for (const auto& one : gone) {
+    gone_by_name.emplace(one.path, &one);
+  }
+  for (auto& item : *items) {
+    if (item.copy) {
+      item.copy_path = config::result_path(config_, item.copy_path);
+    }
+    std::string path = config::result_path(config_, item.path);
+    if (path == item.path) {
+      continue;
+    }
+    const std::string top = path.substr(0, path.find('/'));
+    if (names.contains(top) || inner_.has(top)) {
+      refused_.insert(item.path);
+      continue;
+    }
+    item.keep = class_of(config_, item) == config::FileClass::persistent ? fs::Keep::persistent
+                                                                         : fs::Keep::temporary;
+    item.keep_path = item.path;
+    item.origin.reset();
+    // The input whose name it takes, not the one of its own name.
+    item.replaced = nullptr;
+    if (const auto input = gone_by_name.find(path); input != gone_by_name.end()) {
+      item.replaced = std::make_shared<fs::GoneInput>(gone_input(*input->second));
+    }
+    own_names_.emplace(path, item.path);
+    item.path = std::move(path);
+  }
+  std::ranges::stable_sort(*items, {}, &fs::WalkItem::path);
+  return items;
+}
+
+std::string RenamingBuffer::refusal(const std::string& path) {
+  if (!refused_.contains(path)) {
+    return {};
+  }
+  return "it is to be " + config::result_path(config_, path) +
+         " in results-dir, and the buffer has something else of that name; it is kept in the "
+         "buffer only";
+}
+
+void RenamingBuffer::give_names_back(Receipt& receipt) const {
+  for (auto& entry : receipt.entries) {
+    const auto own = own_names_.find(entry.path);
+    if (own == own_names_.end()) {
+      continue;
+    }
+    const bool is_there = entry.action == Action::staged_out || entry.action == Action::kept ||
+                          entry.action == Action::unchanged;
+    const std::string& kept_as = entry.placed_as;  // beside another file
+    if (is_there) {
+      entry.placed_as = kept_as.empty() ? entry.path : join(parent_of(entry.path), kept_as);
+    }
+    entry.path = own->second;
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,78 @@
+#include "stage/export/result_attributes.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/user.hpp"
+#include "stage/pfs/paths.hpp"
+
+namespace efs::stage {
+namespace {
+
+/// The primary groups of users. Of the process's own user it is that which new files get.
+class PrimaryGroups {
+ public:
+  gid_t of(uid_t uid) {
+    if (uid == ::geteuid()) {
+      return ::getegid();
+    }
+    const auto known = groups_.find(uid);
+    if (known != groups_.end()) {
+      return known->second;
+    }
+    const auto user = find_user(std::to_string(uid));
+    return groups_[uid] = user ? user->gid : uid;
+  }
+
+ private:
+  std::unordered_map<uid_t, gid_t> groups_;
+};
+
+}  // namespace
+
+mode_t with_results_mode(mode_t mode, mode_t results_mode) {
+  const mode_t search = (results_mode & 0444U) >> 2U;
+  if (S_ISDIR(mode)) {
+    return (mode & (S_IFMT | S_ISGID | S_ISVTX)) | results_mode | search | 0700U;
+  }
+  return (mode & S_IFMT) | results_mode | ((mode & 0111U) != 0 ? search : 0);
+}
+
+std::string choose_attributes(const config::JobConfig& config, std::vector<fs::WalkItem>& items) {
+  const std::string& group = config.results_group;
+  const auto asked = group.empty() ? Result<gid_t>(fail(ENOENT)) : find_group(group);
+  const bool in_place = config::has_results_in_place(config);
+  PrimaryGroups groups;
+  // Directories with a group that a program gave them: what is in them has it for that reason.
+  std::unordered_set<std::string> chosen;
+  for (auto& item : items) {
+    auto& attributes = item.attributes;
+    if (config.results_mode && !S_ISLNK(attributes.st_mode)) {
+      attributes.st_mode = with_results_mode(attributes.st_mode, *config.results_mode);
+    }
+    item.group_is_asked = asked.has_value();
+    if (asked) {
+      attributes.st_gid = *asked;
+      continue;
+    }
+    const gid_t plain = groups.of(attributes.st_uid);
+    const bool came_in = in_place && item.origin;  // the PFS has it with this group
+    const bool by_directory = item.group_handed_down && !chosen.contains(parent_of(item.path));
+    if (!came_in && (attributes.st_gid == plain || by_directory)) {
+      item.plain_group = plain;
+    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) {
+      chosen.insert(item.path);
+    }
+  }
+  if (asked || group.empty()) {
+    return {};
+  }
+  return "results-group: " + describe(asked.error()) +
+         "; results have the group of their directory";
+}
+
+}  // namespace efs::stage

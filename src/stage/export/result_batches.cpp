@@ -1,0 +1,325 @@
+#include "stage/export/result_batches.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <ranges>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "stage/copy/partition.hpp"
+#include "stage/pfs/paths.hpp"
+#include "stage/versions/placed_names.hpp"
+
+namespace efs::stage {
+namespace {
+
+// few batches: each costs two commits of the PFS' journal
+constexpr std::size_t batch_files = 131072;
+// such files are synced by their own thread as soon as they are written
+constexpr std::uint64_t fsync_from = 8U << 20U;
+// other files of a batch: one syncfs for all, since it waits for strangers too
+constexpr std::size_t syncfs_from = 16;
+constexpr std::size_t most_files = 64;
+constexpr std::uint64_t most_bytes = 8U << 20U;
+
+/// What `work` throws fails the results of the task.
+void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& exception) {
+    for (auto& out : task) {
+      if (out.state == Outgoing::State::settled) {
+        continue;
+      }
+      out.partial_left = out.state != Outgoing::State::named;  // it may be there
+      out.settle(Action::failed, exception.what());
+    }
+  }
+}
+
+}  // namespace
+
+std::span<Outgoing> ResultBatches::take_batch(std::span<Outgoing>& rest) const {
+  // Where time may run out, what goes first must be whole before the next begins.
+  const std::uint64_t most = options_.by_rank ? options_.batch_bytes / 8 : options_.batch_bytes;
+  std::size_t count = 0;
+  for (std::uint64_t bytes = 0; count < rest.size() && count < batch_files && bytes < most;
+       ++count) {
+    bytes += rest[count].data;
+  }
+  const auto batch = rest.first(count);
+  rest = rest.subspan(count);
+  return batch;
+}
+
+void ResultBatches::run(std::span<Outgoing> results) {
+  for (auto rest = results; !rest.empty();) {
+    run_batch(take_batch(rest));
+    // Where time may run out there may be none left behind the last one.
+    if (options_.by_rank && !rest.empty()) {
+      finish_held(results.first(results.size() - rest.size()));
+    }
+  }
+}
+
+/// Once more, of these results.
+void ResultBatches::finish_held(std::span<Outgoing> results) {
+  std::vector<Outgoing*> held;
+  for (auto& out : results) {
+    if (out.state == Outgoing::State::written) {
+      held.push_back(&out);
+    }
+  }
+  if (!held.empty()) {
+    finish(held, true);
+  }
+}
+
+void ResultBatches::run_batch(std::span<Outgoing> batch) {
+  // What is thrown between the tasks leaves no partial either.
+  guarded(batch, [&] {
+    choose_durability(batch);
+    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
+    sync_partials(batch);
+    if (reads_back_) {
+      in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
+    }
+    secure(batch);
+    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
+  });
+  writer_.remove_partials(batch);
+  progress_.files_done += batch.size();
+  guarded(batch, [&] { show_directories(batch); });
+  writer_.remove_partials(batch);
+  sync_names(batch);
+}
+
+/// Those of the batch that are hidden. (What failed in them must be gone by then: it has its name
+/// already.)
+void ResultBatches::show_directories(std::span<Outgoing> batch) {
+  std::map<std::string, std::vector<Outgoing*>> hidden;
+  for (auto rest = batch; !rest.empty();) {
+    std::string path = parent_of(rest.front().item->path);
+    const auto end = std::ranges::find_if_not(
+        rest, [&](const Outgoing& out) { return parent_view(out.item->path) == path; });
+    const auto neighbours = rest.first(static_cast<std::size_t>(end - rest.begin()));
+    rest = rest.subspan(neighbours.size());
+    if (!tree_.is_hidden(path)) {
+      continue;
+    }
+    auto& all = hidden[std::move(path)];
+    for (auto& out : neighbours) {
+      all.push_back(&out);
+    }
+  }
+  for (const auto& [path, results] : hidden) {
+    const bool is_clean = std::ranges::none_of(
+        results, [](const Outgoing* out) { return out->straight && out->partial_left; });
+    const Status shown =
+        is_clean ? tree_.show(path)
+                 : fail(ENOTEMPTY, "what could not be written there whole could not be removed");
+    if (!shown) {
+      log::warn(
+          "event=directory_not_shown path=\"{}\" reason=\"{}\" note=\"its files are written once "
+          "more, one by one\"",
+          path, describe(shown.error()));
+      write_openly(path, results);
+      continue;
+    }
+    for (auto* out : results) {
+      if (std::exchange(out->straight, false) && out->state == Outgoing::State::written) {
+        out->state = Outgoing::State::named;
+      }
+    }
+  }
+}
+
+/// Each under a name of its own on its way, in a directory that anybody may have made meanwhile.
+void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* const> results) {
+  std::vector<Outgoing*> again;
+  for (auto* out : results) {
+    if (out->state == Outgoing::State::settled) {
+      continue;
+    }
+    if (out->state == Outgoing::State::named) {
+      out->straight = true;
+    }
+    out->partial_left = true;
+    writer_.remove_partials({out, 1});
+    again.push_back(out);
+  }
+  const Status made = tree_.unhide(path);
+  for (auto* out : results) {
+    out->straight = out->partial_left = false;
+  }
+  for (auto* out : again) {
+    out->held.clear();
+    if (!made) {
+      writer_.give_up(*out, made.error());
+      continue;
+    }
+    progress_.bytes_done -= out->data;
+    --progress_.files_done;  // which the batch counts
+    try_again(*out, nullptr);
+  }
+}
+
+void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
+  out.state = Outgoing::State::waiting;
+  out.no_room = out.partial_left = false;
+  out.fsync = true;
+  out.entry.code = 0;
+  const std::string before = std::exchange(out.entry.reason, {});
+  const std::span<Outgoing> one(&out, 1);
+  guarded(one, [&] {
+    if (first != nullptr && writer_.link(out, *first)) {
+      return;
+    }
+    writer_.write(one);
+    if (reads_back_) {
+      writer_.verify(one);
+    }
+    secure(one);
+    writer_.publish(one);
+  });
+  writer_.remove_partials(one);
+  sync_names(one);
+  const bool is_out = out.entry.action == Action::staged_out || out.entry.action == Action::kept;
+  // what it left is there still
+  if (!is_out && before.contains(out.partial) && !out.entry.reason.contains(out.partial)) {
+    out.entry.reason += "; before: " + before;
+  }
+  ++progress_.files_done;
+}
+
+void ResultBatches::choose_durability(std::span<Outgoing> batch) {
+  const auto is_small = [](const Outgoing& out) {
+    return out.data < fsync_from;
+  };
+  const auto small = static_cast<std::size_t>(std::ranges::count_if(batch, is_small));
+  const bool each = small < syncfs_from || !tree_.sync_all_reports_errors();
+  for (auto& out : batch) {
+    out.fsync = each || !is_small(out);
+  }
+}
+
+/// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that
+/// piece's results.
+void ResultBatches::in_tasks(std::span<Outgoing> batch,
+                             const std::function<void(std::span<Outgoing>)>& work) {
+  std::vector<std::span<Outgoing>> tasks;
+  // Several for each thread: a pool that waits for the PFS grows when the first ones are done.
+  const std::size_t most = std::clamp<std::size_t>(
+      batch.size() / (std::size_t{16} * WorkerPool::automatic_most), 1, most_files);
+  while (!batch.empty()) {
+    std::size_t count = 0;
+    for (std::uint64_t bytes = 0; count < batch.size() && count < most && bytes < most_bytes;
+         ++count) {
+      bytes += batch[count].data;
+    }
+    tasks.push_back(batch.first(count));
+    batch = batch.subspan(count);
+  }
+  // A directory takes one new name at a time, and who works beside whom should not wait for that.
+  if (!options_.by_rank) {
+    tasks = partition(tasks, WorkerPool::automatic_most);
+  }
+  pool_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
+    for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
+      guarded(task, [&] { work(task); });
+    }
+  });
+}
+
+/// Step 2, for those that were not synced one by one. The descriptor of results_dir is older than
+/// the writes, so an error of their write-back is seen; it does not tell whose it was, so none of
+/// them is believed.
+void ResultBatches::sync_partials(std::span<Outgoing> batch) {
+  const auto waits = [](const Outgoing& out) {
+    return out.state == Outgoing::State::written && !out.fsync;
+  };
+  if (std::ranges::none_of(batch, waits)) {
+    return;
+  }
+  auto synced = tree_.sync_all();
+  if (synced) {
+    return;
+  }
+  for (auto& out : batch) {
+    if (!waits(out)) {
+      continue;
+    }
+    out.partial_left = true;
+    writer_.give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
+  }
+}
+
+/// Where time may run out it is not waited for: the buffer's disk could take all of it.
+void ResultBatches::secure(std::span<const Outgoing> batch) {
+  std::vector<std::uint64_t> written;
+  for (const auto& out : batch) {
+    if (out.state == Outgoing::State::written && S_ISREG(out.item->attributes.st_mode)) {
+      written.push_back(out.item->ino);
+    }
+  }
+  if (const Status secured = options_.by_rank ? Status() : buffer_.secure(written); !secured) {
+    log::warn(
+        "event=buffer_not_secured files={} reason=\"{}\" note=\"what is brought out is good; after "
+        "power loss the buffer may have less\"",
+        written.size(), describe(secured.error()));
+  }
+}
+
+template <typename Results>
+void ResultBatches::sync_names_of(const Results& results) {
+  std::set<std::string> directories;
+  for (const Outgoing& out : results) {
+    if (out.state == Outgoing::State::named) {
+      directories.insert(parent_of(out.item->path));
+    }
+  }
+  const Status synced = tree_.sync_with_made(directories);
+  // where that fails, power loss leaves what the inodes know
+  if (options_.placed != nullptr && !directories.empty()) {
+    (void)options_.placed->sync();
+  }
+  const std::string doubt = !synced ? describe(synced.error()) : directories_.not_durable();
+  for (Outgoing& out : results) {
+    if (out.state != Outgoing::State::named) {
+      continue;
+    }
+    if (doubt.empty()) {
+      out.settle(out.there_already ? Action::kept : Action::staged_out,
+                 std::move(out.entry.reason));
+    } else {
+      out.settle(Action::failed,
+                 "it is there and whole, but its name may not survive a crash: " + doubt);
+    }
+  }
+}
+
+void ResultBatches::sync_names(std::span<Outgoing> batch) {
+  sync_names_of(batch);
+}
+
+void ResultBatches::finish(std::span<Outgoing* const> held, bool goes_on) {
+  pool_.run(held.size(), 1, [&](std::size_t begin, std::size_t end) {
+    for (auto* out : held.subspan(begin, end - begin)) {
+      const std::span<Outgoing> one(out, 1);
+      guarded(one, [&] {
+        writer_.publish(one);
+        if (!goes_on && !out->held.empty()) {
+          writer_.give_up_held(*out);
+        }
+      });
+      writer_.remove_partials(one);
+    }
+  });
+  sync_names_of(held | std::views::transform([](Outgoing* out) -> Outgoing& { return *out; }));
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,668 @@
+#include "stage/export/result_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "fs/acl.hpp"
+#include "stage/pfs/merge.hpp"
+#include "stage/pfs/name_claim.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/plan/results_dir.hpp"
+
+namespace efs::stage {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int most_tries = 1000;  // to take a name that others take, too
+
+PartialJob job_of(const Outgoing& out, int directory) {
+  return {.item = *out.item,
+          .directory = directory,
+          .partial = out.way_name(),
+          .is_hidden = out.straight,
+          .fsync = out.fsync,
+          .name = out.name,
+          .is_new = !out.entry.placed_as.empty()};
+}
+
+bool is_full(const Error& error) {
+  return error.code == ENOSPC || error.code == EDQUOT;
+}
+
+/// `known`: of a name that something is known of.
+bool is_conflict(const PfsCheck& there, bool known) {
+  return (there.version == PfsVersion::other || there.version == PfsVersion::of_another_path) &&
+         (known || there.whose == WhoseCopy::unsure);
+}
+
+/// What says that the PFS has no second names, or none for this file: no failure, the result is
+/// then a file of its own.
+bool cannot_link(const Error& error) {
+  constexpr std::array codes{EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV};
+  return std::ranges::find(codes, error.code) != codes.end();
+}
+
+}  // namespace
+
+ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs,
+                           ResultsTree& tree, Progress& progress, const Options& options)
+    : config_(config),
+      buffer_(buffer),
+      pfs_(pfs),
+      tree_(tree),
+      progress_(progress),
+      placed_(options.placed),
+      in_place_(config::has_results_in_place(config)),
+      inputs_(config, buffer, pfs),
+      spelled_(pfs),
+      scratches_(options.transfer_size, options.processors()) {}
+
+DirectoryCursor ResultWriter::cursor() const {
+  return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
+}
+
+void ResultWriter::note_full(const Error& error) {
+  if (is_full(error)) {
+    full_ = true;
+  }
+}
+
+void ResultWriter::give_up(Outgoing& out, const Error& error) {
+  note_full(error);
+  out.no_room = is_full(error);
+  out.entry.code = error.code;
+  if (error.code == ECANCELED) {
+    return out.settle(Action::not_saved, progress_.why_cancelled());
+  }
+  out.settle(Action::failed, describe(error));
+}
+
+void ResultWriter::give_up_held(Outgoing& out) {
+  const Error error = given_up({EALREADY, out.held});
+  out.entry.code = error.code;
+  out.partial_left = out.state == Outgoing::State::written;
+  if (progress_.cancel) {
+    return out.settle(Action::not_saved, error.what + "; " + progress_.why_cancelled());
+  }
+  out.settle(Action::failed, error.what);
+}
+
+void ResultWriter::give_up_name(Outgoing& out, const Error& error) {
+  if (error.code != EEXIST) {
+    return give_up(out, error);
+  }
+  out.entry.code = error.code;
+  out.settle(Action::conflict, describe(error));
+}
+
+void ResultWriter::write(std::span<Outgoing> task) {
+  const ScratchPool::Loan scratch(scratches_);
+  DirectoryCursor directories = cursor();
+  for (auto& out : task) {
+    if (out.state == Outgoing::State::settled) {
+      continue;
+    }
+    if (full_) {
+      out.settle(Action::not_saved, "not tried: no space left in results-dir");
+      out.no_room = true;
+    } else if (progress_.cancel) {
+      out.settle(Action::not_saved, std::string("not tried: ") + progress_.why_cancelled());
+      out.entry.code = ECANCELED;
+    } else {
+      const auto started = Clock::now();
+      write_one(out, directories, *scratch);
+      out.entry.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    }
+  }
+}
+
+Result<PartialFile> ResultWriter::write_in(const Outgoing& out, int directory, Scratch& scratch) {
+  PartialJob job = job_of(out, directory);
+  job.synced = tree_.device();
+  const auto acl = handed_down_acl(parent_of(out.item->path), directory);
+  job.inherits_acl = in_place_ && acl;
+  if (!in_place_ && acl && !config_.results_mode) {
+    job.acl_allows = *acl;
+  }
+  return write_partial(job, buffer_, pfs_, scratch, progress_);
+}
+
+void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+  auto directory = directories.at(parent_of(out.item->path));
+  if (!directory) {
+    return give_up(out, directory.error());
+  }
+  // In a directory that we have just made nothing can be there.
+  if ((may_conflict(out) || out.elder != nullptr || !tree_.is_new(parent_of(out.item->path))) &&
+      !may_write(out, *directory, scratch)) {
+    return;
+  }
+  out.straight = out.elder == nullptr && tree_.is_hidden(parent_of(out.item->path));
+  auto written = write_in(out, *directory, scratch);
+  // somebody has found it all the same
+  if (!written && out.straight && written.error().code == EEXIST) {
+    out.straight = false;
+    written = write_in(out, *directory, scratch);
+  }
+  if (!written) {
+    out.partial_left = out.straight;  // the directory is not shown before it is gone for certain
+    return give_up(out, written.error());
+  }
+  out.file = *written;
+  out.entry.checksum = written->checksum;
+  if (written->checksum) {
+    out.entry.bytes = written->size;
+  }
+  if (!written->lost.empty()) {
+    out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written->lost);
+  }
+  out.state = Outgoing::State::written;
+}
+
+/// Has the directory a default ACL, and what does that leave of a mode? In place the job's files
+/// have what they are to have of it. (Elsewhere results-dir says which users may read what comes
+/// there.)
+std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, int directory) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = acl_directories_.find(path); known != acl_directories_.end()) {
+      return known->second;
+    }
+  }
+  const auto xattrs = pfs_.xattrs(directory);
+  std::optional<mode_t> allows;
+  if (xattrs && xattrs->contains(fs::default_acl_name)) {
+    const auto acl = fs::Acl::parse(xattrs->at(fs::default_acl_name));
+    allows = acl ? acl->mode_of(0) : 0777U;
+  }
+  const MutexLock lock(mutex_);
+  return acl_directories_[path] = allows;
+}
+
+/// May what has its name be somebody else's, and to be left alone? A new file of the job's takes
+/// the place of what is there, as any program's would; not of what was put there in the place of
+/// its own.
+bool ResultWriter::may_conflict(const Outgoing& out) const {
+  return in_place_ && (out.item->origin || out.item->replaced || out.item->saved ||
+                       (placed_ != nullptr && placed_->knows(out.item->path)));
+}
+
+/// Is it neither an input of the job nor what an earlier stage-out or unload of it put there?
+bool ResultWriter::is_anothers(const Outgoing& out, const PfsCheck& there) const {
+  const bool is_known =
+      there.version == PfsVersion::origin_or_none || there.version == PfsVersion::same_content;
+  if (!there.exists || is_known) {
+    return false;
+  }
+  const std::string own = buffer_.own_path(out.item->path);
+  return !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, there.seen);
+}
+
+/// Is that to be left alone, for the job file says so of what is there already? Of several nodes,
+/// what came since the job began is not meant: that may be another node's, and the PFS's rename
+/// sees to it.
+bool ResultWriter::is_in_the_way(const Outgoing& out, const PfsCheck& there) const {
+  if (config_.existing == config::Existing::replace || !is_anothers(out, there)) {
+    return false;
+  }
+  const bool others_work = config_.nodes > 1 || config_.merges;
+  return !others_work || config_.merge_since == 0 ||
+         to_ns(there.seen.st_ctim) < config_.merge_since;
+}
+
+/// May it be so of a name of which nothing is known?
+bool ResultWriter::is_unsure() const {
+  return in_place_ && placed_ != nullptr && placed_->is_incomplete();
+}
+
+Result<PfsCheck> ResultWriter::check(const Outgoing& out, int directory, Scratch& scratch) {
+  const Comparand there{
+      .name = out.name, .to_origin = in_place_, .placed = in_place_ ? placed_ : nullptr};
+  return check_version(*out.item, there, directory, buffer_, pfs_, scratch, progress_.cancel);
+}
+
+/// False where the result is settled, or `named` by an earlier stage-out.
+bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
+  out.replaces = false;
+  const auto there = check(out, directory, scratch);
+  if (!there) {
+    give_up(out, there.error());
+  } else if (there->exists && !is_spelled_so(out, directory)) {
+    return false;
+  } else if (there->version == PfsVersion::same_content) {
+    found_there(out, there->checksum);
+    note_named(out, directory, there->whose == WhoseCopy::theirs);
+  } else if (is_conflict(*there, may_conflict(out)) || is_in_the_way(out, *there)) {
+    return resolve(out, *there, directory, scratch);
+  } else if (!in_place_ && there->version != PfsVersion::origin_or_none &&
+             is_over_input(out, directory)) {
+    return false;
+  }
+  out.replaces = there && is_anothers(out, *there);
+  return out.state == Outgoing::State::waiting;
+}
+
+/// Does what answers to its name answer to that of its elder, too? (Not where both are names of one
+/// file.)
+bool ResultWriter::is_elders(const Outgoing& out, int directory) {
+  if (out.elder == nullptr || out.elder->ino == out.item->ino) {
+    return false;
+  }
+  const auto beside = tree_.directory(parent_of(out.elder->path));
+  const auto elder = beside ? pfs_.lstat(beside->get(), leaf_of(out.elder->path))
+                            : std::unexpected(beside.error()),
+             own = pfs_.lstat(directory, out.name);
+  return elder && own && identity_of(*elder) == identity_of(*own);
+}
+
+/// Was it brought out under this name, and is that what answers to it? The PFS has spelled it so.
+bool ResultWriter::is_own_copy(const Outgoing& out, int directory) {
+  const auto there = out.item->saved ? pfs_.lstat(directory, out.name) : fail(ENOENT);
+  return there && there->st_ino == out.item->saved->inode;
+}
+
+/// The result is settled where what answers to its name is called otherwise: in its place it would
+/// be lost, or the other one, which may be the job's, too.
+bool ResultWriter::is_spelled_so(Outgoing& out, int directory) {
+  const bool is_anothers = spelled_.is_anothers(parent_of(out.item->path), directory, out.name) &&
+                           !is_own_copy(out, directory);
+  if (!is_anothers && !is_elders(out, directory)) {
+    return true;
+  }
+  out.settle(Action::conflict,
+             "results-dir does not tell its name from that of something else there (upper and "
+             "lower case?): it is kept in the buffer only; give it another name, or bring it out "
+             "elsewhere with efs salvage --to");
+  return false;
+}
+
+/// The result is settled where what has its name is an input of the job: no name of results-dir
+/// should lead there, but one may.
+bool ResultWriter::is_over_input(Outgoing& out, int directory) {
+  const auto there = pfs_.lstat(directory, out.name);
+  if (!there && there.error().code == ENOENT) {
+    return false;
+  }
+  const auto input = there ? inputs_.is_input(*there) : std::unexpected(there.error());
+  if (!input) {
+    return give_up(out, {input.error().code,
+                         "comparing what is there with the inputs: " + describe(input.error())}),
+           true;
+  }
+  if (*input) {
+    out.settle(Action::conflict,
+               "results-dir has an input of this job under its name; the job's version is kept in "
+               "the buffer only");
+  }
+  return *input;
+}
+
+/// Its name may not be durable yet: like one just renamed, it waits for the sync of its directory.
+void ResultWriter::found_there(Outgoing& out, std::optional<FileSum> checksum) {
+  out.entry.checksum = checksum;
+  out.there_already = true;
+  out.state = Outgoing::State::named;
+  progress_.bytes_done += out.data;
+}
+
+/// The PFS has another version than was staged in or brought out: by the job file's on-conflict.
+/// True where the result may be written, under out.name.
+bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch) {
+  const bool of_job = there.version == PfsVersion::of_another_path;
+  const bool existed = !is_conflict(there, may_conflict(out));
+  const bool keeps_both = config_.existing == config::Existing::keep_both;
+  const auto if_existed = keeps_both ? config::OnConflict::keep_both : config::OnConflict::fail;
+  const std::string_view why_both =
+      of_job
+          ? "another file of the job was brought out under this name: both are kept, this one as "
+      : existed ? "results-dir has another file of this name: both are kept, the job's as "
+                : "the PFS's version changed since it was staged in: both are kept, the job's as ";
+  switch (existed ? if_existed : config_.on_conflict) {
+    case config::OnConflict::fail: break;
+    case config::OnConflict::overwrite:
+      out.replaces = true;
+      out.entry.reason =
+          of_job ? "replaced another file of the job that was brought out under this name"
+                 : "replaced a version that changed on the PFS since it was staged in";
+      return true;
+    case config::OnConflict::keep_both:
+      for (unsigned n = 1; n < 1000; ++n) {
+        std::string name = kept_name(leaf_of(out.item->path), config_.name, n);
+        auto check = check_version(*out.item, {.name = name, .to_origin = false}, directory,
+                                   buffer_, pfs_, scratch, progress_.cancel);
+        if (!check) {
+          return give_up(out, check.error()), false;
+        }
+        // kept by another run, or of another result
+        if (check->version == PfsVersion::other || !take_kept_name(out, name)) {
+          continue;
+        }
+        out.name = std::move(name);
+        out.entry.placed_as = out.name;
+        out.entry.reason = std::string(why_both) + out.name;
+        if (check->version == PfsVersion::same_content) {
+          return found_there(out, check->checksum), false;
+        }
+        return true;
+      }
+      break;
+  }
+  const std::string_view why =
+      of_job    ? "another file of the job was brought out under this name; this one"
+      : existed ? "results-dir has another file of this name, and the job file says existing: "
+                  "fail; the job's version"
+      : there.whose == WhoseCopy::unsure
+          ? "what is there came when the buffer was too full to note what it had brought out, and "
+            "may be somebody else's; the job's version"
+          : "it changed on the PFS since it was staged in; the job's version";
+  out.settle(Action::conflict, std::string(why) + " is kept in the buffer only");
+  return false;
+}
+
+/// False where another result of this stage-out has it: names that differ behind what a name can
+/// hold give the same one.
+bool ResultWriter::take_kept_name(const Outgoing& out, const std::string& name) {
+  const std::string parent = parent_of(out.item->path),
+                    path = parent.empty() ? name : parent + "/" + name;
+  if (buffer_.has(path)) {
+    return false;
+  }
+  const MutexLock lock(mutex_);
+  return kept_names_.try_emplace(path, out.item).first->second == out.item;
+}
+
+void ResultWriter::reserve(const fs::WalkItem& item) {
+  const MutexLock lock(mutex_);
+  kept_names_.try_emplace(item.path, &item);
+}
+
+void ResultWriter::verify(std::span<Outgoing> task) {
+  const ScratchPool::Loan scratch(scratches_);
+  DirectoryCursor directories = cursor();
+  for (auto& out : task) {
+    if (out.state == Outgoing::State::written && out.file.checksum) {
+      verify_one(out, directories, *scratch);
+    }
+  }
+}
+
+void ResultWriter::verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+  auto directory = directories.at(parent_of(out.item->path));
+  auto read = directory
+                  ? read_back(job_of(out, *directory), out.file, pfs_, scratch, progress_.cancel)
+                  : Status(std::unexpected(directory.error()));
+  if (read) {
+    return;
+  }
+  out.partial_left = true;
+  give_up(out, read.error());
+}
+
+void ResultWriter::publish(std::span<Outgoing> task) {
+  const ScratchPool::Loan scratch(scratches_);
+  DirectoryCursor directories = cursor();
+  for (auto& out : task) {
+    if (out.state == Outgoing::State::written) {
+      publish_one(out, directories, *scratch);
+    }
+  }
+}
+
+void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
+  auto directory = directories.at(parent_of(out.item->path));
+  if (!directory) {
+    out.partial_left = true;
+    return give_up(out, directory.error());
+  }
+  // it has its name, and this version is the one that will be seen
+  if (out.straight) {
+    return note_named(out, *directory, false);
+  }
+  out.held.clear();
+  for (int tries = 1;; ++tries) {
+    PfsCheck there;
+    const auto job = look_again(out, *directory, scratch, there);
+    out.partial_left = !job;
+    if (!job) {
+      return;
+    }
+    const auto published =
+        publish_partial(*job, out.file, pfs_, [&](const struct stat& partial, bool is_shared) {
+          note_naming(out, *job, partial, is_shared);
+        });
+    if (published) {
+      break;
+    }
+    if (is_held(published.error())) {
+      return void(out.held = published.error().what);
+    }
+    const bool is_taken = published.error().code == EEXIST && (job->is_new || job->over != nullptr);
+    if (!is_taken) {
+      return give_up_name(out, published.error());
+    }
+    out.partial_left = true;
+    if (tries == most_tries) {
+      return give_up_name(
+          out, {EEXIST, "others go on replacing what has its name: it is kept in the buffer only"});
+    }
+    // Another run has kept its version under that name since: this one gets the next.
+    if (!out.entry.placed_as.empty() &&
+        !resolve(out, {.version = PfsVersion::other}, *directory, scratch)) {
+      return;
+    }
+  }
+  out.state = Outgoing::State::named;
+  out.entry.replaced = out.replaces;
+  note_named(out, *directory, false);
+}
+
+/// May what has its name be somebody else's, and does the job file leave it to him?
+bool ResultWriter::is_looked_at(const Outgoing& out) const {
+  if (config_.existing != config::Existing::replace) {
+    return true;
+  }
+  return (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite;
+}
+
+/// Then nothing else than what was looked at may lose the name: two jobs may be bringing out the
+/// same. (Of several nodes, the PFS's rename sees to it.)
+bool ResultWriter::is_guarded(const Outgoing& out) const {
+  return is_looked_at(out) && config_.nodes <= 1 && !config_.merges;
+}
+
+/// What has the name is looked at once more, as late as can be, for writing may have taken minutes;
+/// where that is an input of the job's, or what it has brought out, nothing else may lose the name.
+/// Nothing: the result is settled. What is returned points into `there`.
+std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory, Scratch& scratch,
+                                                   PfsCheck& there) {
+  if (!is_looked_at(out) || !out.entry.placed_as.empty()) {
+    return job_of(out, directory);
+  }
+  const auto checked = check(out, directory, scratch);
+  if (!checked) {
+    return give_up(out, checked.error()), std::nullopt;
+  }
+  there = *checked;
+  const bool is_left = is_conflict(there, may_conflict(out)) || is_in_the_way(out, there);
+  if (is_left && !resolve(out, there, directory, scratch)) {
+    return std::nullopt;
+  }
+  out.replaces = is_anothers(out, there) && out.entry.placed_as.empty();
+  PartialJob job = job_of(out, directory);
+  if (!out.entry.placed_as.empty() || !is_guarded(out)) {
+    return job;
+  }
+  job.is_new = !there.exists;
+  job.over = there.exists ? &there.seen : nullptr;
+  return job;
+}
+
+/// A program may change the file any time, and this process die: then only this tells that nobody
+/// else has changed the PFS's.
+void ResultWriter::note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy,
+                               bool is_shared) {
+  if (!out.entry.placed_as.empty()) {
+    return;
+  }
+  (void)buffer_.named(*out.item, [&] { return coming_version(copy, is_shared); });
+  if (placed_ == nullptr) {
+    return;
+  }
+  const auto before =
+      job.over != nullptr ? Result<struct stat>(*job.over) : pfs_.lstat(job.directory, out.name);
+  (void)placed_->coming({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy,
+                        before ? &*before : nullptr);
+}
+
+/// What results-dir has under its name, if that is what got it.
+Result<struct stat> ResultWriter::named_copy(const Outgoing& out, int directory) {
+  auto now = pfs_.lstat(directory, out.name);
+  const bool ours =
+      !now || out.file.inode == 0 ||
+      (now->st_ino == out.file.inode && static_cast<std::uint64_t>(now->st_size) == out.file.size);
+  return ours ? now : fail(ESTALE, "somebody has replaced or changed it");
+}
+
+/// `is_theirs`: it is the same, and somebody else's: should the job change it yet, that one is not
+/// to be replaced.
+void ResultWriter::note_named(Outgoing& out, int directory, bool is_theirs) {
+  if (!out.entry.placed_as.empty()) {
+    return;
+  }
+  std::optional<Result<struct stat>> copy;
+  Status noted = buffer_.named(*out.item, [&]() -> Result<fs::Origin> {
+    copy = named_copy(out, directory);
+    if (!*copy) {
+      return std::unexpected(copy->error());
+    }
+    return copy_version(pfs_, directory, out.name, **copy);
+  });
+  if (placed_ != nullptr && !is_theirs) {
+    if (!copy) {
+      copy = named_copy(out, directory);
+    }
+    const Status kept =
+        *copy ? note_placed(out, directory, **copy) : std::unexpected(copy->error());
+    if (noted) {
+      noted = kept;
+    }
+  }
+  if (!noted) {
+    out.entry.reason +=
+        (out.entry.reason.empty() ? "" : "; ") +
+        std::string("when it changes again, this version may be taken for somebody else's: ") +
+        describe(noted.error());
+  }
+}
+
+Status ResultWriter::note_placed(const Outgoing& out, int directory, const struct stat& copy) {
+  return placed_->placed({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy,
+                         pfs_.is_shared(directory, out.name, copy));
+}
+
+/// Its copy has got another name, which moves its ctime, and so will the end of that one.
+void ResultWriter::note_linked(const Outgoing& first, int directory) {
+  const auto now = placed_ != nullptr && first.entry.placed_as.empty()
+                       ? pfs_.lstat(directory, first.name)
+                       : fail(ENOENT);
+  const std::string own = buffer_.own_path(first.item->path);
+  if (now &&
+      placed_->look({.name = first.item->path, .own = own}, *now, false) == WhoseCopy::ours) {
+    (void)note_placed(first, directory, *now);
+  }
+}
+
+bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
+  if (out.state == Outgoing::State::settled || first.state == Outgoing::State::written) {
+    return true;
+  }
+  const bool there =
+      first.state == Outgoing::State::settled &&
+      (first.entry.action == Action::staged_out || first.entry.action == Action::kept);
+  if (!there || progress_.cancel) {
+    return false;
+  }
+  out.held.clear();
+  auto from = tree_.directory(parent_of(first.item->path));
+  auto to = tree_.directory(parent_of(out.item->path));
+  if (!from || !to) {
+    return give_up(out, from ? to.error() : from.error()), true;
+  }
+  auto now = pfs_.lstat(from->get(), first.name);
+  if (!now || (first.file.checksum && now->st_ino != first.file.inode)) {
+    return false;
+  }
+  if (first.brought_before && !is_untouched_copy(*now, *first.item)) {
+    return false;
+  }
+  auto present = pfs_.lstat(to->get(), out.name);
+  if (present && !is_spelled_so(out, to->get())) {
+    return true;
+  }
+  const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
+  // Another version than was staged in: to be written like any other, which knows what is to be
+  // done then.
+  const std::string own = buffer_.own_path(out.item->path);
+  const bool conflict =
+      !linked && present && is_looked_at(out) &&
+      !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
+  if (conflict) {
+    return false;
+  }
+  if (!linked && present && !in_place_ && is_over_input(out, to->get())) {
+    return true;
+  }
+  if (!linked) {
+    PartialJob job = job_of(out, to->get());
+    if (is_guarded(out)) {
+      job.is_new = !present, job.over = present ? &*present : nullptr;
+    }
+    const bool first_is_shared = pfs_.is_shared(from->get(), first.name, *now);
+    const auto about_to = [&](bool is_shared) {
+      note_naming(out, job, *now, is_shared || first_is_shared);
+    };
+    auto done = link_partial(from->get(), first.name, job, pfs_, about_to);
+    if (!done && is_held(done.error())) {
+      return out.held = done.error().what, true;
+    }
+    if (!done && cannot_link(done.error())) {
+      return false;
+    }
+    if (!done) {
+      return give_up_name(out, done.error()), true;
+    }
+  }
+  const PlacedName called{.name = out.item->path, .own = own};
+  out.entry.replaced = !linked && present && !is_ours(placed_, called, *out.item, *present);
+  out.there_already = linked;
+  out.file = {.inode = now->st_ino,
+              .size = static_cast<std::uint64_t>(now->st_size),
+              .checksum = std::nullopt};
+  out.state = Outgoing::State::named;
+  out.entry.checksum = first.entry.checksum;
+  out.entry.bytes = 0;
+  out.entry.reason = "another name of " + first.item->path;
+  note_named(out, to->get(), false);
+  note_linked(first, from->get());
+  return true;
+}
+
+void ResultWriter::remove_partials(std::span<Outgoing> batch) {
+  DirectoryCursor directories = cursor();
+  for (auto& out : batch) {
+    if (!out.partial_left) {
+      continue;
+    }
+    const auto directory = directories.at(parent_of(out.item->path));
+    const Status gone =
+        directory ? pfs_.unlink(*directory, out.way_name()) : std::unexpected(directory.error());
+    if (gone || gone.error().code == ENOENT) {
+      out.partial_left = false;
+    } else {
+      out.entry.reason += "; " + left_behind(out.way_name(), gone.error());
+    }
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,568 @@
+#include "stage/export/results_tree.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/log.hpp"
+#include "fs/acl.hpp"
+#include "stage/pfs/attributes.hpp"
+#include "stage/pfs/partial_name.hpp"
+
+namespace efs::stage {
+namespace {
+
+// directories from which on one syncfs is cheaper than an fsync each
+constexpr std::size_t many = 16;
+
+bool not_permitted(const Error& error) {
+  return error.code == EPERM || error.code == EACCES;
+}
+
+/// Who is not of its group takes the set-group-ID bit away with any chmod, and cannot give it back.
+bool keeps_group_bit(const struct stat& there) {
+  return ::geteuid() == 0 || ::group_member(there.st_gid) != 0;
+}
+
+}  // namespace
+
+Status ResultsTree::open(const std::string& path) {
+  auto opened = make_path(path);
+  if (!opened) {
+    return fail(opened.error().code, "results-dir " + path + ": " + describe(opened.error()));
+  }
+  const auto attributes = pfs_.fstat(opened->get());
+  if (!attributes) {
+    return fail(attributes.error().code,
+                "results-dir " + path + ": " + describe(attributes.error()));
+  }
+  root_ = std::move(*opened);
+  paths_.emplace(pfs_, root_.get());
+  device_ = attributes->st_dev;
+  path_ = path;
+  // before the lock: both are leaves
+  auto left_open = opened_ != nullptr ? opened_->take(path) : std::map<std::string, mode_t>();
+  const MutexLock lock(mutex_);
+  granted_.merge(left_open);
+  return {};
+}
+
+Result<UniqueFd> ResultsTree::make_path(const std::string& path) {
+  auto there = pfs_.open(AT_FDCWD, path, directory_flags);
+  if (there || there.error().code != ENOENT || path == "/") {
+    return there;
+  }
+  auto parent = make_path(parent_of(path).empty() ? "/" : parent_of(path));
+  if (!parent) {
+    return parent;
+  }
+  auto made = pfs_.mkdir(parent->get(), leaf_of(path), 0777);
+  if (!made && made.error().code != EEXIST) {
+    return with_context(made.error(), "cannot be created");
+  }
+  if (auto synced = pfs_.fsync(parent->get()); !synced) {
+    return with_context(synced.error(), "fsync of its parent");
+  }
+  return pfs_.open(AT_FDCWD, path, directory_flags);
+}
+
+bool ResultsTree::was_moved(const std::string& path) {
+  const auto there = pfs_.open(AT_FDCWD, path, directory_flags);
+  const auto now = there ? pfs_.fstat(there->get()) : std::unexpected(there.error());
+  const auto ours = pfs_.fstat(root_.get());
+  if (!now) {
+    return now.error().code == ENOENT || now.error().code == ENOTDIR;
+  }
+  return ours && (now->st_dev != ours->st_dev || now->st_ino != ours->st_ino);
+}
+
+Result<UniqueFd> ResultsTree::directory(const std::string& path) {
+  const auto hidden = hidden_.find(path);
+  auto fd = paths_->open(
+      hidden == hidden_.end() ? path : join(parent_of(path), hidden->second.name), directory_flags);
+  if (!fd || path.empty()) {
+    return fd;
+  }
+  const auto attributes = pfs_.fstat(fd->get());
+  if (!attributes) {
+    return std::unexpected(attributes.error());
+  }
+  if (attributes->st_dev != device_) {
+    const MutexLock lock(mutex_);
+    elsewhere_.insert(path);
+  }
+  return fd;
+}
+
+Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& about_to) {
+  const std::string parent_path = parent_of(item.path);
+  auto parent = directory(parent_path);
+  if (!parent) {
+    return with_context(parent.error(), "opening its parent directory");
+  }
+  auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
+  if (!there && there.error().code == ENOENT) {
+    if (to_hide_.contains(item.path)) {
+      const auto hidden = make_hidden(parent->get(), item);
+      if (!hidden) {
+        return with_context(hidden.error(), "making the directory");
+      }
+      if (*hidden) {
+        return {};
+      }
+    }
+    if (about_to) {
+      about_to();
+    }
+    const auto made =
+        pfs_.mkdir(parent->get(), leaf_of(item.path), (item.attributes.st_mode & 0777U) | 0700U);
+    if (made) {
+      made_.insert(item.path);
+      unsynced_.insert(parent_path);
+      return {};
+    }
+    if (made.error().code != EEXIST) {
+      return with_context(made.error(), "making the directory");
+    }
+    there = pfs_.lstat(parent->get(), leaf_of(item.path));
+  }
+  if (!there) {
+    return with_context(there.error(), "making the directory");
+  }
+  if (!S_ISDIR(there->st_mode)) {
+    return fail(ENOTDIR,
+                "something that is not a directory has its name: move that away, and try again");
+  }
+  // it may be from a stage-out that was killed before it made it durable
+  unsynced_.insert(parent_path);
+  if ((there->st_mode & 0700U) == 0700U) {
+    return {};
+  }
+  (void)grant_owner_access(
+      item.path);  // not ours to change: then what cannot be written will say so itself
+  return {};
+}
+
+void ResultsTree::hide(std::unordered_set<std::string> paths, std::string tag) {
+  to_hide_ = std::move(paths);
+  tag_ = std::move(tag);
+}
+
+/// False where something has the partial name: then it is none to hide.
+Result<bool> ResultsTree::make_hidden(int parent, const fs::WalkItem& item) {
+  made_.insert(item.path);
+  // First: what is thrown must not leave one that nobody knows of.
+  Hidden& hidden =
+      hidden_[item.path] = {.name = partial_name(leaf_of(item.path), tag_), .item = &item};
+  const auto made = pfs_.mkdir(parent, hidden.name, (item.attributes.st_mode & 0777U) | 0700U);
+  const auto there = made ? pfs_.lstat(parent, hidden.name) : std::unexpected(made.error());
+  if (there) {
+    hidden.inode = there->st_ino;
+    return true;
+  }
+  if (made) {
+    (void)pfs_.rmdir(parent, hidden.name);
+  }
+  hidden_.erase(item.path);
+  made_.erase(item.path);
+  return made || made.error().code != EEXIST ? Result<bool>(std::unexpected(there.error())) : false;
+}
+
+std::vector<std::string> ResultsTree::hidden() const {
+  std::vector<std::string> paths;
+  for (const auto& [path, hidden] : hidden_) {
+    paths.push_back(path);
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+bool ResultsTree::is_way_name(const std::string& path) const {
+  return std::ranges::any_of(hidden_, [&](const auto& one) {
+    return join(parent_of(one.first), one.second.name) == path;
+  });
+}
+
+Status ResultsTree::show(const std::string& path) {
+  const Hidden& hidden = hidden_.at(path);
+  const std::string parent_path = parent_of(path);
+  unsynced_.insert(parent_path);
+  const auto parent = directory(parent_path);
+  if (!parent) {
+    return with_context(parent.error(), "opening its parent directory");
+  }
+  if (const Status renamed = pfs_.rename_new(parent->get(), hidden.name, leaf_of(path)); !renamed) {
+    // The answer to the call may have been lost.
+    const auto there = pfs_.lstat(parent->get(), leaf_of(path));
+    if (!there || there->st_ino != hidden.inode) {
+      return with_context(renamed.error(), "giving the directory its name");
+    }
+  }
+  hidden_.erase(path);
+  return {};
+}
+
+const fs::WalkItem& ResultsTree::take_away(const std::string& path) {
+  const auto taken = hidden_.extract(path);
+  const Hidden& hidden = taken.mapped();
+  made_.erase(taken.key());
+  const auto parent = directory(parent_of(taken.key()));
+  const Status gone =
+      parent ? pfs_.rmdir(parent->get(), hidden.name) : std::unexpected(parent.error());
+  if (!gone) {
+    log::warn("event=directory_left path=\"{}\" name=\"{}\" reason=\"{}\"", taken.key(),
+              hidden.name, describe(gone.error()));
+    left_.push_back(join(parent_of(taken.key()), hidden.name));
+  }
+  return *hidden.item;
+}
+
+Status ResultsTree::unhide(const std::string& path) {
+  to_hide_.erase(path);
+  return make(take_away(path));
+}
+
+bool ResultsTree::grant_owner_access(const std::string& path) {
+  if (path.empty()) {
+    return false;
+  }
+  const auto parent = paths_->open(parent_of(path), passage_flags);
+  const std::string name = leaf_of(path);
+  const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
+  if (!there || !S_ISDIR(there->st_mode) || there->st_uid != ::geteuid()) {
+    return false;
+  }
+  if ((there->st_mode & 0700U) == 0700U) {
+    return true;  // another thread may have been faster
+  }
+  if ((there->st_mode & S_ISGID) != 0 && !keeps_group_bit(*there)) {
+    return false;
+  }
+  const mode_t mode = there->st_mode & 07777U;
+  if (const Status noted = opened_ != nullptr ? opened_->note(path_ + "/" + path, mode) : Status();
+      !noted) {
+    log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
+  }
+  // First: what is thrown must not leave one that nobody knows of.
+  const bool is_first = [&] {
+    const MutexLock lock(mutex_);
+    return granted_.try_emplace(path, mode).second;
+  }();
+  if (pfs_.chmod_name(parent->get(), name, mode | 0700U)) {
+    return true;
+  }
+  if (is_first) {
+    is_shut(path);
+  }
+  return false;
+}
+
+void ResultsTree::is_shut(const std::string& path) {
+  if (opened_ != nullptr) {
+    opened_->done(path_ + "/" + path);
+  }
+  const MutexLock lock(mutex_);
+  granted_.erase(path);
+}
+
+void ResultsTree::stays_open(const std::string& path) {
+  if (opened_ != nullptr) {
+    opened_->stays_open(path_ + "/" + path);
+  }
+}
+
+ResultsTree::~ResultsTree() {
+  try {
+    while (!hidden_.empty()) {
+      (void)take_away(hidden_.begin()->first);
+    }
+    (void)restore_access();
+  } catch (const std::exception&) {  // no memory: they stay open to their owner, or hidden
+  }
+}
+
+Status ResultsTree::restore_access(bool for_good) {
+  std::map<std::string, mode_t> grant_owner_access;
+  {
+    const MutexLock lock(mutex_);
+    grant_owner_access.swap(granted_);
+  }
+  Status all;
+  // What is in a directory before it: its own mode may close the way.
+  for (auto it = grant_owner_access.rbegin(); it != grant_owner_access.rend(); ++it) {
+    const auto& [path, mode] = *it;
+    const auto parent = paths_->open(parent_of(path), passage_flags);
+    const auto there =
+        parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
+    if (!there && there.error().code != ENOENT && there.error().code != ENOTDIR) {
+      stays_open(path);
+      if (all) {
+        all = fail(there.error().code,
+                   "giving directory /" + path + " its mode again: " + describe(there.error()));
+      }
+      continue;
+    }
+    if (!there && !for_good) {
+      stays_open(path);
+      continue;
+    }
+    // else it is gone, or was changed by somebody
+    const bool is_open =
+        there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);
+    const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
+    if (shut) {
+      is_shut(path);
+    } else {
+      stays_open(path);
+    }
+    if (!shut && all) {
+      all = fail(shut.error().code,
+                 "giving directory /" + path + " its mode again: " + describe(shut.error()));
+    }
+  }
+  return all;
+}
+
+Status ResultsTree::sync_with_made(std::set<std::string> directories) {
+  directories.insert(unsynced_.begin(), unsynced_.end());
+  EFS_TRY(sync(directories));
+  unsynced_.clear();
+  return {};
+}
+
+Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool exactly,
+                                       Finished& finished) {
+  auto there = pfs_.xattrs(fd);
+  if (!there) {
+    return with_context(there.error(), "reading the directory's extended attributes");
+  }
+  fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
+  const bool made = made_.contains(item.path);
+  bool changes = false;
+  const auto lose = [&](const std::string& what) {
+    finished.lost += (finished.lost.empty() ? "" : "; ") + what;
+  };
+  for (const auto& [name, value] : *there) {
+    const auto own = wanted.xattrs.find(name);
+    // no version tells whether somebody has changed it (directory_version())
+    const bool foreign = !made && name.starts_with("trusted.");
+    if (own != wanted.xattrs.end()) {
+      if (own->second != value && foreign) {
+        lose(name + ": it stays as the PFS has it");
+      }
+      if (own->second == value || foreign) {
+        wanted.xattrs.erase(own);
+      }
+    } else if (exactly && !foreign) {
+      const auto removed = pfs_.remove_xattr(fd, name);
+      if (!removed && removed.error().code != ENODATA) {
+        lose(name + ": " + describe(removed.error()));
+      }
+      changes = true;
+    }
+  }
+  const auto refused = set_xattrs(fd, wanted, pfs_);
+  if (!refused) {
+    return std::unexpected(refused.error());
+  }
+  if (!refused->empty()) {
+    lose(*refused);
+  }
+  changes = changes || !wanted.xattrs.empty();
+  finished.has.xattrs = std::move(*there);
+  if (!changes) {
+    return false;
+  }
+  // before the mode, which may forbid it; of an ACL the mask is the mode's
+  auto now = pfs_.xattrs(fd);
+  if (!now) {
+    return with_context(now.error(), "reading the directory's extended attributes");
+  }
+  finished.has.xattrs = std::move(*now);
+  return true;
+}
+
+/// The item's mode, as far as the directory above it on the PFS does not decide: that hands down a
+/// set-group-ID bit or none, and a default ACL which leaves some of the mode.
+mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now,
+                            const Finished& finished) const {
+  mode_t mode = item.attributes.st_mode & 07777U;
+  if (finished.exactly && !made_.contains(item.path)) {
+    return mode;
+  }
+  // What a directory of the buffer handed down counts for nothing here.
+  const bool was_handed_down = item.group_handed_down && (mode & S_ISGID) != 0;
+  if (item.plain_group && was_handed_down) {
+    mode &= ~static_cast<mode_t>(S_ISGID);
+  }
+  if (!item.group_handed_down || was_handed_down) {
+    mode |= now.st_mode & S_ISGID;
+  }
+  const bool has_acl = finished.has.xattrs.contains(fs::access_acl_name);
+  const bool was_given_acl = has_acl && !item.xattrs.contains(fs::access_acl_name);
+  if (!finished.exactly && was_given_acl) {
+    mode &= now.st_mode | 07000U;
+  }
+  return mode;
+}
+
+Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned,
+                               Finished& finished) {
+  const mode_t there = now.st_mode & 07777U, mode = mode_in(item, now, finished);
+  const mode_t both = there & mode & (S_ISUID | S_ISGID);
+  mode_t wanted = safe_mode(mode, owned) | both;  // what it has already is nobody's to lose
+  if ((there & S_ISGID) == 0 && !keeps_group_bit(now)) {
+    wanted &= ~static_cast<mode_t>(S_ISGID);
+  }
+  finished.has.mode = wanted;
+  if (there == wanted) {
+    return {};
+  }
+  const auto refuse = [&](const std::string& why) {
+    finished.lost += (finished.lost.empty() ? "" : "; ") + std::string("its mode: ") + why;
+    finished.refused = true;
+    finished.has.mode = there;
+  };
+  if ((both & S_ISGID) != 0 && !keeps_group_bit(now)) {
+    return refuse("only who is of its group can change it and keep the set-group-ID bit"), Status();
+  }
+  const auto done = pfs_.chmod(fd, wanted);
+  if (!done && not_permitted(done.error()) && !made_.contains(item.path)) {
+    return refuse(describe(done.error())), Status();
+  }
+  return done ? Status() : Status(with_context(done.error(), "setting the directory's mode"));
+}
+
+Status ResultsTree::apply_times(int fd, const fs::WalkItem& item) {
+  const auto done =
+      pfs_.set_times(fd, to_ns(item.attributes.st_atim), to_ns(item.attributes.st_mtim));
+  const bool foreign = !made_.contains(item.path);
+  return done || (foreign && not_permitted(done.error()))
+             ? Status()
+             : Status(with_context(done.error(), "setting the directory's times"));
+}
+
+Status ResultsTree::sync_one(int fd, const struct stat& now, bool fsync) {
+  if (!fsync && now.st_dev == device_) {
+    return {};
+  }
+  const auto synced = pfs_.fsync(fd);
+  return synced ? Status() : Status(with_context(synced.error(), "fsync of the directory"));
+}
+
+Result<UniqueFd> ResultsTree::let_in_and_open(const std::string& path) {
+  auto fd = directory(path);
+  if (!fd && fd.error().code == EACCES && grant_owner_access(path)) {
+    fd = directory(path);
+  }
+  return fd ? std::move(fd) : with_context(fd.error(), "opening the directory");
+}
+
+Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool exactly,
+                                                  bool fsync) {
+  auto fd = let_in_and_open(item.path);
+  if (!fd) {
+    return std::unexpected(fd.error());
+  }
+  auto now = pfs_.fstat(fd->get());
+  if (!now) {
+    return with_context(now.error(), "reading the directory's attributes");
+  }
+  const auto& wanted = item.attributes;
+  const gid_t gid = group_of(item, now->st_gid);
+  const bool was_another = now->st_uid != wanted.st_uid || now->st_gid != gid;
+  bool owned = !was_another;
+  Finished finished{.exactly = exactly};
+  if (was_another) {
+    auto done = pfs_.chown(fd->get(), wanted.st_uid, gid);
+    if (!done && !not_permitted(done.error())) {
+      return with_context(done.error(), "setting the directory's owner");
+    }
+    if (!done && item.group_is_asked && now->st_gid != gid) {
+      finished.lost = "its group: " + describe(done.error());
+    }
+    owned = done.has_value();
+  }
+  finished.has.uid = owned ? wanted.st_uid : now->st_uid;
+  finished.has.gid = owned ? gid : now->st_gid;
+  const auto changed = apply_xattrs(fd->get(), item, exactly, finished);
+  if (!changed) {
+    return std::unexpected(changed.error());
+  }
+  // An ACL may have changed the mode, and an owner.
+  if (*changed || was_another) {
+    now = pfs_.fstat(fd->get());
+  }
+  if (!now) {
+    return with_context(now.error(), "reading the directory's attributes");
+  }
+  EFS_TRY(apply_mode(fd->get(), item, *now, owned, finished));
+  if (!finished.refused) {
+    is_shut(item.path);
+  }
+  EFS_TRY(apply_times(fd->get(), item));
+  EFS_TRY(sync_one(fd->get(), *now, fsync));
+  return finished;
+}
+
+Status ResultsTree::finish_times(const fs::WalkItem& item, bool fsync) {
+  auto fd = let_in_and_open(item.path);
+  if (!fd) {
+    return std::unexpected(fd.error());
+  }
+  const auto now = pfs_.fstat(fd->get());
+  if (!now) {
+    return with_context(now.error(), "reading the directory's attributes");
+  }
+  EFS_TRY(apply_times(fd->get(), item));
+  return sync_one(fd->get(), *now, fsync);
+}
+
+Result<DirectoryAttributes> ResultsTree::attributes_of(const std::string& path) {
+  const auto fd = let_in_and_open(path);
+  if (!fd) {
+    return std::unexpected(fd.error());
+  }
+  auto now = stage::attributes_of(pfs_, fd->get());
+  if (!now) {
+    return with_context(now.error(), "reading the directory's attributes");
+  }
+  const MutexLock lock(mutex_);
+  // Else somebody has changed it meanwhile.
+  if (const auto opened = granted_.find(path);
+      opened != granted_.end() && now->mode == (opened->second | 0700U)) {
+    now->mode = opened->second & 07777U;
+  }
+  return now;
+}
+
+bool ResultsTree::is_elsewhere(const std::string& path) {
+  const MutexLock lock(mutex_);
+  return elsewhere_.contains(path);
+}
+
+bool ResultsTree::sync_all_at_once(std::size_t directories) const {
+  return directories >= many && sync_all_reports_errors();
+}
+
+Status ResultsTree::sync(const std::set<std::string>& directories) {
+  const bool at_once = sync_all_at_once(directories.size());
+  if (at_once) {
+    EFS_TRY(sync_all());
+  }
+  for (const auto& path : directories) {
+    if (at_once && !is_elsewhere(path)) {
+      continue;
+    }
+    auto fd = directory(path);
+    auto done = fd ? pfs_.fsync(fd->get()) : std::unexpected(fd.error());
+    if (!done) {
+      return fail(done.error().code, "fsync of directory /" + path + ": " + describe(done.error()));
+    }
+  }
+  return {};
+}
+
+}  // namespace efs::stage

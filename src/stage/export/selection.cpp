@@ -1,0 +1,144 @@
+#include "stage/export/selection.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "stage/copy/transfer.hpp"
+#include "stage/export/unmatched.hpp"
+#include "stage/pfs/paths.hpp"
+
+namespace efs::stage {
+namespace {
+
+const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& item) {
+  const bool is_new_file = !item.origin && !S_ISDIR(item.attributes.st_mode);
+  if (is_new_file && item.keep == fs::Keep::by_rule &&
+      !config::has_output_rule(config, item.path)) {
+    return no_rule_matches;
+  }
+  const bool by_rule =
+      config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary;
+  return item.keep == fs::Keep::temporary && !by_rule ? "temporary: set while the job ran"
+                                                      : "temporary by the job file";
+}
+
+/// Of a file whose content cannot be read: a changed one is a result that is not back, an unchanged
+/// one is named only.
+ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
+  const bool is_result = is_dirty(item);
+  std::string reason = "its content cannot be read from the buffer: " + item.unreadable;
+  if (!is_result) {
+    reason += "; no program has changed it since it was " +
+              std::string(item.saved ? "brought to results-dir" : "staged in");
+  }
+  ReceiptEntry entry =
+      receipt_entry(item, is_result ? Action::failed : Action::skipped, std::move(reason));
+  entry.code = is_result ? EIO : 0;
+  entry.unreadable = true;
+  return entry;
+}
+
+}  // namespace
+
+fs::ResultName result_names(const config::JobConfig& config) {
+  return [&config](const std::string& path) {
+    return config::result_path(config, path);
+  };
+}
+
+config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item,
+                           std::string* why) {
+  std::string reason;
+  config::FileClass result = config::classify(config, item.path, item.origin.has_value(), reason);
+  // One that was brought out in place counts as staged in under the name that it has there, and may
+  // be a result of the job's all the same.
+  if (std::string as_new;
+      result == config::FileClass::temporary && item.origin && item.saved &&
+      !config::is_input(config, item.path) &&
+      config::classify(config, item.path, false, as_new) == config::FileClass::persistent) {
+    result = config::FileClass::persistent, reason = std::move(as_new);
+  }
+  if (item.keep != fs::Keep::by_rule) {
+    result = item.keep == fs::Keep::persistent ? config::FileClass::persistent
+                                               : config::FileClass::temporary;
+    reason = item.keep_path == item.path ? "set while the job ran"
+                                         : "set while the job ran, for /" + item.keep_path;
+  }
+  if (why != nullptr) {
+    *why = std::move(reason);
+  }
+  return result;
+}
+
+bool is_dirty(const fs::WalkItem& item) {
+  return item.dirty || (S_ISREG(item.attributes.st_mode) && !item.origin && !item.saved);
+}
+
+Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items,
+                          bool by_rank) {
+  Selection selection;
+  std::unordered_set<std::string_view> results;  // dirty persistent directories
+  std::unordered_set<std::string_view> needed;   // those and all on the way to what goes out
+  const auto need = [&](std::string_view path) {
+    for (; !path.empty() && needed.insert(path).second; path = parent_view(path)) {
+    }
+  };
+  for (const auto& item : items) {
+    const mode_t type = item.attributes.st_mode & S_IFMT;
+    const bool directory = type == S_IFDIR;
+    if (!directory && type != S_IFREG && type != S_IFLNK) {
+      selection.settled.push_back(receipt_entry(item, Action::skipped, "a socket, FIFO or device"));
+    } else if (!is_dirty(item) && !item.unreadable.empty()) {
+      selection.settled.push_back(unreadable_entry(item));
+    } else if (!is_dirty(item)) {
+      if (!directory) {
+        selection.settled.push_back(receipt_entry(item, Action::unchanged, {}));
+      }
+    } else if (class_of(config, item) == config::FileClass::temporary) {
+      selection.settled.push_back(
+          receipt_entry(item, Action::dropped, why_temporary(config, item)));
+    } else if (!item.unreadable.empty()) {
+      selection.settled.push_back(unreadable_entry(item));
+    } else if (!item.parts.empty()) {
+      selection.settled.push_back(receipt_entry(
+          item, Action::failed,
+          "only parts of it were loaded (" + item.parts +
+              "): the rest would be zeros; unload those parts, or make it temporary"));
+    } else if (directory) {
+      results.insert(item.path);
+      need(item.path);
+    } else {
+      need(parent_view(item.path));
+      selection.outgoing.push_back(&item);
+    }
+  }
+  const bool same_place = config::has_results_in_place(config);
+  for (const auto& item : items) {
+    if (!S_ISDIR(item.attributes.st_mode) || !needed.contains(item.path)) {
+      continue;
+    }
+    const bool is_result = results.contains(item.path);
+    selection.directories.push_back(
+        {.item = &item, .apply_attributes = is_result || !same_place, .reported = is_result});
+  }
+  // A dropped directory that is needed after all is made, so it must not be listed as lost.
+  std::erase_if(selection.settled, [&](const ReceiptEntry& entry) {
+    return entry.action == Action::dropped && needed.contains(entry.path);
+  });
+  std::ranges::stable_sort(selection.outgoing, {},
+                           [](const fs::WalkItem* item) { return parent_view(item->path); });
+  // Where time may run out, what is small goes before what is large: more is back by then.
+  const auto rank = [&](const fs::WalkItem* item) {
+    return std::pair(config::rank(config, item->path), data_of(item->attributes));
+  };
+  if (by_rank) {
+    std::ranges::stable_sort(selection.outgoing, {}, rank);
+  }
+  return selection;
+}
+
+}  // namespace efs::stage

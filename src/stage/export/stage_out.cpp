@@ -1,0 +1,694 @@
+#include "stage/export/stage_out.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/log.hpp"
+#include "stage/copy/worker_pool.hpp"
+#include "stage/export/deletions.hpp"
+#include "stage/export/leftovers.hpp"
+#include "stage/export/outgoing.hpp"
+#include "stage/export/removed_inputs.hpp"
+#include "stage/export/renaming.hpp"
+#include "stage/export/result_attributes.hpp"
+#include "stage/export/result_batches.hpp"
+#include "stage/export/result_directories.hpp"
+#include "stage/export/result_writer.hpp"
+#include "stage/export/results_tree.hpp"
+#include "stage/export/selection.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/patience.hpp"
+#include "stage/pfs/spelling.hpp"
+#include "stage/plan/results_dir.hpp"
+#include "stage/versions/placed_names.hpp"
+#include "stage/versions/version_check.hpp"
+
+// Of results the order is that of result_batches.hpp. Directories are made, durably, before all
+// batches and are given their modes and times after them, since every rename moves their times and
+// a read-only directory takes no files. A symbolic link cannot be synced by itself: with journalled
+// metadata the fsync of its directory covers it. Inputs that the job took away go when all results
+// are back (deletions.hpp): a renamed one is a result first. A name that another node or job is
+// about to give or to take is tried again behind all others (finish_held_names()). Where the PFS is
+// full, what did not fit is tried once more after all batches, alone: use_what_is_left().
+
+namespace efs::stage {
+namespace {
+
+constexpr std::size_t looks_in_a_row = 64;  // names that one thread looks at in a row
+// results: below that, hiding their directory costs more calls than it saves
+constexpr std::size_t well_filled_from = 4;
+
+class StageOut {
+ public:
+  StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options,
+           Progress& progress)
+      : config_(config),
+        buffer_(buffer),
+        pfs_(pfs),
+        options_(options),
+        progress_(progress),
+        in_place_(config::has_results_in_place(config)),
+        hides_(!in_place_ && options.placed == nullptr && !options.partial_tag.empty()),
+        tree_(pfs, options.opened),
+        pool_(options.workers, options.processors()),
+        writer_(config, buffer, pfs, tree_, progress, options),
+        directories_(config, options_, buffer, pfs, tree_, writer_),
+        batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_,
+                 directories_, pool_, progress),
+        deletions_(config, pfs, tree_, pool_, progress, options.placed, options.partial_tag),
+        patience_(progress.cancel, *options.pauses) {}
+
+  Receipt run() {
+    receipt_.job = config_.name;
+    receipt_.results_dir = config_.results_dir;
+    receipt_.read_back = config_.verify == config::Verify::read_back;
+    receipt_.started = wall_clock();
+    progress_.listing = true;
+    if (auto items = buffer_.walk()) {
+      if (const auto doubt = choose_attributes(config_, *items); !doubt.empty()) {
+        tell(doubt);
+      }
+      if (buffer_.is_at_rest()) {
+        look_for_copies(*items);
+      }
+      auto gone = config_.deletions == config::Deletions::propagate ? buffer_.gone()
+                                                                    : std::vector<fs::WalkItem>();
+      if (in_place_) {
+        note_siblings(*items, gone);
+      }
+      stage(*items, std::move(gone));
+    } else if (progress_.cancel && items.error().code == ECANCELED) {
+      receipt_.reason = not_listed();
+    } else {
+      receipt_.reason = "the buffer cannot be read: " + describe(items.error());
+    }
+    progress_.listing = true;
+    receipt_.ended = wall_clock();
+    settle(receipt_);
+    return std::move(receipt_);
+  }
+
+ private:
+  std::string not_listed() const {
+    return std::string(progress_.time_is_up ? "the deadline passed" : "it was cancelled") +
+           " while the files were listed: none was brought out, and all are in the buffer";
+  }
+
+  /// Is the time over before the first of many files? To name them would take as long as to list
+  /// them.
+  bool gives_up(const std::vector<fs::WalkItem>& items) {
+    if (!progress_.cancel || items.size() < fs::many_names) {
+      return false;
+    }
+    receipt_.entries.clear();
+    receipt_.reason = not_listed();
+    return true;
+  }
+
+  /// A clean result that results-dir does not have any more is nowhere but here: it has to be
+  /// brought out again, and so has one of which that cannot be told, or that another node may have
+  /// replaced.
+  void look_for_copies(std::vector<fs::WalkItem>& items) {
+    std::vector<fs::WalkItem*> saved;
+    for (auto& item : items) {
+      if (item.saved && !item.dirty) {
+        saved.push_back(&item);
+      }
+    }
+    if (saved.empty() || config_.results_dir.empty()) {
+      return;
+    }
+    progress_.listing = false;
+    const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
+    pool_.run(saved.size(), looks_in_a_row, [&](std::size_t begin, std::size_t end) {
+      DirectoryCursor directories([&](const std::string& path) {
+        return pfs_.open_beneath(top->get(), path, passage_flags);
+      });
+      for (auto* item : std::span(saved).subspan(begin, end - begin)) {
+        try {
+          const auto directory =
+              top ? directories.at(parent_of(item->path)) : std::unexpected(top.error());
+          const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path))
+                                       : std::unexpected(directory.error());
+          if (!there || is_of_another_node(*directory, leaf_of(item->path), *there, *item->saved)) {
+            item->dirty = true;
+          }
+        } catch (const std::exception&) {
+          item->dirty = true;
+        }
+      }
+    });
+    progress_.listing = true;
+  }
+
+  /// A node that was started after this one had brought the result out takes it for an earlier
+  /// run's. (What several nodes have is nobody's version, and any of theirs will do.)
+  bool is_of_another_node(int directory, const std::string& name, const struct stat& there,
+                          const fs::Origin& copy) const {
+    return config_.nodes > 1 && copy.ctime != 0 &&
+           (!is_copy(there, copy) || pfs_.is_shared(directory, name, there));
+  }
+
+  /// Several names of one file on the PFS that came in one after the other (a load) are files of
+  /// their own here. What replaces or removes one there moves the ctime of the others, which then
+  /// tells nothing of them.
+  static void note_siblings(std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem>& gone) {
+    std::map<std::pair<dev_t, ino_t>, std::vector<fs::WalkItem*>> by_origin;
+    for (auto* list : {&items, &gone}) {
+      for (auto& item : *list) {
+        if (item.origin && S_ISREG(item.attributes.st_mode)) {
+          by_origin[{item.origin->device, item.origin->inode}].push_back(&item);
+        }
+      }
+    }
+    for (const auto& [origin, siblings] : by_origin) {
+      for (auto* item : siblings) {
+        item->linked = item->linked || siblings.size() > 1;
+      }
+    }
+  }
+
+  void stage(const std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem> gone) {
+    if (gives_up(items)) {
+      return;
+    }
+    Selection selection = select_outgoing(config_, items, options_.by_rank);
+    if (gives_up(items)) {
+      return;
+    }
+    receipt_.entries = std::move(selection.settled);
+    refuse_overwritten(items);
+    list_outgoing(std::move(selection.outgoing), items);
+    if (gives_up(items)) {
+      return;
+    }
+    progress_.listing = false;
+    auto removed = deletions_.due(removed_inputs(config_, std::move(gone)));
+    add(deletions_.leave(take_dropped(config_, items, removed)));
+    reserve(removed);
+    // Also where nothing goes there: the receipt does.
+    if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() &&
+        removed.empty()) {
+      return;
+    }
+    if (open_tree(selection.directories, removed)) {
+      revoke(selection.directories);
+      if (options_.has_a_past) {
+        clear_leftovers(items, removed);
+      }
+      if (hides_) {
+        tree_.hide(well_filled(selection.directories), options_.partial_tag);
+      }
+      add(directories_.make(selection.directories));
+      // where that could not be done before
+      if (options_.has_a_past && tree_.has_let_in()) {
+        clear_leftovers(items, removed);
+      }
+      batches_.run(apart_from_twins());
+      directories_.show_hidden();
+      run_twins();
+      link_names();
+      finish_held_names();
+      if (writer_.full() && !progress_.cancel) {
+        use_what_is_left();
+      }
+      remove_inputs(removed);
+      add(directories_.finish(selection.directories, patience_));
+      for (const auto& path : tree_.left()) {
+        tell("left in results-dir, for it could not be removed: " + path);
+      }
+      if (const Status shut = tree_.restore_access(); !shut) {
+        receipt_.reason = describe(shut.error());
+      }
+      if (tree_.was_moved(config_.results_dir)) {
+        receipt_.reason = "results-dir " + config_.results_dir +
+                          " was moved away or replaced meanwhile: what is listed went to the "
+                          "directory that had its name";
+      }
+    } else {
+      add(deletions_.refuse(removed, receipt_.reason));
+      for (auto* list : {&outgoing_, &further_names_}) {
+        for (auto& out : *list) {
+          out.settle(Action::not_saved, receipt_.reason);
+        }
+      }
+      add(ResultDirectories::leave(selection.directories, receipt_.reason));
+    }
+    std::size_t not_tried = 0;
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) {
+        const std::size_t most = progress_.time_is_up ? options_.most_not_tried : SIZE_MAX;
+        add_or_count(receipt_, std::move(out.entry), not_tried, most);
+      }
+    }
+  }
+
+  void tell(const std::string& note) {
+    receipt_.note += (receipt_.note.empty() ? "" : "; ") + note;
+  }
+
+  void add(std::vector<ReceiptEntry> entries) {
+    for (auto& entry : entries) {
+      receipt_.entries.push_back(std::move(entry));
+    }
+  }
+
+  /// Last: what the job renamed is a result under its new name, and must be back before the old one
+  /// goes.
+  void remove_inputs(const std::vector<fs::WalkItem>& removed) {
+    const auto is_back = [](Action action) {
+      return action != Action::failed && action != Action::conflict && action != Action::not_saved;
+    };
+    bool all = std::ranges::all_of(receipt_.entries, is_back, &ReceiptEntry::action);
+    for (const auto* list : {&outgoing_, &further_names_}) {
+      all = all && std::ranges::all_of(
+                       *list, [&](const Outgoing& out) { return is_back(out.entry.action); });
+    }
+    add(all ? deletions_.carry_out(removed, patience_)
+            : deletions_.refuse(removed, "not all results are back", ECANCELED));
+  }
+
+  void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
+    const auto elders = move_twins_back(items, all);
+    const std::size_t twins_from = items.size() - elders.size();
+    // A result may itself be called "x.efs-partial": then that is no name for the partial of x.
+    std::unordered_set<std::string_view> reserved;
+    const std::string& tag = options_.partial_tag;
+    for (const auto& item : all) {
+      if (item.path.ends_with(partial_suffix)) {
+        reserved.insert(item.path);
+      }
+    }
+    reserve(all);
+    std::uint64_t bytes = 0;
+    // of files with several, by inode
+    std::unordered_map<std::uint64_t, const Outgoing*> first_names;
+    outgoing_.reserve(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const fs::WalkItem* item = items[i];
+      const Outgoing* first = nullptr;
+      if (S_ISREG(item->attributes.st_mode) && item->attributes.st_nlink > 1) {
+        const auto known = first_names.find(item->ino);
+        first = known != first_names.end() ? known->second
+                : item->copy               ? &brought_before(*item)
+                                           : nullptr;
+      }
+      if (first != nullptr) {
+        first_of_.push_back(first);
+      }
+      Outgoing& out = first != nullptr ? further_names_.emplace_back() : outgoing_.emplace_back();
+      if (item->attributes.st_nlink > 1) {
+        first_names.try_emplace(item->ino, first != nullptr ? first : &out);
+      }
+      out.item = item;
+      if (i >= twins_from) {
+        out.elder = elders[i - twins_from];
+      }
+      out.name = leaf_of(item->path);
+      const std::string partial = item->path + tag + partial_suffix;
+      out.partial = partial_name(out.name, tag, reserved.contains(partial) || buffer_.has(partial));
+      out.entry.path = item->path;
+      out.entry.bytes = S_ISREG(item->attributes.st_mode)
+                            ? static_cast<std::uint64_t>(item->attributes.st_size)
+                            : 0;
+      out.entry.mtime = to_ns(item->attributes.st_mtim);
+      out.data = data_of(item->attributes);
+      if (first == nullptr) {
+        bytes += out.data;
+      }
+    }
+    progress_.begin(outgoing_.size() + further_names_.size(), bytes);
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) {
+        if (const auto file = own_file(out.item->path); !file.empty()) {
+          out.settle(Action::failed, file +
+                                         " has this name: give the result another one, or bring it "
+                                         "out elsewhere with efs salvage --to");
+        }
+        if (auto why = buffer_.refusal(out.item->path); !why.empty()) {
+          out.settle(Action::conflict, std::move(why));
+        }
+      }
+    }
+  }
+
+  /// What the job has, or is about to take away, is no place for another version of something else.
+  void reserve(const std::vector<fs::WalkItem>& items) {
+    for (const auto& item : items) {
+      if (leaf_of(item.path).contains(".efs-" + config_.name)) {
+        writer_.reserve(item);
+      }
+    }
+  }
+
+  /// The name under which an earlier unload or stage-out has brought the file out: results-dir may
+  /// have it still.
+  const Outgoing& brought_before(const fs::WalkItem& item) {
+    fs::WalkItem& there = items_before_.emplace_back();
+    there.path = item.copy_path;
+    there.saved = item.copy;
+    Outgoing& out = before_.emplace_back();
+    out.item = &there;
+    out.name = leaf_of(there.path);
+    out.brought_before = true;
+    out.settle(Action::kept);
+    return out;
+  }
+
+  /// A file that was brought out under one of these names, and has another one now, is not known by
+  /// it any more: it may get it back.
+  void revoke(const std::vector<DirectoryToMake>& directories) {
+    std::vector<fs::PfsName> names;
+    for (const auto* list : {&outgoing_, &further_names_}) {
+      for (const auto& out : *list) {
+        if (out.state == Outgoing::State::waiting) {
+          names.push_back({.path = out.item->path});
+        }
+      }
+    }
+    for (const auto& directory : directories) {
+      if (directory.apply_attributes) {
+        names.push_back({.path = directory.item->path});
+      }
+    }
+    const auto still = buffer_.revoke(names, fs::Side::both, result_names(config_));
+    if (still.empty()) {
+      return;
+    }
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) {
+        if (const auto why = still.find(out.item->path); why != still.end() &&
+                                                         out.state == Outgoing::State::waiting &&
+                                                         why->second.code != EROFS) {
+          out.settle(Action::failed, "noting what it takes the place of: " + describe(why->second));
+        }
+      }
+    }
+  }
+
+  /// What of efs's own files lies in results-dir under this name; "": none.
+  std::string own_file(const std::string& path) const {
+    if (path == options_.receipt_name) {
+      return "the receipt";
+    }
+    const std::string whole = config_.results_dir + "/" + path;
+    for (const auto& [file, what] : {std::pair{&config_.status_file, "the job's status file"},
+                                     {&config_.log_file, "the job's log"},
+                                     {&config_.access_log, "the job's access log"},
+                                     {&config_.trace, "the job's trace"}}) {
+      if (whole == *file) {
+        return what;
+      }
+    }
+    return {};
+  }
+
+  /// What is out already under such a name.
+  void refuse_overwritten(const std::vector<fs::WalkItem>& items) {
+    for (const auto& item : items) {
+      const std::string file = item.saved && !item.dirty ? own_file(item.path) : "";
+      const auto entry = file.empty()
+                             ? receipt_.entries.end()
+                             : std::ranges::find(receipt_.entries, item.path, &ReceiptEntry::path);
+      if (entry == receipt_.entries.end()) {
+        continue;
+      }
+      entry->action = Action::failed;
+      entry->reason = file +
+                      " has this name, and takes the place of what was brought out: give the "
+                      "result another one, or bring it out elsewhere with efs salvage --to";
+    }
+  }
+
+  /// Does anything go to what is mounted there, or away from it?
+  bool uses(const std::string& mount, const std::vector<DirectoryToMake>& directories,
+            const std::vector<fs::WalkItem>& removed) const {
+    const auto is_in = [&](const std::string& path) {
+      return path.starts_with(mount) && (path.size() == mount.size() || path[mount.size()] == '/');
+    };
+    const auto goes_in = [&](const Outgoing& out) {
+      return is_in(out.item->path);
+    };
+    return std::ranges::any_of(outgoing_, goes_in) ||
+           std::ranges::any_of(further_names_, goes_in) ||
+           std::ranges::any_of(directories,
+                               [&](const DirectoryToMake& one) { return is_in(one.item->path); }) ||
+           std::ranges::any_of(removed, is_in, &fs::WalkItem::path);
+  }
+
+  bool open_tree(const std::vector<DirectoryToMake>& directories,
+                 const std::vector<fs::WalkItem>& removed) {
+    const auto is_used = [&](const std::string& mount) {
+      return uses(mount, directories, removed);
+    };
+    if (config_.results_dir.empty()) {
+      receipt_.reason = "the job file names no results-dir";
+    } else if (const Status mounted = check_mounted(config_, pfs_); !mounted) {
+      receipt_.reason = describe(mounted.error());
+    } else if (const Status below = check_mounted_below(config_, pfs_, is_used); !below) {
+      receipt_.reason = describe(below.error());
+    } else if (auto opened = tree_.open(config_.results_dir); !opened) {
+      writer_.note_full(opened.error());
+      receipt_.reason = describe(opened.error());
+    }
+    return receipt_.reason.empty();
+  }
+
+  /// First, for they take room. In all directories that the buffer knows, or knew, whatever of it
+  /// goes back.
+  void clear_leftovers(const std::vector<fs::WalkItem>& items,
+                       const std::vector<fs::WalkItem>& removed) {
+    std::set<std::string, std::less<>> directories{""};
+    for (const auto* list : {&items, &removed}) {
+      for (const auto& item : *list) {
+        if (const auto parent = parent_view(item.path); !directories.contains(parent)) {
+          directories.emplace(parent);
+        }
+      }
+      for (const auto& item : *list) {
+        if (S_ISDIR(item.attributes.st_mode)) {
+          directories.insert(item.path);
+        }
+      }
+    }
+    auto cleared = remove_leftovers(directories, items, options_.partial_tag, tree_, pool_, pfs_);
+    if (cleared.removed > 0) {
+      log::info(
+          "event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was "
+          "killed\"",
+          cleared.removed, config_.results_dir);
+    }
+    for (const auto& path : cleared.left) {
+      if (told_.insert(path).second) {
+        tell("left in results-dir, for somebody has put something in it: " + path);
+      }
+    }
+  }
+
+  /// Directories, none of them above another one, with many results right in them.
+  std::unordered_set<std::string> well_filled(
+      const std::vector<DirectoryToMake>& directories) const {
+    std::unordered_map<std::string_view, std::size_t> results;
+    for (const auto& out : outgoing_) {
+      if (out.state == Outgoing::State::waiting && out.elder == nullptr) {
+        ++results[parent_view(out.item->path)];
+      }
+    }
+    std::unordered_set<std::string_view> above;
+    for (const auto& directory : directories) {
+      above.insert(parent_view(directory.item->path));
+    }
+    std::unordered_set<std::string> filled;
+    for (const auto& directory : directories) {
+      const std::string& path = directory.item->path;
+      const auto count = results.find(path);
+      if (count == results.end() || count->second < well_filled_from || above.contains(path)) {
+        continue;
+      }
+      const std::string hidden =
+          join(parent_of(path), partial_name(leaf_of(path), options_.partial_tag));
+      if (is_hidden_directory(hidden) && !buffer_.has(hidden)) {
+        filled.insert(path);
+      }
+    }
+    return filled;
+  }
+
+  /// The others are at the end, and go one by one behind all of these: each meets what has its name
+  /// by then.
+  std::span<Outgoing> apart_from_twins() {
+    const auto first =
+        std::ranges::find_if(outgoing_, [](const Outgoing& out) { return out.elder != nullptr; });
+    return std::span(outgoing_).first(static_cast<std::size_t>(first - outgoing_.begin()));
+  }
+
+  void run_twins() {
+    const auto twins = std::span(outgoing_).subspan(apart_from_twins().size());
+    if (!twins.empty()) {
+      finish_held_results();
+    }
+    for (auto& out : twins) {
+      batches_.run({&out, 1});
+      finish_held_results();
+    }
+  }
+
+  /// Further names of files, when all first ones have their fate. Where the PFS cannot link, each
+  /// is a file of its own.
+  void link_names() {
+    std::span<Outgoing> all = further_names_;
+    std::size_t single = 0;  // what has to be written is moved to the front
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (writer_.link(all[i], *first_of_[i])) {
+        continue;
+      }
+      std::swap(all[single], all[i]);
+      std::swap(first_of_[single++], first_of_[i]);
+    }
+    batches_.sync_names(all.subspan(single));
+    progress_.files_done += all.size() - single;
+    batches_.run(all.first(single));
+  }
+
+  /// What others were about to give or to take, until it is theirs or ours, or nothing of it moves
+  /// any more; behind it further names of that.
+  void finish_held_names() {
+    finish_held_results();
+    const auto waits = [](const Outgoing& out) {
+      return out.state == Outgoing::State::waiting;
+    };
+    while (std::ranges::any_of(further_names_, waits)) {
+      for (std::size_t i = 0; i < further_names_.size(); ++i) {
+        if (auto& out = further_names_[i]; waits(out) && !writer_.link(out, *first_of_[i])) {
+          --progress_.files_done;  // which link_names() has counted
+          batches_.run({&out, 1});
+        }
+      }
+      batches_.sync_names(further_names_);
+      const auto held = held_names(Outgoing::State::waiting);
+      if (!held.empty() && !patience_.wait(claims_to(held))) {
+        batches_.finish(held, false);
+      }
+    }
+    finish_held_results();  // of which some were written after all
+  }
+
+  void finish_held_results() {
+    for (auto held = held_names(Outgoing::State::written); !held.empty();
+         held = held_names(Outgoing::State::written)) {
+      batches_.finish(held, patience_.wait(claims_to(held)));
+    }
+  }
+
+  std::vector<Outgoing*> held_names(Outgoing::State state) {
+    std::vector<Outgoing*> held;
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) {
+        if (out.state == state && !out.held.empty()) {
+          held.push_back(&out);
+        }
+      }
+    }
+    return held;
+  }
+
+  static std::vector<std::string> claims_to(const std::vector<Outgoing*>& held) {
+    std::vector<std::string> claims;
+    for (const auto* out : held) {
+      claims.push_back(out->held);
+    }
+    return claims;
+  }
+
+  /// After a full PFS, when all other partials are gone or have their names: one result at a time,
+  /// the smallest first, until one does not fit any more. So as many as can be are saved, and one
+  /// attempt at most is in vain.
+  void use_what_is_left() {
+    std::vector<Outgoing*> waiting;
+    for (auto& out : outgoing_) {
+      if (out.state == Outgoing::State::settled && out.no_room) {
+        waiting.push_back(&out);
+      }
+    }
+    // By blocks, since holes take no space; then by path, as all else is.
+    std::ranges::stable_sort(waiting, {},
+                             [](const Outgoing* out) { return out->item->attributes.st_blocks; });
+    // and the first name of each: a link takes next to nothing
+    std::vector<std::pair<Outgoing*, const Outgoing*>> names;
+    for (std::size_t i = 0; i < further_names_.size(); ++i) {
+      if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) {
+        names.emplace_back(&out, first_of_[i]);
+      }
+    }
+    writer_.forget_full();
+    const auto sum = [](std::uint64_t bytes, const Outgoing* out) {
+      return bytes + out->data;
+    };
+    progress_.begin(waiting.size() + names.size(),
+                    std::accumulate(waiting.begin(), waiting.end(), std::uint64_t{0}, sum));
+    for (auto* out : waiting) {
+      if (writer_.full() || progress_.cancel) {
+        break;
+      }
+      batches_.try_again(*out, nullptr);
+    }
+    for (const auto& [out, first] : names) {
+      if (writer_.full() || progress_.cancel) {
+        break;
+      }
+      batches_.try_again(*out, first);
+    }
+    finish_held_names();
+  }
+
+  const config::JobConfig& config_;
+  Buffer& buffer_;
+  PfsIo& pfs_;
+  Options options_;
+  Progress& progress_;
+  const bool in_place_;
+  // what others may bring to the same directories is to be looked at name by name, and what is
+  // hidden must be known for ours
+  const bool hides_;
+  ResultsTree tree_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Outgoing> further_names_;    // of files whose first name is in outgoing_ or before_
+  std::vector<const Outgoing*> first_of_;  // that first name, for each of them
+  std::deque<Outgoing> before_;            // first names that were brought out before
+  std::deque<fs::WalkItem> items_before_;  // theirs
+  Receipt receipt_;
+  std::set<std::string> told_;  // leftovers that stay
+  WorkerPool pool_;
+  ResultWriter writer_;
+  ResultDirectories directories_;
+  ResultBatches batches_;
+  Deletions deletions_;
+  Patience patience_;
+};
+
+}  // namespace
+
+Receipt stage_out(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs,
+                  const Options& options, Progress& progress) {
+  try {
+    if (!config::renames_results(config)) {
+      return StageOut(config, buffer, pfs, options, progress).run();
+    }
+    RenamingBuffer renaming(config, buffer);
+    Receipt receipt = StageOut(config, renaming, pfs, options, progress).run();
+    renaming.give_names_back(receipt);
+    return receipt;
+  } catch (const std::exception& exception) {
+    return failed_receipt(config, std::string("stage-out: ") + exception.what());
+  }
+}
+
+}  // namespace efs::stage

@@ -1,0 +1,32 @@
+#include "stage/pfs/open_owned.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace efs::stage {
+
+Result<UniqueFd> open_owned(int directory, const std::string& name, std::uint64_t inode,
+                            PfsIo& pfs) {
+  auto fd = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
+  if (fd || fd.error().code != EACCES) {
+    return fd;
+  }
+  const auto now = pfs.lstat(directory, name);
+  if (!now) {
+    return std::unexpected(now.error());
+  }
+  if (!S_ISREG(now->st_mode) || now->st_ino != inode) {
+    return fail(ESTALE, "somebody has replaced it");
+  }
+  if (now->st_uid != ::geteuid()) {
+    return fd;
+  }
+  EFS_TRY(pfs.chmod_name(directory, name, (now->st_mode & 07777U) | S_IRUSR));
+  fd = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
+  EFS_TRY(pfs.chmod_name(directory, name, now->st_mode & 07777U));
+  return fd;
+}
+
+}  // namespace efs::stage

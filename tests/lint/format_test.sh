@@ -1,0 +1,23 @@
+#!/bin/bash
+# Every C and C++ file of the tree looks as clang-format makes it.
+#   format_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/../cli/lib.sh" "$@"
+formatter=$(command -v clang-format-19) || { skip 'format of the sources' 'clang-format 19 is not installed'; finish; exit; }
+
+sources() { find "$1" \( -name '.git' -o -name 'build*' \) -prune -o \( -name '*.[ch]pp' -o -name '*.[ch]' \) -type f -print0; }
+# unformatted TREE: each file that clang-format would change
+unformatted() {
+  sources "$1" | xargs -0 -n 40 -P 2 "$formatter" --style="file:$SOURCE/.clang-format" --dry-run -Werror 2>&1 |
+    sed -nE 's/^([^ ]+):[0-9]+:[0-9]+: error: .*clang-format-violations.*/\1/p' | sort -u
+}
+
+mkdir -p "$S/tree"
+printf 'int main() {\n  if (true) return 1;\n  return 0;\n}\n' >"$S/tree/bad.cpp"
+printf 'int main() {\n  return 0;\n}\n' >"$S/tree/good.hpp"
+check 'a file of another format is found' test "$(unformatted "$S/tree")" = "$S/tree/bad.cpp"
+check 'there are files to look at' test "$(sources "$SOURCE" | tr '\0' '\n' | wc -l)" -gt 400
+bad=$(unformatted "$SOURCE")
+[ -z "$bad" ] || echo "$bad"
+check 'all files have the format of .clang-format' test -z "$bad"
+finish
