@@ -31,11 +31,11 @@ class FailingBackend final : public PlainBackend {
     if (left_ > 0) {
       --left_;
     }
-    return real_.create(id, afterwards);
+    return real_.create(id, policy);
   }
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
-    auto opened = real_.open(id, afterwards);
+    auto opened = real_.open(id, policy);
     if (after_open_) {
       after_open_(id);
     }

@@ -82,7 +82,7 @@ TEST_CASE("end watch: where the supervisor is not known, the lock is waited for"
   const test::TempDirectory directory;
   std::array<int, 2> ready{};
   REQUIRE(::pipe2(ready.data(), O_CLOEXEC) == 0);
-  const UniqueFd with_context(ready[0]);
+  const UniqueFd told(ready[0]);
   UniqueFd teller(ready[1]);
   const pid_t holder = ::fork();
   if (holder == 0) {

@@ -2,6 +2,7 @@
 // beside.
 
 #include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
 
 #include "stage/versions/placed_names.hpp"
 #include "unit/stage/fault_pfs.hpp"

@@ -3,6 +3,7 @@
 #include "stage/export/result_attributes.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <sys/xattr.h>
 #include <unistd.h>
