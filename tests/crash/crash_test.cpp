@@ -349,6 +349,7 @@ const Harmless harmless[] = {
     {"drain", "ACL of d/w", "", "it was born with this ACL"},
     {"container name sync", "fsync d/f", "", synced_before, 2},
     {"container name sync", "fsync d/f", "", synced_before, 3},
+    {"container name sync", "fsync in/a", "", synced_before},
     {"container name sync", "fsync in/b", "", synced_before},
     {"data sync", "rename c a", "", synced_before},
     {"container name sync", "rename c a", "", synced_before},

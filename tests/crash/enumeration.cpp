@@ -53,8 +53,43 @@ std::string copy_of(const std::optional<fs::Origin>& copy) {
   return std::to_string(copy->inode) + (copy->ctime == fs::Origin::any_ctime ? " coming" : "");
 }
 
-// Everything that a record can say, but for times of now. Clean files of which nothing says that
-// they are whole count as not there: power loss takes them.
+// Everything that records hold of an inode, behind its path `name`.
+std::string line_of(const fs::Inode& inode, const std::string& name) {
+  std::ostringstream line;
+  line << name << " ino " << inode.ino << " mode " << std::oct << inode.mode << std::dec
+       << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink
+       << (inode.dirty ? " dirty" : "") << times_of(inode);
+  if (inode.rdev != 0) {
+    line << " device " << inode.rdev;
+  }
+  if (!inode.extra) {
+    return line.str();
+  }
+  const fs::InodeExtra& extra = *inode.extra;
+  if (!extra.target.empty()) {
+    line << " -> " << extra.target;
+  }
+  if (!extra.saved_path.empty()) {
+    line << " saved as " << extra.saved_path << " " << copy_of(extra.saved);
+  }
+  if (extra.origin) {
+    line << " origin " << extra.origin->inode << "+" << extra.origin->size << " "
+         << extra.origin_path;
+  }
+  if (!extra.parts.empty()) {
+    line << " parts " << extra.parts;
+  }
+  if (extra.keep != fs::Keep::by_rule) {
+    line << " keep " << static_cast<int>(extra.keep);
+  }
+  for (const auto& [key, value] : extra.xattrs) {
+    line << " " << key << "=" << value;
+  }
+  return line.str();
+}
+
+// All lines, but for times of now. Power loss takes clean files without a durable record of their
+// content, so they count as absent.
 std::string state_of(const Namespace& names) {
   std::vector<std::string> lines;
   std::function<void(const fs::Inode&, const std::string&)> visit = [&](const fs::Inode& directory,
@@ -65,35 +100,7 @@ std::string state_of(const Namespace& names) {
           if (is_unsettled(inode)) {
             return true;
           }
-          std::ostringstream line;
-          line << path << name << " ino " << inode.ino << " mode " << std::oct << inode.mode
-               << std::dec << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink
-               << (inode.dirty ? " dirty" : "") << times_of(inode);
-          if (inode.rdev != 0) {
-            line << " device " << inode.rdev;
-          }
-          if (inode.extra) {
-            if (!inode.extra->target.empty()) {
-              line << " -> " << inode.extra->target;
-            }
-            if (!inode.extra->saved_path.empty()) {
-              line << " saved as " << inode.extra->saved_path << " " << copy_of(inode.extra->saved);
-            }
-            if (inode.extra->origin) {
-              line << " origin " << inode.extra->origin->inode << "+" << inode.extra->origin->size
-                   << " " << inode.extra->origin_path;
-            }
-            if (!inode.extra->parts.empty()) {
-              line << " parts " << inode.extra->parts;
-            }
-            if (inode.extra->keep != fs::Keep::by_rule) {
-              line << " keep " << static_cast<int>(inode.extra->keep);
-            }
-            for (const auto& [key, value] : inode.extra->xattrs) {
-              line << " " << key << "=" << value;
-            }
-          }
-          lines.push_back(line.str());
+          lines.push_back(line_of(inode, path + name));
           if (inode.is_directory()) {
             visit(inode, path + name + "/");
           }
@@ -107,7 +114,7 @@ std::string state_of(const Namespace& names) {
                     std::to_string(static_cast<int>(input.keep)));
   }
   std::sort(lines.begin(), lines.end());
-  std::string state = "root " + std::to_string(names.root().mode) + "\n";
+  std::string state = line_of(names.root(), "/") + "\n";
   for (const auto& line : lines) {
     state += line + "\n";
   }

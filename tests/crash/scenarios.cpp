@@ -751,6 +751,7 @@ Scenario every_staging() {
           write("in/a", one),
           close_after_write("in/a"),
           surely(revoke("in/a")),
+          fsync("in/a"),  // what is promised must not go before its removal is durable
           unlink("in/a"),
           free_removed(),
           rename("moved", "in/a"),
