@@ -45,11 +45,8 @@ int efs_is_kept_now(const struct efs_site* site, const struct efs_job* job,
   return strcmp(state, "kept") == 0;
 }
 
-#define PATIENCE                                                                                   \
-  60 /* seconds to wait for the lock: each check of an instance has a limit, but there may be many \
-      */
-#define TO_ACT_ON_IT 10 /* seconds of the hook's time that are not spent on waiting for the lock \
-                         */
+#define PATIENCE 60     /* seconds to wait for the lock: its holder may make several checks */
+#define TO_ACT_ON_IT 10 /* seconds of the hook's time that the wait for the lock must leave */
 
 /* Locks a user's kept instances. A job that chooses one, and the sweep, hold this lock from
  * their check to their action. The lock is a file of root's that no other user can open, and so

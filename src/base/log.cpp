@@ -37,7 +37,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
 
   struct File {
     UniqueFd fd;
-    Mutex mutex;  // rank 95: nothing is taken under it
+    Mutex mutex;  // rank 95: no lock is acquired under it
     Condition written;
     std::string waiting EFS_GUARDED_BY(mutex);
     std::uint64_t lost EFS_GUARDED_BY(mutex) = 0;      // lines

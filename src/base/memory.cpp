@@ -91,7 +91,7 @@ namespace {
 
 // A new-handler has no argument, so the process has one reserve.
 struct Reserve {
-  Mutex mutex;  // rank 99: taken wherever memory is asked for
+  Mutex mutex;  // rank 99: acquired inside operator new
   // A new thread without an arena of the allocator uses a page for the smallest object, so the
   // reserve is not small.
   std::array<SpareMemory, 3> kept EFS_GUARDED_BY(mutex);

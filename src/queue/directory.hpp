@@ -57,8 +57,7 @@ struct System {
 class Directory {
  public:
   /// `to_hold`: to draw tickets. The directory must belong to this user and be closed to others
-  /// (EPERM). Creates missing files. Otherwise for reading only, by any user who has read
-  /// permission.
+  /// (EPERM). Creates missing files. Otherwise for reading only, by any user with read permission.
   static Result<Directory> open(const std::string& path, bool to_hold, System system = {});
 
   const std::string& path() const { return path_; }

@@ -1,8 +1,8 @@
 // Performs each operation with a quiet worker and kills the worker at every stage: at the entry and
 // the return of each system call, and at the functions between which a request changes its state.
 // The operation's results and the files afterwards must equal those of a native file system.
-//   efs-kill-points [--kill WHOM] [--random N] [--steps N] [--seed N] [--only NAME] SUPERVISOR EFSD
-//   EFS INSTANCE MOUNT NATIVE PFS RESULTS
+//   efs-kill-points [--kill VICTIM] [--random N] [--steps N] [--seed N] [--only NAME]
+//   SUPERVISOR EFSD EFS INSTANCE MOUNT NATIVE PFS RESULTS
 // - --kill worker: as above.
 // - --kill successor: kills the worker at a random stage, and then its successor at each of its
 //   stages, from its first instruction on.
