@@ -23,10 +23,10 @@ members() {
 # or a type.
 declared() { local one; for one in $(members "$1" "$2"); do grep -qE "^  [A-Za-z_:<>,& ]+[ >&]$one\(" "$1" && echo "$one"; done; }
 not_called() { # not_called SCENARIOS HEADER CLASS
-  local one
+  local one flat; flat=$(sed -z 's/\n *\././g' "$1")   # a call may begin on the line of its object
   for one in $(declared "$2" "$3"); do
     case " $EXEMPT " in *" $one "*) continue ;; esac
-    grep -qE "(filesystem|staging|Staging\(life\.filesystem\))\.$one\(" "$1" || echo "$3::$one is in no step"
+    grep -qE "(filesystem|staging|Staging\(life\.filesystem\))\.$one\(" <<<"$flat" || echo "$3::$one is in no step"
   done
 }
 # Every file of src/fs/ops must define a member that a step calls, or one that such a member calls.
