@@ -53,7 +53,6 @@ std::string copy_of(const std::optional<fs::Origin>& copy) {
   return std::to_string(copy->inode) + (copy->ctime == fs::Origin::any_ctime ? " coming" : "");
 }
 
-<<<<<<< HEAD
 // Everything that records hold of an inode, behind its path `name`.
 std::string line_of(const fs::Inode& inode, const std::string& name) {
   std::ostringstream line;
@@ -89,12 +88,8 @@ std::string line_of(const fs::Inode& inode, const std::string& name) {
   return line.str();
 }
 
-// All lines, but for times of now. Power loss takes clean files without a durable record of their
-// content, so they count as absent.
-=======
 // Returns all state that records describe, except current times. Clean files that are not settled
 // count as missing, because power loss removes them.
->>>>>>> fe3b7b286ef97156a906dcd0432d715c8e658c55
 std::string state_of(const Namespace& names) {
   std::vector<std::string> lines;
   std::function<void(const fs::Inode&, const std::string&)> visit = [&](const fs::Inode& directory,
