@@ -22,6 +22,7 @@
 
 #define EFS_PATH 512             /* bytes of a path or a word, its end included */
 #define EFS_TEXT 2048            /* of a message */
+#define EFS_FIGURES 256          /* of efs_read_figures() */
 #define EFS_USUAL_RUN "/run/efs" /* where efs looks for root's instances */
 #define EFS_DIRECTIVES \
   "efs: directives"           /* the AdminComment by which slurmctld marks a job that has some */

@@ -1,7 +1,8 @@
 /* Telling people and other nodes: the AdminComment of the job, and a record per node in the site's
  * shared directory, SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid,
- * state, text, time, instance, queue of a job that began also: receipt; used, capacity, takeovers
- * as they were then SHARED/jobs/.arrays/ARRAY/TASK  the number of the job that is this task
+ * state, text, time, instance, queue of a job that began also: receipt; used, capacity, takeovers,
+ * changed_files, changed_bytes as they were then
+ *   SHARED/jobs/.arrays/ARRAY/TASK  the number of the job that is this task
  *   SHARED/jobs/JOB.RESTART/.failed/NODE    the same, of a node that cannot run the job: what the
  * other nodes look for which belongs to the account that owns SHARED. */
 #include <dirent.h>

@@ -255,7 +255,7 @@ static void start(const struct efs_site* site, const struct efs_job* job,
                   const struct world* world) {
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24],
-      file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[128];
+      file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[EFS_FIGURES];
   const char* words[16];
   struct wait wait = {.site = site, .job = job, .world = world, .asks = time(NULL) + site->poll};
   int n = 0;
