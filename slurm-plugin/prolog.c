@@ -44,7 +44,9 @@ enum { FLAGS_SIZE = 160, BAD_JOB_FILE = 2 }; /* exit code of efs check */
 #define BETWEEN_RECORDS 60    /* seconds: each is a file on the PFS, of each node */
 #define RECORDS_PER_SECOND 10 /* of all nodes of a job, where they are many */
 #define BETWEEN_COMMENTS 30   /* seconds: each is a question to slurmctld, of one node */
-#define LONGEST_TELLING 60    /* seconds: who has no more left for his work does not tell of it */
+#define LONGEST_CHECK 10   /* seconds: of the job's memory; without an answer the start goes on */
+#define AFTER_CHECK 20     /* seconds */
+#define LONGEST_TELLING 60 /* seconds: who has no more left for his work does not tell of it */
 
 /* It comes from a daemon of the user's. */
 static long whole(const char* number, long most) {
@@ -317,6 +319,12 @@ static void start(const struct efs_site* site, const struct efs_job* job,
   fail_job(site, job, error);
 }
 
+/* Seconds; 0: the start needs what is left. A check that hangs takes a while to be killed. */
+static int seconds_for_check(void) {
+  const int left = efs_seconds_left() - AFTER_CHECK;
+  return left < 0 ? 0 : left < LONGEST_CHECK ? left : LONGEST_CHECK;
+}
+
 /* What sbatch could not know, or was not asked: a store in memory is no larger than what the job
  * was given on this node. One whose capacity is not declared efs makes by that. 0, or -1 and the
  * job has failed. */
@@ -328,6 +336,7 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
                          mount,     world->memory, "--memory-source=what Slurm has given the job",
                          file,      NULL};
   const int known = efs_memory_of_job(site, job->id, size, sizeof size);
+  int seconds;
   /* Where Slurm does not give jobs memory, all of a node is nothing that the job has. What it asked
    * for bounds it all the same. */
   if (known < 0 || (known == EFS_ALL_OF_NODE && !efs_memory_is_counted(site))) {
@@ -336,8 +345,12 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   efs_format(world->memory, sizeof world->memory, "--memory=%s", size);
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
+  seconds = seconds_for_check(); /* after the question to slurmctld, which takes time, too */
+  if (seconds == 0) {
+    return 0;
+  }
   outcome.as = job; /* root reads nothing that a user wrote */
-  efs_run(words, world->words, 60, NULL, NULL, &outcome);
+  efs_run(words, world->words, seconds, NULL, NULL, &outcome);
   if (outcome.code != BAD_JOB_FILE ||
       efs_json_text(outcome.text, "error", error, sizeof error) != 0 ||
       !efs_memory_is_counted(site)) {
