@@ -22,6 +22,7 @@
 
 #define EFS_PATH 512             /* bytes of a path or a word, with its terminator */
 #define EFS_TEXT 2048            /* bytes of a message */
+#define EFS_FIGURES 256          /* bytes for efs_read_figures() */
 #define EFS_USUAL_RUN "/run/efs" /* the default directory of root's instances */
 #define EFS_DIRECTIVES \
   "efs: directives"           /* the AdminComment by which slurmctld marks a job with directives */

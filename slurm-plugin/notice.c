@@ -2,7 +2,8 @@
  * site's shared directory, written by the account that owns SHARED.
  *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid, state, text, time,
  *                                   instance, queue; after the start also receipt, and the last
- *                                   used, capacity, takeovers
+ *                                   used, capacity, takeovers,
+ *                                   changed_files, changed_bytes
  *   SHARED/jobs/.arrays/ARRAY/TASK  the number of the job that is this task
  *   SHARED/jobs/JOB.RESTART/.failed/NODE    the same record, for a node that cannot run the job;
  *                                           the other nodes look for these */

@@ -43,6 +43,8 @@ enum { FLAGS_SIZE = 160, BAD_JOB_FILE = 2 }; /* exit code of efs check */
 #define BETWEEN_RECORDS 60    /* seconds: each record is a file on the PFS, for each node */
 #define RECORDS_PER_SECOND 10 /* of all nodes of a large job together */
 #define BETWEEN_COMMENTS 30   /* seconds: each comment is a request to slurmctld, of one node */
+#define LONGEST_CHECK 10      /* seconds for the check of the memory, which may be left out */
+#define AFTER_CHECK 20        /* seconds that the start keeps behind the check */
 #define LONGEST_TELLING 60    /* seconds: a hook with less time left does not report */
 
 /* The number comes from a daemon of the user. */
@@ -254,7 +256,7 @@ static void start(const struct efs_site* site, const struct efs_job* job,
                   const struct world* world) {
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24],
-      file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[128];
+      file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[EFS_FIGURES];
   const char* words[16];
   struct wait wait = {.site = site, .job = job, .world = world, .asks = time(NULL) + site->poll};
   int n = 0;
@@ -316,6 +318,12 @@ static void start(const struct efs_site* site, const struct efs_job* job,
   fail_job(site, job, error);
 }
 
+/* Seconds. 0: the start needs the time that is left. A check that hangs is not killed at once. */
+static int seconds_for_check(void) {
+  const int left = efs_seconds_left() - AFTER_CHECK;
+  return left < 0 ? 0 : left < LONGEST_CHECK ? left : LONGEST_CHECK;
+}
+
 /* Checks what sbatch could not know or did not check: a store in memory must not exceed the
  * job's memory on this node. efs derives an undeclared capacity from that memory. Returns 0; or
  * -1 after it has failed the job. */
@@ -327,6 +335,7 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
                          mount,     world->memory, "--memory-source=what Slurm has given the job",
                          file,      NULL};
   const int known = efs_memory_of_job(site, job->id, size, sizeof size);
+  int seconds;
   /* If Slurm does not manage memory, the node's memory is not the job's. But the job's own
    * request is still a limit. */
   if (known < 0 || (known == EFS_ALL_OF_NODE && !efs_memory_is_counted(site))) {
@@ -335,8 +344,12 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   efs_format(world->memory, sizeof world->memory, "--memory=%s", size);
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
-  outcome.as = job; /* root reads no file that a user wrote */
-  efs_run(words, world->words, 60, NULL, NULL, &outcome);
+  seconds = seconds_for_check(); /* behind the request to slurmctld, which takes time */
+  if (seconds == 0) {
+    return 0;
+  }
+  outcome.as = job; /* root reads nothing that a user wrote */
+  efs_run(words, world->words, seconds, NULL, NULL, &outcome);
   if (outcome.code != BAD_JOB_FILE ||
       efs_json_text(outcome.text, "error", error, sizeof error) != 0 ||
       !efs_memory_is_counted(site)) {

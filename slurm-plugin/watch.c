@@ -41,7 +41,7 @@ static int publish(const struct efs_site* site, const struct efs_job* job, const
 }
 
 void efs_read_figures(const char* status, char* more, size_t size) {
-  char used[32], capacity[32], takeovers[32];
+  char used[32], capacity[32], takeovers[32], files[32], bytes[32], changed[96] = "";
   more[0] = '\0';
   if (efs_json_value(status, "used", used, sizeof used) != 0 ||
       efs_json_value(status, "capacity", capacity, sizeof capacity) != 0) {
@@ -51,12 +51,18 @@ void efs_read_figures(const char* status, char* more, size_t size) {
     efs_copy(takeovers, sizeof takeovers, "0");
   }
   /* The figures come from a daemon of the user. */
-  efs_format(more, size, ",\"used\":%llu,\"capacity\":%llu,\"takeovers\":%llu",
-             strtoull(used, NULL, 10), strtoull(capacity, NULL, 10), strtoull(takeovers, NULL, 10));
+  if (efs_json_value(status, "changed_files", files, sizeof files) == 0 &&
+      efs_json_value(status, "changed_bytes", bytes, sizeof bytes) == 0) {
+    efs_format(changed, sizeof changed, ",\"changed_files\":%llu,\"changed_bytes\":%llu",
+               strtoull(files, NULL, 10), strtoull(bytes, NULL, 10));
+  }
+  efs_format(more, size, ",\"used\":%llu,\"capacity\":%llu,\"takeovers\":%llu%s",
+             strtoull(used, NULL, 10), strtoull(capacity, NULL, 10), strtoull(takeovers, NULL, 10),
+             changed);
 }
 
 struct seen {
-  char figures[128];
+  char figures[EFS_FIGURES];
   int supervisor; /* readable when the supervisor ends; -1: none to wait for */
   unsigned long long takeovers;
   int looks;
@@ -75,7 +81,7 @@ static void wait_for_supervisor(const char* status, struct seen* seen) {
 /* Returns 0 if there is nothing left to watch. */
 static int look(const struct efs_site* site, const struct efs_job* job, struct seen* seen) {
   static struct efs_outcome outcome;
-  char runtime[EFS_PATH + 24], state[64], figures[128], takeovers[32] = "0", text[EFS_TEXT];
+  char runtime[EFS_PATH + 24], state[64], figures[EFS_FIGURES], takeovers[32] = "0", text[EFS_TEXT];
   const char* environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                                runtime, NULL};
   const char* words[] = {site->efs, "status", "--json", job->name, NULL};

@@ -236,7 +236,7 @@ std::vector<LostStore> stores_without_instance(const std::string& directory);
 /// The same in all directories that the site's file names for backends, as far as they answer.
 std::vector<LostStore> stores_of_site_without_instance();
 /// The status of one instance; of one that is dead, its state and why.
-Json status_of(const control::Instance& instance);
+Json status_of(const control::Instance& instance, bool changed = false);
 /// The commands for what a dead instance left, of which this is the status.
 std::string ways_on_from(const Json& status);
 /// The command that goes on with what an instance left that has this status.

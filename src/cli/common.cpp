@@ -157,29 +157,55 @@ Result<Json> ask_status(const control::Instance& instance) {
                                      std::chrono::seconds(status_patience));
 }
 
-bool same_file(const std::string& a, const std::string& b) {
+Result<std::string> resolved(const std::string& path) {
   std::error_code problem;
-  return std::filesystem::weakly_canonical(a, problem) ==
-             std::filesystem::weakly_canonical(b, problem) &&
-         !problem;
+  const auto whole = std::filesystem::weakly_canonical(path, problem);
+  if (problem) {
+    return fail(problem.value(), path);
+  }
+  return whole.string();
+}
+
+// `theirs` is what the instance says of itself. Another user's word is looked at with the rights of
+// that user, and for a bounded time: it may lead to what only root can see, or hang.
+bool names_same_file(const control::Instance& instance, const std::string& theirs,
+                     const std::string& which) {
+  constexpr unsigned longest = 5;  // seconds
+  if (theirs.empty()) {
+    return false;
+  }
+  std::error_code problem;
+  if (theirs == std::filesystem::absolute(which, problem).lexically_normal()) {
+    return true;
+  }
+  const pid_t caller = ::getpid();
+  const auto whole = as_owner(instance.owner, [&]() -> Result<std::string> {
+    if (::getpid() != caller) {
+      ::alarm(longest);
+    }
+    return resolved(theirs);
+  });
+  const auto wanted = whole ? resolved(which) : std::unexpected(whole.error());
+  return wanted && *whole == *wanted;
 }
 
 bool has_path(const control::Instance& instance, const std::string& which) {
   if (!instance.alive) {
     const auto manifest = manifest_of(instance);
     // No look at the mount point itself: it may be a dead mount.
-    return manifest && (manifest->mount_dir == which || same_file(manifest->job_file, which));
+    return manifest &&
+           (manifest->mount_dir == which || names_same_file(instance, manifest->job_file, which));
   }
   const auto status = ask_status(instance);
   if (!status) {
     return false;
   }
   // what efs run names, of a job file from a pipe
-  if (same_file(instance.directory + "/job.yaml", which)) {
+  if (names_same_file(instance, instance.directory + "/job.yaml", which)) {
     return true;
   }
-  return same_file(status->value("mount", ""), which) ||
-         same_file(status->value("job_file", ""), which);
+  return names_same_file(instance, status->value("mount", ""), which) ||
+         names_same_file(instance, status->value("job_file", ""), which);
 }
 
 std::string names_of(const std::vector<control::Instance>& instances) {

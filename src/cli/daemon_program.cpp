@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -28,6 +31,36 @@ struct Ran {
   int status = 0;
   std::string said;  // on both outputs
 };
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+bool is_readable(int fd, Deadline deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  pollfd line{.fd = fd, .events = POLLIN, .revents = 0};
+  return left.count() > 0 && ::poll(&line, 1, static_cast<int>(left.count())) > 0;
+}
+
+// False: the deadline passed before the end of the output.
+bool read_until(int fd, Deadline deadline, std::string& text) {
+  constexpr std::size_t most = 1u << 16;
+  std::array<char, 4096> buffer{};
+  while (is_readable(fd, deadline)) {
+    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
+    if (n <= 0) {
+      return true;
+    }
+    text.append(buffer.data(), std::min(static_cast<std::size_t>(n), most - text.size()));
+  }
+  return false;
+}
+
+// False: the deadline passed before the end of the process. A kernel without pidfds (before 5.3)
+// waits for it without a bound.
+bool ends_until(pid_t pid, Deadline deadline) {
+  const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
+  return !end || is_readable(end.get(), deadline);
+}
 
 // Standard input is empty.
 Ran run_briefly(std::string program, std::string option) {
@@ -52,12 +85,11 @@ Ran run_briefly(std::string program, std::string option) {
   if (ran.problem != 0) {
     return ran;
   }
-  pollfd line{.fd = output.get(), .events = POLLIN, .revents = 0};
-  ran.in_time = ::poll(&line, 1, patience * 1000) > 0;
+  const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience);
+  ran.in_time = read_until(output.get(), deadline, ran.said) && ends_until(pid, deadline);
   if (!ran.in_time) {
     ::kill(pid, SIGKILL);
   }
-  ran.said = read_all(output.get());
   while (::waitpid(pid, &ran.status, 0) < 0 && errno == EINTR) {
   }
   while (ran.said.ends_with('\n')) {
@@ -117,7 +149,8 @@ Findings examine_daemon() {
                "install efs and efsd together, in one directory");
   }
   if (!ran.in_time) {
-    return bad(program + " does not answer",
+    return bad(program + " --version does not end within " + std::to_string(patience) + " s" +
+                   (ran.said.empty() ? "" : "; it printed: " + as_word(ran.said)),
                "see what it waits for: strace " + program + " --version");
   }
   if (ran.status != 0) {

@@ -24,7 +24,8 @@ constexpr std::size_t head_of_receipt = 8192;  // bytes in which its verdict is
 constexpr int answer_time_of_results = 5;      // seconds
 
 constexpr std::array texts_of_a_record{"queue", "state", "instance", "node", "text", "receipt"};
-constexpr std::array numbers_of_a_record{"time", "uid", "used", "capacity", "takeovers"};
+constexpr std::array numbers_of_a_record{"time",      "uid",           "used",         "capacity",
+                                         "takeovers", "changed_files", "changed_bytes"};
 
 bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos;

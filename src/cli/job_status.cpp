@@ -153,6 +153,10 @@ std::string text_of_figures(const Json& record) {
   };
   std::string text =
       "; " + format_bytes(number("used")) + " of " + format_bytes(number("capacity")) + " used";
+  if (record.contains("changed_files") && record.contains("changed_bytes")) {
+    text += ", " + std::to_string(number("changed_files")) + " files changed (" +
+            format_bytes(number("changed_bytes")) + "), which the stage-out exports";
+  }
   if (const auto takeovers = number("takeovers"); takeovers > 0) {
     text += ", its worker was replaced " + std::to_string(takeovers) +
             (takeovers == 1 ? " time" : " times");

@@ -139,12 +139,13 @@ void add_unreachable(Json& all, std::vector<control::Instance>& others) {
   }
 }
 
-Result<Json> ask_status(const control::Instance& instance) {
+Result<Json> ask_status(const control::Instance& instance, bool changed) {
   // seconds: it may be another user's, and say nothing
   constexpr int silence = 30;
   // longer than a successor needs for a million files
   constexpr auto no_worker = std::chrono::seconds(10);
-  return control::ask_until_answered(instance, {{"verb", "status"}}, silence, {}, no_worker);
+  return control::ask_until_answered(instance, {{"verb", "status"}, {"changed", changed}}, silence,
+                                     {}, no_worker);
 }
 
 }  // namespace
@@ -195,11 +196,11 @@ std::string text_of_away(const Json& staged_in) {
                           " that the job took away stay away, efs load brings them";
 }
 
-Json status_of(const control::Instance& instance) {
+Json status_of(const control::Instance& instance, bool changed) {
   if (!instance.alive) {
     return what_is_left_of(instance);
   }
-  auto status = ask_status(instance);
+  auto status = ask_status(instance, changed);
   // it has ended meanwhile
   if (!status) {
     return control::is_alive(instance.directory) ? silent(instance, describe(status.error()))
@@ -302,6 +303,10 @@ void print_status(std::ostream& out, const Json& s) {
     out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of "
         << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
   }
+  if (s.contains("changed_files")) {
+    out << "  changed  " << s["changed_files"].get<std::uint64_t>() << " files, "
+        << format_bytes(s["changed_bytes"].get<std::uint64_t>()) << ", which a stop exports\n";
+  }
   if (s.contains("staged_in")) {
     const Json& in = s["staged_in"];
     out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, "
@@ -402,7 +407,7 @@ int status(World& world, const std::string& which) {
     add_unreachable(all, shown);
   }
   for (const auto& instance : shown) {
-    all.push_back(status_of(instance));
+    all.push_back(status_of(instance, true));
   }
   return show_all(world, all, !which.empty());
 }

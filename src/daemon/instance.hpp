@@ -240,8 +240,10 @@ class Instance {
                                                 SlotLimits limits);
   /// Adds to a task that runs what it waits for at the PFS.
   void tell_turn(control::Json& task) const;
-  void tell_lost_content(stage::Receipt& receipt);
   control::Json status_now();
+  /// Adds the files that a stage-out would export now, and their bytes. Nothing where a walk over
+  /// the names takes too long, as programs wait meanwhile.
+  void add_changed(control::Json& status);
   control::Json progress_now();
   control::Json status_file_now();
   void enter(State state);

@@ -11,6 +11,7 @@
 #include "base/clock.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/requests.hpp"
+#include "stage/export/selection.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -56,7 +57,11 @@ Json first_of(const std::vector<stage::PlanSkip>& skipped) {
 Json Instance::handle(const Json& request, const control::Server::Progress& progress) {
   const auto verb = verb_of(request);
   if (verb == "status") {
-    return control::result_line(status_now());
+    Json status = status_now();
+    if (request.value("changed", false)) {
+      add_changed(status);
+    }
+    return control::result_line(status);
   }
   if (verb == "wait") {
     return handle_wait(is_of_starter(request), progress);
@@ -331,6 +336,32 @@ Json Instance::status_file_now() {
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
   json["eta_seconds"] = moving ? seconds_left(p) : Json();
   return json;
+}
+
+void Instance::add_changed(Json& status) {
+  constexpr auto longest = std::chrono::milliseconds(100);
+  if (status.value("state", "") != name_of(State::running)) {
+    return;
+  }
+  const ReadLock using_files(files_in_use_);
+  if (!ready_ || !filesystem_) {
+    return;
+  }
+  const auto end = std::chrono::steady_clock::now() + longest;
+  const auto items =
+      fs::Staging(*filesystem_).walk({}, [end] { return std::chrono::steady_clock::now() >= end; });
+  if (!items) {
+    return;
+  }
+  std::uint64_t bytes = 0;
+  const auto selection = stage::select_outgoing(options_.config, *items);
+  for (const auto* item : selection.outgoing) {
+    bytes += S_ISREG(item->attributes.st_mode)
+                 ? static_cast<std::uint64_t>(item->attributes.st_size)
+                 : 0;
+  }
+  status["changed_files"] = selection.outgoing.size();
+  status["changed_bytes"] = bytes;
 }
 
 Json Instance::status_now() {

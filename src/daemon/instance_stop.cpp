@@ -325,26 +325,6 @@ Status Instance::merge_from_now_on() {
   return {};
 }
 
-// Where people look: what is empty because power loss took it, and was not written to since.
-void Instance::tell_lost_content(stage::Receipt& receipt) {
-  if (filesystem_->recovery().emptied.empty()) {
-    return;
-  }
-  fs::Staging staging(*filesystem_);
-  for (auto& entry : receipt.entries) {
-    const auto item = entry.bytes == 0 ? staging.find(entry.path) : fail(ENOENT);
-    if (!item || !staging.lost_its_content(*item)) {
-      continue;
-    }
-    entry.reason += (entry.reason.empty() ? "" : "; ") +
-                    std::string("power loss took its content before the first fsync: it is empty");
-    receipt.note +=
-        (receipt.note.empty() ? "empty, as power loss took the content before the first fsync: "
-                              : ", ") +
-        entry.path;
-  }
-}
-
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
@@ -380,7 +360,6 @@ bool Instance::stage_out(const StopRequest& request) {
   add_brought_before(receipt);
   unloaded_.add_to(receipt,
                    [&](const std::string& path) { return staging.find(path).has_value(); });
-  tell_lost_content(receipt);
   int code = stage::exit_code(receipt);
   const bool is_all_back = code == 0;  // if not its receipt
   if (code != 0) {

@@ -25,6 +25,7 @@
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "fs/container_pool.hpp"
+#include "fs/emptied_files.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
 #include "fs/reply_cache.hpp"
@@ -335,7 +336,8 @@ class Filesystem {
   Status match_containers(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   Status look_for_later(const std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   Status fill_in(const std::vector<std::uint64_t>& missing) EFS_REQUIRES(mutex_);
-  Status make_empty(std::uint64_t ino);
+  Status make_empty(std::span<const std::uint64_t> missing) EFS_REQUIRES(mutex_);
+  Status make_empty(std::uint64_t ino, FileTime mark);
   /// In byte order.
   std::vector<std::string> names_of(std::vector<std::uint64_t> inodes) const
       EFS_REQUIRES_SHARED(mutex_);
@@ -488,7 +490,8 @@ class Filesystem {
   const Options options_;
   const std::shared_ptr<store::Medium> medium_;
   const FileClock clock_;
-  Recovery recovery_;  // constant after open()
+  Recovery recovery_;     // constant after open()
+  EmptiedFiles emptied_;  // likewise
 
   Mutex sync_mutex_;  // rank 8: one sync of the journal at a time, so that one serves all who wait
   std::atomic<std::uint64_t> durable_{0};  // sequence up to which records survive power loss

@@ -27,6 +27,7 @@ Status Filesystem::recover() {
   {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
+    emptied_ = EmptiedFiles::read(*medium_);
     std::vector<std::uint64_t> containers;
     const Status listed = backend_.for_each([&](std::uint64_t id) { containers.push_back(id); });
     // A start waits until all can be listed. Programs are in the mount of a takeover, and a salvage
@@ -315,9 +316,24 @@ Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (!journal_) {
     return drop_names(missing);
   }
+  return make_empty(missing);
+}
+
+// A stage-out, by this process or a later one, names them as failed: nothing tells a result from a
+// file that the job made empty. Their mtime is the mark, in whole seconds for any file system.
+Status Filesystem::make_empty(std::span<const std::uint64_t> missing) {
+  FileTime mark = clock_.now();
+  mark.nanoseconds = 0;
+  const auto exists = [this](std::uint64_t ino) EFS_REQUIRES(mutex_) {
+    return names_.find(ino) != nullptr;
+  };
+  if (const Status listed = emptied_.add(*medium_, missing, mark, exists); !listed) {
+    log::warn("event=emptied_not_listed reason=\"{}\" note=\"only this process knows them\"",
+              describe(listed.error()));
+  }
   for (const auto ino : missing) {
     log::warn("event=container_missing ino={} action=\"made empty\"", ino);
-    if (const Status made = make_empty(ino); !made) {
+    if (const Status made = make_empty(ino, mark); !made) {
       return fail(made.error().code,
                   "container " + std::to_string(ino) + ": " + describe(made.error()));
     }
@@ -326,12 +342,13 @@ Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
 }
 
 // Where it is already: made anew in another backend, the next power loss could leave both.
-Status Filesystem::make_empty(std::uint64_t ino) {
+Status Filesystem::make_empty(std::uint64_t ino, FileTime mark) {
   if (backend_.ownership(ino) == Ownership::unfinished) {
-    return backend_.label(ino);
+    EFS_TRY(backend_.label(ino));
+  } else if (const auto made = backend_.create(ino); !made) {
+    return std::unexpected(made.error());
   }
-  const auto made = backend_.create(ino);
-  return made ? Status{} : std::unexpected(made.error());
+  return backend_.set_times(ino, std::nullopt, mark);
 }
 
 std::vector<std::string> Filesystem::names_of(std::vector<std::uint64_t> inodes) const {

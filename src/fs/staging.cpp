@@ -438,6 +438,8 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   if (!attributes) {
     item.unreadable =
         "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
+  } else if (lost_its_content(item)) {
+    item.unreadable = "power loss took it before the first fsync, and the file is empty since";
   }
   item.group_handed_down =
       step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 && step.parent->gid == inode.gid;

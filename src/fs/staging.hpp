@@ -123,8 +123,8 @@ struct WalkItem {
   // owner gets where no directory hands one down. And: results-group chose it.
   std::optional<gid_t> plain_group{};
   bool group_is_asked = false;
-  // why nothing of a regular file's content can be read: its size is unknown, and 0 here; "":
-  // nothing says so
+  // why nothing of a regular file's content can be read (its size is unknown, and 0 here), or is
+  // left (lost_its_content()); "": nothing says so
   std::string unreadable{};
   // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
   std::string parts;
@@ -218,8 +218,8 @@ class Staging {
   Status set_root(gid_t gid, const std::map<std::string, std::string>& xattrs);
   Status note_directory(const std::string& path, std::uint64_t version);
 
-  /// Power loss took its content before the first fsync, as the recovery of this process found, and
-  /// it is empty still.
+  /// Power loss took its content before the first fsync, as a recovery of this store found, and no
+  /// program has changed it since.
   bool lost_its_content(const WalkItem& item) const;
 
   /// Takes a name away that nobody may be using: before the mount, for what is staged in anew.

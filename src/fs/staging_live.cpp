@@ -53,9 +53,8 @@ Result<WalkItem> Staging::find(const std::string& path) {
 }
 
 bool Staging::lost_its_content(const WalkItem& item) const {
-  const auto& lost = filesystem_.recovery().emptied;
-  return S_ISREG(item.attributes.st_mode) && item.attributes.st_size == 0 &&
-         std::ranges::binary_search(lost, item.path);
+  return S_ISREG(item.attributes.st_mode) &&
+         filesystem_.emptied_.contains(item.ino, item.attributes);
 }
 
 // Of a node that has no name yet.

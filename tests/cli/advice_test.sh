@@ -185,4 +185,20 @@ PY
 check_exit 'a journal that is damaged' 1 'damage: journal: ' "$EFS" check-image removed
 check_not 'what was made ahead is no damage of its own' grep -qE 'damage: container .*has not given \(0 bytes\)' <<<"$said"
 check 'clean' "$EFS" clean --force removed
+
+# --- root looks for an instance by its job file: the name that a user gave it is followed with the user's rights ---
+if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
+  fresh theirs "resources: [ [ path: input ] ]"
+  chown -R nobody "$S/theirs"
+  mkdir -m 700 "$S/secret"; cp "$JOB" "$S/secret/theirs.yaml"
+  started -u nobody "$JOB"
+  mv "$JOB" "$JOB.old"; ln -s "$S/secret/theirs.yaml" "$JOB"
+  check_exit 'a job file of root is no instance of a user whose name leads to it' 1 'no instance has the name, mount point or job file' "$EFS" stop "$S/secret/theirs.yaml"
+  rm "$JOB"; ln -s theirs.yaml.old "$JOB"
+  check_exit 'what the user can follow counts' 0 'complete' "$EFS" stop "$JOB.old"
+  await 20 ended theirs
+  rm "$JOB"; mv "$JOB.old" "$JOB"
+  started -u nobody "$JOB"
+  check_exit 'so does the name itself' 0 'complete' "$EFS" stop "$JOB"
+else skip 'the job file of another user' 'needs root to become one'; fi
 finish

@@ -253,9 +253,14 @@ kill_both emptied
 sed 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' -i "$S/emptied/store/efs-0-emptied/meta/instance.json"
 started "$JOB"
 check_exit 'explain tells whose content power loss took' 0 'power loss took it' "$EFS" explain -i emptied "$MNT/lost"
-check_exit 'so does the stop' 0 'power loss took the content.*: lost' "$EFS" stop emptied
+check_exit 'so does the stop, which fails for it' 3 'lost.*power loss took it' "$EFS" stop emptied
 check 'and the receipt' json "$(cat "$OUT/efs-receipt-emptied.json")" "[e['path'] for e in d['entries'] if 'power loss' in e.get('reason', '')] == ['lost']"
 check 'the rest is back' grep -qx whole "$OUT/whole"
+check 'and no empty file in the place of the lost one' test ! -e "$OUT/lost"
+"$EFS" stop --deadline 60 emptied >/dev/null 2>&1
+started "$JOB"
+check_exit 'the start after this one remembers it' 1 'lost.*power loss took it' "$EFS" stop emptied
+"$EFS" stop --no-stage-out emptied >/dev/null 2>&1
 
 # --- keep ---
 fresh keep "$PERSISTENT"

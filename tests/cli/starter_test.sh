@@ -99,6 +99,10 @@ cannot 'killed before it has a log' 'was killed by signal 9'
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo efsd 0.0.0; exit; }\necho gone wrong >&2; exit 1\n' >"$S/bin/efsd"
 check_exit 'what it says on standard error' 1 'gone wrong' without start "$JOB"
 check_exit 'another version: the doctor finds it' 1 '^problem +efsd: .*0\.0\.0' without doctor
+printf '#!/bin/sh\necho begun; exec sleep 600\n' >"$S/bin/efsd"
+check_exit 'one that prints and then hangs: the doctor says so' 1 '^problem +efsd: .*does not end within.*begun' without doctor
+printf '#!/bin/sh\nexec sleep 600 >&- 2>&-\n' >"$S/bin/efsd"
+check_exit 'one that closes its output and then hangs, too' 1 '^problem +efsd: .*does not end within' without doctor
 # A library prints a warning while the daemon starts; afterwards the daemon has closed the starter's
 # pipe.
 printf '#!/bin/sh\n[ "$1" = --version ] || echo a warning of a library >&2\nexec %s "$@"\n' "$BIN/efsd" >"$S/bin/efsd"

@@ -34,9 +34,26 @@ daemon_options() { grep -ohE '"--[a-z-]+"' "$1"/src/daemon/efsd.cpp | tr -d '"' 
 daemon_manual() { sed -e 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "OPTIONS")} inside && term {if (match($0, /--[a-z-]+/)) print substr($0, RSTART, RLENGTH)} {term = ($0 == ".TP")}' | sort -u; }
 events() { grep -rohE 'event=[a-z_]+' "$1"/src "$1"/backends --include='*.cpp' | cut -d= -f2 | sort -u; }
 manual_events() { awk '/^\.SH /{inside = ($2 == "LOG")} inside && term {print} {term = ($0 == ".TP")}' "$1" | sed 's/ "\? *(.*//; s/"[^"]*(.*//' | grep -oE '[a-z_]{4,}' | sort -u; }
-# States of the daemon, and states that efs status derives for an instance that does not answer.
-states() { { sed -nE 's/.*case State::[a-z_]+: return "([a-z-]+)".*/\1/p' "$1/src/daemon/instance.cpp"; sed -nE 's/.*"state", "([a-z]+)".*/\1/p; s/.*\["state"\] = [a-z]+ \? "([a-z]+)" : "([a-z]+)".*/\1\n\2/p; s/^ *\? "([a-z]+)"$/\1/p' "$1/src/cli/status.cpp"; } | sort -u; }
-manual_states() { sed 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "STATES")} inside && term && /^\.B /{print $2} {term = ($0 == ".TP")}' | sort -u; }
+# States: of the daemon; those that efs gives or compares, of an instance or of a node of a batch job; those that the
+# plugin publishes. However the lines are broken.
+states() { python3 -SE - "$1" <<'PYTHON'
+import pathlib, re, sys
+def text(pattern): return "\n".join(p.read_text() for p in sorted(pathlib.Path(sys.argv[1]).glob(pattern)))
+word = r'"([a-z-]+)"'
+cli, plugin = text("src/cli/*.cpp"), text("slurm-plugin/*.c")
+found = set(re.findall(r'case State::\w+:\s*return ' + word, text("src/daemon/*.cpp")))
+for given in re.findall(r'(?:\{\s*"state"\s*,|\["state"\]\s*=)([^,;{}]*)[;}]', cli):
+    found.update(re.findall(word, given))
+found.update(re.findall(r'\bstate\s*[!=]=\s*' + word, cli))
+found.update(re.findall(r'value\(\s*"state"\s*,\s*""\s*\)\s*[!=]=\s*' + word, cli))
+found.update(re.findall(r'\?\s*' + word + r'\s*:\s*shown\(s,\s*"state"', cli))
+name = r'\s*&?[\w>-]+\s*,'
+found.update(re.findall(r'\b(?:efs_publish|efs_publish_more|publish|settle)\(' + name + name + r'\s*' + word, plugin))
+found.update(re.findall(r'\bend_as\(' + name + name + r'\s*"[a-z-]+"\s*,\s*' + word, plugin))
+print("\n".join(sorted(found)))
+PYTHON
+}
+manual_states() { sed 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "STATES")} inside && term && /^\.BR? /{print $2} {term = ($0 == ".TP")}' | sort -u; }
 same() { local d; d=$(diff <(printf '%s\n' "$1") <(printf '%s\n' "$2")); [ -z "$d" ] || { echo "$d" | grep '^[<>]'; return 1; }; }
 nothing() { [ -z "$1" ] || { echo "$1"; return 1; }; }
 
@@ -52,13 +69,19 @@ check 'a verb without an entry is found' grep -q 'no entry for stop' <<<"$(missi
 sed 's/^\.BR staged_in /.BR staged_into /' "$daemon" >"$S/page"
 sed 's/^\.B unsaved$/.B saved/' "$page" >"$S/page1"
 check_not 'a state that the page does not have is found' same "$(states "$SOURCE")" "$(manual_states "$S/page1")"
+sed '/^\.B given\\-up$/,/^\.TP/d' "$page" >"$S/page2"
+check_not 'nor one of a batch job' same "$(states "$SOURCE")" "$(manual_states "$S/page2")"
+mkdir -p "$S/tree/src/cli" "$S/tree/slurm-plugin"
+printf 'publish(site,\n    job,\n "one-more", text);' >"$S/tree/slurm-plugin/watch.c"
+printf 'record["state"] =\n  lost ? "another"\n : "third";' >"$S/tree/src/cli/status.cpp"
+check 'states are found however the lines are broken' same $'another\none-more\nthird' "$(states "$S/tree")"
 check_not 'an event that the page does not have is found' same "$(events "$SOURCE")" "$(manual_events "$S/page")"
 
 # --- the manual ---
 check 'every verb has its entry' nothing "$(missing_verbs "$page")"
 check 'efs(1) and --help have the same options' nothing "$(differences "$page")"
 check 'efs(1) has every state' same "$(states "$SOURCE")" "$(manual_states "$page")"
-check 'there are states' test "$(states "$SOURCE" | wc -l)" -ge 13
+check 'there are states' test "$(states "$SOURCE" | wc -l)" -ge 18
 check 'efsd(8) and efsd have the same options' same "$(daemon_options "$SOURCE")" "$(daemon_manual "$daemon")"
 check 'efsd(8) has every event of the log, and no other' same "$(events "$SOURCE")" "$(manual_events "$daemon")"
 if command -v man >/dev/null; then

@@ -70,6 +70,8 @@ work died
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; sync $EFS_MOUNT/result; touch '"$W/there; until [ -e $W/go ]; do sleep 0.2; done")
 check 'a job that runs' await 60 test -e "$W/there"
 check 'what it uses is told' await 20 told "$job" 'running: .*; [0-9.]+ [KMG]?i?B of 64 MiB used, .* ago$'
+check 'and what a stage-out would bring out' await 60 told "$job" 'running: .*, 1 files changed \(2 B\), which the stage-out exports, .* ago$'
+check 'in JSON, too' json "$(status "$job" --json)" 'd["nodes"][0]["changed_files"] == 1 and d["nodes"][0]["changed_bytes"] == 2'
 members=$(status_on n1 "slurm-$job.0-n1")
 kill -KILL $(field "$members" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
 check 'its file system dies, and that is told at once' await 20 told "$job" "on n1: dead: .*efs salvage --job $job"

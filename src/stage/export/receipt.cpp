@@ -478,8 +478,8 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   const auto unreadable = count_unreadable(receipt);
   if (unreadable > 0) {
     text += std::to_string(unreadable) +
-            " results cannot be read from the buffer: their containers are gone or unreadable. Put "
-            "the containers back, then " +
+            " results cannot be read from the buffer: their containers are gone or unreadable, or "
+            "power loss took their content. If you have the containers, put them back, then " +
             receipt.way_out + " " + escaped(receipt.job) + "\n";
   }
   if (left > receipt.lost + unreadable) {

@@ -126,7 +126,7 @@ int exit_code(const Receipt& receipt);
 
 /// Of each kind in a text for people: where a receipt has all, and where there is none (bounded by
 /// what an answer can hold).
-inline constexpr std::size_t names_shown = 20, names_shown_without_receipt = 2000;
+inline constexpr std::size_t names_shown = 5, names_shown_without_receipt = 2000;
 
 /// "format": "efs-receipt-1". Names that are not UTF-8: base/json_text.hpp.
 nlohmann::json to_json(const Receipt& receipt);

@@ -464,6 +464,7 @@ class StageIn {
       return false;
     }
     take_version(entry, *there);
+    let_tick_pass(entry.origin, progress_.cancel);
     return true;
   }
 

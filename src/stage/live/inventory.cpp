@@ -191,8 +191,7 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   if (staging.lost_its_content(*item)) {
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";
-  }
-  if (!item->unreadable.empty()) {
+  } else if (!item->unreadable.empty()) {
     text += "  content      cannot be read from the buffer: " + printable(item->unreadable) + "\n";
   }
   if (!item->parts.empty()) {

@@ -16,6 +16,7 @@
 #include "backends/fsdax.hpp"
 #include "image/check.hpp"
 #include "image/salvage.hpp"
+#include "stage/export/selection.hpp"
 #include "stage/resume/resume.hpp"
 #include "support/dead_image_looks.hpp"
 
@@ -201,6 +202,55 @@ TEST_CASE("after power loss what lost its container is empty, and known as such 
   const auto ino = dead.ino("d/big");
   REQUIRE((*started.filesystem)->write({}, ino, std::as_bytes(std::span("anew", 4)), 0));
   CHECK_FALSE(staging.lost_its_content(*staging.find("d/big")));
+}
+
+TEST_CASE(
+    "a file that power loss emptied is a failed result, also for later starts and a salvage, until "
+    "a program changes it",
+    "[image][containers]") {
+  const DeadImage dead;
+  stdfs::remove(dead.container("d/big"));
+  {
+    REQUIRE(Started(dead, true).filesystem);
+  }
+  {
+    Started started(dead);  // as after a stop --keep, or a takeover
+    REQUIRE(started.filesystem);
+    auto& filesystem = **started.filesystem;
+    REQUIRE(filesystem.recovery().emptied.empty());
+    fs::Staging staging(filesystem);
+    const auto items = staging.walk();
+    REQUIRE(items);
+    const auto selection = stage::select_outgoing({.results_dir = "/results"}, *items);
+    const auto lost = std::ranges::find(selection.settled, "d/big", &stage::ReceiptEntry::path);
+    REQUIRE(lost != selection.settled.end());
+    CHECK(lost->action == Action::failed);
+    CHECK(lost->unreadable);
+    CHECK(std::ranges::count(selection.settled, Action::failed, &stage::ReceiptEntry::action) == 1);
+    const auto outgoing = [&](const std::string& path) {
+      return std::ranges::any_of(selection.outgoing,
+                                 [&](const auto* item) { return item->path == path; });
+    };
+    CHECK(outgoing("d/empty"));
+    CHECK_FALSE(outgoing("d/big"));
+  }
+  const auto receipt = brought_out(dead);
+  CHECK(receipt.verdict == stage::Verdict::partial);
+  CHECK(test::told_of(receipt, "d/big").action == Action::failed);
+  CHECK(test::told_of(receipt, "d/big").reason.contains("power loss"));
+  CHECK_FALSE(stdfs::exists(dead.results() + "/d/big"));
+  {
+    Started started(dead);
+    REQUIRE(started.filesystem);
+    // a program makes it empty on purpose
+    fs::AttributeChange change;
+    change.size = 0;
+    REQUIRE((*started.filesystem)->setattr({}, dead.ino("d/big"), change));
+    CHECK_FALSE(fs::Staging(**started.filesystem)
+                    .lost_its_content(*fs::Staging(**started.filesystem).find("d/big")));
+  }
+  CHECK(brought_out(dead).verdict == stage::Verdict::complete);
+  CHECK(stdfs::exists(dead.results() + "/d/big"));
 }
 
 TEST_CASE("a container under another number is no file's, and its original stays",

@@ -1,8 +1,13 @@
 // Files of a directory that are taken away, or replaced, between the plan and the copy.
 
-#include <catch2/catch_test_macros.hpp>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+
+#include "base/clock.hpp"
 
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
@@ -156,6 +161,39 @@ TEST_CASE("vanished: a file that another one replaces is read in its new version
     CHECK(report.failure->path == "d/a");
     CHECK(report.failure->error.what.contains("changed while it was being read"));
   }
+}
+
+// A kernel keeps times by the ticks of its clock: here of 10 ms.
+void write_in_tick(const std::string& path, const std::string& content) {
+  constexpr Nanoseconds tick = 10'000'000;
+  write_file(path, content);
+  const timespec stamp = to_timespec(wall_clock() / tick * tick);
+  const std::array<timespec, 2> times{stamp, stamp};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0) == 0);
+}
+
+TEST_CASE("vanished: a version that changes again within the same tick of the clock is not torn",
+          "[stage][in][vanished]") {
+  VanishingScene scene;
+  stdfs::remove_all(scene.root + "/d/sub");
+  stdfs::remove(scene.root + "/d/b");
+  scene.whole(config::Vanished::skip);
+  const std::string path = scene.root + "/d/a";
+  int looks = 0, reads = 0;
+  FaultPfs pfs([&](auto, const std::string& call, const std::string& object) {
+    if (call == "lstat" && object == "a" && ++looks == 1) {
+      write_in_tick(path, "old version");
+    }
+    if (call == "read" && looks == 1 && ++reads == 2) {
+      write_in_tick(path, "new version");
+    }
+    return 0;
+  });
+  pfs.most = 4;
+  const auto report = scene.in_after([&] { write_file(path, "of another length"); }, pfs);
+  REQUIRE(report.ok());
+  CHECK(reads >= 2);
+  CHECK(scene.buffered("d/a") == "new version");
 }
 
 TEST_CASE("vanished: the first of several names of a file must be there", "[stage][in][vanished]") {

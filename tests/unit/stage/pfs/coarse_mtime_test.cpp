@@ -41,6 +41,16 @@ TEST_CASE("finer times tell more: nothing waits for them", "[stage][in]") {
   CHECK(rest(changed_at(that_second + 1, that_second), that_second + 2) == 0);
 }
 
+TEST_CASE("what was changed just now is read a tick of the clock later", "[stage][in]") {
+  const auto rest_now = [](Nanoseconds mtime, Nanoseconds now) {
+    return rest_of_tick(changed_at(mtime, mtime), now).count();
+  };
+  CHECK(rest_now(that_second + 1, that_second + 2) >= 10'000'000);
+  CHECK(rest_now(that_second, that_second - a_second) >= 10'000'000);  // the PFS's clock is ahead
+  CHECK(rest_now(that_second, that_second + 5 * a_second) == 0);
+  CHECK(rest_of_tick(changed_at(that_second, 0), that_second).count() > 0);  // the mtime is set
+}
+
 TEST_CASE("who waits for a second to pass waits until it has", "[stage][in]") {
   const Nanoseconds now = wall_clock() / a_second * a_second;
   const std::atomic<bool> cancel{false};

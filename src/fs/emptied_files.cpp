@@ -1,0 +1,73 @@
+#include "fs/emptied_files.hpp"
+
+#include <cstring>
+#include <sstream>
+#include <string>
+
+namespace efs::fs {
+namespace {
+
+constexpr const char* list_name = "emptied";  // beside the journal
+constexpr const char* new_name = "emptied.new";
+constexpr std::uint64_t largest_list = 1u << 30;
+
+}  // namespace
+
+EmptiedFiles EmptiedFiles::read(store::Medium& medium) {
+  EmptiedFiles list;
+  const auto file = medium.open(list_name, true);
+  const auto size = file ? (*file)->size() : std::unexpected(file.error());
+  if (!size || *size == 0 || *size > largest_list) {
+    return list;
+  }
+  const auto mapped = (*file)->map(0, *size);
+  if (!mapped) {
+    return list;
+  }
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(*mapped), *size));
+  std::uint64_t ino = 0;
+  std::int64_t mark = 0;
+  while (lines >> ino >> mark) {
+    list.marks_[ino] = mark;
+  }
+  return list;
+}
+
+Status EmptiedFiles::add(store::Medium& medium, std::span<const std::uint64_t> inos, FileTime mark,
+                         const std::function<bool(std::uint64_t ino)>& exists) {
+  std::erase_if(marks_, [&](const auto& entry) { return !exists(entry.first); });
+  for (const auto ino : inos) {
+    marks_[ino] = mark.seconds;
+  }
+  return write(medium);
+}
+
+Status EmptiedFiles::write(store::Medium& medium) const {
+  std::string text;
+  for (const auto& [ino, mark] : marks_) {
+    text += std::to_string(ino) + " " + std::to_string(mark) + "\n";
+  }
+  EFS_TRY(medium.remove(new_name));
+  const auto file = medium.create(new_name);
+  if (!file) {
+    return std::unexpected(file.error());
+  }
+  EFS_TRY((*file)->allocate(text.size()));
+  const auto mapped = (*file)->map(0, text.size());
+  if (!mapped) {
+    return std::unexpected(mapped.error());
+  }
+  (*file)->store(*mapped, std::as_bytes(std::span(text)));
+  (*file)->drain();
+  EFS_TRY((*file)->sync());
+  EFS_TRY(medium.rename(new_name, list_name));
+  return medium.sync_names();
+}
+
+bool EmptiedFiles::contains(std::uint64_t ino, const struct stat& attributes) const {
+  const auto entry = marks_.find(ino);
+  return entry != marks_.end() && attributes.st_size == 0 &&
+         attributes.st_mtim.tv_sec == entry->second && attributes.st_mtim.tv_nsec == 0;
+}
+
+}  // namespace efs::fs
