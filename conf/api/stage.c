@@ -1,10 +1,9 @@
-/* An input is brought into the buffer while the program computes, and a result goes back before the
- * job ends.
+/* Loads an input while the program computes, and unloads a result before the job ends.
  *
  *   cc stage.c -o stage $(pkg-config --cflags --libs efs)
  *   efs run job.yaml -- ./stage input/next.dat result.dat
  *
- * Exit code 0 if both went well.
+ * Exit code 0 if both succeed.
  */
 #include <efs.h>
 #include <stdio.h>
@@ -36,7 +35,7 @@ int main(int argc, char** argv) {
   if (code != EFS_API_SUCCESS) {
     return failed("load", argv[1], code);
   }
-  /* ... compute with what is there already ... */
+  /* ... compute with the inputs that are loaded ... */
   while ((code = efs_wait(&input, 1000)) == EFS_API_ETASKPENDING ||
          code == EFS_API_ETASKINPROGRESS) {
     printf("still loading %s\n", argv[1]);
@@ -61,7 +60,7 @@ int main(int argc, char** argv) {
     return perror(argv[2]), 1;
   }
 
-  /* The file is closed: what is unloaded now is the whole result, and is at results-dir when
+  /* The file is closed, so the unload exports the whole result. It is in results-dir when
    * efs_wait returns. */
   if ((code = efs_unload(&result)) != EFS_API_SUCCESS) {
     return failed("unload", argv[2], code);

@@ -1,7 +1,7 @@
--- Directives for efs in batch scripts, in the manner of DataWarp's; a site's choice beside the options of sbatch. And, if the
--- site wants it, a licence for each job with efs, so that slurmctld bounds how many stage in at a time (efs.licence, below).
---   slurm.conf:      JobSubmitPlugins=lua   (this file beside slurm.conf; or a job_submit.lua of yours that loads it with
---                    dofile and calls efs_directives.submit(job_desc), which gives nil, or why the job is refused; likewise
+-- Directives for efs in batch scripts, like those of DataWarp; an alternative to the options of sbatch, if the site enables them.
+-- Optionally also a licence for each job with efs: slurmctld then limits the number of jobs that stage in (efs.licence, below).
+--   slurm.conf:      JobSubmitPlugins=lua   (this file beside slurm.conf; or your own job_submit.lua that loads it with
+--                    dofile and calls efs_directives.submit(job_desc), which returns nil, or the reason of a refusal; likewise
 --                    efs_directives.modify(job_desc, job_rec, uid) in slurm_job_modify)
 --   plugstack.conf:  directives=yes         (in the line of spank_efs.so)
 --
@@ -11,20 +11,20 @@
 --   #EFS stage_out type=file|directory source=$EFS_MOUNT/PATH destination=PATH
 --
 -- Directives stand before the first command of the script, as #SBATCH lines do. Relative paths of the PFS are relative to
--- the directory of the submission; patterns such as %N are replaced on the nodes (efs-job(5)). Inputs have one directory above them all, and so have results: the name below it is
--- the name in the mount, but for inputs that have another in their destination. A list is a text file of the user's with an input in each line, relative to that directory or
--- below it; it is read when the job starts. What cannot be understood is refused, with its line. slurmctld looks at no file: an input that is
--- missing fails the job when it starts.
+-- the directory of the submission; the nodes replace patterns such as %N (efs-job(5)). All inputs lie below one directory, and so do all
+-- results: the name below this directory is the name in the mount, unless the destination of an input has another name. A list
+-- is a text file of the user with one input in each line, relative to that directory or below it; efs reads it when the job
+-- starts. slurmctld rejects invalid lines and prints them. It inspects no file: a missing input fails the job when it starts.
 --
--- The job file that comes of it goes to the end of the script, as comments, where the plugin's prolog finds it.
+-- The resulting job file is appended to the script, as comments; the plugin's prolog reads it there.
 
 local efs = {word = "#EFS", admin_comment = "efs: directives"}
 
--- Instead of turns at the PFS (queue= in plugstack.conf), or besides: slurmctld starts no more jobs with efs than there are
--- licences of this name; the others stay pending, and hold no nodes. A job gives its licence back when its inputs are there.
+-- Instead of turns at the PFS (queue= in plugstack.conf), or in addition: slurmctld starts at most as many jobs with efs as
+-- licences of this name exist; the others stay pending, and hold no nodes. A job returns its licence when its inputs are there.
 --   slurm.conf:      Licenses=efs_stagein:4          (and more, with commas between them)
 --   plugstack.conf:  licence=efs_stagein             (in the line of spank_efs.so; without it jobs hold theirs to their end)
--- One licence for each job, whatever its nodes. A run that is requeued has given its own back, and goes without.
+-- One licence for each job, whatever its number of nodes. A requeued run has returned its licence, and runs without one.
 -- efs.licence = "efs_stagein"
 
 local known = {
@@ -33,7 +33,7 @@ local known = {
   stage_out = {type = true, source = true, destination = true},
 }
 
--- { verb, key = value ... }, or nil and why.
+-- Returns { verb, key = value ... }, or nil and the reason.
 local function parse_words(text)
   local words, verb, rest = {}, text:match("^%s+([%w_]+)%s*(.*)$")
   if not verb then return nil, "a verb must follow: jobdw, stage_in or stage_out" end
@@ -63,12 +63,12 @@ end
 
 local function absolute(path, work_dir) return normal(path:sub(1, 1) == "/" and path or work_dir .. "/" .. path) end
 
--- So written that efs, which expands paths on the nodes, finds the text itself.
+-- Escapes the text, since efs expands paths on the nodes.
 local function literal(text) return (text:gsub("[%%$]", "%0%0")) end
 
 local function has_variable(path) return path:gsub("%$%$", ""):find("%$") ~= nil or path:sub(1, 1) == "~" end
 
--- What stands behind the mount point's variable; nil where it does not begin with one.
+-- The rest after the mount point's variable; nil if the text does not begin with the variable.
 local function in_mount(path)
   for _, name in ipairs({"EFS_MOUNT", "DW_JOB_PRIVATE"}) do
     local rest = path:match("^%$" .. name .. "(.*)$") or path:match("^%${" .. name .. "}(.*)$")
@@ -77,7 +77,7 @@ local function in_mount(path)
   return nil
 end
 
--- The directory above `path` that `name` hangs below; nil where the path does not end in the name.
+-- The directory of `path` without `name` at its end; nil if the path does not end in the name.
 local function above(path, name)
   if name == "" then return path end
   if path:sub(-#name - 1) ~= "/" .. name then return nil end
@@ -97,7 +97,7 @@ local function take_root(job, root)
   job.root = root
 end
 
--- Below the directory of the inputs before it, or else that of the submission.
+-- Below the directory of the previous inputs, or else that of the submission.
 local function add_list(job, words, work_dir)
   if words.destination then return "a list has no destination: its inputs keep their names below " .. (job.root or normal(work_dir)) end
   job.lists[#job.lists + 1] = absolute(words.source, work_dir)
@@ -106,7 +106,7 @@ end
 
 local function is_below(path, top) return path:sub(1, #top + 1) == top .. "/" end
 
--- An input that appears under another name. Below the directory of the inputs before it, that of the submission, or else its own.
+-- An input that appears under another name. Below the directory of the previous inputs, that of the submission, or else its own.
 local function add_renamed(job, source, name, work_dir)
   local root = job.root or normal(work_dir)
   if name == "" then return "name something below the mount point" end
@@ -169,10 +169,10 @@ end
 
 local adders = {jobdw = add_jobdw, stage_in = add_stage_in, stage_out = add_stage_out}
 
--- JSON's strings are YAML's.
+-- Strings of JSON are also strings of YAML.
 local function quote(text) return '"' .. text:gsub('[\\"]', "\\%0") .. '"' end
 
--- nil where nothing goes back.
+-- nil if nothing is exported.
 local function place_of_results(job, root)
   if job.results and job.results ~= root then return "  results-dir: " .. quote(job.results) end
   return not job.renamed and "  in-place: true" or nil
@@ -205,7 +205,7 @@ local function job_file(job, work_dir)
   return lines
 end
 
--- The job file's lines of a script's directives; nil where there are none; nil and why where one is wrong.
+-- The job file for a script's directives; nil if there are none; nil and the reason if one is wrong.
 function efs.read(script, work_dir)
   if work_dir:find("%c") then work_dir = nil else work_dir = literal(work_dir) end
   local job, found, commands, number = {ins = {}, lists = {}, outs = {}}, false, false, 0
@@ -231,7 +231,7 @@ function efs.read(script, work_dir)
   return job_file(job, work_dir)
 end
 
--- By options of sbatch, salloc or srun.
+-- Whether the job uses efs by options of sbatch, salloc or srun.
 local function has_options(job_desc)
   for _, word in pairs(job_desc.spank_job_env or {}) do
     if tostring(word):match("EFS_JOB=") then return true end
@@ -239,7 +239,7 @@ local function has_options(job_desc)
   return false
 end
 
--- A list of licences with one of ours, which is asked for here alone; nil and why where that cannot be.
+-- A list of licences with one of efs.licence, which users cannot request; nil and the reason if it is impossible.
 local function with_licence(licences)
   local words = {}
   if (licences or ""):find("|", 1, true) then return nil, "-L " .. licences .. ": licences of which one is enough do not go with efs at this site" end
@@ -250,14 +250,14 @@ local function with_licence(licences)
   return table.concat(words, ",")
 end
 
--- nil, or why the job is refused.
+-- Returns nil, or the reason of a refusal.
 local function take_licence(job_desc)
   local licences, why = with_licence(job_desc.licenses)
   if licences then job_desc.licenses = licences end
   return why
 end
 
--- nil, or why the job is refused.
+-- Returns nil, or the reason of a refusal.
 local function take_directives(job_desc)
   if job_desc.script == nil then return nil end
   local lines, why = efs.read(job_desc.script, job_desc.work_dir or "/")
@@ -270,7 +270,7 @@ local function take_directives(job_desc)
   return nil
 end
 
--- nil, or why the job is refused.
+-- Returns nil, or the reason of a refusal.
 function efs.submit(job_desc)
   local why = take_directives(job_desc)
   if why then return why end
@@ -278,7 +278,7 @@ function efs.submit(job_desc)
   return nil
 end
 
--- A job that waits keeps its licence, whatever its user makes of the others. nil, or why that is refused.
+-- A waiting job keeps its licence if its user changes the other licences. Returns nil, or the reason of a refusal.
 function efs.modify(job_desc, job_rec, uid)
   if not efs.licence or uid == 0 or not job_desc.licenses then return nil end
   for word in (job_rec.licenses or ""):gmatch("[^,]+") do

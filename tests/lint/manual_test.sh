@@ -34,7 +34,7 @@ daemon_manual() { sed -e 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "OPTIO
 events() { grep -rohE 'event=[a-z_]+' "$1"/src "$1"/backends --include='*.cpp' | cut -d= -f2 | sort -u; }
 manual_events() { awk '/^\.SH /{inside = ($2 == "LOG")} inside && term {print} {term = ($0 == ".TP")}' "$1" | sed 's/ "\? *(.*//; s/"[^"]*(.*//' | grep -oE '[a-z_]{4,}' | sort -u; }
 # States: of the daemon, and those that efs status makes up of an instance that does not answer.
-states() { { sed -nE 's/.*case State::[a-z_]+: return "([a-z-]+)".*/\1/p' "$1/src/daemon/instance.cpp"; sed -nE 's/.*"state", "([a-z]+)".*/\1/p; s/.*\["state"\] = [a-z]+ \? "([a-z]+)" : "([a-z]+)".*/\1\n\2/p; s/.*ShutdownState::unsaved\) \? "([a-z]+)" : shown.*/\1/p' "$1/src/cli/status.cpp"; } | sort -u; }
+states() { { sed -nE 's/.*case State::[a-z_]+: return "([a-z-]+)".*/\1/p' "$1/src/daemon/instance.cpp"; sed -nE 's/.*"state", "([a-z]+)".*/\1/p; s/.*\["state"\] = [a-z]+ \? "([a-z]+)" : "([a-z]+)".*/\1\n\2/p; s/^ *\? "([a-z]+)"$/\1/p' "$1/src/cli/status.cpp"; } | sort -u; }
 manual_states() { sed 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "STATES")} inside && term && /^\.B /{print $2} {term = ($0 == ".TP")}' | sort -u; }
 same() { local d; d=$(diff <(printf '%s\n' "$1") <(printf '%s\n' "$2")); [ -z "$d" ] || { echo "$d" | grep '^[<>]'; return 1; }; }
 nothing() { [ -z "$1" ] || { echo "$1"; return 1; }; }
