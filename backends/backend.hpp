@@ -1,6 +1,6 @@
 #pragma once
-// The contract between storage and everything above it. A backend knows bytes and durability and
-// nothing else: no path, no permission, no FUSE. How to add a kind: backends/README.md.
+// The contract between storage and the layers above it. A backend handles bytes and durability
+// only: no path, no permission, no FUSE. backends/README.md explains how to add a kind.
 
 #include <sys/stat.h>
 
@@ -17,10 +17,11 @@
 
 namespace efs {
 
-/// How much survives which failure, after libpmem's granularity.
+/// Which failures the stored data survives, after libpmem's granularity.
 enum class Durability : std::uint8_t {
-  volatile_memory,  // tmpfs: lives as long as the machine
-  page,             // page cache: survives our processes at once, power loss from the next sync on
+  volatile_memory,  // tmpfs: lasts as long as the machine runs
+  page,             // page cache: survives the death of efs at once, and power loss after the next
+                    // sync
   cache_line,       // persistent memory: a drained store survives power loss
 };
 
@@ -30,136 +31,142 @@ struct Space {
   std::uint64_t available = 0;  // bytes
 };
 
-/// Where a new container is to go, in a store of several places.
+/// The wanted backend for a new container, in a store of several backends.
 struct Placement {
-  std::optional<unsigned> place;  // nullopt: where new ones go
-  std::uint64_t size = 0;         // bytes that it will hold, as far as that is known
+  std::optional<unsigned> place;  // index of the backend; nullopt: the default for new containers
+  std::uint64_t size = 0;         // expected size in bytes; 0: not known
 };
 
-/// A window of a container, mapped. Stores are durable after flush() and the container's drain().
-/// Valid as long as it lives, also when the container is closed; not beyond the container's end.
+/// A mapped window of a container. Stored data is durable after flush() and the container's
+/// drain(). The window stays valid while this object exists, also after the container is closed,
+/// but not beyond the container's end.
 class Segment {
  public:
   virtual ~Segment() = default;
   virtual std::span<std::byte> bytes() = 0;
-  /// Copies into the window at `offset` and flushes what it stored; drain comes later.
+  /// Copies into the window at `offset` and flushes the stored bytes; the caller drains later.
   virtual void store(std::size_t offset, std::span<const std::byte> data) = 0;
 };
 
-/// An open container: a growable byte object that starts at offset 0. Thread-safe; concurrent
-/// writes to overlapping ranges give one or the other per page, as the caller has no lock to offer.
+/// An open container: a growable object of bytes that starts at offset 0. Thread-safe. Concurrent
+/// writes to overlapping ranges leave one or the other version per page: the caller holds no lock.
 class Container {
  public:
   virtual ~Container() = default;
   virtual Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) = 0;
-  /// May write less than asked where the capacity ends; ENOSPC when nothing fits.
+  /// May write less than requested where the capacity ends. ENOSPC if nothing fits.
   virtual Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) = 0;
   virtual Status truncate(std::uint64_t size) = 0;
-  /// fallocate(2) with its modes: reserves, punches, zeroes. EOPNOTSUPP where the store cannot.
+  /// fallocate(2) with its modes: reserves, punches, zeroes. EOPNOTSUPP if the store cannot.
   virtual Status allocate(int mode, std::uint64_t offset, std::uint64_t length) = 0;
   /// lseek(2) with SEEK_DATA or SEEK_HOLE.
   virtual Result<std::uint64_t> seek(std::uint64_t offset, int whence) = 0;
-  /// Size, blocks and times are the container's; all else is meaningless.
+  /// Only size, blocks and times are meaningful.
   virtual Result<struct stat> attributes() = 0;
-  /// nullopt leaves a time as it is; stamp_now is now.
+  /// nullopt leaves a time unchanged; stamp_now sets the current time.
   virtual Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
-  /// Moves the access time as a read by a program does: where it is due after relatime, and as the
-  /// store's mount has it.
+  /// Updates the access time for a program's read, as relatime requires and as the store's mount
+  /// permits.
   virtual void accessed(AccessTimes policy) = 0;
-  /// Returns when data (and with `metadata` the times) survive what the durability class promises.
+  /// Returns when the data (and with `metadata` the times) have the durability that the class
+  /// promises.
   virtual Status sync(bool metadata) = 0;
-  /// Maps [offset, offset + length), which must be allocated. ENOTSUP where mapping buys nothing.
+  /// Maps [offset, offset + length), which must be allocated. ENOTSUP if mapping has no benefit.
   virtual Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) = 0;
-  /// For kernel passthrough and staging; -1 where there is none. Owned by the container.
+  /// For kernel passthrough and staging; -1 if there is none. Owned by the container.
   virtual int descriptor() const = 0;
-  /// All that this new container holds was stored through its descriptor: where bytes are counted,
-  /// these are now. Call it once, while it still has its name.
+  /// Counts the bytes that the caller stored through the descriptor, if the backend counts bytes.
+  /// Call once per new container, while the container still has its name.
   virtual void count_stored() = 0;
 };
 
-/// What a container says of itself. `own`: also where nothing is known. `unfinished`: it is empty
-/// and says nothing, as power loss leaves one whose name was on the medium before its label.
+/// The owner according to a container's label. `own`: also if the label is unknown. `unfinished`:
+/// empty and without a label. Power loss leaves such a container if the name reached the medium
+/// before the label.
 enum class Ownership { own, another, unfinished };
 
-/// Is a container to be kept open for whoever asks for it next (in bounded number), or closed with
-/// its last holder? `only_read` (of open()): closed likewise, and not open for writing, so that who
-/// asks whether somebody has it so does not meet its holder.
+/// Whether a container stays open for a later open (in bounded number), or closes with its last
+/// user. `only_read` (of open()): closes with its last user and is opened without write access. A
+/// check for writers then does not find this container's own descriptor.
 enum class CachePolicy : std::uint8_t { kept_open, closed, only_read };
 
-/// A store of containers, addressed by a number that the caller chooses. Thread-safe. Every member
-/// is pure: a backend in front of others cannot leave one out.
+/// A store of containers. The caller chooses the number that addresses a container. Thread-safe.
+/// Every member is pure: a backend that wraps others must implement each.
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// EEXIST if there is one; its mtime and ctime are now.
+  /// EEXIST if the container exists. Sets mtime and ctime to the current time.
   virtual Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) = 0;
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id) {
     return create(id, CachePolicy::kept_open);
   }
 
-  /// A container that is the open file `fd`, under one more name: nothing is copied, and its bytes
-  /// are shared with whoever has the other names (fs/seal.hpp). EXDEV where this store cannot have
-  /// that file; ENOSPC where it does not fit.
+  /// Creates a container that is one more name of the open file `fd`. Copies nothing; the bytes are
+  /// shared with the other names (fs/seal.hpp). EXDEV if this store cannot link that file; ENOSPC
+  /// if the file does not fit.
   virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) = 0;
-  /// The descriptor count never follows the file count. EUCLEAN, with a text that says so: it is
-  /// labelled as another one, or has lost its label.
+  /// The number of descriptors does not grow with the number of files. EUCLEAN, with a text, if the
+  /// container carries another label or has lost its label.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) = 0;
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id) {
     return open(id, CachePolicy::kept_open);
   }
 
-  /// The container is this store's alone from now on, and says so as a created one does. For one
-  /// that was adopted, while it is sealed, and for an unfinished one.
+  /// Labels the container as this store's own, as create() does. For an adopted container while it
+  /// is sealed, and for an unfinished one.
   virtual Status label(std::uint64_t id) = 0;
   virtual Ownership ownership(std::uint64_t id) = 0;
-  /// Frees the space once the last reader is gone (rule R3 of src/store/README.md). Idempotent. How
-  /// much that is, bytes. nullopt: it stays. What is labelled as another one may be the only copy
-  /// of that.
+  /// Removes the container; its space is free once the last reader closes it (rule R3 of
+  /// src/store/README.md). Idempotent. Returns the freed bytes, or nullopt if the container
+  /// remains. Never removes a container with another label: it may be the only copy of another
+  /// store.
   virtual std::optional<std::uint64_t> remove(std::uint64_t id) = 0;
   virtual Result<struct stat> attributes(std::uint64_t id) = 0;
-  /// nullopt leaves a time as it is; stamp_now is now.
+  /// nullopt leaves a time unchanged; stamp_now sets the current time.
   virtual Status set_times(std::uint64_t id, std::optional<FileTime> atime,
                            std::optional<FileTime> mtime) = 0;
-  /// Returns when the container's existence (not its bytes) survives what the durability class
+  /// Returns when the container's existence (not its bytes) has the durability that the class
   /// promises.
   virtual Status sync_name(std::uint64_t id) = 0;
-  /// Returns when the bytes and the existence of every container survive what the durability class
+  /// Returns when the bytes and the existence of every container have the durability that the class
   /// promises.
   virtual Status sync_all() = 0;
-  /// The id of every container that exists, in no order; what only has the name of one is none. For
-  /// recovery and checks: not while others create or remove. After an error: of all containers but
-  /// those in directories that cannot be listed.
+  /// Visits the number of every container, in no order. Skips other objects with the name of a
+  /// container. For recovery and checks: no other thread may create or remove meanwhile. After an
+  /// error, the visits lack the containers of the directories that could not be listed.
   virtual Status for_each(const std::function<void(std::uint64_t id)>& visit) = 0;
-  /// May anybody write to the container now, through a descriptor or a mapping? False is a proof.
-  /// Call it with no Container of this id in hand: one's own counts. True where that cannot be
-  /// told.
+  /// Returns whether any process may write to the container now, through a descriptor or a mapping.
+  /// False is a proof; true also means unknown. The caller must hold no Container of this number:
+  /// its descriptor counts.
   virtual bool may_be_written(std::uint64_t id) = 0;
-  /// Has anybody it open for writing? True is a proof, under the same condition.
+  /// Returns whether any process has the container open for writing. True is a proof, under the
+  /// same condition.
   virtual bool is_written(std::uint64_t id) = 0;
   virtual Space space() = 0;
-  /// ENOSPC where the declared capacity is used up and the kernel will not say so (advisory
+  /// ENOSPC if the declared capacity is used up and the kernel does not enforce it (advisory
   /// enforcement).
   virtual Status admit_writer() = 0;
-  /// Something was freed: what admit_writer() remembers of the use may be too much.
+  /// Call after containers were removed: the use that admit_writer() remembers may be too high.
   virtual void look_again() = 0;
   virtual Durability durability() const = 0;
-  /// May the kernel do I/O on descriptors directly? False where the daemon must count every byte.
+  /// Returns whether the kernel may do I/O on descriptors directly. False if the daemon must count
+  /// every byte.
   virtual bool offers_descriptor() const = 0;
   virtual std::string description() const = 0;
 
-  // A store may consist of several places, numbered from 0 (virtual_device.hpp). A plain backend is
-  // one place (PlainBackend).
+  // The number of member backends, called places and numbered from 0 (virtual_device.hpp). A plain
+  // backend is one place (PlainBackend).
   virtual unsigned places() const = 0;
-  /// The backend that is this place; lives as long as the store.
+  /// Returns the backend of this place; it lives as long as the store.
   virtual Backend& at(unsigned place) = 0;
-  /// Where a container is; 0 where there is none.
+  /// Returns the place of a container; 0 if there is no such container.
   virtual unsigned place_of(std::uint64_t id) = 0;
-  /// Where policy would put a new container now; ENOSPC: nowhere.
+  /// Returns the place that the policy selects for a new container now; ENOSPC if there is none.
   virtual Result<unsigned> place_for(const Placement& wanted) = 0;
-  /// As create(), there; or, where that place refuses it for want of space and policy allows it, in
-  /// the next one.
+  /// As create(), in `place`. If that place lacks space and the policy permits it, in the next
+  /// place.
   virtual Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned place,
                                                        CachePolicy policy) = 0;
 };

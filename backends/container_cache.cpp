@@ -32,7 +32,7 @@ std::shared_ptr<Container> ContainerCache::remember(std::uint64_t id,
     recent_.splice(recent_.begin(), place);
     return container;
   }
-  // Its place is taken over from the one that goes, memory and all.
+  // Reuse the evicted entry's memory.
   auto place = places_.extract(recent_.back().first);
   evicted = std::exchange(recent_.back().second, container);
   place.key() = recent_.back().first = id;

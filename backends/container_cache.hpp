@@ -1,5 +1,5 @@
 #pragma once
-// The containers that are kept open, so that a file that is opened again costs no system call.
+// A cache of open containers, so that reopening a file costs no system call.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,19 +14,19 @@
 
 namespace efs {
 
-/// Each holds a descriptor. Who has a container from here keeps it open for as long as he holds it,
-/// whatever goes from here. Thread-safe.
+/// Each cached container holds a descriptor. A caller's container stays open while the caller holds
+/// it, even after its eviction from the cache. Thread-safe.
 class ContainerCache {
  public:
-  /// Up to `most`, and one at least; the one that was asked for least recently goes first.
+  /// Caches up to `most` containers, at least one. Evicts the least recently used one.
   explicit ContainerCache(std::size_t most) : most_(std::max<std::size_t>(1, most)) {}
 
-  /// null: it is not here.
+  /// Returns null if the container is not cached.
   std::shared_ptr<Container> find(std::uint64_t id);
-  /// The one that is here already, where somebody was faster.
+  /// Returns the cached container if another thread has added one.
   std::shared_ptr<Container> remember(std::uint64_t id, std::shared_ptr<Container> container);
   void forget(std::uint64_t id);
-  /// Forgets all: false where there was none.
+  /// Removes all; false if the cache was empty.
   bool clear();
 
  private:
@@ -38,8 +38,8 @@ class ContainerCache {
   std::unordered_map<std::uint64_t, std::list<Cached>::iterator> places_ EFS_GUARDED_BY(mutex_);
 };
 
-/// How many may be kept open: a part of what this process may open (RLIMIT_NOFILE), for there are
-/// other backends, files being staged and connections as well.
+/// Returns how many containers to keep open: a part of the process's limit (RLIMIT_NOFILE). Other
+/// backends, staged files and connections need descriptors too.
 std::size_t containers_to_keep_open();
 
 }  // namespace efs

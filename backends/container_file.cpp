@@ -59,14 +59,14 @@ std::int64_t ContainerFile::allocated() const {
   return ::fstat(fd_.get(), &st) == 0 ? static_cast<std::int64_t>(st.st_blocks) * 512 : 0;
 }
 
-// Bytes that a store of [offset, offset + length) would allocate, counted in pages.
+// Returns the bytes that a store to [offset, offset + length) would allocate, counted in pages.
 std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length) const {
   const std::uint64_t end = round_up(offset + length);
   std::uint64_t at = offset / page_bytes * page_bytes;
   std::uint64_t holes = 0;
   while (at < end) {
     const off_t data = ::lseek(fd_.get(), static_cast<off_t>(at), SEEK_DATA);
-    // ENXIO: nothing but a hole up to and beyond the end of the file
+    // ENXIO: only a hole follows, up to and beyond the end of the file
     if (data < 0) {
       return holes + (end - at);
     }
@@ -87,7 +87,8 @@ std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length)
   return holes;
 }
 
-// Runs a change that allocates at most `upper_bound` bytes and books what it really did.
+// Runs a change that allocates at most `upper_bound` bytes, and counts the bytes it really
+// allocated.
 template <typename Change>
 Status ContainerFile::counted(std::uint64_t upper_bound, Change change) {
   if (!account_) {
@@ -110,7 +111,7 @@ Result<std::size_t> ContainerFile::read(std::span<std::byte> into, std::uint64_t
     done = static_cast<std::size_t>(std::max<ssize_t>(
         0, ::preadv2(fd_.get(), &all, 1, static_cast<off_t>(offset), RWF_NOWAIT)));
     if (done < into.size()) {
-      slow_work_begins();  // not in memory, or the end
+      slow_work_begins();  // not cached, or at the end
     }
   }
   while (done < into.size()) {
@@ -150,7 +151,7 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
     return {};
   };
   if (account_) {
-    // A short write is legal; it is how a program learns that the buffer ends here.
+    // A short write is legal; it shows a program that the store is full.
     const std::uint64_t need = missing(offset, from.size());
     const std::uint64_t left = account_->limit() - std::min(account_->limit(), account_->used());
     if (need > left) {
@@ -214,8 +215,8 @@ Status ContainerFile::set_times(std::optional<FileTime> atime, std::optional<Fil
   return ::futimens(fd_.get(), times_to_set(atime, mtime).data()) == 0 ? Status{} : fail_errno();
 }
 
-// Our own descriptor has O_NOATIME, and a time that is set would move ctime too: so the kernel does
-// it, by a read.
+// Our descriptor has O_NOATIME, and setting a time would change ctime too. So a read makes the
+// kernel update the access time.
 void ContainerFile::accessed(AccessTimes policy) {
   struct stat st{};
   if (::fstat(fd_.get(), &st) != 0 || !atime_is_due(policy, st.st_atim, st.st_mtim, st.st_ctim)) {
@@ -242,8 +243,8 @@ Result<std::unique_ptr<Segment>> ContainerFile::map(std::uint64_t offset, std::s
   }
   void* address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC,
                          fd_.get(), static_cast<off_t>(offset));
-  // Without MAP_SYNC (a page-cache file system under PMEM_IS_PMEM_FORCE) fsync keeps the promise
-  // instead.
+  // Without MAP_SYNC (a page-cache file system under PMEM_IS_PMEM_FORCE), fsync provides the
+  // durability instead.
   if (address == MAP_FAILED) {
     address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(),
                      static_cast<off_t>(offset));
@@ -253,7 +254,7 @@ Result<std::unique_ptr<Segment>> ContainerFile::map(std::uint64_t offset, std::s
   }
   try {
     return std::make_unique<MappedSegment>(address, length);
-  } catch (const std::bad_alloc&) {  // nobody else knows the mapping
+  } catch (const std::bad_alloc&) {  // no other code has the mapping
     ::munmap(address, length);
     throw;
   }

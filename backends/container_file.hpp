@@ -1,5 +1,5 @@
 #pragma once
-// One container of fsdax: a file. Internal to the backend.
+// A container of fsdax: a file. Internal to the backend.
 
 #include <array>
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace efs {
 
-/// Counts the bytes of a store whose end the kernel does not hold. Thread-safe, lock-free.
+/// Counts the bytes of a store if the kernel does not enforce its capacity. Thread-safe, lock-free.
 class CapacityAccount {
  public:
   explicit CapacityAccount(std::uint64_t limit) : limit_(limit) {}
@@ -22,10 +22,10 @@ class CapacityAccount {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(0, used_.load()));
   }
 
-  /// Takes `bytes` if they fit.
+  /// Reserves `bytes` if they fit.
   bool take(std::uint64_t bytes);
 
-  /// Corrects by what was really allocated (negative: released).
+  /// Corrects the count by the bytes really allocated (negative: released).
   void adjust(std::int64_t bytes) { used_.fetch_add(bytes); }
 
  private:
@@ -33,13 +33,13 @@ class CapacityAccount {
   std::atomic<std::int64_t> used_{0};
 };
 
-/// For futimens(2) and utimensat(2); nullopt leaves a time as it is.
+/// For futimens(2) and utimensat(2); nullopt leaves a time unchanged.
 std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optional<FileTime> mtime);
 
 class ContainerFile final : public Container {
  public:
-  /// `account`: null where bytes are not counted. `pmem`: mappings are persistent memory. `waits`:
-  /// I/O may wait for a disk. `booked`: bytes of it that are counted already.
+  /// `account`: null if bytes are not counted. `pmem`: mappings are persistent memory. `waits`: I/O
+  /// may wait for a disk. `booked`: the bytes of the file that `account` has already counted.
   ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits,
                 std::int64_t booked = 0)
       : fd_(std::move(fd)),
@@ -74,7 +74,7 @@ class ContainerFile final : public Container {
   const bool pmem_;
   const bool waits_;
   const std::int64_t booked_;
-  Mutex growth_;  // rank 40; serialises counted changes of one container, so that deltas are exact
+  Mutex growth_;  // rank 40; serialises counted changes of a container, so that deltas are exact
 };
 
 }  // namespace efs

@@ -28,7 +28,7 @@
 namespace efs {
 namespace {
 
-constexpr unsigned fan_out = 256;  // directories, so that none of them grows a million names
+constexpr unsigned fan_out = 256;  // number of directories; bounds the names in each
 
 struct ContainerName {
   std::array<char, 24> text{};
@@ -64,7 +64,8 @@ struct DirectoryName {
   operator const char*() const { return text.data(); }
 };
 
-// Does this directory map persistent memory? Asked once: it is the file system's answer.
+// Returns whether this directory maps persistent memory. Called once: the answer is constant for a
+// file system.
 bool probe_pmem(int directory) {
   UniqueFd fd(::openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!fd || ::ftruncate(fd.get(), 4096) != 0) {
@@ -122,7 +123,7 @@ class Fsdax final : public PlainBackend {
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
       return std::unexpected(said.error());
     }
-    std::int64_t booked = 0;  // for its label, or for what its directory hands down
+    std::int64_t booked = 0;  // bytes of the label, or inherited from the directory
     if (struct stat st{}; account_ && ::fstat(fd.get(), &st) == 0) {
       account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
     }
@@ -133,7 +134,7 @@ class Fsdax final : public PlainBackend {
         return made;
       }
       return cache_.remember(id, std::move(made));
-    } catch (const std::bad_alloc&) {  // nobody would know of it
+    } catch (const std::bad_alloc&) {  // no caller would remove the file
       ::unlinkat(options_.directory.get(), ContainerName(id), 0);
       if (account_) {
         account_->adjust(-booked);
@@ -173,7 +174,7 @@ class Fsdax final : public PlainBackend {
     const int mode =
         options_.read_only || policy == CachePolicy::only_read ? O_RDONLY | O_NONBLOCK : O_RDWR;
     UniqueFd fd = open_file(id, mode);
-    // a file system that has failed can be read
+    // a file system after an error can still be read
     if (!fd && errno == EROFS) {
       fd = open_file(id, O_RDONLY | O_NONBLOCK);
     }
@@ -299,8 +300,9 @@ class Fsdax final : public PlainBackend {
     return first;
   }
 
-  // fcntl(2): the kernel grants a read lease only on a file that nobody has open for writing, and a
-  // mapping keeps its file open. Given back at once, so that nobody who opens it has to wait.
+  // fcntl(2): the kernel grants a read lease only if no process has the file open for writing, and
+  // a mapping keeps its file open. The lease is released at once, so that no other open has to
+  // wait.
   bool may_be_written(std::uint64_t id) override { return lease_problem(id) != 0; }
 
   bool is_written(std::uint64_t id) override { return lease_problem(id) == EAGAIN; }
@@ -329,7 +331,7 @@ class Fsdax final : public PlainBackend {
     return advisory_use() < *options_.capacity ? Status{} : fail(ENOSPC);
   }
 
-  // Of a store that is full only: to look at all containers takes time.
+  // Rescan only a full store: scanning all containers takes time.
   void look_again() override {
     if (!counts_at_times()) {
       return;
@@ -360,7 +362,7 @@ class Fsdax final : public PlainBackend {
   }
 
  private:
-  // By the descriptor, as the name it was opened under may be another file's by now.
+  // Link by the descriptor: the name that it was opened under may now be another file's.
   Status link_file(std::uint64_t id, int fd) {
     const std::string open_file = "/proc/self/fd/" + std::to_string(fd);
     const int done = ::linkat(AT_FDCWD, open_file.c_str(), options_.directory.get(),
@@ -368,9 +370,8 @@ class Fsdax final : public PlainBackend {
     return done == 0 ? Status{} : fail_errno();
   }
 
-  /// Makes the directory of a container again: cleaners of scratch remove directories that are
-  /// empty. EIO where the directory above is gone, too: a program would take ENOENT for a missing
-  /// name.
+  /// Recreates the directory of a container: cleaners of scratch remove empty directories. Returns
+  /// EIO if the parent directory is missing too: a program would take ENOENT for a missing name.
   Status make_directory_again(std::uint64_t id) {
     const DirectoryName name(id);
     if (::mkdirat(options_.directory.get(), name, 0700) != 0 && errno != EEXIST) {
@@ -388,8 +389,8 @@ class Fsdax final : public PlainBackend {
                : fail_errno("container directory");
   }
 
-  // What has a container's name and is none (a directory, a pipe, a link), or lies in another one's
-  // directory, cannot be opened as one.
+  // Rejects entries that cannot be opened as containers: other file types with a container's name
+  // (a directory, a pipe, a link), and files in the directory of another number.
   static bool is_container(int directory, unsigned number, const dirent& entry, std::uint64_t& id) {
     const std::string_view text = entry.d_name;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
@@ -414,7 +415,7 @@ class Fsdax final : public PlainBackend {
       return errno == ENOENT ? Status{}
                              : fail_errno(std::string("container directory ") + name.text.data());
     }
-    const int listed = fd.release();  // the stream's
+    const int listed = fd.release();  // owned by the stream
     std::uint64_t id = 0;
     errno = 0;
     for (const dirent* entry = nullptr; (entry = ::readdir(directory.get())) != nullptr;
@@ -423,12 +424,12 @@ class Fsdax final : public PlainBackend {
         visit(id);
       }
     }
-    // What is not listed would be taken for lost.
+    // The caller would take an unlisted container for lost.
     return errno == 0 ? Status{}
                       : fail_errno(std::string("container directory ") + name.text.data());
   }
 
-  // 0, or why there is no read lease.
+  // Returns 0, or the errno of the refused read lease.
   int lease_problem(std::uint64_t id) {
     cache_.forget(id);
     const UniqueFd fd(
@@ -464,10 +465,11 @@ class Fsdax final : public PlainBackend {
                : fail_errno("the label of a container");
   }
 
-  // fs/seal.hpp.
+  // See fs/seal.hpp.
   static bool is_sealed(const struct stat& st) { return (st.st_mode & S_IXUSR) != 0; }
 
-  // What has none contradicts nothing here; a store that is not known contradicts none.
+  // Only a label that names another store or number contradicts. A label or store without an id
+  // does not.
   bool contradicts(std::string_view label, std::uint64_t id) const {
     const std::string own = label_of(id);
     const auto number = [](std::string_view text) {
@@ -516,7 +518,7 @@ class Fsdax final : public PlainBackend {
     return options_.capacity && !options_.kernel_holds_capacity && options_.strict;
   }
 
-  /// Opens a container; what is kept open makes room where this process may open no more.
+  /// Opens a container. If the process has no free descriptor, closes cached ones and retries.
   UniqueFd open_file(std::uint64_t id, int flags) {
     const auto attempt = [&] {
       return UniqueFd(::openat(options_.directory.get(), ContainerName(id),
@@ -528,13 +530,13 @@ class Fsdax final : public PlainBackend {
       if (!short_told_.exchange(true)) {
         log::warn("event=containers_closed reason=\"too many open files\"");
       }
-      fd = attempt();  // last: errno is its
+      fd = attempt();  // last: sets errno
     }
     return fd;
   }
 
-  // What all containers use, by asking each. Advisory only: never more often than a twentieth of
-  // the time.
+  // Returns the use of all containers, by inspecting each. For advisory enforcement only; spends at
+  // most a twentieth of the time on scans.
   std::uint64_t advisory_use() {
     using clock = std::chrono::steady_clock;
     MutexLock lock(scan_mutex_);
@@ -549,8 +551,8 @@ class Fsdax final : public PlainBackend {
     return scanned_;
   }
 
-  // Until the next look at all: what was made since the last one is not in the sum, and may be what
-  // is removed here.
+  // Subtracts removed bytes until the next scan. Containers created since the last scan are not in
+  // the sum, so their bytes may be subtracted too.
   void forget_scanned(std::uint64_t bytes) {
     MutexLock lock(scan_mutex_);
     scanned_ -= std::min(scanned_, bytes);
@@ -583,7 +585,7 @@ class Fsdax final : public PlainBackend {
   const std::shared_ptr<CapacityAccount> account_;  // null: bytes are not counted
   std::string owner_;                               // constant after prepare()
   bool labels_ = false;                             // likewise
-  std::atomic<bool> told_{false};  // the first is logged, for programs may ask again and again
+  std::atomic<bool> told_{false};            // log only the first: programs may repeat the call
   std::atomic<bool> short_told_{false};      // likewise
   std::atomic<bool> directory_told_{false};  // likewise
 

@@ -1,6 +1,6 @@
 #pragma once
-// Containers as files of a directory: on a DAX file system, on tmpfs (`dram`), or on any other that
-// maps.
+// Containers as files of a directory: on a DAX file system, on tmpfs (`dram`), or on any other file
+// system with mmap.
 
 #include <memory>
 
@@ -10,30 +10,31 @@
 
 namespace efs {
 
-/// A symbolic link to nowhere in the directory: its target is the id of the store whose containers
-/// these are. Made by who makes the store, before the first container.
+/// A dangling symbolic link in the directory. Its target is the id of the store that owns the
+/// containers. The creator of the store makes it before the first container.
 inline constexpr const char* owner_link = "instance";
 
-/// Extended attribute of each container that was created: "STORE/NUMBER", STORE as in owner_link,
-/// 16 hexadecimal digits. The directory has it where its file system can and the store was made so;
-/// then a container without one is refused, but for a sealed one (fs/seal.hpp).
+/// Extended attribute of each created container: "STORE/NUMBER". STORE is the target of owner_link;
+/// NUMBER has 16 hexadecimal digits. The directory has the attribute too, if its file system
+/// supports it and the store was created with labels. Then a container without a label is rejected
+/// unless it is sealed (fs/seal.hpp).
 inline constexpr const char* label_name = "user.efs.container";
 
 struct FsdaxOptions {
   UniqueFd directory;                     // an empty or former store, writable by this process
-  std::string kind = "fsdax";             // as description() names it
-  std::optional<std::uint64_t> capacity;  // bytes; absent: what the file system has
-  // the file system itself ends at `capacity` (a tmpfs with size=)
+  std::string kind = "fsdax";             // the name in description()
+  std::optional<std::uint64_t> capacity;  // bytes; absent: the capacity of the file system
+  // the file system itself enforces `capacity` (a tmpfs with size=)
   bool kernel_holds_capacity = false;
-  // else advisory; ignored where the kernel holds the capacity
+  // if false, the capacity is advisory; ignored if the kernel enforces the capacity
   bool strict = false;
   std::size_t open_containers = containers_to_keep_open();
-  // nothing is made or changed: for a look at the store of a dead instance
+  // creates and changes nothing: for an inspection of a dead instance's store
   bool read_only = false;
 };
 
-/// Whose the containers are (owner_link, label_name) is read here, and believed for good. EEXIST
-/// never; ENOTDIR, EACCES, ENOSPC as the file system says.
+/// Reads the owner of the containers (owner_link, label_name) here and trusts it from then on.
+/// Never returns EEXIST. Returns ENOTDIR, EACCES and ENOSPC from the file system.
 Result<std::unique_ptr<Backend>> make_fsdax(FsdaxOptions options);
 
 }  // namespace efs

@@ -9,7 +9,7 @@
 namespace efs {
 namespace {
 
-/// The place of each container. Not thread-safe.
+/// Maps each container to its place. Not thread-safe.
 class PlaceIndex {
  public:
   std::optional<unsigned> find(std::uint64_t id) const {
@@ -42,11 +42,11 @@ class PlaceIndex {
   }
 
  private:
-  // numbers follow one another: pages are full, and a byte is a byte
+  // numbers are consecutive, so pages are full: one byte a container
   static constexpr std::uint64_t per_page = 4096;
 
   struct Page {
-    std::array<std::uint8_t, per_page> places{};  // the place and 1; 0: no such container
+    std::array<std::uint8_t, per_page> places{};  // the place + 1; 0: no such container
     unsigned used = 0;
   };
 
@@ -63,8 +63,8 @@ class VirtualDevice final : public Backend {
       std::optional<std::uint64_t> twice;
       const Status seen = member(place).for_each([&](std::uint64_t id) EFS_REQUIRES(mutex_) {
         const auto other = index_.find(id);
-        // An unfinished one is what power loss left of a creation that this place refused, and the
-        // next one took.
+        // Power loss can leave an unfinished container if this place refused a creation and the
+        // next place accepted it.
         if (!other || member(*other).ownership(id) == Ownership::unfinished) {
           index_.set(id, place);
         } else if (member(place).ownership(id) != Ownership::unfinished) {
@@ -109,7 +109,7 @@ class VirtualDevice final : public Backend {
     return made;
   }
 
-  /// Its place is the plan's to choose: what comes from the cache is copied.
+  /// The plan chooses the place of a container, so cached inputs are copied, not linked.
   Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) override { return fail(EXDEV); }
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
@@ -137,7 +137,7 @@ class VirtualDevice final : public Backend {
     }
     const auto freed = where->remove(id);
     if (freed) {
-      disclaim(id);  // behind the removal: until then its number makes no second container
+      disclaim(id);  // after the removal: until then the number stays reserved
     }
     return freed;
   }
@@ -172,7 +172,8 @@ class VirtualDevice final : public Backend {
   }
 
   Status for_each(const std::function<void(std::uint64_t id)>& visit) override {
-    // The index lacks what could not be listed at the set-up, even where it can be listed now.
+    // The index lacks the containers that could not be listed at set-up, even if they can be listed
+    // now.
     Status first = listed_at_set_up();
     for (auto& one : options_.members) {
       if (const Status listed = one.backend->for_each(visit); !listed && first) {
@@ -205,8 +206,8 @@ class VirtualDevice final : public Backend {
     return sum;
   }
 
-  // Asked before it is known where, and without locks: place_for() asks the place itself again,
-  // which has just looked.
+  // Called without locks, before the place is chosen. place_for() asks the chosen place again,
+  // which has the answer cached.
   Status admit_writer() override {
     Status last;
     bool any = false;
@@ -257,7 +258,7 @@ class VirtualDevice final : public Backend {
       EFS_TRY(member(home).admit_writer());
       return home;
     }
-    // Twice: the last bytes of a place are given out when all places are down to their last.
+    // Two passes: the last bytes of a place are used only when all places are nearly full.
     for (const bool ample : {true, false}) {
       for (unsigned step = 0; step < places(); ++step) {
         const unsigned place = (home + step) % places();
@@ -323,7 +324,8 @@ class VirtualDevice final : public Backend {
   const VirtualDeviceOptions options_;
   SharedMutex mutex_;  // rank 48
   PlaceIndex index_ EFS_GUARDED_BY(mutex_);
-  Status listed_ EFS_GUARDED_BY(mutex_);  // why the index may lack containers; success: it has all
+  Status listed_ EFS_GUARDED_BY(mutex_);  // the reason why the index may be incomplete; ok: it is
+                                          // complete
 };
 
 }  // namespace

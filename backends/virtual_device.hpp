@@ -1,11 +1,10 @@
 #pragma once
-// Several backends as one. A container lies in one of them, its place, from its creation to its
-// end.
+// Several backends as one. Each container is in one member backend, its place, for its whole life.
 //
-// Which one is kept in memory, a byte per container, and found by looking when the device is made
-// (R4 of src/store/README.md): nothing about it is stored. A container is made in one place after
-// another until one takes it, and never in two at once, so that a death between any two steps
-// leaves one or none.
+// The index of places is kept in memory, one byte a container, and is rebuilt by listing the
+// members at set-up (R4 of src/store/README.md); it is never stored. A creation tries one place
+// after another until one accepts, and never two at once. So a crash between any two steps leaves
+// one container or none.
 
 #include <memory>
 #include <string>
@@ -24,27 +23,26 @@ struct VirtualDeviceOptions {
   };
 
   std::vector<Member> members;  // 1 to most_places, in the order of their numbers
-  unsigned new_containers = 0;  // the place of those that no caller places
-  // what a place has no room for goes to the next one that has (the first follows the last)
+  unsigned new_containers = 0;  // the place of containers without a wanted place
+  // if a place lacks space, use the next place with space (the first follows the last)
   bool spill = false;
 };
 
-/// Bytes that must be free in a place for a container whose size nobody knows to go there, if it
-/// may go elsewhere.
+/// Returns the bytes that must be free in a place for a container of unknown size, if another place
+/// could take it.
 std::uint64_t room_for_unknown(const Space& space);
 
-/// * Capacity and use are the sums; what is available is what a new container can use: with `spill`
-/// that of all places,
-///   else that of `new_containers`. One container never uses more than one place.
-/// * The durability class is that of place 0, where the journal lies: the file system's ordering
-/// rules follow it. What is in
-///   another place survives no more than that place does (weakest_durability()).
-/// * offers_descriptor(): whether any place does; ask at(place_of(id)) for a container.
-/// EUCLEAN where a container is in two places: nothing tells which counts. EINVAL for members that
-/// cannot be.
+/// * Capacity and use are sums. The available space is that of a new container: with `spill` of all
+///   places, else of `new_containers`. One container never uses more than one place.
+/// * The durability class is that of place 0, which has the journal: the file system's ordering
+///   rules follow it. Data in another place survives only the failures that that place survives
+///   (weakest_durability()).
+/// * offers_descriptor() is true if any place does. For a container, ask at(place_of(id)).
+/// EUCLEAN if a container is in two places: efs cannot tell which counts. EINVAL for invalid
+/// members.
 Result<std::unique_ptr<Backend>> make_virtual_device(VirtualDeviceOptions options);
 
-/// The least that all of what a store holds survives.
+/// Returns the durability that all data of a store has at least.
 Durability weakest_durability(Backend& store);
 
 /// "memory", "page cache", "persistent memory".

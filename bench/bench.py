@@ -198,7 +198,7 @@ def staging(scratch, tmpfs, pfs_parent, name, fill, copy, rounds):
         ins.append(timed(job.start))
         if turn % 2 == 1:
             cp_ins.append(copied(data, target))
-        # Everything is written once more in place, so that all of it must go back.
+        # Writes every file again in place, so that the stage-out must export all of them.
         for directory, _, files in os.walk(f"{job.mount}/data"):
             for file in files:
                 os.close(os.open(f"{directory}/{file}", os.O_WRONLY))
@@ -265,7 +265,7 @@ def far_away(scratch, tmpfs, files):
         calls[what] = sum(slow_calls(report).values())
         return took
 
-    # As in staging(): what is on the disk stays until the end.
+    # As in staging(): the files on the disk stay until the end.
     for turn in range(max(1, ROUNDS - 2)):
         target, back = f"{tmpfs}/copy", f"{pfs}/back{turn}"
         cp_ins.append(timed_cp("cp in", data, target))

@@ -81,7 +81,8 @@ class Pfs:
         for words in (f"addr add {ADDRESS}/24 dev vpfs1", "link set vpfs1 up", "link set lo up"):
             run(*self.inside, "ip", *words.split())
         self.start_server(scratch)
-        # Each node has a mount, and so a connection, of its own: on one, requests to read wait behind what others write.
+        # Each node has its own mount, and so its own connection: on a shared connection, reads
+        # would wait behind the writes of other nodes.
         self.mounts = [f"{scratch}/node{number}" for number in range(JOBS)]
         for mount in self.mounts:
             os.mkdir(mount)

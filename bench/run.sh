@@ -1,3 +1,4 @@
 #!/usr/bin/env bash
-# The figures: usage: bench/run.sh BUILD_DIR [ROUNDS]     (as root; about four minutes)
+# Measures all figures.
+#   usage: bench/run.sh BUILD_DIR [ROUNDS]     (as root; about four minutes)
 exec python3 "$(dirname "$0")/bench.py" "$@"

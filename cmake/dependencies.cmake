@@ -1,4 +1,4 @@
-# Everything efs links, in one place. `make deps` installs it.
+# All libraries that efs links. `make deps` installs them.
 set(EFS_PREFIX "/opt/efs-deps" CACHE PATH "where `make deps` built what the distribution has too old")
 set(ENV{PKG_CONFIG_PATH} "${EFS_PREFIX}/lib/pkgconfig:$ENV{PKG_CONFIG_PATH}")
 find_package(PkgConfig REQUIRED)

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Installs what efs needs to build and to test on Debian 12 or 13 (as root; with no argument).
+# Installs the packages that efs needs to build and to test on Debian 12 or 13 (as root; without
+# arguments).
 #
-# Everything comes from Debian. Two things are newer than what Debian 12 ships:
-#   * libfuse >= 3.17 (passthrough): Debian's own newer source package is built into a private prefix.
-#   * Catch2 3: taken from backports where the release has only version 2.
-# The mirror is the one that the machine's own apt configuration names.
+# All packages come from Debian. Two must be newer than those of Debian 12:
+#   * libfuse >= 3.17 (passthrough): Debian's newer source package, built into a private prefix.
+#   * Catch2 3: from backports if the release has only version 2.
+# The mirror is that of the machine's own apt configuration.
 #
-# usage: cmake/deps.sh [--demo | --slurm]     --demo adds the programs that `make demo` runs; --slurm what the Slurm plugin
-#                                             is built against, and a Slurm and munge for its tests (nothing is started)
-#   EFS_PREFIX   where the private libfuse goes (default /opt/efs-deps)
+#   usage: cmake/deps.sh [--demo | --slurm]
+# --demo adds the programs that `make demo` runs. --slurm adds the packages for the Slurm plugin,
+# and Slurm and munge for its tests (no daemon is started).
+#   EFS_PREFIX   prefix of the private libfuse (default /opt/efs-deps)
 set -euo pipefail
 
 prefix=${EFS_PREFIX:-/opt/efs-deps}
@@ -26,7 +28,7 @@ common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev
 demo=(lammps hdf5-tools)
 slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge lua5.1)
 
-# The machine's own Debian mirror and keyring, from deb822 or one-line sources.
+# Prints the machine's Debian mirror and keyring, from deb822 or one-line sources.
 mirror() {
   local found
   found=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null | sed -n 's/^URIs:[[:space:]]*//p' | tr ' ' '\n' | grep -E '/debian/?$' | head -n 1 || true)
@@ -37,7 +39,7 @@ mirror() {
 }
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# apt with lists of our own, so that the machine's configuration stays as it is.
+# Use separate apt lists, so that the machine's configuration does not change.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 private_apt() {  # private_apt LINE... -- COMMAND...
@@ -87,7 +89,8 @@ if ! have_catch2 || [ "$(catch2_major)" != 3 ]; then
   fi
 fi
 
-# libfuse: the distribution's where it is new enough, else Debian's newer source package in a prefix of our own.
+# libfuse: the distribution's if it is new enough, else Debian's newer source package in a private
+# prefix.
 fuse_version() { PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --modversion fuse3 2>/dev/null || echo 0; }
 newer() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | tail -n 1)" = "$1" ]; }
 if ! newer "$(fuse_version)" "$fuse_wanted"; then

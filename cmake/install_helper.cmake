@@ -1,6 +1,7 @@
-# mount(8) finds helpers in /sbin only. Where mount.fuse.efs was installed elsewhere on the running system, /sbin gets a
-# link to it; where that cannot or should not be done, the user is told what to do.
-# Set before: EFS_SBINDIR, the directory of mount.fuse.efs, relative to the prefix or absolute.
+# mount(8) looks for helpers only in /sbin. If mount.fuse.efs was installed elsewhere on the running
+# system, this makes a link in /sbin. If that is not possible or not wanted, a message tells the
+# user what to do. Requires EFS_SBINDIR: the directory of mount.fuse.efs, absolute or relative to
+# the prefix.
 if(IS_ABSOLUTE "${EFS_SBINDIR}")
   set(installed "${EFS_SBINDIR}/mount.fuse.efs")
 else()
@@ -9,7 +10,7 @@ endif()
 set(place /sbin/mount.fuse.efs)
 set(todo "mount -t fuse.efs needs one more step, as root: ln -s ${installed} ${place}")
 if(installed MATCHES "^(/usr)?/sbin/")
-  # There it is found.
+  # mount(8) finds it there.
 elseif(NOT "$ENV{DESTDIR}" STREQUAL "")
   message(STATUS "On the target: ${todo}")
 elseif(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr/local")

@@ -1,18 +1,20 @@
 # `make install` and the Debian package (`make package`).
 
-# libfuse. Where it comes from the private prefix (cmake/deps.sh: the distribution's is too old for passthrough) it is
-# shipped along, as a shared library of our own in lib/efs that only our programs look for. Not linked statically: a
-# shared copy can be looked at, and replaced by a newer one with the same SONAME, without building efs again, which is
-# also what its licence (LGPL 2.1) asks for. It comes from Debian's own source package and does not follow the
-# security updates of the installed distribution: a new one of libfuse needs a new package of efs.
+# libfuse. If it comes from the private prefix (cmake/deps.sh: the distribution's is too old for
+# passthrough), the package contains it, as a shared library in lib/efs that only our programs
+# search. It is not linked statically: a user can inspect a shared library, and can replace it by a
+# newer one with the same SONAME without building efs again. Its licence (LGPL 2.1) requires this
+# too. The library comes from Debian's source package and does not get the security updates of the
+# installed distribution: a new libfuse needs a new package of efs.
 get_filename_component(fuse_library_dir "${fuse3_LIBRARY_DIRS}" REALPATH)
 get_filename_component(private_prefix "${EFS_PREFIX}" REALPATH)
 set(EFS_BUNDLES_LIBFUSE OFF)
 if(fuse3_LIBRARY_DIRS AND fuse_library_dir MATCHES "^${private_prefix}/")
   set(EFS_BUNDLES_LIBFUSE ON)
-  # Behind our own copy, the prefix of libfuse: an efsd that is copied out of the build runs, too. The installation drops it.
+  # The run path also has the prefix of libfuse, after our own copy, so that an efsd copied out of
+  # the build runs. The installation removes that entry.
   set(EFS_INSTALL_RPATH "$ORIGIN/../lib/efs;${fuse_library_dir}")
-  # The build has it at the same place beside efsd, as a link.
+  # The build directory has it at the same place beside efsd, as a link.
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
   file(CREATE_LINK ${fuse_library_dir} ${CMAKE_BINARY_DIR}/lib/efs SYMBOLIC)
   file(GLOB fuse_sonames ${fuse_library_dir}/libfuse3.so.[0-9] ${fuse_library_dir}/libfuse3.so.[0-9][0-9])
@@ -22,7 +24,7 @@ if(fuse3_LIBRARY_DIRS AND fuse_library_dir MATCHES "^${private_prefix}/")
   install(FILES ${fuse_file} DESTINATION lib/efs RENAME ${fuse_soname} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
 endif()
 
-# Pages of every section.
+# Manual pages of all sections.
 file(GLOB manual_pages CONFIGURE_DEPENDS man/*.[1-8])
 foreach(page ${manual_pages})
   string(REGEX MATCH "[1-8]$" section ${page})
@@ -44,7 +46,8 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-# Libraries by what the programs link; fuse3 has fusermount3, by which ordinary users mount.
+# The package depends on the libraries that the programs link. fuse3 provides fusermount3, which
+# mounts for ordinary users.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${fuse_library_dir})
 set(CPACK_DEBIAN_PACKAGE_DEPENDS fuse3)

@@ -1,8 +1,9 @@
-/* At submission, as the user: what can be known now is said now. The job file's text travels in the
- * job control environment, so that what was checked is what runs: EFS_JOB      the job file, or one
- * made from the options, as resolved in the directory and the environment of the submission
- *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME (without one: the job's number, which
- * nobody knows yet), attach=NAME */
+/* At submission, as the user: reports every error that is already known. The job file's text
+ * goes into the job control environment, so that the nodes use the checked text:
+ *   EFS_JOB      the job file, or one made from the options, resolved in the directory and the
+ *                environment of the submission
+ *   EFS_FLAGS    words: no-stage-out, in-job, keep=NAME (without NAME: the job's number, which is
+ *                not known yet), attach=NAME */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 extern char** environ;
 
-/* What is in the file at `path`, which users know as `name`. */
+/* Reads the file at `path`; messages call it `name`. */
 static int read_job_file(const char* path, const char* name, struct efs_text* text) {
   struct stat st;
   ssize_t n;
@@ -40,7 +41,7 @@ static int read_job_file(const char* path, const char* name, struct efs_text* te
   return 0;
 }
 
-/* A file of the user's own; its path to `path`. -1: it cannot be made. */
+/* Writes a temporary file of the user; stores its path in `path`. Returns -1 on failure. */
 static int write_temporary(const struct efs_text* text, char* path, size_t size) {
   const char* directory = getenv("TMPDIR");
   int fd;
@@ -86,7 +87,8 @@ static void say(const char* text, int error) {
   }
 }
 
-/* Of what `efs plan --json` found: what is only missing yet is a warning, problems are errors. */
+/* Reports the findings of `efs plan --json`: inputs that are only missing yet are warnings,
+ * problems are errors. */
 static void say_found(const char* plan, const char* what) {
   static char item[16384]; /* a path in JSON may take six times its bytes */
   char path[EFS_TEXT], reason[EFS_TEXT], awaited[8], line[16];
@@ -117,14 +119,14 @@ static void say_plan(const struct efs_outcome* outcome) {
   if (efs_json_text(outcome->text, "error", error, sizeof error) == 0) {
     say(error, 1);
   } else if (efs_json_value(outcome->text, "ok", error, sizeof error) != 0) {
-    say(outcome->text, 1); /* it did not come so far */
+    say(outcome->text, 1); /* the program did not get that far */
   }
   say_found(outcome->text, "problems");
   say_found(outcome->text, "skipped");
 }
 
-/* `efs check`, for the messages; it writes what the nodes shall read to `snapshot`. Then `efs
- * plan`, for the inputs. */
+/* Runs `efs check` for its messages; it writes the job file for the nodes to `snapshot`. Then
+ * runs `efs plan` for the inputs. */
 static int check(const struct efs_site* site, const char* file, const char* snapshot) {
   static struct efs_outcome outcome;
   struct efs_memory memory;
@@ -162,7 +164,7 @@ static int check(const struct efs_site* site, const char* file, const char* snap
   return outcome.code == 0 ? 0 : -1;
 }
 
-/* `text` becomes what the nodes shall read; users know the file as `name`. */
+/* Replaces `text` by the job file for the nodes; messages call the file `name`. */
 static int resolve(const struct efs_site* site, const char* file, const char* name,
                    struct efs_text* text) {
   static const struct efs_text nothing = {"", 0, 0, 0};
@@ -190,7 +192,7 @@ static int hand_over(spank_t spank, const struct efs_text* text, const struct ef
   return 0;
 }
 
-/* What goes together, and what means something alone. */
+/* Checks the combinations of options. */
 static int check_options(const struct efs_options* given) {
   if (!efs_is_wanted()) {
     if (!given->no_stage_out && !given->in_job && !given->keeps && given->attach[0] == '\0' &&
@@ -227,8 +229,8 @@ static int check_options(const struct efs_options* given) {
 
 static int inherited; /* by a step, from its job */
 
-/* Slurm hands options of the allocation, and what was set for its prologs, on in the environment.
- */
+/* Slurm passes the options of the allocation, and the variables of its prologs, on in the
+ * environment. */
 void efs_note_inherited(void) {
   static const char* const begins[] = {"_SLURM_SPANK_OPTION_efs_",
                                        "SLURM_SPANK_EFS_JOB=", "SPANK_EFS_JOB=", "EFS_INSTANCE="};
@@ -243,7 +245,7 @@ void efs_note_inherited(void) {
   }
 }
 
-/* The allocation has been checked; whoever asks only now is too late, for its prologs are over. */
+/* The allocation was checked. A step cannot ask for efs: the prologs of the allocation are over. */
 int efs_check_step(void) {
   if (!efs_is_wanted() || inherited) {
     return 0;

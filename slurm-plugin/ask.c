@@ -1,6 +1,6 @@
-/* What slurmctld knows of a job. It may be away, or hang: every question has an end, and "nobody
- * can say" is an answer. Only fields are asked for that no user can write, for a job may be called
- * "JobState=RUNNING"; its name, in a question of its own. */
+/* Queries to slurmctld about a job. slurmctld may be away or hang, so every query has a time
+ * limit, and "unknown" is an answer. The queries ask only for fields that no user can write,
+ * because a job's name may be "JobState=RUNNING"; a separate query asks for the name. */
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,9 @@
 #include "efs_plugin.h"
 
 #define ANSWER_TIME 20 /* seconds for one answer */
-#define PATIENCE 60    /* seconds for one that the job cannot do without */
+#define PATIENCE 60    /* seconds for an answer that the job cannot run without */
 
-/* The fields of the line that begins with the job's own number: whoever asks for an array hears of
- * all its tasks. */
+/* Finds the line of the job's own number: a query for an array returns all its tasks. */
 static char* line_of(char* text, const char* begin) {
   char* line = text;
   while (line != NULL && strncmp(line, begin, strlen(begin)) != 0) {
@@ -35,7 +34,7 @@ static int keep_field(char** rest, char* to, size_t size) {
   return field == NULL ? -1 : efs_copy(to, size, field);
 }
 
-/* One question; `line` is what is behind the job's number. */
+/* Sends one query; `line` points after the job's number. */
 static int ask(const struct efs_site* site, uint32_t id, const char* format, const char* begin,
                struct efs_outcome* outcome, char** line) {
   char squeue[EFS_PATH], jobs[48];
@@ -104,7 +103,7 @@ static int begins_again(time_t until) {
   return 1;
 }
 
-/* What a job cannot do without; `format` begins with JobID:24. */
+/* Repeats a query that the job cannot run without; `format` begins with JobID:24. */
 static int ask_patiently(const struct efs_site* site, uint32_t id, const char* format,
                          struct efs_outcome* outcome, char** line) {
   const time_t until = time(NULL) + PATIENCE;
@@ -133,15 +132,15 @@ int efs_ask_array(const struct efs_site* site, uint32_t id, char array[EFS_NUMBE
       ask_patiently(site, id, "--Format=JobID:24,ArrayJobID:24,ArrayTaskID:24", &outcome, &line);
   array[0] = task[0] = '\0';
   if (known == 1 && sscanf(line, "%u %u", &number, &index) ==
-                        2) { /* of a job in no array the second is no number */
+                        2) { /* for a job in no array, the second field is not a number */
     efs_format(array, EFS_NUMBER, "%u", number);
     efs_format(task, EFS_NUMBER, "%u", index);
   }
   return known;
 }
 
-/* A column of a line, without the blanks behind it; "" where it is filled, for then it may be cut
- * off. What is left of the line. */
+/* Reads a column without its trailing blanks; "" if the column is full, because it may be
+ * truncated. Returns the rest of the line. */
 static char* keep_column(char* line, size_t width, char* to) {
   size_t length = strnlen(line, width), used = length;
   if (used == width && line[width - 1] != ' ') {
@@ -170,8 +169,8 @@ int efs_ask_end(const struct efs_site* site, uint32_t id, struct efs_end* end) {
   if (known != 1) {
     return known;
   }
-  /* Of a job in no array the second is no number. A name with a line break can pose as a line: a
-   * question without names decides. */
+  /* For a job in no array, the second field is not a number. A name with a line break can
+   * imitate a line, so a query without names decides. */
   if (sscanf(line, "%u %u", &number, &index) == 2 &&
       efs_ask_array(site, id, end->array, end->task) != 1) {
     end->array[0] = end->task[0] = '\0';
@@ -199,7 +198,7 @@ int efs_ask_name(const struct efs_site* site, uint32_t id, char* name, size_t si
   return efs_copy(name, size, line) == 0 ? 1 : 0;
 }
 
-/* A list that fills its field may be cut off. */
+/* A list that fills its field may be truncated. */
 int efs_ask_licences(const struct efs_site* site, uint32_t id, char* licences, size_t size) {
   static struct efs_outcome outcome;
   char begin[32], *line = NULL;
@@ -250,7 +249,7 @@ int efs_has_script(const struct efs_site* site, uint32_t id) {
   return known == 1 ? strtoul(line, NULL, 10) != 0 : -1;
 }
 
-/* A value in "cpu=4,mem=600M,node=2,billing=4". */
+/* Reads a value in "cpu=4,mem=600M,node=2,billing=4". */
 static int find_resource(const char* resources, const char* key, char* value, size_t size) {
   const size_t length = strlen(key);
   const char* p;
@@ -286,7 +285,7 @@ int efs_ask_allocated(const struct efs_site* site, uint32_t id, struct efs_alloc
   return 1;
 }
 
-/* The place of the node in the list; -1: it is none, or not with this node. */
+/* Finds the position of the node in the list; -1 if there is no list, or it lacks this node. */
 static int find_in(const char* list, const char* name, unsigned* node, unsigned* nodes) {
   __auto_type hosts = slurm_hostlist_create(list); /* its type depends on the release */
   const int count = hosts == NULL ? 0 : slurm_hostlist_count(hosts),
@@ -302,7 +301,7 @@ static int find_in(const char* list, const char* name, unsigned* node, unsigned*
   return 0;
 }
 
-/* slurmd knows the nodes, and tells its prolog from some release on. */
+/* slurmd knows the nodes; from some release on it passes them to its prolog. */
 int efs_find_node(const struct efs_site* site, uint32_t id, unsigned* node, unsigned* nodes) {
   static const char* const names[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
   const time_t until = time(NULL) + PATIENCE;

@@ -1,7 +1,7 @@
-/* Directives in batch scripts (conf/slurm/job_submit.lua), where the site has set directives=yes:
- * slurmctld has read them, marked the job with an AdminComment, and put the job file that comes of
- * them at the end of the script, as comments. The script is the user's, and so is what he may have
- * put there himself. */
+/* Directives in batch scripts (conf/slurm/job_submit.lua), if the site has set directives=yes.
+ * slurmctld has read the directives and marked the job with an AdminComment. It has appended the
+ * resulting job file to the script, as comments. The script belongs to the user, so the user may
+ * have written such comments too. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +18,8 @@ int efs_has_directives(const struct efs_site* site, const struct efs_job* job) {
   return known != 1 ? known : strncmp(comment, EFS_DIRECTIVES, strlen(EFS_DIRECTIVES)) == 0;
 }
 
-/* A line that is longer than all that the directives can make is none of ours, and its rest is no
- * line. */
+/* Rejects a line that is longer than any that the directives can make; the rest of that line is
+ * not a line. */
 static int read_marked_lines(FILE* script, char* text, size_t size) {
   char line[2 * EFS_PATH * 4];
   size_t length = 0;
@@ -32,7 +32,7 @@ static int read_marked_lines(FILE* script, char* text, size_t size) {
       continue;
     }
     if (!begins && !feof(script)) {
-      return -1; /* never half a line */
+      return -1; /* never return half a line */
     }
     if (length + more >= size) {
       return -1;
@@ -56,7 +56,7 @@ int efs_read_directives(const struct efs_site* site, const struct efs_job* job, 
     return -1;
   }
   unlink(path);
-  before = umask(077); /* a script may hold what is nobody else's business */
+  before = umask(077); /* a script may contain private data */
   efs_run(words, NULL, 60, NULL, NULL, &outcome);
   umask(before);
   script = outcome.code == 0 ? fopen(path, "re") : NULL;

@@ -1,6 +1,6 @@
-/* After the job, on every node, as root, once all its steps are over: unmount, stage out, tear
- * down. Harmless when called again, or where nothing was started. It succeeds in any case, for an
- * epilog that fails drains the node. */
+/* After the job, on every node, as root, once all its steps are over: stages out, unmounts, and
+ * removes the job's state. Harmless when called again, or if no efs was started. It always
+ * succeeds, because a failing epilog drains the node. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,15 +16,17 @@
 #include "efs_plugin.h"
 
 #define NOTHING_TO_SAVE 120 /* seconds for a stop without a stage-out */
-#define HIDDEN_END 600      /* seconds for the end of one that cannot be asked */
+#define HIDDEN_END 600      /* seconds for the end of an instance that cannot be asked */
 #define AFTER_DEADLINE 60   /* seconds that a stop may take beyond the end of its stage-out */
 
-/* They are the user's, who may have stopped them; a stop would wait for them for ever. */
+/* The daemons belong to the user, and the user may have stopped them by a signal. A stop would
+ * wait for them for ever. */
 static void wake_daemons(const struct efs_site* site, const struct efs_job* job) {
   efs_signal_daemons(site, job, SIGCONT);
 }
 
-/* Where the user has taken the socket away: they stage out and end, as after an efs stop. */
+/* If the user has removed the socket, a signal makes the daemons stage out and end, as after efs
+ * stop. */
 static int end_daemons(const struct efs_site* site, const struct efs_job* job) {
   return efs_signal_daemons(site, job, SIGTERM);
 }
@@ -41,7 +43,7 @@ static void send_mail(const struct efs_site* site, const struct efs_job* job, co
   efs_run(words, NULL, 60, NULL, NULL, &outcome);
 }
 
-/* That results are not back, to all who may want to know. */
+/* Reports missing results in all places. */
 static void tell_unsaved(const struct efs_site* site, const struct efs_job* job,
                          const char* result) {
   const char* text = result + strlen("unsaved ");
@@ -57,7 +59,7 @@ static void tell_unsaved(const struct efs_site* site, const struct efs_job* job,
   }
 }
 
-/* `verb`: what the user can do on the node: stop it again, or salvage what it left. */
+/* `verb`: the user's next action on the node: stop again, or salvage. */
 static void not_saved(const struct efs_site* site, const struct efs_job* job, const char* text,
                       const char* verb) {
   char result[EFS_TEXT];
@@ -69,7 +71,7 @@ static void not_saved(const struct efs_site* site, const struct efs_job* job, co
   tell_unsaved(site, job, result);
 }
 
-/* There is nothing to go on with: it is told, and that was all. */
+/* Nothing can be recovered: reports this. */
 static void lost(const struct efs_site* site, const struct efs_job* job, const char* text) {
   char result[EFS_TEXT];
   efs_format(result, sizeof result,
@@ -80,16 +82,17 @@ static void lost(const struct efs_site* site, const struct efs_job* job, const c
   efs_remove_job(site, job);
 }
 
-/* The errno in what `efs --json` printed; 0 where there is none. Keys are sorted: it comes first.
- */
+/* Returns the errno in the output of `efs --json`; 0 if there is none. Keys are sorted, so it
+ * comes first. */
 static long code_of(const struct efs_outcome* outcome) {
   const char* document = strstr(outcome->text, "{\"code\":");
   return outcome->code != 0 && document != NULL ? strtol(document + strlen("{\"code\":"), NULL, 10)
                                                 : 0;
 }
 
-/* In use: its holders are killed. The worker died: its successor has what it had. Either way it is
- * worth asking again; and so it is where who asked was killed. */
+/* Returns whether a retry may help. Busy: the processes that use the mount are killed first.
+ * Worker died: its successor has the worker's state. The command itself may also have been
+ * killed. */
 static int is_passing(long code) {
   static const int codes[] = {EBUSY, ECONNRESET, EPIPE, ECONNREFUSED, ENOENT, EAGAIN};
   size_t i;
@@ -101,16 +104,16 @@ static int is_passing(long code) {
   return 0;
 }
 
-/* How an instance is to be stopped. */
+/* The parameters of a stop. */
 struct stopping {
   int stages_out;
   int keeps;
-  int seconds; /* of a stage-out; 0: it takes what it takes */
-  int merges;  /* another run of the job, or another job, may have brought out results meanwhile */
-  int after;   /* seconds that the stop may take beyond them */
+  int seconds; /* limit of the stage-out; 0: none */
+  int merges;  /* another run of the job, or another job, may have exported results meanwhile */
+  int after;   /* seconds for the stop beyond that limit */
 };
 
-/* No more than slurmd leaves. */
+/* Limits the times to what slurmd allows. */
 static void bound(struct stopping* how) {
   const int left = efs_seconds_left(), half = left / 2;
   how->after = !how->stages_out ? 0 : AFTER_DEADLINE;
@@ -126,7 +129,7 @@ static void bound(struct stopping* how) {
   how->seconds = left - how->after > 0 ? left - how->after : 1;
 }
 
-/* Once. `until`: when all tries have to be over; 0: never. */
+/* Sends one stop request. `until`: the end of all tries; 0: none. */
 static void ask_once(const struct efs_site* site, const struct efs_job* job,
                      const struct stopping* how, time_t until, const char* const* environment,
                      struct efs_outcome* outcome) {
@@ -138,8 +141,8 @@ static void ask_once(const struct efs_site* site, const struct efs_job* job,
   words[n++] = "stop";
   words[n++] = "--json";
   words[n++] = "--brief";
-  words[n++] =
-      "--cut-off"; /* the job is over; a stranger's copy of the mount must not hold the node */
+  words[n++] = "--cut-off"; /* the job is over; another process's copy of the mount must not block
+                               the node */
   if (how->merges) {
     words[n++] = "--merge";
   }
@@ -183,7 +186,8 @@ static void ask_to_stop(const struct efs_site* site, const struct efs_job* job,
   }
 }
 
-/* It has stopped, whole, and stays for another job of the user's; for how long, a record says. */
+/* Returns whether the instance has stopped, complete, and is kept for another job of the user. A
+ * record limits how long. */
 static int is_kept(const struct efs_site* site, const struct efs_job* job,
                    const struct efs_outcome* stop, const char* const* environment) {
   char text[EFS_TEXT];
@@ -199,12 +203,13 @@ static int is_kept(const struct efs_site* site, const struct efs_job* job,
   return 1;
 }
 
-/* What could be removed of a dead one. */
+/* The result of removing a dead instance. */
 enum cleaned { CANNOT_BE_CLEANED, IS_CLEANED, HAD_LOST };
 
-/* It is dead, and what is left of it is of no use: the user has stopped it with --keep, or
- * everything is back; or what it had is gone, in which case `text` says what. What is gone
- * meanwhile had nothing left to do; while somebody brings it out, or removes it, nobody can say. */
+/* Removes a dead instance if its store is not needed: the user has stopped it with --keep, or
+ * all results are exported. Also removes an instance that has lost its content, and stores the
+ * loss in `text`. An instance that is already gone had nothing left to do. While another process
+ * salvages or removes it, the result is unknown. */
 static enum cleaned clean(const struct efs_site* site, const struct efs_job* job,
                           const char* const* environment, char* text, size_t size) {
   static struct efs_outcome outcome;
@@ -239,10 +244,12 @@ static void say_why(const struct efs_outcome* outcome, char* error, size_t size)
   }
 }
 
-/* Nobody knows whether the job ran: what says so is lost, with the power or on a full disk. */
+/* The state of a job whose records were lost, by power loss or on a full disk: it may or may not
+ * have run. */
 enum unknown { HOLDS_NOTHING, IS_ALIVE, MAY_HOLD_RESULTS };
 
-/* A start that was cut short has nothing to save; what is dead, or does not say, may have. */
+/* An interrupted start has no results. An instance that is dead or does not answer may have
+ * results. */
 static enum unknown look_at_unknown(const struct efs_site* site, const struct efs_job* job,
                                     const char* const* environment) {
   char state[64];
@@ -274,7 +281,7 @@ static void leave_unknown(const struct efs_site* site, const struct efs_job* job
   }
 }
 
-/* It ended before the stop, or while that asked. */
+/* Returns whether the instance ended before or during the stop. */
 static int has_ended(const struct efs_site* site, const struct efs_job* job,
                      const struct efs_outcome* stop) {
   const long code = code_of(stop);
@@ -287,7 +294,7 @@ static void tell_back(const struct efs_site* site, const struct efs_job* job, co
   efs_remove_job(site, job);
 }
 
-/* New files that no output rule matches, as `efs stop` names them; "": there are none. */
+/* Lists new files that match no output rule, as `efs stop` reports them; "" if there are none. */
 static void read_unmatched(const struct efs_outcome* stop, char* text, size_t size) {
   char member[2 * EFS_TEXT];
   text[0] = '\0';
@@ -297,8 +304,8 @@ static void read_unmatched(const struct efs_outcome* stop, char* text, size_t si
   }
 }
 
-/* All that the rules name is back: what there is of it, what there is not, and where that can be
- * read. */
+/* All results that the rules select are exported: reports the exported and the unmatched files,
+ * and the receipt's path. */
 static void tell_staged_out(const struct efs_site* site, const struct efs_job* job,
                             const struct efs_outcome* stop) {
   char summary[EFS_TEXT / 4], receipt[EFS_PATH] = "", unmatched[EFS_TEXT / 2], text[EFS_TEXT],
@@ -324,7 +331,7 @@ static void tell_staged_out(const struct efs_site* site, const struct efs_job* j
   efs_remove_job(site, job);
 }
 
-/* efs stop found nobody to ask. */
+/* efs stop found no daemon. */
 static void end_dead(const struct efs_site* site, const struct efs_job* job,
                      const struct stopping* how, const struct efs_outcome* stop,
                      const char* const* environment) {
@@ -341,7 +348,7 @@ static void end_dead(const struct efs_site* site, const struct efs_job* job,
   }
 }
 
-/* What a job that has begun ends with. */
+/* Ends a job that has started. */
 static void end_started(const struct efs_site* site, const struct efs_job* job,
                         struct stopping* how, const char* const* environment) {
   static struct efs_outcome outcome;
@@ -351,8 +358,9 @@ static void end_started(const struct efs_site* site, const struct efs_job* job,
   if (how->keeps && is_kept(site, job, &outcome, environment)) {
     efs_remove_job(site, job);
   } else if (has_ended(site, job, &outcome)) {
-    tell_back(site, job,
-              "it was stopped in another way; its receipt says what is back"); /* end_daemons() */
+    tell_back(
+        site, job,
+        "it was stopped in another way; its receipt says what is back"); /* after end_daemons() */
   } else if (outcome.code == 0 && how->stages_out) {
     tell_staged_out(site, job, &outcome);
   } else if (outcome.code == 0) {
@@ -366,8 +374,9 @@ static void end_started(const struct efs_site* site, const struct efs_job* job,
   }
 }
 
-/* Somebody has taken the instance's directory away: it can be asked nothing, but ends as after an
- * efs stop, as far as it can. 0: there was no such thing, and the job has stopped it itself. */
+/* The instance's directory was removed, so the instance cannot be asked. Makes it end as after
+ * efs stop, as far as possible. Returns 0 if there was no such instance: the job has stopped it
+ * itself. */
 static int end_hidden(const struct efs_site* site, const struct efs_job* job) {
   const time_t until =
       time(NULL) + (site->stage_out > 0 ? site->stage_out + AFTER_DEADLINE : HIDDEN_END);
@@ -394,8 +403,8 @@ static int end_hidden(const struct efs_site* site, const struct efs_job* job) {
   return 1;
 }
 
-/* What a start left that failed, or was cut short: there is nothing to save, and what was kept
- * before stays. */
+/* Removes the rest of a failed or interrupted start. There are no results to save, and an
+ * instance that was kept before stays. */
 static void end_unstarted(const struct efs_site* site, const struct efs_job* job, int attaches,
                           const char* const* environment) {
   static struct efs_outcome outcome;
@@ -413,15 +422,15 @@ static void end_unstarted(const struct efs_site* site, const struct efs_job* job
   }
 }
 
-/* Others may have brought out results since: the job has begun again, on this node or elsewhere; or
- * it has ended without this node, as when its slurmd was away, and another job of the user's has
- * come after it; or slurmctld cannot say. */
+/* Returns whether other jobs may have exported results since. Either the job has started again,
+ * on this node or another; or it has ended without this node (its slurmd was away), and another
+ * job of the user may have run after it; or slurmctld cannot tell. */
 static int is_late(const struct efs_site* site, const struct efs_job* job) {
   return efs_ask_run(site, job->id, job->restart) != EFS_RUN_ENDS;
 }
 
-/* Whether it ran is not known, or it did not; and whether what has its name is its own or another
- * job's nobody can say now. */
+/* Leaves an instance alone if the job did not run or may not have run, and if efs cannot tell
+ * whether the instance of its name belongs to this job or to another. */
 static void leave_doubtful(const struct efs_site* site, const struct efs_job* job,
                            int may_have_run) {
   if (may_have_run) {
@@ -463,7 +472,7 @@ static void stop_locked(const struct efs_site* site, const struct efs_job* job) 
   if (strncmp(result, "unasked ", 8) == 0) {
     efs_remove_job(site, job);
   } else if (started && !efs_is_there(site, job) && efs_node_was_restarted(job)) {
-    /* What it left on a disk is a store that no instance leads to any more. Told once. */
+    /* A store on a disk remains, and no instance leads to it. Report this once. */
     if (strncmp(result, "running ", 8) == 0) {
       not_saved(site, job,
                 "the node was restarted: what was in memory is lost, what is on its disks efs ls "
@@ -481,7 +490,8 @@ static void stop_locked(const struct efs_site* site, const struct efs_job* job) 
   } else if (!started && (how.keeps || attaches) &&
              (life = efs_whose_life(site, job, environment)) != EFS_OWN) {
     if (life == EFS_NOT_OWN) {
-      efs_remove_job(site, job); /* what may be there is another job's, or was there before */
+      efs_remove_job(site,
+                     job); /* an instance of that name belongs to another job, or existed before */
     } else {
       leave_doubtful(site, job, unknown == IS_ALIVE);
     }
@@ -489,8 +499,8 @@ static void stop_locked(const struct efs_site* site, const struct efs_job* job) 
     if (site->view[0] != '\0') {
       efs_kill_holders(job);
     }
-    /* If its job ran, there are results; if not, nothing is moved, and nothing is to be kept that
-     * was not before. */
+    /* If the job ran, there are results. If not, nothing is exported, and only an instance that
+     * was already kept stays kept. */
     if (unknown == IS_ALIVE) {
       how.keeps = attaches || efs_has_kept(site, job);
     }
@@ -502,7 +512,7 @@ static void stop_locked(const struct efs_site* site, const struct efs_job* job) 
   }
 }
 
-/* 0, or -1 and there is no time to wait for who has it. */
+/* Returns 0; or -1 if there is no time to wait for the lock's holder. */
 static int lock_patiently(int at) {
   int locked;
   if (efs_seconds_left() == EFS_NO_END) {
@@ -515,12 +525,12 @@ static int lock_patiently(int at) {
   return locked;
 }
 
-/* One at a time: the sweep of a slurmd that has just come back may meet the epilog. */
+/* One at a time: the sweep of a restarted slurmd may coincide with the epilog. */
 void efs_stop_job(const struct efs_site* site, const struct efs_job* job) {
   struct stat locked, named;
   int at;
   if (site->run[0] == '\0' || site->mount[0] == '\0') {
-    return; /* plugstack.conf is wrong: nobody knows where it is */
+    return; /* plugstack.conf is wrong: the run directory is unknown */
   }
   at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (at < 0) {

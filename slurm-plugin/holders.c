@@ -1,4 +1,4 @@
-/* Who holds a job's mount, and who serves it, as /proc has it. */
+/* Finds in /proc the processes that use a job's mount, and the daemons that serve it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static int leads_below(const char* link, const char* mount) {
   return strncmp(target, mount, length) == 0 && (target[length] == '\0' || target[length] == '/');
 }
 
-/* A line of /proc that has it, and not another path that only begins like it. */
+/* Returns whether a line of /proc names the mount, and not a longer path. */
 static int names(const char* line, const char* mount) {
   const size_t length = strlen(mount);
   const char* p;
@@ -75,12 +75,13 @@ static int holds(const char* process, const char* mount) {
   return found || maps_below(process, mount);
 }
 
-/* A line of mountinfo: "ID PARENT DEVICE ROOT POINT OPTIONS [master:N ...] - TYPE SOURCE ...". */
+/* Parses a line of mountinfo: "ID PARENT DEVICE ROOT POINT OPTIONS [master:N ...] - TYPE SOURCE
+ * ...". */
 static int read_mount(const char* line, char* device, char* point) {
   return sscanf(line, "%*s %*s %63s %*s %511s", device, point) == 2;
 }
 
-/* "" where the mount is not before us (any more). */
+/* Finds the mount's device; "" if this process does not see the mount (any more). */
 static void find_device(const struct efs_job* job, char* device) {
   char line[4096], one[64], point[EFS_PATH];
   FILE* mounts = fopen("/proc/self/mountinfo", "re");
@@ -95,8 +96,8 @@ static void find_device(const struct efs_job* job, char* device) {
   }
 }
 
-/* Is it the job's mount, and not a copy in its place, which goes when that goes? Other jobs' views
- * have such of all mounts. */
+/* Returns whether this is another mount of the job's file system, and not a propagated copy of
+ * the mount, which goes away with it. The views of other jobs contain copies of all mounts. */
 static int is_second_place(const char* line, const struct efs_job* job, const char* ours) {
   char device[64], point[EFS_PATH], source[EFS_PATH + 8];
   const char* type = strstr(line, " - fuse");
@@ -110,7 +111,8 @@ static int is_second_place(const char* line, const struct efs_job* job, const ch
   return strcmp(point, job->mount) != 0 || strstr(line, " master:") == NULL;
 }
 
-/* In a private view the mount has a second place, which an unmount of the first does not see. */
+/* In a private view the file system is mounted a second time, and an unmount of the first place
+ * does not affect that. */
 static int views(const char* process, const struct efs_job* job) {
   char path[EFS_PATH], line[4096], ours[64], theirs[64], device[64];
   ssize_t n, m;
@@ -134,7 +136,7 @@ static int views(const char* process, const struct efs_job* job) {
   return found;
 }
 
-/* Its arguments, each with its end; 0: there are none. */
+/* Reads the arguments of a process, each with its terminator. Returns 0 if there are none. */
 static size_t read_arguments(const char* process, char* line, size_t size) {
   char path[EFS_PATH];
   ssize_t n;
@@ -151,11 +153,11 @@ static size_t read_arguments(const char* process, char* line, size_t size) {
 static int is_called_for(const char* process, const struct efs_job* job) {
   char line[8192];
   const size_t n = read_arguments(process, line, sizeof line);
-  return memmem(line, n, job->name, strlen(job->name) + 1) != NULL; /* an argument that ends so */
+  return memmem(line, n, job->name, strlen(job->name) + 1) != NULL; /* an argument with this end */
 }
 
-/* The instances of another cluster on this machine are in a directory of its own, and may have the
- * same names: user, node and number of job. */
+/* The instances of another cluster on this machine have another directory, and may have the same
+ * names: user, node and job number. */
 static int is_called_with(const char* process, const char* run) {
   static const char option[] = "\0--runtime-dir";
   char line[8192], words[sizeof option + EFS_PATH];
@@ -165,7 +167,8 @@ static int is_called_with(const char* process, const char* run) {
   return memmem(line, n, words, sizeof option + length) != NULL;
 }
 
-/* One of efs's own, of this job or another one: it has stores and mounts before it. */
+/* Returns whether this is a daemon of efs, for this job or another one: it has stores and mounts
+ * in view. */
 static int is_daemon(const char* process) {
   char path[EFS_PATH], target[EFS_PATH];
   const char* name;
@@ -180,13 +183,13 @@ static int is_daemon(const char* process) {
   return name != NULL && (strcmp(name, "/efsd") == 0 || strcmp(name, "/efsd (deleted)") == 0);
 }
 
-/* What a job left behind and Slurm did not find. */
+/* Returns whether this is a process that the job left behind and Slurm did not find. */
 static int is_holder(const char* process, const struct efs_job* job) {
   return job->uid != 0 && !is_daemon(process) && !is_called_for(process, job) &&
          (holds(process, job->mount) || views(process, job));
 }
 
-/* Not who merely looks at it, or saves it. */
+/* Excludes processes of efs that only inspect the instance, or salvage it. */
 static int is_own_daemon(const char* process, const struct efs_job* job, const char* run) {
   return is_called_for(process, job) && is_called_with(process, run) && is_daemon(process);
 }
@@ -197,9 +200,9 @@ static int is_meant(const char* process, const struct efs_job* job, const char* 
          (run != NULL ? is_own_daemon(process, job, run) : is_holder(process, job));
 }
 
-/* The job's daemons in this runtime directory or, where it is NULL, who holds the mount. Only the
- * user's own processes; how many there are. A number may go to another process between a look and a
- * signal: what is open does not. */
+/* Signals the job's daemons in this runtime directory; if `run` is NULL, the processes that use
+ * the mount. Only the user's own processes. Returns their number. A pid may be reused between a
+ * check and a signal, but an open pidfd stays valid. */
 static int signal_those(const struct efs_job* job, const char* run, int number, const char* told) {
   int count = 0;
   DIR* processes = opendir("/proc");
@@ -217,7 +220,7 @@ static int signal_those(const struct efs_job* job, const char* run, int number, 
     }
     fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     if (fd < 0 && errno != ENOSYS && errno != EPERM) {
-      continue; /* before Linux 5.3, and where a container forbids it, the number has to do */
+      continue; /* no pidfd before Linux 5.3, or in some containers: use the pid */
     }
     if (fd < 0 || is_meant(path, job, run)) {
       if (told != NULL) {

@@ -1,8 +1,8 @@
-/* --efs-stage-out=in-job: the stage-out is part of the batch step, so that the job's state and jobs
- * that wait for it (afterok) see its failure. No hook that runs when a task has ended can change
- * its exit code. So the task that Slurm waits for forks before it becomes the script: the child
- * becomes it, and the task waits for it, stages out as the user, and ends with the code of both.
- * Where anything goes wrong with that, the epilog stages out as ever. */
+/* --efs-stage-out=in-job: the batch step includes the stage-out, so that the job's state and
+ * dependent jobs (afterok) reflect its failure. No hook after a task can change the task's exit
+ * code. So the task that Slurm waits for forks before the script starts. The child becomes the
+ * script; the task waits for the child, stages out as the user, and ends with the code of both.
+ * If any of this fails, the epilog stages out as usual. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ enum { NOT_SAVED = 125 }; /* as of efs run */
 
 #define UNMOUNT_TIME 10 /* seconds */
 
-static int helper = -1; /* the line to it; -1: there is none */
+static int helper = -1; /* connection to the helper; -1: there is none */
 
 static void say(const char* text) {
   const size_t length = strlen(text);
@@ -32,8 +32,7 @@ static void say(const char* text) {
   }
 }
 
-/* Signals for the script reach the task, and not the script alone: they are handed on, all that can
- * be. */
+/* Signals for the script may reach only the task, so the task forwards all signals that it can. */
 static int wait_for(pid_t script, const sigset_t* signals) {
   int status = 0;
   pid_t gone;
@@ -45,11 +44,11 @@ static int wait_for(pid_t script, const sigset_t* signals) {
     }
   }
   return gone == script ? status
-                        : NOT_SAVED << 8; /* somebody else has reaped it: nothing is known */
+                        : NOT_SAVED << 8; /* another waiter has reaped it: its code is unknown */
 }
 
-/* On the other nodes by a step of the job; each knows its own instance by user_init. One that the
- * script has stopped itself is not there any more. */
+/* Stages out on the other nodes by a step of the job; user_init tells each step its own
+ * instance. Skips an instance that the script has already stopped. */
 static int stage_out(const struct efs_site* site, const struct efs_job* job, unsigned nodes) {
   static struct efs_outcome outcome;
   static char script[] =
@@ -97,12 +96,14 @@ static int stage_out(const struct efs_site* site, const struct efs_job* job, uns
       efs_flag(flags, "keep=", name, sizeof name)) {
     words[n++] = "--keep";
   }
-  /* The job may have begun again elsewhere, while this node was away, and have its results back. */
+  /* The job may have started again elsewhere while this node was away, and may have exported its
+   * results. */
   if (efs_ask_run(site, job->id, job->restart) != EFS_RUN_ENDS) {
     words[n++] = "--merge";
   }
-  /* Who has a copy of the mount in a mount namespace of his own may stay as long as the job, which
-   * waits for us: steps in their views (view=), the namespace of job_container/tmpfs. */
+  /* Processes with a copy of the mount in their own mount namespace may live as long as the job,
+   * and the job waits for this stop. Such are steps in their views (view=) and the namespace of
+   * job_container/tmpfs. */
   words[n++] = "--cut-off";
   words[n] = NULL;
   efs_run(words, environment, 0, NULL, NULL, &outcome);
@@ -110,8 +111,8 @@ static int stage_out(const struct efs_site* site, const struct efs_job* job, uns
   return outcome.code;
 }
 
-/* The task's own view is a second place of the mount. It is busy where the script has left somebody
- * there: then the stop fails, as without a view. */
+/* The task's own view is a second mount. It is busy if the script left a process there; then the
+ * stop fails, as without a view. */
 static void leave_view(void) {
   struct pollfd line = {helper, POLLIN, 0};
   char word = 'u';
@@ -135,7 +136,7 @@ static void attend(const struct efs_site* site, const struct efs_job* job, unsig
     helper = dup2(helper, 3);
   }
 #ifdef SYS_close_range
-  syscall(SYS_close_range, helper < 0 ? 3U : 4U, ~0U, 0U); /* of slurmstepd's */
+  syscall(SYS_close_range, helper < 0 ? 3U : 4U, ~0U, 0U); /* descriptors of slurmstepd */
 #endif
   status = wait_for(script, signals);
   leave_view();
@@ -148,7 +149,7 @@ static void attend(const struct efs_site* site, const struct efs_job* job, unsig
     say(text);
   }
   if (WIFSIGNALED(status)) {
-    prctl(PR_SET_DUMPABLE, 0); /* the core, if any, is the script's */
+    prctl(PR_SET_DUMPABLE, 0); /* only the script may leave a core file */
     signal(WTERMSIG(status), SIG_DFL);
     sigprocmask(SIG_UNBLOCK, signals, NULL);
     raise(WTERMSIG(status));
@@ -174,8 +175,8 @@ static int is_asked_for(spank_t spank, const struct efs_site* site, struct efs_j
          strncmp(result, "running ", 8) == 0;
 }
 
-/* The view, and what it is a view of, which is hidden: where the host's tree is not shared that
- * copy of the mount would stay. */
+/* Unmounts the view, and then the mount behind it: without propagation from the host, that copy
+ * of the mount would remain. */
 static int unmount_view(const struct efs_site* site, const struct efs_job* job) {
   if (umount2(site->view, UMOUNT_NOFOLLOW) != 0) {
     return -1;
@@ -185,13 +186,13 @@ static int unmount_view(const struct efs_site* site, const struct efs_job* job) 
   return 0;
 }
 
-/* Of root's, in the task's mount namespace: it unmounts the view when it is told to, and ends with
- * the task in any case. */
+/* A root process in the task's mount namespace. It unmounts the view on request, and always ends
+ * with the task. */
 static void help(const struct efs_site* site, const struct efs_job* job, int end) {
   sigset_t all;
   char word;
   sigfillset(&all);
-  sigprocmask(SIG_BLOCK, &all, NULL); /* those for the job's processes are not for it */
+  sigprocmask(SIG_BLOCK, &all, NULL); /* signals to the job's processes do not concern it */
   efs_keep_alone(end);
   if (chdir("/") != 0) {
     _exit(1);
@@ -233,7 +234,7 @@ int efs_task_init(spank_t spank, const struct efs_site* site) {
   if (!is_asked_for(spank, site, &job)) {
     return 0;
   }
-  /* Of a batch step it is 1, whatever the job has: the job's environment knows. */
+  /* For a batch step Slurm always says 1; the job's environment has the right number. */
   if (spank_getenv(spank, "SLURM_JOB_NUM_NODES", text, sizeof text) == ESPANK_SUCCESS &&
       atoi(text) > 1) {
     nodes = (uint32_t)atoi(text);

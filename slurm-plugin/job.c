@@ -1,13 +1,18 @@
-/* The state of jobs on this node: one directory per job and restart, root's, which nobody else can
- * change. STATE/JOB.RESTART/   job.yaml  what the user handed in, readable by him alone result
- * "running MOUNT", "failed TEXT", "unsaved TEXT", "put-off TEXT", "unasked TEXT" flags     words:
- * no-stage-out, in-job, keep=NAME, attach=NAME, directives instance  its name, where it is one that
- * outlives the job node      "0 2": which of the job's nodes this one is, and of how many checked
- * all nodes are good began     when its prolog did, and how many minutes of the time limit are
- * given back receipt   where the receipt of its stage-out is, or will be boot      which start of
- * the machine that was in (/proc/sys/kernel/random/boot_id) STATE/.lock.UID      who looks at what
- * is kept for a user holds it (keep.c) What is written is durable when efs_write_file() returns:
- * after a loss of power a run is what it was. */
+/* The state of jobs on this node. Each job and restart has a directory that only root can
+ * change:
+ *   STATE/JOB.RESTART/   job.yaml  the user's job file, readable by the user alone
+ *                        result    "running MOUNT", "failed TEXT", "unsaved TEXT",
+ *                                  "put-off TEXT", "unasked TEXT"
+ *                        flags     words: no-stage-out, in-job, keep=NAME, attach=NAME, directives
+ *                        instance  its name, if the instance outlives the job
+ *                        node      "0 2": the number of this node, and the job's number of nodes
+ *                        checked   all nodes are good
+ *                        began     when its prolog began, and the minutes of the time limit
+ *                                  that were given back
+ *                        receipt   the path of its stage-out's receipt, also before it exists
+ *                        boot      the boot id of the machine (/proc/sys/kernel/random/boot_id)
+ *   STATE/.lock.UID      the lock for a user's kept instances (keep.c)
+ * A file is durable when efs_write_file() returns: a run keeps its state over a power loss. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +36,7 @@ void efs_name_job(const struct efs_site* site, struct efs_job* job) {
 }
 
 int efs_describe_job(spank_t spank, const struct efs_site* site, struct efs_job* job) {
-  const char* restart = getenv("SLURM_JOB_RESTART_COUNT"); /* of prolog and epilog */
+  const char* restart = getenv("SLURM_JOB_RESTART_COUNT"); /* in prolog and epilog */
   uint32_t count = 0;
   memset(job, 0, sizeof *job);
   if (spank_get_item(spank, S_JOB_ID, &job->id) != ESPANK_SUCCESS || job->id == 0) {
@@ -55,7 +60,7 @@ int efs_describe_job(spank_t spank, const struct efs_site* site, struct efs_job*
   return 0;
 }
 
-/* A directory of root's that nobody else can write. */
+/* Makes a root-owned directory that no other user can write. */
 static int make_own(const char* path, mode_t mode) {
   struct stat st;
   if (mkdir(path, mode) != 0 && errno != EEXIST) {
@@ -67,8 +72,8 @@ static int make_own(const char* path, mode_t mode) {
   return 0;
 }
 
-/* Every run of a job has the same one. A run whose efs was killed leaves its mount on it, dead;
- * what its buffer holds is elsewhere, and waits for efs salvage. */
+/* All runs of a job share the mount point. A run whose efs was killed leaves a dead mount on it;
+ * its buffer is elsewhere, and efs salvage can export it. */
 static int make_mount_point(const struct efs_job* job) {
   int tries;
   for (tries = 0; tries < 8; ++tries) {
@@ -83,13 +88,13 @@ static int make_mount_point(const struct efs_job* job) {
     }
     slurm_info("efs: job %u: the dead mount at %s is removed", job->id, job->mount);
     if (umount2(job->mount, MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
-      return -1; /* below a directory of root's: nobody swaps it */
+      return -1; /* below a root-owned directory, so no user can replace it */
     }
   }
   return -1;
 }
 
-/* Not every file system can sync a directory, nor needs to. */
+/* Some file systems cannot sync a directory, and need not. */
 static int sync_directory(int at) {
   return fsync(at) == 0 || errno == EINVAL || errno == ENOTSUP || errno == ENOSYS ? 0 : -1;
 }
@@ -104,7 +109,7 @@ static int sync_state(const struct efs_site* site) {
 }
 
 int efs_make_job(const struct efs_site* site, const struct efs_job* job) {
-  /* First what can tell the tasks of a failure of the others. */
+  /* Create the directory for failure reports to the tasks first. */
   if (make_own(site->state, 0755) != 0 || make_own(job->directory, 0711) != 0 ||
       make_own(site->run, 0755) != 0 || make_own(site->mount, 0711) != 0) {
     slurm_error(
@@ -163,8 +168,8 @@ int efs_read_file(const char* directory, const char* name, char* text, size_t si
   return n >= 0 ? 0 : -1;
 }
 
-/* All that is in it: a plugin of another release, or one that was killed while it wrote, may have
- * left other names. */
+/* Removes all entries: a plugin of another release, or one that was killed during a write, may
+ * have left other names. */
 static void remove_entries(const char* path) {
   DIR* directory;
   const struct dirent* entry;

@@ -19,11 +19,11 @@ static void append(struct efs_text* text, const char* words) {
 
 static void append_quoted(struct efs_text* text, const char* words) {
   char quoted[20 * EFS_PATH];
-  efs_json_quote(words, quoted, sizeof quoted); /* JSON's strings are YAML's */
+  efs_json_quote(words, quoted, sizeof quoted); /* a JSON string is valid YAML */
   append(text, quoted);
 }
 
-/* None of efs' patterns: twice what they begin with. */
+/* Escapes efs' patterns by doubling their first character. */
 static void escape(const char* words, char* escaped, size_t size) {
   size_t n = 0;
   for (; *words != '\0' && n + 3 < size; ++words) {
@@ -41,7 +41,7 @@ static void append_escaped(struct efs_text* text, const char* words) {
   append_quoted(text, escaped);
 }
 
-/* SRC[:DST]; a colon within SRC cannot be said. */
+/* Splits SRC[:DST]; SRC cannot contain a colon. */
 static const char* split(const char* word, char* path) {
   const char* colon = strchr(word, ':');
   if (colon == NULL) {
@@ -66,7 +66,7 @@ static int is_below(const char* path, const char* top) {
   return strncmp(path, top, length) == 0 && path[length] == '/';
 }
 
-/* From the root on, without "." and ".."; "" is the root. */
+/* Makes a path absolute, without "." and ".."; "" is the root. */
 static int make_absolute(const char* here, const char* path, char* to) {
   char whole[2 * EFS_PATH];
   const char* p;
@@ -95,12 +95,12 @@ static int make_absolute(const char* here, const char* path, char* to) {
   return 0;
 }
 
-/* Only efs knows what it means. */
+/* Only efs can resolve such a path. */
 static int is_variable(const char* path) {
   return path[0] == '$' || path[0] == '~';
 }
 
-/* Where an input lies; "" where that is not known here. */
+/* Finds the path of an input; "" if it is not known here. */
 static void find_input(const char* word, const char* here, char* path) {
   char source[EFS_PATH];
   if (split(word, source) == NULL || is_variable(source) ||
@@ -113,7 +113,8 @@ static int is_elsewhere(const char* path, const char* here) {
   return path[0] != '\0' && strcmp(path, here) != 0 && !is_below(path, here);
 }
 
-/* root-dir: the directory of the submission; where inputs lie elsewhere, the one above them all. */
+/* root-dir is the directory of the submission; or, if inputs are elsewhere, their deepest common
+ * directory. */
 static int find_root(const struct efs_options* given, const char* here, char* root) {
   char path[EFS_PATH];
   int i, elsewhere = 0;
@@ -151,7 +152,7 @@ static int find_root(const struct efs_options* given, const char* here, char* ro
   return -1;
 }
 
-/* SRC[:DST] of a job whose root-dir is that of the submission. */
+/* Appends SRC[:DST] of a job whose root-dir is the directory of the submission. */
 static int append_input(struct efs_text* text, const char* word) {
   char path[EFS_PATH];
   const char* to = split(word, path);
@@ -170,7 +171,8 @@ static int append_input(struct efs_text* text, const char* word) {
   return 0;
 }
 
-/* Of another one: what has no DST keeps its place below the directory of the submission. */
+/* For another root-dir: without DST, the input keeps its place below the directory of the
+ * submission. */
 static int append_far_input(struct efs_text* text, const char* word, const char* here) {
   char path[EFS_PATH], place[EFS_PATH], above[2 * EFS_PATH], whole[3 * EFS_PATH];
   const char* to = split(word, path);
@@ -203,7 +205,7 @@ static const char* leaf_of(const char* path) {
   return slash == NULL ? path : slash + 1;
 }
 
-/* But for the one of "/". */
+/* Removes trailing slashes, except the one of "/". */
 static void drop_slashes(char* path) {
   size_t n = strlen(path);
   while (n > 1 && path[n - 1] == '/') {
@@ -211,7 +213,7 @@ static void drop_slashes(char* path) {
   }
 }
 
-/* The directory above `path` that `name` hangs below. -1: it does not end so. */
+/* Removes `name` from the end of `path`. Returns -1 if the path does not end with it. */
 static int cut_off(char* path, const char* name) {
   const size_t length = strlen(path), n = strlen(name);
   if (n == 0 || length < n || strcmp(path + length - n, name) != 0 ||
@@ -226,7 +228,7 @@ static int cut_off(char* path, const char* name) {
   return 0;
 }
 
-/* Is it the DST of this SRC alone? */
+/* Returns whether DST belongs to this SRC alone. */
 static int is_own(const struct efs_options* given, const char* word, const char* to) {
   char path[EFS_PATH];
   int i;
@@ -245,10 +247,10 @@ static int is_directory(const char* here, const char* path) {
   return make_absolute(here, path, whole) == 0 && stat(whole, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Where SRC[:DST] goes to: a directory, and its name there; "" where nothing is said of it. As cp
- * has it, DST is a directory where it is one now, has a slash at its end, or takes several results;
- * else it is the result's own path. (Of one with variables only efs knows.) Where it ends in SRC it
- * is that in any case. */
+/* Splits the destination of SRC[:DST] into a directory and a name; "" if there is no DST. As
+ * with cp, DST is a directory if it exists as one, ends in a slash, or is the DST of several
+ * results; else it is the result's own path. (Only efs can resolve a DST with variables.) If DST
+ * ends in SRC, it is the result's own path. */
 static int find_place(const struct efs_options* given, const char* word, const char* here,
                       char* directory, char* name) {
   char path[EFS_PATH];
@@ -283,7 +285,7 @@ static int is_same_directory(const char* here, const char* one, const char* othe
          strcmp(first, second) == 0;
 }
 
-/* Of all results; "" where nothing is said. */
+/* Finds the directory of all results; "" if no DST is given. */
 static int find_results(const struct efs_options* given, const char* here, char* results) {
   char directory[EFS_PATH], name[EFS_PATH];
   int i;
@@ -363,8 +365,7 @@ int efs_make_job_file(const struct efs_options* given, struct efs_text* text) {
     if (name[0] != '\0') {
       append_quoted(text, name);
     }
-    append(text,
-           "\n    inputs: true\n"); /* what is named comes back, also what the job found there */
+    append(text, "\n    inputs: true\n"); /* all named files are exported, also inputs */
   }
   if (given->outs == 0) {
     append(text, "  - path: \"**\"\n    flags: temporary\n");

@@ -1,8 +1,9 @@
-/* What a job keeps on the node for a later one of the same user. Such an instance has a name of its
- * own, slurm-kept.UID.NAME-NODE so that nobody meets another user's, and a record of root's says
- * since when it is kept: STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime
- * counts Whether it is whole is what its manifest says, which is the user's: he could deceive
- * himself alone. */
+/* Instances that a job keeps on the node for a later job of the same user. Such an instance is
+ * named slurm-kept.UID.NAME-NODE, so that users do not collide. A record that belongs to root
+ * tells when it was kept:
+ *   STATE/kept.UID.NAME-NODE    the number of the job that kept it; its mtime is the time
+ * The instance's manifest says whether it is complete. The user owns the manifest, and could
+ * deceive only the user's own jobs with it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,13 +45,13 @@ int efs_is_kept_now(const struct efs_site* site, const struct efs_job* job,
   return strcmp(state, "kept") == 0;
 }
 
-#define PATIENCE \
-  60 /* seconds for the lock: each look at an instance has an end, but there may be many */
-#define TO_ACT_ON_IT 10 /* seconds of the hook's that are not spent on waiting for it */
+#define PATIENCE 60     /* seconds to wait for the lock: its holder may make several checks */
+#define TO_ACT_ON_IT 10 /* seconds of the hook's time that the wait for the lock must leave */
 
-/* Who looks at what is kept for a user, and acts on what he saw, holds it: a job that chooses, and
- * the sweep. A file of root's, which nobody else can open, and so not lock; one for each user, for
- * a look at what is his takes as long as he likes. -1: it cannot be had within `seconds`. */
+/* Locks a user's kept instances. A job that chooses one, and the sweep, hold this lock from
+ * their check to their action. The lock is a file of root's that no other user can open, and so
+ * cannot lock. Each user has a separate lock, because the user can delay the check of an
+ * instance. Returns -1 if the lock is not free within `seconds`. */
 static int lock_kept(const struct efs_site* site, uid_t uid, int seconds) {
   const time_t until = time(NULL) + seconds;
   char path[2 * EFS_PATH];
@@ -78,8 +79,8 @@ static int lock_kept(const struct efs_site* site, uid_t uid, int seconds) {
   return -1;
 }
 
-/* A job here has chosen it, and its epilog, which stops it by this name, is still to come. `but` is
- * none of these. */
+/* Returns whether a job on this node has chosen the instance and its epilog has not stopped it
+ * yet. Ignores the job `but`. */
 static int has_job(const struct efs_site* site, const char* instance, const struct efs_job* but) {
   DIR* state = opendir(site->state);
   const struct dirent* entry;
@@ -107,7 +108,7 @@ static int has_job(const struct efs_site* site, const char* instance, const stru
   return found;
 }
 
-/* Nothing is guessed: what is not there, or not as it was kept, is not gone on with. */
+/* Rejects an instance that is missing, or that is not in the state in which it was kept. */
 static int may_attach(const struct efs_site* site, const struct efs_job* job, const char* name,
                       const char* const* environment, char* why, size_t size) {
   char state[64];
@@ -149,7 +150,7 @@ int efs_has_kept(const struct efs_site* site, const struct efs_job* job) {
          strcmp(text, id) == 0;
 }
 
-/* A run before a requeue has kept it: this one goes on with it. */
+/* A run before a requeue has kept the instance: this run continues with it. */
 static int is_own(const struct efs_site* site, const struct efs_job* job,
                   const char* const* environment) {
   return efs_has_kept(site, job) && efs_will_be_kept(site, job, environment);
@@ -174,7 +175,8 @@ enum efs_life efs_whose_life(const struct efs_site* site, const struct efs_job* 
   if (!efs_is_there(site, job)) {
     return EFS_NOT_OWN;
   }
-  lock = lock_kept(site, job->uid, PATIENCE); /* or another job would choose it between two looks */
+  lock = lock_kept(site, job->uid,
+                   PATIENCE); /* otherwise another job could choose it between two checks */
   if (lock < 0) {
     return EFS_NOBODY_CAN_SAY;
   }
@@ -185,7 +187,7 @@ enum efs_life efs_whose_life(const struct efs_site* site, const struct efs_job* 
   return strcmp(state, "kept") != 0 && strcmp(state, "dead") != 0 ? EFS_OWN : EFS_NOT_OWN;
 }
 
-/* What is in use, or holds results that are nowhere else, stays: efs clean sees to that. */
+/* An instance in use, or with results that exist nowhere else, stays: efs clean ensures this. */
 static void sweep_one(const struct efs_site* site, const char* record) {
   static struct efs_outcome outcome;
   struct efs_job job;
@@ -211,7 +213,7 @@ static void sweep_one(const struct efs_site* site, const char* record) {
   }
 }
 
-/* Where a job of that user's is at it, the next sweep is as good. */
+/* If a job of that user holds the lock, the next sweep will do. */
 void efs_sweep_kept(const struct efs_site* site) {
   DIR* state = opendir(site->state);
   const struct dirent* entry;
@@ -235,7 +237,7 @@ void efs_sweep_kept(const struct efs_site* site) {
   }
 }
 
-/* With the lock. */
+/* Requires the lock. */
 static int choose_locked(const struct efs_site* site, struct efs_job* job, const char* name,
                          int attaches, const char* const* environment, char* why, size_t size) {
   struct efs_job chosen = *job;

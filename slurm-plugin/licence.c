@@ -1,7 +1,7 @@
-/* The licence-based alternative to the turns: conf/slurm/job_submit.lua gives every job with efs a
- * licence of the cluster's, so that slurmctld starts no more of them at a time than there are
- * licences. It is given back when the inputs are there: a job that runs may be changed by root.
- * Where that fails the job holds it to its end. */
+/* The alternative to the queue that uses licences: conf/slurm/job_submit.lua gives every job
+ * with efs a licence of the cluster, so that slurmctld limits the number of jobs that start at
+ * the same time. The licence is returned when the inputs are there: root can change a running
+ * job. If that fails, the job holds the licence until its end. */
 #include <string.h>
 
 #include "efs_plugin.h"
@@ -13,7 +13,8 @@ static int is_of(const char* word, size_t length, const char* name) {
          (length == n || strchr(":=@", word[n]) != NULL);
 }
 
-/* The others, for the job may have asked for some itself. 1: it was among them. */
+/* Lists the other licences, which the job may have requested itself. Returns 1 if `name` was in
+ * the list. */
 static int leave_out(const char* licences, const char* name, char* others, size_t size) {
   size_t used = 0;
   int found = 0;

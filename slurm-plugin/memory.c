@@ -1,7 +1,8 @@
-/* How much a store in memory may hold, which is charged to the job: at submission what Slurm will
- * give the job on a node, as far as that is certain then; on the node what it has given. Slurm
- * tells a plugin at submission nothing of --mem; the table of options of sbatch, salloc and srun is
- * asked, which they and Slurm's library export. Where they do not, nothing is known. */
+/* The limit of a store in memory, which counts as the job's memory. At submission: the memory
+ * that Slurm will certainly give the job on a node. On the node: the memory that Slurm has given
+ * it. Slurm does not pass --mem to a plugin at submission, so this reads the option table of
+ * sbatch, salloc and srun, which they and Slurm's library export. Without that table, the limit
+ * is unknown. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +13,21 @@ typedef unsigned long long mebibytes;
 
 #define ANSWER_TIME 20 /* seconds */
 
-/* The options of whoever submits. */
+/* The options of the submitting program. */
 struct options {
   void* table;
   char* (*get)(void*, const char*);
   _Bool (*is_set)(void*, const char*);
 };
 
-/* What the job will get: of its partition's default where it has not said. 0: not known, or no
- * limit. */
+/* The memory that the job requests, or its partition's default. 0: unknown, or no limit. */
 struct request {
   mebibytes per_node, per_cpu;
-  unsigned long long cpus; /* on a node, at most */
+  unsigned long long cpus; /* maximum on a node */
 };
 
-/* "4G", Slurm's way to write 4 GiB; a bare number has MiB. 0: all there is, or no number. */
+/* Parses "4G", Slurm's form of 4 GiB; a number without a unit is in MiB. 0: all memory, or not a
+ * number. */
 static mebibytes in_mebibytes(const char* text) {
   static const char units[] = "MGTP";
   char* end;
@@ -45,8 +46,8 @@ static mebibytes in_mebibytes(const char* text) {
   return number < 1e15 ? (mebibytes)number : 0;
 }
 
-/* The value of KEY=VALUE among the words of a line, or of "KEY = VALUE" where the line is `scontrol
- * show config`'s. */
+/* Reads the value of KEY=VALUE among the words of a line, or of "KEY = VALUE" in the output of
+ * `scontrol show config`. */
 static int find_value(const char* line, const char* key, char* value, size_t size) {
   const size_t length = strlen(key);
   const char *p = line, *rest;
@@ -98,7 +99,7 @@ static int ask_scontrol(const struct efs_site* site, const char* what,
   return outcome->code == 0 ? 0 : -1;
 }
 
-/* Slurm gives jobs memory, and not just a node that has some. */
+/* Returns whether Slurm manages memory, rather than only knows each node's size. */
 static int counts_memory(const char* config) {
   char value[256];
   return find_value(config, "SelectTypeParameters", value, sizeof value) == 0 &&
@@ -110,8 +111,8 @@ int efs_memory_is_counted(const struct efs_site* site) {
   return ask_scontrol(site, "config", &config) == 0 && counts_memory(config.text);
 }
 
-/* The most CPUs that a node can give the job: all its tasks may be on one, and each has whole cores
- * of its own. 0: nobody can tell. */
+/* Returns the most CPUs that a node can give the job: all its tasks may run on one node, and
+ * each has whole cores. 0: unknown. */
 static unsigned long long most_cpus(const struct options* options, const char* config,
                                     unsigned long long threads) {
   static const char* const others[] = {"exclusive",        "core-spec",       "thread-spec",
@@ -148,7 +149,7 @@ static mebibytes default_in(const char* text, const char* key) {
   return find_value(text, key, value, sizeof value) == 0 ? in_mebibytes(value) : 0;
 }
 
-/* What the job gets on a node of that partition, at most. */
+/* Returns the job's maximum on a node of that partition. */
 static mebibytes most_in(const struct request* request, const char* config, const char* partition,
                          char* whence) {
   struct request all = *request;
@@ -188,7 +189,7 @@ static int count_of(const char* list) {
   return count;
 }
 
-/* In the partition that the job names, the best of those that it names, or the default one. */
+/* Uses the partition that the job names, the best of several named ones, or the default one. */
 static mebibytes most_in_partitions(const struct efs_site* site, const struct options* options,
                                     const struct request* request, const char* config,
                                     char* whence) {
@@ -225,7 +226,7 @@ static mebibytes most_in_partitions(const struct efs_site* site, const struct op
   return missing == 0 ? most : 0;
 }
 
-/* What the job will get on a node, at most. 0: nobody can tell, or nothing bounds it. */
+/* Returns the job's maximum on a node. 0: unknown, or no limit. */
 static mebibytes most_of_job(const struct efs_site* site, unsigned long long threads,
                              char* whence) {
   static const char* const by_gpus[] = {"mem-per-gpu",   "cpus-per-gpu",  "ntasks-per-gpu",
@@ -249,7 +250,7 @@ static mebibytes most_of_job(const struct efs_site* site, unsigned long long thr
     return 0;
   }
   request.per_cpu = in_mebibytes(value_of(&options, "mem-per-cpu"));
-  /* Where the job says nothing, a plugin of slurmctld's may say something for it. */
+  /* If the job requests nothing, a plugin of slurmctld may set a value. */
   find_value(config.text, "JobSubmitPlugins", plugins, sizeof plugins);
   if (request.per_cpu == 0 && plugins[0] != '\0' && strcmp(plugins, "(null)") != 0) {
     return 0;
@@ -282,7 +283,7 @@ void efs_memory_at_submission(const struct efs_site* site, struct efs_memory* me
   }
   if (largest > 1) {
     efs_format(memory->node, sizeof memory->node, "%lluMiB",
-               largest); /* 1: the site has not said */
+               largest); /* 1: the site has no setting */
   }
   job = most_of_job(site, most_threads, memory->whence);
   if (job > 0) {
@@ -290,7 +291,8 @@ void efs_memory_at_submission(const struct efs_site* site, struct efs_memory* me
   }
 }
 
-/* The CPUs of the node at that place: "4(x2),2", as slurmd tells its prolog. 0: nobody can tell. */
+/* Returns the CPUs of the node at that position: "4(x2),2", as slurmd passes it to its prolog.
+ * 0: unknown. */
 static unsigned long long cpus_of(const char* list, unsigned place) {
   char* end;
   while (list != NULL && *list != '\0') {
@@ -311,7 +313,7 @@ static unsigned long long cpus_of(const char* list, unsigned place) {
   return 0;
 }
 
-/* Slurm tells the sum over all nodes, and what was asked for, be it for a node or for a CPU. */
+/* Slurm reports the sum over all nodes, and the request, per node or per CPU. */
 static mebibytes share_of(const struct efs_site* site, uint32_t id,
                           const struct efs_allocated* allocated) {
   const char* cpus = getenv("SLURM_JOB_CPUS_PER_NODE");
@@ -330,7 +332,7 @@ static mebibytes share_of(const struct efs_site* site, uint32_t id,
     return sum / allocated->nodes;
   }
   if (least == 0 || least * allocated->cpus != sum || efs_find_node(site, id, &node, &nodes) != 0) {
-    return 0; /* 0: all of each node, which may differ */
+    return 0; /* 0: all memory of each node, which may differ */
   }
   return least * cpus_of(cpus, node);
 }
@@ -340,7 +342,7 @@ int efs_memory_of_job(const struct efs_site* site, uint32_t id, char* text, size
   const mebibytes share =
       efs_ask_allocated(site, id, &allocated) == 1 ? share_of(site, id, &allocated) : 0;
   if (share <= 1 || efs_format(text, size, "%lluMiB", share) != 0) {
-    return -1; /* 1: the site has not said */
+    return -1; /* 1: the site has no setting */
   }
   return in_mebibytes(allocated.least) > 0 ? 0 : EFS_ALL_OF_NODE;
 }

@@ -1,9 +1,11 @@
-/* Telling people and other nodes: the AdminComment of the job, and a record per node in the site's
- * shared directory, SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid,
- * state, text, time, instance, queue of a job that began also: receipt; used, capacity, takeovers
- * as they were then SHARED/jobs/.arrays/ARRAY/TASK  the number of the job that is this task
- *   SHARED/jobs/JOB.RESTART/.failed/NODE    the same, of a node that cannot run the job: what the
- * other nodes look for which belongs to the account that owns SHARED. */
+/* Reports to people and to other nodes: the job's AdminComment, and a record per node in the
+ * site's shared directory, written by the account that owns SHARED.
+ *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid, state, text, time,
+ *                                   instance, queue; after the start also receipt, and the last
+ *                                   used, capacity, takeovers
+ *   SHARED/jobs/.arrays/ARRAY/TASK  the number of the job that is this task
+ *   SHARED/jobs/JOB.RESTART/.failed/NODE    the same record, for a node that cannot run the job;
+ *                                           the other nodes look for these */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +20,7 @@
 
 #include "efs_plugin.h"
 
-#define ANSWER_TIME 30 /* seconds, of the shared directory */
+#define ANSWER_TIME 30 /* seconds to wait for the shared directory */
 
 static void write_comment(const struct efs_site* site, const struct efs_job* job, const char* text,
                           char* comment, size_t size) {
@@ -70,7 +72,7 @@ struct news {
   const char *state, *line;
 };
 
-/* Does the state of one node end the job on all? 2: by no fault of the job's. */
+/* Returns whether the state of one node ends the job on all nodes. 2: the job is not at fault. */
 static int is_failure(const char* state) {
   return strcmp(state, "failed") == 0                                       ? 1
          : strcmp(state, "put-off") == 0 || strcmp(state, "cancelled") == 0 ? 2
@@ -84,7 +86,7 @@ static int failures_directory(const struct efs_site* site, const struct efs_job*
              : efs_format(path, EFS_PATH, "%s/.failed", directory);
 }
 
-/* Root may be nobody on the PFS. */
+/* On the PFS, root may have no rights. */
 static int become_owner(const struct efs_site* site, const struct efs_job* job) {
   struct stat st;
   if (stat(site->shared, &st) != 0 || (st.st_mode & 022) != 0 ||
@@ -97,7 +99,7 @@ static int become_owner(const struct efs_site* site, const struct efs_job* job) 
              : -1;
 }
 
-/* In a child that has become the owner of the shared directory, for that may hang. */
+/* Runs in a child as the owner of the shared directory, because that directory may hang. */
 static int publish_as_owner(void* what, int out) {
   const struct news* news = what;
   const struct efs_site* site = news->site;
@@ -197,8 +199,8 @@ void efs_publish_more(const struct efs_site* site, const struct efs_job* job, co
   }
 }
 
-/* In a child, for the same reason. Prints NODE: TEXT of one that failed. Each of the job's nodes
- * does this, so it reads no more than that one record. */
+/* Runs in a child for the same reason. Prints NODE: TEXT of a failed node. Each node of the job
+ * calls this, so it reads only that one record. */
 static int look_for_failure(void* what, int out) {
   const struct news* news = what;
   char path[EFS_PATH], line[5 * EFS_TEXT], state[32], uid[32], said[EFS_TEXT], text[EFS_TEXT];
@@ -212,7 +214,7 @@ static int look_for_failure(void* what, int out) {
     if (efs_json_text(line, "state", state, sizeof state) != 0) {
       continue;
     }
-    /* Of another user's job that had the number before: slurmctld can lose count. */
+    /* Another user's job had this number before: slurmctld can lose its counter. */
     if (efs_json_value(line, "uid", uid, sizeof uid) == 0 &&
         strtoul(uid, NULL, 10) != (unsigned long)news->job->uid) {
       continue;

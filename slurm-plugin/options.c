@@ -1,5 +1,5 @@
-/* The options of sbatch, salloc and srun. Slurm keeps only the last value of a repeated option, so
- * the callback collects. */
+/* The options of sbatch, salloc and srun. Slurm keeps only the last value of a repeated option,
+ * so the callback collects the values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static int add(char** list, int* count, const char* option, const char* value) {
   }
   for (i = 0; i < *count; ++i) {
     if (strcmp(list[i], value) == 0) {
-      return 0; /* Slurm calls back twice for what stands in the script */
+      return 0; /* Slurm calls back twice for an option in the script */
     }
   }
   if (*count == 64) {
@@ -53,7 +53,7 @@ static int keep_name(char* to, const char* option, const char* value) {
   return keep_word(to, option, value);
 }
 
-/* `in-job` is no pattern: a file of that name is ./in-job. */
+/* `in-job` is not a pattern; a file of that name is written ./in-job. */
 static int on_stage_out(const char* value) {
   if (strcmp(value, "in-job") != 0) {
     return add(given.out, &given.outs, "efs-stage-out", value);

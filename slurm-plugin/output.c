@@ -1,6 +1,6 @@
-/* The last line of a batch job's output: what its stage-out did. Slurm has opened that file as the
- * user. So has this line: in a child that is the user, for a regular file that is there, and with
- * an end, for its file system may hang. */
+/* Writes the last line of a batch job's output, about its stage-out. Slurm opened that file as
+ * the user, and so does this file: in a child that runs as the user, only for an existing
+ * regular file, and with a time limit, because the file system may hang. */
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -12,14 +12,15 @@
 
 #include "efs_plugin.h"
 
-#define ANSWER_TIME 20 /* seconds, of the output's file system */
+#define ANSWER_TIME 20 /* seconds to wait for the output's file system */
 #define LONGEST \
-  900 /* bytes of a line; of a longer one the middle is left out, for its end says what to do */
+  900 /* bytes of a line; a longer line loses its middle, because its end says what to do */
 #define END 300
-#define EACH_TELLS 16 /* nodes: of a larger job the first one tells, and those with trouble */
+#define EACH_TELLS \
+  16 /* nodes: in a larger job, only the first node and nodes with trouble report */
 
-/* What Slurm puts in the place of a pattern, with zeros before a number up to `width`. -1: it is
- * none that is known here. */
+/* Replaces a pattern as Slurm does, with zeros before a number up to `width`. Returns -1 for an
+ * unknown pattern. */
 static int replace(const struct efs_job* job, const struct efs_end* end, unsigned node,
                    char pattern, int width, char* value, size_t size) {
   const struct passwd* user;
@@ -51,7 +52,7 @@ static int replace(const struct efs_job* job, const struct efs_end* end, unsigne
   }
 }
 
-/* The path of the output, as the step that had it opened it. -1: it cannot be told. */
+/* Finds the path of the output, as the job's step opened it. Returns -1 if it cannot be known. */
 static int expand(const struct efs_job* job, const struct efs_end* end, unsigned node, char* path,
                   size_t size) {
   const char* from = end->output;
@@ -92,7 +93,7 @@ struct ending {
   const char* line;
 };
 
-/* What may be read and written by groups of the user's, too. */
+/* Groups of the user may have access to the file too. */
 static int become_user(const struct efs_job* job) {
   const struct passwd* user = getpwuid(job->uid);
   if (user == NULL || initgroups(user->pw_name, user->pw_gid) != 0) {

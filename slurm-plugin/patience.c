@@ -1,7 +1,7 @@
-/* How long slurmd lets a prolog or an epilog take: with PrologEpilogTimeout it kills one that takes
- * longer, and drains the node. Slurm's own processes have the setting at hand in their library
- * (22.05), or are not told it (24.11), and then the node's slurm.conf says it, which slurmd names;
- * no question to slurmctld. */
+/* The time limit of a prolog or an epilog: after PrologEpilogTimeout slurmd kills the hook and
+ * drains the node. Slurm's own processes have the setting in their library (22.05). Later
+ * releases do not pass it on (24.11); then the node's slurm.conf has it, and slurmd names that
+ * file. slurmctld is not asked. */
 #include <dlfcn.h>
 #include <glob.h>
 #include <slurm/slurm.h>
@@ -13,12 +13,12 @@
 
 #include "efs_plugin.h"
 
-#define LONGEST_RESERVE 60 /* seconds, of the limit, for telling how it ended */
+#define LONGEST_RESERVE 60 /* seconds of the limit reserved for reporting the result */
 
 enum { NOTHING_ENDS, NOT_KNOWN, KNOWN };
 
-static int knowledge = NOTHING_ENDS; /* of the limit: jobs without efs do not ask for it */
-static double ends_at;               /* seconds since the machine's start */
+static int knowledge = NOTHING_ENDS; /* of the limit: read only for jobs with efs */
+static double ends_at;               /* seconds since the boot of the machine */
 static unsigned limit;
 
 static double now(void) {
@@ -27,7 +27,8 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Since when slurmd waits for this process: other plugins may have had their turn in it. */
+/* Returns the start of this process, for which slurmd waits: other plugins may have run in it
+ * before. */
 static double when_begun(void) {
   char line[1024];
   unsigned long long ticks = 0;
@@ -48,7 +49,7 @@ static double when_begun(void) {
   return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* The last one counts. */
+/* The last setting counts. */
 static void read_line(char* line, unsigned* seconds) {
   static const char key[] = "prologepilogtimeout";
   const char* p;
@@ -65,7 +66,7 @@ static void read_line(char* line, unsigned* seconds) {
 
 static void read_conf(const char* path, int depth, unsigned* seconds);
 
-/* Relative to the file that includes it; it may be a pattern. */
+/* The path is relative to the including file, and may be a pattern. */
 static void read_included(const char* from, const char* name, int depth, unsigned* seconds) {
   char path[2 * EFS_PATH];
   const char* slash = strrchr(from, '/');

@@ -1,6 +1,6 @@
-/* Before the job, on every node, as root: start efs and wait until the inputs are there. It
- * succeeds in any case, for a prolog that fails drains the node; what went wrong is written down
- * and fails the tasks (task.c). */
+/* Before the job, on every node, as root: starts efs and waits until the inputs are imported. It
+ * always succeeds, because a failing prolog drains the node. Errors are recorded, and fail the
+ * tasks (task.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,21 +9,20 @@
 
 #include "efs_plugin.h"
 
-/* What efs is told on this node: what root knows of the job, for the patterns of its job file, and
- * nothing that came with it. */
+/* The arguments of efs on this node. They come from root's knowledge of the job, for the
+ * patterns of its job file, and never from the job itself. */
 struct world {
   unsigned node, nodes;
   char runtime[EFS_PATH + 24], id[32], name_of_node[EFS_PATH + 24], index[32],
       array[EFS_NUMBER + 24], task[EFS_NUMBER + 24], name[EFS_PATH + 24];
-  char memory[96]; /* "--memory=500MiB", of the job on this node; "": nothing is known, or nothing
-                      bounds it */
+  char memory[96]; /* "--memory=500MiB", the job's memory on this node; "": unknown or unlimited */
   const char* words[10];
 };
 
-/* What it does until the inputs are there. */
+/* The phases until the inputs are imported. */
 enum standing { BEGINS, WAITS, MOVES };
 
-/* What was told last, in one of the places where it is told. */
+/* The last report, in one of the places for reports. */
 struct told {
   time_t when;
   enum standing standing;
@@ -34,19 +33,19 @@ struct wait {
   const struct efs_site* site;
   const struct efs_job* job;
   const struct world* world;
-  time_t asks; /* slurmctld, the next time */
+  time_t asks; /* time of the next query to slurmctld */
   int cancelled, late;
   struct told record, comment;
 };
 
 enum { FLAGS_SIZE = 160, BAD_JOB_FILE = 2 }; /* exit code of efs check */
 
-#define BETWEEN_RECORDS 60    /* seconds: each is a file on the PFS, of each node */
-#define RECORDS_PER_SECOND 10 /* of all nodes of a job, where they are many */
-#define BETWEEN_COMMENTS 30   /* seconds: each is a question to slurmctld, of one node */
-#define LONGEST_TELLING 60    /* seconds: who has no more left for his work does not tell of it */
+#define BETWEEN_RECORDS 60    /* seconds: each record is a file on the PFS, for each node */
+#define RECORDS_PER_SECOND 10 /* of all nodes of a large job together */
+#define BETWEEN_COMMENTS 30   /* seconds: each comment is a request to slurmctld, of one node */
+#define LONGEST_TELLING 60    /* seconds: a hook with less time left does not report */
 
-/* It comes from a daemon of the user's. */
+/* The number comes from a daemon of the user. */
 static long whole(const char* number, long most) {
   const double value = strtod(number, NULL);
   return !(value > 0) ? 0 : value < (double)most ? (long)value : most;
@@ -63,7 +62,7 @@ static void say_seconds(const char* number, char* text, size_t size) {
   }
 }
 
-/* What `efs status --json` says of its turn. 1: it waits for one. */
+/* Describes the queue from `efs status --json`. Returns 1 if the instance waits for its turn. */
 static int describe_turn(const char* status, char* line, size_t size) {
   char turn[1024], standing[32], ahead[32] = "some", seconds[32], left[64];
   if (efs_json_value(status, "turn", turn, sizeof turn) != 0 ||
@@ -79,7 +78,7 @@ static int describe_turn(const char* status, char* line, size_t size) {
   return efs_format(line, size, "waits to stage in, %s ahead, %s", ahead, left) == 0;
 }
 
-/* And of the bytes. 1: they move, and it is known for how long still. */
+/* Describes the transfer. Returns 1 if bytes are moving and the remaining time is known. */
 static int describe_bytes(const char* status, char* line, size_t size) {
   const long most = 1000000000000000000 / 100;
   char done[32], total[32], seconds[32], left[64];
@@ -96,8 +95,8 @@ static int describe_bytes(const char* status, char* line, size_t size) {
                     100 * whole(done, most) / whole(total, most), left) == 0;
 }
 
-/* What is new, at once where it does another thing now; else no sooner than `seconds` after what
- * was told last. */
+/* Returns whether a new line is due: at once after a change of the phase, else at the earliest
+ * `seconds` after the last report. */
 static int is_due(struct told* told, enum standing standing, const char* line, unsigned seconds) {
   if (strcmp(line, told->line) == 0 || (told->line[0] != '\0' && told->standing == standing &&
                                         time(NULL) - told->when < (time_t)seconds)) {
@@ -109,8 +108,7 @@ static int is_due(struct told* told, enum standing standing, const char* line, u
   return 1;
 }
 
-/* A job has one comment, for which the nodes do not fight: of several the first one writes it,
- * until one fails. */
+/* A job has only one comment. On several nodes the first node writes it, until a node fails. */
 static void comment_progress(const struct wait* wait, const char* line) {
   char comment[320], text[EFS_TEXT];
   if (wait->world->nodes > 1 && efs_find_failure(wait->site, wait->job, text, sizeof text) != 0) {
@@ -143,7 +141,7 @@ static void tell_progress(struct wait* wait) {
   }
 }
 
-/* Each second. */
+/* Runs each second. */
 static int tick(void* what) {
   struct wait* wait = what;
   wait->late = efs_seconds_left() == 0;
@@ -153,7 +151,7 @@ static int tick(void* what) {
   if (time(NULL) < wait->asks) {
     return 0;
   }
-  /* Nobody tells a prolog that its job was cancelled. */
+  /* Slurm does not notify a prolog of the job's cancellation. */
   wait->cancelled = efs_job_is_over(wait->site, wait->job->id) == 1;
   if (!wait->cancelled && efs_seconds_left() > LONGEST_TELLING) {
     tell_progress(wait);
@@ -177,20 +175,21 @@ static void fail_job(const struct efs_site* site, const struct efs_job* job, con
   end_as(site, job, "failed", "failed", text);
 }
 
-/* What the job cannot help: it goes back into the queue (task.c). */
+/* For failures that are not the job's fault: the job is requeued (task.c). */
 static void put_off(const struct efs_site* site, const struct efs_job* job, const char* text) {
   end_as(site, job, "put-off", "put-off", text);
 }
 
-/* "SECONDS MINUTES": since the epoch, and what of the limit is given back already. */
+/* "SECONDS MINUTES": the begin, since the epoch, and the minutes of the time limit that were
+ * given back. */
 static void note_began(const struct efs_job* job, long long began, long minutes) {
   char text[64];
   efs_format(text, sizeof text, "%lld %ld", began, minutes);
   efs_write_file(job->directory, "began", text, 0644, 0);
 }
 
-/* Only one node gives back. Whoever has no script has another host: that on which its srun or
- * salloc runs. */
+/* Only one node gives back minutes. A job without a script has another host: that of its srun or
+ * salloc. */
 static int is_giver(const struct efs_site* site, const struct efs_job* job, const char* host) {
   unsigned node, nodes;
   const int is_first = efs_read_place(job, &node, &nodes) == 0 && node == 0,
@@ -219,7 +218,7 @@ void efs_give_back(const struct efs_site* site, const struct efs_job* job) {
   if (efs_ask_job(site, job->id, &record) != 1 || strcmp(record.limit, "UNLIMITED") == 0 ||
       !is_giver(site, job, record.host)) {
     efs_write_file(job->directory, "began", "", 0644,
-                   0); /* the script does not wait for such an answer once more */
+                   0); /* the script must not wait for such an answer again */
     return;
   }
   efs_format(id, sizeof id, "JobId=%u", job->id);
@@ -239,7 +238,7 @@ static void fail_late(const struct efs_site* site, const struct efs_job* job) {
   fail_job(site, job, text);
 }
 
-/* Where it will be, for those who ask later whether all is back. */
+/* Records the path of the receipt, for a later check that all results are exported. */
 static void note_receipt(const struct efs_job* job, const char* status) {
   char results[EFS_PATH], receipt[2 * EFS_PATH];
   if (efs_json_text(status, "results_dir", results, sizeof results) != 0 || results[0] != '/' ||
@@ -268,7 +267,7 @@ static void start(const struct efs_site* site, const struct efs_job* job,
   words[n++] = name;
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   words[n++] = mount;
-  words[n++] = "--options=mode=0700"; /* below mount= nothing else keeps others out */
+  words[n++] = "--options=mode=0700"; /* below mount= no other permission protects the files */
   efs_format(number, sizeof number, "%u %u", world->node, world->nodes);
   efs_write_file(job->directory, "node", number, 0644, 0);
   efs_format(number, sizeof number, "--node=%u/%u", world->node, world->nodes);
@@ -301,8 +300,8 @@ static void start(const struct efs_site* site, const struct efs_job* job,
     return;
   }
   if (wait.cancelled) {
-    /* Tasks of it that start all the same are those of a job that was requeued, or that slurmctld,
-     * killed, took for pending. */
+    /* If tasks start all the same, the job was requeued, or a restarted slurmctld took it for
+     * pending. */
     end_as(site, job, "put-off", "cancelled",
            "the stage-in was given up, for the job was over or requeued");
     return;
@@ -317,9 +316,9 @@ static void start(const struct efs_site* site, const struct efs_job* job,
   fail_job(site, job, error);
 }
 
-/* What sbatch could not know, or was not asked: a store in memory is no larger than what the job
- * was given on this node. One whose capacity is not declared efs makes by that. 0, or -1 and the
- * job has failed. */
+/* Checks what sbatch could not know or did not check: a store in memory must not exceed the
+ * job's memory on this node. efs derives an undeclared capacity from that memory. Returns 0; or
+ * -1 after it has failed the job. */
 static int check_memory(const struct efs_site* site, const struct efs_job* job,
                         struct world* world) {
   static struct efs_outcome outcome;
@@ -328,15 +327,15 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
                          mount,     world->memory, "--memory-source=what Slurm has given the job",
                          file,      NULL};
   const int known = efs_memory_of_job(site, job->id, size, sizeof size);
-  /* Where Slurm does not give jobs memory, all of a node is nothing that the job has. What it asked
-   * for bounds it all the same. */
+  /* If Slurm does not manage memory, the node's memory is not the job's. But the job's own
+   * request is still a limit. */
   if (known < 0 || (known == EFS_ALL_OF_NODE && !efs_memory_is_counted(site))) {
     return 0;
   }
   efs_format(mount, sizeof mount, "--mount-dir=%s", job->mount);
   efs_format(world->memory, sizeof world->memory, "--memory=%s", size);
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
-  outcome.as = job; /* root reads nothing that a user wrote */
+  outcome.as = job; /* root reads no file that a user wrote */
   efs_run(words, world->words, 60, NULL, NULL, &outcome);
   if (outcome.code != BAD_JOB_FILE ||
       efs_json_text(outcome.text, "error", error, sizeof error) != 0 ||
@@ -347,7 +346,7 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
   return -1;
 }
 
-/* 0, or -1 and the job has failed. */
+/* Returns 0; or -1 after it has failed the job. */
 static int choose_instance(const struct efs_site* site, struct efs_job* job, const char* flags,
                            const char* const* environment) {
   char why[EFS_TEXT];
@@ -358,8 +357,8 @@ static int choose_instance(const struct efs_site* site, struct efs_job* job, con
   return -1;
 }
 
-/* What a run before a requeue left, whose epilog was lost; and then a name for this one that is
- * free. */
+/* Removes the rest of a run before a requeue whose epilog was lost. Then finds a free name for
+ * this run. */
 static void clear_the_way(const struct efs_site* site, struct efs_job* job) {
   struct efs_job older = *job;
   while (efs_find_job(site, &older)) {
@@ -376,8 +375,8 @@ static void clear_the_way(const struct efs_site* site, struct efs_job* job) {
   efs_name_job(site, job);
 }
 
-/* The job file that the options or the directives made, kept for the user alone; or the job has
- * failed. */
+/* Stores the job file that the options or the directives made, readable by the user alone. Fails
+ * the job on error. */
 static int keep_job_file(const struct efs_site* site, const struct efs_job* job,
                          const char** text) {
   static char directives[EFS_LARGEST_JOB];
@@ -400,7 +399,7 @@ static int keep_job_file(const struct efs_site* site, const struct efs_job* job,
   return -1;
 }
 
-/* What every job has. */
+/* Sets the arguments of every job. */
 static void begin_world(struct world* world, const struct efs_site* site,
                         const struct efs_job* job) {
   static const char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -426,7 +425,7 @@ static void add_word(struct world* world, char* word, size_t size, const char* n
   }
 }
 
-/* Which of the job's nodes this one is; or the job is put off, or has failed. */
+/* Finds this node's number in the job. Otherwise puts the job off, or fails it. */
 static int find_place(struct world* world, const struct efs_site* site, const struct efs_job* job) {
   char index[EFS_NUMBER];
   const int known = efs_find_node(site, job->id, &world->node, &world->nodes);
@@ -443,7 +442,8 @@ static int find_place(struct world* world, const struct efs_site* site, const st
   return known == 0 ? 0 : -1;
 }
 
-/* And what slurmctld has to be asked for, where the job file may have use for it; likewise. */
+/* Adds the values that only slurmctld knows, if the job file may need them. Otherwise puts the
+ * job off, or fails it. */
 static int ask_for_world(struct world* world, const struct efs_site* site,
                          const struct efs_job* job, const char* text) {
   char array[EFS_NUMBER] = "", task[EFS_NUMBER] = "", name[EFS_PATH] = "";
@@ -461,7 +461,8 @@ static int ask_for_world(struct world* world, const struct efs_site* site,
   return 0;
 }
 
-/* Most jobs have no directives. Those that have know it themselves (task.c), and are put off. */
+/* Most jobs have no directives. Jobs with directives detect them by themselves (task.c), and are
+ * put off. */
 static int note_unasked(const struct efs_site* site, struct efs_job* job) {
   clear_the_way(site, job);
   if (efs_make_job(site, job) == 0) {
@@ -473,8 +474,8 @@ static int note_unasked(const struct efs_site* site, struct efs_job* job) {
   return 0;
 }
 
-/* What is wrong with what the allocator has handed over, or the user in its place. NULL: nothing.
- */
+/* Returns the error in the data from the allocator, which the user could forge; NULL if there is
+ * none. */
 static const char* find_fault(const char* text, const char* flags) {
   if (text != NULL && strlen(text) > EFS_LARGEST_JOB) {
     return "the job file that sbatch handed over is too large";

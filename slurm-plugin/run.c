@@ -51,7 +51,7 @@ static void close_from(int first) {
   }
 }
 
-/* Slurm's daemons are spared when memory runs out; what runs for a job is not. */
+/* Slurm's daemons are exempt from the OOM killer; programs that run for a job are not. */
 static void be_spared_no_more(void) {
   static const char path[] = "/proc/self/oom_score_adj";
   char sign = '0';
@@ -76,7 +76,7 @@ static void be_spared_no_more(void) {
 
 enum { NO_GROUP = 65534 };
 
-/* Slurm may not tell the group, and -1 would leave root's. */
+/* Slurm may not report the group, and -1 would keep root's. */
 static gid_t group_of(const struct efs_job* job) {
   const struct passwd* user = job->gid == (gid_t)-1 ? getpwuid(job->uid) : NULL;
   return job->gid != (gid_t)-1 ? job->gid : user != NULL ? user->pw_gid : NO_GROUP;
@@ -87,8 +87,8 @@ static int become_user(const struct efs_job* job, gid_t group) {
          setresuid(job->uid, job->uid, job->uid) == 0;
 }
 
-/* Between fork and exec: only what is safe in the child of a process with threads. The PATH is that
- * of `environment`: Slurm's prologs have none. */
+/* Between fork and exec: calls only functions that are safe in the child of a threaded process.
+ * The PATH is that of `environment`: Slurm's prologs have none. */
 static void become_program(const char* const* words, const char* const* environment,
                            const struct efs_job* as, gid_t group, int out) {
   sigset_t none;
@@ -121,7 +121,7 @@ static void become_program(const char* const* words, const char* const* environm
   _exit(127);
 }
 
-/* Of the whole lines those that begin so; how many bytes are left. */
+/* Keeps only the whole lines with this begin; returns the number of bytes left. */
 static size_t keep_lines(char* text, size_t length, const char* begin) {
   size_t from = 0, kept = 0;
   while (from < length) {
@@ -157,21 +157,21 @@ static void keep_text(struct efs_outcome* outcome, size_t* length, int fd, int* 
   if ((size_t)n > room) {
     outcome->cut = 1;
   } else {
-    room = (size_t)n; /* what is more is dropped, but read */
+    room = (size_t)n; /* further output is read and dropped */
   }
   memcpy(outcome->text + *length, buffer, room);
   *length += room;
   outcome->text[*length] = '\0';
 }
 
-/* 0: it runs; 1: it has ended. */
+/* Returns 0: it runs; 1: it has ended. */
 static int has_ended(pid_t child, int* status) {
   const pid_t waited = waitpid(child, status, WNOHANG);
   if (waited < 0 && errno == EINTR) {
     return 0;
   }
   if (waited < 0) {
-    *status = 127 << 8; /* somebody else has reaped it: nothing is known */
+    *status = 127 << 8; /* another waiter has reaped it: its result is unknown */
   }
   return waited != 0;
 }
@@ -229,7 +229,8 @@ void efs_run(const char* const* words, const char* const* environment, int secon
       break; /* it hangs in the kernel */
     }
   }
-  /* What it wrote last; a daemon that it started may keep the pipe open, so not until its end. */
+  /* Reads the last output. Does not wait for the end of the pipe: a daemon that the program
+   * started may keep it open. */
   while (open_end) {
     struct pollfd line = {ends[0], POLLIN, 0};
     if (poll(&line, 1, 0) <= 0) {
@@ -268,8 +269,8 @@ int efs_in_child(int (*what)(void*, int), void* with, int seconds, char* text, s
   }
   child = fork();
   if (child == 0) {
-    efs_keep_alone(ends[1]); /* else one that hangs in the kernel holds the job's lock and a task's
-                                output for as long */
+    efs_keep_alone(
+        ends[1]); /* otherwise a hanging child would keep the job's lock and a task's output open */
     _exit(what(with, 3) & 0xff);
   }
   close(ends[1]);
@@ -284,7 +285,7 @@ int efs_in_child(int (*what)(void*, int), void* with, int seconds, char* text, s
     poll(NULL, 0, 100);
     has_ended(child, &status);
   }
-  if (gone && size > 0) { /* short: the pipe has taken it whole */
+  if (gone && size > 0) { /* short text: the pipe has all of it */
     n = read(ends[0], text, size - 1);
     text[n > 0 ? n : 0] = '\0';
   }

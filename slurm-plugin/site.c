@@ -10,7 +10,7 @@ struct key {
   char* value;
 };
 
-/* %n, which several slurmd on one host need, becomes the node's name. */
+/* Replaces %n by the node's name, for several slurmd on one host. */
 static int expand(const char* from, const char* node, char* to) {
   size_t length = 0;
   const size_t node_length = strlen(node);
@@ -46,7 +46,7 @@ static void read_node(char* node) {
   node[strcspn(node, ".")] = '\0'; /* as slurmd does */
 }
 
-/* Seconds, hours: a number above 0 and no more. */
+/* Reads seconds or hours: a number above 0 without a suffix. */
 static int read_number(const char* text, int* number) {
   char* end;
   const long value = strtol(text, &end, 10);
@@ -66,7 +66,7 @@ static int read_choice(const char* text, int* choice) {
   return 0;
 }
 
-/* A time, or no. */
+/* Reads a time, or "no". */
 static int read_keep(const char* text, int* time) {
   if (strcmp(text, "no") != 0) {
     return read_number(text, time);
@@ -78,7 +78,7 @@ static int read_keep(const char* text, int* time) {
 static int read_path(const struct efs_site* site, const char* text, char* path) {
   const int done = expand(text, site->node, path);
   if (done != 0) {
-    path[0] = '\0'; /* no default: what is elsewhere would be looked for there */
+    path[0] = '\0'; /* no default: it would name another directory */
   }
   return done;
 }
@@ -118,7 +118,8 @@ static int read_word(struct efs_site* site, const char* word) {
   return EFS_SITE_UNKNOWN;
 }
 
-/* Every task reads it: what a job's output need not show is in the log of the node alone. */
+/* Every task reads the settings, so the errors go only to the node's log, and not into a job's
+ * output. */
 static void tell(const char* word, int problem) {
   const spank_context_t context = spank_context();
   const char* what = problem == EFS_SITE_BAD ? "bad value in" : "unknown argument";

@@ -1,5 +1,5 @@
-/* When slurmd starts: after a crash or a reboot nobody calls the epilog of the jobs that were here.
- */
+/* At the start of slurmd: after a crash or a reboot, Slurm does not call the epilogs of the jobs
+ * on this node. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define BETWEEN_SWEEPS 10 /* seconds, while slurmctld is away */
 #define SWEEPS 60
 
-/* 1: it has to be looked at again, for nobody can say whether the job is over. */
+/* Returns 1 if it must be checked again, because slurmctld does not say whether the job is over. */
 static int sweep_job(const struct efs_site* site, uint32_t id, uint32_t restart, uid_t uid) {
   struct efs_job job;
   char result[EFS_TEXT];
@@ -27,17 +27,17 @@ static int sweep_job(const struct efs_site* site, uint32_t id, uint32_t restart,
   efs_name_job(site, &job);
   if (efs_read_file(job.directory, "result", result, sizeof result) == 0 &&
       strncmp(result, "unsaved ", 8) == 0) {
-    return 0; /* somebody has been told */
+    return 0; /* already reported */
   }
   over = efs_job_is_over(site, id);
   if (over == 0) {
-    over = efs_ask_restarts(site, id) > (int)restart; /* a later run of it is alive */
+    over = efs_ask_restarts(site, id) > (int)restart; /* a later run of the job is alive */
   }
   if (over != 1) {
     return over < 0;
   }
-  /* Its processes may be in the grace that Slurm gives them (KillWait), and write their last
-   * checkpoint: the epilog comes after them. */
+  /* The job's processes may be in Slurm's grace period (KillWait) and write their last
+   * checkpoint. The epilog runs after them. */
   if (efs_job_is_completing(site, id)) {
     return 1;
   }
@@ -69,9 +69,9 @@ static int sweep_all(const struct efs_site* site) {
   return again;
 }
 
-/* A slurmd that is reconfigured (from Slurm 23.11 on it executes itself anew) listens already: who
- * keeps that socket open keeps the next slurmd from its port. The numbers stay taken, for a library
- * of slurmd's may know them. */
+/* A reconfigured slurmd (which executes itself anew from Slurm 23.11 on) is already listening. A
+ * process that keeps that socket open would block the port for the next slurmd. The descriptor
+ * numbers stay in use, because a library of slurmd may refer to them. */
 static void leave_ports(void) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   DIR* fds = opendir("/proc/self/fd");
@@ -92,7 +92,7 @@ static void leave_ports(void) {
   }
 }
 
-/* In the background: slurmd must not wait for a stage-out, nor for slurmctld. */
+/* Runs in the background: slurmd must wait neither for a stage-out nor for slurmctld. */
 void efs_sweep(const struct efs_site* site) {
   struct stat st;
   pid_t child;

@@ -1,18 +1,18 @@
-/* The dispatcher: which hook, in which context, is whose. Only the symbols that Slurm looks for
- * leave the plugin. */
+/* The dispatcher: selects the function for each hook and context. The plugin exports only the
+ * symbols that Slurm looks for. */
 #include <stdlib.h>
 
 #include "efs_plugin.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What the macro SPANK_PLUGIN declares, with visibility. */
+/* The declarations of the macro SPANK_PLUGIN, with visibility. */
 EXPORT const char plugin_name[] = "efs";
 EXPORT const char plugin_type[] = "spank";
 EXPORT const unsigned int plugin_version = SLURM_VERSION_NUMBER;
 EXPORT const unsigned int spank_plugin_version = 1;
 
-/* For `efs doctor`: which release of Slurm this was built for. */
+/* For `efs doctor`: the release of Slurm that this plugin was built for. */
 #define TEXT_OF(number) #number
 #define TEXT_OF_NUMBER(number) TEXT_OF(number)
 static const char built_for[] __attribute__((used)) =
@@ -47,8 +47,8 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** words) {
   return efs_allocator_check(spank, &site);
 }
 
-/* A prolog that fails drains the node: it never does. What went wrong is written down, and the
- * tasks fail. Where a value of the site's cannot be, nothing is begun, and the tasks fail, too. */
+/* Never fails, because a failing prolog drains the node. Errors are recorded, and the tasks
+ * fail. If a setting of the site is invalid, efs is not started and the tasks fail too. */
 EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char** words) {
   struct efs_site site;
   efs_begin_hook();
@@ -58,7 +58,7 @@ EXPORT int slurm_spank_job_prolog(spank_t spank, int count, char** words) {
   return 0;
 }
 
-/* In any case: what was begun has to end. */
+/* Runs in any case: a started instance must end. */
 EXPORT int slurm_spank_job_epilog(spank_t spank, int count, char** words) {
   struct efs_site site;
   efs_begin_hook();

@@ -1,5 +1,6 @@
-/* In slurmstepd: the tasks learn where their files are, or fail with the reason. A failure anywhere
- * else than in task_init_privileged would drain the node and let the job succeed. */
+/* In slurmstepd: gives the tasks the paths of their files, or fails them with the reason. A
+ * failure in another hook than task_init_privileged would drain the node and let the job
+ * succeed. */
 #include <sched.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -29,8 +30,8 @@ static void tell_place(spank_t spank, const struct efs_site* site, const struct 
   spank_setenv(spank, "EFS_NODE", text, 1);
   efs_format(text, sizeof text, "%u", nodes);
   spank_setenv(spank, "EFS_NODES", text, 1);
-  /* efs has written it, where inputs were dealt out; a job that this one submits must not inherit
-   * it. */
+  /* efs wrote this file if inputs were partitioned. A job that this job submits must not inherit
+   * the variable. */
   if (efs_format(text, sizeof text, "%s/%s/parts", site->run, job->name) == 0 &&
       access(text, R_OK) == 0) {
     spank_setenv(spank, "EFS_PARTS", text, 1);
@@ -49,13 +50,13 @@ int efs_user_init(spank_t spank, const struct efs_site* site) {
     return 0;
   }
   mount = site->view[0] != '\0' ? site->view : result + 8;
-  /* Jobs that this one submits inherit it: it must not speak of them. */
+  /* Jobs that this job submits inherit the variable: it must not refer to them. */
   if (spank_getenv(spank, "EFS_DIRECTIVES", own, sizeof own) == ESPANK_SUCCESS) {
     efs_format(own, sizeof own, "%u", job.id);
     spank_setenv(spank, "EFS_DIRECTIVES", own, 1);
   }
-  /* What it inherits from the script, on another node, or from the job that submitted this one, is
-   * ours; else it is the user's. */
+  /* A value inherited from the script on another node, or from the submitting job, is ours; any
+   * other is the user's. */
   is_ours = spank_getenv(spank, "EFS_MOUNT", before, sizeof before) == ESPANK_SUCCESS &&
             spank_getenv(spank, "DW_JOB_PRIVATE", private, sizeof private) == ESPANK_SUCCESS &&
             strcmp(before, private) == 0;
@@ -64,20 +65,21 @@ int efs_user_init(spank_t spank, const struct efs_site* site) {
   spank_setenv(spank, "EFS_INSTANCE", job.name, 1);
   tell_place(spank, site, &job);
   if (strcmp(site->run, EFS_USUAL_RUN) != 0) {
-    spank_setenv(spank, "EFS_RUNTIME_DIR", site->run, 1); /* else efs looks there by itself */
+    spank_setenv(spank, "EFS_RUNTIME_DIR", site->run,
+                 1); /* otherwise efs finds the directory by itself */
   }
   return 0;
 }
 
-/* Below `directory`, with a name that begins with `with`. */
+/* Returns whether the path is in `directory` and its name begins with `with`. */
 static int is_below(const char* path, const char* directory, const char* with) {
   const size_t length = strlen(directory);
   return length > 0 && strncmp(path, directory, length) == 0 && path[length] == '/' &&
          strncmp(path + length + 1, with, strlen(with)) == 0;
 }
 
-/* Copies of what other jobs have mounted: where the host's tree is not shared they would stay when
- * those end, and hold them up. */
+/* Drops copies of other jobs' mounts. Without propagation from the host, they would remain after
+ * the end of those jobs and block them. */
 static void drop_others(const struct efs_site* site, const struct efs_job* job) {
   static char points[64][EFS_PATH];
   char line[4096];
@@ -99,9 +101,9 @@ static void drop_others(const struct efs_site* site, const struct efs_job* job) 
   }
 }
 
-/* Every job sees its own mount at the same place, and nobody else's. Mounts made later still
- * arrive, and go (slave). A step that `ends` it does not, for the file system lives as long as it
- * has a second place. */
+/* Every job sees its own mount at the same place, and no other job's. Later mounts and unmounts
+ * still propagate (slave). A step that `ends` the file system does not enter the view, because
+ * the file system lives as long as it is mounted anywhere. */
 static int enter_view(const struct efs_site* site, const struct efs_job* job, int ends) {
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
     return -1;
@@ -116,7 +118,8 @@ static int enter_view(const struct efs_site* site, const struct efs_job* job, in
                "size=4k,mode=0711");
 }
 
-/* "yes" of a job with directives (job_submit.lua), its number of its steps. */
+/* Reads the mark of a job with directives (job_submit.lua): "yes" in the job, its number in its
+ * steps. */
 static int says_directives(spank_t spank, const struct efs_site* site, const struct efs_job* job,
                            int site_is_bad) {
   char value[32], own[32];
@@ -128,7 +131,7 @@ static int says_directives(spank_t spank, const struct efs_site* site, const str
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
 }
 
-/* As the batch script's task says it (in_job.c). */
+/* The batch script's task sets this (in_job.c). */
 static int stages_out(spank_t spank, const struct efs_job* job) {
   char value[32], own[32];
   efs_format(own, sizeof own, "%u", job->id);
@@ -141,8 +144,8 @@ static int is_first_task(spank_t spank) {
   return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
-/* Back into the queue; held once it has been put off so often that it would go round for ever. Of
- * the tasks on a node the first one asks for it. */
+/* Requeues the job. Holds it after several requeues, so that it does not cycle for ever. The
+ * first task on a node does this. */
 static int put_off(spank_t spank, const struct efs_site* site, const struct efs_job* job,
                    const char* where_and_why) {
   static struct efs_outcome outcome;
@@ -169,8 +172,8 @@ static int is_script(spank_t spank) {
   return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
 }
 
-/* There is no result. Of the tasks on a node the first one finds out why, as far as it can be seen
- * now: 1, and it has said so. */
+/* There is no result. The first task on a node looks for the reason, as far as it can be known
+ * now. Returns 1 after it has reported the reason. */
 static int has_said_why(const struct efs_site* site, struct efs_job* job) {
   char text[EFS_TEXT];
   int can_be_used;
@@ -193,15 +196,15 @@ static int has_said_why(const struct efs_site* site, struct efs_job* job) {
   return !can_be_used;
 }
 
-/* What the prolog should have left is not there. */
+/* The prolog's result is missing. */
 static int fail_without_result(spank_t spank, const struct efs_site* site, struct efs_job* job) {
   char text[EFS_TEXT];
   int restarts;
   if (!is_first_task(spank) || has_said_why(site, job)) {
     return -1;
   }
-  /* A job that is requeued while its prolog runs is started on the same node without another one,
-   * as its first run. */
+  /* Slurm restarts a job that was requeued during its prolog on the same node without a new
+   * prolog, as its first run. */
   restarts = efs_ask_restarts(site, job->id);
   if (restarts > 0) {
     job->restart = (uint32_t)restarts;
@@ -251,7 +254,7 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site* site, int sit
     efs_format(text, sizeof text, "%s: %s", site->node, result + strcspn(result, " ") + 1);
     return put_off(spank, site, &job, text);
   }
-  /* All prologs are over before the first task: one look at the other nodes is enough. */
+  /* All prologs are over before the first task, so one check of the other nodes is enough. */
   if (efs_read_file(job.directory, "checked", text, sizeof text) != 0) {
     const int failure = efs_find_failure(site, &job, text, sizeof text);
     if (failure == 2) {

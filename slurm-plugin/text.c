@@ -1,4 +1,4 @@
-/* Strings of bounded length, and as much JSON as a line of `efs --json` needs. */
+/* Strings of bounded length, and the subset of JSON that a line of `efs --json` needs. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ int efs_format(char* to, size_t size, const char* format, ...) {
   return length >= 0 && (size_t)length < size ? 0 : -1;
 }
 
-/* The end of the JSON string that begins behind `p`; its text, unescaped, to `value` (may be NULL).
- */
+/* Returns the end of the JSON string that begins before `p`. Stores its unescaped text in
+ * `value` (may be NULL). */
 static const char* skip_string(const char* p, char* value, size_t size) {
   size_t length = 0;
   for (++p; *p != '\0' && *p != '"'; ++p) {
@@ -51,7 +51,7 @@ static const char* skip_string(const char* p, char* value, size_t size) {
   return *p == '"' ? p + 1 : p;
 }
 
-/* The value of a member of the outermost object. NULL: there is none. */
+/* Finds the value of a member of the outermost object; NULL if there is none. */
 static const char* find_member(const char* json, const char* key) {
   char name[64];
   int depth = 0;
@@ -87,7 +87,7 @@ static const char* find_member(const char* json, const char* key) {
   return NULL;
 }
 
-/* The end of the value that begins at `p`. NULL: it is cut off. */
+/* Returns the end of the value at `p`; NULL if it is truncated. */
 static const char* skip_value(const char* p) {
   int depth = 0;
   for (; *p != '\0'; ++p) {
@@ -153,7 +153,7 @@ int efs_json_item(const char* json, const char* key, unsigned number, char* valu
   }
 }
 
-/* Bytes of the UTF-8 character at `p`; 0: none is there. */
+/* Returns the bytes of the UTF-8 character at `p`; 0 if it is invalid. */
 static size_t utf8_length(const unsigned char* p) {
   const size_t length = *p >= 0xc2 && *p < 0xe0   ? 2
                         : *p >= 0xe0 && *p < 0xf0 ? 3
@@ -190,7 +190,7 @@ void efs_json_quote(const char* text, char* quoted, size_t size) {
     } else {
       const size_t length = utf8_length(p);
       if (length == 0) {
-        quoted[n++] = '?'; /* a file name may be any bytes, JSON may not */
+        quoted[n++] = '?'; /* a file name may contain any bytes, but JSON may not */
       } else {
         memcpy(quoted + n, p, length);
         n += length;

@@ -1,6 +1,6 @@
-/* Runs whose results were not back, and may be since: somebody has stopped the file system again,
- * brought out what it left, or given it up. Nobody tells the plugin of that, so it looks: at the
- * end of each job of efs on the node, and when slurmd starts. */
+/* Reviews runs whose results were missing. Since then a user may have stopped the file system
+ * again, salvaged its store, or discarded it. The plugin is not notified of this, so it checks
+ * at the end of each job of efs on the node, and when slurmd starts. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,21 +14,21 @@
 
 #include "efs_plugin.h"
 
-#define ANSWER_TIME                                                                           \
-  5 /* seconds, of results-dir, and of the instance: users can make either hang, and the node \
-       waits */
-#define UNANSWERED 2 /* questions without an answer, of one review */
-#define TO_WRITE 40  /* seconds, for the accounting */
-#define HEAD 8192    /* bytes of a receipt, in which its verdict is */
+#define ANSWER_TIME                                                                              \
+  5 /* seconds to wait for results-dir and for the instance: users can make either hang, and the \
+       node waits */
+#define UNANSWERED 2 /* unanswered queries per review */
+#define TO_WRITE 40  /* seconds to write to the accounting */
+#define HEAD 8192    /* bytes at the begin of a receipt, which contain its verdict */
 
 struct question {
   const struct efs_job* job;
   const char* receipt;
-  time_t since; /* a receipt that is older is another job's */
+  time_t since; /* an older receipt belongs to another job */
 };
 
-/* 1: all is back; 0: it is not, or there is no such receipt; 2: nobody can say. In a text of JSON
- * no string has such quotes. */
+/* Returns 1: all results are exported; 0: not all are, or there is no such receipt; 2: unknown.
+ * In JSON, such quotes cannot occur inside a string. */
 static int verdict_of(const char* receipt, time_t since) {
   static char head[HEAD + 1];
   struct stat st;
@@ -46,7 +46,8 @@ static int verdict_of(const char* receipt, time_t since) {
   return st.st_mtime >= since && strstr(head, ", \"verdict\": \"complete\"") != NULL;
 }
 
-/* As the user, whose file it is. A salvage writes a receipt of its own beside the stop's. */
+/* Runs as the user, because the file belongs to the user. A salvage writes its own receipt
+ * beside that of the stop. */
 static int read_verdict(void* what, int out) {
   const struct question* question = what;
   const struct passwd* user = getpwuid(question->job->uid);
@@ -80,7 +81,7 @@ static time_t when_it_ended(const struct efs_job* job) {
              : 0;
 }
 
-/* 1: yes; 0: no; -1: nobody can say now. */
+/* Returns 1: yes; 0: no; -1: unknown now. */
 static int is_back(const struct efs_job* job) {
   char receipt[2 * EFS_PATH];
   struct question question = {job, receipt, when_it_ended(job)};
@@ -94,13 +95,13 @@ static void settle(const struct efs_site* site, const struct efs_job* job, const
   slurm_info("efs: job %u: %s", job->id, text);
   efs_publish(site, job, state, text);
   if (efs_seconds_left() > TO_WRITE) {
-    efs_comment_in_accounting(site, job, text); /* which says that results are not back */
+    efs_comment_in_accounting(site, job, text); /* it still says that results are missing */
   }
-  efs_remove_run(job); /* the mount point is that of a newer run, too */
+  efs_remove_run(job); /* a newer run uses the mount point too */
 }
 
-/* What became of the file system; as long as it has something that is nowhere else, nothing
- * changes. 0: it is not known, for a PFS hangs. */
+/* Checks the present state of the file system. While it has data that exists nowhere else,
+ * nothing changes. Returns 0 if the state is unknown because a PFS hangs. */
 static int review(const struct efs_site* site, const struct efs_job* job) {
   static struct efs_outcome outcome;
   char runtime[EFS_PATH + 24], left[32] = "", text[EFS_TEXT];

@@ -1,7 +1,8 @@
-/* While a job runs nothing of the plugin does, and its file system is the user's own: it may not
- * write into the shared directory. So root has a process that sleeps, looks from time to time, and
- * writes what it saw into the node's record: how much is used, how often the worker was replaced,
- * and that both processes have died. It ends when the job's state changes, as the epilog does. */
+/* While a job runs, no hook of the plugin runs. The job's file system runs as the user and may
+ * not write to the shared directory. So a root process sleeps, checks the file system from time
+ * to time, and writes its findings to the node's record: the used space, the number of
+ * takeovers, and the death of both processes. The process ends when the job's state changes, for
+ * example by the epilog. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -16,9 +17,8 @@
 
 #include "efs_plugin.h"
 
-#define WORKER_ENDS 2 /* seconds: a worker without its supervisor ends */
-#define LOOKS_FOR_FIGURES \
-  10 /* of as many looks one writes figures that are new; more is written at once */
+#define WORKER_ENDS 2        /* seconds until a worker without a supervisor ends */
+#define LOOKS_FOR_FIGURES 10 /* writes new figures only at every Nth check; other news at once */
 
 static int is_running(const struct efs_job* job) {
   char result[EFS_TEXT];
@@ -26,7 +26,7 @@ static int is_running(const struct efs_job* job) {
          strncmp(result, "running ", strlen("running ")) == 0;
 }
 
-/* Not while the epilog is at work, whose word is the newer one. */
+/* Does not publish while the epilog runs: the epilog's record is newer. */
 static int publish(const struct efs_site* site, const struct efs_job* job, const char* state,
                    const char* text, const char* more) {
   const int at = open(job->directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -50,19 +50,19 @@ void efs_read_figures(const char* status, char* more, size_t size) {
   if (efs_json_value(status, "takeovers", takeovers, sizeof takeovers) != 0) {
     efs_copy(takeovers, sizeof takeovers, "0");
   }
-  /* They come from a daemon of the user's. */
+  /* The figures come from a daemon of the user. */
   efs_format(more, size, ",\"used\":%llu,\"capacity\":%llu,\"takeovers\":%llu",
              strtoull(used, NULL, 10), strtoull(capacity, NULL, 10), strtoull(takeovers, NULL, 10));
 }
 
 struct seen {
   char figures[128];
-  int supervisor; /* ends when that process does; -1: there is none to wait for */
+  int supervisor; /* readable when the supervisor ends; -1: none to wait for */
   unsigned long long takeovers;
   int looks;
 };
 
-/* The number is the word of a daemon of the user's: nothing is done with it but to wait. */
+/* The pid comes from a daemon of the user, so it is used only for waiting. */
 static void wait_for_supervisor(const char* status, struct seen* seen) {
   char number[32];
   if (seen->supervisor >= 0 ||
@@ -72,7 +72,7 @@ static void wait_for_supervisor(const char* status, struct seen* seen) {
   seen->supervisor = (int)syscall(SYS_pidfd_open, (pid_t)atoi(number), 0);
 }
 
-/* 0: there is nothing to look at any more. */
+/* Returns 0 if there is nothing left to watch. */
 static int look(const struct efs_site* site, const struct efs_job* job, struct seen* seen) {
   static struct efs_outcome outcome;
   char runtime[EFS_PATH + 24], state[64], figures[128], takeovers[32] = "0", text[EFS_TEXT];
@@ -109,7 +109,7 @@ static int look(const struct efs_site* site, const struct efs_job* job, struct s
   return publish(site, job, "running", job->mount, figures);
 }
 
-/* Until the state of the job changes. */
+/* Runs until the job's state changes. */
 static void watch(const struct efs_site* site, const struct efs_job* job, const char* status,
                   int changes) {
   struct seen seen = {.supervisor = -1};
@@ -121,7 +121,7 @@ static void watch(const struct efs_site* site, const struct efs_job* job, const 
     if (news < 0 || !is_running(job)) {
       return;
     }
-    if (lines[0].revents != 0) { /* other notes of the plugin's */
+    if (lines[0].revents != 0) { /* other files of the plugin changed */
       if (read(changes, events, sizeof events) <= 0) {
         return;
       }
@@ -160,7 +160,7 @@ void efs_watch(const struct efs_site* site, const struct efs_job* job, const cha
       _exit(1);
     }
     if (write(3, &word, 1) != 1) {
-      _exit(1); /* slurmd may end the prolog's processes now: this is none of them */
+      _exit(1); /* slurmd may now end the prolog's processes: this is not one of them */
     }
     close(3);
     if (is_running(job)) {

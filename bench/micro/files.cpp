@@ -1,8 +1,8 @@
-// The bare system calls of staging many small files, on one thread for each CPU, without names in
-// order, journal, checksums or a plan: what no staging into files can be faster than. usage:
-// efs-bench-files in|out SOURCE TARGET in: each file of SOURCE is read and written anew below
-// TARGET. out: likewise under another name first; then one syncfs, the names, and one syncfs more.
-// TARGET is made.
+// Measures the bare system calls of staging many small files, with one thread per CPU. There is no
+// order of names, no journal, no checksum and no plan, so no staging into files can be faster.
+//   usage: efs-bench-files in|out SOURCE TARGET
+// in: reads each file of SOURCE and writes a new file below TARGET. out: writes each under a
+// temporary name first; then one syncfs, the renames, and another syncfs. Creates TARGET.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ void copy(const std::string& source, const std::string& target) {
   ::close(to);
 }
 
-/// Each CPU has a stretch of neighbours.
+/// Each CPU gets a range of consecutive names.
 void on_all_cpus(const std::vector<std::string>& names,
                  const std::function<void(const std::string&)>& work) {
   const std::size_t cpus = std::max(1U, std::thread::hardware_concurrency());

@@ -1,11 +1,11 @@
-// I/O and stat of one client on several directories, in turn: usage: efs-bench-io SECONDS
-// NAME=DIRECTORY...
+// Measures I/O and stat of one client on several directories in turn.
+//   usage: efs-bench-io SECONDS NAME=DIRECTORY...
 //
-// One process goes round the targets in slices of some milliseconds, so that whatever else the
-// machine does, and the speed its clock happens to have, meets all of them alike. Each operation is
-// one pread or pwrite on a file of 256 MiB that is written before, or one stat of a file that
-// nobody changes; a slice's figure is its time over its operations. Prints one line for each
-// operation and target: OPERATION NAME NANOSECONDS, the median over the slices.
+// One process visits the targets in slices of some milliseconds, so that other load and the clock
+// speed of the machine affect all targets alike. Each operation is one pread or pwrite on a file of
+// 256 MiB written before, or one stat of an unchanged file. The result of a slice is its time
+// divided by its operations. Prints one line for each operation and target: OPERATION NAME
+// NANOSECONDS, the median over the slices.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ std::vector<char>& buffer() {
   return bytes;
 }
 
-/// A directory to measure in: its files are made by the constructor and removed by the destructor.
+/// A directory to measure. The constructor creates its files, and the destructor removes them.
 struct Target {
   Target(std::string target_name, std::string parent)
       : name(std::move(target_name)), directory(std::move(parent) + "/efs-bench-io") {
@@ -85,7 +85,7 @@ struct Target {
   int fd = -1;
   std::vector<std::string> names;
   std::size_t position = 0;    // of the sequential operations
-  std::vector<double> slices;  // ns per operation, of the operation at hand
+  std::vector<double> slices;  // ns per operation, for the current operation
 };
 
 struct Operation {
@@ -132,7 +132,8 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
-/// One slice on one target. Looking at the clock costs some 20 ns: it is done every few operations.
+/// Runs one slice on one target. Reading the clock costs some 20 ns, so it is read only every few
+/// operations.
 void run_slice(const Operation& operation, Target& target, std::mt19937_64& random) {
   const auto start = Clock::now();
   std::uint64_t count = 0;
@@ -176,7 +177,7 @@ int main(int argc, char** argv) {
     }
     std::mt19937_64 random(1);
     for (const auto& operation : operations()) {
-      // warms caches; not counted
+      // warm-up; not counted
       for (auto& target : targets) {
         run_slice(operation, *target, random);
       }

@@ -1,7 +1,7 @@
-// Metadata operations per second of one client in a directory. usage: efs-bench-meta DIRECTORY
-// COUNT Prints one line per operation: NAME OPS_PER_SECOND. stat goes on for a second, all others
-// for COUNT. "null" is fsync of a directory: on the mount a round trip to the daemon that does
-// nothing.
+// Measures metadata operations per second of one client in a directory.
+//   usage: efs-bench-meta DIRECTORY COUNT
+// Prints one line per operation: NAME OPS_PER_SECOND. stat runs for a second, all others COUNT
+// times. "null" is fsync of a directory: on the mount, a round trip to the daemon without work.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ void measure(const char* name, int count, const std::function<bool(int)>& operat
   std::printf("%s %.0f\n", name, count / took.count());
 }
 
-/// As measure(), over the names again and again until the time is over.
+/// As measure(), repeated over the names until the time is over.
 void measure_for(const char* name, std::chrono::nanoseconds least, int count,
                  const std::function<bool(int)>& operation) {
   const auto start = std::chrono::steady_clock::now();

@@ -1,10 +1,10 @@
-// A file system that hands everything to the kernel: usage: efs-bench-passthrough DIRECTORY
-// MOUNTPOINT     (as root; until it is unmounted)
+// A file system that leaves all work to the kernel.
+//   usage: efs-bench-passthrough DIRECTORY MOUNTPOINT     (as root; until it is unmounted)
 //
-// What bench.py compares efs with where the kernel does the work: names are passed on to DIRECTORY,
-// opens get passthrough at once, names and attributes may be kept for ever. It forgets nothing, and
-// nobody else may change DIRECTORY. Faster than through this server I/O with passthrough, or stat,
-// can be through no server on this kernel.
+// bench.py compares efs with this server for work that the kernel does. It maps names to DIRECTORY,
+// gives passthrough to every open at once, and lets the kernel cache names and attributes for ever.
+// It never forgets an inode, and no other process may change DIRECTORY. No server on this kernel
+// can make passthrough I/O or stat faster.
 #define FUSE_USE_VERSION 317
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double for_ever = 1e9;  // seconds
 
-/// Inode n + 1 is names[n], below the directory; the first one is the directory itself.
+/// Inode n + 1 is names[n], below the directory; the first inode is the directory itself.
 struct Mirror {
   int directory = -1;
   std::vector<std::string> names{"."};
@@ -38,11 +38,11 @@ void begin(void*, fuse_conn_info* connection) {
   if (fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH)) {
     connection->max_backing_stack_depth = 1;
   }
-  // or each write looks for set-user-ID bits
+  // otherwise each write looks for set-user-ID bits
   (void)fuse_set_feature_flag(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 }
 
-/// The attributes of `path`, as a new inode; an errno.
+/// Looks `path` up as a new inode. Returns 0 or an errno.
 int enter(Mirror& all, const std::string& path, fuse_entry_param& entry) {
   if (::fstatat(all.directory, path.c_str(), &entry.attr, AT_SYMLINK_NOFOLLOW) != 0) {
     return errno;
@@ -101,7 +101,7 @@ void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) {
   remove(request, parent, name, AT_REMOVEDIR);
 }
 
-/// The descriptor for the kernel, and none of ours; an errno.
+/// Registers the file's descriptor with the kernel and closes our copy. Returns 0 or an errno.
 int hand_over(fuse_req_t request, const std::string& path, int flags, mode_t mode,
               fuse_file_info& info) {
   const int fd = ::openat(mirror(request).directory, path.c_str(), flags | O_CLOEXEC, mode);

@@ -1,8 +1,10 @@
-/* A PFS that is far away: every call on what lies below a directory takes a millisecond longer. To
- * be preloaded alike into cp and into efs: LD_PRELOAD=libefs-slow-pfs.so
- * EFS_SLOW_PFS=/absolute/directory [EFS_SLOW_US=1000] [EFS_SLOW_REPORT=FILE] The report gets a line
- * with pid, program and number of slowed calls from each process that ends by exit(). Names count
- * by their text, descriptors by the name they were opened with; those that dup() makes do not. */
+/* Simulates a distant PFS: every call on a path below a directory takes a millisecond longer.
+ * Preload it into both cp and efs:
+ *   LD_PRELOAD=libefs-slow-pfs.so EFS_SLOW_PFS=/absolute/directory [EFS_SLOW_US=1000]
+ *   [EFS_SLOW_REPORT=FILE]
+ * Each process that ends by exit() adds a line to the report: pid, program and number of slowed
+ * calls. Paths count by their text, descriptors by the path of their open; descriptors from
+ * dup() do not count. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -79,7 +81,7 @@ static int opened(int fd, int slow) {
   return fd;
 }
 
-/* The next definition of a function: libc's. */
+/* The next definition of a function: that of libc. */
 #define REAL(name) ((__typeof__(&name))real(&real_##name, #name))
 
 static void* real(void* _Atomic* known, const char* name) {
@@ -90,7 +92,7 @@ static void* real(void* _Atomic* known, const char* name) {
   return found;
 }
 
-/* WRAP(result, name, parameters, arguments, slow): the same after the pause. */
+/* WRAP(result, name, parameters, arguments, slow): calls the same function after the pause. */
 #define WRAP(result, name, parameters, arguments, slow) \
   static void* _Atomic real_##name;                     \
   result name parameters {                              \
@@ -125,7 +127,7 @@ OPEN(open64)
 OPEN_AT(openat)
 OPEN_AT(openat64)
 
-/* What a compiler makes of the above with _FORTIFY_SOURCE. */
+/* With _FORTIFY_SOURCE, a compiler calls these instead. */
 int __open_2(const char* path, int flags) {
   return open(path, flags);
 }
@@ -183,7 +185,7 @@ DIR* opendir(const char* path) {
 
 static void* _Atomic real_fdopendir;
 
-DIR* fdopendir(int fd) { /* stands for reading it */
+DIR* fdopendir(int fd) { /* counted in place of readdir() */
   pause_if(slow_fd(fd));
   return REAL(fdopendir)(fd);
 }

@@ -1,5 +1,5 @@
-/* The header of echofs' API: programs written for it compile unchanged, and are linked with -lefs.
- * All of it is efs.h's. */
+/* The header of the API of echofs: programs written for echofs compile unchanged; link them with
+ * -lefs. efs.h has all declarations. */
 #ifndef EFS_API_H
 #define EFS_API_H
 

@@ -1,12 +1,11 @@
-/* libefs: load files into the job's buffer, and unload them, while the program runs.
+/* libefs: loads files into the job's buffer, and unloads them, while the program runs.
  *
- * The calls of echofs' API, finished; programs written for it include efs-api.h and compile
- * unchanged. See efs-api(3).
+ * A complete implementation of the API of echofs. Programs written for echofs include efs-api.h
+ * and compile unchanged. See efs-api(3).
  *
- * Thread-safe, except that two threads must not use one control block at a time. No call keeps a
- * connection, a descriptor or a thread. Every function that returns int gives EFS_API_SUCCESS or
- * one of the negative codes below.
- */
+ * Thread-safe, except that two threads must not use one control block at the same time. No call
+ * keeps a connection, a descriptor or a thread. Every function that returns int returns
+ * EFS_API_SUCCESS or one of the negative codes below. */
 #ifndef EFS_H
 #define EFS_H
 
@@ -26,62 +25,63 @@ extern "C" {
 
 #define EFS_API_VERSION 1
 
-/* What a call is about. Zeroed or made by EFS_IOCB_INIT. The strings stay the caller's and are read
- * by efs_load and efs_unload only. */
+/* The arguments of a call. Initialise it with zeros or EFS_IOCB_INIT. The caller owns the
+ * strings; only efs_load and efs_unload read them. */
 struct efs_iocb {
-  char* efs_backend;  /* of a load: id of a backend in the job file; NULL or "": any. An unknown one
-                         is EFS_API_EINVAL. */
-  char* efs_path;     /* on the mount, of the PFS below root-dir, or relative to root-dir; file,
-                         directory, pattern */
-  off_t efs_offset;   /* of the part of one file, bytes */
-  size_t efs_size;    /* of the part; 0: to the end. Both 0: all of it. */
-  int efs_tid;        /* set by efs_load and efs_unload: the number of the task */
-  unsigned efs_flags; /* EFS_LOAD_..., EFS_UNLOAD_... */
+  char* efs_backend; /* for a load: id of a backend in the job file; NULL or "": any. An unknown id
+                        is EFS_API_EINVAL. */
+  char* efs_path;    /* a path on the mount, a path on the PFS below root-dir, or a path relative to
+                        root-dir; a file, directory or pattern */
+  off_t efs_offset;  /* offset of a part of one file, bytes */
+  size_t efs_size;   /* size of the part; 0: to the end. Both 0: the whole file. */
+  int efs_tid;       /* set by efs_load and efs_unload: the number of the task */
+  unsigned efs_flags;       /* EFS_LOAD_..., EFS_UNLOAD_... */
   uint64_t efs_reserved[4]; /* zero */
 };
 
 #define EFS_IOCB_INIT(backend, path, offset, size) \
   {(backend), (path), (offset), (size), 0, 0, {0, 0, 0, 0}}
 
-#define EFS_LOAD_REPLACE 0x1u /* take the place of another version that is clean */
-#define EFS_LOAD_FORCE 0x2u   /* with REPLACE: of a changed one too; its changes are lost */
+#define EFS_LOAD_REPLACE 0x1u /* replaces another version that is unchanged */
+#define EFS_LOAD_FORCE \
+  0x2u /* with REPLACE: also replaces a changed version, whose changes are lost */
 #define EFS_UNLOAD_AS_IS \
-  0x4u /* also what may be written to meanwhile: such a copy is not verified */
+  0x4u /* also files that a program may be writing to: such a copy is not verified */
 #define EFS_UNLOAD_REMOVE 0x8u /* then remove it from the buffer */
 
-/* Begin a load, an unload. They return at once; efs_tid names the task. */
+/* Start a load or an unload. They return at once; efs_tid is the number of the task. */
 EFS_API int efs_load(struct efs_iocb* cb);
 EFS_API int efs_unload(struct efs_iocb* cb);
 
-/* How the task stands: EFS_API_ETASKPENDING, EFS_API_ETASKINPROGRESS, EFS_API_SUCCESS, or why it
- * failed. */
+/* Returns the state of the task: EFS_API_ETASKPENDING, EFS_API_ETASKINPROGRESS, EFS_API_SUCCESS,
+ * or the code of its failure. */
 EFS_API int efs_status(struct efs_iocb* cb);
 
-/* Waits for the task's end, at most timeout_ms milliseconds (negative: without end), and returns as
- * efs_status. */
+/* Waits for the end of the task, at most timeout_ms milliseconds (negative: no limit). Returns
+ * the same codes as efs_status. */
 EFS_API int efs_wait(struct efs_iocb* cb, int timeout_ms);
 
-/* Asks the task to end. A cancelled load leaves nothing behind, a cancelled unload only whole
- * files. The task's status is EFS_API_ECANCELED when it has ended so. EFS_API_SUCCESS also where it
- * had ended before. */
+/* Asks the task to end. A cancelled load leaves no file, a cancelled unload only whole files.
+ * The status of a task that ended so is EFS_API_ECANCELED. Returns EFS_API_SUCCESS also if the
+ * task had already ended. */
 EFS_API int efs_cancel(struct efs_iocb* cb);
 
-/* What a code means. Never NULL; not to be changed or freed. (Not const, as programs for echofs
- * have it so.) */
+/* Returns the meaning of a code. Never NULL; must not be changed or freed. (Not const, for
+ * programs written for echofs.) */
 EFS_API char* efs_strerror(int code);
 
-/* What this thread's last call that failed has to say: which file, and the way out. Never NULL;
+/* Returns the message of this thread's last failed call: the file, and the remedy. Never NULL;
  * valid until the thread's next call. */
 EFS_API const char* efs_last_error(void);
 
-/* The values of echofs. */
+/* Values of echofs. */
 #define EFS_API_SUCCESS 0
-#define EFS_API_ESNAFU -1 /* anything else */
+#define EFS_API_ESNAFU -1 /* any other error */
 #define EFS_API_EINVAL -2
 #define EFS_API_EBADREQUEST -3
 #define EFS_API_EBADRESPONSE -4
 #define EFS_API_ENOMEM -5
-#define EFS_API_ECONNFAILED -6 /* no instance, or several and none is named */
+#define EFS_API_ECONNFAILED -6 /* no instance, or several instances and no name */
 #define EFS_API_ERPCSENDFAILED -7
 #define EFS_API_ERPCRECVFAILED -8
 #define EFS_API_EPACKFAILED -9
@@ -91,7 +91,7 @@ EFS_API const char* efs_last_error(void);
 #define EFS_API_ETASKINPROGRESS -13
 #define EFS_API_ENOSUCHPATH -14
 #define EFS_API_EPATHEXISTS -15
-/* Ours. */
+/* Values that echofs does not have. */
 #define EFS_API_ECANCELED -16
 #define EFS_API_EBUSY -17 /* changed or open for writing in the buffer */
 #define EFS_API_EACCES -18
@@ -100,10 +100,10 @@ EFS_API const char* efs_last_error(void);
 #define EFS_API_EIO -21
 #define EFS_API_EAGAIN -22 /* too many tasks, or the instance is being stopped */
 #define EFS_API_ELOST \
-  -23 /* the task was lost with a worker that died and was replaced: ask for it again */
+  -23 /* the task was lost when its worker died and was replaced: request it again */
 
 #define EFS_API_ERRMAX 512
-#define EFS_API_UNKNOWN (-(EFS_API_ERRMAX)) /* of echofs; does not occur */
+#define EFS_API_UNKNOWN (-(EFS_API_ERRMAX)) /* from echofs; never returned */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-// libefs: the C face of the control protocol. Nothing that C++ throws leaves it.
+// libefs: the C interface to the control protocol. No C++ exception leaves this library.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -25,12 +25,12 @@ using efs::control::Json;
 
 thread_local std::string last_error;
 
-constexpr int patience = 60;  // seconds: who says nothing for so long will not, as for efs(1)
-// for each instance that is asked where it is mounted: another one's worker may be stopped
+constexpr int patience = 60;  // seconds that an instance may be silent, as for efs(1)
+// for each query for a mount point: another instance's worker may be stopped
 constexpr int look_patience = 5;
 constexpr auto takeover_patience = std::chrono::minutes(2);
 
-/// The code for an errno that the daemon gave.
+/// Returns the API code for an errno from the daemon.
 int code_of(int error) {
   switch (error) {
     case EINVAL:
@@ -56,7 +56,7 @@ int code_of(int error) {
   }
 }
 
-/// The code for an errno of the way there or back.
+/// Returns the API code for an errno of the connection.
 int code_of_way(int error) {
   switch (error) {
     case EPROTO: return EFS_API_EBADRESPONSE;
@@ -79,12 +79,12 @@ bool lies_in(const std::string& path, const std::string& top) {
          (path.size() == top.size() || path[top.size()] == '/' || top == "/");
 }
 
-/// Where it was found last: asked first, so that another one that does not answer holds up one call
-/// and not all.
+/// The directory of the instance found last. This instance is asked first, so that another instance
+/// that does not answer delays only one call.
 thread_local std::string last_directory;
 
-/// Of those that live, the one on whose mount `given` lies; EAGAIN where one that has no worker
-/// just now may be it.
+/// Returns the living instance whose mount contains `given`. EAGAIN if there is none, but an
+/// instance without a worker could be it.
 Result<Instance> instance_at(std::string given, std::vector<Instance> living) {
   while (given.size() > 1 && given.back() == '/') {
     given.pop_back();
@@ -112,8 +112,8 @@ Result<Instance> instance_at(std::string given, std::vector<Instance> living) {
                    "EFS_MOUNT is " + given + ", and no instance is mounted there" + silent);
 }
 
-/// The instance of this job: EFS_INSTANCE names it; else the mount point in EFS_MOUNT; else the
-/// only one that runs.
+/// Returns the instance of this job: the one that EFS_INSTANCE names; else the one mounted at
+/// EFS_MOUNT; else the only running one.
 Result<Instance> own_instance() {
   const char* name = std::getenv("EFS_INSTANCE");
   const char* mount = std::getenv("EFS_MOUNT");
@@ -142,7 +142,7 @@ Result<Instance> own_instance() {
       EINVAL, "several instances are running (" + running + "): set EFS_MOUNT or EFS_INSTANCE");
 }
 
-/// As own_instance(), which it asks again until the worker that has died has a successor.
+/// Calls own_instance(), and retries while a dead worker has no successor yet.
 Result<Instance> own_instance_soon() {
   const auto began = std::chrono::steady_clock::now();
   while (true) {
@@ -155,7 +155,7 @@ Result<Instance> own_instance_soon() {
   }
 }
 
-/// One request to the job's instance; the answer in `answer`.
+/// Sends one request to the job's instance; stores the answer in `answer`.
 int call(const Json& request, Json& answer) {
   const auto instance = own_instance_soon();
   if (!instance) {
@@ -165,7 +165,7 @@ int call(const Json& request, Json& answer) {
     return efs::control::ask_until_answered(*instance, what, patience);
   };
   auto got = ask(request);
-  // A successor that is not there yet: wait for it.
+  // The successor is not ready yet: wait for it.
   if (got && got->value("code", 0) == EAGAIN && ask({{"verb", "wait"}})) {
     got = ask(request);
   }
@@ -180,7 +180,7 @@ int call(const Json& request, Json& answer) {
               answer.value("lines", false));
 }
 
-/// What is wrong with the control block of a call that knows `flags`; "": nothing.
+/// Returns the error in the control block of a call that accepts `flags`; "" if there is none.
 std::string mistake_in(const efs_iocb* cb, unsigned flags) {
   if (cb == nullptr || cb->efs_path == nullptr || *cb->efs_path == '\0') {
     return "no path";
@@ -255,7 +255,7 @@ int look(efs_iocb* cb, Json request) {
               outcome.value("lines", false));
 }
 
-/// What a code of efs.h means.
+/// Returns the meaning of a code of efs.h.
 const char* meaning_of(int code) {
   switch (code) {
     case EFS_API_SUCCESS: return "Success";
@@ -286,7 +286,7 @@ const char* meaning_of(int code) {
   }
 }
 
-/// The wall that no exception passes.
+/// Runs `body` and lets no exception pass.
 template <typename Body>
 int guarded(Body body) noexcept {
   try {

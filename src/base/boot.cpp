@@ -16,7 +16,7 @@ namespace efs {
 
 namespace {
 
-// No stream: it would swallow that there is no memory.
+// A stream would hide a failed allocation.
 std::string read_boot_id() {
   const UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   std::array<char, 64> text{};

@@ -1,18 +1,19 @@
 #pragma once
-// Which run of the machine this is, and of which kernel.
+// Identifies the current boot of the machine and the running kernel.
 
 #include <string>
 
 namespace efs {
 
-/// The running kernel's boot id: another one later means that the machine was restarted, or lost
-/// power. Read once; throws where it cannot be, for none would look like another one.
+/// The running kernel's boot id. A different id later means that the machine was restarted or lost
+/// power. The id is read once. Throws if it cannot be read: an empty id would look like a different
+/// one.
 const std::string& boot_id();
 
-/// As `uname -r`.
+/// The kernel release, as `uname -r` prints it.
 std::string kernel_release();
 
-/// Why no worker that dies is replaced on this kernel; "" where one is (6.9 or later).
+/// The reason why efs cannot replace a dead worker on this kernel; "" if it can (6.9 or later).
 std::string no_takeover_reason(const std::string& release);
 
 }  // namespace efs

@@ -138,7 +138,7 @@ void FileChecksum::skip(std::uint64_t length) {
     end_block();
   }
   const std::uint64_t rest = (length - begun) % block_size;
-  at_ += length - begun;  // over whole blocks of zeros
+  at_ += length - begun;  // skip whole blocks of zeros
   zeros_ += rest;
 }
 

@@ -15,8 +15,8 @@ namespace efs {
 /// XXH3-64 of a block of memory.
 std::uint64_t checksum(std::span<const std::byte> data);
 
-/// XXH3-64 of a stream; the value equals checksum() of the concatenation, and `xxhsum -H3`. Not
-/// thread-safe. Without memory its constructor throws std::bad_alloc.
+/// XXH3-64 of a stream. The value equals checksum() of the concatenation, and `xxhsum -H3`. Not
+/// thread-safe. The constructor throws std::bad_alloc without memory.
 class Checksum {
  public:
   Checksum();
@@ -24,10 +24,10 @@ class Checksum {
   Checksum(Checksum&&) noexcept;
   Checksum& operator=(Checksum&&) noexcept;
   void update(std::span<const std::byte> data);
-  /// Feeds `length` zero bytes: the holes of sparse files.
+  /// Feeds `length` zero bytes, for the holes of sparse files.
   void update_zeros(std::uint64_t length);
   std::uint64_t digest() const;
-  /// As a new one.
+  /// Restores the state of a new object.
   void reset();
 
  private:
@@ -35,15 +35,15 @@ class Checksum {
   std::unique_ptr<State> state_;
 };
 
-/// How the checksum of a file is made.
+/// The algorithm of a file's checksum.
 enum class SumKind : std::uint8_t {
   xxh3,  // XXH3-64 of the content, as `xxhsum -H3` prints it
-  // By the blocks that are not all zero: holes cost nothing, and every copy has the same value,
-  // whichever way its holes lie.
+  // Covers only the blocks that are not all zero. Holes cost nothing, and every copy has the same
+  // value, wherever its holes are.
   xxh3_sparse,
 };
 
-/// xxh3_sparse where it saves something: the file has holes, and they may be as large as a block.
+/// Returns xxh3_sparse if it saves work: the file has holes, and they may be as large as a block.
 SumKind sum_kind_for(std::uint64_t size, std::uint64_t allocated);
 
 struct FileSum {
@@ -55,15 +55,17 @@ struct FileSum {
   friend bool operator==(const FileSum&, const FileSum&) = default;
 };
 
-/// "xxh3:HEX", "xxh3-sparse:HEX"; and that read again: none where it is anything else.
+/// to_text() writes "xxh3:HEX" or "xxh3-sparse:HEX". file_sum_of() parses this form and returns
+/// nullopt for any other text.
 std::string to_text(const FileSum& sum);
 std::optional<FileSum> file_sum_of(std::string_view text);
 
-/// The checksum of a file that is told from its begin to its end. Not thread-safe.
+/// The checksum of a file that the caller feeds from the begin to the end. Not thread-safe.
 ///
-/// xxh3-sparse is the XXH3-64 of three numbers (64 bits each, little-endian) for each aligned block
-/// of 1 MiB, the last one cut at the file's end, that has a byte other than zero, in their order:
-/// its offset, its length, and the XXH3-64 of its bytes. Three more end it: the file's size, 0, 0.
+/// xxh3-sparse divides the file into aligned blocks of 1 MiB; the file's end cuts the last block.
+/// Each block with a nonzero byte contributes three numbers, in the order of the blocks: the
+/// block's offset, its length, and the XXH3-64 of its bytes. Three more numbers follow: the file's
+/// size, 0, 0. The checksum is the XXH3-64 of these numbers (64 bits each, little-endian).
 class FileChecksum {
  public:
   static constexpr std::uint64_t block_size = 1U << 20U;
@@ -75,12 +77,12 @@ class FileChecksum {
   }
 
   void update(std::span<const std::byte> data);
-  /// The next so many bytes are zero: a hole.
+  /// Feeds a hole: the next `length` bytes are zero.
   void skip(std::uint64_t length);
-  /// Once, at the end of the file.
+  /// Call once, at the end of the file.
   FileSum finish();
 
-  /// Bytes that were hashed so far, which is what it costs.
+  /// The bytes hashed so far: the cost of the checksum.
   std::uint64_t hashed() const { return hashed_; }
 
  private:
@@ -91,12 +93,12 @@ class FileChecksum {
   Checksum sum_;
   std::optional<Checksum> block_;  // with xxh3_sparse
   std::uint64_t at_ = 0;
-  std::uint64_t zeros_ = 0;  // at the end of what is known of the block, and not in block_ yet
-  bool has_data_ = false;    // in the block
+  std::uint64_t zeros_ = 0;  // zeros at the end of the current block that block_ does not have yet
+  bool has_data_ = false;    // the current block has data
   std::uint64_t hashed_ = 0;
 };
 
-/// XXH3-128 of a text, as 32 lower-case hexadecimal digits: for names that are made of it.
+/// XXH3-128 of a text, as 32 lower-case hexadecimal digits. For names derived from the text.
 std::string name_digest(std::string_view text);
 
 /// 16 lower-case hexadecimal digits, as xxhsum prints them.

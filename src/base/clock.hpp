@@ -1,6 +1,6 @@
 #pragma once
-// Time. The file system keeps file times as struct timespec has them (FileTime); staging and
-// reports count nanoseconds since 1970; durations are steady.
+// Time. File times are FileTime, with the range of struct timespec. Staging and reports count
+// nanoseconds since 1970. Durations use the steady clock.
 
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@ namespace efs {
 
 using Nanoseconds = std::int64_t;
 
-/// Saturates: what lies before 1677 or after 2262 becomes the first or last moment that fits.
+/// Saturates: times before 1677 or after 2262 become the first or last representable time.
 inline Nanoseconds to_ns(const timespec& t) {
   constexpr std::int64_t seconds_that_fit =
       std::numeric_limits<Nanoseconds>::max() / 1'000'000'000 - 1;
@@ -32,10 +32,10 @@ inline timespec to_timespec(Nanoseconds ns) {
   return t;
 }
 
-/// A time of a file: every second that a file system can hold, before 1970 too.
+/// The time of a file: any second that a file system can store, also before 1970.
 struct FileTime {
   std::int64_t seconds = 0;       // since 1970
-  std::uint32_t nanoseconds = 0;  // below 1e9, forwards also before 1970
+  std::uint32_t nanoseconds = 0;  // below 1e9, counts forwards also before 1970
   constexpr FileTime() = default;
 
   constexpr FileTime(Nanoseconds ns) : seconds(ns / 1'000'000'000), nanoseconds(0) {
@@ -57,29 +57,29 @@ inline timespec to_timespec(const FileTime& t) {
   return {.tv_sec = static_cast<time_t>(t.seconds), .tv_nsec = static_cast<long>(t.nanoseconds)};
 }
 
-/// Now, by the fine clock: for reports, and for what is compared with the clock of another machine.
-/// Time stamps of files come from FileClock.
+/// The current time of the fine clock. For reports, and for comparison with another machine's
+/// clock. FileClock provides the time stamps of files.
 inline FileTime wall_time() {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
   return t;
 }
 
-/// As a time that a container is to get: now, by the clock that stamps reads and writes, of which
-/// no later one is earlier (UTIME_NOW of utimensat(2)). The kernel stamps by a coarse clock: one
-/// that we have read may be later than its next stamps.
+/// Sets a container's time to the current time of the kernel's stamping clock (UTIME_NOW of
+/// utimensat(2)). No later stamp of a read or write is earlier. The kernel stamps by a coarse
+/// clock, so a time from wall_time() may be later than the kernel's next stamps.
 inline constexpr FileTime stamp_now = timespec{.tv_sec = 0, .tv_nsec = UTIME_NOW};
 
-/// Now, for reports.
+/// The current time, for reports.
 inline Nanoseconds wall_clock() {
   return to_ns(to_timespec(wall_time()));
 }
 
-/// Which accesses move atime. relative (relatime): one behind which the time says "read since the
-/// last change", and one a day.
+/// Selects the accesses that update atime. relative (relatime): an access updates atime if atime
+/// does not yet show a read since the last change, and once a day.
 enum class AccessTimes : std::uint8_t { relative, kept, strict };
 
-/// Does an access move atime?
+/// Returns whether an access updates atime.
 inline bool atime_is_due(AccessTimes policy, const FileTime& atime, const FileTime& mtime,
                          const FileTime& ctime) {
   if (policy != AccessTimes::relative) {

@@ -8,8 +8,8 @@ namespace efs {
 
 FileClock::FileClock() : file_(::memfd_create("efs-clock", MFD_CLOEXEC)) {}
 
-// Only the access time is asked for: whoever asks for mtime or ctime makes the kernel give a fine
-// stamp next.
+// Request only the access time. A request for mtime or ctime would make the kernel use a fine stamp
+// next.
 FileTime FileClock::now() const {
   struct statx stamped{};
   if (file_ && ::futimens(file_.get(), nullptr) == 0 &&

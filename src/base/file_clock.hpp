@@ -6,21 +6,21 @@
 
 namespace efs {
 
-/// The kernel's clock for files, which stamps the containers too. Programs compare stamps
-/// (make(1)), so stamps of the daemon and stamps of the kernel must be in the order of the events.
-/// The kernel stamps by a coarse clock. Since Linux 6.13 it stamps finely where the coarse stamp
-/// was seen already, and no later stamp of any file is earlier (multigrain timestamps).
-/// clock_gettime(2) does not show that lower bound, so the kernel stamps a memory file of ours,
-/// which is read. Thread-safe.
+/// The kernel's clock for files, which also stamps the containers. Programs compare stamps
+/// (make(1)), so the stamps of the daemon and of the kernel must follow the order of the events.
+/// The kernel stamps by a coarse clock. Since Linux 6.13 the kernel uses a fine stamp if a program
+/// has already seen the coarse one, and no later stamp of any file is earlier (multigrain
+/// timestamps). clock_gettime(2) does not show that lower bound. So this class has the kernel stamp
+/// a memory file and reads that stamp. Thread-safe.
 class FileClock {
  public:
   FileClock();
-  /// Not before any stamp that the kernel gave until now, and not after any stamp that it gives
-  /// from now on.
+  /// Returns a time that is not before any stamp of the kernel until now, and not after any later
+  /// stamp.
   FileTime now() const;
 
  private:
-  UniqueFd file_;  // none where the system has no descriptor left: then the coarse clock alone
+  UniqueFd file_;  // empty if the process had no free descriptor; then now() uses the coarse clock
 };
 
 }  // namespace efs

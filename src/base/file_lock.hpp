@@ -1,12 +1,12 @@
 #pragma once
-// Locks of files and directories that say whether an instance or a store is in use (flock(2)).
+// Locks on files and directories (flock(2)). A lock means that an instance or a store is in use.
 
 #include "base/unique_fd.hpp"
 
 namespace efs {
 
-/// Takes the lock of an instance or a store. Whoever only looks at it holds it for a moment: false
-/// after 0.2 s.
+/// Acquires the lock of an instance or a store. A process that only inspects the lock holds it
+/// briefly, so this retries for 0.2 s and then returns false.
 bool lock_soon(const UniqueFd& lock);
 
 }  // namespace efs

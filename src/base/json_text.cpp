@@ -9,12 +9,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// a hostile document must not use up the stack, on which its values are copied and written; nothing
-// of ours is as deep
+// A hostile document must not exhaust the stack: copying and writing a document recurse. No
+// document of efs is this deep.
 constexpr int deepest = 64;
 
-// Is there a string of which `changes` holds? Most documents have none, and are written and read as
-// they are.
+// Returns whether `changes` holds for any string. Most documents have no such string and need no
+// conversion.
 template <typename Predicate>
 bool any_string(const Json& json, const Predicate& changes, int depth = 0) {
   if (json.is_string()) {

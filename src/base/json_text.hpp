@@ -1,8 +1,8 @@
 #pragma once
-// JSON as efs writes and reads it. JSON must be UTF-8, and names of files need not be: in every
-// string, a byte that is not of valid UTF-8 is written \ooo, in octal, and a backslash that such
-// three digits follow is written \134 (base/text.hpp). What is read is what was written. Everything
-// that leaves a process as JSON, or comes as such, goes through here.
+// JSON as efs writes and reads it. JSON must be UTF-8, but file names need not be. In every string,
+// efs writes a byte of invalid UTF-8 as \ooo (octal). A backslash followed by three such digits is
+// written \134 (base/text.hpp). Reading restores the original bytes. All JSON that a process sends
+// or receives passes through these functions.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace efs {
 
-/// The document as text; on one line unless `indent` says how far lines are indented.
+/// Returns the document as text. `indent` is the indentation of its lines; -1 writes a single line.
 std::string json_to_text(const nlohmann::json& document, int indent = -1);
 
-/// The document that json_to_text() wrote; discarded (is_discarded()) where it is none, or one of
-/// more levels than anything of ours has.
+/// Parses a document that json_to_text() wrote. The result is discarded (is_discarded()) if the
+/// text is not JSON, or if it nests deeper than any document of efs.
 nlohmann::json json_from_text(std::string_view text);
 
 }  // namespace efs

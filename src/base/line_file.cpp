@@ -16,9 +16,9 @@
 namespace efs {
 namespace {
 
-constexpr std::size_t much = 64u << 10;          // bytes: is written at once
-constexpr std::size_t waiting_bytes = 1u << 20;  // for a file that is not open yet
-constexpr std::size_t most_bytes = 16u << 20;    // for one that takes none
+constexpr std::size_t much = 64u << 10;          // bytes: more is written at once
+constexpr std::size_t waiting_bytes = 1u << 20;  // limit while the file is not open yet
+constexpr std::size_t most_bytes = 16u << 20;    // limit while the file accepts no data
 constexpr auto interval = std::chrono::seconds(1);
 
 }  // namespace
@@ -70,13 +70,12 @@ void LineFile::work() noexcept {
   while (wait()) {
     try {
       flush();
-    } catch (const std::bad_alloc&) {  // the next time
+    } catch (const std::bad_alloc&) {  // retry next time
     }
   }
 }
 
-// Until there is something to do: nothing moves on the node where nothing happens. False at the
-// end.
+// Waits until there is work; an idle node causes no wakeups. Returns false at the end.
 bool LineFile::wait() {
   const MutexLock lock(mutex_);
   while (!ended_ && buffer_.empty() && !is_due_) {
@@ -126,7 +125,7 @@ Status LineFile::open_file() {
   return {};
 }
 
-// Without the locks: the file's place may hang, and who appends must not.
+// Called without the locks: opening may hang, and append() must not.
 void LineFile::open_if_due() {
   const auto is_due = [this] {
     const MutexLock lock(mutex_);
@@ -139,7 +138,7 @@ void LineFile::open_if_due() {
   auto fd = open_path(path_, size);
   const MutexLock writing(file_mutex_);
   if (!is_due()) {
-    return;  // somebody else's flush was faster
+    return;  // another thread's flush opened the file
   }
   const bool is_there = fd.has_value();
   if (is_there) {
@@ -150,7 +149,7 @@ void LineFile::open_if_due() {
   failure_ = is_there ? Status{} : std::unexpected(fd.error());
 }
 
-// With a bound, small enough that the file and what is to come stay below its half.
+// With a size limit, the buffer stays small enough that the file and the buffer fit half the limit.
 std::uint64_t LineFile::most_buffered(std::uint64_t bytes) const {
   return most_ == 0 ? bytes : std::min<std::uint64_t>(bytes, most_ / 4);
 }
@@ -233,7 +232,7 @@ Status LineFile::rotate() {
   return {};
 }
 
-// In pieces of whole lines, of which each stays below the bound.
+// Writes whole lines, in pieces below the size limit.
 Status LineFile::write_out(std::string_view lines) {
   while (!lines.empty()) {
     const auto most = most_buffered(lines.size());

@@ -1,7 +1,7 @@
 #pragma once
-// A file of lines that many threads append to, for traces and logs of events. It must never disturb
-// what it describes: who appends waits for no file, and after an error nothing more is written, and
-// failure() says why.
+// A file of lines that many threads append to, for traces and event logs. A LineFile never disturbs
+// the work it describes: an append waits for no file. After an error the LineFile writes nothing
+// more, and failure() returns the reason.
 
 #include <cstdint>
 #include <memory>
@@ -15,35 +15,35 @@
 
 namespace efs {
 
-/// Thread-safe. A thread of its own writes what was appended, within a second; without one, where
-/// none can be had, flush() does, or who appends when there is much of it.
+/// Thread-safe. A background thread writes the appended lines within a second. If no thread can be
+/// started, flush() writes them, or append() once there are many.
 class LineFile {
  public:
-  /// Opens `path` for appending; what is there stays. Only a regular file is taken, and no symbolic
-  /// link. `header` is the first line of what we write. `most`: bytes, 0 for no bound; with one, a
-  /// file of half that size is renamed to PATH.1, in the place of an older one, and a new one
-  /// begun.
+  /// Opens `path` for appending and keeps its content. Accepts only a regular file, and follows no
+  /// symbolic link. `header` is the first line that this object writes. `most` is the size limit in
+  /// bytes; 0 means no limit. With a limit, a file of half that size is renamed to PATH.1,
+  /// replacing an older one, and a new file is begun.
   static Result<std::unique_ptr<LineFile>> open(const std::string& path, std::string_view header,
                                                 std::uint64_t most = 0);
-  /// The same without a look at `path`: it is tried again each second, or flush(), until it can be
-  /// opened. Lines are kept for it until the first time that it fails, and 1 MiB of them at most.
+  /// The same without opening `path` now. The thread, or flush(), retries each second until the
+  /// file opens. The object buffers lines until the first failure to open, at most 1 MiB.
   static std::unique_ptr<LineFile> open_later(const std::string& path, std::string_view header,
                                               std::uint64_t most = 0);
-  /// Writes what is left, and waits for that.
+  /// Writes the remaining lines and waits for the write.
   ~LineFile();
 
-  /// `line` without its newline. Lost where 16 MiB wait for a file that takes them too slowly.
+  /// Appends `line`, without its newline. Drops the line while 16 MiB wait for a slow file.
   void append(std::string_view line);
-  /// Waits until what was appended is in the file.
+  /// Waits until all appended lines are in the file.
   void flush();
-  /// What ended the writing, or why it has not begun; a Status of ok while all is well.
+  /// The error that ended the writing, or that prevents its start; ok if there is none.
   Status failure() const;
   bool is_open() const;
 
-  /// Else somebody has to flush() it now and then.
+  /// Without a thread, the caller must flush() now and then.
   bool has_thread() const { return has_thread_; }
 
-  /// How many lines were lost, for it was not open yet, or took them too slowly.
+  /// The number of dropped lines: the file was not open yet, or was too slow.
   std::uint64_t lost() const;
 
   const std::string& path() const { return path_; }
@@ -66,7 +66,7 @@ class LineFile {
 
   const std::string path_, header_;
   const std::uint64_t most_;
-  Mutex file_mutex_;  // rank 89: held while the file is written to, which may hang
+  Mutex file_mutex_;  // rank 89: held during writes to the file, which may hang
   UniqueFd fd_ EFS_GUARDED_BY(file_mutex_);
   std::uint64_t size_ EFS_GUARDED_BY(file_mutex_) = 0;  // of the file, bytes
   mutable Mutex mutex_;                                 // rank 90
@@ -74,16 +74,16 @@ class LineFile {
   std::string buffer_ EFS_GUARDED_BY(mutex_);
   Status failure_ EFS_GUARDED_BY(mutex_);
   std::uint64_t lost_ EFS_GUARDED_BY(mutex_) = 0;  // lines
-  bool is_due_ EFS_GUARDED_BY(mutex_) = false;     // is yet to be opened
+  bool is_due_ EFS_GUARDED_BY(mutex_) = false;     // the file is still to be opened
   bool is_open_ EFS_GUARDED_BY(mutex_) = false;
-  bool is_told_ EFS_GUARDED_BY(mutex_) = false;  // the thread: that there is much to be written
+  bool is_told_ EFS_GUARDED_BY(mutex_) = false;  // the thread knows that there is much to write
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
-  bool has_thread_ = false;  // after open() or open_later() it does not change
-  std::jthread thread_;      // last: it uses the others
+  bool has_thread_ = false;  // constant after open() or open_later()
+  std::jthread thread_;      // last: it uses the members above
 };
 
-/// `text` on one line and without `separator`: control characters, backslashes and the separator
-/// become \NNN (octal), as in /proc/mounts.
+/// Returns `text` as one line without `separator`. Control characters, backslashes and the
+/// separator become \NNN (octal), as in /proc/mounts.
 std::string escape_line(std::string_view text, char separator);
 
 }  // namespace efs

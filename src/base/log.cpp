@@ -21,12 +21,12 @@
 namespace efs::log {
 namespace {
 
-// spdlog's own opens by name, makes directories, and knows no mode.
+// spdlog's own file sink opens by name, creates directories, and sets no mode.
 //
-// A line is in the file when the call returns, so that it outlives a process that is killed; but
-// what is logged must not hang where the file's place does, and least of all under a lock of the
-// caller's. So a thread writes it, which is waited for a second, and not again before it comes
-// back. No thread stays: the supervisor forks.
+// A line must be in the file when the call returns, so that the line survives a killed process. But
+// a call must not hang when the file's storage hangs, least of all under a lock of the caller. So a
+// thread writes the line, and the call waits one second for that thread. Later calls do not wait
+// until that thread returns. No thread remains afterwards, because the supervisor forks.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FileSink(UniqueFd fd) : file_(std::make_shared<File>()) { file_->fd = std::move(fd); }
@@ -37,11 +37,11 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
 
   struct File {
     UniqueFd fd;
-    Mutex mutex;  // rank 95: nothing is taken under it
+    Mutex mutex;  // rank 95: no lock is acquired under it
     Condition written;
     std::string waiting EFS_GUARDED_BY(mutex);
     std::uint64_t lost EFS_GUARDED_BY(mutex) = 0;      // lines
-    bool is_written_to EFS_GUARDED_BY(mutex) = false;  // somebody is in write_waiting()
+    bool is_written_to EFS_GUARDED_BY(mutex) = false;  // a thread is in write_waiting()
 
     void write_waiting() noexcept {
       const MutexLock lock(mutex);
@@ -62,13 +62,13 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
           continue;
         }
         if (n <= 0) {
-          return;  // there is no place to say so
+          return;  // there is no place to report this
         }
         rest.remove_prefix(static_cast<std::size_t>(n));
       }
     }
 
-    /// False: somebody writes already, and takes it with him when he comes back.
+    /// Returns false if another thread is writing; that thread then writes this line too.
     bool add(const std::string& line) {
       const MutexLock lock(mutex);
       if (waiting.size() + line.size() > most_waiting) {
@@ -97,7 +97,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t text;
     formatter_->format(message, text);
-    // (a name in it must not begin another line)
+    // A name in the text must not begin another line.
     if (!file_->add(printable(std::string_view(text.data(), text.size() - 1)) + "\n")) {
       return;
     }
@@ -114,8 +114,8 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   const std::shared_ptr<File> file_;
 };
 
-// As the trace and the access log. Names of files are their owner's business: who wants others to
-// read it makes it before.
+// Created as the trace and the access log are: only the owner may read it, because file names are
+// private. To share the log, its owner creates the file first.
 Result<UniqueFd> open_log(const std::string& file, std::chrono::milliseconds patience) {
   struct Opening {
     std::string file;

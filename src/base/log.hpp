@@ -1,6 +1,6 @@
 #pragma once
-// Logging: one line per event, key=value, nothing per I/O. spdlog below; its default logger is set
-// up once by main.
+// Logging: one line per event, key=value, nothing per I/O. Uses spdlog; main sets up its default
+// logger once.
 
 #include <spdlog/spdlog.h>
 
@@ -17,15 +17,17 @@ using spdlog::info;
 using spdlog::warn;
 
 /// Sends the log to `file` ("": standard error) at `level` (trace debug info warn error off).
-/// Replaces what was set up before. Not thread-safe: call it before there are threads. Appends; a
-/// file that is not there is made with mode 0600, its directory is not, and a link in its place is
-/// not followed. A line is in the file when the call returns, but where its place hangs: then a
-/// call waits a second, and the next ones do not; 1 MiB is kept for it. Where it cannot be opened,
-/// or not within `patience`: why not, and the log goes to standard error.
+/// Replaces the previous setup. Not thread-safe: call it before the process starts threads.
+///
+/// Appends to the file. A missing file is created with mode 0600; a missing directory is not
+/// created, and a symbolic link is not followed. A line is in the file when the call returns. If
+/// the file's storage hangs, a call waits one second and later calls do not wait; up to 1 MiB is
+/// buffered meanwhile. If the file cannot be opened within `patience`, setup() returns the reason
+/// and the log goes to standard error.
 Status setup(const std::string& file, const std::string& level,
              std::chrono::milliseconds patience = std::chrono::seconds(30));
 
-/// Of what was set up.
+/// Sets the level of the current logger.
 void set_level(const std::string& level);
 
 }  // namespace efs::log

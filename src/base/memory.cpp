@@ -13,7 +13,7 @@
 namespace efs {
 
 bool can_allocate(std::size_t bytes) noexcept {
-  // volatile: compilers leave out what is only allocated and freed
+  // volatile: a compiler removes an allocation that is only freed
   void* volatile memory = std::malloc(bytes);
   std::free(memory);
   return memory != nullptr;
@@ -21,10 +21,9 @@ bool can_allocate(std::size_t bytes) noexcept {
 
 void keep_little_of_freed() noexcept {
   ::mallopt(M_TRIM_THRESHOLD, 128 << 10);
-  // small pieces that are kept apart (a thread that ends leaves some) would hide what is free
-  // behind them
+  // fastbins of ended threads would prevent the release of the free memory behind them
   ::mallopt(M_MXFAST, 0);
-  // what is larger is seldom: each gets pages that the kernel clears
+  // larger blocks are rare: each gets its own mapping, which the kernel clears
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
@@ -43,12 +42,12 @@ PresentMemory::PresentMemory(std::size_t bytes) : size_(bytes) {
       ::munmap(memory, bytes);
       throw std::bad_alloc();
     }
-    constexpr std::size_t page = 4096;  // before Linux 5.14; no page is smaller
+    constexpr std::size_t page = 4096;  // before Linux 5.14; the smallest page size
     for (std::size_t at = 0; at < bytes; at += page) {
       static_cast<volatile std::byte*>(data_)[at] = std::byte{};
     }
   }
-  // users may lock a few MiB, and what is not locked goes only where there is swap
+  // users may lock a few MiB; an unlocked page is lost only to swap
   (void)::mlock(memory, bytes);
 }
 
@@ -71,7 +70,7 @@ bool SpareMemory::fill() noexcept {
   return true;
 }
 
-// From the end, so that no mapping becomes two: their number is limited as well.
+// Unmap from the end, so that one mapping never becomes two: the number of mappings is limited.
 bool SpareMemory::give() noexcept {
   if (bytes_ == 0) {
     return false;
@@ -90,11 +89,11 @@ void SpareMemory::drop() noexcept {
 
 namespace {
 
-// What a new-handler works on cannot be passed to it: one for the process.
+// A new-handler has no argument, so the process has one reserve.
 struct Reserve {
-  Mutex mutex;  // rank 99: taken wherever memory is asked for
-  // A new thread that gets no arena of the allocator's takes a page for the smallest object, so
-  // this is not little.
+  Mutex mutex;  // rank 99: acquired inside operator new
+  // A new thread without an arena of the allocator uses a page for the smallest object, so the
+  // reserve is not small.
   std::array<SpareMemory, 3> kept EFS_GUARDED_BY(mutex);
 };
 
@@ -105,7 +104,7 @@ Reserve& shelter() {
 
 thread_local unsigned reserved_memory = 0;  // ReservedMemory objects of this thread
 
-// operator new calls it where malloc has nothing, and tries again when it returns.
+// operator new calls this when malloc fails, and retries when this returns.
 void give_or_throw() {
   if (reserved_memory > 0) {
     Reserve& all = shelter();
@@ -132,7 +131,7 @@ ReservedMemory::~ReservedMemory() {
 }
 
 bool ReservedMemory::ready() noexcept {
-  // where the process is beyond its limit, what is kept back is of no use
+  // a reserve is useless once the process exceeds its limit
   constexpr std::size_t enough = 1U << 20U;
   Reserve& all = shelter();
   const MutexLock lock(all.mutex);

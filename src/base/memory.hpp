@@ -1,29 +1,28 @@
 #pragma once
-// Whether memory is to be had, and some that is kept back.
+// Checks for available memory, and reserves of memory.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace efs {
 
-/// Whether `bytes` more could be allocated just now, by this thread: of what the allocator has, or
-/// from the system.
+/// Returns whether this thread could now allocate `bytes` more, from the allocator or the system.
 bool can_allocate(std::size_t bytes) noexcept;
 
-/// For the whole process, before it has threads: what is freed at the end of an arena of the
-/// allocator goes back to the system when it is more than 128 KiB. By itself glibc keeps there
-/// twice as much as was ever freed in one piece, up to 64 MiB; each thread may have had an arena,
-/// and malloc_trim(3) looks at the end of the first only (mallopt(3), M_TRIM_THRESHOLD).
+/// Makes the allocator return free memory at the end of an arena to the system once it exceeds 128
+/// KiB. Applies to the whole process; call it before the process starts threads. By default glibc
+/// keeps twice the largest freed piece there, up to 64 MiB. Each thread may have an arena, and
+/// malloc_trim(3) trims the end of the first arena only (mallopt(3), M_TRIM_THRESHOLD).
 void keep_little_of_freed() noexcept;
 
-/// Gives the system what was freed: after much was, which nothing else will need. Takes a tenth of
-/// a second for some hundred MiB.
+/// Returns freed memory to the system. For use after a large release that no later work will reuse.
+/// Takes a tenth of a second for some hundred MiB.
 void give_back_freed() noexcept;
 
-/// Memory that is kept back for what must not fail. It is a mapping of its own, so that what is
-/// given back is the process's again, whatever the allocator does with what is freed: whoever asks
-/// next can have it. Pages are not taken: it counts where a process is limited (RLIMIT_DATA,
-/// RLIMIT_AS), and costs nothing else. Not thread-safe.
+/// Reserved memory for work that must not fail. The reserve is a separate mapping, so the system
+/// gets released pieces back regardless of the allocator's caching, and any later allocation can
+/// use them. The pages are not touched: the reserve counts against limits of the process
+/// (RLIMIT_DATA, RLIMIT_AS) and costs nothing else. Not thread-safe.
 class SpareMemory {
  public:
   static constexpr std::size_t pieces = 16;
@@ -36,9 +35,9 @@ class SpareMemory {
   SpareMemory(const SpareMemory&) = delete;
   SpareMemory& operator=(const SpareMemory&) = delete;
 
-  /// Takes what is missing. False where it cannot be had: then nothing is kept back.
+  /// Maps the missing pieces. Returns false, with an empty reserve, if they cannot be mapped.
   bool fill() noexcept;
-  /// Gives one piece back to the process; false where none is left.
+  /// Releases one piece to the process; false if none is left.
   bool give() noexcept;
 
  private:
@@ -47,9 +46,8 @@ class SpareMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Memory whose pages are all there, from the beginning and, as far as the system lets them be
-/// locked, for good: whoever stores there, the kernel included, meets no page fault. Zeros. Throws
-/// std::bad_alloc.
+/// Zeroed memory with all pages present from the start. The pages are locked as far as the system
+/// permits. A store to it, also by the kernel, then causes no page fault. Throws std::bad_alloc.
 class PresentMemory {
  public:
   explicit PresentMemory(std::size_t bytes);
@@ -66,18 +64,17 @@ class PresentMemory {
   std::size_t size_ = 0;
 };
 
-/// For code of libraries that does not bear a failed allocation: to destroy a Json takes memory,
-/// and what is thrown there ends the process. While one of these lives, what its thread asks
-/// operator new for is found in memory that the process keeps back for all of them together, if
-/// need be. Meant for kilobytes.
+/// Protects library code that cannot handle a failed allocation. Destroying a Json may allocate,
+/// and an exception there ends the process. While a ReservedMemory exists, operator new of its
+/// thread falls back to a reserve that the process keeps for all of them. Meant for kilobytes.
 class ReservedMemory {
  public:
   ReservedMemory() noexcept;
   ~ReservedMemory();
   ReservedMemory(const ReservedMemory&) = delete;
   ReservedMemory& operator=(const ReservedMemory&) = delete;
-  /// Asked before such code begins: false where nothing is kept back and nothing else is to be had.
-  /// Fills up what was given.
+  /// Call it before such code begins. Refills the reserve. Returns false if the reserve is empty
+  /// and no other memory is available.
   static bool ready() noexcept;
 };
 

@@ -28,14 +28,14 @@ std::optional<Bytes> number_of(const std::string& word) {
   return problem == std::errc() && at == end ? std::optional(number) : std::nullopt;
 }
 
-// The number that is all of a file; nullopt of "max", and of what is not a number.
+// Returns the number that is the file's content; nullopt for "max" and for other text.
 std::optional<Bytes> number_in(const std::string& file) {
   std::string word;
   std::ifstream(file) >> word;
   return number_of(word);
 }
 
-// Of "KEY NUMBER" lines, as in memory.stat, or "KEY: NUMBER kB", as in meminfo.
+// Reads "KEY NUMBER" lines (memory.stat) or "KEY: NUMBER kB" lines (meminfo).
 std::optional<Bytes> entry_in(const std::string& file, const std::string& key) {
   std::ifstream lines(file);
   for (std::string line, name, number; std::getline(lines, line);) {
@@ -56,7 +56,7 @@ Bytes less(Bytes from, Bytes take) {
   return from > take ? from - take : 0;
 }
 
-// Where the kernel says that this process is: the paths of its groups.
+// A group membership of this process, as the kernel lists it.
 struct Membership {
   std::string path;
   int version = 2;
@@ -79,8 +79,9 @@ std::vector<Membership> memberships(const std::string& controller, const std::st
   return found;
 }
 
-// What stands between a mount point and the directory of the group, "" or "/a/b"; nullopt where
-// that is not below this mount, or the kernel writes it relative to another namespace ("/../a").
+// Returns the path from the mount point to the group's directory: "" or "/a/b". Returns nullopt if
+// the group is not below this mount, or if the kernel writes its path relative to another namespace
+// ("/../a").
 std::optional<std::string> place_below(const MountLine& mount, const std::string& group) {
   if ((mount.root + "/" + group + "/").contains("/../")) {
     return std::nullopt;
@@ -92,7 +93,7 @@ std::optional<std::string> place_below(const MountLine& mount, const std::string
   return path.substr(top.size());
 }
 
-// Of several mounts of a hierarchy, the one that shows most of it.
+// If a hierarchy has several mounts, uses the mount that shows most of it.
 void add_groups(const Membership& member, const std::string& controller, const std::string& root,
                 const std::vector<MountLine>& mounts, std::vector<ControlGroup>& groups) {
   const MountLine* best = nullptr;
@@ -121,7 +122,7 @@ void add_groups(const Membership& member, const std::string& controller, const s
   }
 }
 
-// The smallest limit that a group's own files set, and which of them.
+// Returns the smallest limit that a group's own files set, and the name of that file.
 std::optional<MemoryBound> limit_of(const ControlGroup& group) {
   std::optional<MemoryBound> least;
   const auto consider = [&](std::optional<Bytes> limit, const char* file) {
@@ -137,7 +138,7 @@ std::optional<MemoryBound> limit_of(const ControlGroup& group) {
     own("memory.high");
   } else {
     own("memory.limit_in_bytes");
-    // Of all ancestors, those included that are not visible here.
+    // This entry covers all ancestors, also the invisible ones.
     const std::string stat = group.directory + "/memory.stat";
     consider(entry_in(stat, "hierarchical_memory_limit"), "memory.stat");
   }
@@ -153,7 +154,7 @@ Bytes used_by(const ControlGroup& group) {
   return less(usage.value_or(0), reclaimable.value_or(0));
 }
 
-// A group of version 1 may leave those below it uncounted.
+// A group of version 1 may exclude its descendants from its count.
 bool counts_those_below(const ControlGroup& group) {
   if (group.version == 2) {
     return true;
@@ -161,8 +162,8 @@ bool counts_those_below(const ControlGroup& group) {
   return number_in(group.directory + "/memory.use_hierarchy") != std::optional<Bytes>(0);
 }
 
-// A tmpfs, only if the kernel has all of its path at hand: of a path through a file system that
-// hangs it has not. -1: it cannot be looked at.
+// Opens a tmpfs only if the kernel has the whole path cached; a path through a hung file system is
+// not cached. Returns -1 if the tmpfs cannot be inspected.
 UniqueFd open_at_once(const MountLine& mount) {
   open_how how{};
   how.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
@@ -174,7 +175,7 @@ UniqueFd open_at_once(const MountLine& mount) {
   if (!fd || ::statx(fd.get(), "", flags, STATX_TYPE, &seen) != 0) {
     return {};
   }
-  // Something else may be mounted over it.
+  // Another file system may be mounted over it.
   const std::string major = std::to_string(seen.stx_dev_major);
   if (major + ":" + std::to_string(seen.stx_dev_minor) != mount.device) {
     return {};
@@ -182,7 +183,7 @@ UniqueFd open_at_once(const MountLine& mount) {
   return fd;
 }
 
-// "size=524288k" among the options of a tmpfs.
+// Parses "size=524288k" in the options of a tmpfs.
 Bytes size_in(const std::string& options) {
   std::istringstream words(options);
   for (std::string word; std::getline(words, word, ',');) {
@@ -233,7 +234,7 @@ std::uint64_t unpromised_memory() {
   const auto take = [&](Bytes promised) {
     rest -= std::min(promised, rest / 2);
   };
-  std::vector<std::string> devices;  // a bind mount shows a tmpfs twice
+  std::vector<std::string> devices;  // a bind mount lists a tmpfs twice
   for (const auto& mount : mount_table()) {
     const bool is_store = mount.type == "tmpfs" && mount.source == memory_store_source;
     if (!is_store || std::ranges::find(devices, mount.device) != devices.end()) {

@@ -1,5 +1,6 @@
 #pragma once
-// The memory that this process may still use: what the machine has, and what control groups leave.
+// The memory that this process may still use: the machine's memory and the limits of control
+// groups.
 
 #include <cstdint>
 #include <optional>
@@ -8,16 +9,17 @@
 
 namespace efs {
 
-/// A directory of a control group.
+/// The directory of a control group.
 struct ControlGroup {
   std::string directory;
-  int version = 2;  // of its hierarchy: 1 or 2
+  int version = 2;  // version of its hierarchy: 1 or 2
 };
 
-/// The groups that bind this process in the hierarchies which may have `controller` (version 1,
-/// version 2, or both where they are mixed): of each its own group first, then every ancestor that
-/// is visible here. Where its own group is not visible (another cgroup namespace), the nearest one
-/// that is. `root` precedes every path that is read ("": the machine's own).
+/// Returns the groups that limit this process in every hierarchy that may have `controller`
+/// (version 1, version 2, or both on a mixed system). For each hierarchy, the process's own group
+/// comes first, then every visible ancestor. If the own group is not visible (another cgroup
+/// namespace), the list starts with the nearest visible ancestor. `root` is prepended to every path
+/// that is read ("": the machine's own).
 std::vector<ControlGroup> control_groups(const std::string& controller,
                                          const std::string& root = "");
 
@@ -27,19 +29,19 @@ struct MemoryBound {
   std::string source;
 };
 
-/// The least of: the memory that the machine has available, or `unpromised` where it is given; and
-/// of each group, its limit less what it uses. Page cache that the kernel reclaims first does not
-/// count as used. Swap counts nowhere. A limit that cannot be read bounds nothing.
+/// Returns the smallest of these: the machine's available memory, or `unpromised` if given; and for
+/// each group, its limit less its use. Page cache that the kernel reclaims first does not count as
+/// used. Swap never counts. An unreadable limit does not count.
 MemoryBound memory_bound(std::optional<std::uint64_t> unpromised = std::nullopt,
                          const std::string& root = "");
 
-/// The source with which private tmpfs of efs are mounted (backends of type DRAM).
+/// The mount source of private tmpfs of efs (backends of type DRAM).
 inline constexpr const char* memory_store_source = "efs-store";
 
-/// The memory that the machine has available, less what these tmpfs may still grow by: other
-/// instances were promised it and do not use it yet. One that was promised more than there is
-/// counts for half of the rest. Where the caller may not look at a tmpfs, all shared memory of the
-/// machine counts as its use. No path is walked that could hang.
+/// Returns the machine's available memory less the possible growth of these tmpfs: other instances
+/// were promised that memory and do not use it yet. A tmpfs with a promise larger than the memory
+/// counts for half of the rest. If the caller may not inspect a tmpfs, all shared memory of the
+/// machine counts as its use. Walks no path that could hang.
 std::uint64_t unpromised_memory();
 
 }  // namespace efs

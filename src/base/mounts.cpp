@@ -30,7 +30,7 @@ extern char** environ;
 namespace efs {
 namespace {
 
-constexpr int patience = 5;  // seconds, for the answer of a mount
+constexpr int patience = 5;  // seconds to wait for the answer of a mount
 
 std::string text_of(dev_t device) {
   return std::to_string(major(device)) + ":" + std::to_string(minor(device));
@@ -50,8 +50,8 @@ std::optional<MountLine> efs_mount(const std::string& path, uid_t owner) {
   return found;
 }
 
-// statfs is never answered from a cache. Others than the owner may not ask; then the kernel says so
-// before it looks.
+// statfs is never answered from a cache. If the caller is not the owner, the kernel rejects it
+// without asking the daemon.
 bool is_dead(const std::string& path) {
   struct statfs fs{};
   return ::statfs(path.c_str(), &fs) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
@@ -101,8 +101,8 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner, const D
   if (!what.known && !is_silent && !is_dead(path)) {
     return fail(EBUSY, path + ": an instance that answers is mounted there");
   }
-  // A mount point cannot be renamed: what has this name in this directory, and this device, is the
-  // mount found above.
+  // A mount point cannot be renamed. So an entry with this name and this device in this directory
+  // is the mount found above.
   struct statx sx{};
   if (::statx(parent, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0,
               &sx) != 0 ||
@@ -188,7 +188,7 @@ bool is_root_of_efs(int directory) {
 bool answers(const std::string& path, int seconds) {
   const pid_t child = ::fork();
   if (child < 0) {
-    return true;  // then it must be tried
+    return true;  // unknown: try it
   }
   if (child == 0) {
     struct statfs fs{};
@@ -198,7 +198,7 @@ bool answers(const std::string& path, int seconds) {
   const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
   pollfd line{end.get(), POLLIN, 0};
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  int ended = end ? 0 : 1;  // no pidfd: it must be waited for
+  int ended = end ? 0 : 1;  // without a pidfd the child must be waited for
   while (ended == 0) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
                           until - std::chrono::steady_clock::now())
@@ -220,8 +220,8 @@ bool answers(const std::string& path, int seconds) {
 
 namespace {
 
-// Where it hangs in the file system of its parent. Mounts that propagate to one another hang at the
-// same place.
+// Returns the mount's position in the file system of its parent. Mounts that propagate to one
+// another have the same position.
 std::string place_in_parent(const MountLine& mount, const std::vector<MountLine>& all) {
   const auto parent = std::ranges::find(all, mount.parent, &MountLine::id);
   if (parent == all.end() || !mount.point.starts_with(parent->point)) {

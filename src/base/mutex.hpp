@@ -1,8 +1,8 @@
 #pragma once
-// Mutexes with clang's thread-safety annotations. Every mutex says beside its declaration what it
-// guards and its rank; the ranks are listed in docs/dev/locks.md and are taken in ascending order
-// only. The attributes are documented in clang's "Thread Safety Analysis"; other compilers see
-// nothing.
+// Mutexes with clang's thread-safety annotations. The declaration of every mutex states its rank
+// and the data that it guards. docs/dev/locks.md lists the ranks; threads acquire mutexes in
+// ascending order only. clang's "Thread Safety Analysis" documents the attributes; other compilers
+// ignore them.
 
 #include <chrono>
 #include <condition_variable>
@@ -19,16 +19,16 @@
 #define EFS_REQUIRES_SHARED(...) EFS_ANNOTATE(requires_shared_capability(__VA_ARGS__))
 #define EFS_EXCLUDES(...) EFS_ANNOTATE(locks_excluded(__VA_ARGS__))
 
-// On a lambda that goes into a std::function it stands behind the parameters: whoever takes it
-// calls it under the lock.
+// For a lambda converted to a std::function, write this after the parameters: the callee calls the
+// lambda under the lock.
 
 namespace efs {
 
-/// How long this thread has waited for locks of other threads so far: time in which it waited for
-/// no device and no file server.
+/// How long this thread has waited so far for locks of other threads. During that time it waited
+/// for no device and no file server.
 inline thread_local std::chrono::nanoseconds waited_for_locks{0};
 
-/// `lock()`, counted in waited_for_locks; who need not wait pays nothing.
+/// Calls `lock()` and counts the wait in waited_for_locks. An uncontended lock costs nothing extra.
 template <typename Try, typename Lock>
 void lock_counted(Try try_lock, Lock lock) {
   if (try_lock()) {
@@ -52,8 +52,8 @@ class EFS_ANNOTATE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// A condition variable of a Mutex. The predicate is a loop of the caller's, so that it is analysed
-/// under the lock: `while (!ready_) condition_.wait(mutex_);`
+/// A condition variable of a Mutex. The caller writes the predicate as a loop, so that the analysis
+/// sees it under the lock: `while (!ready_) condition_.wait(mutex_);`
 class Condition {
  public:
   void wait(Mutex& mutex) EFS_REQUIRES(mutex) {
@@ -62,7 +62,7 @@ class Condition {
     lock.release();
   }
 
-  /// False when the time is over.
+  /// Returns false after `end`.
   template <typename Clock, typename Duration>
   bool wait_until(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& end)
       EFS_REQUIRES(mutex) {
@@ -88,7 +88,7 @@ class EFS_ANNOTATE(capability("shared_mutex")) SharedMutex {
 
   void unlock() EFS_ANNOTATE(release_capability()) { mutex_.unlock(); }
 
-  /// Tells the analysis, where it cannot see it (in a callback), that the caller holds it.
+  /// Tells the analysis that the caller holds the mutex, where it cannot see this (in a callback).
   void assert_held() const EFS_ANNOTATE(assert_capability(this)) {}
 
   void assert_held_shared() const EFS_ANNOTATE(assert_shared_capability(this)) {}

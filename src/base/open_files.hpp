@@ -7,18 +7,18 @@
 
 namespace efs {
 
-/// With fewer an instance could come to where it can neither read inputs nor bring results out: up
-/// to 64 threads stage, with some four files each; containers are kept open and made ahead, by each
-/// backend; and there are connections.
+/// The minimum for an instance. With fewer descriptors an instance could neither import nor export:
+/// up to 64 threads stage with some four files each, each backend caches and prepares open
+/// containers, and connections need descriptors too.
 inline constexpr std::uint64_t fewest_open_files = 512;
 
-/// The soft limit, which counts.
+/// The soft limit, which the kernel enforces.
 std::uint64_t most_open_files();
 
-/// All that the processes of this machine may have open together; 0: unknown.
+/// The limit for all processes of this machine together; 0: unknown.
 std::uint64_t most_open_files_of_machine();
 
-/// Makes the soft limit the hard one. EMFILE, with the way out, where that is less than
+/// Raises the soft limit to the hard limit. Returns EMFILE, with advice, if that is less than
 /// fewest_open_files.
 Status raise_open_files();
 

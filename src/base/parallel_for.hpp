@@ -1,5 +1,5 @@
 #pragma once
-// Work on many items that only computes, or asks the kernel what it has in memory: on all CPUs.
+// Parallel loops for work that only computes or queries the kernel's memory: on all CPUs.
 
 #include <cstddef>
 #include <functional>
@@ -8,11 +8,11 @@
 
 namespace efs {
 
-/// Calls `work` for neighbours [begin, end) of the items 0 ... count-1, at most `grain` at a time,
-/// on one thread for each CPU, the caller's among them (and by that alone where there is not more
-/// than one piece, or no thread to be had). Returns when none runs. After an error no further piece
-/// is begun; it is told, of several any one. ENOMEM where `work` throws std::bad_alloc; it must
-/// throw nothing else.
+/// Calls `work` for ranges [begin, end) of the items 0 ... count-1, at most `grain` items at a
+/// time. Runs on one thread per CPU, including the caller's. Runs on the caller's thread alone if
+/// there is only one range or if no thread can be started. Returns when no call is running. After
+/// an error no further range begins; the function returns one of the errors. `work` may throw only
+/// std::bad_alloc, which becomes ENOMEM.
 Status parallel_for(std::size_t count, std::size_t grain,
                     const std::function<Status(std::size_t begin, std::size_t end)>& work);
 

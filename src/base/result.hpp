@@ -1,6 +1,6 @@
 #pragma once
-// Errors as values. Below the doors nothing throws; a library that does is caught where it is
-// called.
+// Errors as values. The code below the entry points throws nothing; a library's exception is caught
+// at the call.
 
 #include <cerrno>
 #include <expected>
@@ -9,12 +9,12 @@
 
 namespace efs {
 
-/// An error: the errno a program would see, and what a person should read ("" where the errno says
-/// it all, as on the hot path of the file system: an empty string allocates nothing).
+/// An error: the errno that a program sees, and a text for people. The text is "" if the errno
+/// suffices, as on the hot path of the file system: an empty string allocates nothing.
 struct Error {
   int code = EIO;
   std::string what;
-  // `what` has several; what it names is escaped(), so that no name can end one
+  // `what` has several lines; names in it are escaped(), so that no name can end a line
   bool lines = false;
 };
 
@@ -26,23 +26,24 @@ inline std::unexpected<Error> fail(int code, std::string what = {}) {
   return std::unexpected(Error{code, std::move(what)});
 }
 
-/// An error with a text of several lines, in which names are escaped().
+/// Returns an error with a text of several lines; names in the text must be escaped().
 inline std::unexpected<Error> fail_lines(int code, std::string what) {
   return std::unexpected(Error{code, std::move(what), true});
 }
 
-/// The current errno, with the text "WHAT: strerror". Call it before anything else touches errno.
+/// Returns the current errno, with the text "WHAT: strerror". Call it before any other call that
+/// may change errno.
 std::unexpected<Error> fail_errno(const std::string& what);
 
-/// The current errno without a text: for hot paths.
+/// Returns the current errno without a text: for hot paths.
 inline std::unexpected<Error> fail_errno() {
   return fail(errno);
 }
 
-/// The text for people: what, or strerror(code) where there is none.
+/// Returns the text for people: error.what, or strerror(code) if that is empty.
 std::string describe(const Error& error);
 
-/// The error, with what was being done in front of it.
+/// Returns the error with the failed action as a prefix.
 inline std::unexpected<Error> with_context(const Error& error, const char* what) {
   return fail(error.code, std::string(what) + ": " + describe(error));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A shared mapping of a file, with MAP_SYNC where the file system gives it.
+// A shared mapping of a file, with MAP_SYNC if the file system supports it.
 
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -10,14 +10,13 @@
 namespace efs {
 
 struct SharedMapping {
-  void* address = nullptr;  // null: errno says why; the owner unmaps it
-  // DAX on persistent memory: a store that is flushed from the processor's caches survives power
-  // loss
+  void* address = nullptr;  // null: errno has the reason; the owner unmaps it
+  // DAX on persistent memory: a store flushed from the processor's caches survives power loss
   bool synchronous = false;
 };
 
-/// Nothing but the kernel's yes to MAP_SYNC proves persistent memory here: pmem_is_pmem() knows
-/// only mappings that libpmem made itself (and PMEM_IS_PMEM_FORCE, see may_be_forced()).
+/// Only the kernel's acceptance of MAP_SYNC proves persistent memory here. pmem_is_pmem() knows
+/// only mappings that libpmem made (and PMEM_IS_PMEM_FORCE, see may_be_forced()).
 inline SharedMapping map_shared(int fd, std::size_t length, off_t offset) {
   void* address =
       ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, offset);
@@ -28,9 +27,9 @@ inline SharedMapping map_shared(int fd, std::size_t length, off_t offset) {
   return {address == MAP_FAILED ? nullptr : address, false};
 }
 
-/// Is libpmem to be believed where the kernel says no (PMEM_IS_PMEM_FORCE)? In tests only, which
-/// say so besides: who has that variable set for programs of his own is not to lose what he has
-/// synced here.
+/// Returns whether to trust libpmem when the kernel denies persistent memory (PMEM_IS_PMEM_FORCE).
+/// Only tests may, and they set an additional variable: a user with PMEM_IS_PMEM_FORCE set for
+/// other programs must not lose synced data here.
 inline bool may_be_forced() {
   return std::getenv("EFS_TEST_PMEM") != nullptr;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// How code of any layer tells the thread that runs it: what follows may take long. A thread that
-// serves others listens and sees that somebody else serves meanwhile (fuse/request_loop.hpp);
-// everywhere else nothing happens.
+// Lets code of any layer announce slow work on its thread. A thread that serves requests listens,
+// and has another thread serve meanwhile (fuse/request_loop.hpp). On other threads the announcement
+// has no effect.
 
 #include <cstddef>
 
@@ -10,8 +10,8 @@ namespace efs {
 /// A copy of more bytes than this counts as slow.
 inline constexpr std::size_t slow_copy = 64 * 1024;
 
-/// Hears of slow work on the thread that it listens on. Must not throw, nor take a lock of a rank
-/// below 85.
+/// Is notified of slow work on the thread that it listens on. Must not throw, and must not acquire
+/// a lock of a rank below 85.
 class SlowWorkListener {
  public:
   virtual ~SlowWorkListener() = default;
@@ -19,11 +19,11 @@ class SlowWorkListener {
 };
 
 /// Call before work that can take long compared with a request for metadata: a sync, a large copy,
-/// a truncation, a wait for somebody who does such work. Any thread, any number of times, under any
-/// lock; costs a load where nobody listens.
+/// a truncation, or a wait for another thread that does such work. May be called on any thread, any
+/// number of times, under any lock. Costs one load if there is no listener.
 void slow_work_begins();
 
-/// Lets `listener` hear of slow work on this thread, for a scope.
+/// Registers `listener` for slow work on this thread, for a scope.
 class ListenForSlowWork {
  public:
   explicit ListenForSlowWork(SlowWorkListener& listener);

@@ -54,7 +54,7 @@ Result<ReceivedBytes> receive_with_descriptors(int socket, std::span<std::byte> 
     header.msg_iov = &part;
     header.msg_iovlen = 1;
     header.msg_control = control.bytes.data();
-    // CMSG_LEN and not CMSG_SPACE, which is padded: the padding would hold a descriptor more.
+    // CMSG_LEN, not CMSG_SPACE: the padding would hold one more descriptor.
     header.msg_controllen = CMSG_LEN(std::min(most, most_descriptors) * sizeof(int));
     n = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);

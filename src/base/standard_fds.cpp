@@ -7,7 +7,7 @@ namespace efs {
 
 void fill_standard_fds() {
   int fd = 0;
-  // the lowest that is free; not close-on-exec, as none of the three is
+  // open() returns the lowest free number; without close-on-exec, as for standard descriptors
   while (fd >= 0 && fd <= 2) {
     fd = ::open("/dev/null", O_RDWR);
   }

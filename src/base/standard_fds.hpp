@@ -1,11 +1,12 @@
 #pragma once
 
-// What a process has for standard input, output and error.
+// Standard input, output and error of a process.
 
 namespace efs {
 
-/// Opens /dev/null where one of the three is closed, so that no other descriptor gets its number
-/// and is written to, or replaced, by who means it. For main(), before anything is opened.
+/// Opens /dev/null for each closed standard descriptor. Otherwise a later file would get its
+/// number, and a library that writes to standard error would write to that file. For main(), before
+/// it opens anything.
 void fill_standard_fds();
 
 }  // namespace efs

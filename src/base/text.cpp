@@ -38,8 +38,8 @@ std::string format_seconds(double seconds) {
 
 namespace {
 
-// The bytes of the character at the front of `text`; 0 where it is not UTF-8: cut short, overlong,
-// a surrogate, beyond U+10FFFF.
+// Returns the length in bytes of the first character of `text`. Returns 0 for invalid UTF-8: cut
+// short, overlong, a surrogate, or beyond U+10FFFF.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
@@ -65,7 +65,7 @@ std::size_t utf8_length(std::string_view text) {
   return 0;
 }
 
-// Does a byte in octal begin here?
+// Returns whether `text` begins with an octal escape.
 bool is_octal(std::string_view text) {
   const auto digit = [&](std::size_t i, char last) {
     return text[i] >= '0' && text[i] <= last;
@@ -73,7 +73,7 @@ bool is_octal(std::string_view text) {
   return text.size() >= 4 && text[0] == '\\' && digit(1, '3') && digit(2, '7') && digit(3, '7');
 }
 
-// Is the character at the front of `text` one that controls a terminal? U+0080 to U+009F do, too.
+// Returns whether the first character of `text` controls a terminal. U+0080 to U+009F do, too.
 bool is_control(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return static_cast<unsigned char>(text[i]);
@@ -81,7 +81,7 @@ bool is_control(std::string_view text) {
   return byte(0) < 0x20 || byte(0) == 0x7F || (byte(0) == 0xC2 && byte(1) < 0xA0);
 }
 
-// The code point of the valid character at the front of `text`.
+// Returns the code point of the valid first character of `text`.
 char32_t code_point(std::string_view text, std::size_t length) {
   const auto byte = [&](std::size_t i) {
     return static_cast<unsigned char>(text[i]);
@@ -96,7 +96,7 @@ char32_t code_point(std::string_view text, std::size_t length) {
 struct Odd {
   char32_t first, last;
   const char* name;
-  bool is_seen;  // by a reader, who takes it for another character
+  bool is_seen;  // visible, but the reader takes it for another character
 };
 
 constexpr std::array odd_characters{
@@ -132,7 +132,7 @@ constexpr std::array odd_characters{
     Odd{0xE0000, 0xE0FFF, "an invisible character", false},
 };
 
-// What the character at the front of `text` is; null: an ordinary one.
+// Returns the entry for the first character of `text`; null for an ordinary character.
 const Odd* odd_at(std::string_view text) {
   const std::size_t length = utf8_length(text);
   if (length < 2) {
@@ -144,7 +144,7 @@ const Odd* odd_at(std::string_view text) {
   return odd == odd_characters.end() ? nullptr : &*odd;
 }
 
-// Does a message show the character at the front of `text` in octal?
+// Returns whether a message shows the first character of `text` in octal.
 bool is_unseen(std::string_view text) {
   if (is_control(text)) {
     return true;
@@ -153,7 +153,7 @@ bool is_unseen(std::string_view text) {
   return odd != nullptr && !odd->is_seen;
 }
 
-// With what is not UTF-8, and the characters of which `special` holds, in octal.
+// Writes invalid UTF-8, and characters for which `special` holds, in octal.
 template <typename Special>
 std::string with_octal(std::string_view text, const Special& special) {
   std::string shown;
@@ -235,7 +235,7 @@ std::string from_octal(std::string_view text) {
   return bytes;
 }
 
-// Levenshtein's distance, row by row, where two neighbours that changed places count once.
+// Levenshtein's distance, computed row by row; a swap of two neighbours counts once.
 static std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), 0);

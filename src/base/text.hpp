@@ -1,6 +1,5 @@
 #pragma once
-// Text for people: sizes, rates, names that need not be text, and the distance between a misspelt
-// word and the right one.
+// Text for people: sizes, rates, names of any bytes, and the edit distance between words.
 
 #include <cstdint>
 #include <optional>
@@ -16,42 +15,42 @@ std::string format_bytes(std::uint64_t bytes);
 /// "2.0 s", "3m20s", "1h05m".
 std::string format_seconds(double seconds);
 
-/// For a terminal, a message: what would control it, what a reader does not see or takes for a
-/// blank (such as a no-break space), and what is not UTF-8, is written in octal, as ls -b does
-/// ("\033"). `lines`: but for the ends of lines. Names of files may hold anything, and whoever
-/// reads them may be root. What is printable stays as it is.
+/// Makes a text safe for a terminal or a message. Writes these in octal, as ls -b does ("\033"):
+/// control characters, invisible characters, characters that look like a blank (such as a no-break
+/// space), and invalid UTF-8. With `lines`, newlines stay. File names may contain any bytes, and
+/// the reader may be root. Printable characters stay unchanged.
 std::string printable(std::string_view text, bool lines = false);
 
-/// A character of a text that a reader does not see, or takes for another one.
+/// A character that a reader does not see or mistakes for another character.
 struct OddCharacter {
   std::size_t at = 0, length = 0;  // bytes
   std::string name;                // "a no-break space, U+00A0"
 };
 
-/// The first character of `text` that is not seen, or looks like a blank, a hyphen or a quotation
-/// mark and is none.
+/// Returns the first character of `text` that is invisible, or that looks like a blank, a hyphen or
+/// a quotation mark without being the ASCII one.
 std::optional<OddCharacter> find_odd(std::string_view text);
 
-/// " (WHAT holds a soft hyphen, U+00AD)" for messages; "" where find_odd() finds nothing.
+/// Returns " (WHAT holds a soft hyphen, U+00AD)" for messages; "" if find_odd() finds nothing.
 std::string odd_note(std::string_view text, std::string_view what = "which");
 
-/// A name for people, printable and unambiguous: from_octal() gives the name back.
+/// Returns a name for people, printable and unambiguous: from_octal() restores the name.
 std::string escaped(std::string_view name);
 
-/// Any bytes as UTF-8: those that are none are written \ooo, in octal, and a backslash that begins
-/// what looks like that is written \134.
+/// Returns any bytes as UTF-8. Invalid bytes become \ooo (octal). A backslash that begins such a
+/// sequence becomes \134.
 std::string in_octal(std::string_view bytes);
-/// Does in_octal() change it?
+/// Returns whether in_octal() changes it.
 bool needs_octal(std::string_view bytes);
-/// What in_octal() or escaped() made this text of.
+/// Restores the original of a text that in_octal() or escaped() returned.
 std::string from_octal(std::string_view text);
 
-/// The candidate nearest to `word` (edit distance at most a third of its length, at least 1); ""
-/// when none is near.
+/// Returns the candidate nearest to `word` (edit distance at most a third of its length, at least
+/// 1); "" if no candidate is near.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
-/// `text` as one word of a shell: names are chosen by others than who reads the advice. Control
-/// characters become '?'.
+/// Returns `text` quoted as one word of a shell. For advice to a reader: another user may have
+/// chosen the name. Control characters become '?'.
 std::string as_word(std::string_view text);
 
 }  // namespace efs

@@ -1,5 +1,5 @@
 #pragma once
-// Threads where there may be none to be had: a limit on processes, or no memory for a stack.
+// Starts threads on systems that may refuse one: a limit on processes, or no memory for a stack.
 
 #include <cerrno>
 #include <new>
@@ -11,8 +11,8 @@
 
 namespace efs {
 
-/// Starts a thread. EAGAIN or ENOMEM, without a text, where none can be had: throws nothing. `work`
-/// must not throw.
+/// Starts a thread. Returns EAGAIN or ENOMEM, without a text, if the system refuses; throws
+/// nothing. `work` must not throw.
 template <typename Work>
 Result<std::jthread> start_thread(Work&& work) {
   try {

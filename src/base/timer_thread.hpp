@@ -1,6 +1,6 @@
 #pragma once
-// A thread that does something at a time, once or again and again, and ends at once when its owner
-// lets it go.
+// A thread that runs an action at a given time, once or repeatedly. It ends at once when its owner
+// destroys the object.
 
 #include <chrono>
 #include <functional>
@@ -13,12 +13,12 @@
 
 namespace efs {
 
-/// Destruction waits for an action that runs. `action` must not throw.
+/// The destructor waits for a running action. `action` must not throw.
 class TimerThread {
  public:
   using Clock = std::chrono::steady_clock;
-  /// At `first`, then, where it is given, each `interval` after the end of the last. An error where
-  /// no thread can be had.
+  /// Runs `action` at `first`. With `interval`, repeats it that long after the end of the previous
+  /// run. Returns an error if no thread can be started.
   static Result<std::unique_ptr<TimerThread>> start(
       Clock::time_point first, std::function<void()> action,
       std::optional<Clock::duration> interval = std::nullopt);
@@ -28,13 +28,13 @@ class TimerThread {
 
  private:
   TimerThread() = default;
-  /// False: the owner wants no more.
+  /// Returns false if the owner destroys the object.
   bool wait_until(Clock::time_point time);
 
-  Mutex mutex_;  // rank 95: nothing is taken under it
+  Mutex mutex_;  // rank 95: no lock is acquired under it
   Condition over_;
   bool ending_ EFS_GUARDED_BY(mutex_) = false;
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last: it uses the members above
 };
 
 }  // namespace efs

@@ -27,7 +27,8 @@ Status set_capabilities(std::uint64_t permitted, std::uint64_t effective) {
   return ::syscall(SYS_capset, &header, data.data()) == 0 ? Status{} : fail_errno("capset");
 }
 
-/// What a root needs of `wanted` and has: a container may have taken some of it.
+/// Returns those capabilities of `wanted` that this root process has: a container may have removed
+/// some.
 std::uint64_t if_permitted(std::uint64_t wanted) {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, 2> data{};
@@ -71,8 +72,8 @@ Status become(const User& user, bool for_good) {
     return {};
   }
   if (user.uid == 0) {
-    // The last two: trusted.* and file capabilities of what it stages; without them nobody would
-    // see that there are any.
+    // The last two are for trusted.* and file capabilities of staged files. Without them the
+    // process would not see these attributes.
     const auto keep =
         if_permitted(bit(CAP_DAC_OVERRIDE) | bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) |
                      bit(CAP_FOWNER) | bit(CAP_FSETID) | bit(CAP_SYS_ADMIN) | bit(CAP_SETFCAP));
@@ -118,7 +119,7 @@ Status drop_privilege(const User& user) {
 Status limit_effective(uid_t uid) {
   const auto effective =
       bit(CAP_SYS_ADMIN) | if_permitted(uid == 0 ? bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) : 0);
-  // Permitted, not in effect: what a successor of the worker is forked with, see become().
+  // Permitted, but not in effect: a successor of the worker is forked with these; see become().
   const auto later = if_permitted(
       bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) |
       (uid == 0 ? bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) | bit(CAP_FSETID) | bit(CAP_SETFCAP)

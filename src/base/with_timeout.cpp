@@ -10,7 +10,7 @@ namespace efs {
 namespace {
 
 struct Ending {
-  Mutex mutex;  // rank 95: nothing is taken under it
+  Mutex mutex;  // rank 95: no lock is acquired under it
   Condition changed;
   bool ended EFS_GUARDED_BY(mutex) = false;
 };

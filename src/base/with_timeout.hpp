@@ -1,14 +1,15 @@
 #pragma once
-// What may hang in the kernel, and is not worth waiting for then.
+// Time limits for calls that may hang in the kernel.
 
 #include <chrono>
 #include <functional>
 
 namespace efs {
 
-/// Runs `action` on a thread of its own and waits for its end, as long as `time`. False: it goes on
-/// by itself, perhaps until the process ends, and so must own all that it uses. Where no thread can
-/// be had nothing is done, and that is false, too. `action` must not throw.
+/// Runs `action` on a new thread and waits for its end for at most `time`. Returns false after that
+/// time. The action then continues, perhaps until the process ends, so it must own everything it
+/// uses. Returns false, without running the action, if no thread can be started. `action` must not
+/// throw.
 bool with_timeout(std::chrono::milliseconds time, std::function<void()> action);
 
 }  // namespace efs

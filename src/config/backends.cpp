@@ -8,17 +8,17 @@ namespace efs::config {
 namespace {
 
 constexpr std::uint64_t page = 4096;
-// bytes: some dozens per file, or most writes would map anew
+// bytes: with smaller segments, most writes would map a new one
 constexpr std::uint64_t smallest_segment = 64u << 10;
-// bytes: those of all open files fit in the address space
+// bytes: the segments of all open files must fit in the address space
 constexpr std::uint64_t largest_segment = 4ull << 30;
 
-// nullopt where the type is bad: then the keys that depend on it cannot be judged.
+// Returns nullopt if the type is bad; then the keys that depend on it are not checked.
 std::optional<BackendType> read_type(const Section& section, ProblemList& problems) {
   static constexpr std::array words{Word{"DRAM", static_cast<int>(BackendType::dram)},
                                     Word{"NVRAM-NVML", static_cast<int>(BackendType::fsdax)},
                                     Word{"NVRAM-DEVDAX", static_cast<int>(BackendType::devdax)},
-                                    // so printed in the ancestor's paper
+                                    // the spelling in the ancestor's paper
                                     Word{"NVRAM-DEVDAIX", static_cast<int>(BackendType::devdax)}};
   if (section.bad.contains("type")) {
     return std::nullopt;
@@ -79,7 +79,7 @@ Backend read_backend(const Section& section, ProblemList& problems) {
   return backend;
 }
 
-// What each of them may be by itself, and all together not.
+// Checks rules that span several backends.
 void check_together(const std::vector<Section>& sections, const JobConfig& config,
                     ProblemList& problems) {
   if (sections.size() > most_backends) {

@@ -1,5 +1,5 @@
 #pragma once
-// Where the cache of inputs lies, for whoever has no job file at hand.
+// Finds the cache of inputs without a job file.
 
 #include <expected>
 #include <optional>
@@ -15,7 +15,8 @@ struct CachePlace {
   std::optional<std::uint64_t> capacity;  // bytes
 };
 
-/// `named`, or what EFS_CACHE or the site file says for `user`.
+/// Returns `named` if it is not empty, else the cache that EFS_CACHE or the site file sets for
+/// `user`.
 std::expected<CachePlace, std::vector<Problem>> cache_place(const User& user,
                                                             const std::string& named);
 

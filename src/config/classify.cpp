@@ -7,8 +7,8 @@
 namespace efs::config {
 namespace {
 
-// The length of the longest leading part of `path` (whole components, the whole path first) that
-// satisfies `matches`: a rule that names a directory holds for all below it.
+// Returns the length of the longest leading part of `path` (whole components, the whole path first)
+// that satisfies `matches`: a rule for a directory covers all files below it.
 template <typename Predicate>
 std::optional<std::size_t> deepest_match(std::string_view path, Predicate matches) {
   std::string_view part = path;
@@ -36,14 +36,14 @@ const OutputRule* output_rule(const JobConfig& config, std::string_view path, bo
   return nullptr;
 }
 
-// The resource that names `path` or holds it most deeply; at equal depth a plain path beats a glob,
-// then the first wins.
+// Returns the resource that names `path` or contains it most deeply. At equal depth a plain path
+// wins over a glob, then the first resource wins.
 const Resource* owning_resource(const JobConfig& config, std::string_view path) {
   const Resource* owner = nullptr;
   std::size_t owner_depth = 0;
   for (const auto& resource : config.resources) {
     if (resource.is_list) {
-      continue;  // what it names is known to the planner only
+      continue;  // only the planner knows the names in a list
     }
     const auto name = place_of(config, resource);
     const auto depth = deepest_match(
@@ -61,14 +61,13 @@ const Resource* owning_resource(const JobConfig& config, std::string_view path) 
   return owner;
 }
 
-// Of what was staged in and no other resource holds: the lists of a job file all have the same
-// flags.
+// For inputs without another resource: all lists of a job file have the same flags.
 const Resource* first_list(const JobConfig& config) {
   const auto list = std::ranges::find(config.resources, true, &Resource::is_list);
   return list == config.resources.end() ? nullptr : &*list;
 }
 
-// The deepest destination of a list that is `path` or holds it.
+// Returns the deepest destination of a list that is `path` or contains it.
 auto listed_place(const JobConfig& config, std::string_view path) {
   auto found = config.listed.end();
   if (!config.listed.empty()) {
@@ -79,7 +78,7 @@ auto listed_place(const JobConfig& config, std::string_view path) {
   return found;
 }
 
-// What becomes of a file, and what says so: a rule, a resource, or neither.
+// The class of a file and its reason: a rule, a resource, or neither.
 struct Decision {
   FileClass file_class;
   const OutputRule* rule = nullptr;
@@ -90,8 +89,7 @@ Decision decide(const JobConfig& config, std::string_view path, bool staged_in) 
   if (path.starts_with('/')) {
     path.remove_prefix(1);
   }
-  // Without output rules nothing that the job makes is dropped, not even below a temporary
-  // resource.
+  // Without output rules no new file is dropped, not even below a temporary resource.
   if (!staged_in && config.outputs.empty()) {
     return {.file_class = FileClass::persistent};
   }
@@ -162,7 +160,7 @@ std::string source_of(const JobConfig& config, std::string_view path) {
 }
 
 std::string result_path(const JobConfig& config, std::string_view path) {
-  const OutputRule* rule = nullptr;  // the deepest
+  const OutputRule* rule = nullptr;  // the deepest rule
   for (const auto& other : config.outputs) {
     if (!other.as.empty() && is_within(path, other.pattern) &&
         (rule == nullptr || other.pattern.size() > rule->pattern.size())) {

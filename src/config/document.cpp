@@ -58,8 +58,8 @@ void pairs_of_map(const YamlNode& map, std::vector<Pair>& pairs, ProblemList& pr
   }
 }
 
-// The (key, value) pairs of a table in either grammar: a map, or the ancestor's sequence of
-// (single-pair) maps. False where `node` is neither; that is reported.
+// Reads the (key, value) pairs of a table in either grammar: a map, or the ancestor's sequence of
+// (single-pair) maps. Reports any other node and returns false.
 bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>& pairs,
                 ProblemList& problems) {
   if (node.kind == Kind::null) {
@@ -88,7 +88,7 @@ bool read_pairs(const YamlNode& node, std::string_view title, std::vector<Pair>&
   return good;
 }
 
-// Where a key that `keys` does not hold belongs, or the nearest that it does.
+// Suggests the section that an unknown key belongs to, or the nearest key in `keys`.
 std::string suggest_key(std::string_view key, Keys keys) {
   if (const auto near = nearest(key, keys); !near.empty()) {
     return "did you mean " + in_quotes(near) + "?";
@@ -105,7 +105,7 @@ std::string suggest_key(std::string_view key, Keys keys) {
   return known;
 }
 
-// Drops the pairs whose key is unknown or was there before, with a problem each.
+// Drops pairs with an unknown or repeated key, and reports each.
 std::vector<Pair> known_pairs(std::vector<Pair> pairs, std::string_view title, Keys keys,
                               ProblemList& problems) {
   std::map<std::string, int, std::less<>> first_lines;
@@ -137,7 +137,7 @@ Section read_section(const YamlNode& node, Mark mark, std::string title, Keys ke
       continue;
     }
     section.bad.insert(pair.key);
-    // yaml-cpp places a null at the next token: the key is the better place.
+    // yaml-cpp places a null at the next token; the key's position is better.
     if (value.kind == Kind::null || value.kind == Kind::scalar) {
       problems.add(pair.mark, in_quotes(pair.key) + " has no value",
                    "give it one, or remove the key");
@@ -149,7 +149,7 @@ Section read_section(const YamlNode& node, Mark mark, std::string title, Keys ke
   return section;
 }
 
-// A list of tables; a single table may stand for a list of one.
+// Reads a list of tables; accepts a single table as a list.
 std::vector<Section> read_list(const YamlNode& node, std::string_view name,
                                const std::string& title, Keys keys, ProblemList& problems) {
   std::vector<Section> tables;
@@ -224,7 +224,7 @@ Document read_document(const YamlNode& root, ProblemList& problems) {
 
 namespace {
 
-// A list of words; a single word may stand for a list of one.
+// Reads a list of words; accepts a single word as a list.
 std::vector<Value> read_words(const YamlNode& node, std::string_view name, ProblemList& problems) {
   std::vector<Value> words;
   if (node.kind == Kind::scalar) {

@@ -1,6 +1,6 @@
 #pragma once
-// The sections of a job file as tables of words, whichever of the two grammars it was written in.
-// Knows which keys exist, and nothing of what their values mean.
+// The sections of a job file as tables of words, for both grammars. This layer knows the keys and
+// does not interpret their values.
 
 #include <functional>
 #include <map>
@@ -19,27 +19,27 @@ struct Value {
   std::string text;
   Mark mark;
   Source source = Source::job_file;
-  // Before the job (Surroundings::before_job), of what is expanded:
-  // what its nodes expand to `text`, and to their values where it has patterns that only they know
+  // Before the job (Surroundings::before_job), for expanded values: the text that the job's nodes
+  // expand. It keeps the patterns that only the nodes can resolve, and expands to `text` otherwise.
   std::string for_nodes = {};
-  bool open = false;  // it has some; in `text` they stay as they are
+  bool open = false;  // the value has such patterns; they stay unexpanded in `text`
 };
 
-/// global-settings, or one entry of backends, resources or outputs.
+/// global-settings, or an entry of backends, resources or outputs.
 struct Section {
   std::string title;  // for messages: "global-settings", "this backend" ...
   Mark mark;
-  // not even a table: its keys are unknown, and none is reported missing
+  // not a table: its keys are unknown, and none is reported as missing
   bool malformed = false;
   std::map<std::string, Value, std::less<>> values;
-  // keys that are there, without a usable value: already reported
+  // keys that are present without a usable value; already reported
   std::set<std::string, std::less<>> bad;
 
-  /// The value of `key`, null where it is absent or bad.
+  /// Returns the value of `key`; null if it is absent or bad.
   const Value* find(std::string_view key) const;
-  /// As find(); reports it as missing where it is absent.
+  /// As find(); reports an absent key as missing.
   const Value* require(std::string_view key, ProblemList& problems) const;
-  /// The place of the value of `key`, or that of the section.
+  /// Returns the position of the value of `key`, or that of the section.
   Mark mark_of(std::string_view key) const;
 };
 
@@ -59,8 +59,8 @@ struct SiteDocument {
 Document read_document(const YamlNode& root, ProblemList& problems);
 SiteDocument read_site_document(const YamlNode& root, ProblemList& problems);
 
-/// The keys that a section of a job file, or (sections that begin with "site ") of a site file can
-/// have.
+/// Returns the valid keys of each section of a job file, and of each section of a site file (titles
+/// that begin with "site ").
 struct SectionKeys {
   std::string_view section;
   std::span<const std::string_view> keys;

@@ -1,4 +1,4 @@
-// Limits of the site, and what `efs check --show` prints.
+// Limits of the site, and the output of `efs check --show`.
 #include <algorithm>
 
 #include "base/text.hpp"
@@ -7,8 +7,8 @@
 namespace efs::config {
 namespace {
 
-// A number and the limit of the same key. What nobody asked for is lowered, what somebody did is
-// refused.
+// Applies the limit of a key to a number. Lowers a default value; rejects a value that the user
+// gave.
 template <typename Number>
 void apply_limit(const Section& limits, std::string_view key, const std::optional<Number>& most,
                  const Section& section, Number& value, const std::string& most_text,
@@ -34,7 +34,7 @@ void limit_capacity(const Site& site, const Document& document, JobConfig& confi
   }
   const std::string most = format_bytes(*site.most_capacity),
                     where = site.limits.mark_of("capacity").place();
-  // the limit is of the job, however many backends it has
+  // the limit applies to the job, for all its backends together
   std::uint64_t left = *site.most_capacity;
   for (std::size_t i = 0; i < config.backends.size(); ++i) {
     auto& capacity = config.backends[i].capacity;
@@ -72,7 +72,7 @@ std::string octal_mode(unsigned mode) {
   return text;
 }
 
-// The value as efs uses it; nullopt for keys this file does not know: then the text counts.
+// Returns the value as efs uses it; nullopt for keys not handled here, whose text is shown.
 std::optional<std::string> setting_text(const JobConfig& c, std::string_view key) {
   if (key == "name") {
     return c.name;
@@ -233,7 +233,7 @@ void apply_limits(const Site& site, const Document& document, JobConfig& config,
                   ProblemList& problems) {
   const auto& settings = document.settings;
   config.memory_share = site.memory_share.value_or(config.memory_share);
-  // 0: as many as there is use for
+  // 0: as many as are useful
   if (site.most_workers && config.workers == 0) {
     config.workers = *site.most_workers;
   }
@@ -247,7 +247,7 @@ void apply_limits(const Site& site, const Document& document, JobConfig& config,
 std::vector<EffectiveValue> effective_values(const Document& document, const JobConfig& config,
                                              const Surroundings& surroundings) {
   std::vector<EffectiveValue> values;
-  // A value that only a limit of the site explains.
+  // Adds a value; if only a limit of the site explains it, shows the limit as its source.
   const auto limited = [&](EffectiveValue value, const Section* section) {
     const auto* limit = surroundings.site ? surroundings.site->limits.find(value.key) : nullptr;
     const auto* own = section != nullptr ? section->find(value.key) : nullptr;

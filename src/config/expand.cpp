@@ -35,8 +35,8 @@ bool has_control(std::string_view text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
 }
 
-// One value. Each step takes what it understands from the front of rest_, appends to the result,
-// and is false where the problem is reported.
+// Expands one value. Each step consumes a pattern from the front of rest_ and appends to the
+// result. A step returns false after it has reported a problem.
 class Expansion {
  public:
   Expansion(const Value& value, std::string_view key, const Surroundings& surroundings,
@@ -81,7 +81,7 @@ class Expansion {
     return true;
   }
 
-  // Left to the nodes, and `text` is what is known of it here.
+  // Leaves a pattern to the job's nodes; `text` is its value as far as it is known here.
   bool leave(const std::string& name, const std::string& text) {
     result_.text += text;
     result_.for_nodes += name;
@@ -122,13 +122,12 @@ class Expansion {
                     known_directives);
     }
     const std::string name = std::string("%") + letter;
-    // What the environment says of a job is of another one, from within which this one is
-    // submitted.
+    // At submission, the environment may describe another job: the one that submits this job.
     if (surroundings_.before_job) {
       return leave(name, letter == 'u' && !surroundings_.user.empty() ? surroundings_.user : name);
     }
     std::string text = surroundings_.find(found->variable).value_or("");
-    // The name of the user and of the node are known without Slurm.
+    // The names of the user and of the node are known without Slurm.
     if (text.empty() && letter == 'u') {
       text = surroundings_.user;
     }
@@ -167,7 +166,7 @@ class Expansion {
       rest_.remove_prefix(1);
     }
     const auto text = surroundings_.find(name);
-    // An empty one would move what follows to another place: "$SCRATCH/out" must not be "/out".
+    // An empty value would change the path: "$SCRATCH/out" must not become "/out".
     if (!text || text->empty()) {
       return report("the environment variable " + name + " is " + (text ? "empty" : "not set"),
                     "set it, or write the value out; a dollar sign is written $$");

@@ -5,16 +5,15 @@
 
 #include "config/job_config.hpp"
 
-// Patterns are matched component by component, and both levels (components with **, characters with
-// *) by the same method: go on greedily, and at a mismatch return to the last star only. Returning
-// to earlier ones can never help, so the time is at most the product of the lengths, whatever a job
-// file holds.
+// Patterns are matched component by component. Both levels (components with **, characters with *)
+// use the same method: match greedily, and at a mismatch return to the last star only. Returning to
+// earlier stars never helps, so the time is at most the product of the lengths, for any job file.
 
 namespace efs::config {
 namespace {
 
-// The character at the front of `text`, which must not be empty: a UTF-8 sequence, or one byte
-// where it is none.
+// Returns the first character of `text`, which must not be empty: a UTF-8 sequence, or one byte of
+// invalid UTF-8.
 std::string_view front_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
@@ -29,7 +28,7 @@ std::string_view front_character(std::string_view text) {
   return text.substr(0, length);
 }
 
-// [:alpha:] and its kin, for ASCII: the daemon's locale must not decide what is staged.
+// [:alpha:] and the other classes, for ASCII only: the daemon's locale must not affect staging.
 bool in_named_class(std::string_view name, std::string_view character) {
   if (character.size() != 1 || static_cast<unsigned char>(character[0]) > 0x7F) {
     return false;
@@ -76,10 +75,11 @@ bool in_named_class(std::string_view name, std::string_view character) {
 
 struct BracketMatch {
   bool matches = false;
-  std::string_view rest;  // of the pattern, behind the closing bracket
+  std::string_view rest;  // the pattern after the closing bracket
 };
 
-// One member of a bracket expression, taken from the front of `set`: a character, perhaps escaped.
+// Consumes one member of a bracket expression from the front of `set`: a character, perhaps
+// escaped.
 std::string_view take_member(std::string_view& set) {
   if (set.size() > 1 && set.front() == '\\') {
     set.remove_prefix(1);
@@ -89,7 +89,7 @@ std::string_view take_member(std::string_view& set) {
   return member;
 }
 
-// `set` begins behind the '['. nullopt where no bracket closes it: then the '[' stands for itself.
+// `set` begins after the '['. Returns nullopt if no bracket closes it; the '[' is then literal.
 // UTF-8 sequences compare bytewise in the order of their code points, so ranges need no decoding.
 std::optional<BracketMatch> match_bracket(std::string_view set, std::string_view character) {
   const bool negated = set.starts_with('!') || set.starts_with('^');
@@ -117,8 +117,8 @@ std::optional<BracketMatch> match_bracket(std::string_view set, std::string_view
   return std::nullopt;
 }
 
-// Matches one pattern element (no star) against one character; the rest of the pattern where it
-// matches.
+// Matches one pattern element (no star) with one character. Returns the rest of the pattern, or
+// nullopt if it does not match.
 std::optional<std::string_view> match_character(std::string_view pattern,
                                                 std::string_view character) {
   if (pattern.front() == '?') {
@@ -139,12 +139,12 @@ std::optional<std::string_view> match_character(std::string_view pattern,
 }
 
 bool match_component(std::string_view pattern, std::string_view name) {
-  // glob(7): a leading period is matched explicitly only.
+  // glob(7): only an explicit period matches a leading period.
   if (name.starts_with('.') && !pattern.starts_with('.') && !pattern.starts_with("\\.")) {
     return false;
   }
-  std::optional<std::string_view> star;  // the pattern behind the last star
-  // where the name goes on when that star takes one character more
+  std::optional<std::string_view> star;  // the pattern after the last star
+  // where to continue in the name when that star matches one more character
   std::string_view retry;
   while (!name.empty() || !pattern.empty()) {
     if (pattern.starts_with('*')) {
@@ -188,7 +188,7 @@ std::vector<std::string_view> split(std::string_view path) {
 bool glob_match(std::string_view pattern, std::string_view path) {
   const auto patterns = split(pattern), names = split(path);
   std::size_t p = 0, n = 0;
-  std::optional<std::size_t> star;  // the pattern component behind the last **
+  std::optional<std::size_t> star;  // the pattern component after the last **
   std::size_t retry = 0;
   while (n < names.size() || p < patterns.size()) {
     if (p < patterns.size() && patterns[p] == "**") {

@@ -49,7 +49,7 @@ std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text,
     }
     return config;
   } catch (const std::exception& error) {
-    // bad_alloc and its like; YAML's own are caught where they enter
+    // bad_alloc and similar; YAML's exceptions are caught in yaml_tree
     return one_problem(std::string("the job file cannot be parsed: ") + error.what(), "");
   }
 }

@@ -25,7 +25,7 @@ constexpr std::array flags{
     Flag{"relatime", 0, mount_noatime | mount_strictatime},
     Flag{"strictatime", mount_strictatime, mount_noatime}, Flag{"ro", mount_readonly, 0},
     Flag{"rw", 0, mount_readonly},
-    // What mount(8) and fstab say and what is so anyway.
+    // Options of mount(8) and fstab that have no effect here.
     Flag{"defaults", 0, 0}, Flag{"auto", 0, 0}, Flag{"noauto", 0, 0}, Flag{"user", 0, 0},
     Flag{"_netdev", 0, 0}, Flag{"nofail", 0, 0}, Flag{"lazytime", 0, 0}, Flag{"nolazytime", 0, 0},
     Flag{"async", 0, 0}, Flag{"allow_other", 0, 0}, Flag{"default_permissions", 0, 0}};

@@ -10,7 +10,7 @@
 
 namespace efs::config {
 
-/// What a mount may be asked for; the supervisor takes suid and dev from root only.
+/// Flags of a mount; the supervisor accepts suid and dev from root only.
 enum MountFlag : std::uint64_t {
   mount_suid = 1,
   mount_dev = 2,
@@ -23,16 +23,16 @@ enum MountFlag : std::uint64_t {
 struct MountOptions {
   std::uint64_t flags = 0;  // MountFlag bits
   bool daemon_io = false;
-  // microseconds that the daemon looks for the next request before it sleeps; 0: none
+  // microseconds that the daemon polls for the next request before it sleeps; 0: none
   std::uint32_t spin = 50;
   std::string source;  // fsname=
-  // of the root directory of a new file system; nullopt: root-dir's
+  // mode of the root directory of a new file system; nullopt: root-dir's
   std::optional<std::uint32_t> mode;
 };
 
 AccessTimes access_times(std::uint64_t flags);
 
-/// A comma-separated list. EINVAL with a text for what is unknown.
+/// Parses a comma-separated list. EINVAL with a text for an unknown option.
 Result<MountOptions> parse_mount_options(const std::string& list);
 
 }  // namespace efs::config

@@ -21,8 +21,8 @@ void for_each_component(std::string_view path, Visitor visit) {
   }
 }
 
-// The normalised components joined by '/'. `left` says whether `..` went above the start; there it
-// has no effect.
+// Returns the normalised components joined by '/'. Sets `left` if `..` goes above the start, where
+// `..` has no effect.
 std::string normalize(std::string_view path, bool& left) {
   std::vector<std::string_view> components;
   for_each_component(path, [&](std::string_view component) {
@@ -56,7 +56,7 @@ std::optional<std::string> absolute_path(std::string_view path) {
     }
     whole = current.string() + "/" + whole;
   }
-  bool left = false;  // ".." of "/" is "/"
+  bool left = false;  // "/.." is "/"
   return "/" + normalize(whole, left);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Paths as text: nothing here touches a file system (but the working directory), so `..` is
+// Paths as text. These functions access no file system except for the working directory, so `..` is
 // resolved lexically.
 
 #include <optional>
@@ -8,24 +8,24 @@
 
 namespace efs::config {
 
-/// Absolute and normalised, without a trailing slash ("/" itself excepted). Relative paths are
-/// relative to the working directory; nullopt where that is gone.
+/// Returns an absolute, normalised path without a trailing slash (except "/"). Relative paths are
+/// relative to the working directory; nullopt if that directory was removed.
 std::optional<std::string> absolute_path(std::string_view path);
 
-/// Normalised relative path: no "//", "." or trailing slash; "" for the start itself; nullopt where
-/// `..` leaves it.
+/// Returns a normalised relative path: no "//", "." or trailing slash; "" for the start itself;
+/// nullopt if `..` leaves the start.
 std::optional<std::string> relative_path(std::string_view path);
 
-/// Is `path` equal to `directory` or below it? Both absolute and normalised.
+/// Returns whether `path` equals `directory` or is below it. Both must be absolute and normalised.
 bool is_within(std::string_view path, std::string_view directory);
 
-/// The part of `path` behind `directory`, "" where they are equal. Requires is_within().
+/// Returns the part of `path` behind `directory`; "" if they are equal. Requires is_within().
 std::string_view part_below(std::string_view path, std::string_view directory);
 
-/// Holds `path` one of the characters * ? [ that make it a glob?
+/// Returns whether `path` is a glob: has one of the characters * ? [.
 bool has_wildcard(std::string_view path);
 
-/// Is one of the components of `path` ".."?
+/// Returns whether a component of `path` is "..".
 bool has_dot_dot(std::string_view path);
 
 }  // namespace efs::config

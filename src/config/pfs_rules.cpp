@@ -1,4 +1,4 @@
-// The keys of global-settings that say how a job treats the PFS.
+// The keys of global-settings about the use of the PFS.
 
 #include <array>
 #include <charconv>
@@ -9,12 +9,12 @@
 namespace efs::config {
 namespace {
 
-// bytes per second: below it no transfer of any size ends
+// bytes per second: with a lower rate, large transfers would not end
 constexpr std::uint64_t least_rate = 64u << 10;
 constexpr int most_retries = 100;
 constexpr int longest_deadline = 7 * 24 * 3600;  // seconds
 
-/// "500 MB/s" without its "/s", which may be left out.
+/// Removes the optional "/s" of "500 MB/s".
 Section without_per_second(const Section& settings, std::string_view key) {
   Section section = settings;
   const auto it = section.values.find(key);
@@ -28,7 +28,7 @@ Section without_per_second(const Section& settings, std::string_view key) {
   return section;
 }
 
-/// Of files; what may be searched and executed follows from it.
+/// The mode of files; that of directories is derived from it.
 void read_results_mode(const Section& settings, JobConfig& config, ProblemList& problems) {
   const auto* value = settings.find("results-mode");
   if (value == nullptr) {
@@ -69,7 +69,7 @@ void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& pro
                                        Word{"fail", static_cast<int>(Existing::fail)},
                                        Word{"keep-both", static_cast<int>(Existing::keep_both)}};
   config.existing = read_word(settings, "existing", existing, config.existing, problems);
-  // Whether there is such a group, the start finds out.
+  // The start checks that the group exists.
   if (const auto* group = settings.find("results-group")) {
     config.results_group = group->text;
   }

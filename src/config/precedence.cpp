@@ -23,8 +23,8 @@ void refuse_fixed(const Value& value, std::string_view key, const Value& site,
                "remove it; see " + site.mark.place());
 }
 
-// What a value means, so that "/a/" and "/a", or "1 MiB" and "1024 KiB", are the same. Its problems
-// are reported elsewhere.
+// Normalises a value, so that "/a/" equals "/a", and "1 MiB" equals "1024 KiB". Ignores problems:
+// other code reports them.
 std::string meaning_of(const Value& value, std::string_view key, const Surroundings& surroundings) {
   ProblemList ignored;
   if (is_expanded(key)) {
@@ -44,7 +44,7 @@ bool same_meaning(const Value& a, const Value& b, std::string_view key,
   return a.text == b.text || meaning_of(a, key, surroundings) == meaning_of(b, key, surroundings);
 }
 
-// One value on its way in: the last one put wins.
+// Collects the values of a section; the last value put for a key wins.
 class Layers {
  public:
   Layers(Section job, const Surroundings& surroundings, ProblemList& problems)
@@ -62,7 +62,7 @@ class Layers {
     result_.values[std::string(key)] = std::move(value);
   }
 
-  // Below what is there.
+  // Adds the site's values; existing values win.
   void put_site() {
     if (site_ == nullptr) {
       return;
@@ -99,8 +99,8 @@ class Layers {
   ProblemList& problems_;
 };
 
-// Behind = a shell leaves ~ alone, and on the command line it is the shell's: a directory of that
-// name is hardly meant.
+// A shell does not expand ~ after =, and expansion on the command line is the shell's task. The
+// user hardly means a directory of that name.
 bool is_home_left_alone(std::string_view key, std::string_view text) {
   return is_expanded(key) && (text == "~" || text.starts_with("~/"));
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Which value counts where several places give one. The only code that knows the order:
+// Selects the effective value if several sources give one. Only this code knows the order:
 //   command line > environment > job file > site file > built-in,
-// save that what the site fixes or limits cannot be changed by any of them.
+// except that none of them can change a value that the site fixes or limits.
 
 #include <string>
 #include <vector>
@@ -12,22 +12,22 @@
 
 namespace efs::config {
 
-/// The variable that sets a key of global-settings: "EFS_MOUNT_DIR" for "mount-dir".
+/// Returns the variable that sets a key of global-settings: "EFS_MOUNT_DIR" for "mount-dir".
 std::string variable_of(std::string_view key);
 
-/// global-settings with every value taken from the place that wins, expanded (expand.hpp).
+/// Returns global-settings with every value from the winning source, expanded (expand.hpp).
 Section resolve_settings(Section job, const Overrides& overrides, const Surroundings& surroundings,
                          ProblemList& problems);
 
-/// The job's backends, or the site's where it has none; expanded.
+/// Returns the job's backends, or the site's if the job names none; expanded.
 std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundings& surroundings,
                                       ProblemList& problems);
 
-/// Reports what is above a limit of the site, and lowers built-in values that are.
+/// Reports values above a limit of the site, and lowers built-in values to the limit.
 void apply_limits(const Site& site, const Document& document, JobConfig& config,
                   ProblemList& problems);
 
-/// Every setting and every key of a backend with its value and where that comes from.
+/// Returns every setting and every key of a backend, with its value and its source.
 std::vector<EffectiveValue> effective_values(const Document& document, const JobConfig& config,
                                              const Surroundings& surroundings);
 

@@ -26,7 +26,7 @@ std::vector<Problem> ProblemList::take_sorted() {
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t longest = 60;
   std::size_t end = std::min(text.size(), longest);
-  // A cut must not split a UTF-8 sequence: continuation bytes are 10xxxxxx.
+  // Never cut inside a UTF-8 sequence: continuation bytes are 10xxxxxx.
   while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
     --end;
   }

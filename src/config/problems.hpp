@@ -1,5 +1,5 @@
 #pragma once
-// Collects the problems of one job file, so that all of them can be shown at once.
+// Collects all problems of a job file, to report them together.
 
 #include <cstddef>
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace efs::config {
 
-/// A place in the job file, or in what `origin` names. Counts from 1; 0:0 is "nowhere in it".
+/// A position in the job file or in `origin`. Counts from 1; 0:0 means no position.
 struct Mark {
   int line = 0;
   int column = 0;
   std::string origin;  // "": the job file; else the site file, "EFS_WORKERS", "--set workers" ...
 
-  /// For people, of what the job file does not say: "ORIGIN:LINE", or "ORIGIN" where that has no
-  /// lines.
+  /// The position for people, if it is not in the job file: "ORIGIN:LINE", or "ORIGIN" without a
+  /// line.
   std::string place() const { return origin + (line > 0 ? ":" + std::to_string(line) : ""); }
 };
 
-/// Not thread-safe. Keeps the first `limit` problems only: a hostile file must not make a report of
-/// its own size.
+/// Not thread-safe. Keeps only the first `limit` problems, so that a hostile file cannot cause a
+/// report of its own size.
 class ProblemList {
  public:
   static constexpr std::size_t limit = 1000;
@@ -31,16 +31,15 @@ class ProblemList {
 
   bool empty() const { return problems_.empty(); }
 
-  /// All problems in the order of the file, then those of other origins; the list is empty
-  /// afterwards.
+  /// Returns all problems in the order of the file, then those of other origins. Empties the list.
   std::vector<Problem> take_sorted();
 
  private:
   std::vector<Problem> problems_;
 };
 
-/// `text` in single quotes for a message: what controls a terminal in octal, cut after some sixty
-/// bytes.
+/// Returns `text` in single quotes for a message. Control characters become octal; the text is cut
+/// after some sixty bytes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace efs::config

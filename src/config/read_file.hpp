@@ -1,5 +1,5 @@
 #pragma once
-// Job files and site files as text.
+// Reads job files and site files as text.
 
 #include <cstddef>
 #include <optional>
@@ -11,22 +11,21 @@ namespace efs::config {
 
 inline constexpr std::size_t largest_file = 1u << 20;  // bytes
 
-/// The whole file; where it is larger than the limit, one byte more than that. `what` ("the job
-/// file") is for messages. A file that is not a regular one is refused, without waiting for a
-/// FIFO's writer. `trusted`: nobody but root and this process's user may be able to change it; else
-/// EPERM.
+/// Returns the whole file, or limit + 1 bytes of a larger file. `what` ("the job file") is for
+/// messages. Rejects files that are not regular, without waiting for a FIFO's writer. `trusted`:
+/// only root and this process's user may be able to change the file; otherwise EPERM.
 Result<std::string> read_file(const std::string& file, const std::string& what,
                               bool trusted = false);
 
-/// What a job file is called that comes from a pipe or another open descriptor.
+/// The name of a job file from a pipe or another open descriptor.
 inline constexpr const char* standard_input = "-";
 
-/// The descriptor of this process that `file` names: "-", /dev/stdin, /dev/fd/N, as the shell's
-/// <(command) gives, or /proc/self/fd/N. nullopt: a path that other processes can open, too.
+/// Returns the descriptor of this process that `file` names: "-", /dev/stdin, /dev/fd/N (as in the
+/// shell's <(command)), or /proc/self/fd/N. nullopt for a path that other processes can open too.
 std::optional<int> stream_of(const std::string& file);
 
-/// All that comes from the descriptor, which can be read once; where it is more than the limit, one
-/// byte more than that.
+/// Reads the descriptor to its end, which is possible only once. Returns limit + 1 bytes if there
+/// are more.
 Result<std::string> read_stream(int fd, const std::string& what);
 
 }  // namespace efs::config

@@ -8,12 +8,12 @@
 namespace efs::config {
 namespace {
 
-// The text without slashes at its end: the ancestor's files name a backend with and without them.
+// Removes trailing slashes: the ancestor's files name a backend with and without them.
 std::string_view without_slashes(std::string_view id) {
   return id.substr(0, id.find_last_not_of('/') + 1);
 }
 
-// `..` behind a wildcard cannot be resolved as text, and no pattern needs it.
+// `..` after a wildcard cannot be resolved as text, and no pattern needs it.
 bool refuse_dot_dot_in_glob(const Value& value, ProblemList& problems) {
   if (!has_wildcard(value.text) || !has_dot_dot(value.text)) {
     return false;
@@ -23,7 +23,7 @@ bool refuse_dot_dot_in_glob(const Value& value, ProblemList& problems) {
   return true;
 }
 
-// The path relative to root-dir; nullopt where it is bad (reported).
+// Returns the path relative to root-dir; nullopt if it is bad (reported).
 std::optional<std::string> path_below_root(const Value& value, const std::string& root_dir,
                                            ProblemList& problems) {
   if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) {
@@ -39,7 +39,7 @@ std::optional<std::string> path_below_root(const Value& value, const std::string
     return path;
   }
   if (root_dir.empty()) {
-    return std::nullopt;  // reported: nothing to judge by
+    return std::nullopt;  // already reported
   }
   const auto path = *absolute_path(value.text);
   if (is_within(path, root_dir)) {
@@ -64,7 +64,7 @@ std::string read_backend_id(const Section& section, std::string_view key,
   std::vector<std::string_view> ids;
   for (const auto& backend : config.backends) {
     if (backend.id.empty()) {
-      return {};  // a backend without id, reported: this may be meant
+      return {};  // the value may mean this backend without an id, which is already reported
     }
     if (without_slashes(backend.id) == without_slashes(value->text)) {
       return backend.id;
@@ -80,8 +80,8 @@ std::string read_backend_id(const Section& section, std::string_view key,
 
 namespace {
 
-// The pattern relative to the mount point; an absolute one may name what root-dir mirrors. nullopt:
-// bad (reported).
+// Returns the pattern relative to the mount point; an absolute pattern may name a path below
+// root-dir. nullopt if it is bad (reported).
 std::optional<std::string> output_pattern(const Value& value, const JobConfig& config,
                                           ProblemList& problems) {
   if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) {
@@ -96,7 +96,7 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
     }
     return path;
   }
-  // reported: nothing to judge by
+  // already reported
   if (config.root_dir.empty() || config.mount_dir.empty()) {
     return std::nullopt;
   }
@@ -112,7 +112,7 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
   return std::nullopt;
 }
 
-// A resource that names a file with the names of inputs. Only the planner reads it, with the job's
+// Reads a resource that lists names of inputs. Only the planner reads the list, with the job's
 // rights.
 void read_list(const Section& section, Resource& resource, const JobConfig& config,
                ProblemList& problems) {
@@ -131,7 +131,7 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
   if (!value || !is_usable_path(*value, "list", problems)) {
     return;
   }
-  // reported: nothing to judge by
+  // already reported
   if (config.root_dir.empty() && !value->text.starts_with('/')) {
     return;
   }
@@ -165,7 +165,7 @@ void read_placement(const Section& settings, JobConfig& config, ProblemList& pro
           .value_or(0);
 }
 
-// Where the resource appears, if not where it is below root-dir.
+// Reads the resource's destination, if it differs from its path below root-dir.
 void read_as(const Section& section, Resource& resource, const JobConfig& config,
              ProblemList& problems) {
   const auto* value = section.find("as");
@@ -252,7 +252,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config,
 
 namespace {
 
-// What the result is called in results-dir.
+// Reads the result's name in results-dir.
 void read_result_name(const Section& section, OutputRule& rule, const JobConfig& config,
                       ProblemList& problems) {
   const auto* value = section.find("as");
@@ -281,7 +281,7 @@ void read_outputs(const std::vector<Section>& sections, JobConfig& config, Probl
                     .backend = read_backend_id(section, "backend", "", config, problems),
                     .holds_inputs = read_word(section, "inputs", yes_or_no, false, problems)};
     if (const auto* value = section.require("path", problems)) {
-      // The mount point itself stands for all below it.
+      // The mount point itself stands for all files below it.
       if (const auto pattern = output_pattern(*value, config, problems)) {
         rule.pattern = pattern->empty() ? "**" : *pattern;
       }

@@ -75,7 +75,8 @@ bool is_open(const Section& settings, std::string_view key) {
   return value != nullptr && value->open;
 }
 
-// The three directories. "/" is refused: below it everything would be input, hidden or overwritten.
+// Reads a directory. "/" is rejected: every file would be an input, or would be hidden or
+// overwritten.
 std::string read_directory(const Section& settings, std::string_view key, ProblemList& problems) {
   auto path = read_path(settings, key, problems);
   if (path != "/") {

@@ -25,7 +25,7 @@ bool has(std::span<const std::string_view> keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
 }
 
-// What is fixed must have a value to be fixed to.
+// A fixed key must have a value.
 void check_fixed(const Site& site, ProblemList& problems) {
   for (const auto& word : site.fixed) {
     const std::string& key = word.text;

@@ -14,38 +14,40 @@
 
 namespace efs::config {
 
-/// Checked as far as it can be without a job; its values are checked again with those of the job.
+/// A site file, checked as far as possible without a job. Its values are checked again with those
+/// of each job.
 struct Site {
   std::string file;
-  std::string runtime_dir;               // "": the built-in one
+  std::string runtime_dir;               // "": the built-in directory
   std::optional<unsigned> memory_share;  // percent: JobConfig::memory_share
   Section settings;                      // defaults of global-settings
-  std::vector<Section> backends;         // of jobs that name none
-  std::vector<Value> fixed;              // keys of global-settings or of a backend, or "backends"
+  std::vector<Section> backends;         // backends of jobs that name none
+  std::vector<Value> fixed;              // fixed keys of global-settings or of a backend, or
+                                         // "backends"
   std::optional<std::uint64_t> most_capacity, most_transfer_size;
   std::optional<unsigned> most_workers;
-  Section limits;  // their places
+  Section limits;  // the limits and their positions
 };
 
-/// `text` of the site file `file`; all its problems.
+/// Parses `text` of the site file `file`; returns all its problems.
 std::expected<Site, std::vector<Problem>> parse_site(const std::string& text,
                                                      const std::string& file);
 
-/// A site file that was read and not parsed yet.
+/// A site file's text, not yet parsed.
 struct SiteText {
   std::string file, text;
 };
 
-/// $EFS_SITE_FILE, or /etc/efs/site.yaml where there is one; nothing where there is none. A file
-/// that is named and not there, or that others can change, is a problem.
+/// Reads $EFS_SITE_FILE, or /etc/efs/site.yaml if it exists; otherwise returns nullopt. It is a
+/// problem if a named file does not exist, or if other users can change the file.
 std::expected<std::optional<SiteText>, std::vector<Problem>> read_site(
     const Surroundings& surroundings);
 
-/// parse_site() of what read_site() has read; null of nothing.
+/// Parses the result of read_site(); null for nullopt.
 std::expected<std::shared_ptr<const Site>, std::vector<Problem>> site_of(
     const std::optional<SiteText>& read);
 
-/// Both.
+/// read_site() and site_of().
 std::expected<std::shared_ptr<const Site>, std::vector<Problem>> load_site(
     const Surroundings& surroundings);
 

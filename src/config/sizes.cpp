@@ -46,7 +46,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t';
 }
 
-// No-break spaces, as a copy from a document has them between a number and its unit.
+// No-break spaces, which documents place between a number and its unit.
 constexpr std::array<std::string_view, 3> odd_blanks{"\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
 
 std::string_view trim(std::string_view text) {
@@ -69,7 +69,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Takes the digits at the front of `text`.
+// Consumes the digits at the front of `text`.
 std::string_view take_digits(std::string_view& text) {
   const auto end = std::ranges::find_if_not(text, is_digit);
   const auto digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
@@ -91,7 +91,7 @@ std::optional<std::uint64_t> unit_bytes(std::string_view name) {
 
 }  // namespace
 
-// In integers throughout: a double cannot hold every 64-bit size.
+// Uses integers only: a double cannot represent every 64-bit size.
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   __extension__ using Wide = unsigned __int128;  // not ISO C++, hence __extension__
   constexpr Wide largest = std::numeric_limits<std::uint64_t>::max();
@@ -113,7 +113,7 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
     return std::nullopt;
   }
   if (!fraction.empty() && *unit == 1) {
-    return std::nullopt;  // there is no half byte
+    return std::nullopt;  // half a byte is invalid
   }
 
   Wide value = 0;

@@ -38,11 +38,11 @@ std::string text_for_nodes(std::string_view key, const Value& value) {
     return text.starts_with('~') ? "./" + text : text;
   }
   std::error_code gone;
-  // one that is gone has been reported
+  // a removed working directory is already reported
   return escape(std::filesystem::current_path(gone).string()) + "/" + text;
 }
 
-// Brackets, not indentation: there lines can be broken anywhere.
+// Writes flow style with brackets: there, lines can be broken anywhere.
 class Writer {
  public:
   explicit Writer(ProblemList& problems) : problems_(problems) {}

@@ -1,6 +1,6 @@
 #pragma once
-// A job file at submission, written so that its nodes read the same from it: what depends on
-// whoever submits is in place, what only they know is left to them.
+// Writes a job file at submission, for the job's nodes to read. Values that depend on the
+// submitting user and process are replaced. Values that only the nodes know are left to the nodes.
 
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace efs::config {
 
-/// `document` as resolved before the job: values of the job file, the environment and the command
-/// line, but none of the site's. Directories are absolute, and every value stands in the line that
-/// it has in the job file, for messages. What no job file can hold is reported.
+/// Writes `document` as resolved before the job: with the values of the job file, the environment
+/// and the command line, but not the site's. Directories are absolute. Every value keeps its line
+/// of the job file, for messages. Reports values that a job file cannot contain.
 std::string write_snapshot(const Document& document, ProblemList& problems);
 
 }  // namespace efs::config

@@ -8,8 +8,8 @@
 namespace efs::config {
 namespace {
 
-// The plugin's names: slurm-JOB.RESTART-NODE, and slurm-kept.UID.NAME-NODE of what outlives a job.
-// "": it is none of the first kind.
+// Returns the job number in the plugin's name slurm-JOB.RESTART-NODE; "" for other names. The
+// plugin also uses slurm-kept.UID.NAME-NODE, for an instance that outlives its job.
 std::string_view job_in(std::string_view name) {
   constexpr std::string_view begin = "slurm-", digits = "0123456789";
   if (!name.starts_with(begin)) {

@@ -1,5 +1,5 @@
 #pragma once
-// The command that goes on with what an instance has left, as people can paste it.
+// Returns the command that continues a stopped or dead instance, for people to paste.
 
 #include <string>
 #include <string_view>
@@ -7,16 +7,16 @@
 
 namespace efs::config {
 
-/// `words`, as JobConfig::start_options: of the environment NAME=VALUE, and then options.
-/// `job_file` "": it is not known; "-": it came from a pipe, and is to be given again.
+/// `words` is JobConfig::start_options: NAME=VALUE of the environment, then options. `job_file`: ""
+/// if unknown; "-" if it came from a pipe and the user must supply it again.
 std::string start_command(const std::string& job_file, const std::vector<std::string>& words);
 
-/// Has the Slurm plugin started the instance of this name? Then nobody starts it by hand: its job
-/// file, its place and its name are root's.
+/// Returns whether the Slurm plugin started the instance of this name. Users do not start such an
+/// instance by hand: root owns its job file, its directory and its name.
 bool is_of_batch_job(std::string_view name);
 
-/// How an instance is named behind `efs stop`, `efs salvage` and `efs clean`: --job N of a batch
-/// job's, else its name.
+/// Returns the argument of `efs stop`, `efs salvage` and `efs clean` for an instance: --job N for a
+/// batch job, else its name.
 std::string instance_argument(const std::string& name);
 
 }  // namespace efs::config

@@ -11,7 +11,7 @@
 namespace efs::config {
 namespace {
 
-// more is not meant, and has too many bytes for 64 bits
+// larger values are errors, and would not fit 64 bits in bytes
 constexpr std::uint64_t most_mebibytes = 1ULL << 40U;
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace efs::config {
 namespace {
 
-// Two directories of which the first must not be in the second.
+// Two directories; the inner one must not be in the outer one.
 struct Nesting {
   std::string_view inner_key, outer_key;
   const std::string& inner;
@@ -45,8 +45,7 @@ void check_nesting(const Section& settings, const JobConfig& config, ProblemList
       continue;
     }
     const bool equal = rule.inner == rule.outer;
-    // Equal directories are reported once, from the side of mount-dir; results-dir == root-dir has
-    // its own rule.
+    // Equal directories are reported once, for mount-dir. results-dir == root-dir has its own rule.
     if (equal && (rule.inner_key == "root-dir" || rule.inner_key == "results-dir")) {
       continue;
     }
@@ -60,14 +59,14 @@ void check_nesting(const Section& settings, const JobConfig& config, ProblemList
   }
 }
 
-// What lies above the first pattern of a path.
+// Returns the part of a path before the first pattern.
 std::string_view fixed_part(std::string_view path) {
   const auto wildcard = path.find_first_of("*?[");
   return wildcard == path.npos ? path : path.substr(0, path.rfind('/', wildcard));
 }
 
-// May a result come to lie where an input does? Of what only names tell; stage::make_plan() asks
-// the file system.
+// Checks by names whether a result could overwrite an input; stage::make_plan() asks the file
+// system.
 void check_results_and_inputs(const Section& settings, const JobConfig& config,
                               ProblemList& problems) {
   const std::string& results = config.results_dir;
@@ -95,8 +94,7 @@ void check_results_and_inputs(const Section& settings, const JobConfig& config,
   }
 }
 
-// That results overwrite inputs must be said, by in-place; and in-place must not say what is not
-// so.
+// The job file must say in-place if results overwrite inputs, and must not say it otherwise.
 void check_in_place(const Section& settings, const JobConfig& config, ProblemList& problems) {
   if (config.root_dir.empty() || config.results_dir.empty()) {
     return;
@@ -123,7 +121,7 @@ void check_deletions(const Section& settings, const JobConfig& config, ProblemLi
 }
 
 void check_results_dir(const Section& settings, const JobConfig& config, ProblemList& problems) {
-  // perhaps bad, then reported
+  // the value may be bad, which is already reported
   const bool given = settings.find("results-dir") || settings.bad.contains("results-dir");
   if (given || config.in_place || settings.malformed) {
     return;

@@ -1,7 +1,7 @@
 #pragma once
-// The sections of a job file -> the values of a JobConfig. Each function reports what is wrong and
-// goes on with a default, so that one run finds all problems; the result counts only where no
-// problem was reported.
+// The sections of a job file -> the values of a JobConfig. Each function reports its problems and
+// continues with a default, so that one run finds all problems. The result is valid only if there
+// is no problem.
 
 #include <limits>
 #include <optional>
@@ -13,15 +13,14 @@
 
 namespace efs::config {
 
-/// Of a size that may be anything.
+/// The upper bound of a size without a limit.
 inline constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
 
-/// All of it, and the rules that span sections. `file` gives the default name.
+/// Validates all sections, and the rules across sections. `file` gives the default name.
 JobConfig validate(Document document, const std::string& file, const Overrides& overrides,
                    const Surroundings& surroundings, ProblemList& problems);
 
-// The steps of validate(), in this order: each reads what the ones before it have put into
-// `config`.
+// The steps of validate(), in this order. Each step reads the results of earlier steps in `config`.
 void read_settings(const Section& settings, const std::string& file, JobConfig& config,
                    ProblemList& problems);
 void read_cache(const Section& settings, JobConfig& config, ProblemList& problems);
@@ -31,31 +30,31 @@ void read_placement(const Section& settings, JobConfig& config, ProblemList& pro
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 
-// Values that more than one kind of section has.
+// Readers for values of several kinds of sections.
 
-/// A directory or file outside the mount, made absolute; "" where there is none or it is bad
+/// Reads a directory or file outside the mount, made absolute; "" if it is absent or bad
 /// (reported).
 std::string read_path(const Section& section, std::string_view key, ProblemList& problems);
-/// A size from `least` to `most`; nullopt where there is none or it is bad (reported).
+/// Reads a size from `least` to `most`; nullopt if it is absent or bad (reported).
 std::optional<std::uint64_t> read_size(const Section& section, std::string_view key,
                                        std::uint64_t least, std::uint64_t most,
                                        ProblemList& problems);
-/// A whole number from `least` to `most`, or `fallback`.
+/// Reads a whole number from `least` to `most`; `fallback` if it is absent or bad.
 int read_number(const Section& section, std::string_view key, int least, int most, int fallback,
                 ProblemList& problems);
 
-/// One of the words that a key can have as its value.
+/// A word that a key can have as its value.
 struct Word {
   std::string_view name;
   int value;
 };
 
-/// The entry of `words` that `key` names (capitals do not matter); null where there is none or it
-/// is bad (reported).
+/// Returns the entry of `words` that `key` names (case does not matter); null if the value is
+/// absent or bad (reported).
 const Word* find_word(const Section& section, std::string_view key, std::span<const Word> words,
                       ProblemList& problems);
 
-/// The same as a value of T, or `fallback`.
+/// The same as a value of T; `fallback` if the value is absent or bad.
 template <typename T>
 T read_word(const Section& section, std::string_view key, std::span<const Word> words, T fallback,
             ProblemList& problems) {
@@ -63,15 +62,15 @@ T read_word(const Section& section, std::string_view key, std::span<const Word> 
   return word ? static_cast<T>(word->value) : fallback;
 }
 
-/// The id, as its backend has it, of the backend that `key` names; `fallback` where it names none,
-/// "" where it is bad (reported).
+/// Returns the id of the backend that `key` names, as written in the backend. Returns `fallback` if
+/// the key is absent, and "" if the value is bad (reported).
 std::string read_backend_id(const Section& section, std::string_view key,
                             const std::string& fallback, const JobConfig& config,
                             ProblemList& problems);
 Vanished read_vanished(const Section& section, Vanished fallback, ProblemList& problems);
 FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems);
 
-/// Reports a path no part of efs can take: one with a NUL.
+/// Reports a path with a NUL, which no part of efs accepts.
 bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems);
 
 }  // namespace efs::config

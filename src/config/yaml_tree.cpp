@@ -26,7 +26,7 @@ Mark to_mark(const YAML::Mark& mark) {
   return {mark.line + 1, mark.column + 1};
 }
 
-// What ends a parse from within its events; leaves read_yaml() as a value.
+// Ends a parse from inside its events; read_yaml() returns its problem as a value.
 struct Refusal {
   Problem problem;
 };
@@ -36,8 +36,8 @@ struct Refusal {
   throw Refusal{{place.line, place.column, std::move(text), std::move(suggestion)}};
 }
 
-// Does the quoted scalar at the front of `text` end? yaml-cpp takes a newline at the end of the
-// file for a closing quote, and half a path for a path.
+// Returns whether the quoted scalar at the front of `text` is closed. yaml-cpp accepts a newline at
+// the end of the file as a closing quote, and so half a path as a path.
 bool is_closed(std::string_view text) {
   const char quote = text.front();
   for (std::size_t i = 1; i < text.size(); ++i) {
@@ -47,20 +47,20 @@ bool is_closed(std::string_view text) {
       if (quote == '"' || !text.substr(i + 1).starts_with('\'')) {
         return true;
       }
-      ++i;  // '' is a quote within single quotes
+      ++i;  // '' is a quote inside single quotes
     }
   }
   return false;
 }
 
-// The blanks and quotation marks of another program at the ends of a value without quotes, as a
-// copy from a web page has them.
+// Finds an odd blank or quotation mark at the ends of an unquoted value. Text copied from a web
+// page has these.
 std::optional<OddCharacter> odd_end(std::string_view value) {
   const auto first = find_odd(value);
   if (!first || first->at == 0) {
     return first;
   }
-  // The last character: a lead byte and up to three that follow it.
+  // Find the last character: a lead byte and up to three continuation bytes.
   std::size_t at = value.size() - 1;
   while (at > 0 && (static_cast<unsigned char>(value[at]) & 0xC0) == 0x80) {
     --at;
@@ -128,7 +128,7 @@ class TreeBuilder final : public YAML::EventHandler {
            "write the value out; quote a value that begins with * or &");
   }
 
-  // Columns count bytes. What is in quotes is taken as it is.
+  // Columns count bytes. Quoted values are not checked.
   [[noreturn]] static void refuse_odd(YAML::Mark mark, const std::string& value,
                                       const OddCharacter& odd) {
     if (!value.contains('\n')) {
@@ -163,8 +163,8 @@ class TreeBuilder final : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// The length of the UTF-8 sequence at the front of `text`, 0 where there is none. (Overlong forms
-// pass: they harm nobody here.)
+// Returns the length of the UTF-8 sequence at the front of `text`; 0 if there is none. (Accepts
+// overlong forms: they are harmless here.)
 std::size_t utf8_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead < 0x80   ? 1
@@ -184,8 +184,8 @@ std::size_t utf8_length(std::string_view text) {
   return length;
 }
 
-// yaml-cpp takes some control characters for the end of the file and replaces bytes that are not
-// UTF-8: either would change a path without a word.
+// yaml-cpp takes some control characters for the end of the file, and replaces invalid UTF-8. Both
+// would silently change a path.
 std::optional<Problem> refuse_bytes(std::string_view text) {
   Mark place{1, 1};
   while (!text.empty()) {
@@ -201,15 +201,14 @@ std::optional<Problem> refuse_bytes(std::string_view text) {
       return Problem{place.line, place.column, "not valid UTF-8", "save the file as UTF-8"};
     }
     text.remove_prefix(length);
-    // Columns count bytes, as yaml-cpp's do.
+    // Columns count bytes, as in yaml-cpp.
     place = byte == '\n' ? Mark{place.line + 1, 1}
                          : Mark{place.line, place.column + static_cast<int>(length)};
   }
   return std::nullopt;
 }
 
-// What of the line that the parser did not understand, or of the one above it, a reader does not
-// see.
+// Describes an odd character in the line that the parser rejected, or in the line above it.
 std::string odd_note_near(std::string_view text, int line) {
   std::string note;
   for (int number = 1; number <= line && !text.empty(); ++number) {
@@ -227,7 +226,7 @@ std::string odd_note_near(std::string_view text, int line) {
   return note;
 }
 
-// The usual mistakes behind the parser's terse messages.
+// Explains the usual mistakes behind the parser's terse messages.
 std::string way_out(std::string_view message) {
   if (message.contains("EOF in scalar")) {
     return "a quote is never closed; is the file cut off?";
@@ -253,7 +252,7 @@ std::string way_out(std::string_view message) {
 }  // namespace
 
 std::expected<YamlNode, Problem> read_yaml(const std::string& file) {
-  // Some editors begin a file with a byte order mark.
+  // Some editors write a byte order mark at the begin of a file.
   const std::string text =
       file.substr(file.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
   if (auto problem = refuse_bytes(text)) {

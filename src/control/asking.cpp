@@ -17,7 +17,7 @@ Result<Json> ask_once(const Instance& instance, const Json& request, int seconds
 }
 
 Json with_what_is_left(Json request, std::chrono::steady_clock::time_point begin) {
-  constexpr double hardly_any = 0.001;  // seconds: 0 would be no deadline at all
+  constexpr double hardly_any = 0.001;  // seconds: 0 would mean no deadline
   if (!request.contains("deadline")) {
     return request;
   }

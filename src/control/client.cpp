@@ -15,8 +15,8 @@ namespace efs::control {
 
 namespace {
 
-// The directory is the user's, who may put anything there: a link to a socket of somebody else is
-// not followed, and what is connected to is what was looked at.
+// The directory belongs to the user, and the user may put a link to another user's socket there. So
+// no link is followed, and connect() uses the inspected socket itself.
 Result<UniqueFd> socket_at(const std::string& path) {
   UniqueFd found(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!found) {
@@ -61,7 +61,7 @@ Result<Client> Client::connect(const std::string& socket_path, uid_t owner, int 
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
     return fail_errno(socket_path);
   }
-  // Not root's, either: for a user's instance answers a process of the user.
+  // Rejects a socket of root too: a process of the user serves a user's instance.
   if (peer.uid != owner) {
     return fail(EPERM, socket_path + ": served by a process of another user");
   }
@@ -74,7 +74,7 @@ Result<Json> Client::ask(const Json& request, const std::function<void(const Jso
     return std::unexpected(sent.error());
   }
   auto answer = receive(progress);
-  // it may have been refused before it asked
+  // the server may have refused the connection before it read the request
   return answer || sent ? answer : std::unexpected(sent.error());
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The asking side of the control socket.
+// The client side of the control socket.
 
 #include <functional>
 #include <string>
@@ -11,19 +11,19 @@ namespace efs::control {
 
 class Client {
  public:
-  /// Connects to `socket_path`, the last part of which is not followed where it is a link.
-  /// ECONNREFUSED or ENOENT where no daemon listens; EPERM where it does not run as `owner`, or
-  /// that is no socket. Where it says nothing for `seconds`: EAGAIN to connect, ETIMEDOUT to answer
-  /// or go on with it; 0: it takes what it takes.
+  /// Connects to `socket_path`; the last component must not be a link. ECONNREFUSED or ENOENT if no
+  /// daemon listens. EPERM if the daemon does not run as `owner`, or if the path is not a socket.
+  /// `seconds` limits each silence of the daemon: EAGAIN from connect(), ETIMEDOUT while waiting
+  /// for an answer or its next line; 0: no limit.
   static Result<Client> connect(const std::string& socket_path, uid_t owner, int seconds = 0);
 
-  /// Sends `request` and calls `progress` for each progress line; the result line. E2BIG for a
-  /// request of more than longest_request.
+  /// Sends `request`, calls `progress` for each progress line, and returns the result line. E2BIG
+  /// if the request exceeds longest_request.
   Result<Json> ask(const Json& request, const std::function<void(const Json&)>& progress = {});
 
-  /// The first half of ask(): the answer comes in its time.
+  /// The first half of ask(): sends the request.
   Status send(const Json& request);
-  /// The other half.
+  /// The second half: waits for the answer.
   Result<Json> receive(const std::function<void(const Json&)>& progress = {});
 
  private:

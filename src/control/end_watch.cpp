@@ -15,9 +15,9 @@ EndWatch::EndWatch(const std::string& directory, pid_t supervisor)
       supervisor_(supervisor > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, supervisor, 0U))
                                  : -1) {}
 
-// The lock may be free well before the process is gone, which gives memory back; and the next
-// instance may take it at once. A moment is waited for that, for what the process had open it still
-// has: file systems that are to be unmounted next.
+// The supervisor may release the lock well before its process ends, because freeing memory takes
+// time. The next instance may acquire the lock at once. So this waits a moment longer for the
+// process: until it ends, its open files keep file systems busy that the caller will unmount.
 bool EndWatch::wait(std::optional<std::chrono::milliseconds> longest) const {
   using Clock = std::chrono::steady_clock;
   constexpr int between_looks = 5, longest_exit = 500;  // ms
@@ -25,7 +25,7 @@ bool EndWatch::wait(std::optional<std::chrono::milliseconds> longest) const {
     return true;
   }
   const auto tired_at = longest ? Clock::now() + *longest : Clock::time_point::max();
-  // without a descriptor a pause
+  // with no pidfd, poll() only pauses
   pollfd end{.fd = supervisor_.get(), .events = POLLIN, .revents = 0};
   bool ended = false;
   while (!ended && ::flock(directory_.get(), LOCK_SH | LOCK_NB) != 0 &&
@@ -35,7 +35,7 @@ bool EndWatch::wait(std::optional<std::chrono::milliseconds> longest) const {
     }
     ended = ::poll(&end, 1, between_looks) > 0;
   }
-  ::flock(directory_.get(), LOCK_UN);  // whoever comes next finds it free
+  ::flock(directory_.get(), LOCK_UN);  // for the next instance
   if (!ended && supervisor_) {
     (void)::poll(&end, 1, longest_exit);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// When an instance is at rest.
+// Waits for the end of an instance.
 
 #include <sys/types.h>
 
@@ -11,20 +11,19 @@
 
 namespace efs::control {
 
-/// Watches an instance from before it is asked to stop. Not thread-safe.
+/// Watches an instance. Create it before the stop request. Not thread-safe.
 class EndWatch {
  public:
-  /// `supervisor`: its pid, as the instance says (0: it does not).
+  /// `supervisor`: the pid that the instance reported; 0 if it reported none.
   EndWatch(const std::string& directory, pid_t supervisor);
 
-  /// Returns when nobody holds the instance any more, or its supervisor is gone. The next of its
-  /// name, which may have its directory by then, is not waited for. False where that takes longer
-  /// than `longest`.
+  /// Returns when the instance's lock is free or its supervisor has ended. Does not wait for a
+  /// later instance that uses the same name and directory. Returns false after `longest`.
   bool wait(std::optional<std::chrono::milliseconds> longest = {}) const;
 
  private:
-  UniqueFd directory_;   // the supervisor holds it locked
-  UniqueFd supervisor_;  // pidfd; none where it cannot be had
+  UniqueFd directory_;   // the supervisor holds its lock
+  UniqueFd supervisor_;  // pidfd; empty if not available
 };
 
 }  // namespace efs::control

@@ -63,7 +63,8 @@ Status drop_stores(int directory) {
   for (unsigned number = 0; number < most_stores; ++number) {
     const std::string name = store_name(number);
     const std::string store = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
-    // Who may not unmount hears so whether there is a mount or not: what can be removed was none.
+    // umount2() returns EPERM to an unprivileged caller even if nothing is mounted. A directory
+    // that unlinkat() removes was not a mount point.
     const int code = ::umount2(store.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ||
                              errno == EINVAL || errno == ENOENT
                          ? 0
@@ -129,8 +130,9 @@ Result<HeldInstance> hold(const Instance& instance) {
   if (!lock_soon(held.directory) || (held.lock && !lock_soon(held.lock))) {
     return fail(EBUSY, instance.name + " is running, or another efs clean is at work on it");
   }
-  // Whoever held it before may have removed it, and somebody may have started another one of this
-  // name since. One that is another user's is judged with his rights.
+  // Before this process had the lock, another process may have removed the instance, and a start
+  // may have created a new one of this name. The owner must match: the new instance may belong to
+  // another user.
   struct stat ours{}, now{};
   if (::fstat(held.directory.get(), &ours) != 0 || ::lstat(instance.directory.c_str(), &now) != 0 ||
       ours.st_ino != now.st_ino || ours.st_dev != now.st_dev || ours.st_uid != instance.owner) {
@@ -144,7 +146,8 @@ Status discard(const Instance& instance, const HeldInstance& held) {
   if (const Status dropped = drop_stores(directory.get()); !dropped) {
     return fail(dropped.error().code, instance.directory + "/" + describe(dropped.error()));
   }
-  // Without its lock it would be nobody's, and no start's.
+  // If the directory must stay, its lock stays too: without the lock, no start could reuse the
+  // directory.
   const bool goes = ::faccessat(directory.get(), "..", W_OK, AT_EACCESS) == 0;
   for (const char* name : files_of_an_instance) {
     if (goes || std::string_view(name) != lock_name) {

@@ -1,8 +1,8 @@
 #pragma once
-// Where running instances are found: a directory per instance below a runtime directory,
+// Finds running instances. Each instance has a directory in a runtime directory:
 //   $EFS_RUNTIME_DIR, or /run/efs (or $EFS_ROOT_RUNTIME_DIR, as efs sets it from the site file) for
-//   root, or $XDG_RUNTIME_DIR/efs, or /tmp/efs-UID;
-// in it `control.sock` and `efsd.log`, and `lock`, which the supervisor holds locked while it
+//   root, or $XDG_RUNTIME_DIR/efs, or /tmp/efs-UID.
+// The directory has `control.sock`, `efsd.log`, and `lock`. The supervisor holds `lock` while it
 // lives.
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 
 namespace efs::control {
 
-/// The runtime directory in which `uid` starts instances.
+/// Returns the runtime directory for instances that `uid` starts.
 std::string runtime_directory(uid_t uid);
 
 struct Instance {
@@ -24,22 +24,22 @@ struct Instance {
   std::string directory;
   uid_t owner = 0;
   bool alive = false;  // its supervisor holds the lock
-  // of the manifest, before it was seen whether it lives: another one as soon as somebody has
-  // started it or gone on with it
+  // state_of_manifest(), read before `alive`. Changes when a later start creates or continues the
+  // instance
   std::string state{};
 
   std::string socket() const { return directory + "/control.sock"; }
 };
 
-/// Stores in memory are mounted in the instance's directory: "store", and "store.N" for the backend
-/// of number N.
+/// Stores in memory are mounted in the instance's directory: "store" for backend 0, and "store.N"
+/// for backend N.
 inline constexpr unsigned most_stores = 8;
 std::string store_name(unsigned number);
 
 inline constexpr const char* lock_name = "lock";
 
-/// All that efs puts into the directory of an instance, beside its stores. The lock is the last:
-/// while it is there, the rest may be.
+/// All files of efs in an instance's directory, besides its stores. The lock is the last: while it
+/// exists, the other files may exist.
 inline constexpr std::array files_of_an_instance{"control.sock",
                                                  "efsd.log",
                                                  "instance.json",
@@ -59,32 +59,33 @@ inline constexpr std::array files_of_an_instance{"control.sock",
                                                  "stop.efs-partial",
                                                  lock_name};
 
-/// Takes the stores in memory of this instance's directory away, lazily: their memory is free when
-/// nobody uses them any more. By name below the descriptor: a link in a name's place is removed,
-/// not followed. Needs root where any is mounted.
+/// Unmounts this instance's stores in memory lazily: the kernel frees the memory after its last
+/// use. Works by name below the descriptor; a link of that name is removed, not followed. Needs
+/// root if a store is mounted.
 Status drop_stores(int directory);
 
-/// What tells the manifest in this directory from all later ones; "": there is none.
+/// Identifies the manifest in this directory; each later manifest has another value. "": no
+/// manifest.
 std::string state_of_manifest(int directory);
 
-/// Does a supervisor hold the lock of the instance in this directory now?
+/// Returns whether a supervisor now holds the lock of the instance in this directory.
 bool is_alive(const std::string& directory);
 
-/// The instances that this user can see: those in his runtime directory, and, unless
-/// EFS_RUNTIME_DIR names it, in root's those that are his (all, for root).
+/// Returns the instances that this user can see. These are the instances in the user's runtime
+/// directory and, unless EFS_RUNTIME_DIR is set, the user's instances in root's directory (for
+/// root, all).
 std::vector<Instance> list_instances();
 
-/// An instance that is dead, and is not started while this is held.
+/// A dead instance. No process can start it while this object exists.
 struct HeldInstance {
   UniqueFd directory, lock;
 };
 
-/// EBUSY where it lives, or somebody else holds it.
+/// EBUSY if the instance is alive, or if another process holds its lock.
 Result<HeldInstance> hold(const Instance& instance);
 
-/// Removes what an instance whose daemon was killed left behind: its store in memory and its
-/// directory. The data is gone then. EPERM where it is root's to do. A store on a file system
-/// (fsdax) is not touched.
+/// Removes the store in memory and the directory of a dead instance. The data is then lost. EPERM
+/// if only root can remove them. Leaves a store on a file system (fsdax) unchanged.
 Status discard(const Instance& instance, const HeldInstance& held);
 
 }  // namespace efs::control

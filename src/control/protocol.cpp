@@ -34,8 +34,8 @@ Status send_line(int socket, const Json& line, std::size_t most) {
 
 namespace {
 
-// Three quarters of the buffer are for what comes at the end: it is there for whoever reads it
-// later, when nobody waits for him.
+// Three quarters of the buffer are reserved for the result. The client can read it later, and no
+// thread waits for the client.
 bool has_room_for_more(int socket) {
   int waiting = 0, room = 0;
   socklen_t length = sizeof room;
@@ -45,7 +45,8 @@ bool has_room_for_more(int socket) {
 
 }  // namespace
 
-// The kernel takes a message that is short beside the socket's buffer whole, or not.
+// The kernel accepts either all or nothing of a message that is small compared with the socket's
+// buffer.
 Status send_line_now(int socket, const Json& line) {
   if (!has_room_for_more(socket)) {
     return fail(EAGAIN, "control socket");

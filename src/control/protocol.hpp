@@ -14,23 +14,24 @@ namespace efs::control {
 
 using Json = nlohmann::json;
 
-inline constexpr std::size_t longest_line = 64u << 20;    // bytes; a receipt of many files is long
-inline constexpr std::size_t longest_request = 1u << 20;  // of those that an instance takes
+inline constexpr std::size_t longest_line = 64u << 20;    // bytes; the receipt of many files is
+                                                          // long
+inline constexpr std::size_t longest_request = 1u << 20;  // bytes; limit for a request
 
-/// One line each way. EPIPE or ECONNRESET where the other side is gone; E2BIG, with nothing sent,
-/// for one that is longer than `most`.
+/// Sends one line. EPIPE or ECONNRESET if the peer is gone. E2BIG, with nothing sent, if the line
+/// exceeds `most`.
 Status send_line(int socket, const Json& line, std::size_t most = SIZE_MAX);
 
-/// A short line (below 64 KiB), now or not at all: EAGAIN, with nothing sent, where the other side
-/// does not take what it was sent before. Leaves room for a result of that size.
+/// Sends a short line (below 64 KiB) without waiting. EAGAIN, with nothing sent, if the peer has
+/// not read earlier lines. Leaves room for a result of that size.
 Status send_line_now(int socket, const Json& line);
 
-/// Reads lines from a socket; keeps what came with them. Not thread-safe.
+/// Reads lines from a socket and buffers the bytes after a line. Not thread-safe.
 class LineReader {
  public:
   explicit LineReader(int socket, std::size_t most = longest_line) : socket_(socket), most_(most) {}
 
-  /// ECONNRESET at the end of the stream, EPROTO for what is no JSON or too long.
+  /// ECONNRESET at the end of the stream. EPROTO if a line is not JSON or too long.
   Result<Json> next();
 
  private:

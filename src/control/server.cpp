@@ -18,10 +18,9 @@ namespace efs::control {
 namespace {
 
 constexpr std::size_t most_connections = 64;
-// A connection that says nothing, or does not take its answer, must not keep one of the few places
-// for ever.
+// A silent client, or one that does not read its answer, must not occupy a connection for ever.
 constexpr timeval longest_silence{.tv_sec = 30, .tv_usec = 0};
-// ... and much less where everybody else waits for it.
+// ... and even less if all other clients wait for this connection.
 constexpr timeval longest_silence_alone{.tv_sec = 1, .tv_usec = 0};
 
 void limit_silence(int socket, const timeval& silence) {
@@ -29,7 +28,7 @@ void limit_silence(int socket, const timeval& silence) {
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
 }
 
-// As error_line(), without memory, and waiting for nobody.
+// As error_line(), but allocates nothing and never blocks.
 void send_refusal(int socket, std::string_view line) {
   (void)!::send(socket, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -81,7 +80,8 @@ Server::Server(UniqueFd fd, uid_t owner, Handler handler)
 
 Server::~Server() {
   {
-    // An answer under way is finished; nothing more is read. One of them may be the acceptor's.
+    // Running answers are finished, but no more requests are read. One answer may run on the
+    // acceptor's thread.
     MutexLock lock(mutex_);
     ending_ = true;
     for (auto& connection : connections_) {
@@ -97,7 +97,7 @@ Server::~Server() {
   connections.swap(connections_);
 }
 
-// A call that waits has its descriptor already.
+// accept4() reserves its descriptor before it waits.
 UniqueFd Server::accept_one() {
   UniqueFd accepted(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (accepted || (errno != EMFILE && errno != ENFILE)) {
@@ -117,7 +117,8 @@ void Server::accept_loop() {
       return;  // shut down
     }
     if (!accepted) {
-      // No descriptor or no memory passes; a daemon that cannot be asked to stop does not.
+      // A shortage of descriptors or memory is transient. Continue: otherwise no client could ask
+      // the daemon to stop.
       if (errno != EINTR && errno != ECONNABORTED) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
@@ -134,8 +135,8 @@ void Server::accept_loop() {
   }
 }
 
-// What take() left. Of a server that ends he is told nothing, as if he had come a moment later:
-// there may be another one to ask.
+// Refuses a connection that take() did not accept. A server that is ending sends nothing, as if the
+// client had connected later: the client may then ask a successor.
 void Server::refuse(UniqueFd accepted) noexcept {
   MutexLock lock(mutex_);
   if (!ending_) {
@@ -177,7 +178,7 @@ void Server::take(UniqueFd& accepted) {
 void Server::serve(Connection& connection, bool alone) noexcept {
   try {
     answer(connection.socket.get(), alone);
-  } catch (const std::exception& problem) {  // no memory to read a request or to say so
+  } catch (const std::exception& problem) {  // no memory to read a request or to report this
     log::warn("event=connection_ended reason=\"{}\"", problem.what());
   }
   close(connection);
@@ -189,8 +190,8 @@ void Server::close(Connection& connection) noexcept {
   connection.ended = true;
 }
 
-// The descriptor is given up only where the next one has its own: no program's file takes it in
-// between.
+// Keeps one descriptor, and closes the socket only if one is kept already. Otherwise a program's
+// open file could take the last descriptor.
 void Server::keep_back(UniqueFd socket) noexcept {
   ::shutdown(socket.get(), SHUT_RDWR);
   if (!kept_back_) {
@@ -227,7 +228,7 @@ void Server::answer(int socket, bool alone) {
           return false;
         }
         const Status sent = send_line_now(socket, progress_line(std::move(fields)));
-        // who is slow, or was stopped, is not gone
+        // a slow or stopped client is still connected
         return heard = sent || sent.error().code == EAGAIN;
       };
       result = handler_(*request, Progress(send, alone));

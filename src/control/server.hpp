@@ -1,7 +1,6 @@
 #pragma once
-// The answering side of the control socket. One thread accepts, one per connection answers. Where
-// no more threads can be had, the one that accepts answers by itself, one connection after the
-// other.
+// The server side of the control socket. One thread accepts, and one thread per connection answers.
+// If no more threads can be started, the accepting thread answers, one connection at a time.
 
 #include <functional>
 #include <list>
@@ -22,11 +21,11 @@ class Server {
     Progress(std::function<bool(Json)> send, bool holds_up_others)
         : send_(std::move(send)), holds_up_others_(holds_up_others) {}
 
-    /// Sends a progress line, or leaves it out where the asker does not read; false when he is gone
-    /// (the work goes on all the same).
+    /// Sends a progress line; skips the line if the client does not read. Returns false if the
+    /// client is gone; the work continues all the same.
     bool operator()(Json fields) const { return send_(std::move(fields)); }
 
-    /// Is there no thread for anybody else, as long as this answer takes?
+    /// Returns whether this answer blocks all other clients, because there are no more threads.
     bool holds_up_others() const { return holds_up_others_; }
 
    private:
@@ -34,29 +33,29 @@ class Server {
     bool holds_up_others_;
   };
 
-  /// Turns a request into the result line. Called on a thread of the connection, or the one that
-  /// accepts; must be thread-safe.
+  /// Turns a request into the result line. Runs on a thread of the connection, or on the accepting
+  /// thread. Must be thread-safe.
   using Handler = std::function<Json(const Json& request, const Progress& progress)>;
 
-  /// Listens at `path`, mode 0600. Only `owner` and root are heard.
+  /// Listens at `path`, mode 0600. Accepts requests of `owner` and root only.
   static Result<std::unique_ptr<Server>> listen(const std::string& path, uid_t owner,
                                                 Handler handler);
-  /// Ends: no new connections, open ones are cut, threads joined. Who was about to connect sees
-  /// is_lost(), and no refusal.
+  /// Ends the server: refuses new connections, cuts open ones, and joins the threads. A client that
+  /// is just connecting sees an is_lost() error, not a refusal.
   ~Server();
 
  private:
   struct Connection {
     UniqueFd socket;
-    bool ended = false;   // under the server's mutex, as the end of the socket
-    std::jthread thread;  // last: joined before the rest goes
+    bool ended = false;   // guarded by the server's mutex, as the end of `socket` is
+    std::jthread thread;  // last: joined before the other members are destroyed
   };
 
   Server(UniqueFd fd, uid_t owner, Handler handler);
   void accept_loop();
   UniqueFd accept_one();
   void close(Connection& connection) noexcept;
-  /// Leaves `accepted` to the caller where there is no place for it.
+  /// Leaves `accepted` to the caller if there is no free connection.
   void take(UniqueFd& accepted);
   void refuse(UniqueFd accepted) noexcept;
   void keep_back(UniqueFd socket) noexcept EFS_REQUIRES(mutex_);
@@ -69,9 +68,10 @@ class Server {
   Mutex mutex_;  // rank 80
   std::list<Connection> connections_ EFS_GUARDED_BY(mutex_);
   bool ending_ EFS_GUARDED_BY(mutex_) = false;
-  bool no_thread_ EFS_GUARDED_BY(mutex_) = false;  // for the last connection, and the log has it
-  // Of a connection that has ended, for the next one: the daemon may be at its limit, and has to
-  // hear that it is to stop.
+  bool no_thread_ EFS_GUARDED_BY(mutex_) = false;  // the last connection had no thread, and the log
+                                                   // has a line about it
+  // The descriptor of an ended connection, reserved for the next one: a daemon at its limit must
+  // still receive a stop request.
   UniqueFd kept_back_ EFS_GUARDED_BY(mutex_);
   std::jthread acceptor_;
 };

@@ -70,7 +70,7 @@ class Check {
     }
   }
 
-  /// Of all backends together; nullopt where one has what there is.
+  /// Returns the capacity of all backends together; nullopt if a backend declares none.
   static std::optional<std::uint64_t> declared_capacity(const config::JobConfig& job) {
     std::uint64_t sum = 0;
     for (const auto& backend : job.backends) {
@@ -82,8 +82,8 @@ class Check {
     return sum;
   }
 
-  // An advisory capacity may be exceeded by what programs write through passthrough, and the job
-  // file of the next start may have a smaller one.
+  // Programs may exceed an advisory capacity by writes through passthrough, and the job file of a
+  // later start may declare a smaller one.
   void check_space() {
     if (capacity_ && own_bytes_ > *capacity_) {
       find(Severity::note, "space",
@@ -93,7 +93,7 @@ class Check {
     }
   }
 
-  // False where there is no namespace to look at.
+  // Returns false if no namespace could be replayed.
   bool replay() {
     struct stat st{};
     if (::fstatat(store_.metadata.get(), "journal.new", &st, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -207,7 +207,7 @@ class Check {
       return find(Severity::damage, object, describe(st.error()));
     }
     report_.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
-    // what the cache has is not the job's
+    // a shared container belongs to the cache, not to the job
     if (st->st_nlink == 1) {
       own_bytes_ += static_cast<std::uint64_t>(st->st_blocks) * 512;
     }
@@ -286,8 +286,8 @@ class Check {
     return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
   }
 
-  // A clean file is what the PFS had: nobody has written to its container. Of others nothing is
-  // known that could be compared.
+  // A clean file must equal the version on the PFS, because no program has written to its
+  // container. Other files have no version to compare with.
   static std::string contradiction(const fs::Inode& inode, const struct stat& st) {
     if (inode.dirty || !inode.extra || !inode.extra->origin || inode.extra->saved ||
         !inode.extra->parts.empty()) {
@@ -302,7 +302,7 @@ class Check {
                                                                          : "it has another mtime";
   }
 
-  // A name outside of the store is the cache's, which relies on what is sealed only.
+  // A name outside the store belongs to the cache, which relies on sealed files only.
   void check_sharers(const struct stat& st, const std::string& object) {
     if (st.st_nlink == 1 || is_sealed(st)) {
       return;
@@ -317,15 +317,15 @@ class Check {
   CheckReport report_;
   fs::Namespace names_{0755, 0, 0, 0};
   std::map<std::uint64_t, std::string> paths_;               // of inodes
-  std::map<std::pair<dev_t, ino_t>, std::uint64_t> inodes_;  // of the containers: which ID has it
-  Manifest manifest_;                                        // empty where it could not be read
+  std::map<std::pair<dev_t, ino_t>, std::uint64_t> inodes_;  // containers -> their inode number
+  Manifest manifest_;                                        // empty if it could not be read
   bool rebooted_ = false;
-  // found already: empty containers that it does not know say nothing more
+  // already reported; then unknown empty containers are no further evidence
   bool journal_damaged_ = false;
   std::uint64_t made_ahead_ = 0;  // containers
   std::uint64_t own_bytes_ = 0;
   std::optional<std::uint64_t> capacity_;         // bytes
-  std::map<std::uint64_t, std::string> changed_;  // of changed_contents()
+  std::map<std::uint64_t, std::string> changed_;  // from changed_contents()
 };
 
 }  // namespace

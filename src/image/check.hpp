@@ -1,5 +1,5 @@
 #pragma once
-// Is an image whole? Journal, namespace, containers, space: looked at, not touched.
+// Checks an offline store: journal, namespace, containers, space. Changes nothing.
 
 #include <string>
 #include <vector>
@@ -8,34 +8,34 @@
 
 namespace efs::image {
 
-/// note: harmless, for the record. leftover: something that a recovery removes without loss;
-/// provable, so --repair does. damage: something is lost or does not fit.
+/// note: harmless, for information. leftover: a recovery removes the object without loss; this is
+/// provable, so --repair removes it. damage: data is lost or inconsistent.
 enum class Severity : std::uint8_t { note, leftover, damage };
 const char* name_of(Severity severity);
 
 struct Finding {
   Severity severity = Severity::note;
-  std::string object;  // journal, manifest, container ID, or a path relative to the root
+  std::string object;  // journal, manifest, container number, or a path relative to the root
   std::string text;
 };
 
 struct CheckReport {
-  std::string path;  // of the store
+  std::string path;  // path of the store
   std::uint64_t records = 0, files = 0, directories = 0, others = 0, containers = 0;
-  std::uint64_t bytes = 0;  // in containers, allocated
+  std::uint64_t bytes = 0;  // allocated bytes of containers
   std::uint64_t journal_bytes = 0;
   std::vector<Finding> findings;
-  // files of which power loss took all that there was: among the findings, too
+  // files that lost all content by power loss; also listed in the findings
   std::vector<std::string> emptied;
   Severity worst() const;
 };
 
-/// An error only where the image cannot be looked at (not there, in use, not readable); damage is a
-/// finding.
+/// Returns an error only if the store cannot be inspected (missing, in use, unreadable). Damage is
+/// a finding.
 Result<CheckReport> check_image(const std::string& path);
 
-/// Removes what check_image() calls leftovers, by the recovery that a start would do; refuses
-/// (EUCLEAN) where there is damage, since nothing can prove what is right there.
+/// Removes the leftovers of check_image(), by the same recovery as a start. Returns EUCLEAN and
+/// changes nothing if there is damage: efs cannot prove which data is right.
 Status repair_image(const std::string& path);
 
 }  // namespace efs::image

@@ -32,7 +32,7 @@ class Walk {
     tree_.damage.emplace_back(std::move(object), std::move(text));
   }
 
-  // The directory that has this name and was not met before.
+  // Returns the directory of this name if it was not visited before.
   const fs::Inode* meet(const fs::Inode& parent, const std::string& path, std::uint64_t ino) {
     const fs::Inode* inode = names_.find(ino);
     if (inode == nullptr) {
@@ -60,7 +60,7 @@ class Walk {
       if (inode.nlink != 0) {
         find(object, "cannot be reached from the root");
       }
-      return;  // else it is open without a name
+      return;  // otherwise open without a name
     }
     const auto expected = inode.is_directory() ? 2 + subdirectories_[inode.ino] : links_[inode.ino];
     if (inode.nlink != expected) {

@@ -1,6 +1,6 @@
 #pragma once
-// Do the names of a namespace fit its inodes? By the names alone, from the root: what replay
-// enforces record by record is checked again as a whole, by other code.
+// Checks the names of a namespace against its inodes, starting at the root. Replay enforces the
+// same rules record by record. This check verifies the result as a whole, with independent code.
 
 #include <cstdint>
 #include <map>
@@ -13,15 +13,15 @@
 namespace efs::image {
 
 struct Tree {
-  // of each inode that has a name: one of its paths, relative to the root
+  // one path of each inode that has a name, relative to the root
   std::map<std::uint64_t, std::string> paths;
   std::uint64_t files = 0, directories = 0, others = 0;
-  // path, or "inode N", and what is wrong with it
+  // path, or "inode N", and its defect
   std::vector<std::pair<std::string, std::string>> damage;
 };
 
-/// Every name leads to an inode; every inode that has names by its link count can be reached, and
-/// has as many as that says; no directory has two.
+/// Checks these rules. Every name leads to an inode. Every inode with a link count is reachable, by
+/// as many names as the count says. No directory has two names.
 Tree check_tree(const fs::Namespace& names);
 
 }  // namespace efs::image

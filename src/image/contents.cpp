@@ -20,7 +20,7 @@ struct Content {
   bool durable = false;
 };
 
-// An input that nobody changed is compared with what it was on the PFS.
+// An unchanged input is compared with its version on the PFS.
 bool has_original(const fs::WalkItem& item) {
   return item.content.has_value();
 }
@@ -64,7 +64,7 @@ std::string difference(const Content& content, const struct stat& st) {
 }  // namespace
 
 Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> items) {
-  std::map<std::uint64_t, const fs::WalkItem*> files;  // once each, whatever its names
+  std::map<std::uint64_t, const fs::WalkItem*> files;  // once for each file, for all its names
   for (const auto& item : items) {
     if (S_ISREG(item.attributes.st_mode) && !has_original(item) && item.unreadable.empty()) {
       files.emplace(item.ino, &item);
@@ -117,7 +117,7 @@ Result<std::map<std::uint64_t, std::string>> changed_contents(int metadata,
     }
     const auto st = backend.attributes(content.container);
     if (!st || !S_ISREG(st->st_mode)) {
-      continue;  // missing: whoever looks for it says so
+      continue;  // other checks report missing containers
     }
     if (std::string how = difference(content, *st); !how.empty()) {
       changed.emplace(content.container, std::move(how));

@@ -1,8 +1,9 @@
 #pragma once
-// What the containers were when their instance was left on purpose: who cuts or overwrites one
-// afterwards leaves another size or another time of modification. `meta/contents`: a line for each,
-// "NUMBER SIZE SECONDS NANOSECONDS" and " durable", and its checksum. The manifest names that
-// checksum, so that the list counts until the next instance writes a manifest of its own.
+// The state of the containers at the orderly end of an instance. A process that later truncates or
+// overwrites a container leaves another size or another modification time. `meta/contents` has one
+// line for each container, "NUMBER SIZE SECONDS NANOSECONDS" and optionally " durable", and a
+// checksum. The manifest names that checksum, so the list is valid until the next instance writes
+// its manifest.
 
 #include <cstdint>
 #include <map>
@@ -18,16 +19,16 @@ namespace efs::image {
 
 inline constexpr const char* contents_name = "contents";
 
-/// Of all regular files for which no input vouches. Durable on return. What Manifest::contents is
-/// to be. Files that are open may change still: call it when nothing is mounted, and while no
-/// manifest names an earlier list.
+/// Lists all regular files that no input on the PFS can verify. Durable on return. Returns the
+/// value for Manifest::contents. Call it while nothing is mounted, because open files may still
+/// change, and while no manifest names an earlier list.
 Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> items);
-/// When a manifest of the next instance is there: it takes room.
+/// Frees the list's space. Call it after the next instance has written its manifest.
 void remove_contents(int metadata);
 
-/// The containers that are not what they were, and how: "it has 5 bytes instead of 100". None,
-/// where nothing is known: no list, or it was removed. After a restart of the machine only of what
-/// was on the medium. EUCLEAN with a text where the list is damaged.
+/// Returns the changed containers, each with a text: "it has 5 bytes instead of 100". Returns none
+/// if there is no list. After a restart of the machine, checks only the containers that were
+/// durable. EUCLEAN with a text if the list is damaged.
 Result<std::map<std::uint64_t, std::string>> changed_contents(int metadata,
                                                               const Manifest& manifest,
                                                               Backend& backend);

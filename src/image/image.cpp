@@ -25,8 +25,8 @@ bool is_of(uid_t owner, const UniqueFd& fd) {
   return ::fstat(fd.get(), &st) == 0 && st.st_uid == owner;
 }
 
-// Whose the directory is decides with whose rights it is worked on: what lies in it is to be of the
-// same user.
+// The owner of the directory determines whose rights are used. All files in the store must belong
+// to that user.
 Result<Directories> open_store(UniqueFd root, const std::string& path) {
   Directories store{.path = path, .root = std::move(root), .metadata = {}, .data = {}, .owner = 0};
   store.metadata = open_directory(store.root.get(), "meta");
@@ -101,8 +101,7 @@ Result<std::unique_ptr<Backend>> open_one(UniqueFd data, const std::string& kind
   return make_fsdax(std::move(options));
 }
 
-// The data of a backend behind the first; ENOENT, EPERM where it is not there, or not the one that
-// is meant.
+// Opens the data of a later backend. ENOENT if it is missing; EPERM if it is not the expected one.
 Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, unsigned place) {
   const UniqueFd root(::open(manifest.members[place].path.c_str(),
                              O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -142,7 +141,8 @@ Status mark_containers(int data, const store::InstanceId& instance) {
   if (::unlinkat(data, owner_link, 0) != 0 && errno != ENOENT) {
     return fail_errno(std::string("data/") + owner_link);
   }
-  (void)::fsetxattr(data, label_name, "1", 1, 0);  // where it can, its containers can
+  (void)::fsetxattr(data, label_name, "1", 1, 0);  // if this succeeds, containers can have labels
+                                                   // too
   if (::symlinkat(text.c_str(), data, owner_link) != 0 || ::fsync(data) != 0) {
     return fail_errno(std::string("data/") + owner_link);
   }
@@ -215,7 +215,7 @@ Result<UniqueFd> lock_store(const Directories& store, Hold hold) {
       0600));
   if (!fd) {
     if (errno == ENOENT && hold != Hold::to_change) {
-      return UniqueFd();  // it was never in use
+      return UniqueFd();  // the store was never in use
     }
     return fail_errno(store.path + "/meta/lock");
   }
@@ -229,8 +229,8 @@ Result<UniqueFd> lock_store(const Directories& store, Hold hold) {
   return fd;
 }
 
-// Beside who looks, so by another lock: of the directory. A file system without such locks of
-// directories (NFS) lets two bring out.
+// Salvage excludes salvage but not readers, so it uses a second lock: on the directory. On a file
+// system without locks on directories (NFS), two salvages can run together.
 Result<UniqueFd> only_one_brings_out(const Directories& store) {
   UniqueFd fd(::openat(store.metadata.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) {
@@ -250,7 +250,7 @@ std::string what_is_missing(const Image& image) {
     return "the journal is damaged behind record " + last +
            ", which had reached the medium together with what followed";
   }
-  if (!image.rebooted) {  // else power loss may have done that
+  if (!image.rebooted) {  // otherwise power loss explains this
     if (met.journal.cut_short) {
       return "the journal is cut short";
     }
@@ -273,7 +273,7 @@ std::string what_is_missing(const Image& image) {
                           : "";
 }
 
-// A disk that is gone may come back, and then only the journal knows whose its containers are.
+// A missing disk may return, and then only the journal knows the names of its containers.
 bool is_brought_out(const Image& image) {
   return image.missing.empty() && (image.manifest.left == ShutdownState::salvaged ||
                                    image.manifest.left == ShutdownState::kept);

@@ -21,17 +21,18 @@ namespace {
 
 constexpr const char* format = "efs-image-1";
 constexpr const char* listed_name = "listed";
-constexpr const char* spare_name = "instance.json.new";  // of the manifest: see write_in_turns()
+constexpr const char* spare_name = "instance.json.new";  // second file of the manifest: see
+                                                         // write_in_turns()
 constexpr std::size_t largest = 4u << 20;                // bytes of a job file or manifest
 constexpr std::array left_names{"in-use", "kept", "unsaved", "salvaged", "over"};
 
-// Of all but the checksum itself.
+// Covers all fields except the checksum.
 std::string own_checksum(nlohmann::json manifest) {
   manifest.erase("checksum");
   return checksum_of(json_to_text(manifest));
 }
 
-// A file under this name that is ours, and how large it is.
+// Opens a spare file of this name and returns its size.
 UniqueFd spare_file(int directory, const std::string& name, std::size_t& size) {
   UniqueFd fd(::openat(directory, name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat st{};
@@ -43,8 +44,8 @@ UniqueFd spare_file(int directory, const std::string& name, std::size_t& size) {
   return fd;
 }
 
-// Blanks before the end make it as large as the file that is there, or where that is too small a
-// number of pages, with more to spare than any later state of the same instance takes.
+// Pads with blanks to the size of the existing file. If that is too small, pads to whole pages,
+// with slack for any later state of the same instance.
 std::string padded(std::string text, std::size_t there) {
   constexpr std::size_t page = 4096, slack = 512;
   const std::size_t size =
@@ -54,15 +55,16 @@ std::string padded(std::string text, std::size_t there) {
   return text += '\n';
 }
 
-// Where there is no room for it, the next text needs some.
+// Failure is acceptable: then the next text needs free space.
 void keep_spare(int directory, const std::string& name, const std::string& text) {
   if (const auto fd = make_anew(directory, name)) {
     (void)put(fd->get(), text);
   }
 }
 
-// How an instance ended must be told on a full store, too. So there are always two files of the
-// same size, and a new text is written over the spare one, which then changes places with the old.
+// The end of an instance must be recorded on a full store too. So there are always two files of the
+// same size. A new text overwrites the spare file, which then replaces the current one; the old
+// file becomes the spare.
 Status write_in_turns(int directory, const std::string& name, const std::string& text) {
   const std::string partial = name + ".new";
   std::size_t size = 0;
@@ -294,7 +296,7 @@ Status write_listed(int directory, const std::map<std::string, std::string>& lis
 
 namespace {
 
-// Of the start, and not of the job file.
+// Fields of the start, not of the job file.
 void put_into(config::JobConfig& config, const Manifest& m) {
   config.node = m.node;
   config.nodes = m.nodes;

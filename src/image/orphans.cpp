@@ -13,10 +13,10 @@
 namespace efs::image {
 namespace {
 
-// of the instance's number: stores of one job on several nodes may go to one place
+// digits of the instance's number: stores of one job on several nodes may be exported to one place
 constexpr std::size_t tag_length = 8;
 
-/// The containers as files of these names.
+/// Presents the containers as files of these names.
 class LostBuffer final : public stage::OutgoingBuffer {
  public:
   LostBuffer(Backend& backend, std::vector<fs::WalkItem> items)
@@ -40,7 +40,7 @@ class LostBuffer final : public stage::OutgoingBuffer {
   const std::vector<fs::WalkItem> items_;
 };
 
-// On the way only: one that is there keeps its attributes.
+// A parent directory; an existing one keeps its attributes.
 fs::WalkItem directory_item(const std::string& path, uid_t owner) {
   fs::WalkItem item;
   item.path = path;
@@ -67,7 +67,7 @@ Result<Orphans> find_orphans(const HeldStore& held) {
   const bool damaged = end && is_damaged(*end, held.rebooted);
   const auto has_no_name = [&](std::uint64_t id) {
     const fs::Inode* inode = end ? names.find(id) : nullptr;
-    // it may have got a name (again) behind the damage
+    // it may have got a name (again) in a record behind the damage
     return inode == nullptr || (damaged && inode->nlink == 0);
   };
   EFS_TRY(held.backend->for_each([&](std::uint64_t id) {
@@ -119,7 +119,7 @@ stage::Receipt salvage_orphans(const HeldStore& held, const Orphans& lost, const
       entry.evidence = "as-found";
     }
   }
-  // the directories above
+  // omit the parent directories
   std::erase_if(receipt.entries, [](const stage::ReceiptEntry& entry) {
     return entry.action == stage::Action::dropped;
   });

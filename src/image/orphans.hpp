@@ -1,5 +1,5 @@
 #pragma once
-// Contents that no name leads to any more: of files whose records the journal has lost.
+// Orphans: containers without a name, of files whose records the journal has lost.
 
 #include <cstdint>
 #include <string>
@@ -13,21 +13,21 @@
 namespace efs::image {
 
 struct Orphans {
-  std::vector<fs::WalkItem> items;  // by number; paths as salvage_orphans() gives them
+  std::vector<fs::WalkItem> items;  // by number; with paths as salvage_orphans() uses them
   std::uint64_t bytes = 0;
-  // why it says nothing, so that all contents are here; "": it could be read, in part at least
+  // the reason why the journal is unreadable, so that all containers are listed; "": readable, at
+  // least in part
   std::string journal_problem;
 };
 
-/// The containers that hold something and are nothing that the journal, as far as it can be read,
-/// knows of. (What a stage-in or a load had not finished is among them.) `held` outlives what is
-/// done with it.
+/// Returns the containers with content that are unknown to the readable part of the journal. (This
+/// includes those of an unfinished stage-in or load.) `held` must outlive the use of the result.
 Result<Orphans> find_orphans(const HeldStore& held);
 
-/// Brings them out to `to`, as lost+found/JOB-INSTANCE/NUMBER (for nothing tells what they were
-/// called), by the machinery of a stage-out. Each is "as-found": its label says whose it is,
-/// nothing vouches for what is in it. What is labelled as another's is called failed. The image
-/// stays as it is. Requires: a hold to bring out.
+/// Exports orphans to `to`, as lost+found/JOB-INSTANCE/NUMBER (their names are unknown), with the
+/// code of a stage-out. Each entry is "as-found": its label states its owner, and its content is
+/// not verified. A container with another label is reported as failed. Does not change the store.
+/// Requires Hold::to_bring_out.
 stage::Receipt salvage_orphans(const HeldStore& held, const Orphans& lost, const std::string& to,
                                stage::Progress& progress);
 

@@ -44,9 +44,9 @@ Status remove_name(int at, const char* name) {
                                                                     : Status(fail_errno());
 }
 
-// Status visit(const char* name), until one fails. By descriptors: what has a path's name by now
-// may be another directory, and what the library has for this ends the process where there is no
-// memory.
+// Calls Status visit(const char* name) for each entry until one fails. Works by descriptors,
+// because a path may name another directory by now. The library's function for this would end the
+// process when memory is exhausted.
 template <typename Visit>
 Status for_each_entry(int directory, Visit visit) {
   UniqueFd fd = open_below(directory, ".");
@@ -55,7 +55,7 @@ Status for_each_entry(int directory, Visit visit) {
   if (!entries) {
     return fail_errno();
   }
-  (void)fd.release();  // the stream's
+  (void)fd.release();  // owned by the stream
   errno = 0;
   for (const dirent* entry = nullptr; (entry = ::readdir(entries.get())) != nullptr; errno = 0) {
     const std::string_view name = entry->d_name;
@@ -81,7 +81,7 @@ Result<bool> holds_at_most(int directory, std::initializer_list<std::string_view
   return all;
 }
 
-// Directories, in which nothing is, or nothing at all.
+// Returns whether `data` contains nothing but empty directories.
 bool holds_no_container(int data) {
   const Status looked = for_each_entry(data, [&](const char* name) -> Status {
     const UniqueFd below = open_below(data, name);
@@ -90,8 +90,8 @@ bool holds_no_container(int data) {
   return looked.has_value();
 }
 
-// What a start leaves that dies before its journal is there, or a removal before its last step: no
-// journal, no manifest, no container.
+// The rest of a start that died before it created its journal, or of a removal that died before its
+// last step: no journal, no manifest, no container.
 bool is_remnant(int root, int metadata) {
   const UniqueFd data = open_below(root, "data");
   return holds_at_most(root, {"meta", "data", lock_name}).value_or(false) &&
@@ -120,7 +120,7 @@ std::uint64_t contents_in(UniqueFd data) {
       ++contents;
     }
   };
-  // One that cannot be listed is not known to be empty.
+  // A backend that cannot be listed may not be empty.
   if (!backend || !(*backend)->for_each(count)) {
     ++contents;
   }
@@ -200,8 +200,8 @@ Status remove_content(int root, const std::string& path) {
   if (metadata) {
     EFS_TRY(begin_removal(metadata.get()));
   }
-  // The lock is that of who removes: whoever comes before its name has gone waits for it, and sees
-  // then that it has.
+  // The caller holds the lock. Another process that opened the lock before its removal waits for
+  // it, and then finds that it was removed.
   EFS_TRY(remove_entries(root, path, {"meta", lock_name, manifest_name}));
   if (metadata) {
     EFS_TRY(remove_entries(metadata.get(), path + "/meta", {mark_name, lock_name}));
@@ -209,7 +209,7 @@ Status remove_content(int root, const std::string& path) {
   if (metadata && ::unlinkat(metadata.get(), mark_name, 0) != 0 && errno != ENOENT) {
     return fail_errno(path + "/meta/" + mark_name);
   }
-  // what says whose a backend is, when it holds nothing any more
+  // the owner of a backend's directory stays recorded until the directory is empty
   EFS_TRY(remove_entries(root, path, {"meta", lock_name}));
   return remove_entries(root, path, {});
 }

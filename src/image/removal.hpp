@@ -1,7 +1,7 @@
 #pragma once
-// The end of a store. Its containers go one by one, and whoever dies meanwhile must not leave what
-// the next one takes for a store that has lost their contents. So the journal goes first, and says
-// so.
+// Removal of a store. The containers are removed one by one. If the process dies meanwhile, a later
+// process must not take the rest for a store that has lost content. So the journal is renamed
+// first, which marks the removal.
 
 #include <string>
 
@@ -10,39 +10,42 @@
 
 namespace efs::image {
 
-/// Takes the journal in the directory `metadata` out of use, durably. Nothing where there is none.
+/// Marks the journal in the directory `metadata` as removed, durably. Does nothing without a
+/// journal.
 Status begin_removal(int metadata);
 
-/// A removal began, and has not ended. Not where there is a journal: somebody has put one back.
+/// Returns whether a removal began and has not ended. False if a journal exists: a user has
+/// restored one.
 bool is_being_removed(int metadata);
 
-/// The store at `path`, also one whose removal began, or that holds nothing yet, or any more:
-/// image::find_store() finds none there. ENOENT.
+/// Finds the store at `path` for removal. Also finds a store whose removal began, and one that is
+/// still or already empty: image::find_store() does not find these. ENOENT if there is none.
 Result<Directories> find_removable(const std::string& path);
 
-/// Containers with content in the store to which `path` leads (as find_store()) and in its other
-/// backends, where its journal is not there and no removal took it: what they are nothing can tell.
+/// Counts the containers with content in the store at `path` (as find_store()) and its other
+/// backends, if the journal is missing and no removal took it. efs cannot tell what they contain.
 std::uint64_t contents_without_journal(const std::string& path);
 
-/// Are containers with content in the directory `root` of a store, or of one of its backends?
+/// Returns whether the directory `root` of a store, or of one of its backends, has containers with
+/// content.
 bool holds_contents(int root);
 
-/// Removes all that is in the directory `root` of a store, or of one of its backends, after
-/// begin_removal(); what tells that it is being removed, and whose it is, goes last. The directory
-/// itself stays. `path` is for messages.
+/// Removes the content of the directory `root` of a store, or of one of its backends, after
+/// begin_removal(). Removes the mark of the removal and the record of the owner last. Keeps the
+/// directory itself. `path` is for messages.
 Status remove_content(int root, const std::string& path);
 
-/// Takes away what remove_content() leaves of the directory at `path`, whose descriptor is `root`,
-/// where it dies before its last step: a lock at most. False where more is there; then nothing is
-/// changed.
+/// Removes the rest of a remove_content() that died before its last step, at most a lock, and the
+/// directory at `path`, whose descriptor is `root`. Returns false, and changes nothing, if the
+/// directory has more content.
 Result<bool> remove_remnant(int root, const std::string& path);
 
-/// The containers in the directory `data` of a store that is being removed, for one that begins
-/// there anew.
+/// Removes the containers in the directory `data` of a store whose removal began, for an instance
+/// that starts there anew.
 Status finish_removal(int root, const std::string& path);
 
-/// What tells that the store of this metadata directory is being removed, when nothing of it is
-/// left in other backends either. `path` is for messages.
+/// Removes the mark of the removal in this metadata directory, once the other backends are empty
+/// too. `path` is for messages.
 Status forget_removal(int metadata, const std::string& path);
 
 }  // namespace efs::image

@@ -23,11 +23,11 @@
 namespace efs::image {
 namespace {
 
-/// The buffer of an image, without the contents that somebody has changed. `all`: as if nothing of
-/// it were anywhere else.
+/// The buffer of an offline store, without changed contents. `all`: treats every file as if no copy
+/// existed elsewhere.
 class ImageBuffer final : public stage::ForwardingBuffer {
  public:
-  /// `elsewhere`: what results-dir has says nothing of the place that it goes to.
+  /// `elsewhere`: the target is not results-dir, so copies in results-dir do not count.
   ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all,
               bool elsewhere)
       : ForwardingBuffer(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
@@ -64,8 +64,7 @@ class ImageBuffer final : public stage::ForwardingBuffer {
     return all_ ? std::vector<fs::WalkItem>() : inner_.gone();
   }
 
-  /// The image stays as it is: the start that finds it books what was brought out
-  /// (Booking::salvaged()).
+  /// Does not change the store: the next start records the exported files (Booking::salvaged()).
   std::map<std::string, Error> revoke(std::span<const fs::PfsName>, fs::Side,
                                       const fs::ResultName&) override {
     return {};
@@ -77,8 +76,8 @@ class ImageBuffer final : public stage::ForwardingBuffer {
   const bool elsewhere_;
 };
 
-// What the job removed goes only where nothing that it made instead can have been lost, and from no
-// place that it did not know.
+// Propagate deletions only to the job's own results-dir, and only if no new file of the job can
+// have been lost.
 bool may_remove(const Image& image, const SalvageOptions& options) {
   const auto& met = image.filesystem->recovery();
   const bool is_whole = met.emptied.empty() && met.lost.empty() && met.unlisted.empty() &&
@@ -86,7 +85,7 @@ bool may_remove(const Image& image, const SalvageOptions& options) {
   return options.to.empty() && !image.rebooted && image.missing.empty() && is_whole;
 }
 
-// Which backend a file was in is known by its container only.
+// Only a container tells which backend its file was in.
 std::string lost_reason(const Image& image) {
   const auto& unlisted = image.filesystem->recovery().unlisted;
   if (!unlisted.empty()) {
@@ -111,7 +110,7 @@ stage::ReceiptEntry failed_entry(const std::string& path, const std::string& rea
   return entry;
 }
 
-// Nothing that the job made, but asked for where `all` is.
+// The file is not a result of the job; its loss is a failure only if `all` asks for it.
 stage::ReceiptEntry input_without_content(const Image& image, const std::string& path, bool all) {
   auto entry = failed_entry(
       path, lost_reason(image) + "; nobody had changed it: the PFS has it as it was staged in");
@@ -121,8 +120,8 @@ stage::ReceiptEntry input_without_content(const Image& image, const std::string&
   return entry;
 }
 
-// What the records say is checksummed. What programs wrote into containers went past everybody who
-// could vouch for it.
+// The records are checksummed. Programs wrote the containers directly, so no checksum covers their
+// content.
 void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::WalkItem>& items,
            bool all) {
   std::map<std::string_view, const fs::WalkItem*> known;
@@ -211,7 +210,7 @@ Result<Holdings> holdings_of(Image& image) {
   }
   for (const auto& entry : selection.settled) {
     if (entry.action != stage::Action::failed) {
-      continue;  // changed, and in the buffer in part only
+      continue;  // changed, and only partly in the buffer
     }
     ++holdings.unsaved_files;
     holdings.unsaved_bytes += entry.bytes;
@@ -276,7 +275,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
     config.mounts_below.clear();
     config.in_place = false;
     for (auto& rule : config.outputs) {
-      rule.as.clear();  // elsewhere everything is called as it was
+      rule.as.clear();  // elsewhere, results keep their names of the buffer
     }
   }
   if (options.all) {
@@ -304,7 +303,8 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   if (*placed) {
     std::ranges::copy((*placed)->copies(), std::back_inserter(own));
   }
-  // Also elsewhere: the images of several nodes may go to one place.
+  // This applies to other directories too: the stores of several nodes may be exported to one
+  // directory.
   const bool merges = options.to.empty()
                           ? config.nodes > 1 || config.merge_since != 0 || config.merges
                           : config.nodes > 1;

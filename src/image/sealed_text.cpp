@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view seal_begins = "\n# checksum ";
 constexpr std::size_t seal_size = seal_begins.size() + 16 + 1;
 
-// EPROTO where it does not verify.
+// Checks and removes the checksum. EPROTO if it does not verify.
 Result<std::string> unsealed(std::string text, const char* name) {
   const std::size_t at = text.size() - std::min(text.size(), seal_size);
   const std::string said = text.substr(at);
@@ -92,7 +92,7 @@ Status write_text(int directory, const char* name, const std::string& text) {
     return std::unexpected(fd.error());
   }
   if (const Status stored = put(fd->get(), text); !stored) {
-    (void)::unlinkat(directory, partial.c_str(), 0);  // a full store needs its room
+    (void)::unlinkat(directory, partial.c_str(), 0);  // a full store needs the space
     return name_error(stored, partial);
   }
   if (::renameat(directory, partial.c_str(), directory, name) != 0 || ::fsync(directory) != 0) {

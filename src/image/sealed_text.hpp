@@ -1,5 +1,5 @@
 #pragma once
-// Texts of an image: whole or not at all, durable, and with a checksum that tells damage.
+// Text files of a store: atomic, durable, and with a checksum that shows damage.
 
 #include <cstddef>
 #include <string>
@@ -16,23 +16,23 @@ inline constexpr std::size_t largest_text = std::size_t{1} << 30;
 /// XXH3-64, as 16 hexadecimal digits.
 std::string checksum_of(std::string_view text);
 
-/// ENOENT; EPROTO where it is no file of at most `most` bytes.
+/// Reads a file. ENOENT; EPROTO if it is not a regular file of at most `most` bytes.
 Result<std::string> read_text(int directory, const char* name, std::size_t most);
 
-/// A new file in the place of what has that name.
+/// Creates a new file; replaces an existing one of that name.
 Result<UniqueFd> make_anew(int directory, const std::string& name);
-/// From the beginning of the file; durable on return.
+/// Writes from the begin of the file; durable on return.
 Status put(int fd, const std::string& text);
-/// `done` with the name of its object.
+/// Adds the object's name to the error in `done`.
 Status name_error(const Status& done, const std::string& name);
 
-/// By way of NAME.new; durable with its directory. What is there already is not written again: a
-/// full store has no room for it twice.
+/// Replaces a file through NAME.new; durable together with its directory. Does not write an
+/// unchanged text again: a full store has no space for a second copy.
 Status write_text(int directory, const char* name, const std::string& text);
 
-/// The text with its checksum in a last line, which is a comment where the text is YAML.
+/// Returns the text with its checksum as the last line, which is a comment in YAML.
 std::string sealed(const std::string& text);
-/// Without that line. EPROTO where it does not verify, or is larger than `most`.
+/// Reads a text and removes the checksum line. EPROTO if it does not verify or exceeds `most`.
 Result<std::string> read_sealed(int directory, const char* name, std::size_t most);
 
 }  // namespace efs::image

@@ -23,8 +23,8 @@ constexpr std::uint64_t slot_base(Direction direction) {
 }
 
 constexpr std::size_t largest_text = 64u << 10;
-constexpr double first_pause = 0.015;  // seconds between two tries to get the mutex
-constexpr double tries_at_least = 40;  // in the time that one has for it
+constexpr double first_pause = 0.015;  // seconds between two tries to lock the mutex
+constexpr double tries_at_least = 40;  // within the caller's time limit
 
 struct flock whole_byte(std::uint64_t offset, short type) {
   struct flock lock{};
@@ -100,7 +100,7 @@ Result<Directory> Directory::open(const std::string& path, bool to_hold, System 
   if (!made.locks_) {
     return fail_errno("queue " + path + "/locks");
   }
-  // A file system without such locks says so now, and not when somebody is waiting.
+  // Test the locks here: a file system without them fails at open, not while a waiter needs them.
   struct flock probe = whole_byte(mutex_byte, F_WRLCK);
   if (made.system_.lock(made.locks_.get(), F_OFD_GETLK, probe) != 0) {
     return fail_errno("queue " + path + ": its file system keeps no locks");
@@ -124,7 +124,7 @@ State Directory::state() const {
                   &state.rate_out) == 3) {
     state.next = next;
   } else {
-    state = State{};  // a torn one: the caller looks at the tickets, too
+    state = State{};  // torn write: the caller inspects the tickets too
   }
   return state;
 }
@@ -148,7 +148,8 @@ bool Directory::lock_byte(std::uint64_t offset, short type) const {
 
 bool Directory::byte_is_locked(std::uint64_t offset) const {
   struct flock lock = whole_byte(offset, F_WRLCK);
-  // What cannot be asked is taken for held: nothing is removed, no slot is given twice.
+  // On an error, assume that the lock is held: then no ticket is removed, and no slot has two
+  // holders.
   return !locks_ || system_.lock(locks_.get(), F_OFD_GETLK, lock) != 0 || lock.l_type != F_UNLCK;
 }
 

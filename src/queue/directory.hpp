@@ -1,20 +1,20 @@
 #pragma once
-// The queue's directory on the PFS. It belongs to the account that holds the slots, and nobody else
-// may write there:
-//   settings          what the site wishes (settings.hpp); may be absent
-//   locks             mode 0600; its bytes are locked, never its data (open file description locks,
-//   fcntl(2)):
-//                       byte 0 the mutex, 2^20 + i and 2^21 + i the slots in and out, 2^40 + n
-//                       ticket n
+// The queue's directory on the PFS. It belongs to the account that holds the slots; no other
+// account may write there:
+//   settings          the site's settings (settings.hpp); may be absent
+//   locks             mode 0600; only locks on its bytes matter, not its data
+//                     (open file description locks, fcntl(2)):
+//                       byte 0 the mutex, 2^20 + i and 2^21 + i the slots in and out,
+//                       2^40 + n ticket n
 //   state             next number and measured rates; written under the mutex
-//   in/ out/          tickets: wN (waits), hN (holds); one JSON line each, readable by all; mtime
-//   is the heartbeat
-// A lock goes when its process goes, however it goes, so whoever finds a ticket whose byte is free
-// removes it. The PFS must keep POSIX locks coherent between nodes (Lustre: -o flock, NFS: version
-// 4).
+//   in/ out/          tickets: wN (waits), hN (holds); one JSON line each, readable by all;
+//                     mtime is the heartbeat
+// The kernel releases a lock when its process ends in any way. So any process may remove a ticket
+// whose byte is not locked. The PFS must keep POSIX locks coherent between nodes (Lustre: -o flock,
+// NFS: version 4).
 //
-// Not thread-safe. Every Directory has an open file description of its own: two of them in one
-// process exclude each other as two processes do.
+// Not thread-safe. Every Directory has its own open file description: two of them in one process
+// exclude each other as two processes do.
 
 #include <fcntl.h>
 
@@ -30,7 +30,7 @@
 
 namespace efs::queue {
 
-/// Measured from finished transfers: bytes/s of one slot; 0: not known yet.
+/// Rates measured from finished transfers: bytes/s of one slot; 0: not known yet.
 struct State {
   std::uint64_t next = 1;
   double rate_in = 0, rate_out = 0;
@@ -38,15 +38,14 @@ struct State {
   double& rate(Direction direction) { return direction == Direction::in ? rate_in : rate_out; }
 };
 
-/// A ticket's file as a listing shows it.
+/// A ticket's file in a directory listing.
 struct Entry {
   std::uint64_t number = 0;
   bool holds = false;
   std::string name;  // in/w000..
 };
 
-/// What tests put in the place of the system's: lock calls that are counted or take long, a clock
-/// that they move.
+/// Replaced by tests: lock calls that are counted or slow, and a clock that the test advances.
 struct System {
   std::function<int(int fd, int command, struct flock& lock)> lock = [](int fd, int command,
                                                                         struct flock& wanted) {
@@ -57,28 +56,31 @@ struct System {
 
 class Directory {
  public:
-  /// `to_hold`: to draw tickets; the directory must belong to this user and be closed to others
-  /// (EPERM). Makes what is missing in it. Otherwise to look, which anybody may who can read it.
+  /// `to_hold`: to draw tickets. The directory must belong to this user and be closed to others
+  /// (EPERM). Creates missing files. Otherwise for reading only, by any user with read permission.
   static Result<Directory> open(const std::string& path, bool to_hold, System system = {});
 
   const std::string& path() const { return path_; }
 
   std::chrono::steady_clock::time_point now() const { return system_.now(); }
 
-  /// Read anew each time; a file with a problem is an error, an absent one gives the defaults.
+  /// Reads the settings file anew each time. An invalid file is an error; without a file, the
+  /// defaults apply.
   Result<Settings> settings() const;
   State state() const;
   void save(const State& state) const;
 
-  /// Calls `what` under the mutex; EBUSY where it cannot be had within `patience` seconds. Who has
-  /// much patience asks ever less often, and so lets those through who have little.
+  /// Calls `what` under the mutex. EBUSY if the mutex is not free within `patience` seconds. A
+  /// caller with a long `patience` retries less and less often, so that callers with a short one
+  /// succeed.
   Status with_mutex(const std::function<Status()>& what, double patience = 2);
 
-  /// Locks without waiting; false where somebody else holds it.
+  /// Lock without waiting; false if another process holds the lock.
   bool lock_ticket(std::uint64_t number) const;
   bool lock_slot(Direction direction, unsigned slot) const;
   void unlock_slot(Direction direction, unsigned slot) const;
-  /// Does another one hold it? Only for a Directory opened to hold, or by root or the owner.
+  /// Return whether another process holds the lock. Only for a Directory opened to hold, or for
+  /// root or the owner.
   bool is_alive(std::uint64_t number) const;
   bool slot_is_held(Direction direction, unsigned slot) const;
 
@@ -86,7 +88,8 @@ class Directory {
 
   std::vector<Entry> list(Direction direction) const;
   std::optional<Ticket> read(const Entry& entry) const;
-  /// Seconds since its last sign of life, by the file server's clock as `now` gives it.
+  /// Seconds since the ticket's last heartbeat, by the file server's clock; `now` is its current
+  /// time.
   double silence(const Entry& entry, Nanoseconds now) const;
   void remove(const std::string& name) const;
 
@@ -102,7 +105,8 @@ class Directory {
 };
 
 std::string ticket_name(const Ticket& ticket);
-/// The line of a ticket, padded to a fixed length, so that one write replaces another whole.
+/// Returns the line of a ticket, padded to a fixed length, so that one write replaces the whole
+/// line.
 std::string encode(const Ticket& ticket);
 std::optional<Ticket> decode(const std::string& line);
 

@@ -102,13 +102,13 @@ std::string clock_time(Nanoseconds ns) {
   return text;
 }
 
-// Whose queue it is, his word it is: nothing of it reaches a terminal that is no text.
+// The owner of the queue controls its text, so no control character may reach the terminal.
 std::string plain(std::string text) {
   std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return text;
 }
 
-// Of a user, by his number; asked for once, for another machine may have to be asked.
+// User names by number; each is looked up once, because the lookup may ask another machine.
 using Names = std::map<std::uint32_t, std::string>;
 
 const std::string& name_of(std::uint32_t uid, Names& names) {

@@ -54,7 +54,8 @@ double estimate_wait(const std::vector<Holder>& holders, const std::vector<Ticke
   if (rate <= 0 && (waiters.size() > 1 || !knows_holders || holders.empty())) {
     return -1;
   }
-  std::priority_queue<double, std::vector<double>, std::greater<>> ends;  // when each slot is free
+  std::priority_queue<double, std::vector<double>, std::greater<>> ends;  // the time when each slot
+                                                                          // becomes free
   for (const auto& holder : holders) {
     ends.push(holder.left >= 0 ? holder.left : rest_of(holder.ticket) / rate);
   }

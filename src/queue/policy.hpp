@@ -1,17 +1,16 @@
 #pragma once
-// Who goes next: pure functions over tickets, used alike by the real queue, by the estimate of
-// waiting times and by the simulation in the tests.
+// The order of grants: pure functions over tickets. The real queue, the estimate of waiting times,
+// and the simulation in the tests use the same functions.
 //
-// Every policy is a rank that a ticket gets when it is drawn and keeps: the lowest rank goes first.
-// A rank never changes and no ticket can get a rank far below those drawn before it, so each waiter
-// is overtaken by a bounded set of others and nobody starves:
+// A policy gives each ticket a rank when it is drawn; the lowest rank goes first. A rank never
+// changes, and no ticket gets a rank far below those of earlier tickets. So only a bounded set of
+// tickets can overtake a waiter, and none starves:
 //   fifo            the number of the ticket
-//   smallest-first  the time it was drawn + `ageing` seconds for each GiB: a ticket of B GiB is
-//   overtaken only by
-//                   tickets drawn within the next B * ageing seconds (shortest job first with
-//                   linear ageing)
-//   deadline        its deadline, at the latest `longest_wait` after it was drawn (earliest
-//   deadline first)
+//   smallest-first  the time of the draw + `ageing` seconds for each GiB: only tickets drawn
+//                   within the next B * ageing seconds overtake a ticket of B GiB
+//                   (shortest job first with linear ageing)
+//   deadline        the ticket's deadline, at the latest `longest_wait` after the draw
+//                   (earliest deadline first)
 
 #include <cstdint>
 #include <string>
@@ -25,47 +24,48 @@ namespace efs::queue {
 enum class Direction : std::uint8_t { in = 0, out = 1 };
 const char* name_of(Direction direction);
 
-/// One who waits or holds.
+/// A waiter or a holder.
 struct Ticket {
   std::uint64_t number = 0;  // drawn in order; unique in a directory
   Direction direction = Direction::in;
   std::string job, node;
-  std::uint32_t uid = 0;     // of the job's user, to show
-  std::uint64_t bytes = 0;   // to move
-  std::uint64_t done = 0;    // moved, as last reported
+  std::uint32_t uid = 0;     // the job's user, for display
+  std::uint64_t bytes = 0;   // bytes to move
+  std::uint64_t done = 0;    // bytes moved, as last reported
   Nanoseconds drawn = 0;     // wall clock of the file server
   Nanoseconds deadline = 0;  // wall clock; 0: none
   Nanoseconds granted = 0;   // wall clock of the file server; 0: waits
-  int slot = -1;             // held; -1: waits
+  int slot = -1;             // slot held; -1: waits
 };
 
-/// The lower one goes first.
+/// Returns whether `a` goes before `b`.
 bool goes_before(const Settings& settings, const Ticket& a, const Ticket& b);
 
-/// Can the ticket of this number go before `b`, whatever else it says? Who cannot need not be read.
+/// Returns whether a ticket of this number can go before `b`, whatever its other fields say. If
+/// not, there is no need to read its file.
 inline bool can_go_before(const Settings& settings, std::uint64_t number, const Ticket& b) {
   return settings.policy != Policy::fifo || number < b.number;
 }
 
-/// May `mine` take a slot? `ahead`: the live waiters that go before it; `free`: slots that nobody
-/// holds.
+/// Returns whether a waiter may take a slot. `ahead`: the live waiters that go before it; `free`:
+/// the free slots.
 inline bool may_take(std::size_t ahead, std::size_t free) {
   return ahead < free;
 }
 
-/// Seconds until a holder has moved all, at its own rate since its slot was granted. `now`: the
-/// file server's clock; `silence`: seconds since the holder wrote what it had moved. Negative:
-/// unknown, as it has moved nothing yet.
+/// Estimates the seconds until a holder has moved all its bytes, at its own rate since the grant.
+/// `now`: the file server's clock; `silence`: seconds since the holder last reported its bytes.
+/// Negative: unknown, because the holder has moved nothing yet.
 double estimate_left(const Ticket& holder, Nanoseconds now, double silence);
 
 struct Holder {
   Ticket ticket;
-  // as estimate_left() says; where it is unknown the holder is taken to move at `rate`
+  // from estimate_left(); if unknown, `rate` is used for the holder
   double left = -1;
 };
 
-/// Seconds until the last of `waiters` (in the order they will go) gets a slot. Waiters move at
-/// `rate` bytes/s each on `slots` slots. Negative: unknown, as no rate is known.
+/// Estimates the seconds until the last of `waiters` (in their order) gets a slot. Each waiter
+/// moves `rate` bytes/s on one of `slots` slots. Negative: unknown, because no rate is known.
 double estimate_wait(const std::vector<Holder>& holders, const std::vector<Ticket>& waiters,
                      unsigned slots, double rate);
 

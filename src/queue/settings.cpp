@@ -43,7 +43,8 @@ Result<double> number(std::string_view key, std::string_view value, double least
   return n;
 }
 
-// What a unit is worth: of sizes as in job files, with or without "/s". 0: there is none such.
+// Returns the bytes of a unit: a unit of sizes as in job files, with or without "/s". 0: unknown
+// unit.
 double bytes_of(std::string_view unit) {
   if (unit.ends_with("/s")) {
     unit.remove_suffix(2);

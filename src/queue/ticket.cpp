@@ -1,4 +1,4 @@
-// The line of a ticket's file.
+// The format of a ticket's file.
 #include "base/json_text.hpp"
 #include "queue/directory.hpp"
 
@@ -55,7 +55,7 @@ std::optional<Ticket> decode(const std::string& text) {
     t.granted = line.at("granted").get<Nanoseconds>();
     t.slot = line.at("slot").get<int>();
     return t;
-  } catch (const Json::exception&) {  // somebody else's file
+  } catch (const Json::exception&) {  // not a ticket
     return std::nullopt;
   }
 }

@@ -13,21 +13,21 @@ namespace {
 
 constexpr double slowest_look = 10;   // seconds
 constexpr double longest_left = 1e8;  // seconds
-// seconds below least-rate, after which a slot goes to the next
+// seconds below least-rate after which the slot goes to the next ticket
 constexpr double slow_for_long = 60;
-// tickets that are asked for whether their owners live
+// tickets whose owners are checked after a grant
 constexpr std::size_t cleaned_at_grant = 16;
-constexpr std::size_t near_the_front = 2;  // times the slots
-// bytes: what is smaller says nothing of the rate
+constexpr std::size_t near_the_front = 2;  // multiple of the slots
+// bytes: smaller transfers do not measure the rate
 constexpr std::uint64_t least_measured = 1u << 20;
-constexpr double weight_of_new = 0.3;  // of the last transfer in the measured rate
+constexpr double weight_of_new = 0.3;  // weight of the last transfer in the measured rate
 
 std::minstd_rand& random_numbers() {
   thread_local std::minstd_rand random(std::random_device{}());
   return random;
 }
 
-// So that waiters do not look all at once.
+// Keeps waiters from polling all at once.
 double jittered(double seconds) {
   return seconds * std::uniform_real_distribution(0.8, 1.2)(random_numbers());
 }
@@ -52,8 +52,8 @@ Turn::~Turn() {
   release();
 }
 
-// The number's byte is locked before the file is there: a file whose byte is free belongs to
-// nobody.
+// Locks the number's byte before the file exists: other processes may remove a file whose byte is
+// not locked.
 Status Turn::draw_number(const Request& request) {
   State state = directory_->state();
   for (const auto direction : {Direction::in, Direction::out}) {
@@ -95,8 +95,8 @@ Status Turn::write_file() {
   return {};
 }
 
-// The file server's clock is the only one that all nodes share: its stamp on our file is what time
-// it is.
+// The file server's clock is the only clock that all nodes share. Its stamp on our file gives the
+// current time.
 void Turn::sign_of_life() {
   const timespec now[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW},
                            {.tv_sec = 0, .tv_nsec = UTIME_NOW}};
@@ -138,7 +138,8 @@ View Turn::poll_holding() {
   return view_;
 }
 
-// Bursts count: it is slow only if from some moment on it was, for as long as that, at every look.
+// A burst counts for later: the holder is too slow only if, since some moment at least that long
+// ago, its average was below the rate at every poll.
 bool Turn::is_too_slow() {
   const double seconds = seconds_since(fast_.when);
   const bool began_anew = ticket_.done < fast_.count;
@@ -150,9 +151,9 @@ bool Turn::is_too_slow() {
   return seconds >= slow_for_long;
 }
 
-// Looks without the mutex first: a look of those who cannot take anything yet holds up nobody. What
-// it saw can be old, so who could take a slot looks again under the mutex, where nobody draws and
-// nobody else takes.
+// Polls without the mutex first, so that waiters without a free slot block no other process. This
+// view may be out of date. So a waiter that could take a slot looks again under the mutex, while no
+// other process draws or takes.
 View Turn::poll_waiting() {
   if (waited() > settings_.longest_wait) {
     return go_ahead("waited for longer than longest-wait");
@@ -181,7 +182,7 @@ Status Turn::look_and(const std::function<Status()>& take) {
   return *first ? take() : Status{};
 }
 
-// Those behind look less often; unless the queue moves so fast that they could miss their turn.
+// Later waiters poll less often, unless the queue moves so fast that they could miss their grant.
 double Turn::pause_after_look() {
   double pause =
       settings_.poll * (1 + static_cast<double>(view_.ahead) / std::max(1U, view_.slots));
@@ -193,11 +194,11 @@ double Turn::pause_after_look() {
   return jittered(std::max(settings_.poll, std::min({pause, slowest_look, settings_.heartbeat})));
 }
 
-// May it take a slot? Asks for few locks, however many wait: a dead one anywhere is found by some
-// look of somebody's in the end, one at the front by the next.
+// Returns whether this ticket may take a slot. Tests few locks, however many tickets wait. The next
+// poll finds a dead ticket at the front; random checks find the others eventually.
 Result<bool> Turn::look() {
   if (auto settings = directory_->settings()) {
-    settings_ = *settings;  // a broken one: as it was
+    settings_ = *settings;  // keep the old settings if the file is invalid
   }
   view_.slots = ticket_.direction == Direction::in ? settings_.slots_in : settings_.slots_out;
   const auto entries = directory_->list(ticket_.direction);
@@ -217,8 +218,8 @@ Result<bool> Turn::look() {
   return false;
 }
 
-// A server that lost our lock let somebody take us for dead. Our place is still ours if the lock
-// can be had back.
+// If the server lost our lock, another process may have removed our ticket. The position is still
+// ours if the lock can be acquired again.
 Status Turn::restore() {
   if (!directory_->lock_ticket(ticket_.number)) {
     return fail(ESTALE, "its ticket was lost");
@@ -250,7 +251,7 @@ void Turn::clean_after_grant() const {
   remove_dead_among(entries, cleaned_at_grant);
 }
 
-// The waiters that go before this one, in their order; some may have died since the listing.
+// Returns the waiters before this ticket, in order. Some may have died since the listing.
 std::vector<Ticket> Turn::those_ahead(const std::vector<Entry>& entries) {
   std::vector<Ticket> ahead;
   for (const auto& entry : entries) {
@@ -262,7 +263,7 @@ std::vector<Ticket> Turn::those_ahead(const std::vector<Entry>& entries) {
     if (known == known_.end()) {
       const auto ticket = directory_->read(entry);
       if (!ticket || ticket->drawn == 0) {
-        continue;  // is being drawn
+        continue;  // not completely drawn yet
       }
       known = known_.emplace(entry.number, *ticket).first;
     }
@@ -275,7 +276,7 @@ std::vector<Ticket> Turn::those_ahead(const std::vector<Entry>& entries) {
   return ahead;
 }
 
-// Would it take a slot if there is one? The ticket of a dead one is removed.
+// Returns whether this ticket would take a free slot. Removes the ticket of a dead process.
 bool Turn::counts(const Ticket& ticket) {
   const Entry entry{.number = ticket.number, .holds = false, .name = ticket_name(ticket)};
   if (!directory_->is_alive(ticket.number)) {
@@ -285,11 +286,11 @@ bool Turn::counts(const Ticket& ticket) {
   if (directory_->silence(entry, now_) <= settings_.stale_after) {
     return true;
   }
-  sign_of_life();  // our own clock may be what is old
+  sign_of_life();  // our own time may be out of date
   return directory_->silence(entry, now_) <= settings_.stale_after;
 }
 
-// `ahead`: the first of them counts.
+// The caller has checked that the first of `ahead` counts.
 bool Turn::is_first(const std::vector<Ticket>& ahead) {
   if (ahead.size() >= near_the_front * view_.slots) {
     return false;
@@ -330,7 +331,7 @@ Status Turn::take(unsigned slot) {
   since_ = directory_->now();
   fast_ = {.when = since_, .count = ticket_.done};
   known_.clear();
-  (void)write_file();  // what it says there is for those who look
+  (void)write_file();  // for the readers of the queue
   return {};
 }
 
@@ -364,7 +365,7 @@ void Turn::release() {
   directory_.reset();
 }
 
-// Where the mutex is not to be had soon the rate stays as it was.
+// The rate stays unchanged if the mutex is not free soon.
 void Turn::save_rate(double measured) const {
   (void)directory_->with_mutex([&]() -> Status {
     State state = directory_->state();

@@ -1,6 +1,6 @@
 #pragma once
-// A turn at the PFS: draw a ticket, wait, hold a slot, release. This is the coordinator's whole
-// interface; behind it may one day be something else than a directory of locks.
+// A turn at the PFS: draw a ticket, wait, hold a slot, release it. This is the whole interface of
+// the coordinator. Another implementation could replace the directory of locks.
 
 #include <chrono>
 #include <functional>
@@ -17,45 +17,45 @@ struct Request {
   std::string job, node;
   Direction direction = Direction::in;
   std::uint64_t bytes = 0;
-  double seconds_left = 0;  // until it must be done, for Policy::deadline; 0: no such end
-  std::uint32_t uid = 0;    // of the job's user, to show
+  double seconds_left = 0;  // seconds until the deadline, for Policy::deadline; 0: none
+  std::uint32_t uid = 0;    // the job's user, for display
 };
 
 enum class Standing : std::uint8_t {
   waiting,
   granted,  // holds a slot
-  // goes ahead without a slot: it waited too long, held too long or too idly, or the queue cannot
-  // be used
+  // continues without a slot: waited too long, held too long or moved too little, or the queue is
+  // unusable
   unserialised,
 };
 
-/// Where a ticket stands.
+/// The state of a ticket.
 struct View {
   Standing standing = Standing::waiting;
-  std::uint32_t ahead = 0;  // waiters that go before it
+  std::uint32_t ahead = 0;  // waiters before this ticket
   std::uint32_t slots = 0;
-  double wait = -1;         // seconds until its turn, estimated; negative: unknown
+  double wait = -1;         // estimated seconds until the grant; negative: unknown
   double next_look = 0.25;  // seconds after which poll() should be called again
-  std::string reason;       // of unserialised
+  std::string reason;       // for unserialised
 };
 
-/// A drawn ticket. Not thread-safe. The destructor releases. Dies with its process: the slot is
-/// free at once.
+/// A drawn ticket. Not thread-safe. The destructor releases the slot. If the process dies, the slot
+/// is free at once.
 class Turn {
  public:
-  /// Draws a ticket in the queue at `directory`. EPERM, ENOENT, ENOLCK and so on where the queue
-  /// cannot be used.
+  /// Draws a ticket in the queue at `directory`. Returns EPERM, ENOENT, ENOLCK or another error if
+  /// the queue is unusable.
   static Result<Turn> draw(const std::string& directory, const Request& request,
                            const System& system = {});
   Turn(Turn&&) noexcept = default;
   Turn& operator=(Turn&&) noexcept = default;
   ~Turn();
 
-  /// Takes a slot if it is this ticket's turn; gives the sign of life that is due; never waits
-  /// longer than a few seconds. Call it again after View::next_look, also while holding.
+  /// Takes a slot if this ticket is next, and writes the heartbeat when it is due. Takes a few
+  /// seconds at most. Call it again after View::next_look, also while holding.
   View poll();
 
-  /// Bytes moved so far, for those who look and for Settings::least_rate.
+  /// Reports the bytes moved so far, for display and for Settings::least_rate.
   void progress(std::uint64_t bytes) { ticket_.done = bytes; }
 
   void release();
@@ -67,7 +67,7 @@ class Turn {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  // What it saw at a moment: those ahead while it waits, bytes moved while it holds.
+  // A count at a moment: waiters ahead while waiting, bytes moved while holding.
   struct Mark {
     Time when;
     std::uint64_t count = 0;
@@ -104,21 +104,21 @@ class Turn {
 
   double waited() const { return seconds_since(since_); }
 
-  std::unique_ptr<Directory> directory_;  // null once released
+  std::unique_ptr<Directory> directory_;  // null after the release
   Settings settings_;
   Ticket ticket_;
   UniqueFd file_;
-  Nanoseconds now_ = 0;                    // the file server's clock at the last sign of life
-  std::map<std::uint64_t, Ticket> known_;  // what a waiting ticket says never changes
+  Nanoseconds now_ = 0;                    // the file server's clock at the last heartbeat
+  std::map<std::uint64_t, Ticket> known_;  // tickets of waiters, which never change
   View view_;
-  Time since_ = directory_->now();  // drawn, or granted
+  Time since_ = directory_->now();  // time of the draw, or of the grant
   Time last_sign_ = since_;
   Mark last_look_;
-  Mark fast_;  // of a holder: until then it moved as much as it must
+  Mark fast_;  // the last moment at which a holder was fast enough
 };
 
-/// Draws and waits. `waiting` is called at every look with where the ticket stands; false from it
-/// gives up (ECANCELED).
+/// Draws a ticket and waits. Calls `waiting` with the ticket's state at every poll; acquire()
+/// returns ECANCELED when `waiting` returns false.
 Result<Turn> acquire(const std::string& directory, const Request& request,
                      const std::function<bool(const View&)>& waiting, const System& system = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// The journal's bytes. Little-endian, version 3; described in src/store/README.md.
+// The format of the journal: little-endian, version 3. src/store/README.md describes it.
 
 #include <array>
 #include <bit>
@@ -19,12 +19,12 @@ struct JournalHeader {
   std::array<char, 8> magic;
   std::uint32_t version;
   std::uint32_t header_size;
-  std::uint64_t first_sequence;  // of the first record that follows
+  std::uint64_t first_sequence;  // of the first record in the file
   std::uint64_t chunk;
-  // the last record that was in it when it got its name; unfinished: it has never got one
+  // the last record when the journal got its name; unfinished: it never got one
   std::uint64_t complete_to;
   std::array<std::uint8_t, 16> instance;  // of the store: see instance_id.hpp
-  std::uint64_t checksum;                 // XXH3 of all before it
+  std::uint64_t checksum;                 // XXH3 of the fields above
 };
 
 static_assert(sizeof(JournalHeader) == 64);
@@ -36,13 +36,14 @@ static_assert(std::endian::native == std::endian::little,
               "the medium is little-endian and the code copies native integers");
 
 struct RecordHeader {
-  // of the payload; 0: no record here; end_of_chunk: go on in the next chunk
+  // bytes of the payload; 0: no record here; end_of_chunk: the next record is in the next chunk
   std::uint32_t length;
-  // all records up to `sequence` minus this survived power loss when it was appended; 0: not known
+  // when this record was appended, all records up to `sequence` minus this survived power loss; 0:
+  // unknown
   std::uint32_t unsettled;
   std::uint64_t sequence;
   std::uint64_t request;
-  std::uint64_t checksum;  // XXH3 of the 24 bytes before it, then of the payload
+  std::uint64_t checksum;  // XXH3 of the 24 bytes above, followed by the payload
 };
 
 static_assert(sizeof(RecordHeader) == 32 && sizeof(RecordHeader) % record_alignment == 0);
@@ -50,8 +51,8 @@ static_assert(offsetof(RecordHeader, sequence) == 8 && offsetof(RecordHeader, re
               offsetof(RecordHeader, checksum) == 24);
 inline constexpr std::uint32_t end_of_chunk = 0xffffffff;
 
-/// The file beside the journal: which record was appended last. Not durable, and known to nobody
-/// after power loss.
+/// The file beside the journal with the number of the last record. Not durable; ignored after power
+/// loss.
 inline constexpr std::array<char, 8> last_magic{'E', 'F', 'S', 'L', 'A', 'S', 'T', '\0'};
 inline constexpr std::uint64_t last_size = 4096;  // bytes of the file
 

@@ -1,5 +1,5 @@
 #pragma once
-// What tells the stores of two instances apart.
+// Distinguishes the stores of different instances.
 
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace efs::store {
 
-/// Drawn when a store is made. All zeros: not known, which contradicts none.
+/// A random id, drawn when a store is created. All zeros: unknown, which matches any id.
 struct InstanceId {
   std::array<std::uint8_t, 16> bytes{};
 
@@ -25,7 +25,8 @@ struct InstanceId {
 
 Result<InstanceId> draw_instance_id();
 
-/// 32 hexadecimal digits. What is no such text is an id that is not known.
+/// to_string() writes 32 hexadecimal digits. instance_id_of() returns the unknown id for any other
+/// text.
 std::string to_string(const InstanceId& id);
 InstanceId instance_id_of(std::string_view text);
 

@@ -23,8 +23,7 @@ std::span<const std::byte> bytes_of(const auto& object, std::size_t length = siz
   return {reinterpret_cast<const std::byte*>(&object), length};
 }
 
-// In one piece, put together in `summed`: the streaming interface costs more than the sum of so few
-// bytes.
+// Checksums one contiguous copy in `summed`: the streaming interface costs more for so few bytes.
 std::uint64_t record_checksum(const RecordHeader& header, std::span<const std::byte> payload,
                               std::vector<std::byte>& summed) {
   const auto head = bytes_of(header, offsetof(RecordHeader, checksum));
@@ -60,7 +59,7 @@ std::string last_name(const std::string& name) {
   return name + ".last";
 }
 
-// The number that was noted for this store; 0: none was.
+// Returns the last number recorded for this store; 0 if there is none.
 std::uint64_t noted_in(std::span<const std::byte> bytes, const InstanceId& instance) {
   LastRecord last{};
   std::memcpy(&last, bytes.data(), sizeof last);
@@ -73,7 +72,7 @@ std::uint64_t Journal::record_size(std::size_t payload) {
   return aligned(sizeof(RecordHeader) + payload);
 }
 
-// A journal without records under the name "NAME.new".
+// Creates a journal without records, named "NAME.new".
 Result<Journal> Journal::make_beside(std::shared_ptr<Medium> medium, const std::string& name,
                                      std::uint64_t first_sequence, const InstanceId& instance) {
   EFS_TRY(medium->remove(new_name(name)));
@@ -104,8 +103,8 @@ Status Journal::write_header(std::uint64_t complete_to) {
   return {};
 }
 
-// R5: the rename is the switch; before it the old journal counts, after it the new one. What it
-// leads to is durable, and so all of it has to be there whenever it is read.
+// R5: the rename is the switch. Before the rename the old journal is valid, after it the new one.
+// The new journal refers to durable data, so its whole content must be durable before the rename.
 Status Journal::take_the_name(bool* switched) {
   EFS_TRY(write_header(sequence_));
   file_->drain();
@@ -124,7 +123,7 @@ Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::strin
   bool switched = false;
   auto journal = make_beside(medium, name, 1, instance);
   if (journal) {
-    // before there is a journal: what was noted of another one is none of its
+    // before the journal exists: a number recorded for another journal must not apply to this one
     journal->open_last();
     journal->note_last();
   }
@@ -159,8 +158,8 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   EFS_TRY(journal.refuse_damage(options.after_power_loss));
   EFS_TRY(journal.clear_behind_tail());
   EFS_TRY(journal.medium_->remove(new_name(name)));
-  // R5: who made the switch may have died before this, and what is appended here must not be in a
-  // journal that power loss takes.
+  // R5: the process that renamed the journal may have died before it synced the directory. Sync it
+  // now: later records must not go to a journal that power loss would remove.
   EFS_TRY(journal.medium_->sync_names());
   journal.open_last();
   journal.note_last();
@@ -168,7 +167,7 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   return journal;
 }
 
-// What the journal has to be by the word of others: whose, and how far it goes.
+// Checks the journal against independent information: its owner, and its last record.
 Status Journal::expect(Medium& medium, const JournalOptions& options) {
   EFS_TRY(refuse_other(options.instance));
   end_.complete_to = std::max(end_.complete_to, options.complete_to);
@@ -184,7 +183,7 @@ Status Journal::expect(Medium& medium, const JournalOptions& options) {
   return {};
 }
 
-// It tells damage and nothing else: who cannot have it goes without.
+// The file serves only to detect damage, so the journal works without it.
 void Journal::open_last() {
   auto file = medium_->open(last_name(name_), false);
   if (!file) {
@@ -204,7 +203,7 @@ void Journal::open_last() {
                  .magic = last_magic, .instance = end_.instance.bytes, .sequence = sequence_}));
 }
 
-// In one store of 8 bytes, behind the record: never more than there is.
+// One store of 8 bytes, after the record: the number never exceeds the records.
 void Journal::note_last() {
   if (last_ != nullptr) {
     last_file_->store(last_ + offsetof(LastRecord, sequence), bytes_of(sequence_));
@@ -273,7 +272,7 @@ Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const R
   return journal.end_;
 }
 
-// Sets what the header says; the first chunk is mapped when it returns.
+// Reads the fields of the header. The first chunk is mapped on return.
 Status Journal::read_header() {
   auto size = file_->size();
   if (!size) {
@@ -309,8 +308,8 @@ Status Journal::read_header() {
   return {};
 }
 
-// Whole chunks are allocated before they are used; a part of one that a full file system gave has
-// nothing in it.
+// Whole chunks are allocated before use. If a full file system allocated only a part of a chunk,
+// that part is empty.
 Result<bool> Journal::ends_in_records() {
   const std::uint64_t within = end_.size % journal_chunk;
   if (within == 0) {
@@ -343,7 +342,7 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
       break;
     }
     const std::span payload(chunk_ + within + sizeof header, header.length);
-    // R2: the first record that does not verify is the end, also when it looks like one of ours.
+    // R2: replay ends at the first record that does not verify, even if it looks valid.
     if (header.sequence != sequence_ + 1 ||
         (verify && header.checksum != record_checksum(header, payload, scratch_))) {
       break;
@@ -360,13 +359,13 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
   }
   end_.sequence = sequence_;
   end_.incomplete = sequence_ < end_.complete_to;
-  // A chunk is there before the last one is full.
+  // The journal allocates the next chunk before the last one is full.
   end_.cut_short = end_.cut_short || tail + sizeof(RecordHeader) > allocated_;
   return look_behind_tail();
 }
 
-// Where only the last record is not whole, no good one follows. In a later chunk they are looked
-// for from its head on: there one begins, if any does.
+// If only the last record is incomplete, no good record follows. In later chunks the search starts
+// at the chunk's begin, because any records begin there.
 Status Journal::look_behind_tail() {
   const std::uint64_t index = end_.tail / journal_chunk, within = end_.tail % journal_chunk;
   for (std::uint64_t later = index + 1; later * journal_chunk < allocated_ && !end_.settled;
@@ -390,8 +389,8 @@ Status Journal::look_behind_tail() {
   return {};
 }
 
-// Is a good record there, in the mapped chunk, that is newer than the last one that was replayed?
-// What it takes, or 0.
+// Looks in the mapped chunk for a good record newer than the last replayed one. Returns its size,
+// or 0.
 std::uint64_t Journal::later_record(std::uint64_t within) {
   if (within + sizeof(RecordHeader) > journal_chunk) {
     return 0;
@@ -415,8 +414,8 @@ std::uint64_t Journal::later_record(std::uint64_t within) {
   return record_size(header.length);
 }
 
-// The record that comes next takes the sequence of the one that did not verify; what is left of the
-// records behind that one would fit behind it.
+// The next record gets the sequence of the record that did not verify. Remains of old records
+// behind it could then appear to continue the journal, so clear them.
 Status Journal::clear_behind_tail() {
   const std::uint64_t end_of_tail = whole_chunks(end_.tail + sizeof(RecordHeader));
   if (allocated_ > end_of_tail) {
@@ -484,9 +483,9 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   const std::uint64_t reserved =
       reserve < 0 ? reserved_ - std::min(reserved_, static_cast<std::uint64_t>(-reserve))
                   : reserved_ + static_cast<std::uint64_t>(reserve);
-  // Only a record that returns at least what it takes may live on the reserve.
+  // Only a record that releases at least its own size may use the reserve.
   const bool gives_back = reserve < 0 && static_cast<std::uint64_t>(-reserve) >= size;
-  // 1/64 more than the reserve: what is lost at the ends of chunks when the reserve is used up.
+  // 1/64 more than the reserve: space lost at the ends of chunks while the reserve is used up.
   const std::uint64_t wanted =
       at + size + (gives_back ? sizeof(RecordHeader) : reserved + reserved / 64 + 4096);
   EFS_TRY(grow(wanted));
@@ -511,7 +510,8 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   const auto head = bytes_of(header);
   scratch_.assign(head.begin(), head.end());
   scratch_.insert(scratch_.end(), payload.begin(), payload.end());
-  // The length last: who dies meanwhile leaves none, and so what has one was whole.
+  // Stores the length last: a process that dies before leaves a length of 0. So a record with a
+  // length was complete once.
   constexpr std::size_t first = offsetof(RecordHeader, sequence);
   put(std::span(scratch_).subspan(first), at + first);
   put(std::span(scratch_).first(first), at);

@@ -1,6 +1,7 @@
 #pragma once
-// The metadata journal: checksummed records in order, on a Medium. Knows bytes and order; what a
-// record means is the file system's business. Format and ordering rules: src/store/README.md.
+// The metadata journal: checksummed records in order, on a Medium. This layer handles bytes and
+// order; the file system interprets the records. src/store/README.md has the format and the
+// ordering rules.
 
 #include <cstdint>
 #include <functional>
@@ -15,91 +16,94 @@
 
 namespace efs::store {
 
-/// A record as it was appended.
+/// An appended record.
 struct Record {
-  std::uint64_t sequence = 0;  // 1, 2, 3, ... without gaps over the life of the instance
-  std::uint64_t request = 0;   // the FUSE request that it answers; 0: none
+  std::uint64_t sequence = 0;  // 1, 2, 3, ... without gaps over the life of the store
+  std::uint64_t request = 0;   // the FUSE request that caused it; 0: none
   std::span<const std::byte> payload;
 };
 
 using Replay = std::function<Status(const Record&)>;
 
-/// How a replay ended.
+/// The result of a replay.
 struct ReplayEnd {
   std::uint64_t first_sequence = 1;
   std::uint64_t sequence = 0;  // of the last good record
-  std::uint64_t records = 0;   // good ones
-  std::uint64_t tail = 0;      // bytes: where the next record goes
+  std::uint64_t records = 0;   // number of good records
+  std::uint64_t tail = 0;      // bytes: the position of the next record
   std::uint64_t size = 0;      // bytes of the file
-  // something is behind the last good record: a store that power loss caught, or damage
+  // data follows the last good record: power loss during a write, or damage
   bool torn = false;
-  InstanceId instance;  // whose it is, by its own word
-  // the last record that was in it when it got its name, when the store was left, or, while the
-  // machine was up, when it died
+  InstanceId instance;  // the owner, according to the header
+  // the last record when the journal got its name or the store was left; or, if the machine still
+  // runs since, when the instance died
   std::uint64_t complete_to = 0;
-  bool incomplete = false;  // it ends before that: neither a death nor power loss leaves that
-  // torn, and good records lie behind that: no death of ours leaves that, power loss may
+  bool incomplete = false;  // it ends before that record: neither a crash nor power loss explains
+                            // this
+  // torn, and good records follow: a crash does not explain this, power loss may
   bool followed = false;
-  // what does not verify has a length, which is stored last: no death of ours leaves that, power
-  // loss may
+  // the record that does not verify has a length, which is stored last: a crash does not explain
+  // this, power loss may
   bool spoilt = false;
-  // followed, and what does not verify had survived power loss before those records were: nothing
-  // leaves that
+  // followed, and the record that does not verify was durable before the later records were
+  // written: nothing explains this
   bool settled = false;
-  // the file ends within a chunk that has records, or where another one is to follow: nor does one
-  // leave that
+  // the file ends inside a chunk with records, or where another chunk must follow: nothing explains
+  // this
   bool cut_short = false;
 };
 
 struct JournalOptions {
-  bool after_power_loss = true;  // else what no death of ours leaves is damage
-  // false breaks R2, for the crash tests: checksums are not looked at
+  bool after_power_loss = true;  // false: anything that a crash does not explain is damage
+  // false breaks R2, for the crash tests: checksums are ignored
   bool verify = true;
-  InstanceId instance;  // of the store: a journal of another one is refused
-  // the last record that was durable when the store was left: one that ends before it is refused
+  InstanceId instance;  // of the store: another store's journal is rejected
+  // the last durable record when the store was left: a journal that ends earlier is rejected
   std::uint64_t complete_to = 0;
 };
 
-/// Not thread-safe: the caller's namespace lock orders appends (and so the sequence).
+/// Not thread-safe: the caller's namespace lock orders the appends, and so the sequence.
 class Journal {
  public:
   static constexpr std::size_t max_payload = 256 * 1024;  // bytes
 
-  /// An empty journal named `name` (EEXIST if there is one): made beside it and renamed when it is
-  /// whole and durable.
+  /// Creates an empty journal named `name` (EEXIST if it exists): under another name, and renamed
+  /// once it is complete and durable.
   static Result<Journal> create(std::shared_ptr<Medium> medium, const std::string& name,
                                 const InstanceId& instance = {});
 
-  /// An existing journal: calls `replay` for every record that verifies, in order, and stops at the
-  /// first that does not (rule R2). What lies behind that is cleared, durably, before this returns:
-  /// a record of before must never verify behind one of after. A snapshot that was not finished is
-  /// removed. Appends continue there, without a reserve until set_reserve(). EPROTO with a text
-  /// where the header is not ours or `replay` refuses a record. EUCLEAN where the journal is
-  /// another instance's, ends before it is complete, or is cut short, or what does not verify was
-  /// whole once, and no power loss can explain that: then nothing is changed.
+  /// Opens an existing journal. Calls `replay` for every record that verifies, in order, and stops
+  /// at the first that does not (rule R2). Clears the data behind it, durably, before this returns:
+  /// an old record must never verify behind a new one. Removes an unfinished snapshot. Appends
+  /// continue at the end, without a reserve until set_reserve().
+  ///
+  /// EPROTO with a text if the header is invalid or `replay` rejects a record. EUCLEAN, with
+  /// nothing changed, in these cases: the journal belongs to another instance; it ends too early or
+  /// is cut short; or a record that does not verify was complete once, and power loss cannot
+  /// explain this.
   static Result<Journal> open(std::shared_ptr<Medium> medium, const std::string& name,
                               const Replay& replay, const JournalOptions& options = {});
 
-  /// The same without changing a byte; damage is told in the answer.
+  /// As open(), but changes nothing. Reports damage in the result.
   static Result<ReplayEnd> scan(Medium& medium, const std::string& name, const Replay& replay,
                                 const JournalOptions& options = {});
 
-  /// Appends and, on persistent memory, persists: when it returns the record survives what the
-  /// store survives. `reserve` changes what is kept back for later releases: a record that creates
-  /// a name passes what its removal will need, a removal passes the negative. A record that
-  /// releases never fails for want of space. ENOSPC: nothing was appended. `durable`: as far as is
-  /// known, all records up to that one survive power loss; 0: nothing is known.
+  /// Appends a record. On persistent memory, the record is durable on return, as far as the store
+  /// is. `reserve` changes the space reserved for later releases: a record that creates a name
+  /// passes the space that its removal will need, and a removal passes the negative. A record that
+  /// releases space never fails for lack of space. ENOSPC: nothing was appended. `durable`: all
+  /// records up to this one are known to survive power loss; 0: unknown.
   Status append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve,
                 std::uint64_t durable = 0);
 
-  /// What is kept back from now on, allocated on return. ENOSPC: as much as there is.
+  /// Sets the reserved space; allocated on return. ENOSPC: as much as possible is reserved.
   Status set_reserve(std::uint64_t bytes);
 
-  /// Returns when all records survive power loss, where the store can promise that.
+  /// Returns when all records survive power loss, as far as the store can promise this.
   Status sync() { return file_->sync(); }
 
-  /// For a sync without the namespace lock: when `file->sync()` has returned, every record up to
-  /// `sequence` survives.
+  /// For a sync without the namespace lock: once `file->sync()` has returned, every record up to
+  /// `sequence` is durable.
   struct SyncPoint {
     std::shared_ptr<MediumFile> file;
     std::uint64_t sequence = 0;
@@ -107,23 +111,23 @@ class Journal {
 
   SyncPoint sync_point() const { return {file_, sequence_}; }
 
-  /// Bytes of records so far: what a snapshot compares with.
+  /// Bytes of records so far, for comparison with the size of a snapshot.
   std::uint64_t size() const { return end_.tail; }
 
   std::uint64_t sequence() const { return sequence_; }
 
-  /// Records in the file: the snapshot's, and what followed.
+  /// Records in the file: those of the snapshot and later ones.
   std::uint64_t records() const { return sequence_ + 1 - end_.first_sequence; }
 
-  /// How the replay of open() ended.
+  /// The result of the replay in open().
   const ReplayEnd& replayed() const { return replayed_; }
 
-  /// Writes a new journal by `write` (which appends the whole state to it), makes it durable and
-  /// switches to it by one rename (R5). On failure the old journal stays in force; `switched` says
-  /// if the failure came after the switch, so that power loss may bring the old one back.
+  /// Writes a new journal by `write` (which appends the whole state), makes it durable, and
+  /// switches to it by one rename (R5). On failure the old journal stays in use. `switched` is set
+  /// if the failure came after the rename; power loss may then restore the old journal.
   Status replace(const std::function<Status(Journal&)>& write, bool* switched = nullptr);
 
-  /// What a record of `payload` bytes takes in the file.
+  /// Returns the bytes that a record with `payload` bytes uses in the file.
   static std::uint64_t record_size(std::size_t payload);
 
  private:
@@ -152,17 +156,17 @@ class Journal {
   std::string name_;
   std::shared_ptr<MediumFile> file_;
   std::shared_ptr<MediumFile> last_file_;
-  std::byte* last_ = nullptr;   // where the last record's number is noted; null: nowhere
+  std::byte* last_ = nullptr;   // the mapped number of the last record; null: not recorded
   std::byte* chunk_ = nullptr;  // the mapped chunk
   std::uint64_t chunk_index_ = 0;
-  std::uint64_t allocated_ = 0;  // end of the space that is ours, bytes
-  std::uint64_t reserved_ = 0;   // bytes kept back for releases
+  std::uint64_t allocated_ = 0;  // end of the allocated space, bytes
+  std::uint64_t reserved_ = 0;   // bytes reserved for releases
   std::uint64_t sequence_ = 0;   // of the last record
-  // a snapshot that nobody reads before it is whole: no drain per record
+  // writing a snapshot that has no reader before it is complete: no drain per record
   bool batch_ = false;
-  ReplayEnd end_;  // tail: where the next record goes
+  ReplayEnd end_;  // tail: the position of the next record
   ReplayEnd replayed_;
-  std::vector<std::byte> scratch_;  // a record in one piece
+  std::vector<std::byte> scratch_;  // buffer for one contiguous record
 };
 
 }  // namespace efs::store

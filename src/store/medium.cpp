@@ -15,7 +15,7 @@
 namespace efs::store {
 namespace {
 
-/// A mapped file. Whether a window lies in persistent memory is asked for each one.
+/// A mapped file. Each window is checked for persistent memory.
 class DirectoryFile final : public MediumFile {
  public:
   DirectoryFile(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
@@ -38,8 +38,8 @@ class DirectoryFile final : public MediumFile {
     if (wanted <= *now) {
       return {};
     }
-    // In parts that no huge page fits into: memory would clear 2 MiB for the first record, while
-    // all others wait.
+    // Allocate in parts smaller than a huge page: otherwise the kernel would clear 2 MiB for the
+    // first record while all others wait.
     constexpr std::uint64_t most = 1U << 20U;
     for (std::uint64_t at = *now, length = 0; at < wanted; at += length) {
       length = std::min(most, wanted - at);
@@ -47,12 +47,12 @@ class DirectoryFile final : public MediumFile {
         continue;
       }
       const auto refused = fail_errno();
-      // nobody would use what there was room for
+      // a partly allocated chunk has no use
       (void)!::ftruncate(fd_.get(), static_cast<off_t>(*now));
       return refused;
     }
-    // Drained stores must lie in a file that is long enough after power loss, too. Once per chunk,
-    // so cheap.
+    // The file's size must survive power loss too, or drained stores are lost. Happens once per
+    // chunk, so the cost is small.
     if (pmem_ && ::fsync(fd_.get()) != 0) {
       return fail_errno(name_);
     }
@@ -81,7 +81,8 @@ class DirectoryFile final : public MediumFile {
     return window_;
   }
 
-  // In the page cache (and so beyond our death) where the memory is not persistent.
+  // Without persistent memory, the page cache has the data, which survives the death of this
+  // process.
   void store(std::byte* to, std::span<const std::byte> from) override {
     pmem_memcpy(to, from.data(), from.size(), pmem_ ? PMEM_F_MEM_NODRAIN : PMEM_F_MEM_NOFLUSH);
   }
@@ -111,8 +112,8 @@ class DirectoryFile final : public MediumFile {
   bool pmem_ = false;
 };
 
-/// A file that is only looked at: read and not mapped, so that one that is cut short meanwhile ends
-/// nobody.
+/// A file opened for reading only: read, not mapped, so that a concurrent truncation cannot raise
+/// SIGBUS.
 class ReadOnlyFile final : public MediumFile {
  public:
   ReadOnlyFile(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
@@ -206,7 +207,7 @@ class DirectoryMedium final : public Medium {
       return {};
     }
     if (errno != EBADF) {
-      return fail_errno("directory of the journal");  // opened as a path only
+      return fail_errno("directory of the journal");  // the directory was opened with O_PATH only
     }
     const UniqueFd fd(::openat(directory_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return fd && ::fsync(fd.get()) == 0 ? Status{} : fail_errno("directory of the journal");

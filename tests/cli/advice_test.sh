@@ -1,15 +1,15 @@
 #!/bin/bash
-# What efs says of a dead instance is true, and the commands that it prints work as they are printed.
+# The messages of efs about a dead instance are true, and the commands in them work as printed.
 #   advice_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# advised WORDS...: runs the command of $said that begins with these words, up to what ends it.
+# advised WORDS...: runs the command in $said that begins with these words.
 advised() { local line; line=$(grep -oE "$*[^;:,()]*" <<<"$said" | head -n 1); [ -n "$line" ] && eval "${line/#efs/\"\$EFS\"}"; }
 # dead NAME [LINE...]: an instance with a result, whose processes were killed.
 dead() { fresh "$@"; started "$JOB"; echo result >"$MNT/r"; kill_both "${NAME// /-}"; }
 
-# --- the commands name what they are for ---
+# --- the commands name their instance ---
 dead 'a job'
 check_exit 'no name, one is dead: salvage means it' 0 'a-job .*not back yet: 1 files' "$EFS" salvage --list
 check_exit 'so does check-image' 0 'whole' "$EFS" check-image
@@ -32,7 +32,7 @@ check 'stop' "$EFS" stop other
 check_exit 'a dead one is given up: what was done is said' 0 '^a-job: its daemon was gone; what it left is removed, and what was not back is dropped$' "$EFS" stop --no-stage-out a-job
 for verb in salvage check-image; do check_exit "$verb where none is dead" 1 'no dead instance is there \(none is running\)' "$EFS" $verb; done
 
-# --- started with options: what goes on with it needs them ---
+# --- started with options: the advised command includes them ---
 fresh optional
 cd "$S" || exit; started -n another-one -m "another mount" --set 'max-rate=1 GB/s' --set 'access-log=optional/a log' -o noexec "$JOB"; cd "$OLDPWD" || exit
 check 'it is where it was asked for' mountpoint -q "$S/another mount"
@@ -44,7 +44,7 @@ check 'and that is a command' eval "$(grep -oE "efs start [^;]*" <<<"$said" | he
 check 'that goes on with it' grep -qx result "$S/another mount/r"
 check 'and stops' "$EFS" stop another-one
 
-# --- a batch job's: root has its place, its job file and its name ---
+# --- a batch job: root owns its directory, its job file and its name ---
 fresh batch
 started -n slurm-12.0-n1 "$JOB"; echo result >"$MNT/r"; kill_both slurm-12.0-n1
 check_exit 'status advises what the user can do' 1 '^  bring out: efs salvage --job 12; remove: efs clean --job 12$' "$EFS" status slurm-12.0-n1
@@ -60,7 +60,7 @@ said=$("$EFS" status slurm-12.0-n1)
 check 'the rest is removed as it says' advised efs clean --job
 check 'is done' ended slurm-12.0-n1
 
-# --- what the job file took from the environment goes with it ---
+# --- values of the environment in the job file are part of the command ---
 fresh surroundings
 sed -i "s|results-dir: .*|results-dir: $S/\$WHERE|" "$JOB"
 mkdir -p "$S/a place"
@@ -74,7 +74,7 @@ check 'that means the same' json "$(status_of "$NAME")" "d['results_dir'] == '$S
 check 'stop' "$EFS" stop "$NAME"
 check 'the result is where it was to be' grep -qx result "$S/a place/r"
 
-# --- a manifest that nobody can read ---
+# --- an unreadable manifest ---
 dead unreadable
 for file in "$EFS_RUNTIME_DIR/unreadable" "$EFS_RUNTIME_DIR/unreadable/store/meta"; do echo '{"x":1}' >"$file/instance.json"; done
 check_exit 'status advises no start' 1 'bring out: efs salvage --to DIRECTORY unreadable; give it up: efs clean --force unreadable$' "$EFS" status unreadable
@@ -98,7 +98,7 @@ check_exit 'and stop' 1 'efs salvage has brought out its results.*efs clean out'
 check 'its command is one' advised efs clean
 check 'and that was all' ended out
 
-# --- stopped in order, without all of its results ---
+# --- stopped in order, without all results ---
 fresh late
 started "$JOB"; echo result >"$MNT/r"
 mkdir -p "$OUT/r/taken"
@@ -118,7 +118,7 @@ started "$JOB"; head -c 9000000 /dev/urandom >"$MNT/r"
 check_exit 'time alone is no cause that could be removed' 1 'still in the buffer; bring them out: efs salvage short$' "$EFS" stop --deadline 1 short
 check 'stop --no-stage-out' "$EFS" stop --no-stage-out short
 
-# --- stopped in order, with all of them, but not the receipt ---
+# --- stopped in order, with all results, without the receipt ---
 fresh unreceipted
 started "$JOB"; echo result >"$MNT/r"
 mkdir -p "$OUT/efs-receipt-unreceipted.json/taken"
@@ -138,7 +138,7 @@ check_exit 'also where it is the only one' 1 'its buffer was kept in ' "$EFS" st
 check 'it is there' grep -rqx result "$EFS_RUNTIME_DIR/kept/store/data"
 check 'clean' "$EFS" clean kept
 
-# --- a store that has lost something ---
+# --- a store that has lost data ---
 dead broken
 store=$EFS_RUNTIME_DIR/broken/store
 cp "$store/meta/journal" "$S/journal"
@@ -166,7 +166,7 @@ check_not 'and asks for no retry' grep -q 'then retry' <<<"$said"
 check 'what it advises' advised efs clean --force
 check 'is done' ended broken
 
-# --- what many containers have in common ---
+# --- one message for many containers ---
 mkdir "$S/disk"
 dead removed 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/disk ] ]"
 started "$JOB"

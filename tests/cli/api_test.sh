@@ -1,5 +1,5 @@
 #!/bin/bash
-# libefs as it is installed: header, pkg-config, symbols; the example and every call against a real mount.
+# The installed libefs: header, pkg-config, symbols; the example and every call on a real mount.
 #   api_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -54,7 +54,7 @@ check_exit 'it is told what a path that is not there is' 1 '^load: No such path'
 check_exit 'and at once of a backend that is not there' 1 '^efs_load: Invalid argument' env EFS_MOUNT="$MNT" "$S/echofs_program" pmem:// "$PFS/input/c"
 check 'stop' "$EFS" stop ancestor
 
-# --- daemons that do not answer, and such as die ---
+# --- daemons that do not answer, and daemons that die ---
 cat >"$S/slow.c" <<'EOF'
 #include <efs.h>
 #include <stdio.h>

@@ -1,12 +1,14 @@
 #!/bin/bash
-# Several backends as one device: where files go, ENOSPC and spill, df, explain, death of the daemon, salvage, loss of a backend.
+# Several backends as one device: the place of files, ENOSPC and spill, df, explain, death of the
+# daemon, salvage, loss of a backend.
 #   backends_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 a_worker() { local text; text=$(status_of "$1" 2>/dev/null) && json "$text" "d['worker_pid'] != $2 and d['state'] == 'running'"; }
 RULES='outputs: [ [ path: ckpt, backend: bulk ], [ path: "**" ] ]'
-# two NAME ON-FULL [LINE...]: a job with 24 MiB of memory and a directory; `input` in the first, `big` in the second.
+# two NAME ON-FULL [LINE...]: a job with 24 MiB of memory and a directory; `input` is in the first,
+# `big` in the second.
 two() {
   local name=$1 policy=$2; shift 2
   DISK=$S/$name/disk; mkdir -p "$DISK" "$S/$name/pfs/big"
@@ -15,13 +17,13 @@ two() {
     'resources: [ [ path: input ], [ path: big, backend: bulk ] ]' "${@:-$RULES}"
   sed -i "1a\\  on-full: $policy" "$JOB"
 }
-# backend_of PATH: the id, by ls --json.
+# backend_of PATH: the backend's id, from ls --json.
 backend_of() { local text; text=$(cd "$MNT" && "$EFS" ls --json "$1") && field "$text" "d[0]['backend']"; }
 is_in() { [ "$(backend_of "$1")" = "$2" ] || { echo "$1 is in $(backend_of "$1"), not in $2"; return 1; }; }
 use_of() { field "$(status_of "$1")" "[b['used'] for b in d['backends'] if b['id'] == '$2'][0]"; }
 available() { echo $(($(stat -f -c '%a * %S' "$1"))); }
 total() { echo $(($(stat -f -c '%b * %S' "$1"))); }
-# outlives NAME: what is written into the second backend now is there when the worker has died.
+# outlives NAME: data in the second backend survives the worker's death.
 outlives() {
   local worker
   mkdir "$MNT/ckpt" && echo kept >"$MNT/ckpt/kept" && sync "$MNT/ckpt/kept" || return 1
@@ -29,12 +31,12 @@ outlives() {
   kill -KILL "$worker"
   await 20 a_worker "$1" "$worker" && grep -qx kept "$MNT/ckpt/kept"
 }
-# nearly A B: at most 2 MiB apart.
+# nearly A B: the two differ by at most 2 MiB.
 nearly() { local d=$(($1 - $2)); [ ${d#-} -le 2097152 ] || { echo "$1 and $2 are $d apart"; return 1; }; }
 same() { cmp -s "$1" "$2"; }
 MB=1048576
 
-# --- job files that cannot be ---
+# --- invalid job files ---
 fresh refused 'backends: [ [ id: a, capacity: 64 MiB ], [ id: a, capacity: 64 MiB ] ]' 'resources: [ [ path: input ] ]'
 check_exit 'two backends of one id' 2 "backend 'a' is defined twice" "$EFS" check "$JOB"
 job "$JOB" "backends: [ [ id: a, type: NVRAM-NVML, daxfs: $S/d ], [ id: b, type: NVRAM-NVML, daxfs: $S/d/ ] ]" 'resources: [ [ path: input ] ]'
@@ -65,7 +67,7 @@ if started "$JOB"; then
 fi
 check 'the directory is empty again' test -z "$(ls -A "$DISK")"
 
-# everything MODE: with the daemon as root (passthrough or not) and as an ordinary user.
+# everything MODE: with the daemon as root (with or without passthrough) and as an ordinary user.
 everything() {
   local m=$1 start=("${@:2}") text before worker
   two "e$m" error
@@ -89,18 +91,18 @@ everything() {
   check "$m: df shows the sum of the capacities" test "$(total "$MNT")" = $((88 * MB))
   text=$(status_of "e$m")
   check "$m: and what a new file can have" nearly "$(available "$MNT")" "$(field "$text" "d['backends'][0]['available']")"
-  # a backend is full: ENOSPC, whatever the other has; the other goes on.
+  # A full backend gives ENOSPC, whatever space the other has. The other continues.
   check_exit "$m: a full backend is ENOSPC" 1 'No space left' dd if=/dev/zero of="$MNT/fill" bs=64k count=600
   check "$m: df says that there is no room" test "$(available "$MNT")" -lt $((MB / 4))
   check "$m: the other backend takes what is its own" dd if=/dev/zero of="$MNT/ckpt/more" bs=1M count=8 status=none
   check "$m: which is there" is_in ckpt/more bulk
   check "$m: space comes back" rm "$MNT/fill"
-  # load into a backend by the job file
+  # load uses the backend of the job file
   head -c 100000 /dev/urandom >"$PFS/big/later"; echo later >"$PFS/later"
   check "$m: load" bash -c "cd $MNT && $EFS load --wait big/later later"
   check "$m: goes where its resource says" is_in big/later bulk
   check "$m: and else where new files go" is_in later fast
-  # the worker dies, and a successor finds all
+  # the worker dies, and a successor finds all files
   exec 7<>"$MNT/ckpt/held"; echo held >&7
   worker=$(field "$(status_of "e$m")" 'd["worker_pid"]')
   kill -KILL "$worker"
@@ -116,7 +118,7 @@ everything() {
   check "$m: nothing else is left" ended "e$m"
 }
 
-# --- spill: what is full passes new files on ---
+# --- spill: new files go to the next backend ---
 spilling() {
   local m=$1 start=("${@:2}") i
   two "s$m" spill
@@ -140,7 +142,7 @@ if [ "$(id -u)" = 0 ]; then
   everything root "$EFS" start
   spilling root "$EFS" start
   everything daemon "$EFS" start -o daemon-io
-  # a job of an ordinary user, started by root: root's tmpfs, the user's directory, passthrough into both.
+  # root starts a job for an ordinary user: root's tmpfs, the user's directory, passthrough to both.
   two owned spill
   chown -R 65534:65534 "$S/owned"
   if started -u nobody "$JOB"; then
@@ -156,7 +158,7 @@ if [ "$(id -u)" = 0 ]; then
     fi
     check 'as a user: stop' "$EFS" stop owned
   fi
-  # one backend that counts, one that does not: each inode has its own path
+  # one backend counts bytes and the other does not: each inode has its own data path
   ENFORCE=strict two mixed error
   if started "$JOB"; then
     check 'a backend that counts knows of what was staged in' test "$(use_of mixed bulk)" -ge 3000000
@@ -172,7 +174,8 @@ else
   spilling user "$EFS" start
 fi
 if [ "$(id -u)" = 0 ]; then
-  # The same as an ordinary user, in a mount namespace in which everybody may open /dev/fuse as he may where FUSE is offered.
+  # The same as an ordinary user, in a mount namespace with a /dev/fuse that every user may open, as
+  # on machines that offer FUSE to users.
   if [ -u "$(command -v fusermount3)" ]; then
     mkdir "$S/dev"
     check 'as an ordinary user' "$SOURCE/tests/own_mounts.py" bash -c "mount -t tmpfs -o mode=755,size=64k dev $S/dev && mknod -m 666 $S/dev/fuse c 10 229 && mount --bind $S/dev/fuse /dev/fuse &&
@@ -187,7 +190,7 @@ two dead spill
 if started "$JOB"; then
   mkdir "$MNT/ckpt"; head -c 2000000 /dev/urandom >"$MNT/ckpt/c"; cksum <"$MNT/ckpt/c" >"$S/c.sum"; echo n >"$MNT/n"; echo more >>"$MNT/input/a"
   whole() { cksum <"$1/ckpt/c" | cmp -s - "$S/c.sum" && grep -qx n "$1/n"; }
-  # An instance whose only store would have the name of the second backend.
+  # The only store of this instance has the name of the second backend's store.
   fresh dead.1 "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $S/dead/disk ] ]" 'resources: [ [ path: input ] ]'
   check_exit 'a store that is a backend of another instance is refused' 1 'is a backend of another instance' "$EFS" start "$JOB"
   PFS=$S/dead/pfs MNT=$S/dead/mnt OUT=$S/dead/out JOB=$S/dead/dead.yaml NAME=dead
@@ -212,7 +215,7 @@ if started "$JOB"; then
   check 'which has all' whole "$MNT"
   echo late >"$MNT/ckpt/late"
   kill_both dead
-  # A container that two backends have: whoever copied one there.
+  # The same container is in two backends: a copy.
   file=$(find "$DISK"/*/data -type f -size +1M -printf '%P\n' | head -n 1)
   if [ "$(id -u)" = 0 ]; then
     cp -p "$DISK"/*/data/"$file" "$EFS_RUNTIME_DIR/dead/store/data/$file"
@@ -227,7 +230,7 @@ if started "$JOB"; then
   check 'empties the directory' test -z "$(ls -A "$DISK")"
 fi
 
-# --- workers die while files are made in both, and spilled; then both ---
+# --- workers die while files are created and spilled in both; then both processes die ---
 two storm spill
 if started "$JOB"; then
   mkdir "$MNT/ckpt" "$MNT/new"
@@ -255,7 +258,7 @@ if started "$JOB"; then
   check 'brings all' there "$OUT"
 fi
 
-# --- a full backend, and both die ---
+# --- a full backend, and both processes die ---
 two full error
 if started "$JOB"; then
   dd if=/dev/zero of="$MNT/fill" bs=64k count=600 status=none 2>/dev/null
@@ -265,7 +268,7 @@ if started "$JOB"; then
   check 'stop' "$EFS" stop full
 fi
 
-# --- a backend is lost ---
+# --- loss of a backend ---
 two lost error
 if started "$JOB"; then
   mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"; echo n >"$MNT/n"
@@ -299,13 +302,14 @@ if started "$JOB"; then
   check 'stop' "$EFS" stop away
 fi
 
-# --- what a user has set for programs of his own makes no persistent memory of a disk ---
+# --- a user's setting for other programs does not turn a disk into persistent memory ---
 fresh forced "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $S/forced/disk ] ]" 'resources: [ [ path: input ] ]' "$RULES"; mkdir -p "$S/forced/disk"
 check 'start, where libpmem is told that all memory is persistent' env PMEM_IS_PMEM_FORCE=1 "$EFS" start "$JOB"
 check 'what a sync promises hangs on the kernel alone' json "$(status_of forced)" "d['durability'] != 'persistent memory'"
 check 'stop' "$EFS" stop --no-stage-out forced
 
-# --- the disk first, and new files in memory: the names outlive a restart of the machine, what was in memory does not ---
+# --- the disk first, and new files in memory: a restart of the machine keeps the names and loses
+#     the data in memory ---
 DISK=$S/restart/disk; mkdir -p "$DISK"
 fresh restart "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $DISK ], [ id: fast, type: DRAM, capacity: 24 MiB ] ]" 'resources: [ [ path: input ] ]' "$RULES"
 sed -i '1a\  new-files: fast' "$JOB"
@@ -330,7 +334,8 @@ if started "$JOB"; then
   check 'leaves nothing on the disk' test -z "$(ls -A "$DISK")"
 fi
 
-# --- the journal is lost: what the other backend holds is nobody's, and not to be thrown away unasked ---
+# --- the journal is lost: the containers in the other backend are kept unless the user discards
+#     them ---
 two orphan error
 if started "$JOB"; then
   mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"
@@ -339,7 +344,7 @@ if started "$JOB"; then
   if [ "$(id -u)" = 0 ]; then await 20 drop_store orphan; else rm -rf "/dev/shm/efs-$(id -u)-orphan" "${EFS_RUNTIME_DIR:?}/orphan"; fi
   check_exit 'data without a journal are not overwritten' 1 'holds the data of an earlier instance, whose journal' "$EFS" start "$JOB"
   check 'and stay' test -n "$(find "$DISK"/*/data -type f -size +0)"
-  # After a restart of the machine they can belong to nothing any more.
+  # After a restart of the machine no journal can name them.
   sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' "$DISK"/*/instance.json
   check_exit 'after a restart of the machine they are dropped' 0 'mounted' "$EFS" start "$JOB"
   check 'and all is new' test ! -e "$MNT/ckpt"
@@ -347,7 +352,8 @@ if started "$JOB"; then
   check 'stop' "$EFS" stop orphan
 fi
 
-# --- a clean of what a salvage had brought out dies somewhere: when the journal has gone and the other backend has not, too ---
+# --- a clean after a salvage dies at any point: also after the journal is gone and before the other
+#     backend is ---
 if [ "$(id -u)" = 0 ] && kernel_has_it; then
   RANDOM=${EFS_SEED:=$((RANDOM))}; echo "seed $EFS_SEED (EFS_SEED=$EFS_SEED repeats it)"
   fresh half "backends: [ { id: bulk, type: NVRAM-NVML, daxfs: $DISK, capacity: 64 MiB }, { id: fast, type: DRAM, capacity: 32 MiB } ]" 'resources: [ [ path: input ] ]' 'outputs: [ { path: o, backend: fast }, { path: "**" } ]'
@@ -374,7 +380,8 @@ else
   skip 'a clean that dies' 'not root'
 fi
 
-# --- a stop had brought all of it, and both processes died when one of its backends was gone: nothing is missed ---
+# --- a stop had exported all files, and both processes died after one backend was gone: nothing is
+#     missing ---
 two over error
 if started "$JOB"; then
   mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"
@@ -392,7 +399,7 @@ if started "$JOB"; then
   check 'the results are back' bash -c "grep -qx c $OUT/ckpt/c && grep -qx kept $OUT/ckpt/kept"
 fi
 
-# --- who removed a backend died before its last step ---
+# --- a removal of a backend dies before its last step ---
 two rest error
 if started "$JOB"; then
   mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Bad input: a clear error that names the object, and nothing mounted, left behind or changed.
+# Bad input: a clear error that names the object. Nothing is mounted, left behind or changed.
 #   bad_input_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -7,7 +7,7 @@ set -uo pipefail
 nobody=65534
 mkdir -p "$S/r" "$S/rn" && chown $nobody "$S/rn"   # the runtime directories: root's, and that of an ordinary user
 as_nobody() { setpriv --reuid $nobody --regid $nobody --clear-groups --inh-caps=-all --bounding-set=-all env EFS_RUNTIME_DIR="$S/rn" "$@"; }
-# The mount point may be made and removed again, which moves the times of the directory that holds it.
+# The test may create and remove the mount point, which changes the times of its parent directory.
 state_of() { local d; find "$S/$NAME" | sort; for d in pfs out mnt other; do [ ! -d "$S/$NAME/$d" ] || listing "$S/$NAME/$d"; done; }
 untouched() {
   local now; now=$(state_of)
@@ -16,7 +16,7 @@ untouched() {
   no_daemon && no_daemon "$S/rn" || { echo "a daemon is left: $(daemons) $(daemons "$S/rn")"; return 1; }
   [ -z "$(ls -A "$S/r")$(ls -A "$S/rn")" ] || { echo "instances are left: $(ls -A "$S/r" "$S/rn")"; return 1; }
 }
-# refused NAME CODE PATTERN COMMAND...: fails with the code and a message, and leaves everything as it was.
+# refused NAME CODE PATTERN COMMAND...: fails with the code and a message, and changes nothing.
 refused() {
   local name=$1; shift
   before=$(state_of)
@@ -24,19 +24,20 @@ refused() {
   check "$name: nothing is left or changed" untouched
   await 15 no_daemon && await 15 no_daemon "$S/rn"   # so that what one leaves does not fail the next ones
 }
-# all_refuse NAME PATTERN: start, run and plan find what is wrong with the inputs of $JOB.
+# all_refuse NAME PATTERN: start, run and plan report the problem with the inputs of $JOB.
 all_refuse() {
   refused "$1: start" 1 "$2" "$EFS" start "$JOB"
   refused "$1: run" 1 "$2" "$EFS" run "$JOB" -- touch "$S/has_run"
   refused "$1: plan" 1 "$2" "$EFS" plan "$JOB"
   check "$1: the program did not run" test ! -e "$S/has_run"
 }
-# on_this_node NAME PATTERN [COMMAND...]: start, plan and check find what this node does not have, the command as who COMMAND says.
+# on_this_node NAME PATTERN [COMMAND...]: start, plan and check report what this node lacks; check
+# runs as the user that COMMAND selects.
 on_this_node() {
   local name=$1 pattern=$2 verb; shift 2
   for verb in start plan check; do refused "$name: $verb" 1 "$pattern" "$@" "$EFS" $verb "$JOB"; done
 }
-# invalid NAME PATTERN: every verb that reads a job file finds what is wrong with it.
+# invalid NAME PATTERN: every verb that reads a job file reports its problem.
 invalid() {
   local verb
   for verb in check plan start; do refused "$1: $verb" 2 "$2" "$EFS" $verb "$JOB"; done
@@ -81,7 +82,7 @@ refused 'another user without being root' 1 'root' as_nobody "$EFS" start --user
 chmod 600 "$JOB"
 refused 'an unreadable job file' 2 "$JOB.*(Permission denied|cannot be read)" as_nobody "$EFS" start "$JOB"
 
-# --- places ---
+# --- directories ---
 fresh noparent
 MNT=$S/noparent/a/b job "$JOB" 'resources: [ [ path: input ] ]'
 on_this_node 'a mount-dir without a parent' "$S/noparent/a/b"
@@ -188,7 +189,7 @@ refused 'a relative parent in -n' 2 'name' "$EFS" start -n .. "$JOB"
 refused 'an unknown mount option' 2 'nosiud.*nosuid' "$EFS" start -o nosiud "$JOB"
 refused 'a mount option with a comma trick' 2 . "$EFS" start -o 'allow_root=1' "$JOB"
 
-# --- a name that was a file's is a directory's, and the other way round: what to do is said ---
+# --- a file's name now belongs to a directory, and the reverse: the message gives the remedy ---
 for was in file directory; do
   fresh "was-$was"; started "$JOB"
   if [ $was = file ]; then echo old >"$OUT/r"; mkdir "$MNT/r"; echo new >"$MNT/r/f"; way='r: something that is not a directory has its name: move that away'

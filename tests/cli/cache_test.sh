@@ -1,26 +1,29 @@
 #!/bin/bash
-# The cache of inputs with real mounts: the second job reads nothing from the PFS, no job sees what another one writes,
-# and nobody gains a right by it.
+# The cache of inputs with real mounts. The second job reads nothing from the PFS, no job sees
+# another job's writes, and no user gains a right by the cache.
 #   cache_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 stopped() { check "stop $1" "$EFS" stop "$1"; }
-# read_now NAME: bytes that the stage-in read from the PFS, and that its worker has read at all (the kernel's count).
+# read_now NAME: bytes that the stage-in read from the PFS, and bytes that its worker read in total
+# (the kernel's count).
 read_now() { field "$(status_of "$1")" 'd["staged_in"]["bytes_read"]'; }
 rchar() { sed -n 's/^rchar: //p' "/proc/$(field "$(status_of "$1")" 'd["worker_pid"]')/io"; }
-# reused NAME BYTES: all of it came from the cache, and the worker did not read as much as the inputs have.
+# reused NAME BYTES: all inputs came from the cache, and the worker read fewer bytes than the inputs
+# have.
 reused() { [ "$(read_now "$1")" = 0 ] && [ "$(field "$(status_of "$1")" 'd["staged_in"]["bytes_reused"]')" = "$2" ] && [ "$(rchar "$1")" -lt $(($2 / 2)) ]; }
 was_read() { [ "$(read_now "$1")" -ge "$2" ] && [ "$(rchar "$1")" -ge "$2" ]; }
-# in_place FILE: the cache's container of this PFS file is a job's, too.
+# in_place FILE: a job and the cache share the container of this PFS file.
 cached() { "$EFS" cache ls --cache "$CACHE" --json; }
 in_place() { json "$(cached)" "any(f['path'] == '$1' and f['in_use'] for f in d['files'])"; }
 idle() { json "$(cached)" "any(f['path'] == '$1' and not f['in_use'] for f in d['files'])"; }
 absent() { json "$(cached)" "all(f['path'] != '$1' for f in d['files'])"; }
 taken_over() { json "$(status_of one)" "d['takeovers'] == 1 and d['state'] == 'running'"; }
-# The cache takes nothing that changed less than two seconds ago: a file's stamps must be able to tell the next change.
+# The cache rejects files that changed less than two seconds ago: a file's stamps must show the next
+# change.
 settle() { local file; for file; do until [ "$(date +%s%N)" -gt $(($(stat -c %.9Z "$file" | tr -d .) + 2000000000)) ]; do read -rt 0.05 <> <(:) || :; done; done; }
-# cache_job NAME STORE [LINE...]: a job on the PFS of all of them, with the store in a directory or DRAM.
+# cache_job NAME STORE [LINE...]: a job on the common PFS, with the store in a directory or DRAM.
 PFS=$S/pfs CACHE=$S/cache
 cache_job() {
   local name=$1 store=$2; shift 2
@@ -41,7 +44,8 @@ for n in 1 2 3 4; do head -c 1M /dev/urandom >"$PFS/many/$n"; done
 cp "$PFS/input/a" "$S/a"
 settle "$PFS/input/a" "$PFS"/many/*
 
-# --- two jobs in turn, on a disk and on a memory file system, and where the kernel holds the capacity ---
+# --- two jobs in turn, on a disk and on a memory file system, and with a capacity that the kernel
+#     enforces ---
 mkdir "$S/mem"; mount -t tmpfs -o size=512m,mode=1777 mem "$S/mem"
 for kind in disk memory counted; do
   case $kind in disk) store=$S/store CACHE=$S/cache CAPACITY=all ;; memory) store=$S/mem CACHE=$S/mem CAPACITY=all ;; counted) store=$S/store CACHE=$S/cache CAPACITY='64 MiB' ;; esac
@@ -58,7 +62,7 @@ for kind in disk memory counted; do
   check "$kind: it has the same" cmp "$PFS/input/a" "$MNT/input/a"
   check "$kind: and its times" test "$(stat -c %y "$MNT/input/a")" = "$(stat -c %y "$PFS/input/a")"
   check "$kind: used is told" json "$(status_of one)" "d['used'] >= $size"
-  # A reader that has it open, the first writer, and a mapping.
+  # A reader with the file open, the first writer, and a mapping.
   exec 8<"$MNT/input/a"
   printf changed | dd of="$MNT/input/a" conv=notrunc status=none
   check "$kind: who had it open sees what is written" test "$(head -c 7 <&8)" = changed
@@ -86,7 +90,7 @@ done
 umount "$S/mem"
 CACHE=$S/cache CAPACITY=all
 
-# --- a file system that is full of what could go ---
+# --- a file system full of evictable files ---
 mkdir "$S/mem2"; mount -t tmpfs -o size=48m,mode=1777 mem "$S/mem2"
 CACHE=$S/mem2; cache_job one "$S/mem2"; started "$JOB"; stopped one
 check 'it is there, and nobody has it' idle "$PFS/input/a"
@@ -99,7 +103,7 @@ stopped wide
 "$EFS" cache clean --all --cache "$CACHE" >/dev/null; rm "$PFS/other/b"
 umount "$S/mem2"; CACHE=$S/cache
 
-# --- a store of its own file system: copies, on the node ---
+# --- a store on its own file system: copies on the node ---
 cache_job dram DRAM
 started "$JOB"
 check 'DRAM: nothing is read' test "$(read_now dram)" = 0
@@ -127,7 +131,7 @@ printf CHANGED | dd of="$two/input/a" conv=notrunc status=none
 check 'nor the other way round' test "$(head -c 7 "$one/input/a")" = changed
 stopped one; stopped two
 
-# --- what changed on the PFS is read anew ---
+# --- files that changed on the PFS are read again ---
 changed() { started "$JOB" && check "$1: it is read" was_read one "$(stat -c %s "$PFS/input/a")"; check "$1: and right" cmp "$PFS/input/a" "$MNT/input/a"; stopped one; settle "$PFS/input/a"; started "$JOB" && stopped one; }
 cache_job one "$S/store"
 before=$(stat -c %y "$PFS/input/a")
@@ -176,7 +180,8 @@ started "$JOB"
 check 'what it wrote is not in the cache' cmp "$S/a" "$MNT/input/a"
 stopped one
 check 'an empty cache' "$EFS" cache clean --all --cache "$CACHE"
-# In the middle of the copy that a first open for writing waits for: the program sees a pause, the cache loses nothing.
+# Kills during the copy that a first open for writing waits for: the program sees a pause, and the
+# cache loses nothing.
 mkdir "$PFS/huge"; head -c 400M /dev/urandom >"$PFS/huge/h"; sum=$(cksum <"$PFS/huge/h"); settle "$PFS/huge/h"
 RESOURCE=huge cache_job one "$S/store"
 started "$JOB"
@@ -198,7 +203,7 @@ check 'and nothing was read' test "$(read_now one)" = 0
 stopped one
 rm -r "$PFS/huge"
 check 'without it' "$EFS" cache clean --all --cache "$CACHE"
-# During the first stage-in: what is in the cache then is whole.
+# Kills during the first stage-in: all files in the cache are complete.
 RESOURCE=large cache_job one "$S/store" 'max-rate: 30 MB/s'
 mkdir -p "$PFS/large"; for n in 1 2 3 4; do head -c 8M /dev/urandom >"$PFS/large/$n"; done; settle "$PFS"/large/*
 "$EFS" start "$JOB" >"$S/start.log" 2>&1 & pids=($!)
@@ -255,7 +260,7 @@ check_not 'the directory is closed to him' as_user ls "$CACHE/efs-cache-0"
 check_exit 'root sees his' 0 "efs-cache-$(id -u $user): 4 files" "$EFS" cache ls --cache "$CACHE" -u $user
 check_exit 'a path is removed' 0 'removed 1 file' "$EFS" cache clean --cache "$CACHE" -u $user "$PFS/many/1"
 check_exit 'and what is below one' 0 'removed 3 files' "$EFS" cache clean --cache "$CACHE" -u $user "$PFS/many/"
-# Led astray: the user's entry and his directory lead to files of root's.
+# An attack: the user's entry and directory lead to files of root.
 own=$CACHE/efs-cache-$(id -u $user)
 echo secret >"$S/secret"; chmod 600 "$S/secret"
 as_user ln -s "$S/secret" "$own/$(printf %032d 1)"; as_user ln -s "$S/secret" "$own/$(printf %032d 1).key"
@@ -271,7 +276,7 @@ check 'and the log says so' grep -q 'event=cache_unusable .*not this user' "$EFS
 stopped mine
 rm -r "$CACHE/efs-cache-0"
 
-# --- what is said ---
+# --- messages ---
 fresh plain 'resources: [ [ path: input, reusable: true ] ]'
 check_exit 'check: without a cache it has no effect' 0 "no effect, as no cache is configured" "$EFS" check "$JOB"
 check_exit 'plan: likewise' 0 'without effect, as no cache' "$EFS" plan "$JOB"

@@ -1,19 +1,19 @@
 #!/bin/bash
-# Giving up what a dead instance left: efs clean, efs stop --no-stage-out, and efs clean by root of what a user left; and a stop
-# whose worker dies.
+# Discards the store of a dead instance: efs clean, efs stop --no-stage-out, and efs clean by root
+# for a user; and a stop whose worker dies.
 #   clean_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 worker_of() { field "$("$EFS" status --json "$1" 2>/dev/null)" 'd["worker_pid"]' 2>/dev/null; }
-# on_disk NAME: a job whose store is a directory outside of the instance's.
+# on_disk NAME: a job with a store outside the instance's directory.
 on_disk() {
   fresh "$1"
   mkdir -p "$S/$1/disk"
   job "$JOB" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/$1/disk ] ]"
 }
 
-# --- stop --no-stage-out gives up a dead instance whole ---
+# --- stop --no-stage-out discards a dead instance completely ---
 on_disk giveup
 started "$JOB"; echo old >"$MNT/r"
 kill_both giveup
@@ -31,7 +31,7 @@ started "$JOB"
 kill_both saidso
 check 'with --json it says so' json "$("$EFS" stop --json --no-stage-out saidso)" "d['ok'] and d['staged_out'] is False"
 
-# --- what a stop would still see to is not given up unasked ---
+# --- work of a later stop is not discarded without a request ---
 fresh directory
 started "$JOB"; mkdir "$MNT/empty"
 kill_both directory
@@ -99,7 +99,7 @@ check 'with its result' grep -q result "$OUT/r"
 rm -r "$S"/unmounted/disk/efs-*
 check_exit 'one that somebody removed goes' 0 'unmounted: removed' "$EFS" clean --force unmounted
 
-# --- what a start leaves that was killed before its journal was there, and a removal before its last step ---
+# --- a start killed before it created its journal, and a removal killed before its last step ---
 on_disk remnant
 for what in begun over; do
   store=$S/remnant/disk/efs-$(id -u)-remnant
@@ -113,7 +113,7 @@ for what in begun over; do
   check "$what: it is gone" test ! -e "$store"
 done
 
-# in_memory NAME: what dies with a result in memory, and whose memory goes then.
+# in_memory NAME: an instance that dies with a result in memory, whose memory is then freed.
 in_memory() {
   fresh "$1"
   started "$JOB"; echo result >"$MNT/r"
@@ -149,7 +149,7 @@ check_exit 'and status' 0 'before .*had in memory is gone' "$EFS" status forgott
 check 'it has nothing made up' test ! -e "$MNT/r"
 check 'stop' "$EFS" stop forgotten
 
-# --- why not all is back, for programs: before the receipt ---
+# --- the reason why results are missing, for programs: before the receipt exists ---
 fresh short
 started "$JOB"
 mkdir "$MNT/many"; for i in $(seq 1 600); do : >"$MNT/many/file-$i"; done
@@ -161,7 +161,7 @@ rm "$OUT/many"
 check 'stop again' "$EFS" stop short
 check 'brings all back' test -e "$OUT/many/file-600"
 
-# --- the worker dies while a stop is on ---
+# --- the worker dies during a stop ---
 fresh dies
 sed -i '/^global-settings:/a\  max-rate: 20 MB/s' "$JOB"
 started "$JOB"
@@ -186,11 +186,11 @@ wait "$runner"
 check 'a run whose worker dies at its end succeeds' test $? -eq 0
 check 'and brings all back' test "$(cat "$OUT"/r-* | wc -c)" = 60000000
 
-# Whoever says that a mounted instance is over: its programs know better.
+# The manifest says that a mounted instance is over: efs does not trust it.
 fresh mounted
 started "$JOB"; echo precious >"$MNT/r"
 worker=$(worker_of mounted)
-# says LEFT FILE: a manifest that says so.
+# says LEFT FILE: a manifest with this state.
 says() {
   python3 - "$@" <<'PY'
 import json, sys
@@ -207,7 +207,7 @@ for file in instance.json store/meta/instance.json; do check "which is put right
 check 'stop' "$EFS" stop mounted
 check 'brings out' grep -qx precious "$OUT/r"
 
-# A stop that had given up, or brought back, what is there, and was killed while it removed it.
+# A stop that had discarded or exported everything, and was killed during the removal.
 on_disk finished
 started "$JOB"; echo 'given up' >"$MNT/r"; mkdir "$MNT/d"
 kill_both finished
@@ -218,7 +218,7 @@ echo new >"$MNT/r"
 check 'stop' "$EFS" stop finished
 check 'brings out what is new' grep -qx new "$OUT/r"
 
-# --- an instance that has lost what leads to its store ---
+# --- an instance without a path to its store ---
 on_disk unled
 started "$JOB"; echo r >"$MNT/r"
 kill_both unled
@@ -229,9 +229,9 @@ check 'which is so' "$EFS" salvage "$JOB"
 check 'with the result' grep -qx r "$OUT/r"
 check 'clean of the store' "$EFS" clean "$store"
 check 'removes it' test ! -e "$store"
-umount "$MNT"  # nobody knows of it any more
+umount "$MNT"  # no process knows of it any more
 
-# --- root cleans what a user left, with the user's rights ---
+# --- root cleans a user's store, with the user's rights ---
 if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
   on_disk roots
   started "$JOB"; echo precious >"$MNT/r"
@@ -241,7 +241,7 @@ if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
   chown -R games "$S/users"
   started --user games "$JOB"
   kill_both users
-  # The user says: my store is root's, and it was kept.
+  # The user claims: this store belongs to root, and it was kept.
   python3 - "$EFS_RUNTIME_DIR/users" "$store" <<'PY'
 import json, sys
 for name in sys.argv[1] + "/instance.json", sys.argv[1] + "/store/meta/instance.json":

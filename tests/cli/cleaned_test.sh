@@ -1,6 +1,6 @@
 #!/bin/bash
-# What others remove behind efs's back: containers and directories of a store that runs, and the runtime directory. What can be
-# read goes back, the rest is named, and nothing that is lost counts as success.
+# Other programs remove containers and directories of a running store, or the runtime directory. efs
+# exports all readable files, names the rest, and never reports success for lost data.
 #   cleaned_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -8,10 +8,10 @@ set -uo pipefail
 mkdir "$S/scratch" "$S/aside"
 store() { echo "$S/scratch/efs-$(id -u)-$NAME"; }
 scratch() { fresh "$1" 'resources: [ [ path: input, flags: persistent ] ]' "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/scratch ] ]" "${@:2}"; }
-# take TEXT: the container that has this line goes aside, give_back: and comes back.
+# take TEXT: moves the container with this line away; give_back: moves it back.
 take() { container=$(grep -rlx "$1" "$(store)/data") && mv "$container" "$S/aside/"; }
 give_back() { mv "$S/aside/$(basename "$container")" "$container"; }
-# After this no container is open any more that a program has closed.
+# After this, the daemon has no container open that programs have closed.
 next_worker() { kill -KILL "$(field "$(status_of "$NAME")" 'd["worker_pid"]')" && await 20 json "$(status_of "$NAME")" 'd["takeovers"] > 0'; }
 taken_over() { next_worker; await 20 is_taken_over; }
 is_taken_over() { json "$(status_of "$NAME")" 'd["takeovers"] > 0 and d["state"] == "running"'; }
@@ -31,14 +31,14 @@ check_exit 'input: the stop succeeds and names it' 0 'skipped: input/a: its cont
 check 'input: all results are back' grep -q result "$OUT/r1" "$OUT/r2" "$OUT/r3"
 check 'input: the receipt has it' json "$(receipt)" '[(e["action"], e["unreadable"]) for e in d["entries"] if e["path"] == "input/a"] == [("skipped", True)] and d["verdict"] == "complete"'
 
-# --- the same where the daemon does the I/O ---
+# --- the same if the daemon does the I/O ---
 fresh strict 'resources: [ [ path: input, flags: persistent ] ]' "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/scratch, capacity: 64 MiB, enforce: strict ] ]"
 started "$JOB"
 take alpha
 check_exit 'strict: a program gets an error and not an empty file' 1 'Input/output error' cat "$MNT/input/a"
 check_exit 'strict: the stop succeeds and names it' 0 'skipped: input/a: its content cannot be read' "$EFS" stop strict
 
-# --- a load brings an input again ---
+# --- a load imports an input again ---
 scratch loaded
 started "$JOB"
 take alpha
@@ -72,7 +72,7 @@ else
   skip 'the container of a result' 'needs Linux 6.9'
 fi
 
-# --- a store that was kept ---
+# --- a kept store ---
 scratch kept
 started "$JOB"
 echo 'lost result' >"$MNT/lost"; echo good >"$MNT/good"
@@ -122,7 +122,7 @@ if started "$JOB"; then
   check 'two: all is back' grep -q . "$OUT/r" "$OUT/s"
 fi
 
-# --- cleaners that ask before they remove ---
+# --- cleaners that check before they remove ---
 scratch locked
 started "$JOB"
 echo result >"$MNT/r"
@@ -142,7 +142,7 @@ fi
 check 'locked: stop' "$EFS" stop locked
 check 'locked: the result' grep -qx result "$OUT/r"
 
-# --- a socket that something removes ---
+# --- a removed socket ---
 scratch mute
 started "$JOB"
 echo result >"$MNT/r"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Completion of the shell's command line: what is offered is what this efs has, and the instances that are running.
+# Shell completion offers the verbs and options of this efs, and the running instances.
 #   completion_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 PATH=$BIN:$PATH
 . "$SOURCE/conf/completion/efs.bash"
 
-# offered WORD...: what is offered for the last word, on one line.
+# offered WORD...: the offers for the last word, on one line.
 offered() {
   COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
   _efs 2>/dev/null
@@ -59,7 +59,7 @@ offers_only 'top has an interval' '' efs top -i ''
 check 'stop' "$EFS" stop complete
 offers_only 'none when it has ended' '' efs stop ''
 
-# --- values that are a fixed set ---
+# --- values from a fixed set ---
 offers_only 'classes' 'persistent temporary default' efs set ''
 offers_only 'a class that is begun' 'temporary' efs set --json te
 offers_only 'behind an option with a value, too' 'persistent temporary default' efs set -i complete ''
@@ -71,7 +71,7 @@ offers_only 'one that is begun' 'verify=read-back' efs run --set verify=r
 offers_only 'as readline takes it apart' 'fail keep-both overwrite' efs start --set on-conflict =
 offers_only 'a begun one, too' 'read-back' efs plan --set verify = r
 offers_only 'none where any value will do' '' efs start --set workers=
-# They are those of this efs: it says itself what it takes.
+# The offers are those of this efs, which lists its own words.
 job "$JOB" 'resources: [ [ path: input ] ]'
 keys=$("$EFS" check --show --json "$JOB" | python3 -c 'import json,sys; print(*(v["key"] for v in json.load(sys.stdin)["values"] if v["section"] == "global-settings"))')
 check 'the settings are those of this efs' test "$_efs_settings" = "$keys"

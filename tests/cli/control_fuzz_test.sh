@@ -1,7 +1,8 @@
 #!/bin/bash
-# Hostile messages to the control socket of a live instance: it answers everybody else, and the mount goes on.
+# Hostile messages to the control socket of a live instance: the instance answers all other clients,
+# and the mount keeps working.
 #   control_fuzz_test.sh BIN_DIR
-# EFS_FUZZ_SECONDS (5) says how long, EFS_TEST_SEED repeats a run.
+# EFS_FUZZ_SECONDS (5) is the duration; EFS_TEST_SEED repeats a run.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
@@ -77,7 +78,8 @@ sys.exit(0 if sent > 20 else "only %d messages were sent" % sent)
 PYTHON
 if text=$(timeout 120 python3 "$S/fuzz.py" "$socket" "$seed" "${EFS_FUZZ_SECONDS:-5}" 2>&1); then ok; echo "seed $seed: $text"; else fail "hostile messages (EFS_TEST_SEED=$seed)" "$text"; fi
 
-# Stops, while a program is in the mount: none ends it, whatever their fields say. (A deadline that is one would.)
+# Stop requests while a program uses the mount: none ends the instance, whatever their fields are.
+# (A valid deadline would.)
 cat >"$S/stops.py" <<'PYTHON'
 import json, random, socket, sys
 path, seed = sys.argv[1], int(sys.argv[2])
@@ -105,7 +107,7 @@ check 'the same worker serves' test "$worker" = "$(field "$(timeout 60 "$EFS" st
 check 'the mount goes on' grep -qx kept "$MNT/kept"
 check 'inputs are untouched' bash -c "cmp $PFS/input/a $MNT/input/a || ! test -e $MNT/input/a"
 check 'a load works' timeout 100 "$EFS" load --wait -i fuzz input
-# A deadline that no clock can hold: all the time there is, and none that is over already.
+# A deadline beyond every clock counts as unlimited, not as expired.
 check 'a stop with the longest deadline' timeout 100 python3 -c 'import json, socket, sys
 with socket.socket(socket.AF_UNIX) as s:
     s.connect(sys.argv[1]); s.sendall(b"{\"verb\": \"stop\", \"deadline\": 1e308}\n")

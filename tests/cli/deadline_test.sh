@@ -1,5 +1,6 @@
 #!/bin/bash
-# A stop that has to end in time: behind a PFS that hangs, with programs in the mount, beside other stops; and starts and unloads that hang.
+# A stop with a deadline: while a PFS hangs, while programs use the mount, beside other stops; and
+# starts and unloads that hang.
 #   deadline_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -9,7 +10,7 @@ has_left() { grep -q 'event=left_without_pfs' "$EFS_RUNTIME_DIR/$1/efsd.log"; }
 ended_or_dead() { no_daemon "$1"; }
 has_state() { [ "$(state "$1")" = "$2" ]; }
 
-# --- a deadline, and a PFS that hangs: an efs of our own, whose processes are stopped ---
+# --- a deadline, and a PFS that hangs: a separate efs whose processes are stopped ---
 late=20    # seconds, on a machine that is as busy as it may be
 fresh pfs 'resources: []'
 accesses=$S/pfs/accesses
@@ -36,14 +37,15 @@ for way in option key; do
   check "$way: all of it" grep -qx "by $way" "$hung/out/d/$way"
   check "$way: clean" "$EFS" clean "$NAME"
 done
-# Programs that are in the mount stay in it: the stop is refused in time, and what the PFS does not take is in the buffer.
+# Programs in the mount stay in it: the stop is refused in time, and the buffer keeps the files that
+# the PFS does not accept.
 fresh hangs-busy
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
 started "$JOB"; echo held >"$MNT/held"; exec 7<"$MNT/held"
 stall $members
 check_exit 'a PFS that hangs, and a program that stays: the stop is refused' 1 'the PFS did not answer in time' timeout $((3 + late)) "$EFS" stop --deadline 3 "$NAME"
 check 'and the mount stays' grep -qx held "$MNT/held"
-# Again and again: what hangs is not waited for beyond the time, and nobody who is in the mount loses it.
+# Repeated: a stop never waits for a hung call beyond the deadline, and no program loses the mount.
 for again in 2 3; do
   check_exit "refused again ($again)" 1 'is in use' timeout $((again + late)) "$EFS" stop --deadline $again "$NAME"
 done
@@ -54,7 +56,7 @@ kill -CONT $members
 exec 7<&-
 check 'it is stopped when the PFS answers' "$EFS" stop "$NAME"
 check 'and all is back' test "$(cat "$hung/out/held" "$hung/out/more")" = $'held\nmore'
-# A long time of one that drains is not the time of one that comes later.
+# The long deadline of a draining stop does not apply to a later stop.
 fresh hangs-hurry
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
 started "$JOB"; echo held >"$MNT/held2"; exec 7<"$MNT/held2"
@@ -69,7 +71,8 @@ check 'the instance is gone' await 20 ended "$NAME"
 check_not 'and the mount' mounted "$MNT"
 kill -CONT $members
 check_not 'nothing was brought out' test -s "$hung/out/held2"
-# Who leaves while all waits for the PFS leaves a mount that nobody is in: then what hangs is left alone, whoever asked last, and in what time.
+# The last program leaves the mount while the PFS hangs. Then every stop leaves the hung calls
+# behind, for any order of stops and any deadline.
 for how in one two; do
   fresh "hangs-left-$how"
   sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
@@ -89,7 +92,8 @@ for how in one two; do
   check "$how: all of it" grep -qx held "$hung/out/left-$how"
   check "$how: clean" "$EFS" clean "$NAME"
 done
-# A stop without a deadline waits for an unload that hangs; one with a deadline, or that drops all, does not wait for that stop.
+# A stop without a deadline waits for an unload that hangs. A stop with a deadline, or one that
+# drops all results, does not wait for that stop.
 fresh hangs-unload
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
 started "$JOB"; echo held >"$MNT/held3"; exec 7<"$MNT/held3"
@@ -104,7 +108,7 @@ exec 7<&-
 check_exit 'dropping all' 0 '' timeout $((10 + late)) "$EFS" stop --no-stage-out "$NAME"
 check 'ends it' await 20 ended "$NAME"
 kill -CONT $members
-# Who drops what is not back does not wait for a stage-out that another one has begun, and that hangs.
+# A stop that drops the results does not wait for another stop's stage-out that hangs.
 fresh hangs-dropped
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
 started "$JOB"; echo dropped >"$MNT/dropped"
@@ -117,7 +121,8 @@ check 'it has ended' await 20 ended "$NAME"
 check_not 'the mount is gone' mounted "$MNT"
 check_not 'and the buffer' test -e "$EFS_RUNTIME_DIR/$NAME"
 kill -CONT $members
-# What is nobody's data holds up no end, either: a mount point and a status file on a PFS that hangs, and results that go elsewhere.
+# Objects without data do not block the end either: a mount point and a status file on a hung PFS,
+# and results that go elsewhere.
 for how in '--deadline 2' --no-stage-out; do
   fresh "hangs-trifles-${how:2:2}"
   sed -i "s|mount-dir: .*|mount-dir: $hung/$NAME|; /results-dir/a\  status-file: $hung/$NAME.json" "$JOB"; MNT=$hung/$NAME
@@ -132,13 +137,13 @@ for how in '--deadline 2' --no-stage-out; do
   check_not "$NAME: the mount is gone" mounted "$MNT"
   check_not "$NAME: nothing is left" test -e "$EFS_RUNTIME_DIR/$NAME"
 done
-# Nor do programs, or the daemon, wait for a log, an access log and a trace there.
+# Neither programs nor the daemon wait for a log, an access log or a trace on a hung PFS.
 fresh hangs-logs
 sed -i "/results-dir/a\  access-log: $hung/$NAME.log\n  trace: $hung/$NAME.trace\n  log-file: $hung/$NAME.efsd.log" "$JOB"
 started "$JOB"; echo before >"$MNT/before"
 check 'what happens is logged' await 20 grep -q before "$hung/$NAME.log"
 stall $members
-# The supervisor, too, has something to say, and goes on saying it.
+# The supervisor writes log lines too, repeatedly.
 worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]')
 kill -STOP "$worker"
 is_running() { [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$worker/status")" != T ]; }
@@ -152,7 +157,7 @@ check_exit 'so does a stop' 0 '' timeout $((20 + late)) "$EFS" stop --deadline 5
 check 'it has ended' await 20 no_daemon "$NAME"
 kill -CONT $members
 check 'the results are back' test "$(cat "$OUT/before" "$OUT/many")" = $'before\n3000'
-# Nor where the PFS answers, but slowly.
+# The same if the PFS answers slowly.
 for with in '' '--deadline 600'; do
   fresh "drops${with:+-late}"
   started --set 'max-rate=1 MB/s' "$JOB"; head -c 48M /dev/zero >"$MNT/dropped"
@@ -164,7 +169,8 @@ for with in '' '--deadline 600'; do
   check_not "$NAME: no image is left" test -e "$EFS_RUNTIME_DIR/$NAME"
   check "$NAME: no partial file is left" test -z "$(find "$OUT" -name '*dropped*')"
 done
-# Who changes his mind gets what he asked for at last, or hears that it was too late.
+# A user who first asked for something else gets the last request, or an error that it came too
+# late.
 fresh changed
 started --set 'max-rate=1 MB/s' "$JOB"; head -c 24M /dev/zero >"$MNT/f"
 "$EFS" stop --deadline 600 "$NAME" >"$S/said" 2>&1 & stopper=$!
@@ -175,7 +181,8 @@ wait $stopper $dropper
 if [ $code = 0 ]; then check 'changed: all is out' test "$(stat -c %s "$OUT/f")" = 25165824
 else check 'changed: it was too late, and that is said' grep -qE 'came in between|no instance|is over' "$S/said3"; fi
 check 'changed: it has ended' await 20 ended "$NAME"
-# A start has nothing to bring back: it ends without a deadline, too, and what was kept before it stays kept.
+# A start has no results: it ends without a deadline too, and an instance that was kept before stays
+# kept.
 mkdir "$hung/in"; head -c 16M /dev/zero >"$hung/in/a"
 for what in planned kept interrupted; do
   fresh "starts-$what"
@@ -204,7 +211,8 @@ for what in planned kept interrupted; do
   fi
   check_not "$what: nothing is left" test -e "$EFS_RUNTIME_DIR/$NAME"
 done
-# Its server has a request in hand, for which a thread of ours waits that cannot even be killed: most times, of one that takes each by itself.
+# The server is handling a request, and a thread waits for the answer and cannot be killed. This
+# happens mostly to servers that handle one request at a time.
 CAPACITY='400 MiB' fresh slow 'resources: []'
 started -o daemon-io "$JOB"; slow=$MNT; mkdir "$slow/out"
 members_of_slow=$(field "$(status_of slow)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
@@ -225,7 +233,7 @@ check "$NAME: all of it" test "$(cksum <"$slow/out/big")" = "$sum"
 check "$NAME: clean" "$EFS" clean "$NAME"
 rm "$slow/out/big"
 check 'the slow one ends' "$EFS" stop --no-stage-out slow
-# One sync for all asks a FUSE's server nothing: each result is synced by itself.
+# A sync of all files sends no request to a FUSE server, so each result is synced separately.
 fresh many
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
 started "$JOB"
@@ -236,14 +244,16 @@ check 'are each synced there' test $(($(grep -c fsync "$accesses") - before)) -g
 check 'the PFS ends' "$EFS" stop --no-stage-out pfs
 
 
-# --- programs that are about to leave the mount have a part of a deadline's time for it; a signal that is refused is logged ---
+# --- a part of the deadline is for programs that are about to leave the mount; a refused signal is
+#     logged ---
 fresh leaving
 started "$JOB"; echo one >"$MNT/r"
 sleep 1.5 <"$MNT/r" & holder=$!
 check 'a stop with a deadline waits a moment for a program to leave' "$EFS" stop --deadline 20 leaving
 check 'and brings out what is there' grep -qx one "$OUT/r"
 wait "$holder"
-# One that stays keeps the mount; what nobody writes to is brought out all the same, of what a stop would bring out.
+# A program that stays keeps the mount. Results that no program can write to are still exported, as
+# a stop selects them.
 fresh staying
 started "$JOB"; echo one >"$MNT/r"; mkdir -p "$MNT/d/empty"; echo two >"$MNT/d/s"; ln -s r "$MNT/l"; echo scratch >"$MNT/t"
 check 'a temporary file' "$EFS" set temporary "$MNT/t"
@@ -267,7 +277,7 @@ exec 7<&- 8>&-
 check_exit 'stop: and says what the job has removed since' 0 'which has removed or renamed it since: d/s' "$EFS" stop staying
 check 'all is back' test "$(cat "$OUT/busy")" = $'half\nmore'
 check 'the receipt tells when' json "$(cat "$OUT"/efs-receipt-staying.json)" "[e['reason'] for e in d['entries'] if e['path'] == 'r'] == ['unloaded while the job ran']"
-# Who asks meanwhile without a deadline has all the time, when the one before has been refused.
+# A later stop without a deadline has no time limit, once the earlier stop was refused.
 fresh inherits
 started "$JOB"; exec 8>"$MNT/busy"
 "$EFS" stop --deadline 6 inherits >"$S/said" 2>&1 & stopper=$!

@@ -1,12 +1,13 @@
 #!/bin/bash
-# efs doctor: what it finds on this node, and in made-up sites, stores and Slurm configurations; that it changes nothing.
+# efs doctor: its findings on this node, and in artificial sites, stores and Slurm configurations.
+# It changes nothing.
 #   doctor_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 export EFS_SITE_FILE=$S/site.yaml
 printf 'limits:\n  workers: 16\n' >"$S/site.yaml"
 
-# A scontrol of ours, ahead of any other.
+# A fake scontrol, first in the PATH.
 mkdir "$S/bin" "$S/etc"
 cat >"$S/bin/scontrol" <<'SCRIPT'
 #!/bin/sh
@@ -35,12 +36,12 @@ plugstack "required spank_efs.so efs=$EFS shared=$S/shared"
 config
 
 before=$(listing "$S")
-# Dead mounts of somebody else's are named where none would be "leftovers".
+# Dead mounts of other users would appear under "leftovers".
 check 'it says something of every part' json "$("$EFS" doctor --json)" '{"kernel", "/dev/fuse", "fusermount3", "memory", "open files", "site file", "leftovers", "PrologFlags"} <= {"leftovers" if c["what"].startswith("mount ") else c["what"] for c in d["checks"]}'
 check 'the sums are right' json "$("$EFS" doctor --json)" 'd["ok"] == (d["problems"] == 0) and d["problems"] == sum(c["level"] == "problem" for c in d["checks"]) and d["exit"] == (0 if d["ok"] else 1)'
 check 'whatever is no good has words, and a problem a way out' json "$("$EFS" doctor --json)" 'all(c["text"] for c in d["checks"]) and all("advice" in c for c in d["checks"] if c["level"] == "problem")'
 check 'it changes nothing' test "$before" = "$(listing "$S")"
-# One look: what is mounted elsewhere on the machine changes from one to the next.
+# Call it once: other mounts on the machine change between two calls.
 people=$("$EFS" doctor) && code=0 || code=$?
 check 'for people' grep -qE '^ok +kernel: Linux' <<<"$people"
 check 'its exit says whether there is a problem' test "$code" = "$(grep -q '^problem ' <<<"$people" && echo 1 || echo 0)"
@@ -112,7 +113,7 @@ job=$S/none.yaml
 finds 'a job file that is not there' problem 'job file' 'none.yaml'
 job=
 
-# --- what the caller may do ---
+# --- the rights of the caller ---
 (ulimit -n 1000; "$EFS" doctor) >"$S/said" 2>&1
 check 'few open files' grep -q '^warning  open files: hard limit 1000' "$S/said"
 (ulimit -n 100; "$EFS" doctor) >"$S/said" 2>&1
@@ -128,7 +129,7 @@ if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
 else skip 'an ordinary user' 'needs root to become one'; fi
 
 # --- leftovers ---
-# Other tests on this machine may leave mounts that hang for a while: of ours there is nothing.
+# Other tests on this machine may leave mounts that hang for a while; this test leaves none.
 no_leftover() { json "$("$EFS" doctor --json)" "not any(c['level'] != 'ok' and (c['what'].startswith('instance ') or c['what'].startswith('mount ') and '$S' in c['what']) for c in d['checks'])"; }
 if [ -c /dev/fuse ]; then
   fresh dead

@@ -1,18 +1,19 @@
 #!/bin/bash
-# What a start, a stop and a successor must not take for granted: that a file with an old time is unchanged, that contents
-# are there, that a store which is half removed has lost them.
+# A start, a stop and a successor must not assume that a file with an old time is unchanged, that
+# contents exist, or that a store under removal has lost them.
 #   doubt_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
 in_place() { sed -i "s|results-dir: .*|results-dir: $PFS|; 1a\\  in-place: true" "$JOB"; }
 
-# --- a change that leaves size and time as they were, before both processes die ---
+# --- a change that keeps size and time, before both processes die ---
 fresh quiet "$PERSISTENT"
 in_place
 head -c 8192 /dev/zero | tr '\0' a >"$PFS/input/m"
 started "$JOB"
-# As numpy's memmap in r+: a store to a page that was read before. On some paths the kernel does not move mtime then.
+# As numpy's memmap in r+: a store to a page that was read before. On some data paths the kernel
+# does not update mtime then.
 python3 - "$MNT/input/m" <<'PYTHON'
 import mmap, os, sys
 with open(sys.argv[1], "r+b") as file:
@@ -30,7 +31,7 @@ check 'stop' "$EFS" stop quiet
 check 'what was written with its old time is back' grep -qx ALPHA "$PFS/input/a"
 check 'what was stored through a mapping, too' test "$(head -c 4 "$PFS/input/m")" = 'NEW!'
 
-# The same after a salvage, to another directory than the inputs'.
+# The same after a salvage to another directory than that of the inputs.
 fresh again "$PERSISTENT"
 started "$JOB"
 echo first >"$MNT/result"
@@ -44,7 +45,7 @@ check 'start again' "$EFS" start "$JOB"
 check 'stop without a conflict' "$EFS" stop again
 check 'the last version is back' grep -qx other "$OUT/result"
 
-# --- a PFS that keeps whole seconds: one's own results are no conflict ---
+# --- a PFS with times in whole seconds: own results are no conflict ---
 mkdir "$S/whole"; truncate -s 32M "$S/image"
 if [ "$(id -u)" = 0 ] && mkfs.ext4 -q -I 128 -O ^has_journal "$S/image" >/dev/null 2>&1 && mount -o loop "$S/image" "$S/whole" 2>/dev/null; then
   seconds() { fresh "$1" "$PERSISTENT"; mkdir -p "$S/whole/$1"; mv "$PFS/input" "$S/whole/$1/"; PFS=$S/whole/$1; job "$JOB" "$PERSISTENT"; in_place; }
@@ -72,7 +73,7 @@ else
   skip 'a PFS that keeps whole seconds' 'needs root, mkfs.ext4 and a loop device'
 fi
 
-# --- contents that somebody has removed ---
+# --- removed contents ---
 fresh scrubbed 'resources: []'
 started "$JOB"
 echo precious >"$MNT/r"
@@ -87,8 +88,9 @@ check 'and brings out the rest' grep -qx other "$OUT/other"
 check 'what was there is there' grep -qx precious "$OUT/r"
 check 'clean' "$EFS" clean --force scrubbed
 
-# --- a store that is being removed ---
-# half_removed DIRECTORY: kills the worker when the first containers of the store below DIRECTORY are gone.
+# --- a store under removal ---
+# half_removed DIRECTORY: kills the worker after the first containers of the store below DIRECTORY
+# are removed.
 half_removed() {
   python3 - "$1" "$(field "$(status_of "$NAME")" 'd["worker_pid"]')" <<'PYTHON'
 import os, signal, sys, time
@@ -128,7 +130,7 @@ else
   skip 'a store in memory that is half removed' 'needs root, and Linux 6.9'
 fi
 
-# Both die: whatever comes next finds the mark, and nothing that it takes for files.
+# Both processes die: every later verb finds the mark of the removal, and takes nothing for a file.
 fresh mark 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/storesdisk ] ]"
 started "$JOB"; fill
 kill_both mark

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What an earlier instance left is not lost: not by a start that fails, and not under another node's results.
+# The data of an earlier instance is not lost: neither by a failed start, nor under another node's
+# results.
 #   earlier_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -47,7 +48,7 @@ rm "$OUT/log"
 check 'out of the way it is brought back' timeout 30 "$EFS" stop node0
 check 'the files of this node' test "$(cat "$OUT/log" "$OUT/own")" = $'by node 0\nthird'
 
-# --- the same file of two nodes, changed afterwards ---
+# --- the same file from two nodes, changed afterwards ---
 fresh twin0; first=$JOB first_mnt=$MNT both=$OUT
 fresh twin1; sed -i "s|results-dir: .*|results-dir: $both|" "$JOB"
 check 'one node' "$EFS" start --node 0/2 "$first"

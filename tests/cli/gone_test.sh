@@ -1,5 +1,5 @@
 #!/bin/bash
-# Inputs that the job removed, renamed, or had unloaded: what the next start brings in again.
+# Inputs that the job removed, renamed or unloaded: the files that the next start imports again.
 #   gone_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -11,7 +11,7 @@ unloaded() { check "$NAME: unload $*" "$EFS" unload -i "$NAME" -w "$@"; }
 has() { check "$NAME: $1 is $2" grep -qx "$2" "$MNT/input/$1"; }
 has_no() { check_not "$NAME: no $1" test -e "$MNT/input/$1"; }
 
-# work: inputs that are changed and brought out, and taken away in each way.
+# work: changes and exports inputs, and removes them in each way.
 work() {
   echo 'changed 1' >"$MNT/input/changed"; unloaded --remove input/changed
   unloaded --remove input/clean
@@ -19,15 +19,15 @@ work() {
   rm "$MNT/input/removed"
   echo 'renewed 1' >"$MNT/input/renewed"; unloaded input/renewed; rm "$MNT/input/renewed"
   echo 'rotated 1' >"$MNT/input/rotated"; mv "$MNT/input/rotated" "$MNT/input/rotated.1"
-  # Under two names, one after the other.
+  # Under two names in turn.
   echo 'twice 1' >"$MNT/input/twice"; unloaded input/twice; mv "$MNT/input/twice" "$MNT/twice"; unloaded twice; rm "$MNT/twice"
-  # A part of the old one in its place, for a while.
+  # A part of the old file in its place, for a while.
   echo 'part 1' >"$MNT/input/part"; unloaded input/part; rm "$MNT/input/part"
   check "$NAME: load a part" "$EFS" load -i "$NAME" -w --offset 0 --size 2 input/part
   rm "$MNT/input/part"
   ln -sfn 1 "$MNT/input/symlink"; unloaded input/symlink; rm "$MNT/input/symlink"
 }
-# newest DIRECTORY: what was brought out is there in its newest version.
+# newest DIRECTORY: the directory has the newest version of each exported file.
 newest() {
   local name
   for name in changed part renewed twice; do check "$NAME: the newest $name stays" grep -qx "$name 1" "$1/input/$name"; done
@@ -56,7 +56,8 @@ for how in died unsaved salvaged; do
   check "$how: the receipt says how many stayed away" json "$(receipt)" "d['staged_in']['files_away'] == 8"
 done
 
-# After a stop that kept it in order what is missing is brought: but nothing that an older version of is out, or lives on.
+# After an orderly stop, the next start imports missing inputs, except those with an older exported
+# version or another name.
 fresh kept "$PERSISTENT"; inputs
 started "$JOB"; work
 check 'stop --keep' "$EFS" stop --keep kept
@@ -68,13 +69,14 @@ for name in clean removed; do has "$name" "$name 0"; done
 check 'kept: stop' "$EFS" stop kept
 newest "$OUT"
 
-# With propagate what the job took away goes from results-dir, too: also what only an unload has brought there.
+# With propagate, inputs that the job removed are removed from results-dir too, also those that only
+# an unload exported.
 fresh propagated "$PERSISTENT"; inputs; sed -i '/^global-settings:/a\  deletions: propagate' "$JOB"
 ln -s 0 "$PFS/input/other"; ln -s 0 "$PFS/input/file"; echo 'rested 0' >"$PFS/input/rested"; echo 'back 0' >"$PFS/input/back"
 started "$JOB"; work
 ln -sfn 1 "$MNT/input/other"; unloaded input/other; ln -sfn 2 "$MNT/input/other"
 rm "$MNT/input/file"; echo file >"$MNT/input/file"; unloaded input/file; rm "$MNT/input/file"
-# Brought out, renamed, changed, and removed under the new name.
+# Exported, renamed, changed, and removed under the new name.
 echo 'rested 1' >"$MNT/input/rested"; unloaded input/rested; mv "$MNT/input/rested" "$MNT/rested"; echo 'rested 2' >"$MNT/rested"; unloaded rested
 echo 'back 1' >"$MNT/input/back"; unloaded input/back; mv "$MNT/input/back" "$MNT/back"; unloaded back; mv "$MNT/back" "$MNT/input/back"; echo 'back 2' >"$MNT/input/back"
 check 'propagated: stop' "$EFS" stop propagated
@@ -85,7 +87,7 @@ check 'propagated: a link is there as it was at last' test "$(readlink "$OUT/inp
 check 'propagated: under its new name it is there' grep -qx 'rested 2' "$OUT/rested"
 check 'propagated: and under its old one what came back' grep -qx 'back 2' "$OUT/input/back"
 
-# In place likewise; a link that an unload brought out is ours to replace.
+# The same in place; efs may replace a link that an unload exported.
 in_place links "$PERSISTENT"; inputs; ln -s 0 "$PFS/input/other"; sed -i '/in-place/a\  deletions: propagate' "$JOB"
 started "$JOB"
 ln -sfn 1 "$MNT/input/symlink"; unloaded input/symlink; rm "$MNT/input/symlink"
@@ -96,7 +98,7 @@ check_not 'links: the link is gone' test -L "$PFS/input/symlink"
 check_not 'links: and what was renamed' test -e "$PFS/input/twice"
 check 'links: the other leads elsewhere' test "$(readlink "$PFS/input/other")" = 2
 
-# An unchanged input over another one, brought out by a salvage.
+# An unchanged input renamed over another input, exported by a salvage.
 fresh over "$PERSISTENT"; inputs
 started "$JOB"; mv "$MNT/input/clean" "$MNT/input/removed"
 kill_both over
@@ -108,7 +110,7 @@ has_no removed
 check 'over: stop' "$EFS" stop over
 check 'over: what was brought out stays' grep -qx 'clean 0' "$OUT/input/removed"
 
-# In place the PFS has the newest version of what was unloaded.
+# In place, the PFS has the newest version of the unloaded files.
 for how in died-in-place kept-in-place; do
   in_place "$how" "$PERSISTENT"; inputs
   started "$JOB"; work
@@ -116,14 +118,14 @@ for how in died-in-place kept-in-place; do
   started "$JOB"
   has changed 'changed 1'
   if [ $how = kept-in-place ]; then has renewed 'renewed 1'; else has_no renewed; fi
-  # A stop that kept it has brought them out, and the next job begins with what the PFS has.
+  # A stop that keeps the store has exported them, and the next job starts with the PFS versions.
   for name in moved rotated; do if [ $how = kept-in-place ]; then has "$name" "$name 0"; else has_no "$name"; fi; done
   check "$how: stop" "$EFS" stop "$how"
   check "$how: what was renamed is there" grep -qx 'rotated 1' "$PFS/input/rotated.1"
   check "$how: and what it was renamed from, as it was" grep -qx 'rotated 0' "$PFS/input/rotated"
 done
 
-# One of several names of an input.
+# An input with several names, one of which is changed.
 in_place several "$PERSISTENT"; inputs; ln "$PFS/input/changed" "$PFS/input/second"
 started "$JOB"
 echo 'changed 1' >"$MNT/input/changed"; unloaded input/changed; rm "$MNT/input/changed"
@@ -133,7 +135,7 @@ has_no changed
 has second 'changed 1'
 check 'several: stop' "$EFS" stop several
 
-# In place, a link in the place of an input, which a salvage has brought out: it is there already.
+# In place, a link replaces an input, and a salvage has exported it: it already exists.
 in_place link-out "$PERSISTENT"; inputs; started "$JOB"
 ln -sfn 10 "$MNT/input/symlink"
 rm "$MNT/input/clean"; ln -s changed "$MNT/input/clean"
@@ -144,7 +146,8 @@ check 'link-out: start' "$EFS" start "$JOB"
 check_exit 'link-out: stop' 0 'complete' "$EFS" stop link-out
 check 'link-out: the links are the job'"'"'s' test "$(readlink "$OUT/input/symlink") $(readlink "$OUT/input/clean") $(readlink "$OUT/input/moved")" = '10 changed removed'
 
-# A result with two names, one of which is renamed when both are out: the new one is linked to what is there, which moves its ctime.
+# A result with two names. One is renamed after both are exported: the new name is linked to the
+# exported file, which changes its ctime.
 for how in kept out kept-in-place out-in-place; do
   case $how in
     *in-place) in_place "linked-$how" "$PERSISTENT" ;;
@@ -162,7 +165,7 @@ for how in kept out kept-in-place out-in-place; do
   check "$NAME: both names" test "$(cat "$OUT/a" "$OUT/e" | tr '\n' ' ')" = 'changed 1 changed 1 ' -a ! -e "$OUT/input/changed"
 done
 
-# A version of the PFS that came later is brought, whatever became of the earlier one.
+# A later version on the PFS is imported, whatever happened to the earlier one.
 fresh newer "$PERSISTENT"; inputs
 ln -s clean "$PFS/input/link"; ln -s clean "$PFS/input/same"; mkdir "$PFS/input/empty" "$PFS/input/full"; echo f >"$PFS/input/full/f"
 started "$JOB"; work
@@ -179,14 +182,14 @@ check_not 'newer: no directory that is as it was' test -e "$MNT/input/empty"
 check 'newer: what is new in a directory, and nothing else of it' test "$(ls "$MNT/input/full")" = new
 check 'newer: beside what it was' grep -qx 'moved 0' "$MNT/moved"
 check 'newer: stop' "$EFS" stop newer
-# --- inputs that are named one by one, and that a stage-out took from the PFS ---
+# --- inputs named one by one, removed from the PFS by a stage-out ---
 for how in keep salvage; do
   in_place "named-$how" 'resources: [ [ path: input/a, flags: persistent ], [ path: input/sub, flags: persistent ], [ path: input/d, flags: persistent ] ]'
   mkdir "$PFS/input/d"; echo gamma >"$PFS/input/d/c"
   sed -i '/in-place/a\  deletions: propagate' "$JOB"
   started "$JOB"
   mv "$MNT/input/a" "$MNT/input/z"; rm -r "$MNT/input/d"
-  [ $how = keep ] || rm "$PFS/input/a"   # somebody was faster
+  [ $how = keep ] || rm "$PFS/input/a"   # another program has removed it first
   if [ $how = keep ]; then check "$NAME: stop --keep" "$EFS" stop --keep "$NAME"; else kill_both "$NAME"; check "$NAME: salvage" "$EFS" salvage "$NAME"; fi
   check_not "$NAME: the PFS has neither any more" test -e "$PFS/input/a" -o -e "$PFS/input/d"
   check "$NAME: what is not there because the job took it away is no obstacle" "$EFS" start "$JOB"

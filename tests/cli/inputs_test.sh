@@ -1,10 +1,12 @@
 #!/bin/bash
-# Which names are inputs: not what efs makes for the job itself, not what has vanished; what links lead to; job files from pipes.
+# The names that are inputs: not the files that efs creates for the job, not vanished files; targets
+# of links; job files from pipes.
 #   inputs_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# whole FILE LINE...: a job on all of root-dir whose results are persistent. The lines are of global-settings.
+# whole FILE LINE...: a job on all of root-dir with persistent results. The lines go to
+# global-settings.
 whole() {
   local file=$1; shift
   job "$file" 'resources: [ [ path: ".", flags: persistent ] ]'
@@ -12,7 +14,7 @@ whole() {
 }
 in_place() { whole "$@"; sed -i '/^  results-dir:/d; 3a\  in-place: true' "$1"; }
 
-# --- what efs makes for the job itself ---
+# --- files that efs creates for the job ---
 fresh own
 in_place "$JOB" "status-file: $PFS/state.json" "log-file: $PFS/input/own.log"
 sed -i '/^backends:/,$d' "$JOB"
@@ -37,7 +39,7 @@ check 'a resource may name a receipt' sh -c '"$1" plan --json "$2" | grep -q "\"
 printf '  - path: state.json\n' >>"$JOB"; touch "$PFS/state.json"
 check_exit 'but not a file that the job writes' 1 "state.json: is this job.s status-file, not an input" "$EFS" plan "$JOB"
 
-# --- what has vanished ---
+# --- vanished files ---
 fresh gone
 whole "$JOB"
 mkdir "$PFS/busy"

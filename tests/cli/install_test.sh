@@ -1,5 +1,5 @@
 #!/bin/bash
-# What `make install` installs, where, and that it works from there.
+# `make install` installs the right files in the right places, and they work there.
 #   install_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -21,7 +21,7 @@ check 'nothing of this touches /sbin' test "$(ls -l /sbin/mount.fuse.efs 2>&1)" 
 check 'the installed efs runs' "$prefix/bin/efs" --version
 check 'and its daemon is of the same version' test "$("$prefix/bin/efsd" --version)" = "$("$prefix/bin/efs" --version | sed s/efs/efsd/)"
 
-# The link, in a namespace with an /sbin of its own: the machine's stays as it is.
+# Tests the link in a namespace with its own /sbin, so that the machine's /sbin does not change.
 if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
   live() { "$SOURCE/tests/own_mounts.py" bash -c '
     set -e
@@ -29,7 +29,7 @@ if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
     mount --bind "$1/local" /usr/local; mount --bind "$1/sbin" /usr/sbin
     shift
     eval "$1"' _ "$S/live" "$1"; }
-  # cmake may be below /usr/local: then there is nothing to run in the namespace.
+  # cmake may be below /usr/local; then it cannot run in the namespace.
   if [[ $(readlink -f "$(command -v cmake)") != /usr/local/* ]] && [ "$(readlink -f /sbin)" = /usr/sbin ]; then
     check_exit 'on the running system /sbin gets a link' 0 'Installing: /sbin/mount.fuse.efs -> /usr/local/sbin/mount.fuse.efs' live "cmake --install '$BUILD' --prefix /usr/local && test -x /sbin/mount.fuse.efs"
     check_exit 'again is no error' 0 'Installing: /sbin/mount.fuse.efs' live "cmake --install '$BUILD' --prefix /usr/local"

@@ -1,10 +1,11 @@
 #!/bin/bash
-# --json: every verb answers with one line that is one document, whether it goes well or not.
+# --json: every verb prints one line with one document, also on failure.
 #   json_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# answers NAME CODE EXPRESSION VERB ARGUMENT...: exit code, one line, and what it holds.
+# answers NAME CODE EXPRESSION VERB ARGUMENT...: checks the exit code, the single line, and its
+# content.
 answers() {
   local name=$1 code=$2 expression=$3 got; shift 3
   timeout 60 "$EFS" "$@" --json >"$S/answer" 2>"$S/beside"; got=$?
@@ -29,7 +30,7 @@ answers 'status of a job that is not known' 1 "$refusal" status --job 4711 --sha
 answers 'check' 0 "d['ok']" check "$JOB"
 answers 'plan' 0 "d['ok']" plan "$JOB"
 answers 'clean' 0 "d['ok']" clean
-# What is good and bad on this node is not ours to say.
+# The findings about this node do not matter here.
 "$EFS" doctor --json >"$S/answer" 2>/dev/null
 check 'doctor' test "$(wc -l <"$S/answer")" = 1
 check 'doctor: is a document' json "$(cat "$S/answer")" "d['checks']"
@@ -64,14 +65,14 @@ answers 'stop --keep' 0 "d['ok']" stop --keep json
 answers 'status of what was kept' 0 "d['state'] == 'kept'" status json
 answers 'stop of what was kept' 1 "$refusal" stop json
 answers 'salvage --list' 0 "d['ok']" salvage --list json
-# With something that the log tells of: what a salvage that was killed has left.
+# Creates an object for a log line: the rest of a killed salvage.
 left=$S/out/x.$(field "$(cat "$EFS_RUNTIME_DIR/json/instance.json")" 'd["instance"][:12]').efs-partial
 mkdir "$S/out"; touch "$left"
 answers 'salvage' 0 "d['ok'] and d['receipt']" salvage --to "$S/out" --all json
 check 'salvage: the leftover is gone' test ! -e "$left"
 answers 'check-image' 0 "d['ok']" check-image json
 answers 'clean of it' 0 "d['ok']" clean json
-# Of run, behind the program's own output.
+# Output of run, after the program's own output.
 for program in true false nosuchprogram "$JOB"; do
   "$EFS" run --json "$JOB" -- $program >"$S/answer" 2>/dev/null
   check "run of $program" test "$(wc -l <"$S/answer")" = 1

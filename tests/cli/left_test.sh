@@ -1,5 +1,5 @@
 #!/bin/bash
-# An image that a stop left on purpose, and what somebody does to its containers until the next start.
+# A store that a stop left in order, and changes to its containers before the next start.
 #   left_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -7,7 +7,8 @@ set -uo pipefail
 PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
 container_of() { local ino; ino=$(stat -c %i "$1") || return 1; printf '%s/data/%02x/%016x' "$2" $((ino % 256)) "$ino"; }
 
-# Files as programs make them: by write, by a mapping, with times of their own, with holes, linked, changed, cut, replaced.
+# Files as programs create them: by write, by a mapping, with explicit times, with holes, linked,
+# changed, truncated, replaced.
 work() {
   head -c 300000 /dev/urandom >"$MNT/written"
   python3 -c 'import mmap,sys
@@ -58,7 +59,7 @@ for how in 'passthrough' 'daemon'; do
   started "${what[@]}" "$JOB"
   check 'without the list it is what is there' grep -q Xir "$MNT/cut"
   check 'and the rest' test "$(cd "$MNT" && find . -type f ! -name cut -exec md5sum {} + | sort)" = "$(grep -v ' ./cut$' <<<"$sums")"
-  # A death leaves no list that counts, and what programs wrote meanwhile is no damage.
+  # A crash leaves no valid list, and later writes of programs are not damage.
   check 'kept once more' "$EFS" stop --keep --no-stage-out "$name"
   started "${what[@]}" "$JOB"
   echo and-more >>"$MNT/written"; truncate -s 2 "$MNT/cut"
@@ -96,7 +97,7 @@ else
   skip 'a program that outlives both processes' 'no passthrough on this kernel, or not root'
 fi
 
-# --- times that no count of nanoseconds has ---
+# --- times beyond the range of nanoseconds ---
 fresh far
 started "$JOB"; echo x >"$MNT/far"; touch -d '2300-01-01' "$MNT/far"
 check 'stop --keep with a file of the year 2300' "$EFS" stop --keep far
@@ -104,7 +105,7 @@ check_exit 'which nobody has touched' 0 . "$EFS" check-image far
 started "$JOB"
 check 'stop' "$EFS" stop far
 
-# --- a start that fails leaves what was left as it was left ---
+# --- a failed start does not change a store ---
 fresh fails
 started "$JOB"; echo result >"$MNT/r"
 check 'stop --keep --no-stage-out' "$EFS" stop --keep --no-stage-out fails
@@ -116,7 +117,7 @@ check 'leaves it as it was left' json "$(status_of fails)" "d['left'] == 'unsave
 check_exit 'and what somebody does to it is told' 1 'damage: r: .* it has 0 bytes instead of 7' "$EFS" check-image fails
 "$EFS" clean --force fails >/dev/null
 
-# --- the worker dies when it has told how it ended ---
+# --- the worker dies after it has recorded its end ---
 hit=0
 for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
   [ $hit -lt 2 ] || break
@@ -138,8 +139,8 @@ os.kill(int(sys.argv[2]), 9)' "$EFS_RUNTIME_DIR/ends$try/efsd.log" "$worker" >"$
 done
 check 'some were killed behind the answer' test $hit -ge 1
 
-# --- the worker and its supervisor are gone before the answer is there ---
-# dies_untold NAME: in the daemons' place on what was left: takes a request, and is gone.
+# --- the worker and its supervisor die before they answer ---
+# dies_untold NAME: replaces the daemons of a stopped store: accepts a request, and ends.
 dies_untold() {
   rm -f "$S/$1/stand-in"
   python3 -c 'import fcntl, os, socket, sys
@@ -177,7 +178,8 @@ check_exit 'what is over is told' 1 'untold is over: .*its daemon died .*receipt
 wait "$stand_in"
 check 'clean' "$EFS" clean untold
 
-# --- an input that the job linked is what it was; one that it renamed is not brought out as something else ---
+# --- an input with a link of the job is unchanged; a renamed input is not exported as another file
+#     ---
 fresh linked
 sed -i "s|results-dir: .*|in-place: true|" "$JOB"; sed -i '/^global-settings:/a\  on-conflict: overwrite\n  deletions: propagate' "$JOB"
 printf 'resources: [ [ path: input, flags: persistent ] ]\n' >"$S/res"; sed -i '/^resources/d' "$JOB"; cat "$S/res" >>"$JOB"
@@ -200,7 +202,7 @@ check_exit 'nor is it shown to programs' 1 'input/renamed: .*not what was staged
 check_exit 'what is not back is not removed for nothing' 1 'efs clean --force linked' "$EFS" clean linked
 check 'but where that is wished' "$EFS" clean --force linked
 
-# Nor where it has the name of another input by now, which is not staged in again over what is the job's.
+# The same if it now has the name of another input: that input is not staged in over the job's file.
 fresh over
 started "$JOB"; mv "$MNT/input/sub/b" "$MNT/input/a"
 kill_both over
@@ -211,7 +213,7 @@ cp -a "$S/aside" "$container"
 started "$JOB"; check 'one that is whole again is' grep -qx beta "$MNT/input/a"
 check 'stop' "$EFS" stop --no-stage-out over
 
-# What efs load brought is no resource that comes anew.
+# A file that efs load imported is not a resource that is imported again.
 fresh brought; echo gamma >"$PFS/input/c"
 sed -i 's|path: input |path: input/a |' "$JOB"
 started "$JOB"; check 'load' "$EFS" load -i brought -w input/c
@@ -223,7 +225,8 @@ cp -a "$S/aside" "$container"
 started "$JOB"; check 'one that is whole again is' grep -qx gamma "$MNT/input/c"
 check 'stop' "$EFS" stop brought
 
-# linked_job NAME LINE: an input with a link of the job's, kept; then the PFS has a newer version of the input.
+# linked_job NAME LINE: keeps an input with a link of the job; then the PFS has a newer version of
+# the input.
 linked_job() {
   fresh "$1" "$2"
   started "$JOB"; ln "$MNT/input/a" "$MNT/link"; [ -z "${3:-}" ] || echo "$3" >>"$MNT/input/a"

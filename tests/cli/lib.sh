@@ -1,6 +1,7 @@
-# Sourced by the end-to-end tests with the directory of the binaries as argument: `. lib.sh BIN_DIR`.
-# Everything lives below $S, a scratch directory of our own: job files, the PFS, mount points, the runtime directory.
-# What is found below it at the end is ours, so that other instances on the machine do not matter.
+# Sourced by the end-to-end tests with the directory of the binaries as argument: `. lib.sh
+# BIN_DIR`. All files are below $S, a scratch directory of this test: job files, the PFS, mount
+# points, the runtime directory. At the end, only processes and mounts of $S count, so other
+# instances on the machine do not matter.
 [ $# -ge 1 ] && [ -x "$1/efs" ] && [ -x "$1/efsd" ] || { echo "usage: $0 BIN_DIR (with efs and efsd)" >&2; exit 2; }
 BIN=$(cd "$1" && pwd)
 SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -15,18 +16,19 @@ ok() { passed=$((passed + 1)); }
 fail() { failed=$((failed + 1)); echo "FAIL $1"; [ -z "${2:-}" ] || printf '%s\n' "$2" | head -n 20 | sed 's/^/     /'; }
 skip() { skipped=$((skipped + 1)); echo "SKIP $1: $2"; }
 
-# check NAME COMMAND...: the command succeeds. What it says is shown when it does not.
+# check NAME COMMAND...: the command must succeed; on failure its output is shown.
 check() {
   local name=$1 text; shift
   if text=$("$@" 2>&1); then ok; else fail "$name" "$* gave $?
 $text"; fi
 }
-# differs NAME COMMAND...: the command fails.
+# differs NAME COMMAND...: the command must fail.
 check_not() {
   local name=$1 text; shift
   if text=$("$@" 2>&1); then fail "$name" "$* succeeded: $text"; else ok; fi
 }
-# check_exit NAME CODE PATTERN COMMAND...: exit code, and what it says matches (grep -E). The text stays in $said.
+# check_exit NAME CODE PATTERN COMMAND...: checks the exit code, and the output (grep -E). The
+# output stays in $said.
 check_exit() {
   local name=$1 code=$2 pattern=$3 got; shift 3
   said=$("$@" 2>&1); got=$?
@@ -34,43 +36,45 @@ check_exit() {
   elif ! grep -qE -- "$pattern" <<<"$said"; then fail "$name" "$*: says nothing that matches $pattern: $said"
   else ok; fi
 }
-# await SECONDS COMMAND...: until it succeeds; false when the time is over.
+# await SECONDS COMMAND...: retries until the command succeeds; false after that time.
 await() {
   local deadline=$((SECONDS + $1)); shift
   until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $deadline ] || return 1; read -rt 0.02 <> <(:) || :; done
 }
-# json TEXT EXPRESSION: the expression over `d` is true. An invalid document is a failure.
+# json TEXT EXPRESSION: the expression over `d` must be true. An invalid document is a failure.
 json() { python3 -SE -c 'import json,sys
 d = json.loads(sys.argv[1])
 if not eval(sys.argv[2]): sys.exit("not so: %s in %s" % (sys.argv[2], sys.argv[1][:2000]))' "$1" "$2"; }
-# field TEXT EXPRESSION: prints it.
+# field TEXT EXPRESSION: prints the value.
 field() { python3 -SE -c 'import json,sys; d = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$1" "$2"; }
 
 mounted() { grep -qF " $1 " /proc/self/mounts; }
-# gone PID: with all its threads, of which each may still hold its files and locks when the first is a zombie.
+# gone PID: with all its threads: while the first is a zombie, others may still hold its files and
+# locks.
 gone() { [ ! -e "/proc/$1" ] || { grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null && [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -le 1 ]; }; }
-# The pids of the daemons of a runtime directory.
+# Prints the pids of the daemons of a runtime directory.
 daemons() {
   local found; found=$(grep -lzxF -- --runtime-dir /proc/[0-9]*/cmdline 2>/dev/null)
   [ -z "$found" ] || grep -lzxF -- "${1:-$EFS_RUNTIME_DIR}" $found 2>/dev/null | cut -d/ -f3
 }
 no_daemon() { [ -z "$(daemons "${1:-}")" ]; }
 
-# kernel_has_it: passthrough and takeover need Linux 6.9. Asked before, so that one that fails is a failure and no skip.
+# kernel_has_it: passthrough and takeover need Linux 6.9. This is checked beforehand, so that an
+# error is a failure, not a skip.
 kernel_has_it() { [ "$(printf '6.9\n%s\n' "$(uname -r)" | sort -V | head -n 1)" = 6.9 ]; }
-# receipt [RESULTS_DIR], action RESULTS_DIR PATH: the job's receipt, and what it says was done with a path.
+# receipt [RESULTS_DIR], action RESULTS_DIR PATH: the job's receipt, and its action for a path.
 receipt() { cat "${1:-$OUT}/efs-receipt-$NAME.json"; }
 action() { field "$(receipt "$1")" "[e['action'] for e in d['entries'] if e['path'] == '$2']"; }
 status_of() { "$EFS" status --json "$1"; }
 # started ARGUMENTS...: efs start, as one check.
 started() { local text; text=$("$EFS" start "$@" 2>&1) && ok || { fail "start $*" "$text"; return 1; }; }
-# stall PID...: as a file server hangs, with no request in hand: who waits for one that a thread took while it was being stopped cannot even
-# be killed.
+# stall PID...: simulates a hung file server with no request in progress. A thread that took a
+# request while it was being stopped would leave a client that cannot even be killed.
 stall() { kill -STOP "$@" && await 20 stalled "$@"; }
 stalled() { local pid; for pid; do ! grep -hs '^State:' /proc/"$pid"/task/*/status | grep -qv 'T (stopped)' || return 1; done; }
-# ended NAME: nothing of the instance is left.
+# ended NAME: the instance has no files left.
 ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ]; }
-# kill_both NAME: as a machine's out-of-memory killer might; the mount stays behind, dead.
+# kill_both NAME: as the out-of-memory killer might; the mount stays, dead.
 kill_both() {
   local text supervisor worker
   text=$(status_of "$1"); supervisor=$(field "$text" 'd["supervisor_pid"]'); worker=$(field "$text" 'd["worker_pid"]')
@@ -78,8 +82,9 @@ kill_both() {
   await 20 gone "$worker"; await 20 gone "$supervisor"
 }
 
-# fresh NAME [LINE...]: a PFS with inputs and a job of its own, in the variables PFS MNT OUT JOB NAME. The lines go into
-# the job file; without them it stages `input` in and everything new out.
+# fresh NAME [LINE...]: a new PFS with inputs, and a new job, in the variables PFS MNT OUT JOB NAME.
+# The lines go into the job file. Without lines, the job stages `input` in and exports all new
+# files.
 fresh() {
   NAME=$1; shift
   local d=$S/$NAME
@@ -97,7 +102,7 @@ job() {
   [ $capacity = 0 ] || printf 'backends:\n  - id: ram\n    type: DRAM\n    capacity: %s\n' "${CAPACITY:-128 MiB}" >>"$file"
   printf '%s\n' "$@" >>"$file"
 }
-# What find sees of a tree: names, kinds, modes, owners, sizes, times, link targets and contents.
+# Lists a tree with find: names, types, modes, owners, sizes, times, link targets and contents.
 listing() { (cd "$1" && find . -printf '%p %y %m %U %G %s %T@ %C@ %l\n' | sort && find . -type f -readable -exec cksum {} + | sort -k3) | cksum; }
 
 leftovers() {
@@ -109,7 +114,7 @@ leftovers() {
   left+=$(ls -d /dev/shm/efs-*-"$(basename "$S")"* 2>/dev/null)
   [ -z "$left" ] || { echo "$left"; return 1; }
 }
-# Drops what a killed daemon left on purpose: its store.
+# Removes the store that a killed daemon left on purpose.
 drop_store() {
   while mounted "$EFS_RUNTIME_DIR/$1/store"; do umount "$EFS_RUNTIME_DIR/$1/store" || return 1; done
   rm -rf "${EFS_RUNTIME_DIR:?}/$1"
@@ -120,14 +125,14 @@ clean() {
   [ ${#pids[@]} = 0 ] || kill -KILL "${pids[@]}" 2>/dev/null
   for name in "$EFS_RUNTIME_DIR"/*; do [ ! -d "$name" ] || timeout 20 "$EFS" stop --no-stage-out "$(basename "$name")" >/dev/null 2>&1; done
   for pid in $(daemons); do kill -KILL "$pid" 2>/dev/null; done
-  # The last one first; lazily, as a holder may have got away.
+  # The last mount first; lazily, because a process may still use it.
   grep -F " $S" /proc/self/mounts | cut -d' ' -f2 | tac | while read -r point; do umount -l "$point" 2>/dev/null; done
   rm -rf --one-file-system "$S"
 }
 trap 'clean; exit 130' INT TERM
 trap clean EXIT
 
-# Ends a test: nothing may be left, and the verdict.
+# Ends a test: no process or mount may remain. Prints the verdict.
 finish() {
   await 20 no_daemon   # after its last answer it gives the store's memory back, which takes the kernel a moment
   check 'nothing is left: no mount, daemon, instance, partial file' leftovers

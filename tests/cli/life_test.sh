@@ -1,5 +1,5 @@
 #!/bin/bash
-# The life of an instance from outside: start, status, run, stop, and every way to end that is not a stop.
+# The life of an instance from outside: start, status, run, stop, and every other end.
 #   life_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -7,7 +7,8 @@ set -uo pipefail
 alone() { [ -z "$(ls -A /run/efs 2>/dev/null)" ]; }   # no instance of the machine itself, which verbs would see too
 worker_of() { field "$(status_of "$1")" 'd["worker_pid"]'; }
 supervisor_of() { field "$(status_of "$1")" 'd["supervisor_pid"]'; }
-# hold COMMAND...: in the background, until its marker file is there. Its pid is in $holder.
+# hold COMMAND...: runs in the background; returns when its marker file exists. Its pid is in
+# $holder.
 hold() { rm -f "$S/held"; (cd "${HOLD_IN:-/}" && exec bash -c "$1"'; touch '"$S/held"'; exec sleep 1000') & holder=$!; pids+=("$holder"); await 10 test -e "$S/held"; }
 release() { kill "$holder"; wait "$holder" 2>/dev/null; pids=(); }
 ended() { [ ! -e "$EFS_RUNTIME_DIR/$1" ] && no_daemon; }
@@ -39,10 +40,10 @@ check_exit 'status shows mount and I/O' 0 'I/O +passthrough' "$EFS" status one
 check 'status has the figures' json "$(status_of one)" "d['capacity'] >= 100 << 20 and 0 < d['used'] < d['capacity'] and d['counters']['requests'] > 0"
 check 'an output can be written' bash -c "echo result >$MNT/out.txt && mkdir $MNT/d && echo deep >$MNT/d/e"
 before=$(listing "$PFS")
-# To make it larger the kernel lets a process of several threads wait each time.
+# To enlarge the table later, the kernel makes a process with several threads wait each time.
 check 'the worker has its table of descriptors large from the start' test "$(sed -n 's/^FDSize:[[:space:]]*//p' "/proc/$(worker_of one)/status")" -ge 2048
-# Every wake-up of a thread that waited is a voluntary switch. Somebody else may touch the mount, so one quiet second of
-# several will do; a thread that looks round now and then leaves none.
+# Each wake-up of a waiting thread is a voluntary switch. Other processes may access the mount, so
+# one quiet second of several suffices; a thread that polls would leave none.
 switches() { cat /proc/{"$(field "$1" 'd["worker_pid"]')","$(field "$1" 'd["supervisor_pid"]')"}/task/*/status | sed -n 's/^voluntary_ctxt_switches:[[:space:]]*//p' | awk '{ n += $1 } END { print n }'; }
 quiet() {
   local now= status before i; status=$(status_of one)
@@ -70,13 +71,13 @@ check 'the PFS is as it was' test "$before" = "$(listing "$PFS")"
 check 'no mount after stop' test ! -e "$MNT"
 check 'no daemon when stop returns' ended one
 
-# --- a job that writes nothing, and a results-dir that is not there ---
+# --- a job without results, and without a results-dir ---
 fresh nothing; rmdir "$OUT"
 started "$JOB"
 check 'stop after a job that wrote nothing' "$EFS" stop nothing
 check 'its receipt has a place' json "$(cat "$OUT/efs-receipt-nothing.json")" "d['verdict'] == 'complete' and d['totals']['staged-out'] == 0"
 
-# --- several ---
+# --- several instances ---
 fresh two; two_job=$JOB two_mnt=$MNT two_out=$OUT
 fresh three
 started "$two_job"; started "$JOB"
@@ -162,12 +163,12 @@ check 'stop after it was enlarged' "$EFS" stop full
 check 'brings everything' bash -c "for i in 1 2 3 4; do cksum <$OUT/f\$i; done | cmp - $S/sums"
 umount "$OUT"
 
-# --- memory without a declared capacity: plan and daemon reckon alike ---
+# --- memory without a declared capacity: plan and daemon compute the same capacity ---
 fresh roomy 'backends: [ [ id: ram, type: DRAM ] ]' 'resources: [ [ path: input ] ]'
 planned=$(field "$("$EFS" plan --json "$JOB")" "d['capacity']")
 check 'plan knows the default capacity' test "${planned:-0}" -ge $((16 << 20))
 check 'start' "$EFS" start "$JOB"
-# Memory comes and goes in between: nearly alike.
+# Available memory changes in between, so the two differ a little.
 check 'it is what the instance has' json "$(status_of roomy)" "abs(d['capacity'] - $planned) <= $planned // 4"
 check 'stop' "$EFS" stop roomy
 
@@ -204,7 +205,7 @@ echo late >"$MNT/late"
 check 'stop works when they are gone, also from within the mount' sh -c 'cd "$1" && exec "$2" stop busy' sh "$MNT" "$EFS"
 check 'and nothing was lost' grep -qx late "$OUT/late"
 
-# --- standard input, output and error closed, as of a daemon or from cron ---
+# --- standard input, output and error closed, as in a daemon or from cron ---
 fresh closed
 for what in '<&-' '>&-' '<&- >&-' '<&- >&- 2>&-'; do
   check "start with $what" bash -c "exec timeout 20 $EFS start $JOB $what"
@@ -221,7 +222,7 @@ check 'stop --no-stage-out' "$EFS" stop --no-stage-out drop
 check 'brings nothing' bash -c "[ -z \"\$(ls -A $OUT)\" ]"
 check 'ends the instance' ended drop
 
-# --- a second place ---
+# --- a second mount ---
 if [ "$(id -u)" = 0 ]; then
   fresh second
   mkdir "$S/second/else" "$S/second/p" "$S/second/q"
@@ -245,7 +246,7 @@ else
   skip 'a second place' 'bind mounts need root'
 fi
 
-# --- ends that are not a stop ---
+# --- ends other than a stop ---
 fresh outside
 started "$JOB"; echo x >"$MNT/x"
 check 'umount from outside' umount "$MNT"
@@ -326,7 +327,7 @@ check 'with the inputs' cmp "$PFS/input/a" "$MNT/input/a"
 check 'stop by mount point ' "$EFS" stop "$MNT"
 check 'a mount point that was there stays' test -d "$MNT"
 
-# --- a login that may open few files, for good ---
+# --- a login with a permanently low limit of open files ---
 for most in 1024 512; do
   fresh "few-$most"; mkdir "$PFS/input/many"; for i in {1..300}; do echo "$i" >"$PFS/input/many/$i"; done
   check "few-$most: start" bash -c "ulimit -n $most; exec '$EFS' start '$JOB'"
@@ -339,7 +340,7 @@ done
 fresh fewer
 check_exit 'fewer than an instance needs are no start' 1 'hard limit on open files is 511.*needs 512: .*LimitNOFILE' bash -c "ulimit -n 511; exec '$EFS' start '$JOB'"
 check 'fewer: nothing is left' ended fewer
-# --- two on one mount point ---
+# --- two instances on one mount point ---
 fresh second
 point=$MNT
 fresh first

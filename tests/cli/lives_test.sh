@@ -1,5 +1,6 @@
 #!/bin/bash
-# What an instance, or somebody for it, has said is true of that life of it alone: not of the next one, nor of another one at its place.
+# The statements of an instance, or about it, apply to one life only: not to the next life, and not
+# to another instance at the same path.
 #   lives_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -7,7 +8,8 @@ set -uo pipefail
 mkdir "$S/elsewhere"
 elsewhere() { EFS_RUNTIME_DIR=$S/elsewhere "$EFS" "$@"; }
 state_is() { json "$(status_of "$1" 2>/dev/null)" "d['state'] == '$2'"; }
-# pausing CALL FILE VERB ...: efs, and the daemons that it starts, pause at CALL of FILE ("": of any) while $S/pause is there.
+# pausing CALL FILE VERB ...: efs, and the daemons that it starts, pause at CALL of FILE ("": any
+# file) while $S/pause exists.
 pausing() {
   local at=$1 on=$2; shift 2
   env LD_PRELOAD="$BIN/../lib/libefs-pausing.so" EFS_PAUSE_AT="$at" ${on:+EFS_PAUSE_ON="$on"} EFS_PAUSE_WHILE="$S/pause" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" "$@"
@@ -16,9 +18,9 @@ sign() { rm -f "$S/pause.reached"; touch "$S/pause"; }
 reached() { test -e "$S/pause.reached"; }
 both_of() { field "$(status_of "$1")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])'; }
 
-# --- a store that was over, and that somebody else has gone on with ---
-# over NAME: an instance that brought everything out and died before it could take the journal away; gone on with in another runtime directory,
-# and dead there, too, with what nobody else has.
+# --- a store that was over, and that another instance has continued ---
+# over NAME: an instance that exported everything and died before it could remove the journal.
+# Another runtime directory continued it and died too, with data that exists nowhere else.
 over() {
   fresh "$1"; mkdir "$S/$1/disk"
   job "$JOB" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/$1/disk ] ]"
@@ -48,7 +50,7 @@ check 'stop' "$EFS" stop started
 check 'brings it out' grep -qx precious "$OUT/r2"
 check 'and the other one holds nothing' elsewhere clean --force started
 
-# --- a worker that dies in a stop: how it was to end is for who asked to say ---
+# --- a worker that dies in a stop: the client decides how the instance ends ---
 fresh unasked
 sed -i '/^global-settings:/a\  max-rate: 2 MiB/s' "$JOB"
 started "$JOB"; head -c 6000000 /dev/zero >"$MNT/r"; echo scratch >"$MNT/scratch"
@@ -75,7 +77,7 @@ kill -KILL $stopping; wait $stopping 2>/dev/null; kill -KILL "$worker"
 check 'when it and the worker have died the successor brings all out' await 40 ended usual
 check 'whole, as well' cmp "$OUT/r" <(head -c 6000000 /dev/zero)
 
-# --- a program that stops its own instance, with more results than a socket holds the receipt of ---
+# --- a program that stops its own instance, with a receipt larger than a socket's buffer ---
 fresh many; echo 'import os
 for i in range(4000): open("%s/r%05d" % (os.environ["EFS_MOUNT"], i), "w").write("x")' >"$S/many/make.py"
 said=$("$EFS" run --json "$JOB" -- sh -c 'python3 "$0" && "$1" stop many >/dev/null' "$S/many/make.py" "$EFS" 2>/dev/null); code=$?
@@ -85,7 +87,7 @@ said=$("$EFS" run --json "$JOB" -- python3 "$S/many/make.py" 2>/dev/null); code=
 check 'one that it ends itself has the receipt' grep -q '"path":"r03999"' <<<"$said"
 check 'and is good' test $code = 0
 
-# --- a mount point that a running instance has, with nothing in it yet ---
+# --- the mount point of a running instance, still empty ---
 fresh first 'outputs: [ [ path: "*", flags: persistent ] ]' ; first_job=$JOB; first_mnt=$MNT
 sed -i '/^resources:/d' "$JOB"; started "$JOB"
 fresh second 'outputs: [ [ path: "*", flags: persistent ] ]'; sed -i "s|mount-dir: .*|mount-dir: $first_mnt|; /^resources:/d" "$JOB"
@@ -109,7 +111,7 @@ else
   skip 'a mount that is covered' 'not root'
 fi
 
-# --- who is to be removed is who was dead when it was looked for ---
+# --- only the instance that was found dead is removed ---
 fresh asked; started "$JOB"
 fresh victim; started "$JOB"; kill_both victim
 sign
@@ -124,7 +126,8 @@ check 'has it' grep -qx precious "$OUT/new"
 check 'clean' "$EFS" clean victim
 check 'the one that was asked runs on' "$EFS" stop asked
 
-# --- a mount point that was removed and made again while it staged in; one that a dead worker had made ---
+# --- a mount point that was removed and recreated during the stage-in; one that a dead worker had
+#     created ---
 fresh remade; mkdir "$MNT"
 sed -i '/^global-settings:/a\  max-rate: 2 MiB/s' "$JOB"; head -c 4000000 /dev/zero >"$PFS/input/large"
 "$EFS" start "$JOB" >"$S/remade/said" 2>&1 & starting=$!
@@ -157,7 +160,7 @@ check 'and the instance' await 20 ended ending
 check 'its successor has removed it' test ! -e "$MNT"
 check 'the result is back' grep -qx r "$OUT/r"
 
-# --- a successor that finds it over, and cannot end it either ---
+# --- a successor that finds the instance over, and cannot end it either ---
 fresh stuck; mkdir "$S/stuck/disk"
 job "$JOB" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/stuck/disk ] ]"
 sign
@@ -182,7 +185,7 @@ else
 fi
 check 'the result is back' grep -qx r "$OUT/r"
 
-# --- an instance's directory that root made for a user, and did not finish ---
+# --- an instance's directory that root created for a user, incompletely ---
 if [ "$(id -u)" = 0 ]; then
   fresh given; chmod 755 "$S" "$S/given"; chown -R nobody "$S/given"
   sign

@@ -1,6 +1,6 @@
 #!/bin/bash
-# load, unload, wait, cancel, ls, explain and set on a real mount with programs that run: with passthrough, then on the
-# daemon's path.
+# load, unload, wait, cancel, ls, explain and set on a real mount with running programs: with
+# passthrough, then on the daemon's path.
 #   load_unload_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -15,13 +15,15 @@ task_state() { field "$("$EFS" status --json "$NAME")" "[t['task_state'] for t i
 task_is() { [ "$(task_state "$1")" = "$2" ]; }
 random() { head -c "$2" /dev/urandom >"$1"; }
 item() { json "$("$EFS" ls --json -i "$NAME" "$1")" "len(d) == 1 and $2"; }
-# program CODE ARGUMENT...: python with the file open until the test says so; ready when it has made the file.
+# program CODE ARGUMENT...: python with the file open until the test ends it; ready once it has
+# created the file.
 program() { rm -f "$S/ready" "$S/go"; python3 -c "import os, sys, time, mmap
 def ready():
   open('$S/ready', 'w').close()
   while not os.path.exists('$S/go'): time.sleep(0.01)
 $1" "${@:2}" & pids+=($!); program=$!; await 20 test -e "$S/ready"; }
-# program_ends NAME: lets it end, and it ends well. Not by check: a subshell cannot wait for it.
+# program_ends NAME: ends the program and checks its result. Not by check: a subshell cannot wait
+# for it.
 program_ends() { touch "$S/go"; if wait "$program"; then ok; else fail "$1" "the program gave $?"; fi; pids=(); }
 
 tests() {
@@ -106,7 +108,7 @@ tests() {
   check "$m: no space is lost" test "$(used)" -le "$((space + 65536))"
   check_exit "$m: a second cancel is an error" 1 'has ended' efs cancel "$id"
 
-  # --- a stop with a load under way ---
+  # --- a stop during a load ---
   id=$(efs load slow); await 20 task_is "$id" running
   exec 8<"$MNT/h"
   check_exit "$m: a stop that finds the mount busy" 1 'in use' efs stop "$NAME"
@@ -144,7 +146,7 @@ tests() {
   check "$m: the input can be loaded again" efs load --wait input
   check "$m: as it was" cmp "$PFS/input/sub/b" "$MNT/input/sub/b"
 
-  # --- what can be written to ---
+  # --- files that programs can write to ---
   program "f = open(sys.argv[1], 'w'); f.write('half '); f.flush(); ready(); f.write('whole'); f.close()" "$MNT/open"
   check_exit "$m: a file open for writing" 1 'open for writing' efs unload --wait open
   check "$m: did not go out" test ! -e "$OUT/open"
@@ -186,7 +188,7 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: the log that was written can be unloaded" efs unload --wait log
   check "$m: whole" cmp "$MNT/log" "$OUT/log"
 
-  # --- what was changed and brought out is the job's version ---
+  # --- a changed and exported file is the job's version ---
   echo input >"$PFS/back"
   check "$m: load" efs load --wait back
   echo changed >"$MNT/back"
@@ -217,7 +219,7 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: brings that part and no more" cmp "$S/q" "$OUT/q"
   check "$m: the file is still dirty" item q "d[0]['dirty']"
 
-  # --- a stop with an unload under way ---
+  # --- a stop during an unload ---
   truncate -s 8G "$MNT/sparse"
   id=$(efs unload sparse)
   stop_job "$m with an unload"
@@ -294,14 +296,14 @@ log.close()" "$MNT/v" "$PFS/v1" "$PFS/v2" "$MNT/log" "$MNT/input/a" "$MNT/input/
   check "$m: stop --no-stage-out" timeout 60 "$EFS" stop --no-stage-out "$NAME"
 }
 
-# A program of `efs run` means its own instance.
+# A program of `efs run` uses its own instance.
 fresh other; check 'another instance' "$EFS" start "$JOB"
 fresh inside; echo in >"$PFS/more"
 check_exit 'load and unload in a job, with another instance about' 0 'task 2: unload done' "$EFS" run "$JOB" -- sh -c "$EFS load -w more && cp \"\$EFS_MOUNT/more\" \"\$EFS_MOUNT/res\" && $EFS unload -w res && $EFS wait 1 2"
 check 'both' grep -qx in "$OUT/res"
 check 'stop of the other' "$EFS" stop other
 
-# --- what is clean, and what is out ---
+# --- clean files, and exported files ---
 place() { fresh "$@"; OUT=$PFS; job "$JOB" 'resources: [ [ path: input, flags: persistent ] ]'; sed -i '/results-dir/a\  in-place: true' "$JOB"; }
 of_receipt() { json "$(cat "$OUT/efs-receipt-$NAME.json")" "[e['action'] for e in d['entries'] if e['path'] == '$1'] == ['$2']"; }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# How much a store in memory gets whose job file declares no capacity: of the job's memory, of what control groups leave, beside other
-# instances, and after the death of a worker.
+# The capacity of a store in memory without a declared one: a share of the job's memory, within
+# control groups, beside other instances, and after the death of a worker.
 #   memory_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -12,7 +12,7 @@ mebibytes=$((1 << 20))
 
 # undeclared NAME [LINE...]: a job whose file declares no capacity.
 undeclared() { fresh "$@"; sed -i '/^backends:/,/capacity/d' "$JOB"; }
-# capacity [NAME]: in bytes.
+# capacity [NAME]: bytes.
 capacity() { field "$(status_of "${1:-$NAME}")" 'd["capacity"]'; }
 at_most() { [ "$1" -le $(($2 * mebibytes)) ] || { echo "$1 is more than $2 MiB"; return 1; }; }
 at_least() { [ "$1" -ge $(($2 * mebibytes)) ] || { echo "$1 is less than $2 MiB"; return 1; }; }
@@ -42,7 +42,7 @@ stopped job
 echo >"$EFS_SITE_FILE"
 
 # --- control groups ---
-# The directory of the memory controller and its version; "": none that we may use.
+# The directory of the memory controller and its version; "": none is usable.
 find_groups() {
   local point
   [ "$(id -u)" = 0 ] || return 1
@@ -65,7 +65,7 @@ if find_groups; then
   check 'and no less' at_least "$(capacity)" 60
   check_exit 'a full store is no space, and not the end of a program' 1 'No space left' in_group "$group" dd if=/dev/zero of="$MNT/full" bs=1M
   check 'what is written is charged to who writes' test "$(cat "$group"/memory.{usage_in_bytes,current} 2>/dev/null)" -ge $((50 * mebibytes))
-  # Of 200 MiB some 100 are taken: what is left counts, and of an ancestor, too.
+  # Some 100 of 200 MiB are used: the rest counts, also in an ancestor group.
   undeclared beside
   check 'start in a group below it' in_group "$group/inner" "$EFS" start "$JOB"
   check 'what the ancestor has used is not there any more' at_most "$(capacity)" 60
@@ -74,11 +74,11 @@ if find_groups; then
   await 20 no_group || fail 'the groups are empty'
 else skip 'limits of control groups' 'they cannot be made here'; fi
 
-# --- beside others ---
+# --- beside other instances ---
 if [ "$(id -u)" = 0 ]; then
   undeclared first; started "$JOB"
   undeclared second; started "$JOB"
-  # All in the machine was half promised: of the other half this one has half.
+  # Half of the machine's memory was promised; this instance gets half of the rest.
   less() { [ $((4 * $1)) -lt $((3 * $2)) ] || { echo "$1 beside $2"; return 1; }; }
   check 'what the first was promised the second does not get' less "$(capacity second)" "$(capacity first)"
   stopped first; stopped second

@@ -1,13 +1,14 @@
 #!/bin/bash
-# An ordinary user's files and directories whose modes keep him from writing or reading: they go back whole, with their attributes, and
-# the directories on the PFS have their modes afterwards.
+# Files and directories of an ordinary user whose modes forbid their owner to write or read them.
+# They are exported completely, with their attributes, and the directories on the PFS have their
+# modes afterwards.
 #   modes_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || { skip 'modes' 'needs root and setpriv'; finish; }
 user=64777
 as_user() { setpriv --reuid $user --regid $user --clear-groups "$@"; }
-# theirs NAME KIND LINES...: a job of the user's, with results in place, or elsewhere.
+# theirs NAME KIND LINES...: a job of the user, with results in place or elsewhere.
 theirs() {
   local name=$1 kind=$2; shift 2
   fresh "$name" 'resources: [ [ path: input, flags: persistent ] ]'
@@ -21,7 +22,7 @@ set_xattr() { python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.origin"
 mode_of() { stat -c %a "$1"; }
 test_mode() { [ "$(mode_of "$1")" = "$2" ]; }
 
-# --- extended attributes of what its owner may not write to ---
+# --- extended attributes of a file that its owner may not write to ---
 for kind in in-place elsewhere salvage; do
   theirs "xattr-$kind" ${kind/salvage/elsewhere}
   set_xattr "$PFS/input/a" precious; chmod 444 "$PFS/input/a"
@@ -57,7 +58,7 @@ check 'shut-moved: stop' "$EFS" stop "$NAME"
 check 'shut-moved: it has its new name, and no other' test "$(ls "$PFS/input/sub")" = c
 check 'shut-moved: the directory has its mode' test "$(mode_of "$PFS/input/sub")" = 555
 
-# --- one that he may not even read, brought out before ---
+# --- a directory that its owner may not even read, exported before ---
 theirs unreadable elsewhere
 user_started
 as_user bash -c 'cd "$0" && mkdir z && echo 1 >z/f && chmod 300 z' "$MNT"
@@ -68,7 +69,8 @@ check 'unreadable: stop' "$EFS" stop "$NAME"
 check 'unreadable: the second one is there' grep -qx 2 "$OUT/z/f"
 check 'unreadable: its mode' test "$(mode_of "$OUT/z")" = 300
 
-# --- a directory on the PFS that somebody else owns stays as it is, and what cannot be written says so ---
+# --- a directory on the PFS that belongs to another user stays unchanged; efs reports what it
+#     cannot write ---
 theirs foreign in-place
 chmod 755 "$PFS/input/sub"; chown root "$PFS/input/sub"; chown root "$PFS/input/sub/b"; chmod 666 "$PFS/input/sub/b"
 user_started
@@ -77,7 +79,7 @@ check_exit 'foreign: is told' 1 'input/sub/b: .*Permission denied' "$EFS" stop "
 check 'foreign: its mode' test "$(mode_of "$PFS/input/sub")" = 755
 "$EFS" stop --no-stage-out foreign
 
-# --- a directory whose set-group-ID bit a change of its mode by him would take away ---
+# --- a directory that would lose its set-group-ID bit if the user changed its mode ---
 theirs group in-place
 chown $user:100 "$PFS/input/sub"; chmod 2555 "$PFS/input/sub"
 user_started
@@ -88,7 +90,7 @@ chmod 2755 "$PFS/input/sub"
 check 'group: stop' "$EFS" stop "$NAME"
 check 'group: its mode is what it was' test "$(mode_of "$PFS/input/sub")" = 2755
 
-# --- the mode that a stage-out which was killed gave a directory for a while is not the PFS's ---
+# --- the temporary mode that a killed stage-out gave a directory is not the PFS's mode ---
 theirs opened in-place
 sed -i '/^global-settings:/a\  max-rate: 1 MiB/s' "$JOB"; chmod 555 "$PFS/input/sub"
 user_started
@@ -104,7 +106,7 @@ as_user chmod 550 "$MNT/input/sub"
 check 'opened: stop' "$EFS" stop "$NAME"
 check 'opened: the directory has the mode of the job' test "$(mode_of "$PFS/input/sub")" = 550
 
-# --- unload out of a directory that he may not read ---
+# --- unload from a directory that its owner may not read ---
 theirs passage elsewhere
 user_started
 as_user bash -c 'cd "$0" && mkdir z && echo 1 >z/f && echo 2 >z/g && chmod 300 z' "$MNT"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A name on the PFS that is another file's meanwhile: one that got its old name back, partials of others, names that efs itself uses,
-# and two jobs that bring out the same.
+# A name on the PFS that now belongs to another file: a file that got its old name back, partials of
+# others, names that efs itself uses, and two jobs that export the same name.
 #   names_again_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -10,7 +10,7 @@ unloaded() { check "$NAME: unload $*" "$EFS" unload -i "$NAME" -w "$@"; }
 stopped() { check "$NAME: stop" "$EFS" stop "$@" "$NAME"; }
 has() { check "$NAME: $1 is $2" grep -qx "$2" "$OUT/$1"; }
 
-# --- a file gets its name back after another was brought out under it ---
+# --- a file gets its name back after another file was exported under it ---
 fresh back
 started "$JOB"
 echo v1 >"$MNT/ck"; unloaded ck
@@ -55,7 +55,7 @@ stopped
 has input/a alpha
 has input/sub/b beta
 
-# --- the same from one life of an instance to the next ---
+# --- the same over several lives of an instance ---
 fresh lives 'resources: [ [ path: input ] ]' 'outputs: [ [ path: tmp, flags: temporary ], [ path: "**" ] ]'
 started "$JOB"
 mkdir "$MNT/tmp"; echo v1 >"$MNT/ck"; stopped --keep
@@ -106,7 +106,7 @@ started "$JOB"
 stopped
 has final new
 
-# --- in place, a renamed input that was brought out is a result still ---
+# --- in place, a renamed input that was exported is still a result ---
 in_place moved 'resources: [ [ path: input ] ]' 'outputs: [ [ path: out ] ]'
 started "$JOB"
 mkdir "$MNT/out"; mv "$MNT/input/a" "$MNT/out/a"; stopped --keep
@@ -116,7 +116,7 @@ check_exit 'its class is that of what the job makes' 0 'class +persistent' "$EFS
 stopped
 check 'moved: what was appended is there' test "$(tail -n 1 "$PFS/out/a")" = more
 
-# --- names that the job file gives results ---
+# --- names from output rules ---
 fresh given 'resources: [ [ path: input ] ]' 'outputs: [ [ path: ck, as: final ], [ path: "**" ] ]'
 started "$JOB"
 echo v1 >"$MNT/final"; unloaded final; mv "$MNT/final" "$MNT/old"
@@ -166,7 +166,7 @@ mv "$MNT/tmp/old" "$MNT/ck"
 stopped
 has final v1
 
-# --- after a salvage, of all kinds ---
+# --- after a salvage, all types of files ---
 fresh kinds
 started "$JOB"
 echo 1 >"$MNT/ck1"; ln -s ck1 "$MNT/latest"; mkdir -m 700 "$MNT/d"; echo file >"$MNT/f"; stopped --keep
@@ -193,7 +193,8 @@ mv "$MNT/z" "$MNT/input/a"
 stopped
 has input/a alpha
 
-# --- a result of several names took the place of an input, and goes from there: by ctime alone its copy is nobody else's ---
+# --- a result with several names replaced an input and is removed: by ctime alone its copy is not
+#     recognised as foreign ---
 in_place several 'resources: [ [ path: input, flags: persistent ] ]'
 sed -i '/in-place/a\  deletions: propagate' "$JOB"
 started "$JOB"
@@ -211,11 +212,12 @@ has input/n beta
 has input/sub/q more
 check_not 'several: its old name is gone' test -e "$PFS/input/sub/b"
 
-# --- while an unload is under way ---
+# --- during an unload ---
 in_place during
 sed -i '/in-place/a\  max-rate: 2 MB/s' "$JOB"
 started "$JOB"
-# Twenty seconds, of which the load waits for what the threads of the unload have in hand: a MiB each.
+# Twenty seconds. The load waits for those parts of it that the unload's threads are copying: a MiB
+# each.
 head -c 40000000 /dev/zero | tr '\0' J >"$MNT/input/a"
 task=$("$EFS" unload -i during input/a)
 check 'the partial of an unload' await 30 compgen -G "$PFS/input/a.*.efs-partial"
@@ -227,7 +229,7 @@ stopped
 has input/a alpha
 check 'during: and is there under that' cmp -s "$PFS/z" <(head -c 40000000 /dev/zero | tr '\0' J)
 
-# --- a receipt of a salvage over what is out already ---
+# --- a receipt of a salvage over an exported file ---
 fresh over
 started "$JOB"
 echo mine >"$MNT/efs-salvage-over.json"; unloaded efs-salvage-over.json
@@ -238,7 +240,7 @@ started "$JOB"
 stopped
 has efs-salvage-over.json mine
 
-# --- a newer version of an input that an unload took out of the buffer ---
+# --- a newer version of an input that an unload removed from the buffer ---
 in_place newer
 started "$JOB"
 check 'unload --remove' "$EFS" unload -i newer -w --remove input/a
@@ -260,7 +262,7 @@ unloaded --remove input/a
 stopped
 has input/a jobs
 
-# --- hard links, of which one was brought out before ---
+# --- hard links, one of which was exported before ---
 linked() { check "$NAME: $1 and $2 are one" test "$OUT/$1" -ef "$OUT/$2"; }
 fresh twins
 started "$JOB"
@@ -279,7 +281,7 @@ rm "$OUT/c"; echo other >"$OUT/c"; ln "$MNT/c" "$MNT/e"; mv "$MNT/a" "$MNT/f"
 stopped
 for name in e f; do has $name 1; done
 
-# --- what is called as a partial might be ---
+# --- files with names like partials ---
 fresh partials
 started "$JOB"
 echo precious >"$MNT/x.efs-partial"; echo x >"$MNT/x"
@@ -333,7 +335,7 @@ checksum() { field "$(cat "$both/efs-receipt-$1.json")" '[e["checksum"] for e in
 check 'each has the checksum of its own' test "$(checksum one)" != "$(checksum two)"
 check 'and one of the two is there, whole' grep -qxE 'AAAA|BBBB' "$both/x"
 
-# --- extended attributes for which there is no room ---
+# --- extended attributes that do not fit ---
 if [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null && command -v setfattr >/dev/null; then
   fresh full
   truncate -s 8M "$S/full/image"; mkfs.ext4 -q -b 4096 -m 0 -O ^has_journal "$S/full/image"

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Names that are no text: bytes that are not UTF-8, newlines, escape sequences. Every verb takes them as they are, and shows them
-# so that they control nothing and can be told apart; in JSON they come back.
+# Names of any bytes: invalid UTF-8, newlines, escape sequences. Every verb accepts them unchanged
+# and shows them in a form that controls no terminal and is unambiguous; JSON restores them.
 #   names_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 efs() { timeout 60 "$EFS" "$@"; }
-# As efs(1) says: what a program does with a string of our JSON to have the name.
+# As efs(1) describes: how a program gets the name from a string of our JSON.
 decode='import re; raw = lambda s: re.sub(rb"\\([0-3][0-7][0-7])", lambda m: bytes([int(m[1], 8)]), s.encode())'
-# holds TEXT EXPRESSION: the expression holds of the document d; raw(string) is the name.
+# holds TEXT EXPRESSION: the expression must hold for the document d; raw(string) is the name.
 holds() { python3 -c "import json, sys; $decode
 d = json.loads(sys.argv[1])
 if not ($2): sys.exit('not so: %s' % sys.argv[1][:2000])" "$1"; }
@@ -83,7 +83,7 @@ check 'its results are back' grep -qx changed "$OUT"$'\n'/two$'\n'lines/a
 check 'and what the pattern of an output means' grep -qx new "$OUT"$'\n'/new$'\n'
 check 'what none means is not' test ! -e "$OUT"$'\n'/other
 
-# --- directories that the command line names, in what a killed instance leaves ---
+# --- directories named on the command line, in a killed instance ---
 fresh left 'resources: [ [ path: input ] ]'
 sed -i '/mount-dir\|results-dir/d' "$JOB"
 mkdir "$S/left/$latin" "$S/left/$latin/mnt" "$S/left/$latin/out"

@@ -1,14 +1,16 @@
 #!/bin/bash
-# Several nodes bring results into one directory: no node's file is lost under another's, also where the PFS uses an inode number again.
+# Several nodes export results into one directory: no node's file is lost under another's, even if
+# the PFS reuses an inode number.
 #   nodes_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 TIME='2001-02-03 04:05:06'
-# put FILE TEXT: at that time.
+# put FILE TEXT: with that modification time.
 put() { echo "$2" >"$1" && touch -d "$TIME" "$1"; }
 number() { stat -c %i "$1"; }
-# two_nodes NAME: both are running, with one results-dir OUT; their mount points are M0 and M1, their names NAME-0 and NAME-1.
+# two_nodes NAME: both run with one results-dir OUT; their mount points are M0 and M1, their names
+# NAME-0 and NAME-1.
 two_nodes() {
   fresh "$1-0"; local first=$JOB out=$OUT; M0=$MNT
   fresh "$1-1"; sed -i "s|results-dir: .*|results-dir: $out|" "$JOB"; M1=$MNT OUT=$out
@@ -16,7 +18,8 @@ two_nodes() {
   check "$1: node 1" "$EFS" start --node 1/2 "$JOB"
   mkdir "$M0/d" "$M1/d"
 }
-# unload_with NUMBER NAME MOUNT FILE TEXT: unloads it until its copy has that number, which no file has.
+# unload_with NUMBER NAME MOUNT FILE TEXT: unloads the file until its copy has that free inode
+# number.
 unload_with() {
   local try i
   for try in {1..20}; do
@@ -33,7 +36,7 @@ unload_with() {
   return 1
 }
 
-# --- a number that the node's own second unload has freed ---
+# --- an inode number freed by the node's own second unload ---
 two_nodes freed
 put "$M0/d/f" 1-of-0; check 'freed: unload' "$EFS" unload -i freed-0 -w d/f
 was=$(number "$OUT/d/f")
@@ -49,7 +52,7 @@ fi
 check 'freed: stop' "$EFS" stop freed-0
 check 'freed: end of node 1, whose file was moved away' "$EFS" stop --no-stage-out freed-1
 
-# --- one that was removed by hand, under the same name; and for a successor ---
+# --- a copy removed by hand, under the same name; and with a successor ---
 for how in removed successor; do
   [ $how != successor ] || kernel_has_it || { skip 'a successor' 'needs Linux 6.9'; continue; }
   two_nodes $how
@@ -73,7 +76,7 @@ for how in removed successor; do
   check "$how: stop" "$EFS" stop $how-0
   check "$how: end of node 1, whose file was moved away" "$EFS" stop --no-stage-out $how-1
 done
-# --- a hard link of this node's, brought out by both, and a successor ---
+# --- a hard link of this node, exported by both, and a successor ---
 for how in linked-kept linked-died; do
   [ $how != linked-died ] || kernel_has_it || { skip 'a successor' 'needs Linux 6.9'; continue; }
   two_nodes $how; first=$S/$how-0/$how-0.yaml
@@ -99,7 +102,7 @@ for how in linked-kept linked-died; do
   check "$how: end of node 1" "$EFS" stop $how-1
 done
 
-# --- what a stop --merge left alone, nobody who goes on replaces ---
+# --- files that a stop --merge left alone are not replaced by a later verb ---
 for how in deadline-salvage died-salvage died-start deadline-start; do
   fresh "merge-$how"; started "$JOB"
   echo mine >"$MNT/f"; echo theirs >"$OUT/f"
@@ -121,7 +124,7 @@ for how in deadline-salvage died-salvage died-start deadline-start; do
   check "$NAME: both are there" test "$(cat "$OUT/f" "$OUT/f.1" | tr '\n' ' ')" = 'mine theirs '
 done
 
-# --- the images of several nodes go elsewhere, to one place ---
+# --- the stores of several nodes are exported to one other place ---
 two_nodes elsewhere
 echo 0 >"$M0/log"; echo 1 >"$M1/log"; echo same >"$M0/d/same"; echo same >"$M1/d/same"; echo 1 >"$M1/d/one"
 kill_both elsewhere-0; kill_both elsewhere-1
@@ -136,7 +139,7 @@ check 'elsewhere: to another place' "$EFS" salvage --to "$TO.1" elsewhere-1
 check 'elsewhere: it is there' grep -qx 1 "$TO.1/log"
 check 'elsewhere: clean' "$EFS" clean elsewhere-0 elsewhere-1
 
-# --- a stop that is to merge joins one that does not ---
+# --- a merging stop joins one that does not merge ---
 fresh joined 'resources: []'; sed -i '1a\  max-rate: 1 MB/s' "$JOB"
 started "$JOB"; head -c 4000000 /dev/urandom >"$MNT/a"; echo mine >"$MNT/z"; echo theirs >"$OUT/z"
 "$EFS" stop joined >"$S/said" 2>&1 & stopper=$!
@@ -145,7 +148,8 @@ check 'joined: a stop is under way' await 20 stages_out
 check_exit 'joined: what it has replaced is no success of a stop --merge' 1 'stop without --merge came in between' "$EFS" stop --merge joined
 wait $stopper; check 'joined: it is one of the other' test $? = 0
 
-# --- a file whose part was brought out in place, and that was removed meanwhile: its name is this job's still, also for a successor ---
+# --- a file whose part was exported in place, and that was then removed: its name still belongs to
+#     this job, also for a successor ---
 if kernel_has_it; then
   fresh part 'resources: [ [ path: x, flags: persistent ] ]'
   sed -i 's|results-dir: .*|in-place: true|; 1a\  max-ops: 10/s' "$JOB"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What an instance tells about itself: trace, access log, counters, status file, top.
+# Observation of an instance: trace, access log, counters, status file, top.
 #   observe_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -44,7 +44,8 @@ done
 check 'a write has offset and size' grep -qE ':write:[0-9]+:[0-9]+:/f:100:3000$' "$T"
 check 'a truncation has its size' grep -qE ':truncate:[0-9]+:[0-9]+:/f:0:77$' "$T"
 check 'an input is known by its path' grep -qE ':read:[0-9]+:[0-9]+:/input/a:0:[0-9]+$' "$T"
-# From a page cache the second would not come, and the first would be a whole page.
+# With a page cache, the second read would not reach the daemon, and the first would be a whole
+# page.
 if [ "$uncached" = 1 ]; then
   check 'each read of a program is a line, with its offset and size' test "$(grep -cE ':read:[1-9][0-9]*:[0-9]+:/input/sub/b:1:2$' "$T"):$(grep -cE ':read:[1-9][0-9]*:[0-9]+:/input/sub/b:0:1$' "$T")" = 3:2
 else

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Output that cannot be written: no verb ends with 0 when its list is lost, and none says nothing.
+# Output that cannot be written: every verb reports it, and none ends with 0 if its list is lost.
 #   output_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -8,7 +8,7 @@ set -uo pipefail
 fresh output
 started "$JOB"
 mkdir "$S/queue"
-# full NAME ARGUMENTS...: to a full disk; the message names it, on standard error.
+# full NAME ARGUMENTS...: writes to a full disk; the message on standard error names it.
 full() {
   local name=$1 code; shift
   "$@" >/dev/full 2>"$S/said"; code=$?
@@ -26,10 +26,11 @@ full 'efs wait --json' "$EFS" wait --json -i output
 full 'efs set' "$EFS" set --json temporary -i output input/a
 echo new >"$MNT/new"
 full 'efs unload' "$EFS" unload -i output -w new
-# A list that is larger than a buffer.
+# A list larger than a buffer.
 mkdir "$MNT/many"; (cd "$MNT/many" && seq -f 'a name that is as long as it takes %g' 400 | xargs -d '\n' touch)
 full 'a long list' "$EFS" ls -i output
-# unread HOW COMMAND...: prints how the command ends whose standard output nothing reads; HOW: SIG_DFL or SIG_IGN.
+# unread HOW COMMAND...: prints how the command ends if no process reads its standard output; HOW:
+# SIG_DFL or SIG_IGN.
 unread() { python3 - "$@" <<'END'
 import os, signal, subprocess, sys
 read, write = os.pipe()
@@ -50,7 +51,7 @@ full 'efs clean' "$EFS" clean
 full 'efs start' "$EFS" start "$JOB"
 check 'has started it' mounted "$MNT"
 check 'stop' "$EFS" stop output
-# Standard output of efs run is the program's.
+# Standard output of efs run belongs to the program.
 check 'efs run: the exit code is the program'\''s' bash -c '"$1" run "$2" -- true >/dev/full' - "$EFS" "$JOB"
 check_exit 'whatever that is' 7 '' bash -c '"$1" run "$2" -- sh -c "exit 7" >/dev/full 2>/dev/null' - "$EFS" "$JOB"
 finish

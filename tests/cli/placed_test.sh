@@ -1,12 +1,13 @@
 #!/bin/bash
-# Whose the file under a name on the PFS is, in place and with several nodes: whatever the job does to its files after they
-# were brought out, what somebody else puts there is left alone, and what is ours is replaced.
+# The owner of a file on the PFS, in place and with several nodes. Whatever the job does to its
+# files after their export, efs leaves files of other writers alone and replaces its own.
 #   placed_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
-# in_place NAME [SETTING...]: with the inputs input/f, input/n (which is input/m, too) and the link input/l.
+# in_place NAME [SETTING...]: with the inputs input/f, input/n (also named input/m) and the link
+# input/l.
 in_place() {
   fresh "$1" "$PERSISTENT"; shift
   sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS
@@ -15,13 +16,14 @@ in_place() {
 }
 NAMES=(input/f input/n input/m input/l r s t)
 text_of() { if [ -L "$1" ]; then readlink "$1"; else cat "$1" 2>&1; fi; }
-# write TEXT: into all names, in place, as a program would that opens them. n and m, and s and t, are one file each.
+# write TEXT: writes to all names, in place, as a program would that opens them. n and m are one
+# file, and so are s and t.
 write() {
   local name; for name in input/f input/n r s; do echo "$1" >"$MNT/$name"; done
   [ -e "$MNT/t" ] || ln "$MNT/s" "$MNT/t"
   ln -sfn "$1" "$MNT/input/l"; ln -sfn "$1" "$MNT/u"
 }
-# bring_out HOW: what is in the buffer, to the PFS.
+# bring_out HOW: exports the buffer to the PFS.
 bring_out() {
   case $1 in
     unload) check "$NAME: unload" "$EFS" unload -i "$NAME" -w input r s t u ;;
@@ -30,7 +32,7 @@ bring_out() {
     unload-died) check "$NAME: unload" "$EFS" unload -i "$NAME" -w input r s t u; kill_both "$NAME"; started "$JOB" ;;
   esac
 }
-# change HOW TEXT: what the job does to its files then. In the end all names have the text.
+# change HOW TEXT: the job then changes its files. In the end all names have the text.
 change() {
   local name
   case $1 in
@@ -55,7 +57,7 @@ change() {
 }
 all_names() { printf '%s\n' "${NAMES[@]}" u; }
 all_are() { local name; for name in $(all_names); do [ "$(text_of "$PFS/$name")" = "$1" ] || { echo "$name: $(text_of "$PFS/$name")"; return 1; }; done; }
-# theirs HOW: what somebody else puts under all names.
+# theirs HOW: another writer replaces all names.
 theirs() {
   local name
   for name in $(all_names); do
@@ -65,7 +67,7 @@ theirs() {
     esac
   done
 }
-# conflicts COMMAND...: it fails, says so of every name, and what somebody else has put there stays.
+# conflicts COMMAND...: fails, reports every name, and keeps the other writer's files.
 conflicts() {
   local said; said=$("$@" 2>&1) && { echo "$* succeeded: $said"; return 1; }
   all_are THEM || { echo "$said"; return 1; }
@@ -104,7 +106,7 @@ for how in unload salvage; do
   "$EFS" stop --no-stage-out "$NAME"
 done
 
-# --- what somebody else put there may be wanted: as the job file says, or when it goes ---
+# --- another writer's file may be wanted: by the job file, or after its removal ---
 in_place both 'on-conflict: keep-both'; started "$JOB"
 write one; bring_out unload; theirs replace; change over two
 check 'both: stop' "$EFS" stop both
@@ -121,7 +123,7 @@ for name in $(all_names); do rm "$PFS/$name"; done
 check 'goes: none any more' "$EFS" stop goes
 check 'goes: ours is there' all_are two
 
-# --- what somebody else put there is an input from the next start on, or from a load on ---
+# --- another writer's file is an input from the next start or load on ---
 in_place input; started "$JOB"
 write one; bring_out unload; rm "$MNT"/input/[fl]
 check 'input: stop --keep' "$EFS" stop --keep input
@@ -139,7 +141,7 @@ check 'loaded: unload' "$EFS" unload -i loaded -w input/f
 check 'loaded: it is replaced' test "$(text_of "$PFS/input/f")" = two
 "$EFS" stop --no-stage-out loaded
 
-# --- an input that the job removed, and took away there: whose name somebody takes ---
+# --- an input that the job removed from the PFS: another writer takes its name ---
 in_place removed 'deletions: propagate'; started "$JOB"
 rm "$MNT/input/f"; check 'removed: stop --keep' "$EFS" stop --keep removed
 check_not 'removed: it is gone' test -e "$PFS/input/f"
@@ -151,7 +153,8 @@ rm "$PFS/input/f"
 check 'removed: stop' "$EFS" stop removed
 check 'removed: ours is there' grep -qx two "$PFS/input/f"
 
-# --- a further name of an input, that the job took from it: also when the next start brings the input in anew ---
+# --- another name of an input that the job removed: also if the next start imports the input again
+#     ---
 for how in away keep; do
   in_place "further-$how" 'deletions: propagate'; ln "$PFS/input/n" "$PFS/input/k"; started "$JOB"
   rm "$MNT/input/k"; echo one >"$MNT/new"; mv "$MNT/new" "$MNT/input/n"
@@ -165,7 +168,7 @@ for how in away keep; do
   "$EFS" stop --no-stage-out "$NAME"
 done
 
-# --- a buffer that is full has no room to note all that it brings out: what nobody can tell is left alone ---
+# --- a full buffer has no room to record its exports: files of unknown origin are left alone ---
 CAPACITY='16 MiB' in_place full; started "$JOB"
 mkdir "$MNT/o"
 seq -f "$MNT/o/%04g" 1800 | while read -r name; do echo one >"$name"; done
@@ -186,7 +189,7 @@ sed -i '/^global-settings:/a\  on-conflict: overwrite' "$JOB"; kill_both full; s
 check 'full: as the user says' "$EFS" stop full
 check 'full: all are the last version' all_in_o '1800 two'
 
-# --- one name in results-dir, of two paths in the buffer ---
+# --- two paths in the buffer with one name in results-dir ---
 as() { in_place "$1"; printf 'outputs:\n  - path: tmp\n    as: all\n    flags: persistent\n  - path: all\n    flags: persistent\n' >>"$JOB"; }
 as as; started "$JOB"
 mkdir "$MNT/all" "$MNT/tmp"; echo first >"$MNT/all/x"
@@ -227,16 +230,17 @@ check 'part-new: and stays' grep -qx THEM "$PFS/r"
 check 'part-new: the other one is replaced' grep -qx two "$PFS/s"
 "$EFS" stop --no-stage-out part-new
 
-# --- what was there before the job, and a new file of the job's ---
+# --- a file that existed before the job, and a new file of the job ---
 in_place before; echo before >"$PFS/r"; mkdir "$PFS/d"; echo before >"$PFS/d/r"
 started "$JOB"
 mkdir "$MNT/d"; echo one >"$MNT/r"; echo one >"$MNT/d/r"
 check 'before: it is replaced' "$EFS" stop before
 check 'before: as by any program' grep -qx one "$PFS/r" "$PFS/d/r"
 
-# --- several nodes: what was unloaded and then removed, renamed or replaced is the node's own ---
+# --- several nodes: a file that was unloaded and then removed, renamed or replaced belongs to the
+#     node ---
 node_started() { check "$NAME: start" "$EFS" start --node 0/2 "$JOB"; }
-# node_changes HOW DIED: brings out, changes, and brings out again.
+# node_changes HOW DIED: exports, changes, and exports again.
 node_changes() {
   local how=$1 died=$2 name
   node_started
@@ -261,7 +265,8 @@ for how in away over anew linked; do
     node_changes $how $died
   done
 done
-# A PFS that does not say when a file was made: there only its ctime tells it from another one, and that moves with its names.
+# A PFS without birth times: only its ctime distinguishes a file from another one, and a change of
+# its names changes the ctime.
 for how in over linked; do
   fresh "node-no-birth-$how" "$PERSISTENT"
   mount -t ramfs -o mode=777 pfs "$OUT" 2>/dev/null || { skip "$NAME" 'ramfs cannot be mounted here'; continue; }

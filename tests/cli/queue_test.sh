@@ -1,12 +1,12 @@
 #!/bin/bash
-# Turns at the PFS from outside: who waits, who holds, what happens when one of them dies, and whose queue it is.
+# The queue at the PFS from outside: waiters, holders, their deaths, and the owner of the queue.
 #   queue_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 QUEUE=$S/queue
 mkdir "$QUEUE"
 
-# hold_slot [DIRECTION]: the only slot is held by a process that never ends; its pid in `holder`.
+# hold_slot [DIRECTION]: a process that never ends holds the only slot; its pid is in `holder`.
 hold_slot() {
   local offset=$((1 << 20))
   [ "${1:-in}" = in ] || offset=$((1 << 21))
@@ -30,7 +30,7 @@ start_behind() {  # start_behind OPTION...: efs start in the background; its pid
   starter=$!
   pids+=("$starter")
 }
-# ends_well NAME PID: a process of ours ends, and with 0. (In this shell: a subshell cannot wait for it.)
+# ends_well NAME PID: a child process ends with 0. (In this shell: a subshell cannot wait for it.)
 ends_well() {
   local code
   wait "$2"; code=$?
@@ -43,7 +43,7 @@ keeper_of() {
   grep -lE "^PPid:[[:space:]]+$worker$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3
 }
 
-# --- one waits for another ---
+# --- one instance waits for another ---
 hold_slot
 fresh turn
 start_behind --interleaving "$QUEUE"
@@ -53,7 +53,7 @@ check 'and tells programs' json "$("$EFS" queue --json "$QUEUE")" 'd["ok"] and d
 check_exit 'efs status says what it waits for' 0 'turn +waits to stage in, 0 ahead' "$EFS" status turn
 check 'the state is staging-in' json "$("$EFS" status --json turn)" 'd["state"] == "staging-in" and d["turn"]["standing"] == "waiting"'
 check_not 'nothing is mounted yet' mounted "$MNT"
-# What the Slurm plugin writes down for a job, whose instance this is.
+# The Slurm plugin's record for the job of this instance.
 mkdir -p "$S/shared/jobs/7.0"
 record() { printf '{"node":"%s","job":7,"restart":0,"uid":0,"state":"%s","text":"%s","time":0,"instance":"turn","queue":"%s"}\n' "$1" "$2" "$3" "${4-$QUEUE}" >"$S/shared/jobs/7.0/$1"; }
 node=$(hostname)
@@ -61,7 +61,7 @@ record "$node" staging-in 'staging in'
 check_exit 'efs status --job says it as of now' 0 "^job 7 on $node: staging-in: waits to stage in, 0 ahead" env EFS_SHARED="$S/shared" "$EFS" status --job 7
 record "$node" staging-in 'staging in' ''
 check_exit 'where the queue is known' 0 "^job 7 on $node: staging-in: staging in$" env EFS_SHARED="$S/shared" "$EFS" status --job 7
-# What slurmctld knows: of a job without nodes, and where the site's directories are.
+# slurmctld's answers: about a job without nodes, and the site's directories.
 mkdir "$S/bin"
 printf '#!/bin/sh\n[ "$*" = "show config" ] && echo "PlugStackConfig = %s/plugstack.conf"\n' "$S" >"$S/bin/scontrol"
 cat >"$S/bin/squeue" <<'SQUEUE'
@@ -116,7 +116,7 @@ check 'the result is back' test "$(cat "$S/turn/out/result")" = r
 check 'efs stop' "$EFS" stop other
 check 'no ticket is left' test "$(tickets)" = 0
 
-# --- how far one is that has its turn, and for how long still ---
+# --- progress of a holder, and its remaining time ---
 echo 'heartbeat: 1' >"$QUEUE/settings"
 fresh moving
 sed -i '2i\  max-rate: 1 MiB/s' "$JOB"
@@ -135,7 +135,7 @@ wait "$starter"
 check 'it can be given up' await 20 ended moving
 rm "$QUEUE/settings"
 
-# --- somebody dies or gives up ---
+# --- a process dies or is cancelled ---
 hold_slot
 fresh quitter
 start_behind --interleaving "$QUEUE"
@@ -162,7 +162,7 @@ check 'its input is there' test "$(cat "$MNT/input/a")" = alpha
 check 'efs stop' "$EFS" stop keeper
 free_slot
 
-# --- a worker that takes over has a keeper of its own ---
+# --- a successor has its own keeper ---
 has_taken_over() { [ "$(field "$("$EFS" status --json successor)" 'd["takeovers"]')" = 1 ]; }
 fresh successor
 check 'an instance with turns' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
@@ -178,7 +178,7 @@ kill "$tail"
 check 'in its turn' grep -q 'event=turn direction=out' "$log"
 free_slot
 
-# --- a deadline does not go into waiting ---
+# --- a deadline is not spent on waiting ---
 hold_slot out
 fresh deadline
 check 'an instance with turns' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
@@ -204,7 +204,7 @@ check 'and comes out of it' grep -qx result "$OUT/result"
 check 'efs clean' "$EFS" clean hurry
 free_slot
 
-# --- a queue that cannot be used holds up nobody ---
+# --- an unusable queue blocks no instance ---
 fresh nowhere
 check 'a queue that is not there' timeout 30 "$EFS" start --interleaving "$S/none" "$JOB"
 check 'is told' grep -q "event=no_turn .*$S/none" "$EFS_RUNTIME_DIR/nowhere/efsd.log"
@@ -231,7 +231,7 @@ check 'the job file can name the queue' timeout 30 "$EFS" start "$JOB"
 check 'a turn was taken' grep -q 'event=turn direction=in' "$EFS_RUNTIME_DIR/file/efsd.log"
 check 'efs stop' "$EFS" stop file
 
-# --- whose queue it is ---
+# --- the owner of the queue ---
 if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1 && id nobody >/dev/null 2>&1; then
   SITE=$S/site
   install -d -o games -m 755 "$SITE"
@@ -244,7 +244,8 @@ if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1 && id nobody >/dev/null 2>&1; 
   check_not 'the user cannot open the locks' setpriv --reuid nobody --clear-groups cat "$SITE/locks"
   check 'but sees the queue' setpriv --reuid nobody --clear-groups "$EFS" queue "$SITE"
   check 'efs stop' "$EFS" stop account
-  # A successor is forked with less than the first worker had: it has to be enough for a keeper, whoever owns the queue.
+  # A successor has fewer rights than the first worker. They must suffice for a keeper, for every
+  # owner of the queue.
   for owner in games root; do
     install -d -o "$owner" -m 755 "$S/$owner-queue"
     fresh "of-$owner"

@@ -1,10 +1,11 @@
 #!/bin/bash
-# Death of the daemon, and after: resume, salvage, keep, deadline, clean, check-image.
+# After the death of the daemon: resume, salvage, keep, deadline, clean, check-image.
 #   recovery_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# work: what a job does: results in new files and directories, a link, an input that is changed, one that is only read.
+# work: a job's work: results in new files and directories, a link, a changed input, and one that is
+# only read.
 work() {
   mkdir -p "$MNT/d/deep"
   head -c 3000000 /dev/urandom >"$MNT/d/deep/big"; cksum <"$MNT/d/deep/big" >"$S/big.sum"
@@ -13,11 +14,11 @@ work() {
   echo gone >"$MNT/gone"; rm "$MNT/gone"
 }
 worked() { grep -qx result "$1/result" && [ "$(readlink "$1/link")" = result ] && cksum <"$1/d/deep/big" | cmp -s - "$S/big.sum" && [ ! -e "$1/gone" ]; }
-# everything_of DIRECTORY: what is there, with its attributes and contents.
+# everything_of DIRECTORY: its files with attributes and contents.
 everything_of() { find "$1" -printf '%P %y %m %n %s %T@ %C@\n' | sort; find "$1" -type f -exec cksum {} + | sort; }
 PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
 
-# --- both processes die: the same job goes on ---
+# --- both processes die: the same job continues ---
 fresh resume "$PERSISTENT"
 started "$JOB"; work
 kill_both resume
@@ -44,8 +45,9 @@ check 'brings all back' worked "$OUT"
 check 'the changed input too' grep -qx more "$OUT/input/a"
 check 'and nothing else is left' ended resume
 
-# --- the worker dies, and a successor takes over; then both die, and the next start goes on: the same journal, twice ---
-# a_worker NAME WORKER: another one than WORKER answers.
+# --- the worker dies, and a successor takes over; then both die, and the next start continues: the
+#     same journal, twice ---
+# a_worker NAME WORKER: another worker than WORKER answers.
 a_worker() { local text; text=$(status_of "$1" 2>/dev/null) && json "$text" "d['worker_pid'] != $2 and d['state'] == 'running'"; }
 both_ways() { # both_ways NAME [START_OPTION...], after job
   local worker mapper io; local options=("${@:2}")
@@ -93,7 +95,7 @@ both_ways twicedisk
 fresh twicedaemon
 both_ways twicedaemon -o daemon-io
 
-# --- killed while staging in: what was published is not staged again ---
+# --- killed while staging in: published files are not staged in again ---
 fresh halfway
 for i in $(seq 1 600); do head -c 400000 /dev/zero | tr '\0' "$((i % 10))" >"$PFS/input/f$i"; done
 CAPACITY="400 MiB" job "$JOB" 'resources: [ [ path: input ] ]'
@@ -141,7 +143,7 @@ check_exit 'clean, when all is salvaged' 0 'removed' "$EFS" clean salvage
 check 'takes the dead mount along' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
 check 'and the store' ended salvage
 
-# --- a start after a salvage: what was brought out is the PFS's version from then on ---
+# --- a start after a salvage: the exported files are the PFS's version from then on ---
 fresh onward "$PERSISTENT"
 sed -i "s|results-dir: .*|results-dir: $PFS|; 1a\\  in-place: true" "$JOB"; OUT=$PFS
 started "$JOB"; work
@@ -152,7 +154,7 @@ check_exit 'explain knows what is back' 0 'a version of it that was brought out 
 echo again >>"$MNT/input/a"; echo again >>"$MNT/result"
 check 'in place: what changes once more is no conflict' "$EFS" stop onward
 check 'and is back' bash -c "grep -qx again $OUT/input/a && grep -qx again $OUT/result"
-# Somebody else's change in between is one.
+# A change by another writer in between is a conflict.
 started "$JOB"; echo third >>"$MNT/input/a"
 kill_both onward
 check 'in place: salvage again' "$EFS" salvage onward
@@ -161,7 +163,7 @@ started "$JOB"; echo fourth >>"$MNT/input/a"
 check_exit 'a change on the PFS after the salvage is a conflict' 1 'conflict: input/a' "$EFS" stop onward
 check 'given up' "$EFS" stop --no-stage-out onward
 
-# --- a job file that depends on what was around it ---
+# --- a job file that depends on its circumstances ---
 fresh around
 job "$JOB" 'outputs: [ [ path: "$KIND-*", flags: persistent ] ]' 'resources: [ [ path: input ] ]'
 KIND=kept "$EFS" start --set workers=3 "$JOB" >/dev/null 2>&1
@@ -187,7 +189,7 @@ check_exit 'what a stop had brought out, and had no time to remove, goes without
 check_exit 'salvage of nothing' 1 'left|no instance' "$EFS" salvage careful
 check_exit 'clean of nothing' 0 'nothing' "$EFS" clean
 
-# --- a store outside of the instance's directory (a file system) ---
+# --- a store outside the instance's directory (a file system) ---
 fresh disk
 mkdir "$S/disk/store"
 job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/disk/store ] ]"
@@ -222,7 +224,7 @@ check 'stop' "$EFS" stop disk
 check 'brings it back' worked "$OUT"
 check 'the store is gone' bash -c "! ls -d $S/disk/store/efs-* 2>/dev/null"
 
-# --- nothing but the store is left: a restart of the machine has emptied /run ---
+# --- only the store remains: a restart of the machine has emptied /run ---
 fresh orphan "$PERSISTENT"
 mkdir "$S/orphan/store"
 job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/orphan/store ] ]"
@@ -239,7 +241,7 @@ check 'and has brought it out' worked "$OUT"
 check_exit 'which works' 0 "$store: removed" "$EFS" clean "$store"
 check 'and leaves nothing' test -z "$(ls -A "$S/orphan/store")"
 
-# --- power loss took a container: who looks is told ---
+# --- power loss erased a container: readers get an error ---
 fresh emptied "$PERSISTENT"
 mkdir "$S/emptied/store"
 job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/emptied/store ] ]"
@@ -333,7 +335,8 @@ started "$JOB"; echo two >>"$MNT/input/a"
 check 'a second round is no conflict' "$EFS" stop inplace
 check 'and has both changes' bash -c "printf 'alpha\none\ntwo\n' | cmp - $PFS/input/a"
 
-# Of an input that the job removed, whether results-dir has it decides if it comes again: what cannot be looked at is no answer.
+# For an input that the job removed, results-dir decides whether it is imported again; an unreadable
+# results-dir is no answer.
 fresh looks "$PERSISTENT"
 started "$JOB"; rm "$MNT/input/sub/b"
 check 'stop --keep' "$EFS" stop --keep looks
@@ -344,7 +347,7 @@ started "$JOB"
 check 'when it can the input is back' cmp "$MNT/input/sub/b" "$PFS/input/sub/b"
 check 'stop' "$EFS" stop looks
 
-# A stage-out in place that is killed leaves partials among the inputs: the next start takes none for one.
+# A killed stage-out in place leaves partials among the inputs: the next start does not import them.
 CAPACITY='256 MiB' fresh halves "$PERSISTENT"
 for i in $(seq 1 40); do head -c 500000 /dev/urandom >"$PFS/input/h$i"; done
 sed -i "s|results-dir: .*|in-place: true\n  max-rate: 5 MB/s|" "$JOB"
@@ -378,7 +381,8 @@ check 'the image is kept' json "$(status_of late)" "d['left'] == 'unsaved'"
 check 'salvage brings it out' "$EFS" salvage late
 check 'all of it' bash -c "grep -qx important $OUT/first/z && for i in 1 2 3; do cmp $OUT/a\$i <(head -c 60000000 /dev/zero) || exit 1; done"
 check 'clean' "$EFS" clean late
-# One that bites half way: what goes first is back, whole, though others are smaller; the rest is in the image.
+# The deadline expires half way: the first files in the order are exported, although others are
+# smaller. The rest is in the store.
 fresh bites 'resources: [ [ path: input ] ]' 'outputs: [ [ path: first, flags: persistent ], [ path: "**", flags: persistent ] ]'
 sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
 started "$JOB"
@@ -399,7 +403,8 @@ started "$JOB"; echo r >"$MNT/r"
 check 'stop --deadline that is long enough' "$EFS" stop --deadline 100 intime
 check 'is a stop' grep -qx r "$OUT/r"
 
-# Who asked and the worker both died, and nobody goes on: the time of that stop is not the next one's.
+# The client and the worker both died, and no process continues: that stop's deadline does not apply
+# to the next one.
 fresh alone
 sed -i '/results-dir/a\  deadline: 2' "$JOB"
 started "$JOB"; echo r >"$MNT/r"
@@ -437,7 +442,7 @@ check 'whose results are not back does not succeed' test $code = 1
 check 'and says how to get them' grep -q 'efs salvage ahead' "$S/ahead/said"
 check 'clean' "$EFS" clean --force ahead
 
-# --- a full store: how it was left is told all the same ---
+# --- a full store: the kind of its end is recorded all the same ---
 CAPACITY='32 MiB' fresh full "$PERSISTENT"
 started "$JOB"; echo r >"$MNT/r"
 fill() { dd if=/dev/zero of="$MNT/fill" bs=64k; dd if=/dev/zero of="$MNT/fill2" bs=4k; ! dd if=/dev/zero of="$MNT/fill3" bs=4k count=1; } 2>/dev/null
@@ -452,7 +457,7 @@ check 'stop --keep' "$EFS" stop --keep full
 check 'and it is kept' json "$(status_of full)" "d['state'] == 'kept'"
 check 'with a manifest in the store that says so' grep -q '"left": "kept"' "$EFS_RUNTIME_DIR/full/store/meta/instance.json"
 check 'clean without a name leaves it' bash -c "'$EFS' clean; '$EFS' status full"
-# What it may hold is what the job file says now; less than before cannot be asked of what is there.
+# The job file sets the capacity; a smaller one does not affect existing files.
 CAPACITY='48 MiB' job "$JOB" "$PERSISTENT"
 started "$JOB"
 check 'what it had' grep -qx r "$MNT/r"
@@ -468,7 +473,7 @@ started "$JOB"
 check 'stop' "$EFS" stop full
 check 'all is brought out' test "$(stat -c %s "$OUT/fill3")" = 8388608
 
-# --- damaged images ---
+# --- damaged stores ---
 fresh damaged
 started "$JOB"; work
 kill_both damaged
@@ -538,7 +543,7 @@ started "$JOB"
 check 'with the last one it goes on' grep -qx last "$MNT/last"
 check 'stop' "$EFS" stop damaged
 
-# --- of several backends, the first in memory: a restart leaves the others without a journal ---
+# --- several backends, the first in memory: a restart leaves the others without a journal ---
 fresh two
 mkdir "$S/two/store"
 job "$JOB" "$PERSISTENT" "backends: [ [ id: mem, type: DRAM, capacity: 64 MiB ], [ id: nvml, type: NVRAM-NVML, daxfs: $S/two/store ] ]"
@@ -554,7 +559,7 @@ check 'what a restart has left of it is listed' json "$(of_site)" "[(i['director
 check 'and doctor has it' json "$(EFS_SITE_FILE=$S/two/site.yaml "$EFS" doctor --json)" "any('$lost' in c['what'] and c['advice'].startswith('rm -r') for c in d['checks'])"
 rm -r "$lost" "$S/two/site.yaml"
 
-# --- a restart of the machine is no reason for damage of what had been synced ---
+# --- a restart of the machine does not explain damage to synced data ---
 fresh older "$PERSISTENT"
 disk=$S/older
 [ "$(stat -f -c %T "$disk")" != tmpfs ] || disk=$(mktemp -d -p /var/tmp)    # memory has nothing that survives
@@ -581,7 +586,7 @@ check 'with the journal as it was it goes on' worked "$MNT"
 check 'stop' "$EFS" stop older
 rm -r "$disk"
 
-# --- parts of another instance's: nothing but what they say of themselves tells them apart ---
+# --- parts of another instance: only their own ids distinguish them ---
 fresh other; started "$JOB"; work; kill_both other
 fresh swapped; started "$JOB"; work; kill_both swapped
 store=$EFS_RUNTIME_DIR/swapped/store other=$EFS_RUNTIME_DIR/other/store
@@ -617,7 +622,8 @@ v = os.getxattr(sys.argv[1], "user.big"); sys.exit(v != bytes([499 % 250 + 1]) *
 PY
 check 'stop' "$EFS" stop grown
 
-# --- a worker that its own user stops: the call of a program that waits for it cannot be killed ---
+# --- a worker that its user stops by a signal: a program's call that waits for it cannot be killed
+#     ---
 if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
   fresh asleep
   chown -R nobody "$S/asleep"

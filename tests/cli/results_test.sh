@@ -1,15 +1,16 @@
 #!/bin/bash
-# What results meet in results-dir, and what it hands down: other jobs' results, groups, modes; holes; receipts that are verified.
+# Results and results-dir: other jobs' results, inherited groups and modes; holes; verified
+# receipts.
 #   results_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# setting LINE: one more of global-settings.
+# setting LINE: adds a line to global-settings.
 setting() { sed -i "s|^global-settings:|&\n  $1|" "$JOB"; }
 attributes() { stat -c '%g %a' "$1"; }
 is() { [ "$(attributes "$1")" = "$2" ] || { echo "$1 has $(attributes "$1"), not $2"; return 1; }; }
 
-# --- what is there already ---
+# --- existing files ---
 fresh existing
 echo good >"$OUT/same"
 started "$JOB"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Root brings out, and checks, what a user's dead instance left: as that user, whatever he has put into the image, and into the
-# directory where things go.
+# Root exports and checks a user's dead instance with that user's rights, whatever the user has put
+# into the store and into the target directory.
 #   root_image_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -8,14 +8,15 @@ if [ "$(id -u)" != 0 ] || ! id games >/dev/null 2>&1; then skip 'images of users
 efs() { timeout 40 "$EFS" "$@"; }
 uid=$(id -u games)
 
-# What is root's: nobody else may look at it, and nothing of it may change.
+# Files of root: no other user may read them, and they must not change.
 mkdir -m 0700 "$S/roots"
 echo "of root" >"$S/roots/file"; mkdir "$S/roots/dir"; echo "of root" >"$S/roots/dir/f"
 before=$(listing "$S/roots")
 untouched() { check "$1: nothing of root's has changed" test "$(listing "$S/roots")" = "$before"; }
-# nothing_of_root NAME: neither what was said last nor what was brought out has any of it.
+# nothing_of_root NAME: neither the last output nor the exported files contain root's data.
 nothing_of_root() { check_not "$1: nothing of root's comes out" grep -rqF 'of root' "$S/said" "$OUT"; }
-# says NAME CODES PATTERN COMMAND...: as check_exit, with a pattern for the code; the text is kept for nothing_of_root.
+# says NAME CODES PATTERN COMMAND...: as check_exit, with a pattern for the code; keeps the text for
+# nothing_of_root.
 says() {
   local name=$1 codes=$2 pattern=$3 got; shift 3
   said=$("$@" 2>&1); got=$?
@@ -25,7 +26,7 @@ says() {
   else ok; fi
 }
 
-# theirs NAME: a dead instance of the user's, whose store is the directory $STORE.
+# theirs NAME: a dead instance of the user, with its store in the directory $STORE.
 theirs() {
   fresh "$1"
   mkdir "$S/$1/disk"
@@ -38,7 +39,7 @@ theirs() {
 }
 container_of_r() { find "$STORE/data" -type f -size 7c; }   # "result\n"
 
-# --- whose are the files ---
+# --- the owner of the files ---
 theirs plain
 says 'check-image' 0 'whole' efs check-image plain
 says 'by directory, too' 0 'whole' efs check-image "$STORE"
@@ -71,9 +72,10 @@ says '--to with a link of the user'"'"'s' '[13]' 'ermission denied|not permitted
 untouched '--to with a link'
 check 'clean' efs clean --force results
 
-# --- what the user puts into the image ---
+# --- files that the user puts into the store ---
 theirs planted
-# planted NAME FILE COMMAND: FILE of the image is moved aside, COMMAND puts something in its place as the user; then all verbs look.
+# planted NAME FILE COMMAND: moves FILE of the store aside; COMMAND creates a replacement as the
+# user; then all verbs run.
 planted() {
   local name=$1 file=$2
   runuser -u games -- sh -c "mv '$file' '$file.was' && $3"
@@ -110,7 +112,8 @@ says 'is removed' 0 'whole' efs check-image --repair planted
 untouched 'a leftover that is a link'
 check 'what was repaired is the user'"'"'s' test -z "$(find "$STORE" ! -user games)"
 
-# A directory of root's that users may write to, as the top of an image: root would work as root on what users say.
+# A root-owned directory that users may write to, as the top of a store: root would follow the
+# users' statements with root's rights.
 mkdir -m 0777 "$S/shared"
 runuser -u games -- cp -r "$STORE/meta" "$STORE/data" "$S/shared"
 says 'what users have put into a directory of root'"'"'s is no image of root'"'"'s' 1 'not belong to' efs salvage --list "$S/shared"

@@ -1,13 +1,13 @@
 #!/bin/bash
-# efs salvage again and beside another one, and what efs clean believes of it.
+# efs salvage repeatedly and beside another salvage, and the checks of efs clean afterwards.
 #   salvage_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# died NAME: the store of an instance whose processes were killed.
+# died NAME: the store of a killed instance.
 died() { kill_both "$1"; STORE=$EFS_RUNTIME_DIR/$1/store; }
 
-# --- one at a time: partials are called by the store's name ---
+# --- one at a time: the names of partials contain the store's name ---
 fresh two; started "$JOB"
 mkdir "$MNT/many"; for i in $(seq 400); do echo "result $i" >"$MNT/many/$i"; done
 died two
@@ -28,8 +28,8 @@ check 'one of them does' test $((one * other)) = 0
 check 'everything is there' test "$(cat "$S/two/both/many/"* | sort -u | wc -l)" = 400
 check 'two: clean' "$EFS" clean two
 
-# --- a store that has lost a part of what it says of itself ---
-# spoil FILE: a byte of it.
+# --- a store that has lost a part of its metadata ---
+# spoil FILE: changes one byte.
 spoil() { printf '\001' | dd of="$1" bs=1 seek=20 conv=notrunc status=none; }
 fresh damaged 'outputs: [ [ path: "r*", flags: persistent ] ]'
 echo in >"$PFS/in"; started "$JOB"; echo result >"$MNT/r"; echo scratch >"$MNT/scratch"
@@ -68,7 +68,7 @@ check 'what that says of itself is damaged: a start goes on' "$EFS" start "$JOB"
 check 'and all is there' grep -qx result "$MNT/r"
 check 'it stops, too' "$EFS" stop places
 
-# --- what no name leads to: behind a damaged record, and all where the journal is gone ---
+# --- orphans: behind a damaged record, and all containers if the journal is gone ---
 fresh lost 'resources: [ [ path: ., flags: persistent ] ]'
 echo plain >"$PFS/plain"; started "$JOB"
 for i in $(seq 60); do echo "result $i" >"$MNT/r$i"; done
@@ -126,7 +126,7 @@ for run in 1 2; do
   check "again: clean" "$EFS" clean again
 done
 
-# --- a result that is called like the receipt ---
+# --- a result with the name of the receipt ---
 fresh called; started "$JOB"
 echo mine >"$MNT/efs-salvage-called.json"; died called
 check_exit 'called: says where to' 1 'efs salvage --to' "$EFS" salvage called
@@ -135,7 +135,7 @@ check 'called: the result is the result' grep -qx mine "$S/called/to/efs-salvage
 check 'called: the receipt has another name' json "$(cat "$S/called/to/efs-salvage-called.2.json")" "d['verdict'] == 'complete'"
 check 'called: clean' "$EFS" clean called
 
-# --- what an earlier salvage had brought out, and a later one could not again ---
+# --- files that an earlier salvage had exported, and a later one could not export again ---
 fresh mark; started "$JOB"
 head -c 700000 /dev/urandom >"$MNT/r"; died mark
 if mount -t tmpfs -o size=1m pfs "$OUT" 2>/dev/null; then
@@ -157,7 +157,7 @@ if mount -t tmpfs -o size=1m pfs "$OUT" 2>/dev/null; then
   umount "$OUT"
 else skip 'mark' 'no tmpfs can be mounted here'; "$EFS" clean --force mark; fi
 
-# --- a backend that is not mounted just now ---
+# --- a backend that is not mounted now ---
 mkdir "$S/first" "$S/second"
 fresh disks "backends: [ [ id: first, type: NVRAM-NVML, daxfs: $S/first, capacity: 32 MiB ], [ id: second, type: NVRAM-NVML, daxfs: $S/second, capacity: 32 MiB ] ]" 'outputs: [ [ path: there, backend: second, flags: persistent ], [ path: "**", flags: persistent ] ]'
 started "$JOB"
@@ -169,7 +169,7 @@ mv "$S/gone" "$S/second"
 check 'disks: clean' "$EFS" clean disks
 check 'disks: nothing is left' rmdir "$S/first" "$S/second"
 
-# --- one that is killed, and efs clean meanwhile and afterwards ---
+# --- a killed salvage, and efs clean meanwhile and afterwards ---
 fresh halfway; sed -i '/^global-settings:/a\  max-rate: 400 KB/s' "$JOB"
 started "$JOB"; head -c 2000000 /dev/urandom >"$MNT/r"; died halfway   # five seconds to bring out
 check 'halfway: salvage' "$EFS" salvage halfway
@@ -184,7 +184,7 @@ check 'halfway: it is brought out again' "$EFS" salvage halfway
 check 'halfway: clean' "$EFS" clean halfway
 check 'halfway: it is there' test "$(stat -c %s "$OUT/r")" = 2000000
 
-# --- what an output rule calls like the receipt, or what is called so and gets another name ---
+# --- an output rule gives a result the name of the receipt, or renames a result of that name ---
 fresh from 'outputs: [ [ path: efs-salvage-from.json, as: other.json ], [ path: "**", flags: persistent ] ]'
 started "$JOB"; echo mine >"$MNT/efs-salvage-from.json"; died from
 check 'from: salvage' "$EFS" salvage from
@@ -198,7 +198,7 @@ check_exit 'to: no receipt takes the place of a result' 1 'efs salvage --to' "$E
 check 'to: that is there' grep -qx mine "$OUT/efs-salvage-to.json"
 check 'to: clean' "$EFS" clean --force to
 
-# --- an orderly stop is one still ---
+# --- an orderly stop stays one ---
 fresh orderly; started "$JOB"; echo r >"$MNT/r"
 check 'orderly: stop --keep' "$EFS" stop --keep orderly
 check 'orderly: salvage' "$EFS" salvage orderly
@@ -211,7 +211,7 @@ else skip 'salvage from a medium that takes no changes' 'no bind mounts'; fi
 umount "$STORE" 2>/dev/null
 check 'orderly: clean' "$EFS" clean orderly
 
-# --- what no process of efs writes ---
+# --- files that no process of efs writes ---
 deep="$EFS_RUNTIME_DIR/deep"
 install -d -m 700 "$deep"; install -m 600 /dev/null "$deep/lock"
 python3 -c 'import sys; n = 500000; print("{\"format\": \"efs-image-1\", \"checksum\": \"0\", \"a\":" + "[" * n + "]" * n + "}")' >"$deep/instance.json"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Where values come from: Slurm's directives, environment and home in job files, the site file, and which of them wins.
+# Sources of values: Slurm's patterns, environment and home in job files, the site file, and their
+# precedence.
 #   settings_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -12,7 +13,7 @@ echo >"$EFS_SITE_FILE"
 shown() { local key=$1 file=$2; shift 2; field "$("$EFS" check --show --json "$@" "$file")" "next(v['value'] + '|' + v['source'] + '|' + v['where'] for v in d['values'] if v['key'] == '$key')"; }
 is() { [ "$1" = "$2" ] || { echo "$1 is not $2"; return 1; }; }
 
-# --- directives and variables, all the way to the mount ---
+# --- patterns and variables, up to the mount ---
 fresh slurm
 export SLURM_JOB_ID=4711 SLURM_JOB_NAME=heat WHERE=$S/slurm
 cat >"$JOB" <<EOF
@@ -83,7 +84,7 @@ check 'log-file by --set' test -e "$S/order/log"
 check 'log-level by the environment' test ! -s "$S/order/log"
 check 'stop ' "$EFS" stop order
 
-# --- the site fixes and limits ---
+# --- values that the site fixes and limits ---
 printf 'global-settings: {workers: 2}\nlimits: {capacity: 64 MiB}\nfixed: [workers]\n' >"$EFS_SITE_FILE"
 check_exit 'what is fixed' 2 "order.yaml:2:12: 'workers' is '3', but the site has fixed it to '2' .*site.yaml:1" "$EFS" start "$JOB"
 sed -i 2d "$JOB"
@@ -140,7 +141,7 @@ if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
   check_exit 'and one that fits' 0 good "$EFS" check --at-submission --memory 96MiB "$JOB"
 else skip 'a store on a tmpfs' 'no /dev/shm'; fi
 
-# --- and of the nodes, where the job file has no capacity ---
+# --- memory of the nodes, if the job file has no capacity ---
 fresh roomy; sed -i '/^backends:/,/capacity/d' "$JOB"
 head -c 40M /dev/urandom >"$PFS/input/big"
 check 'what this host has says nothing of the nodes' json "$("$EFS" plan --json --at-submission "$JOB")" 'd["ok"] and "capacity" not in d'

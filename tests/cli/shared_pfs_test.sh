@@ -1,6 +1,6 @@
 #!/bin/bash
-# A PFS is others', too: jobs that bring out the same names at the same time, attributes of directories, copies that somebody rewrites, and times that
-# tell less than one would like.
+# A PFS shared with other writers: jobs that export the same names at the same time, attributes of
+# directories, copies that others rewrite, and times of low resolution.
 #   shared_pfs_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -8,7 +8,8 @@ set -uo pipefail
 PERSISTENT='resources: [ [ path: input, flags: persistent ] ]'
 in_place() { fresh "$1" "$PERSISTENT"; sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS; }
 
-# --- two jobs that change the same inputs, in place, and stop at the same time: of each name one has it, the other has a conflict ---
+# --- two jobs change the same inputs, in place, and stop at the same time: each name goes to one
+#     job, and the other reports a conflict ---
 files=150
 in_place first; first_pfs=$PFS first_mnt=$MNT
 for ((i = 0; i < files; i++)); do echo "input $i" >"$PFS/input/f$i"; done
@@ -33,7 +34,7 @@ P
 check 'one of them at least does not say that all is back' test "$first_code" = 3 -o "$second_code" = 3
 for name in first second; do "$EFS" stop --no-stage-out "$name" >/dev/null 2>&1; done
 
-# --- a claim to a name that nobody gives back: of one that is dead, perhaps, or of one that only takes long ---
+# --- a reserved name that is never released: its job may be dead, or only slow ---
 in_place claimed
 echo beta >"$PFS/input/b"
 started "$JOB"; echo job-a >"$MNT/input/a"; echo job-b >"$MNT/input/b"
@@ -60,7 +61,7 @@ check 'too' grep -qx job-a "$PFS/input/a"
 check 'and the rest dropped' "$EFS" clean --force hurried
 
 # --- attributes of directories ---
-# shows DIRECTORY: what a job might have put there, mode and time.
+# shows DIRECTORY: the attributes that a job can set, mode and time.
 shows() { python3 -SE -c 'import os, sys; p = sys.argv[1]; s = os.stat(p); print({n: os.getxattr(p, n) for n in sorted(os.listxattr(p)) if n.startswith(("user.", "system.posix_acl"))}, oct(s.st_mode), s.st_mtime_ns)' "$1"; }
 adorn() { setfacl -d -m u:1234:rwx "$1" && setfacl -m u:1234:rx "$1" && python3 -SE -c 'import os, sys; os.setxattr(sys.argv[1], "user.project", sys.argv[2].encode()); os.utime(sys.argv[1], ns=(0, 10**18))' "$1" "$2"; }
 if command -v setfacl >/dev/null && in_place cut && adorn "$PFS/input/sub" one 2>/dev/null; then
@@ -101,7 +102,7 @@ else
   skip 'attributes of directories' 'no setfacl, or no such attributes in /tmp'
 fi
 
-# --- a new name of a result that is out, when somebody has rewritten the copy with the same size and put its time back ---
+# --- a new name of an exported result whose copy was rewritten with the same size and time ---
 in_place relinked
 started "$JOB"; echo job-11 >"$MNT/input/a"; check 'stop --keep' "$EFS" stop --keep relinked
 python3 -SE -c 'import os, sys; p = sys.argv[1]; s = os.stat(p); open(p, "r+").write("OTHER-"); os.utime(p, ns=(s.st_atime_ns, s.st_mtime_ns))' "$PFS/input/a"
@@ -109,7 +110,7 @@ started "$JOB"; ln "$MNT/input/a" "$MNT/input/b"
 check 'stop' "$EFS" stop relinked
 check 'has what the job made' grep -qx job-11 "$PFS/input/b"
 
-# --- a PFS that keeps whole seconds ---
+# --- a PFS with times in whole seconds ---
 if [ "$(id -u)" = 0 ] && truncate -s 16M "$S/image" && mke2fs -q -t ext4 -I 128 "$S/image" >/dev/null 2>&1 && mkdir "$S/coarse" && mount -o loop "$S/image" "$S/coarse" 2>/dev/null; then
   in_place coarse; mkdir -p "$S/coarse/pfs/input"; sed -i "s|root-dir: .*|root-dir: $S/coarse/pfs|" "$JOB"; PFS=$S/coarse/pfs
   echo old-1 >"$PFS/input/a"

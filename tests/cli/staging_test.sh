@@ -1,11 +1,11 @@
 #!/bin/bash
-# What goes with the inputs, in and out: hard links, deletions, lists of inputs, extended attributes and ACLs.
+# Staging of hard links, deletions, lists of inputs, extended attributes and ACLs.
 #   staging_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 worker() { field "$("$EFS" status --json "$NAME")" 'd["worker_pid"]'; }
-# in_place FILE LINE...: as job, with the inputs' own place as that of the results.
+# in_place FILE LINE...: as job, but the results go to the directory of the inputs.
 in_place() { local file=$1; shift; job "$file" "$@"; sed -i 's|^  results-dir:.*|  in-place: true|' "$file"; }
 inode() { stat -c %i "$1"; }
 same_file() { [ -e "$1" ] && [ "$(inode "$1")" = "$(inode "$2")" ]; }
@@ -252,7 +252,7 @@ check 'and has no parts' test ! -e "$parts" -a -e "$MNT/dealt/large"
 check 'stop' "$EFS" stop parts
 check 'nothing is left' test ! -e "${parts%/*}"
 
-# --- a node that comes when another one has brought a result out ---
+# --- a node that exports after another one has exported the result ---
 fresh early; first=$JOB m0=$MNT out=$OUT
 fresh late; sed -i "s|results-dir: .*|results-dir: $out|" "$JOB"
 check 'the first of two nodes' "$EFS" start --node 0/2 "$first"
@@ -268,7 +268,7 @@ mv "$out/f" "$out/f.1"
 check 'when the other is moved away, it is' "$EFS" stop early
 check 'both are there' test "$(cat "$out/f" "$out/f.1" "$out/same" | tr '\n' ' ')" = 'of node 0 of node 1 same '
 
-# --- what an earlier job makes ---
+# --- inputs from an earlier job ---
 fresh awaited 'resources: [ [ path: input ], [ path: later, from-job: true ] ]'
 mkfifo "$PFS/input/pipe"
 text=$("$EFS" plan --json --brief --at-submission "$JOB")
@@ -315,7 +315,7 @@ check_exit 'list and path' 2 "'path' does not go with 'list'" "$EFS" check "$JOB
 job "$JOB" 'resources: [ [ list: a ], [ list: b, flags: persistent ] ]'
 check_exit 'lists with different flags' 2 'different flags' "$EFS" check "$JOB"
 
-# A line with a destination, as manifests of UnifyFS have it.
+# A line with a destination, as in manifests of UnifyFS.
 fresh placed 'resources: [ [ list: inputs.txt, flags: persistent ] ]'
 mkdir "$PFS/dir"; echo deep >"$PFS/dir/deep"; echo one >"$PFS/one"; echo two >"$PFS/two words"; echo plain >"$PFS/plain"
 printf '%s\n' "$PFS/one $MNT/first" '"two words" "in/the second"' 'dir elsewhere' plain >"$PFS/inputs.txt"
@@ -356,7 +356,7 @@ check 'listing: stop' "$EFS" stop listing
 check 'listing: what no list names stays' grep -qx other "$PFS/other"
 check_not 'listing: what one names goes' test -e "$PFS/one"
 
-# --- one directory by two names ---
+# --- one directory with two names ---
 fresh alias; ln -s "$PFS" "$S/alias/way"; OUT=$S/alias/way
 job "$JOB" 'resources: [ [ path: input, flags: persistent ] ]'
 check_exit 'alias: plan refuses' 1 'by another name.*in-place: true' "$EFS" plan "$JOB"
@@ -364,7 +364,7 @@ check_exit 'alias: start, too' 1 'by another name.*in-place: true' "$EFS" start 
 sed -i 's|^  results-dir:.*|  in-place: true|' "$JOB"
 check 'alias: in place' "$EFS" plan "$JOB"
 
-# --- max-ops counts before the start, too ---
+# --- max-ops also counts calls before the start ---
 fresh paced; for i in $(seq 40); do : >"$PFS/input/f$i"; done
 job "$JOB" 'resources: [ [ path: input ] ]'
 check 'paced: plan' timeout 60 "$EFS" plan "$JOB"
@@ -403,7 +403,7 @@ acl() { getfacl -cpn "$1" 2>/dev/null | grep -v '^$'; }
 same_acl() { [ -e "$1" ] && [ "$(acl "$1")" = "$(acl "$2")" ] || { acl "$1"; echo "---"; acl "$2"; return 1; }; }
 attribute() { getfattr --absolute-names --only-values -n "$2" "$1" 2>/dev/null; }
 has_tools() { command -v setfacl >/dev/null && command -v setfattr >/dev/null; }
-acls() {  # acls NAME [OPTION...]: of a user's instance, the tree is his
+acls() {  # acls NAME [OPTION...]: for a user's instance, the tree belongs to the user
   fresh "$1"; shift
   mkdir -p "$PFS/d/sub"; echo content >"$PFS/d/f"
   setfacl -m u:12345:r,g:54321:rw "$PFS/d/f" && setfacl -m u:12345:rwx,d:u:12345:rx,d:g::- "$PFS/d/sub" && setfattr -n user.dir -v in "$PFS/d/sub" && setfattr -n user.old -v old "$PFS/d/sub" && setfattr -n user.file -v in "$PFS/d/f" || return 1
@@ -441,7 +441,7 @@ else
   if [ "$(id -u)" = 0 ]; then acls user -u nobody; else skip 'ACLs of a job of an ordinary user' 'needs root'; fi
 fi
 
-# A default ACL alone is a change; and nothing but a default ACL is no reason to write the rest.
+# A default ACL alone is a change, but no reason to write the content.
 if has_tools && [ "$(id -u)" = 0 ]; then
   fresh owners
   mkdir "$PFS/d"; echo f >"$PFS/d/f"; chown 4711:4712 "$PFS/d" "$PFS/d/f"
@@ -456,7 +456,7 @@ else
   skip 'owners' 'needs root, setfacl and setfattr'
 fi
 
-# What only root sees of a file: in place the changed one has it still.
+# Attributes that only root sees: in place, the changed file keeps them.
 if has_tools && [ "$(id -u)" = 0 ] && command -v setcap >/dev/null && (setfattr -n trusted.x -v in "$S/probe" && setcap cap_net_raw+ep "$S/probe") 2>/dev/null; then
   for how in start takeover; do
     [ $how != takeover ] || kernel_has_it || { skip 'a successor' 'needs Linux 6.9'; continue; }
@@ -507,7 +507,7 @@ check 'inputs are as they were' grep -qx alpha "$PFS/input/a"
 in_place "$JOB" 'resources: [ [ path: input, as: in ] ]'
 check_exit 'in place they cannot be' 2 "'as' does not go with in-place" "$EFS" check "$JOB"
 
-# --- directories that may be searched and not listed, as of project file systems ---
+# --- directories that may be searched and not listed, as on project file systems ---
 if [ "$(id -u)" = 0 ]; then
   fresh passage 'resources: [ [ path: input/a ], [ path: input/sub ] ]'
   chmod 755 "$S" "$S/passage"; mkdir "$MNT"; chown 65534 "$MNT" "$OUT"; chmod 711 "$PFS" "$PFS/input"
@@ -523,7 +523,7 @@ else
   skip 'directories that may only be passed' 'needs root, to be somebody else'
 fi
 
-# --- results that are called otherwise in results-dir ---
+# --- results with other names in results-dir ---
 fresh called 'resources: [ [ path: input, flags: persistent ] ]' 'outputs: [ [ path: sub/r, as: final ], [ path: dir, as: run1 ], [ path: "**", flags: temporary ] ]'
 started "$JOB"
 mkdir "$MNT/sub" "$MNT/dir"; echo first >"$MNT/sub/r"; echo deep >"$MNT/dir/f"; echo dropped >"$MNT/other"

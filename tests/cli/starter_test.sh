@@ -1,15 +1,17 @@
 #!/bin/bash
-# What a daemon keeps of its starter, and what a starter learns of a daemon that cannot run, or was not waited for.
+# The state that a daemon inherits from its starter, and the errors that a starter reports if the
+# daemon cannot run or the wait was interrupted.
 #   starter_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 processes() { field "$(status_of "$1")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])'; }
-# every PROCESSES COMMAND...: it succeeds for each, which comes last.
+# every PROCESSES COMMAND...: the command, with the pid as the last argument, must succeed for each.
 every() { local pid list=$1; shift; for pid in $list; do "$@" "$pid" || { echo "process $pid"; return 1; }; done; }
 in_root() { [ "$(readlink "/proc/$1/cwd")" = / ]; }
 nothing_of_starter() { ! ls -l "/proc/$1/fd" | grep -F "$S/here"; }
-# What is ignored or blocked but for the daemon's own: TERM, INT and HUP, SIGCHLD of the supervisor, XFSZ and IO of the worker.
+# No signal is ignored or blocked except the daemon's own: TERM, INT and HUP, SIGCHLD of the
+# supervisor, XFSZ and IO of the worker.
 signals_are_its_own() {
   python3 -SE - "$1" <<'END'
 import signal, sys
@@ -25,11 +27,11 @@ END
 soft_is_hard() { awk '/^Max (file size|cpu time|address space|data size) /{ line = $0; sub(/^Max [a-z ]*[a-z]  */, "", line); split(line, limit, " "); if (limit[1] != limit[2]) bad = 1 } END { exit bad }' "/proc/$1/limits"; }
 owner_may() { local mask; mask=$(sed -n 's/^Umask:[[:space:]]*//p' "/proc/$1/status"); [ $((0$mask & 0700)) = 0 ] && [ $((0$mask & 077)) = $((055)) ]; }
 
-# --- what it leaves ---
+# --- inherited state that the daemon drops ---
 fresh starter
 mkdir "$S/here"
 sed -i '/^global-settings/a\  status-file: at/status.json' "$JOB"; mkdir "$S/here/at"
-# start_oddly JOB: with a directory, a descriptor, signals, limits and a umask of its own.
+# start_oddly JOB: starts with another directory, descriptor, signals, limits and umask.
 start_oddly() {
   (cd "$S/here" && exec 9<. && trap '' CHLD HUP PIPE USR1 INT QUIT TERM && umask 0755 && ulimit -S -t 9000 && ulimit -S -v 30000000 && ulimit -S -f 100000 &&
     exec python3 -SE -c 'import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGCHLD, signal.SIGALRM}); signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])' "$EFS" start "$1")
@@ -59,7 +61,7 @@ if [ "$(id -u)" = 0 ]; then
   is_as_others() { [ "$(cat "/proc/$1/oom_score_adj")" = 0 ]; }
   check 'is not' every "$(processes victim)" is_as_others
   check 'stop of it' "$EFS" stop victim
-  # A file system in which efs start was called, and the mount of another job.
+  # A file system that was the working directory of efs start, and the mount of another job.
   if mkdir "$S/alone" && mount -t tmpfs alone "$S/alone"; then
     fresh first; first=$MNT
     check 'start from a file system' bash -c 'cd "$1" && "$2" start "$3"' - "$S/alone" "$EFS" "$JOB"
@@ -75,7 +77,7 @@ fi
 fresh cannot
 mkdir "$S/bin"; cp "$EFS" "$S/bin/efs"
 without() { PATH=/usr/bin:/bin timeout 60 "$S/bin/efs" "$@"; }
-# cannot NAME PATTERN: both the start and the doctor say so.
+# cannot NAME PATTERN: both the start and the doctor report it.
 cannot() {
   check_exit "$1: the start says so" 1 "$2" without start "$JOB"
   check "$1: and leaves nothing" ended cannot
@@ -89,7 +91,7 @@ cannot 'one that is no program of this machine' 'Exec format error'
 # An ELF file of another architecture.
 python3 -SE -c 'import sys; data = bytearray(open(sys.argv[1], "rb").read()); data[18:20] = (0xffee).to_bytes(2, "little"); open(sys.argv[2], "wb").write(data)' "$BIN/efsd" "$S/bin/efsd"
 cannot 'another architecture' 'Exec format error.*another architecture'
-# A library that is not there: the name that it needs is another one, of the same length.
+# A missing library: the needed name is replaced by another of the same length.
 python3 -SE -c 'import sys; data = open(sys.argv[1], "rb").read(); open(sys.argv[2], "wb").write(data.replace(b"libfuse3.so", b"libfuseX.so"))' "$BIN/efsd" "$S/bin/efsd"
 cannot 'a library that is missing' 'ended with 127: .*libfuseX.so'
 printf '#!/bin/sh\nkill -KILL $$\n' >"$S/bin/efsd"
@@ -97,14 +99,15 @@ cannot 'killed before it has a log' 'was killed by signal 9'
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo efsd 0.0.0; exit; }\necho gone wrong >&2; exit 1\n' >"$S/bin/efsd"
 check_exit 'what it says on standard error' 1 'gone wrong' without start "$JOB"
 check_exit 'another version: the doctor finds it' 1 '^problem +efsd: .*0\.0\.0' without doctor
-# What a library says while the daemon starts; and afterwards the starter's pipe is not kept.
+# A library prints a warning while the daemon starts; afterwards the daemon has closed the starter's
+# pipe.
 printf '#!/bin/sh\n[ "$1" = --version ] || echo a warning of a library >&2\nexec %s "$@"\n' "$BIN/efsd" >"$S/bin/efsd"
 check_exit 'a warning is shown' 0 'a warning of a library' without start "$JOB"
 has_no_pipe() { ! ls -l "/proc/$1/fd" | grep -E ' [012] -> pipe:'; }
 check 'and the pipe is not kept' every "$(processes cannot)" has_no_pipe
 check 'stop behind it' "$EFS" stop cannot
 
-# --- a start that is interrupted ---
+# --- an interrupted start ---
 fresh interrupted
 head -c 4000000 /dev/zero >"$PFS/input/large"
 sed -i '/^global-settings/a\  max-rate: 1 MB/s' "$JOB"

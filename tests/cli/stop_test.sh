@@ -1,6 +1,7 @@
 #!/bin/bash
-# How an instance ends where somebody is in the way: files of the instance that its user removed or replaced, mounts in other
-# namespaces, other stops, results of another run; and `efs run` under limits and signals of its caller.
+# Stops under difficulties: files of the instance that its user removed or replaced, mounts in other
+# namespaces, other stops, results of another run; and `efs run` under limits and signals of its
+# caller.
 #   stop_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -8,12 +9,12 @@ set -uo pipefail
 state() { field "$(status_of "$1")" 'd["state"]'; }
 has_state() { [ "$(state "$1")" = "$2" ]; }
 own_namespace() { [ "$(readlink "/proc/$1/ns/mnt")" != "$(readlink /proc/self/ns/mnt)" ] && grep -qF " $2 " "/proc/$1/mounts"; }
-# Somebody has the mount in a namespace that no unmount reaches; his pid is in `viewer`.
+# A process uses the mount in a namespace that no unmount reaches; its pid is in `viewer`.
 view() { "$SOURCE/tests/own_mounts.py" --keep "$MNT" sleep 600 & viewer=$!; await 20 own_namespace "$viewer" "$MNT"; }
 ended_well() { local code; wait "$1"; code=$?; if [ $code = 0 ]; then ok; else fail "$2" "$code: $(cat "$S/said")"; fi; }
 end_view() { kill "$viewer"; wait "$viewer" 2>/dev/null; }
 
-# --- what the user did to the files of his instance ---
+# --- changes of the user to the files of the user's instance ---
 fresh links
 started "$JOB"
 echo result >"$MNT/r"
@@ -33,7 +34,7 @@ check 'with its result' grep -q result "$OUT/r"
 check 'and is gone' ended links
 
 if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
-  # The socket of an instance of root's, offered as a user's own.
+  # The socket of an instance of root, presented as the user's own.
   fresh bait
   started "$JOB"; echo bait >"$MNT/r"; BAIT=$OUT
   fresh own
@@ -65,7 +66,7 @@ said=$("$EFS" stop --json --brief unmatched)
 check 'in JSON, too' json "$said" "d['exit'] == 0 and d['unmatched']['files'] == 1 and d['unmatched']['bytes'] == 64 << 20 and 'was dropped: output/final.h5' in d['unmatched']['text']"
 check 'and in the receipt' json "$(receipt)" "[e['path'] for e in d['entries'] if e.get('reason') == 'no output rule matches it'] == ['output/final.h5']"
 
-# --- a mount point that a link leads to ---
+# --- a mount point that is reached through a link ---
 fresh linked
 ln -s "$S/linked" "$S/way"
 sed -i "s|mount-dir: .*|mount-dir: $S/way/mnt|" "$JOB"
@@ -77,7 +78,7 @@ check_exit 'who keeps it busy is named' 1 "$holder sleep" "$EFS" stop linked
 kill "$holder"; wait "$holder" 2>/dev/null
 check 'then it stops' "$EFS" stop linked
 
-# --- an argument that means several, or nothing ---
+# --- an argument that matches several instances, or none ---
 fresh twin
 check 'one' "$EFS" start -n twin-a -m "$S/twin/a" "$JOB"
 check 'and another of the same job file' "$EFS" start -n twin-b -m "$S/twin/b" "$JOB"
@@ -120,7 +121,7 @@ if unshare -m true 2>/dev/null; then
   end_view
   check 'and nothing is left' ended cut
 
-  # With passthrough the kernel serves what is open, whoever has gone.
+  # With passthrough, the kernel still serves open files after the daemons are gone.
   fresh writes
   started "$JOB"; echo result >"$MNT/r"
   if kernel_has_it && [ "$(id -u)" = 0 ]; then
@@ -185,7 +186,7 @@ else
   skip 'mounts in other namespaces' 'needs root'
 fi
 
-# --- results that are not there any more, or not any longer where they were to go ---
+# --- results that no longer exist, or that have moved from their target ---
 fresh moved
 started "$JOB"
 echo data >"$MNT/f"; ln -s f "$MNT/link"; mkdir "$MNT/empty" "$MNT/d"; ln -s x "$MNT/d/link"
@@ -210,7 +211,7 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=16m,mode=777 efs-test "$PFS"; th
   check 'it goes there' grep -q result "$S/unmounted/elsewhere/results/r"
   umount "$PFS" "$S/unmounted/elsewhere"
 
-  # The same of what is mounted below, where something goes there.
+  # The same for mount points below results-dir that results go to.
   fresh below 'resources: [ [ path: ".", flags: persistent ] ]'
   sed -i "s|results-dir: .*|in-place: true\n  deletions: propagate|" "$JOB"
   mkdir "$PFS/vol" "$PFS/other" "$S/below/elsewhere"
@@ -231,7 +232,8 @@ else
 fi
 
 # --- a connection that root ends ---
-# writers: two programs that have files open, one as a descriptor and one as a mapping; `go` tells them to write on and to end.
+# writers: two programs with open files, one as a descriptor and one as a mapping. `go` makes them
+# write on and end.
 writers() {
   go=$S/$NAME/go
   bash -c 'exec 9>"$0"; echo first >&9; until [ -e "$1" ]; do sleep 0.1; done; echo second >&9' "$MNT/open" "$go" & writer=$!
@@ -300,7 +302,8 @@ if [ "$(id -u)" = 0 ]; then
     skip 'a connection that root ends' 'no passthrough on this kernel'
   fi
 
-  # What programs in another mount namespace have stored through mappings is written back before they are cut off.
+  # Data that programs in another mount namespace stored through mappings is written back before
+  # they are cut off.
   for how in passthrough daemon; do
     [ $how = daemon ] || kernel_has_it || continue
     fresh "stored-$how" 'resources: [ [ path: input, flags: persistent ] ]'; head -c 8192 /dev/zero >"$PFS/input/mapped"
@@ -313,7 +316,8 @@ open(sys.argv[2], "w").close()
 time.sleep(1000)' "$MNT/input/mapped" "$S/stored-$how/said" & writer=$!; pids+=("$writer")
     await 20 test -e "$S/stored-$how/said"
     "$EFS" stop --cut-off "$NAME" >"$S/said" 2>&1; code=$?
-    # By passthrough it can write on, and so the stop does not call it back; the daemon hears no more of it.
+    # With passthrough the program can write on, so the stop does not export its file; the daemon
+    # does not see the writes.
     check "$how: a stop that cuts it off" test $code = $([ $how = daemon ] && echo 0 || echo 1)
     kill "$writer"; wait "$writer" 2>/dev/null; pids=()
     [ $code = 0 ] || check "$how: and the next one" "$EFS" stop "$NAME"
@@ -335,7 +339,7 @@ else
   skip 'a connection that root ends' 'needs root'
 fi
 
-# --- another run's results ---
+# --- results of another run ---
 fresh runs
 check 'a run of a batch job' "$EFS" start --node=0/1 "$JOB"
 echo 'run 0, half' >"$MNT/r"; echo 'run 0' >"$MNT/only"
@@ -382,7 +386,7 @@ started "$JOB"
 for i in $(seq 50); do : >"$MNT/t$i"; done
 check 'without results-dir the text names all that is dropped' test "$("$EFS" stop nowhere 2>&1 | grep -c 'dropped: t')" = 50
 
-# --- efs run, and who calls it ---
+# --- efs run and its caller ---
 fresh caller
 check_exit 'the code of the program, where SIGCHLD is ignored' 7 '' timeout 120 python3 -c 'import os, signal, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -394,8 +398,9 @@ check_exit 'and where it holds for efs, too, that is an error' 1 '' bash -c 'uli
 check 'which leaves nothing' ended small
 
 clean
-# --- two stops that want different things: the last one is carried out, and is no success of the other ---
-# ask_no_results DIRECTORY KEEP FILE: makes FILE when the daemon has taken the request.
+# --- two stops with different requests: the last one is carried out, and does not count as a
+#     success of the other ---
+# ask_no_results DIRECTORY KEEP FILE: creates FILE when the daemon has received the request.
 ask_no_results() {
   python3 -c 'import json, socket, sys
 s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[1] + "/control.sock")

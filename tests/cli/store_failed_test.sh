@@ -1,14 +1,16 @@
 #!/bin/bash
-# A store whose medium fails under a mount: programs are told, status and log say so, and a stop brings out what is there.
+# The medium of a store fails under a mount: programs get errors, status and log report it, and a
+# stop exports the readable files.
 #   store_failed_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 LIBRARY=$BIN/../lib/libefs-failing-store.so
 [ -e "$LIBRARY" ] || { echo "$LIBRARY is not built" >&2; exit 2; }
 
-# start_failing: an instance whose medium fails while $S/fault is there.
+# start_failing: an instance whose medium fails while $S/fault exists.
 start_failing() { LD_PRELOAD=$LIBRARY EFS_FAIL_WHILE=$S/fault ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"; }
-# exhaust FILE: changes until one fails, and its errno. The journal needs more space some time.
+# exhaust FILE: makes changes until one fails, and prints its errno. Eventually the journal needs
+# more space.
 exhaust() { python3 -c 'import errno, os, sys
 for n in range(2000):
     try: os.setxattr(sys.argv[1], "user.k", b"x" * 60000)
@@ -39,7 +41,7 @@ check 'and what is deeper' grep -qx deep "$OUT/d/r"
 check 'with a receipt' json "$(cat "$OUT/efs-receipt-broken.json")" 'd["verdict"] == "complete"'
 check 'nothing is left' ended broken
 
-# A medium that cannot read one file gives the others back.
+# A medium that cannot read one file still delivers the others.
 fresh unreadable
 check 'start' env LD_PRELOAD="$LIBRARY" EFS_FAIL_READ="$S/unread" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"
 echo 'lost result' >"$MNT/lost"; echo good >"$MNT/good"
@@ -51,7 +53,7 @@ rm "$S/unread"
 check 'when it can be read it comes out' "$EFS" stop unreadable
 check 'whole' grep -qx 'lost result' "$OUT/lost"
 
-# A successor cannot write a new journal either: it reads on.
+# A successor cannot write a new journal either: it continues read-only.
 if kernel_has_it; then
   fresh successor
   check 'start' start_failing
@@ -70,8 +72,8 @@ else
   skip 'a successor of a store that has failed' 'needs Linux 6.9'
 fi
 
-# A sync that fails, of a store on a disk.
-# start_unsynced NAME: an instance on a disk whose syncs fail while $S/no_sync is there.
+# Failing syncs of a store on a disk. start_unsynced NAME: an instance on a disk whose syncs fail
+# while $S/no_sync exists.
 start_unsynced() {
   fresh "$1"; mkdir "$S/$1/disk"
   job "$JOB" 'resources: [ [ path: input ] ]' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/$1/disk ] ]"
@@ -91,8 +93,8 @@ check 'a stop brings everything out' "$EFS" stop unsynced
 check 'what was synced' grep -qx result "$OUT/r"
 check 'and what was not' grep -qx more "$OUT/more"
 
-# What no program syncs the daemon does, and so does a successor: where that fails, nobody need have asked.
-# tends NAME
+# The daemon, and a successor, sync data that no program syncs. If that fails, the failure is
+# reported without a request by a program. tends NAME
 tends() {
   touch "$S/no_sync"; echo more >"$MNT/more"
   check "$1: what no program syncs is synced, which fails" await 20 read_only "$1"
@@ -111,7 +113,7 @@ else
   skip 'what a successor syncs by itself' 'needs Linux 6.9'
 fi
 
-# A file system that has failed under the store, and is read-only since: it can be read to the end.
+# The file system below the store has failed and is read-only since: its files can still be read.
 if kernel_has_it && [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then
   fresh readonly
   mkdir "$S/readonly/disk"; truncate -s 64M "$S/readonly/image"; mkfs.ext4 -q "$S/readonly/image"
@@ -149,7 +151,7 @@ else
   skip 'a successor on a file system that has failed' 'needs root, Linux 6.9 and mkfs.ext4'
 fi
 
-# Both processes die: whoever goes on writes the journal anew, or does not begin.
+# Both processes die: the next instance writes a new journal, or refuses to start.
 fresh both
 check 'start' start_failing
 echo result >"$MNT/r"; echo filler >"$MNT/filler"

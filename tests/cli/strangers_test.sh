@@ -1,5 +1,6 @@
 #!/bin/bash
-# Root among the instances of users: one that says nothing, and one that lies, neither hold it up nor get what is not theirs.
+# Root and the instances of users: a silent instance, or one that lies, neither blocks root nor
+# obtains other users' data.
 #   strangers_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -10,7 +11,7 @@ resume() { [ -z "$stopped" ] || kill -CONT $stopped 2>/dev/null; stopped=; }
 trap 'resume; clean' EXIT
 trap 'resume; clean; exit 130' INT TERM
 
-# Directories are read in no order: with three names around it some come behind the one that says nothing.
+# Directory order is arbitrary: of three other names, some come after the silent instance.
 for name in one two three; do
   fresh $name
   started "$JOB"
@@ -26,7 +27,7 @@ check_exit 'nor does a name that nobody has' 1 'no instance has the name' timeou
 check_exit 'a path asks it, not for long' 0 'two: running' efs status "$S/two/mnt"
 resume
 
-# --- a user whose own socket claims to be others ---
+# --- a user whose socket claims to serve other instances ---
 fresh liar
 chown -R nobody "$S/liar"
 started -u nobody --mount-dir "$MNT" "$JOB"

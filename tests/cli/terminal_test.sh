@@ -1,14 +1,16 @@
 #!/bin/bash
-# Long work shows how far it is, its rate and the time that is left, on a terminal, and nothing of it anywhere else.
+# Long work shows its progress, its rate and the remaining time on a terminal, and only there.
 #   terminal_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 on_terminal() { timeout 120 python3 "$SOURCE/tests/cli/on_terminal.py" "$@" >"$S/said"; }
-# One line of progress, which takes the place of the last: STATE: BYTES (PERCENT) in TIME (RATE) TIME left
+# One line of progress, which overwrites the previous one: STATE: BYTES (PERCENT) in TIME (RATE)
+# TIME left
 moment() { printf '%s' "$1"': [0-9.]+ [KM]?i?B \([0-9]+%\) in [0-9.]+ s \([0-9.]+ [KM]?i?B/s\) [0-9a-z. ]+ left'; }
 wipe=$'\r\033[K'
-# shows STATE: on the terminal there was progress of it, each in the place of the last, and none of it stayed.
+# shows STATE: the terminal showed progress in this state, each line over the previous one, and no
+# such line remained.
 shows() {
   local text; text=$(cat "$S/said")
   grep -qaE "$(moment "$1")" <<<"$text" || { echo "no rate and time left of $1: $(cat -v "$S/said")"; return 1; }
@@ -17,7 +19,7 @@ shows() {
   local last=${text##*"$wipe"}
   ! grep -qa '% *)' <<<"$last" || { echo "the last one stayed: $(cat -v "$S/said")"; return 1; }
 }
-# quiet FILE: nothing of it is there.
+# quiet FILE: it contains no progress.
 quiet() { ! grep -qaE $'[\r\033]|[0-9]%|left$' "$1" || { cat -v "$1"; return 1; }; }
 
 fresh paced

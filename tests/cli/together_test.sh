@@ -1,21 +1,23 @@
 #!/bin/bash
-# Verbs that meet: who has an instance or a store has it alone, until he is through; and who means one does nothing to the next of its name.
+# Concurrent verbs: a verb locks an instance or a store until its end, and never affects a later
+# instance of the same name.
 #   together_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
-# on_disk NAME: a job whose store is a directory outside of the instance's.
+# on_disk NAME: a job with a store outside the instance's directory.
 on_disk() {
   fresh "$1"
   mkdir -p "$S/$1/disk"
   job "$JOB" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/$1/disk ] ]"
 }
 mkdir "$S/elsewhere"
-# elsewhere VERB ...: with a runtime directory that knows nothing of ours. `late` is its job file for $JOB's store.
+# elsewhere VERB ...: with a runtime directory without our instances. `late` is a job file for
+# $JOB's store there.
 elsewhere() { EFS_RUNTIME_DIR=$S/elsewhere "$EFS" "$@"; }
 late() { sed "s|mount-dir: .*|mount-dir: $S/$NAME/late|" "$JOB" >"$S/$NAME/late.yaml"; }
 
-# --- while a worker is replaced, nobody else has its store ---
+# --- while a worker is replaced, no other process has its store ---
 on_disk replaced; late
 started "$JOB"; echo precious >"$MNT/r"
 status=$(status_of replaced); supervisor=$(field "$status" 'd["supervisor_pid"]'); worker=$(field "$status" 'd["worker_pid"]')
@@ -32,7 +34,7 @@ check 'stop' "$EFS" stop replaced
 check 'brings out' grep -qx precious "$OUT/r"
 check 'and leaves nothing' test ! -e "$store"
 
-# --- a stop is for the instance that it was asked for ---
+# --- a stop applies only to the instance that it asked ---
 fresh twice
 "$EFS" run "$JOB" -- bash -c "echo 1 >\$EFS_MOUNT/r1; touch $S/twice/up; until [ -e $S/twice/go ]; do sleep 0.05; done" >"$S/twice/said" 2>&1 & runner=$!; pids+=($runner)
 check 'a run' await 20 test -e "$S/twice/up"
@@ -45,15 +47,16 @@ check 'and leaves the next one of the name alone' grep -qx 2 "$MNT/r2"
 check 'stop' "$EFS" stop twice
 check 'of which everything is back' grep -qx 2 "$OUT/r2"
 
-# --- a start while a clean is under way: what is judged is what is removed ---
-# pausing CALL VERB ...: efs, in the background, until $S/pause is removed; returns when it is at CALL.
+# --- a start during a clean: the clean removes the same instance that it checked ---
+# pausing CALL VERB ...: runs efs in the background until $S/pause is removed; returns when it has
+# reached CALL.
 pausing() {
   local at=$1; shift
   touch "$S/pause"; rm -f "$S/pause.reached"
   LD_PRELOAD=$BIN/../lib/libefs-pausing.so EFS_PAUSE_AT=$at EFS_PAUSE_WHILE=$S/pause ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" "$@" >"$S/paused" 2>&1 & paused=$!
   await 20 test -e "$S/pause.reached"
 }
-# go_on: the one that paused, to its end; its exit code.
+# go_on: continues the paused efs to its end; returns its exit code.
 go_on() { rm "$S/pause"; wait "$paused"; code=$?; }
 
 fresh raced
@@ -70,7 +73,7 @@ started "$JOB"
 check 'the next start begins empty' test ! -e "$MNT/r"
 check 'stop' "$EFS" stop --no-stage-out raced
 
-# What a start went on with, and a stop kept, since a clean has found it dead.
+# A clean found the store dead, and since then a start continued it and a stop kept it.
 fresh kept 'outputs: [ [ path: "scratch*", flags: temporary ] ]'
 started "$JOB"
 kill_both kept
@@ -84,7 +87,7 @@ started "$JOB"
 check 'it is there' grep -qx precious "$MNT/scratch"
 check 'stop' "$EFS" stop kept
 
-# A clean that finds the directory which a start has just made, and not locked yet.
+# A clean finds the directory that a start has just created and not locked yet.
 fresh new
 EFS_PAUSE_ON=$EFS_RUNTIME_DIR/new pausing flock start "$JOB"
 check 'a start has made its directory' test -d "$EFS_RUNTIME_DIR/new"
@@ -95,7 +98,8 @@ check 'as who is asked' json "$(status_of new)" "d['state'] == 'running'"
 check 'stop' "$EFS" stop new
 check 'and leaves nothing' ended new
 
-# Two of one name with runtime directories of their own have one store: what died last is what counts.
+# Two instances of one name, with separate runtime directories, share one store: the state of the
+# last one counts.
 on_disk again
 started "$JOB"
 kill_both again
@@ -111,7 +115,7 @@ check 'which is there' "$EFS" salvage again
 check 'whole' grep -qx precious "$OUT/r"
 check 'clean' "$EFS" clean again
 
-# Two starts on one store, with runtime directories of their own: who comes too late takes nothing away.
+# Two starts on one store, with separate runtime directories: the later one removes nothing.
 on_disk two
 sed "s|mount-dir: .*|mount-dir: $S/two/late|" "$JOB" >"$S/two/late.yaml"
 EFS_RUNTIME_DIR=$S/elsewhere EFS_PAUSE_ON=/meta/lock pausing flock start --name two "$S/two/late.yaml"
@@ -123,7 +127,7 @@ check 'and leaves' test -e "$S"/two/disk/efs-*/meta/journal -a ! -e "$S/elsewher
 check 'stop' "$EFS" stop two
 check 'brings out' grep -qx precious "$OUT/r"
 
-# --- a directory that is as good as none ---
+# --- a directory that is as good as missing ---
 mkdir -p "$EFS_RUNTIME_DIR/bare/store"   # its maker was killed
 fresh bare
 started "$JOB"
@@ -148,7 +152,7 @@ else
   skip "a user's own clean of what root started for him" 'not root, or no user games'
 fi
 
-# --- one mount point ---
+# --- one mount point, several instances ---
 fresh former
 sed -i "s|mount-dir: .*|mount-dir: $S/former/made|" "$JOB"
 started "$JOB"; echo r >"$S/former/made/r"
@@ -178,19 +182,19 @@ check 'and says so in its log' grep -q event=mount_point_locked "$EFS_RUNTIME_DI
 kill $locker; wait $locker 2>/dev/null; pids=()
 check 'stop' "$EFS" stop locked
 
-# --- a worker that dies in a stage-out that nobody asked for ---
+# --- a worker that dies in a stage-out without a client ---
 fresh alone
 sed -i '/^global-settings:/a\  max-rate: 2 MiB/s' "$JOB"
 started "$JOB"; head -c 6000000 /dev/zero >"$MNT/r"
 worker=$(field "$(status_of alone)" 'd["worker_pid"]')
-kill -TERM "$worker"   # as an unmount from outside, nobody waits for an answer
+kill -TERM "$worker"   # as an unmount from outside: no client waits for an answer
 staging_out() { json "$("$EFS" status --json alone 2>/dev/null)" "d['state'] == 'staging-out'"; }
 check 'it stages out' await 20 staging_out
 kill -KILL "$worker"
 check 'the successor brings all out' await 40 ended alone
 check 'whole' cmp "$OUT/r" <(head -c 6000000 /dev/zero)
 
-# --- a worker, or a clean, that dies while it removes the second of two backends ---
+# --- a worker, or a clean, dies while it removes the second of two backends ---
 if [ "$(id -u)" = 0 ]; then
   fresh members
   for one in a b; do mkdir "$S/members/$one"; mount -t tmpfs -o size=64m none "$S/members/$one"; done
@@ -211,7 +215,8 @@ else
   skip 'a clean that dies while it removes the second backend' 'not root'
 fi
 
-# A stop that removes the store has it to the end: a start in between would lose what it makes.
+# A stop that removes the store holds its lock to the end: otherwise a start in between would lose
+# its files.
 on_disk removed; late
 touch "$S/pause"; rm -f "$S/pause.reached"
 with_pause() { LD_PRELOAD=$BIN/../lib/libefs-pausing.so EFS_PAUSE_AT=unlinkat EFS_PAUSE_ON=/lock EFS_PAUSE_WHILE=$S/pause ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" "$@"; }

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Turns at the PFS of loads and unloads, and of everybody where the queue's file system hangs.
+# Slots of the queue for loads and unloads, and for all verbs if the queue's file system hangs.
 #   turns_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 QUEUE=$S/queue
 mkdir "$QUEUE"
 
-# hold_slot DIRECTION [QUEUE]: its only slot is held by a process that never ends; its pid in `holder`.
+# hold_slot DIRECTION [QUEUE]: a process that never ends holds the queue's only slot; its pid is in
+# `holder`.
 hold_slot() {
   rm -f "$S/held"
   python3 -c '
@@ -106,7 +107,7 @@ wait "$patient"
 check_not 'nothing was unloaded' test -e "$OUT/result"
 free_slot
 
-# --- a turn that is held for too long ---
+# --- a slot that is held too long ---
 printf 'longest-hold: 1\nheartbeat: 1\n' >"$QUEUE/settings"
 fresh slow
 sed -i '2i\  max-rate: 1 MiB/s' "$JOB"
@@ -126,7 +127,7 @@ wait "$starter"
 check 'and can be given up' await 20 ended slow
 rm "$QUEUE/settings"
 
-# --- a queue whose file system hangs: an efs of our own, whose processes are stopped ---
+# --- a queue whose file system hangs: a separate efs whose processes are stopped ---
 if [ "$(id -u)" != 0 ]; then skip 'a queue whose file system hangs' 'needs root'; finish; fi
 fresh pfs 'resources: []'
 of_pfs() { EFS_RUNTIME_DIR=$S/p timeout 60 "$EFS" "$@"; }   # where others do not look for their instances

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What an unload brought out is this job's: whatever the job does to the file while it is copied or later, and should the daemon die.
+# An unloaded file belongs to this job, whatever the job does to it during the copy or later, and
+# even if the daemon dies.
 #   unloaded_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
@@ -14,7 +15,7 @@ in_place() {
 stopped() { check "$NAME: stop" "$EFS" stop "$NAME"; }
 is_out() { check "$NAME: $1 is out as it was at last" grep -qx "$2" "$PFS/input/$1"; }
 
-# --- what is copied as it is, time and again ---
+# --- repeated unloads of an unchanged file ---
 in_place open; echo old >"$PFS/input/log"
 started "$JOB"
 exec 5>>"$MNT/input/log"
@@ -42,9 +43,9 @@ exec 5>&-; rm "$MNT/input/log"
 stopped
 check_not 'removed: it is gone' test -e "$PFS/input/log"
 
-# --- what changes while it is copied ---
+# --- files that change during the copy ---
 is_copied() { compgen -G "$PFS/input/*.efs-partial" >/dev/null; }
-# meanwhile NAME COMMAND...: an unload of input/f in the middle of which something happens; then a stop.
+# meanwhile NAME COMMAND...: runs the command in the middle of an unload of input/f; then a stop.
 meanwhile() {
   local name=$1 unload; shift
   in_place "$name" 'max-rate: 400 KB/s'
@@ -68,19 +69,20 @@ meanwhile away bash -c 'mv f h && echo "f 2" >f';                             is
 meanwhile directory bash -c 'mv ../input ../other && mkdir ../input && echo "f 2" >../input/f'
 is_out f 'f 2'; check 'directory: under its new name it is out' grep -aqx 'f 1' "$PFS/other/f"
 
-# --- the daemon dies while it copies, and the file goes: no stage-out would write its partial again ---
+# --- the daemon dies during the copy, and the file is removed: no stage-out would write its partial
+#     again ---
 another_worker() { local now; now=$(field "$(status_of "$NAME")" 'd["worker_pid"]') && [ "$now" != "$1" ]; }
 for who in worker both salvage; do
   in_place "orphan-$who" 'max-rate: 400 KB/s'
   echo 'f 0' >"$PFS/input/f"; echo mine >"$PFS/input/x.efs-partial"
   started "$JOB"
-  # Five seconds to copy: it must not be through before it dies.
+  # The copy takes five seconds: it must not finish before the daemon dies.
   { echo 'f 1'; head -c 2000000 /dev/zero; } >"$MNT/input/f"; mkdir "$MNT/input/d"; mv "$MNT/input/f" "$MNT/input/d/f"
   worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]')
   "$EFS" unload -i "$NAME" -w input/d/f >"$S/said" 2>&1 & unload=$!
   partial() { compgen -G "$PFS/input/d/*.efs-partial" >/dev/null; }
   check "$NAME: it is being copied" await 20 partial
-  kill -KILL $unload; wait $unload 2>/dev/null   # it would ask who comes next
+  kill -KILL $unload; wait $unload 2>/dev/null   # it would repeat its request to the successor
   if [ $who = worker ]; then kill -KILL "$worker"; check "$NAME: a successor takes over" await 20 another_worker "$worker"
   else kill_both "$NAME"; started "$JOB"; fi
   check "$NAME: the partial is there still" partial
@@ -92,7 +94,7 @@ for who in worker both salvage; do
   rm "$PFS/input/x.efs-partial"
 done
 
-# --- what somebody else puts there before the unload is over ---
+# --- another writer creates the name before the unload is over ---
 for how in change remove link; do
   in_place "theirs-$how" 'max-ops: 40/s'
   [ $how != remove ] || sed -i '/^global-settings:/a\  deletions: propagate' "$JOB"
@@ -131,7 +133,7 @@ exec 5>&-; rm "$MNT/input/n" "$MNT/input/m"
 stopped
 check 'names-removed: both are gone' test "$(ls "$PFS/input")" = $'a\nsub'
 
-# --- what had its name when the worker died ---
+# --- a file that had its name when the worker died ---
 if ! kernel_has_it; then skip 'takeover in the middle of an unload' 'Linux older than 6.9'; else
   for conflict in fail keep-both; do
     in_place "died-$conflict" 'max-ops: 400/s' "on-conflict: $conflict"
@@ -150,7 +152,7 @@ if ! kernel_has_it; then skip 'takeover in the middle of an unload' 'Linux older
   done
 fi
 
-# --- one more name of an input: each that is replaced moves the ctime of the others ---
+# --- another name of an input: replacing one changes the ctime of the others ---
 for how in unload apart keep died keep-both; do
   conflict=fail; [ $how != keep-both ] || conflict=keep-both
   in_place "linked-$how" "on-conflict: $conflict"; echo old >"$PFS/input/n"
@@ -182,7 +184,7 @@ check 'further: the input is unchanged under its own' json "$("$EFS" ls --json "
 stopped
 check 'further: both are there' test "$(cat "$PFS/input/n" "$PFS/nn" | uniq -c | tr -s ' ')" = ' 2 old'
 
-# --- an input of several names, of which some are brought out again ---
+# --- an input with several names, some of which are exported again ---
 for how in one one-died other two-of-three; do
   in_place "names-$how"; echo old >"$PFS/input/n"; ln "$PFS/input/n" "$PFS/input/m"
   [ $how != two-of-three ] || ln "$PFS/input/n" "$PFS/input/o"
@@ -209,7 +211,7 @@ check_exit 'names-others: what somebody else changed is still a conflict' 3 'con
 check 'names-others: and stays' grep -qx theirs "$PFS/input/n"
 rm "$PFS/input/n"; stopped
 
-# --- a link that somebody else leads back ---
+# --- a link that another writer sets back ---
 in_place led-back; ln -s first "$PFS/input/l"
 started "$JOB"
 ln -sfn second "$MNT/input/l"
@@ -220,7 +222,7 @@ check 'led-back: and it stays' test "$(readlink "$PFS/input/l")" = first
 check 'led-back: until it goes' rm "$PFS/input/l"
 stopped
 
-# --- one of several nodes ---
+# --- one node of several ---
 fresh node "$PERSISTENT"
 sed -i '/^global-settings:/a\  max-ops: 2000/s' "$JOB"
 check 'node: start' "$EFS" start --node 0/2 "$JOB"
@@ -237,7 +239,7 @@ echo two >"$MNT/f"; for i in {1..100}; do echo two >"$MNT/d/$i"; done
 stopped
 check 'node: all names have the last version' test "$(cat "$OUT"/[fg] "$OUT"/d/* | sort | uniq -c | tr -d ' ')" = 102two
 
-# --- a part over what is not ours ---
+# --- a part over another writer's file ---
 fresh part "$PERSISTENT"; printf A0A0A0 >"$PFS/input/p"; mkdir "$OUT/input"; printf oldold >"$OUT/input/p"
 started "$JOB"
 check 'part: of an input that nobody changed' "$EFS" unload -i part -w --offset 2 --size 2 input/p
@@ -264,7 +266,7 @@ check 'replaced: a part over what somebody else put there' "$EFS" unload -i repl
 stopped
 check 'replaced: the stop brings all of it' test "$(cat "$OUT/input/p")" = B1B1B1
 
-# --- what an output rule calls otherwise in results-dir ---
+# --- a result that an output rule renames in results-dir ---
 fresh called 'outputs: [ [ path: n, as: renamed ], [ path: "**" ] ]' "$PERSISTENT"
 started "$JOB"
 echo one >"$MNT/n"; echo one >"$MNT/m"
@@ -282,7 +284,7 @@ echo two >"$MNT/n"
 stopped
 check 'called-again: what it was changed to since' grep -qx two "$OUT/renamed"
 
-# --- an unload that failed, and could not remove its partial ---
+# --- a failed unload that could not remove its partial ---
 fresh partial; mkdir -p "$OUT"
 if chattr +a "$OUT" 2>/dev/null; then   # names can be made there, and not be removed or changed
   sed -i '/^global-settings:/a\  retries: 0' "$JOB"
@@ -298,8 +300,9 @@ else
   skip 'a partial that cannot be removed at once' 'no chattr +a here'
 fi
 
-# --- two names of one file on the PFS that come in one after the other ---
-# siblings NAME [LINE...]: input/a, and input/c, another name of it, by a load; lines go to the settings. Both get other contents.
+# --- two names of one PFS file, imported one after the other ---
+# siblings NAME [LINE...]: input/a, and another name of it, input/c, by a load; lines go to the
+# settings. Both get new contents.
 siblings() {
   fresh "$1" 'resources: [ [ path: input/a, flags: persistent ] ]' 'outputs: [ [ path: "**", inputs: true ] ]'; shift
   sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS
@@ -330,7 +333,7 @@ check_exit 'changed: another file there is a conflict still' 3 'conflict: input/
 check 'changed: and stays' grep -qx theirs "$PFS/input/c"
 "$EFS" stop --no-stage-out changed >/dev/null
 
-# --- the daemon is replaced: the receipt of the stop tells it all the same ---
+# --- the daemon is replaced: the receipt of the stop is complete all the same ---
 taken_over() { json "$(status_of told)" "d['takeovers'] == 1 and d['state'] == 'running'"; }
 fresh told
 started "$JOB"; for name in stays removed freed; do echo $name >"$MNT/$name"; done

@@ -1,5 +1,5 @@
-// Power loss before every event that makes something durable, and proof that the enumeration would
-// notice if one of them were missing.
+// Power loss before every event that makes data durable. Also proves that the enumeration notices
+// if an event has no effect.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
@@ -60,7 +60,7 @@ void hold_random(unsigned places) {
   }
 }
 
-// Tries seeds until the enumeration fails, as it has to.
+// Tries seeds until the enumeration fails, as it must.
 void bites(const test::Scenario& scenario, Enumeration how, const std::string& what) {
   for (how.seed = 1; how.seed <= 6; ++how.seed) {
     if (enumerate(scenario, how)) {
@@ -135,7 +135,7 @@ TEST_CASE("what the daemon syncs by itself from time to time is durable then", "
     scenario.push_back(test::tending(second == 5));
   }
   hold(scenario, {.durability = Durability::page, .seed = seed, .rounds = 16});
-  // And it is that sync which makes it so.
+  // That sync of the journal is the reason.
   bites(scenario, {.durability = Durability::page, .rounds = 8, .lies = {.deaf = "journal sync"}},
         "the daemon's own sync");
 }
@@ -155,9 +155,9 @@ TEST_CASE("one fsync of a new file makes its data and its name durable", "[crash
 
 namespace {
 
-// Power loss took the last record of a chunk and not the first one of the next (what is written out
-// first is the kernel's choice). Recovered, one more record, and power loss again: how many records
-// are there then?
+// Power loss erased the last record of a chunk, but not the first record of the next (the kernel
+// chooses the order of writeback). After a recovery, appends one more record, and power fails
+// again. Returns how many records are there then.
 std::uint64_t records_after_two_losses(Durability durability, std::uint64_t seed,
                                        const test::Lies& lies) {
   test::SimWorld world(durability, seed);
@@ -165,7 +165,8 @@ std::uint64_t records_after_two_losses(Durability durability, std::uint64_t seed
   const auto nothing = [](const store::Record&) -> Status {
     return {};
   };
-  // Of 40 bytes, and of 40 times 5000: they fill a chunk to its end, where no mark leads on.
+  // Records of 40 bytes, and of 40 times 5000: they fill a chunk to its end, so there is no end
+  // mark.
   const std::string small(8, 'r'), large(200'000 - sizeof(store::RecordHeader), 'r');
   const auto record = std::as_bytes(std::span(small));
   std::uint64_t before = 0;
@@ -212,15 +213,15 @@ TEST_CASE("what power loss left of a later chunk does not come back behind what 
       CHECK(records_after_two_losses(durability, seed, {}) <= 1);
       most = std::max(most, records_after_two_losses(durability, seed, {.deaf = "journal sync"}));
     }
-    // it is the sync of the cut that sees to that; on persistent memory each drain of the
-    // simulation does
+    // here the sync of the cut is necessary; on persistent memory each drain of the simulation has
+    // the same effect
     if (durability == Durability::page) {
       CHECK(most > 1);
     }
   }
 }
 
-// With one backend and with two: what is missing must show wherever the containers lie.
+// With one backend and with two: a missing event must show wherever the containers are.
 TEST_CASE("the enumeration notices each kind of event that is missing", "[crash][bites]") {
   const auto scenario = test::every_operation();
   for (const unsigned places : {1U, 2U}) {
@@ -246,7 +247,7 @@ TEST_CASE("the enumeration notices each kind of event that is missing", "[crash]
     bites(scenario,
           {.durability = Durability::page, .places = places, .lies = {.deaf = "journal sync"}},
           "records are not synced");
-    // On persistent memory the drain before it does the same.
+    // On persistent memory the earlier drain has the same effect.
     bites(scenario,
           {.durability = Durability::page,
            .places = places,
@@ -288,7 +289,7 @@ TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") 
         {.durability = Durability::page, .places = places, .rules = {.free_after_durable = false}},
         "R3");
   }
-  // The journal is in one place.
+  // The journal has one place.
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     bites(scenario, {.durability = durability, .rules = {.stop_at_damage = false}}, "R2");
     bites(scenario,
@@ -304,14 +305,14 @@ TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") 
 
 namespace {
 
-// An event that nobody misses, and why. `step`: how its step begins; `follows`: what comes next in
-// that step ("answer": a call returns); "": whatever.
+// An event that is not missed, with the reason. `step`: the begin of its step's name. `follows`:
+// the next events of that step ("answer": a call returns). "": any.
 struct Harmless {
   const char* event;
   const char* step;
   const char* follows;
   const char* why;
-  unsigned time = 0;  // only in the first, second ... step of this name
+  unsigned time = 0;  // only in the n-th step of this name
   std::optional<Durability> durability = {};
 };
 
@@ -371,18 +372,18 @@ const Harmless* reason_for(const test::Event& event, Durability durability) {
   return found == std::end(harmless) ? nullptr : found;
 }
 
-// Whatever is not drained may be torn when what follows it is there, which a recovery refuses: that
-// says nothing of the event that is missing.
+// Without a drain, a record may be torn while later ones are durable. A recovery rejects this,
+// which says nothing about the missing event.
 constexpr const char* refused = "no power loss explains that";
 
-// With EFS_CRASH_EVENTS=all each event, and the list above; else a part that the seed draws.
+// EFS_CRASH_EVENTS=all tests each event and the list above; otherwise a part that the seed selects.
 bool exhaustive() {
   const char* events = std::getenv("EFS_CRASH_EVENTS");
   return events != nullptr && std::string(events) == "all";
 }
 
-// Each scenario in each kind of store. A single file lies in one place of two, and the events of
-// the other one count for nothing.
+// Runs each scenario in each kind of store. With two places, a single file uses one of them, and
+// the events of the other have no effect.
 void for_each_run(std::uint64_t seed,
                   const std::function<void(const test::Scenario&, const Enumeration&)>& visit) {
   for (const unsigned places : {1U, 2U}) {
@@ -447,8 +448,8 @@ TEST_CASE("every single event counts, but for those of which it is said why they
   }
 }
 
-// After the death of our processes alone, for after power loss there is nothing that a recovery
-// could lose: what it makes of the store the next one makes of it again.
+// Only after the death of the processes: after power loss a recovery has nothing to lose, because
+// the next recovery would restore the same state.
 TEST_CASE("every single event of a recovery counts", "[crash][bites]") {
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     std::map<std::string, std::size_t> noticed;
@@ -457,14 +458,14 @@ TEST_CASE("every single event of a recovery counts", "[crash][bites]") {
         noticed[event] += times;
       }
     };
-    // what is there from the first: a journal that was being made
+    // from the first start on: an unfinished journal
     add({}, {.durability = durability, .rounds = 40, .killed = true});
     for (std::uint64_t seed = 1; seed <= (exhaustive() ? 8 : 1); ++seed) {
       add(test::every_operation(),
           {.durability = durability, .seed = seed, .rounds = 2, .killed = true});
     }
     for (const auto& [event, times] : noticed) {
-      // the first journal's: either will do
+      // for the first journal, either event suffices
       const bool either = durability == Durability::cache_line &&
                           (event == "drain" || event == "drain, journal sync");
       INFO(event << (durability == Durability::page ? ", page cache" : ", persistent memory"));

@@ -33,8 +33,8 @@ bool is_unsettled(const fs::Inode& inode) {
          (inode.extra->origin || !inode.extra->saved_path.empty()) && !inode.settled;
 }
 
-// Those that somebody set; of the others each run has its own, and those of a regular file are its
-// container's.
+// Returns the times that a program set. Other times differ between runs, and those of a regular
+// file are its container's.
 std::string times_of(const fs::Inode& inode) {
   constexpr Nanoseconds long_ago = 1'000'000'000'000'000'000;
   if (inode.is_regular()) {
@@ -45,7 +45,7 @@ std::string times_of(const fs::Inode& inode) {
          (mtime < long_ago ? " mtime " + std::to_string(mtime) : "");
 }
 
-// Which copy, and whether it is known to have its name.
+// Returns the identity of a copy, and whether it is known to have its name.
 std::string copy_of(const std::optional<fs::Origin>& copy) {
   if (!copy) {
     return "0";
@@ -53,6 +53,7 @@ std::string copy_of(const std::optional<fs::Origin>& copy) {
   return std::to_string(copy->inode) + (copy->ctime == fs::Origin::any_ctime ? " coming" : "");
 }
 
+<<<<<<< HEAD
 // Everything that records hold of an inode, behind its path `name`.
 std::string line_of(const fs::Inode& inode, const std::string& name) {
   std::ostringstream line;
@@ -90,6 +91,10 @@ std::string line_of(const fs::Inode& inode, const std::string& name) {
 
 // All lines, but for times of now. Power loss takes clean files without a durable record of their
 // content, so they count as absent.
+=======
+// Returns all state that records describe, except current times. Clean files that are not settled
+// count as missing, because power loss removes them.
+>>>>>>> fe3b7b286ef97156a906dcd0432d715c8e658c55
 std::string state_of(const Namespace& names) {
   std::vector<std::string> lines;
   std::function<void(const fs::Inode&, const std::string&)> visit = [&](const fs::Inode& directory,
@@ -142,14 +147,14 @@ Namespace empty_namespace() {
 
 struct Reference {
   std::vector<std::string> states;  // [n]: after n records
-  // [k]: after k steps; the making of the file system is step 0
+  // [k]: after k steps; step 0 creates the file system
   std::vector<std::size_t> records{0};
-  // [k]: records at each answer within step k. Where a drain makes them durable
+  // [k]: records at each answer within step k, if a drain makes them durable
   std::vector<std::vector<std::size_t>> answers{{}};
 };
 
 Reference reference_of(const Scenario& scenario, Enumeration how) {
-  how.smallest_compaction = 1u << 30;  // every record stays to be seen
+  how.smallest_compaction = 1u << 30;  // no compaction: every record stays in the journal
   how.lies = {};
   how.rules = {};
   SimWorld world = world_of(how, how.seed);
@@ -189,7 +194,7 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
   return reference;
 }
 
-// The invariants of any namespace, and that files and containers belong together.
+// Checks the invariants of a namespace, and that files and containers match.
 std::string check_shape(const Namespace& names, const SimWorld& world) {
   std::map<std::uint64_t, std::uint64_t> links, subdirectories;
   std::set<std::uint64_t> reached{fs::root_ino}, regular;
@@ -278,17 +283,17 @@ std::string check_state(const Reference& reference, const Life& life, std::size_
   return {};
 }
 
-// What goes on after a recovery: the state after each answer, the first of those that power loss
-// may bring back, and content.
+// Activity after a recovery: the state after each answer, the index of the oldest state that a
+// power loss may restore, and contents.
 struct GoingOn {
   std::vector<std::string> states;
   std::size_t promised = 0;
-  std::map<std::uint64_t, std::string> contents;  // of files that are as they were
-  std::map<std::uint64_t, std::string> made;      // new ones
-  std::uint64_t synced = 0;                       // of the new ones
+  std::map<std::uint64_t, std::string> contents;  // of unchanged files
+  std::map<std::uint64_t, std::string> made;      // of new files
+  std::uint64_t synced = 0;                       // the new file with an fsync
 };
 
-constexpr char stranger = '\1';  // in no file
+constexpr char stranger = '\1';  // occurs in no file
 
 void answered(SimWorld& world, GoingOn& going, bool durable) {
   Namespace names = empty_namespace();
@@ -301,7 +306,7 @@ void answered(SimWorld& world, GoingOn& going, bool durable) {
   }
 }
 
-// A staging that is given up: its container was durable, and its removal need not be.
+// Abandons a staging: its container was durable, and its removal need not be.
 void give_up(SimWorld& world, Backend& backend, Filesystem& filesystem) {
   fs::Staging staging(filesystem);
   const auto file = staging.begin_open_file();
@@ -315,8 +320,7 @@ void give_up(SimWorld& world, Backend& backend, Filesystem& filesystem) {
   staging.abandon(file->ino);
 }
 
-// New files, under numbers that may have been those of others that were lost, some synced and some
-// not.
+// Creates files, possibly with the numbers of lost ones. Syncs only some of them.
 std::string make_files(SimWorld& world, const Enumeration& how, Filesystem& filesystem,
                        GoingOn& going) {
   for (const char* name : {"~a", "~b", "~c", "~"}) {
@@ -403,7 +407,7 @@ Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power
   if (!takeover) {
     return opened;
   }
-  // The kernel is asked about what has no name, and knows nothing of it.
+  // The kernel is asked about inodes without names, and knows none of them.
   for (const auto ino : opened.filesystem->inherited_orphans(false)) {
     (void)opened.filesystem->forget_all(ino);
   }
@@ -411,8 +415,8 @@ Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power
   return opened;
 }
 
-// The file system that was recovered must be one to go on with, until the power goes once more: at
-// an event, or when all is done.
+// Uses the recovered file system until the next power loss, at an event or at the end. The
+// recovered file system must work.
 std::string go_on(SimWorld& world, const Enumeration& how, Opened open,
                   const std::map<std::uint64_t, Promise>& promises) {
   GoingOn going;
@@ -428,9 +432,9 @@ std::string go_on(SimWorld& world, const Enumeration& how, Opened open,
       going.contents[id] = data.visible;
     }
   });
-  // it would sync what the recovery has not
+  // a restart would sync data that the recovery did not
   const bool restarts = how.lies.deaf_at == 0 && world.chance();
-  // Soon, where an event of the recovery is missing: what follows does what it did not.
+  // If an event of the recovery is missing, end soon: later events would make up for it.
   if (how.lies.deaf_life == 1) {
     world.end_before(world.events() + 1 + world.random()() % 4);
   } else if (world.chance()) {
@@ -452,9 +456,9 @@ std::string go_on(SimWorld& world, const Enumeration& how, Opened open,
       wrong = make_files(world, how, *open.filesystem, going);
     }
   } catch (const PowerLoss&) {
-    answered(world, going, false);  // what was on its way may have come
+    answered(world, going, false);  // records in transit may be durable
   }
-  world.end_before(0);  // what follows is our own tidying
+  world.end_before(0);  // the rest is cleanup of the test
   open.close();
   if (!wrong.empty()) {
     return wrong;
@@ -467,14 +471,14 @@ std::string go_on(SimWorld& world, const Enumeration& how, Opened open,
   return check_going_on(world, going, life);
 }
 
-// Behind each step that has events: what was answered counts, and nothing that follows has begun.
+// Follows each step with events: the step is answered, and the next has not begun.
 constexpr const char* answer = "answer";
 
 bool makes_durable(const std::string& event) {
   return event != "rename" && event != "remove" && event != answer;
 }
 
-// One life that ends before event `n`. True in `complete` where the scenario was over before that.
+// Runs one life that ends before event `n`. Sets `complete` if the scenario ended before that.
 std::string one_end(const Scenario& scenario, const Enumeration& how, const Reference& reference,
                     std::uint64_t n, std::uint64_t seed, bool& complete,
                     std::vector<const char*>* events_of_recovery = nullptr) {
@@ -512,7 +516,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
         const std::uint64_t before = world.events();
         step.run(*life);
         if (world.ended()) {
-          throw PowerLoss{};  // somebody took it for a failure
+          throw PowerLoss{};  // the code took the power loss for a failure
         }
         if (!life->wrong.empty()) {
           world.end_before(0);
@@ -529,7 +533,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
     } catch (const PowerLoss&) {
       complete = false;
     }
-    world.end_before(0);  // what follows is our own tidying
+    world.end_before(0);  // the rest is cleanup of the test
     if (life != nullptr) {
       promises = life->promises;
     }
@@ -539,7 +543,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
   } else {
     world.crash();
   }
-  // the power goes once more, in the middle of the recovery
+  // the power fails again, during the recovery
   if (!how.killed && how.lies.deaf_life == 0 && world.chance()) {
     world.end_before(1 + world.random()() % 6);
     try {
@@ -630,7 +634,7 @@ std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how) {
   Life life{world, **filesystem, {}, 0};
   std::vector<Event> events;
   std::map<std::string, unsigned> steps;
-  std::set<std::uint64_t> answers;  // behind how many events
+  std::set<std::uint64_t> answers;  // numbers of events before an answer
   life.on_answer = [&] {
     answers.insert(world.events());
   };
@@ -664,7 +668,7 @@ std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how,
   const Reference reference = reference_of(scenario, how);
   const auto events = events_of(scenario, how);
   std::mt19937_64 random(how.seed);
-  // ends: what is missing shows soon, or the next event of its kind has made up for it
+  // number of ends to try: a missing event shows soon, or a later event of its kind makes up for it
   constexpr std::uint64_t behind = 12;
   const auto noticed = [&](const Event& event) {
     how.lies = {.deaf = {}, .deaf_at = event.number};
@@ -699,7 +703,7 @@ std::map<std::string, std::size_t> noticed_in_recovery(const Scenario& scenario,
       std::vector<const char*> events;
       std::string before;
       for (std::uint64_t k = 1; k == 1 || k <= events.size(); ++k) {
-        const auto seed = random();  // of each its own, until the recovery is one that comes so far
+        const auto seed = random();  // try seeds until a recovery has that many events
         how.lies = {.deaf = {}, .deaf_at = k, .deaf_life = 1};
         const bool noticed = !one_end(scenario, how, reference, n, seed, complete, &events).empty();
         if (events.size() < k) {

@@ -1,7 +1,7 @@
 #pragma once
-// Runs a scenario again and again, ends the world before each event that makes something durable,
-// recovers, and compares with what had been answered. The reference is a run without an end: its
-// journal gives the state after every record.
+// Runs a scenario repeatedly. Each run ends the world before another event that makes data durable,
+// recovers, and compares the result with the answers before the end. The reference is a run without
+// an end: its journal gives the state after every record.
 
 #include <functional>
 #include <map>
@@ -17,10 +17,10 @@
 
 namespace efs::test {
 
-/// What a run has promised about the content of a file, as long as the file is there.
+/// A run's promise about the content of a file, as long as the file exists.
 struct Promise {
   std::string content;
-  // only in states of at least so many records (a rename that has happened)
+  // applies only to states of at least this many records (a rename that happened)
   std::size_t from_record = 0;
 };
 
@@ -29,14 +29,14 @@ struct Life {
   SimWorld& world;
   fs::Filesystem& filesystem;
   std::map<std::uint64_t, Promise> promises;
-  // of the reference, after the step that runs: for promises that come with a record
+  // records of the reference after the current step, for promises that begin with a record
   std::size_t records_after = 0;
-  std::vector<int> errors{};  // that the step which runs has been answered with
-  std::string wrong = {};     // what a step itself has seen
-  // behind each one, also where a step asks for several things
+  std::vector<int> errors{};  // errors of the current step's calls
+  std::string wrong = {};     // a violation that the step itself found
+  // called after each answer, also if a step makes several calls
   std::function<void()> on_answer = {};
 
-  /// Passes an answer on; what it says of an error is kept.
+  /// Returns an answer and records its error.
   template <typename Answer>
   Answer note(Answer answer) {
     const SparedAllocations spared;
@@ -49,7 +49,7 @@ struct Life {
     return answer;
   }
 
-  /// The inode of "a/b"; 0 where there is none.
+  /// Returns the inode of "a/b"; 0 if there is none.
   std::uint64_t find(const std::string& path);
 
   std::string content(std::uint64_t ino) { return world.find(ino)->visible; }
@@ -58,7 +58,7 @@ struct Life {
 struct Step {
   std::string name;
   std::function<void(Life&)> run;
-  // when it has returned, every record so far is durable on every kind of store
+  // when the step returns, every record so far is durable on every kind of store
   bool syncs = false;
 };
 
@@ -67,54 +67,54 @@ using Scenario = std::vector<Step>;
 struct Enumeration {
   Durability durability = Durability::cache_line;
   std::uint64_t seed = 1;
-  unsigned rounds = 4;  // random remains for each end of the world
-  // of the store; with several, names decide where new files go, and the first is soon full
+  unsigned rounds = 4;  // random results of each end
+  // places of the store; with several, names decide the place of new files, and the first fills up
+  // soon
   unsigned places = 1;
-  bool maps = false;  // its containers: the daemon's writes are stores into mappings
+  bool maps = false;  // its containers can be mapped: the daemon's writes are stores into mappings
   std::uint64_t smallest_compaction = 16u << 20;
-  std::uint64_t first = 0, step = 1;  // of the ends, counted from 0
-  // only the processes end; the power goes later, when the next ones are at work
+  std::uint64_t first = 0, step = 1;  // numbers of the ends, counted from 0
+  // only the processes end; the power fails later, during the next processes' work
   bool killed = false;
-  bool takeover = false;  // with killed: only the worker does, and the next one takes its place
+  bool takeover = false;  // with killed: only the worker ends, and a successor takes over
   fs::Filesystem::Rules rules;
   Lies lies;
 };
 
-/// What is wrong with the namespace that the visible journal gives, and with the containers beside
-/// it: link counts, directories that cannot be reached, files without a container and the reverse.
-/// "": nothing.
+/// Checks the namespace of the visible journal, and its containers: link counts, unreachable
+/// directories, files without a container, and containers without a file. Returns the violations;
+/// "" if there are none.
 std::string check_journal(SimWorld& world);
 
-/// The first violation with all that is needed to see it again; nullopt where there is none.
-/// `ends`: how many ends of the world were tried.
+/// Returns the first violation, with all data to reproduce it; nullopt if there is none. `ends`:
+/// number of ends tried.
 std::optional<std::string> enumerate(const Scenario& scenario, const Enumeration& how,
                                      std::size_t* ends = nullptr);
 
-/// One event of a run without an end.
+/// An event of a run without an end.
 struct Event {
   std::uint64_t number = 0;
   std::string name;
-  std::string step;   // in which it is; "": the making of the file system
-  unsigned time = 0;  // the first, second ... step of this name
-  unsigned nth = 0;   // of its name in the step: 1 is the first
-  // the events of that step that follow it, each with a space before it, and " answer" wherever a
-  // call has returned
+  std::string step;   // the step of the event; "": creation of the file system
+  unsigned time = 0;  // n-th step of this name, counted from 1
+  unsigned nth = 0;   // n-th event of its name in the step, counted from 1
+  // the later events of that step, each preceded by a space, and " answer" wherever a call returned
   std::string after;
 };
 
 std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how);
 
-/// The events that nobody misses: each that `chosen` wants is removed by itself, and the world
-/// ended before each of those that come soon behind it, `how.rounds` times, until that is noticed.
-/// What is wrong by a message that has `but_for` in it does not count. Those that only mark a place
-/// (rename, remove) make nothing durable and are left out.
+/// Returns the events that are not missed. Removes each event that `chosen` selects, one at a time,
+/// and ends the world before each of the next events, `how.rounds` times, until a check fails.
+/// Failures with `but_for` in their message do not count. Skips events that only mark a position
+/// (rename, remove): they make nothing durable.
 std::vector<Event> unnoticed(const Scenario& scenario, Enumeration how,
                              const std::function<bool(const Event&)>& chosen,
                              std::string_view but_for = {});
 
-/// The same for the events of the recovery after each end of the world. Each is told by what the
-/// recovery did before it and itself, "drain, journal sync" (an event that repeats itself is named
-/// once), with the number of times that its removal was noticed.
+/// The same for the events of the recovery after each end. The key is the list of the recovery's
+/// events up to this one, "drain, journal sync" (repeated events once). The value is how often its
+/// removal was noticed.
 std::map<std::string, std::size_t> noticed_in_recovery(const Scenario& scenario, Enumeration how);
 
 }  // namespace efs::test

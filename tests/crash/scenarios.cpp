@@ -71,7 +71,8 @@ Step rename(const std::string& from, const std::string& to, unsigned flags = 0) 
   return {"rename " + from + " " + to, [=](Life& life) {
             const auto a = place(life, from), b = place(life, to);
             const auto source = life.find(from), target = life.find(to);
-            // R6: where it replaces a file, what takes its place is there whole with the record.
+            // R6: if the rename replaces a file, the new file is durable as a whole with the
+            // record.
             if (source != 0 && target != 0 && source != target &&
                 life.world.find(source) != nullptr && life.world.find(target) != nullptr &&
                 !life.promises.contains(source)) {
@@ -92,7 +93,7 @@ Step write(const std::string& path, const std::string& text, std::uint64_t offse
           }};
 }
 
-// By passthrough: after the open the file system hears nothing.
+// By passthrough: after the open, the file system sees no request.
 Step kernel_write(const std::string& path, const std::string& text) {
   return {"kernel writes " + path, [=](Life& life) {
             const auto ino = life.find(path);
@@ -106,7 +107,7 @@ Step kernel_write(const std::string& path, const std::string& text) {
           }};
 }
 
-// A file that is still as it was, and dirty.
+// Opens a file without changing it; the file becomes dirty.
 Step open_for_writing(const std::string& path) {
   return {"open for writing " + path, [=](Life& life) {
             const auto ino = life.find(path);
@@ -147,7 +148,7 @@ Step secure(const std::string& path) {
           }};
 }
 
-// Where it cannot fail it syncs every record, whatever the file.
+// A step that syncs every record, for any file, unless a call fails.
 Step surely(Step step) {
   step.syncs = true;
   return step;
@@ -199,7 +200,7 @@ Step nameless_then_linked(const std::string& path) {
                  }});
 }
 
-// Removed while somebody has it open, and closed later.
+// Removes an open file, and closes it later.
 Step unlink_while_open(const std::string& path) {
   return {"unlink while open " + path, [=](Life& life) {
             const auto at = place(life, path);
@@ -230,7 +231,8 @@ Step stage_symlink(const std::string& path) {
           }};
 }
 
-// A filled container without a name. A clean file is what the PFS has, or it is not there.
+// Fills a container without a name. After power loss, a clean file equals the PFS version or is
+// missing.
 std::uint64_t fill(Life& life, const std::string& path, const std::string& content) {
   auto file = life.note(
       fs::Staging(life.filesystem)
@@ -282,7 +284,8 @@ Step forget_copy(const std::string& path) {
           }};
 }
 
-// Something else comes where the PFS had what is in the buffer under another name by now.
+// Another file is about to replace, on the PFS, the copy of a file that now has another name in the
+// buffer.
 Step revoke(const std::string& path) {
   return {"disown " + path, [=](Life& life) {
             const fs::PfsName name{.path = path};
@@ -313,7 +316,7 @@ Step saved(const std::string& path, bool in_place) {
             if (ino == 0) {
               return;
             }
-            // From here on it is clean: what is found after power loss is this content or no file.
+            // From here on the file is clean: after power loss it has this content or is missing.
             if (life.world.find(ino) != nullptr) {
               life.promises[ino] = {life.content(ino), life.records_after};
             }
@@ -379,7 +382,7 @@ fs::StagedFile staged_file(std::uint64_t ino, const std::string& path, const std
           .xattrs = {{"user.load", content.substr(0, 5)}}};
 }
 
-// What a load brings, in the place of what is there.
+// A load replaces the existing file.
 Step load(const std::string& path, const std::string& content, fs::Over over,
           const std::string& parts = {}) {
   return {"load " + path, [=](Life& life) {
@@ -422,7 +425,7 @@ Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_byte
           }};
 }
 
-// What a start after a stop that was killed finds in results-dir.
+// A start finds this copy in results-dir after a stop that was killed.
 Step note_copy(const std::string& path) {
   return {
       "note the copy of " + path, [=](Life& life) {
@@ -430,7 +433,7 @@ Step note_copy(const std::string& path) {
       }};
 }
 
-// What an unload does when a result has its name, and a program may have changed the file since.
+// An unload records that a result has its name; a program may have changed the file since.
 Step note_named(const std::string& path) {
   return {"note that " + path + " has its name", [=](Life& life) {
             fs::Staging staging(life.filesystem);
@@ -445,7 +448,7 @@ Step note_named(const std::string& path) {
           }};
 }
 
-// A part of it was laid over somebody else's file.
+// A part of the file was written over another file.
 Step mark_changed(const std::string& path) {
   return {"mark " + path + " as changed", [=](Life& life) {
             fs::Staging staging(life.filesystem);
@@ -455,7 +458,7 @@ Step mark_changed(const std::string& path) {
           }};
 }
 
-// One that is begun and given up: its number is used, and no record knows.
+// Begins a file and abandons it: its number is used, and no record names it.
 Step stage_nothing() {
   return {"stage in and give up", [](Life& life) {
             fs::Staging staging(life.filesystem);
@@ -468,7 +471,7 @@ Step stage_nothing() {
           }};
 }
 
-// A container that the cache has, too: written long ago, and synced by nobody.
+// Adopts a container that the cache shares: written long ago, and never synced.
 Step adopt(const std::string& path, const std::string& content) {
   return {"adopt " + path, [=](Life& life) {
             auto data = std::make_shared<SimWorld::Data>();
@@ -536,7 +539,7 @@ Step load_symlink(const std::string& path) {
           }};
 }
 
-// What a load made before one of its other names failed.
+// A load's work before another of its names fails.
 Step load_in_vain(const std::string& path) {
   return {"load in vain " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
@@ -561,7 +564,7 @@ Step unstage(const std::string& path) {
           }};
 }
 
-// An unload: booked only where nobody has changed the file since.
+// An unload: recorded only if no program has changed the file since.
 Step unload(const std::string& path) {
   return {"unload " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
@@ -569,7 +572,7 @@ Step unload(const std::string& path) {
             const auto edits = life.note(staging.edits(ino));
             const auto writers = life.note(staging.writers(ino));
             if (!edits || !writers || writers->open > 0) {
-              return;  // it would not be booked
+              return;  // the unload would not be recorded
             }
             if (life.world.find(ino) != nullptr) {
               life.promises[ino] = {life.content(ino), life.records_after};
@@ -594,7 +597,7 @@ Step close_after_write(const std::string& path) {
           }};
 }
 
-// All that changes nothing, but for the atime of a directory.
+// All calls that change nothing, except a directory's atime.
 Step look(const std::string& directory, const std::string& name) {
   return {"look at " + directory + "/" + name, [=](Life& life) {
             const auto parent = life.find(directory), ino = life.find(directory + "/" + name);

@@ -1,39 +1,39 @@
 #pragma once
-// What the crash enumeration runs: every operation once, and random sequences.
+// The scenarios of the crash enumeration: every operation once, and random sequences.
 
 #include "crash/enumeration.hpp"
 
 namespace efs::test {
 
-/// Every operation of the namespace, the daemon's writes and the kernel's, stage-in, the
-/// bookkeeping of a stage-out, and renames over files that were there.
+/// Every operation of the namespace, writes by the daemon and by the kernel, stage-in, the records
+/// of a stage-out, and renames over existing files.
 Scenario every_operation();
 
-/// Everything else that a file system and a staging can be asked for: loads over what is there,
-/// links, unloads, classes, what a cache shares, containers made ahead, ACLs, and all that only
-/// reads. tests/lint/scenario_coverage_test.sh checks that between the two nothing is left out.
+/// All other operations of a file system and a staging: loads over existing files, links, unloads,
+/// classes, files shared with the cache, spare containers, ACLs, and all read-only calls.
+/// tests/lint/scenario_coverage_test.sh checks that the two scenarios together cover everything.
 Scenario every_staging();
 
-/// Steps each of which changes what can be seen, and syncs that are acknowledged.
+/// Steps with a visible change each, and syncs that are acknowledged.
 Scenario visible_operations();
 
-/// A new file, written, and one fsync of it.
+/// Creates a file, writes it, and syncs it once.
 Scenario new_file_with_fsync();
 
-/// A staged file that is not settled when it is opened for writing.
+/// Opens a staged file for writing before it is settled.
 Scenario opened_while_unsettled();
 
-/// A file whose extended attributes take several records.
+/// A file with extended attributes that need several records.
 Scenario bulky_attributes();
 
-/// Records of one size behind a first file, so that what is written after a power loss fits what it
-/// left behind the tail.
+/// Records of equal size after a first file, so that a record after a power loss fits the remains
+/// behind the tail.
 Scenario equal_records();
 
-/// What the daemon does every second; `durable`: with this one, everything so far is.
+/// The daemon's work of every second. `durable`: makes all earlier records durable.
 Step tending(bool durable);
 
-/// `steps` random ones on few names, so that they meet.
+/// `steps` random operations on few names, so that they interact.
 Scenario random_operations(std::uint64_t seed, std::size_t steps);
 
 }  // namespace efs::test

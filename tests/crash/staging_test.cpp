@@ -1,7 +1,7 @@
-// The staging itself under power loss, not only what it asks of the file system: a stage-in, a
-// program, a load, an unload and a stage-out, and the end of the world before each event of the
-// store and before each call to the PFS, which lives on. And proof that it would be noticed if one
-// kind of these events did nothing.
+// Staging under power loss: not only its calls to the file system, but a stage-in, a program, a
+// load, an unload and a stage-out. The world ends before each event of the store and before each
+// call to the PFS, which survives. Also proves that the test notices if one kind of these events
+// has no effect.
 #include <fcntl.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -30,8 +30,8 @@ namespace {
 const std::string changed = "what the program made of it", result = std::string(20'000, 'r'),
                   unsynced = std::string(7000, 'u');
 
-// What is found wrong ends the life. Thrown, not required: where a lie is to be noticed it fails no
-// test.
+// A violation ends the life. It is thrown, not required: a violation that a lie causes must not
+// fail the test.
 struct Wrong {
   std::string what;
 };
@@ -107,7 +107,7 @@ struct Pfs {
   }
 };
 
-// One life of the daemon. What it has finished, power loss may not take back.
+// One life of the daemon. Power loss must not undo its finished work.
 struct Daemon {
   test::SimWorld& world;
   const Pfs& pfs;
@@ -120,7 +120,7 @@ struct Daemon {
   }};
   stage::Options options{.workers = 1, .transfer_size = 64U << 10U, .partial_tag = ".0123456789ab"};
 
-  ~Daemon() { world.end_before(0); }  // what follows is our own tidying
+  ~Daemon() { world.end_before(0); }  // the rest is cleanup of the test
 
   void open(bool after_power_loss) {
     auto opened = Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world),
@@ -130,7 +130,7 @@ struct Daemon {
     filesystem = std::move(*opened);
   }
 
-  // The staging takes the end of the world for a failure.
+  // Staging takes the end of the world for a failure and continues.
   void live_on() const {
     if (world.ended()) {
       throw test::PowerLoss{};
@@ -230,7 +230,7 @@ struct Daemon {
   std::string content(std::uint64_t ino) const { return world.find(ino)->visible; }
 };
 
-// Never a half file at results-dir, and each that is said to be there is.
+// results-dir never has a half file, and has every result reported as exported.
 void check_results(const Daemon& before, const std::map<std::string, std::string>& results) {
   for (const auto& [path, content] : results) {
     must(path.ends_with(".efs-partial") || path == "unsynced" ||
@@ -248,16 +248,16 @@ void check_results(const Daemon& before, const std::map<std::string, std::string
        "at results-dir there is" + names);
 }
 
-// Never a half file in the buffer, either; and all that was finished.
+// The buffer never has a half file either, and has all finished work.
 void check(const Daemon& before, const Daemon& now) {
   const auto files = now.files();
-  // On a page-cache file system what the program does to "a" before its fsync may be on the medium
-  // before the record that it is dirty.
+  // On a page-cache file system, the program's writes to "a" before its fsync may reach the medium
+  // before the record that the file is dirty.
   const bool at_work =
       before.staged_in && !before.written && now.world.durability() == Durability::page;
   const auto is_whole = [&](const std::string& path, const std::string& content) {
     const auto input = now.pfs.inputs.find(path);
-    // what power loss took before is brought out as it is
+    // files damaged by an earlier power loss are exported as they are
     return (input != now.pfs.inputs.end() && content == input->second) ||
            (before.written &&
             ((path == "a" && content == changed) || (path == "result" && content == result) ||
@@ -280,15 +280,15 @@ void check(const Daemon& before, const Daemon& now) {
   if (!before.written) {
     return;
   }
-  // What is out and not settled yet may go from the buffer: results-dir has it.
+  // A result that is exported and not settled may be missing in the buffer: results-dir has it.
   for (const auto& [path, content] : {std::pair{"a", changed}, {"result", result}}) {
     must(files.contains(path) ? now.content(files.at(path).ino) == content : results.contains(path),
          std::string(path) + " is not what the program wrote");
   }
 }
 
-// What is wrong with a life that ends before event `n`, and with the one after it; "": nothing.
-// True in `complete` where it was over before that.
+// Runs a life that ends before event `n`, and the next one. Returns the violation; "" if there is
+// none. Sets `complete` if the life was over before that event.
 std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, std::uint64_t n,
                      const test::Lies& lies, bool& complete) try {
   pfs.clear_results();
@@ -316,7 +316,7 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
   Daemon second{.world = world, .pfs = pfs};
   second.open(true);
   check(first, second);
-  // It goes on where it was.
+  // Continues after the last finished step.
   if (!first.staged_in) {
     second.stage_in();
   }
@@ -335,7 +335,7 @@ std::string one_life(const Pfs& pfs, Durability durability, std::uint64_t seed, 
   second.stage_out();
   second.staged_in = second.written = second.loaded = second.unloaded = true;
   check(second, second);
-  // What the program did not sync power loss may have taken; not what results-dir has of it.
+  // Power loss may erase data that the program did not sync, but not its copy in results-dir.
   if (out.contains("unsynced")) {
     must(out.at("unsynced") == unsynced && pfs.results()["unsynced"] == unsynced,
          "what was at results-dir was replaced by what power loss left of it");
@@ -364,7 +364,7 @@ TEST_CASE(
     "the PFS",
     "[crash]") {
   const auto seed = test::seed();
-  // all calls come from one thread, and the end of the world goes through it
+  // all calls come from one thread, so the end of the world passes through it
   const test::NoThreads none;
   const Pfs pfs;
   for (const auto durability : {Durability::cache_line, Durability::page}) {

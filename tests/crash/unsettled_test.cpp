@@ -1,5 +1,5 @@
-// Clean files that are not settled yet, and syncs that fail: what was promised of them is there
-// after power loss.
+// Clean files that are not settled, and failing syncs: after power loss, everything promised is
+// there.
 #include <fcntl.h>
 #include <linux/fs.h>
 
@@ -31,7 +31,7 @@ std::unique_ptr<Filesystem> open_on(Backend& backend, test::SimWorld& world, boo
   return opened ? std::move(*opened) : nullptr;
 }
 
-// 0: there is none.
+// Returns 0 if there is none.
 std::uint64_t inode_at(Filesystem& filesystem, const std::string& path) {
   std::uint64_t at = fs::root_ino;
   for (std::size_t begin = 0; begin < path.size();) {
@@ -47,7 +47,7 @@ std::uint64_t inode_at(Filesystem& filesystem, const std::string& path) {
   return at;
 }
 
-// "": there is none.
+// Returns "" if there is none.
 std::string content_at(Backend& backend, Filesystem& filesystem, const std::string& path) {
   const auto ino = inode_at(filesystem, path);
   auto container = ino == 0 ? Result<std::shared_ptr<Container>>(fail(ENOENT)) : backend.open(ino);
@@ -74,7 +74,7 @@ void write_to(Filesystem& filesystem, const std::string& path, const std::string
   filesystem.release(ino, O_WRONLY);
 }
 
-// One way to give a staged file another name, and what is then promised of names.
+// A way to rename a staged file, and the names promised afterwards.
 struct Move {
   std::string name;
   std::function<Status(Filesystem&)> run;
@@ -110,7 +110,8 @@ std::vector<Move> moves() {
        {{"a", input}, {"y", before}}}};
 }
 
-// One life that ends before event `n`, or in peace. True: it was over before that.
+// Runs one life that ends before event `n`, or in order. Returns true if the life was over before
+// that event.
 bool one_life(const Move& move, Durability durability, std::uint64_t seed, std::uint64_t n) {
   test::SimWorld world(durability, seed);
   test::SimBackend backend(world);
@@ -171,8 +172,8 @@ TEST_CASE(
 
 namespace {
 
-// What power loss leaves of a file that was written and unloaded while all was synced; `again`: and
-// after one more sync.
+// Returns the content after power loss of a file that was written and unloaded during a sync of all
+// files. `again`: after one more sync.
 std::string left_of_changed(bool again, Filesystem::Rules rules, const std::string& changed) {
   test::SimWorld world(Durability::page, 1);
   test::SimBackend real(world);
@@ -204,7 +205,7 @@ TEST_CASE("what is written and unloaded while all is synced is not booked as bei
   const std::string changed = "written while the medium was at work";
   CHECK(left_of_changed(false, {}, changed).empty());
   CHECK(left_of_changed(true, {}, changed) == changed);
-  // R1 would be broken without the look at what has been changed meanwhile.
+  // Without the check for changes during the sync, R1 would be broken.
   const auto left = left_of_changed(false, {.book_unchanged = false}, changed);
   CHECK((!left.empty() && left != changed));
 }
@@ -217,7 +218,7 @@ TEST_CASE("what a failed sync was about is never booked as being on the medium",
     auto filesystem = open_on(backend, world, false);
     REQUIRE(filesystem);
     stage_in(backend, *filesystem, "a");
-    // results: of so many one sync of all, which is about what is clean, too
+    // for this many results there is one sync of all files, which covers clean files too
     const std::vector many(64, inode_at(*filesystem, "a"));
     world.fail_call(1);
     const Status synced = secures ? filesystem->secure(many) : filesystem->settle();
@@ -246,8 +247,7 @@ TEST_CASE("what a failed sync was about is never booked as being on the medium",
 
 namespace {
 
-// A file system with a directory "kept" whose record a sync of the journal was to bring to the
-// medium, and failed.
+// A file system with a directory "kept"; the sync of its record fails.
 void lose_a_record(test::SimBackend& backend, test::SimWorld& world) {
   auto filesystem = open_on(backend, world, false);
   REQUIRE(filesystem);
@@ -257,7 +257,7 @@ void lose_a_record(test::SimBackend& backend, test::SimWorld& world) {
   CHECK(world.failed_call() == "journal sync");
   world.fail_call(0);
   CHECK(filesystem->failed());
-  // As a kernel does: what it could not write it calls clean, and the next sync of it succeeds.
+  // Like a kernel: after a failed write it calls the data clean, and the next sync succeeds.
   for (auto& [name, file] : world.files) {
     file->dirty.clear();
   }

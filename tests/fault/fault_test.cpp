@@ -1,6 +1,6 @@
-// Every call to the store fails once, and then every call from one on, also while it is opened:
-// nothing dies, an honest error is told, what was synced survives power loss, nothing leaks, and
-// what the file system shows is what its journal says.
+// Every call to the store fails once, and then every call from one on, also while the store is
+// opened. No process dies, each error is reported correctly, synced data survives power loss,
+// nothing leaks, and the file system shows the state of its journal.
 #include <sys/stat.h>
 #include <catch2/catch_test_macros.hpp>
 
@@ -16,16 +16,16 @@ using namespace efs;
 
 namespace {
 
-// bytes from which on a snapshot is made
+// bytes at which a snapshot is made
 constexpr std::uint64_t short_journal = 1500, long_journal = 16u << 20;
 
 struct Fault {
   Durability durability;
   int code = EIO;
-  bool on = false;  // once it has begun
+  bool on = false;  // all later calls fail too
   std::uint64_t smallest_compaction = long_journal;
-  unsigned places = 1;  // of the store
-  bool maps = false;    // its containers
+  unsigned places = 1;  // places of the store
+  bool maps = false;    // containers can be mapped
 };
 
 std::string attributes_text(const struct stat& st) {
@@ -35,7 +35,7 @@ std::string attributes_text(const struct stat& st) {
          std::to_string(S_ISREG(st.st_mode) ? st.st_size : 0);
 }
 
-// All that programs can see, but for times.
+// Lists all state that programs can see, except times.
 void list(fs::Filesystem& filesystem, std::uint64_t directory, const std::string& path,
           std::string& text) {
   const auto items = filesystem.readdir(directory, 0, 1000).value();
@@ -63,7 +63,7 @@ void list(fs::Filesystem& filesystem, std::uint64_t directory, const std::string
   }
 }
 
-// And what a stage-out would bring out.
+// The same, and the files that a stage-out would export.
 std::string listing(fs::Filesystem& filesystem) {
   std::string text;
   list(filesystem, fs::root_ino, "", text);
@@ -78,8 +78,8 @@ std::string listing(fs::Filesystem& filesystem) {
 
 struct Outcome {
   bool met = false;       // the fault was reached
-  std::string where;      // the step that met it
-  std::string call = {};  // that failed
+  std::string where;      // the step with the fault
+  std::string call = {};  // the call that failed
   std::string wrong;
 };
 
@@ -109,7 +109,7 @@ std::uint64_t last_sequence(test::SimWorld& world) {
       .sequence;
 }
 
-// In two runs: to list directories may change their atimes, by records.
+// Uses two runs: listing directories may change their atimes, by records.
 Reference reference_of(const test::Scenario& scenario, const Fault& fault) {
   Reference reference;
   for (const bool lists : {false, true}) {
@@ -134,8 +134,8 @@ Reference reference_of(const test::Scenario& scenario, const Fault& fault) {
   return reference;
 }
 
-// The code that was injected, or that the file system has become read-only by it: in one step
-// several changes may follow one another, and a snapshot may come between them.
+// The error must be the injected one, or EROFS if the fault made the file system read-only: one
+// step may make several changes, with a snapshot between them.
 bool is_honest(int told, int injected) {
   return told == injected || told == EROFS;
 }
@@ -144,7 +144,8 @@ bool is_told(const test::Life& life, int injected) {
   return std::ranges::any_of(life.errors, [&](int told) { return is_honest(told, injected); });
 }
 
-// Of the step that met the fault, which has gone: it says so, or all is as if it had not been.
+// Checks the step with the fault, after the fault is gone: the step reported the error, or the
+// result is as without a fault.
 std::string check_answer(test::Life& life, const test::Step& step, const std::string& expected,
                          int injected) {
   if (is_told(life, injected)) {
@@ -161,16 +162,16 @@ std::string check_answer(test::Life& life, const test::Step& step, const std::st
                    " and its effect is not there. Expected:\n" + expected + "found:\n" + found;
 }
 
-// What is there once the fault has gone must be what the journal says, and what a start finds.
-// Containers that no file has are `leaks` at most, and those whose removal has failed: a start
-// would free them.
+// After the fault, the visible state must equal the journal's state and that of a new start. At
+// most `leaks` containers are without a file, and those whose removal failed: a start would free
+// them.
 std::string check(const Fault& fault, test::SimWorld& world,
                   std::unique_ptr<fs::Filesystem> filesystem, std::size_t leaks = 0) {
   const std::string seen = listing(*filesystem);
-  (void)filesystem->fsync_metadata();  // what waits for it is freed
+  (void)filesystem->fsync_metadata();  // frees containers that wait for a sync
   const bool failed = filesystem->failed();
   filesystem.reset();
-  // What a record took away that no sync can confirm any more stays until the next start.
+  // Containers of removed files stay until the next start if no sync can confirm the record.
   if (const auto wrong = test::check_journal(world);
       !failed &&
       static_cast<std::size_t>(std::ranges::count(wrong, '\n')) > leaks + world.stuck.size()) {
@@ -223,7 +224,7 @@ Outcome with_failing_call(const test::Scenario& scenario, const Reference& refer
   return outcome;
 }
 
-// What was promised, by an fsync or with a record that is there.
+// Checks the promises made by an fsync or with a durable record.
 std::string check_promises(test::SimWorld& world, fs::Filesystem& recovered, const test::Life& life,
                            const Fault& fault, std::uint64_t low) {
   const std::uint64_t found = recovered.recovery().journal.sequence;
@@ -246,7 +247,7 @@ std::string check_promises(test::SimWorld& world, fs::Filesystem& recovered, con
   return {};
 }
 
-// The power goes right after the step that met the fault.
+// The power fails right after the step with the fault.
 Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const Reference& reference,
                                          const Fault& fault, std::uint64_t n, std::uint64_t seed) {
   test::SimWorld world = world_of(fault, seed);
@@ -282,7 +283,7 @@ Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const R
   return outcome;
 }
 
-// As the doors do, each step catches what is thrown.
+// Each step catches exceptions, as the entry points do.
 Outcome with_failing_allocation(const test::Scenario& scenario, const Reference& reference,
                                 const Fault& fault, std::uint64_t n) {
   test::SimWorld world = world_of(fault);
@@ -308,8 +309,8 @@ Outcome with_failing_allocation(const test::Scenario& scenario, const Reference&
       outcome.wrong = check_answer(life, scenario[k], reference.listings[k + 1], ENOMEM);
     }
   }
-  // A container that there is no memory to wait for is freed by the next start
-  // (Filesystem::reap()), as is one that was being filled by a step that threw.
+  // The next start frees a container that could not be queued for lack of memory
+  // (Filesystem::reap()), and a container of a step that threw.
   if (outcome.wrong.empty()) {
     outcome.wrong = check(fault, world, std::move(*opened), 1);
   }
@@ -320,7 +321,7 @@ std::vector<test::Scenario> all_scenarios() {
   return {test::every_operation(), test::every_staging(), test::bulky_attributes()};
 }
 
-// How a store is opened that somebody has left.
+// How to open the store of an earlier process.
 enum class Way : std::uint8_t { plain, takeover, after_power_loss, read_only };
 
 fs::Filesystem::Options options_of(const Fault& fault, test::SimWorld& world, Way way) {
@@ -331,7 +332,7 @@ fs::Filesystem::Options options_of(const Fault& fault, test::SimWorld& world, Wa
   return options;
 }
 
-// What a process that ran the scenario leaves behind; the same at each call.
+// Returns the store that a process leaves after the scenario; the same at each call.
 std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fault& fault,
                                         Way way) {
   auto world = std::make_unique<test::SimWorld>(world_of(fault));
@@ -342,7 +343,7 @@ std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fa
   for (const auto& step : scenario) {
     step.run(life);
   }
-  // What is open without a name, and what nobody has freed.
+  // Files that are open without a name, and containers that are not freed yet.
   const auto open = (*opened)->make_node({}, fs::root_ino, "open", S_IFREG | 0600, 0);
   REQUIRE(open);
   REQUIRE((*opened)->unlink({}, fs::root_ino, "open"));
@@ -355,7 +356,7 @@ std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fa
   return world;
 }
 
-// Opened without a fault; and, but for a look, in a state to go on with.
+// Opens without a fault. Except for read_only, the state must be usable.
 std::string listing_when_opened(test::SimWorld& world, const Fault& fault, Way way,
                                 std::string& wrong) {
   const auto store = test::open_store(world).value();
@@ -379,7 +380,7 @@ std::string listing_when_opened(test::SimWorld& world, const Fault& fault, Way w
   return seen;
 }
 
-// Opens it with the n-th call or allocation failing, and then again without.
+// Opens the store while the n-th call or allocation fails, and then again without a fault.
 Outcome with_failing_recovery(const test::Scenario& scenario, const Fault& fault, Way way,
                               const std::string& expected, std::uint64_t n) {
   const auto world = left_by(scenario, fault, way);
@@ -446,7 +447,7 @@ void every_recovery(const test::Scenario& scenario, const Fault& fault, Way way)
   }
 }
 
-// The names of the calls that failed.
+// Returns the names of the calls that failed.
 template <typename Run>
 std::set<std::string> every_one(Run run, const Fault& fault,
                                 const std::vector<test::Scenario>& scenarios = all_scenarios()) {
@@ -467,15 +468,16 @@ std::set<std::string> every_one(Run run, const Fault& fault,
       }
       failed.insert(outcome.call);
     }
-    CHECK(n > 2);  // the last one's attributes go to the journal, which asks the store for little
+    CHECK(n > 2);  // the attributes of the last place are in the journal, with few calls to the
+                   // store
     all += n;
   }
   CHECK(all > 60);
   return failed;
 }
 
-// Once, for good, and with power loss behind it; `expected`: calls that must have been among those
-// that failed.
+// Once, permanently, and followed by power loss. `expected`: calls that must be among the failed
+// ones.
 void every_call_of(const test::Scenario& scenario, Fault fault,
                    const std::set<std::string>& expected) {
   std::set<std::string> failed;
@@ -492,7 +494,7 @@ void every_call_of(const test::Scenario& scenario, Fault fault,
       },
       fault, {scenario});
   if (test::Sample(0).step > 1) {
-    return;  // a part of them
+    return;  // tests only a part of the calls
   }
   for (const auto& call : expected) {
     INFO(call);
@@ -579,8 +581,8 @@ TEST_CASE("every allocation of memory fails once", "[fault]") {
         },
         fault, scenarios);
   };
-  // There are a thousand allocations, and each takes a run of the scenario: memory differs little
-  // between the classes.
+  // There are a thousand allocations, and each needs a run of the scenario. Memory differs little
+  // between the durability classes.
   run(Durability::page, short_journal, all_scenarios());
   run(Durability::page, long_journal, {test::every_operation()});
   run(Durability::volatile_memory, short_journal, {test::every_operation()});
@@ -593,7 +595,7 @@ TEST_CASE("every call to the store fails once in a recovery, and then for good",
     for (const auto way : {Way::plain, Way::takeover, Way::after_power_loss, Way::read_only}) {
       for (const int code : {EIO, ENOSPC}) {
         for (const bool on : {false, true}) {
-          // nothing is left
+          // nothing remains
           if (way == Way::after_power_loss && durability == Durability::volatile_memory) {
             continue;
           }

@@ -1,5 +1,5 @@
-// Lines of any bytes on the control socket: errors, or requests of which every field is read as the
-// daemon reads it.
+// Lines of arbitrary bytes on the control socket: either an error, or a request. Reads every field
+// of a request as the daemon does.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 using namespace efs::daemon;
 using efs::control::Json;
 
-// One that throws is a request that the server refuses; the fields behind it are read all the same.
+// A read that throws is a request that the server rejects; the later fields are still read.
 template <typename... Read>
 void read_each(const Json& request, Read... read) {
   const auto attempt = [&](auto one) {
@@ -39,7 +39,7 @@ void read_fields(const Json& request) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > 65536) {
-    return 0;  // what a socket takes without a reader
+    return 0;  // capacity of a socket without a reader
   }
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) {
@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ::close(ends[0]);
   efs::control::LineReader reader(ends[1], 1u << 20);
   while (auto line = reader.next()) {
-    // what is read is what was written
+    // reading restores the written document
     if (efs::json_from_text(efs::json_to_text(*line)) != *line) {
       std::abort();
     }

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Fuzzing with libFuzzer and the address sanitizer, where clang is there: EFS_FUZZ_SECONDS each (default 10), from the saved
-# corpus. A crash is a failure; its input is printed, and kept below EFS_FUZZ_FOUND (default: a new directory in /tmp). EFS_FUZZ_KEEP=1 adds
-# to the corpus what reaches more than it did.
+# Fuzzing with libFuzzer and the address sanitizer, if clang is installed: EFS_FUZZ_SECONDS each
+# (default 10), from the saved corpus. A crash is a failure; the test prints its input, and keeps it
+# below EFS_FUZZ_FOUND (default: a new directory in /tmp). EFS_FUZZ_KEEP=1 adds inputs that reach
+# new code to the corpus.
 #   fuzz_test.sh [BIN_DIR]
 set -uo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -11,10 +12,10 @@ passed=0 failed=0 skipped=0
 work=$(mktemp -d /tmp/efs-fuzz.XXXXXX) || exit 2
 trap 'rm -rf "$work"' EXIT
 
-# The examples that are parsed by other tests are good beginnings for this one.
+# Example files of other tests are good seeds for this target.
 also_from() { [ "$1" != job_file ] || echo "$source/conf" "$source/conf/site"; }
 
-# Inputs that failed, out of the way of the trap.
+# Saves failing inputs before the trap removes them.
 keep_found() {
   local name=$1 input found
   found=${EFS_FUZZ_FOUND:-$(mktemp -d /tmp/efs-fuzz-found.XXXXXX)} && mkdir -p "$found" || return
@@ -28,7 +29,7 @@ keep_found() {
 # target NAME SOURCE... -- LIBRARY...
 target() {
   local name=$1; shift
-  # All in one, which takes half the time.
+  # One compilation of all files takes half the time.
   echo "#include \"tests/fuzz/$name.cpp\"" >"$work/$name.cpp"
   while [ $# -gt 0 ] && [ "$1" != -- ]; do echo "#include \"src/$1\"" >>"$work/$name.cpp"; shift; done
   shift

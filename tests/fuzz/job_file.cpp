@@ -1,4 +1,4 @@
-// A job file or a site file of any bytes: values or problems, never an exception or a crash.
+// A job file or a site file of arbitrary bytes: values or problems, never an exception or a crash.
 #include <cstdint>
 #include <cstdlib>
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 const std::string good_job =
     "global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}\nresources: [{path: input}]\n";
 
-// Who is refused is told why.
+// A rejection must have a reason.
 void look_at(const std::vector<Problem>& problems) {
   if (problems.empty()) {
     std::abort();
@@ -42,7 +42,7 @@ void parse_job(const std::string& text, const std::shared_ptr<const Site>& site)
   if (site == nullptr) {
     return;
   }
-  // A job keeps to the site's limits, whoever asked for what.
+  // A job keeps to the site's limits, whatever the user asks for.
   if (job->workers > site->most_workers.value_or(job->workers) ||
       job->transfer_size > site->most_transfer_size.value_or(job->transfer_size)) {
     std::abort();

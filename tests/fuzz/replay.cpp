@@ -1,8 +1,9 @@
-// A journal of any bytes: refused, or replayed up to where it does not verify, into a tree that is
-// whole and that a snapshot keeps. The first byte of the input chooses whether the rest is a
-// journal as it is; payloads that are given good headers and checksums, so that the records are
-// reached; or few bytes for each record, of small numbers and few names, so that records meet one
-// another.
+// A journal of arbitrary bytes: rejected, or replayed up to the first record that does not verify.
+// The resulting tree must be consistent, and a snapshot must preserve it. The first byte of the
+// input selects how to use the rest:
+// - a journal as it is;
+// - payloads that get valid headers and checksums, so that replay reaches the records;
+// - few bytes for each record, with small numbers and few names, so that records interact.
 #include <linux/fs.h>
 #include <sys/stat.h>
 
@@ -37,8 +38,8 @@ class Bytes final : public store::MediumFile {
   Status cut(std::uint64_t) override { return fail(EROFS); }
 
   Result<std::byte*> map(std::uint64_t offset, std::size_t length) override {
-    // Of a window that is mostly zeros only what the one before has filled is cleared: all of it
-    // would take most of the time.
+    // The window is mostly zeros, so only the bytes of the previous input are cleared: clearing all
+    // of it would take most of the time.
     static std::vector<std::byte> window;
     static std::size_t filled = 0;
     std::fill_n(window.begin(), filled, std::byte{0});
@@ -124,7 +125,7 @@ std::vector<std::byte> journal_of(std::span<const std::byte> input) {
   return journal;
 }
 
-// Makes each field of a record of a byte.
+// Makes each field of a record from a byte.
 class Filler {
  public:
   explicit Filler(std::span<const std::byte> in) : in_(in) {}
@@ -154,7 +155,7 @@ class Filler {
   }
 
   void fill(std::uint64_t& value) {
-    const auto number = byte();  // the last ones from the other end
+    const auto number = byte();  // high values count from the other end
     value = number < 250 ? number % 16 : number - 256ULL;
   }
 
@@ -190,7 +191,7 @@ fs::Record record_of(std::size_t type) {
   return std::variant_alternative_t<Index, fs::Record>{};
 }
 
-// What is refused changes nothing, and those behind it are tried all the same.
+// A rejected record changes nothing, and later records are still tried.
 void apply_filled(std::span<const std::byte> input, fs::Namespace& names) {
   for (Filler filler(input); !filler.empty();) {
     auto record = record_of(filler.byte() % std::variant_size_v<fs::Record>);
@@ -227,7 +228,7 @@ std::string text_of(const FileTime& time) {
   return row(time.seconds, time.nanoseconds);
 }
 
-// All that a snapshot is to keep of an inode.
+// Returns all state of an inode that a snapshot must preserve.
 std::string text_of(const fs::Inode& inode) {
   static const fs::InodeExtra none;
   const fs::InodeExtra& extra = inode.extra ? *inode.extra : none;
@@ -248,7 +249,7 @@ std::string text_of(const fs::Inode& inode) {
   return text;
 }
 
-// Two namespaces that are equal have the same texts.
+// Equal namespaces have equal texts.
 std::set<std::string> texts_of(const fs::Namespace& names) {
   std::set<std::string> all{row("next", names.next_unused())};
   names.for_each([&](const fs::Inode& inode) {
@@ -270,7 +271,7 @@ fs::Namespace empty_namespace() {
   return {0755, 0, 0, 0};
 }
 
-// What a compaction writes is what the next start reads.
+// The next start reads the same state that a compaction writes.
 void check_snapshot(const fs::Namespace& names) {
   auto again = empty_namespace();
   names.snapshot([&](const fs::Record& record) {

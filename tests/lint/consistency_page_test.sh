@@ -1,11 +1,12 @@
 #!/bin/bash
-# man/efs-consistency.7 and the tests say the same: behind each sentence that promises something stands which test shows it,
-# and each test that is named is there.
+# man/efs-consistency.7 and the tests agree: a marker behind each sentence with a promise names the
+# test that shows it, and each named test exists.
 #   consistency_page_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
-# The sentences of the sections that promise, one per line of the page, that no marker follows.
+# Prints the sentences of the sections with promises, one per line of the page, that no marker
+# follows.
 unproven() {
   awk '
     function due() { if (sentence != "") print "not tested: " sentence; sentence = "" }
@@ -22,8 +23,8 @@ unproven() {
     END { due() }' "$1"
 }
 
-# missing PAGE [SOURCES]: what its markers name that is not there: a test case, a check of a script (or a whole line of it), or
-# a line of another file of the tests.
+# missing PAGE [SOURCES]: prints the names in markers that do not exist: a test case, a check of a
+# script (or a whole line of it), or a line of another file of the tests.
 missing() { python3 - "$1" "${2:-$SOURCE}" <<'END'
 import functools, os, re, sys
 page, sources = sys.argv[1:]
@@ -62,7 +63,7 @@ for marker in $(grep -n '^\.\\"tested' "$page" | cut -d: -f1 | sed -n '1p;10p;$p
   sed "$marker s/'[^']*'/'none such'/" "$page" >"$S/page"
   check "a name that is not there is found (line $marker)" grep -q "has no 'none such'" <<<"$(missing "$S/page")"
 done
-# Every marker counts, but where two follow one sentence.
+# Every marker counts, unless two follow one sentence.
 awk '/^\.\\"tested/ { if (!behind) print NR; behind = 1; next } { behind = 0 }' "$page" >"$S/markers"
 first=$(grep -n '^\.SH NO PROMISE' "$page" | cut -d: -f1)
 unnoticed=

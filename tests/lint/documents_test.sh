@@ -1,6 +1,6 @@
 #!/bin/bash
-# The Markdown documents say the truth about the tree: files, links, verbs and options in them exist, and each document keeps
-# its length. Every check is first shown to find a planted fault.
+# The Markdown documents are true: the files, links, verbs and options in them exist, and each
+# document keeps its length limit. Every check first proves that it finds a planted fault.
 #   documents_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every C and C++ file of the tree looks as clang-format makes it.
+# Every C and C++ file of the tree has the format of clang-format.
 #   format_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"

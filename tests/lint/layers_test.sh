@@ -1,12 +1,12 @@
 #!/bin/bash
-# What no compiler checks: the layers include downwards only, the examples are valid job files, nothing in the tree
-# knows where it was developed, and no test keeps the mounts of another one. Every check is first shown to find what it looks
-# for, in a copy with a planted violation.
+# Rules that no compiler checks: the layers include downwards only, the examples are valid job
+# files, no file names the place of its development, and no test keeps the mounts of another one.
+# Every check first proves that it works, in a copy with a planted violation.
 #   layers_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
-# What a layer may include besides itself.
+# The layers that a layer may include besides itself.
 rules='base:
 config: base
 backends: base
@@ -21,8 +21,9 @@ cli: base config control stage queue image
 daemon: base config backends store fs fuse stage control queue image
 api: base control'
 
-# bad_includes TREE: every include of a layer that the including layer may not know; an unknown layer is one, too.
-# The first directory of an include is a layer or, where we have no such directory, a library.
+# bad_includes TREE: prints every include of a layer that the including layer may not use, and every
+# unknown layer. The first directory of an include is a layer or, if there is no such directory, a
+# library.
 bad_includes() {
   (cd "$1" && { ls src; echo backends; } && echo && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' src backends --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.c') |
     rules=$rules awk '
@@ -36,7 +37,8 @@ bad_includes() {
         sub(/\/.*/, "", target)
         if (target != layer && target in ours && index(allowed[layer], " " target " ") == 0) print file ": " layer " must not include " target }'
 }
-# What a part of the layer stage may include besides itself, the parts before it in this order; "." are the files that all the rest share.
+# The parts of layer stage that a part may include besides itself: earlier parts in this order; "."
+# stands for the shared files.
 stage_parts='pfs copy plan . versions import export resume live'
 bad_stage_includes() {
   (cd "$1/src/stage" && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"stage/' . --include='*.cpp' --include='*.hpp') |
@@ -50,7 +52,7 @@ bad_stage_includes() {
 no_bad_stage_includes() { local bad; bad=$(bad_stage_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
 no_bad_includes() { local bad; bad=$(bad_includes "$1"); [ -z "$bad" ] || { echo "$bad"; return 1; }; }
 
-# The files of a tree: what git would commit, or all that are there where it is no checkout.
+# Lists the files of a tree: those that git would commit, or all files outside a checkout.
 files_of() {
   if git -C "$1" rev-parse --git-dir >/dev/null 2>&1; then git -C "$1" ls-files -z -co --exclude-standard
   else (cd "$1" && find . \( -name '.git' -o -name 'build*' \) -prune -o -type f -print0); fi
@@ -65,11 +67,12 @@ bad_examples() {
 }
 no_bad_examples() { local bad; bad=$(bad_examples "$1"); [ -z "$bad" ] || { for bad in $bad; do "$EFS" check --at-submission "$bad"; done; return 1; }; }
 
-# A namespace of a test's own has copies of the mounts of all that run beside it, whose stops would wait for it to end.
+# A separate namespace of a test has copies of the mounts of all concurrent tests, and the stops of
+# those tests would wait for its end.
 foreign_mounts() { grep -rnE '^[^#]*\bunshare +(-[-a-zA-Z]* +)*(-m|--mount)\b' "$1/tests" --include='*.sh' | grep -vE '(-m|--mount) true\b' | sed 's/$/   (tests\/own_mounts.py)/'; }
 no_foreign_mounts() { ! foreign_mounts "$1" | grep .; }
 
-# A member with a body is one that what stands in front of another object can forget to hand on.
+# A wrapper of an object could forget to forward a member that has a body.
 members_with_bodies() {
   find "$1/src" "$1/backends" \( -name '*.hpp' -o -name '*.cpp' \) -exec awk '
     !whole && /^[[:space:]]*virtual / { whole = $0; where = FILENAME ":" FNR; next_line = 1 }
@@ -82,7 +85,8 @@ no_members_with_bodies() { ! members_with_bodies "$1" | grep .; }
 # --- the checks can fail ---
 copy=$S/copy
 mkdir -p "$copy/tests" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/conf" "$copy" || exit 2
-# planted NAME PATTERN CHECK FILE TEXT: with the text in the file the check says what matches; without it no more.
+# planted NAME PATTERN CHECK FILE TEXT: with the text in the file, the check's output matches;
+# without it, the output does not match.
 planted() {
   local name=$1 pattern=$2 finder=$3 file=$copy/$4 text=$5
   printf '%s\n' "$text" >"$file"

@@ -1,16 +1,17 @@
 #!/bin/bash
-# The manual says what the programs do: options of every verb against efs(1), options of the daemon and events of the log
-# against efsd(8). (The keys of job files are compared by the unit tests.) Every check is first shown to find what it
-# looks for.
+# The manual agrees with the programs: options of every verb with efs(1), options of the daemon and
+# events of the log with efsd(8). (Unit tests compare the keys of job files.) Every check first
+# proves that it works.
 #   manual_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
 verbs() { "$EFS" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p'; }
-# help_options VERB: its options as words, from --help.
+# help_options VERB: prints the verb's options, from --help.
 help_options() { "$EFS" "$1" --help | sed -n '/^Options:/,$p' | grep -oE '^  -[^ ]*' | tr ',' '\n' | tr -d ' ' | sort -u; }
 
-# man_options FILE: "VERB OPTION" for every option of the section OPTIONS. Its subsections name their verbs.
+# man_options FILE: prints "VERB OPTION" for every option of the section OPTIONS. Its subsections
+# name their verbs.
 man_options() {
   sed -e 's/\\-/-/g; s/\\f[A-Z]//g; s/"//g' "$1" | awk -v verbs="$(verbs | tr '\n' ' ')" '
     /^\.SH / { inside = ($2 == "OPTIONS"); next }
@@ -20,7 +21,7 @@ man_options() {
            while (match(line, /(^|[ ,])--?[A-Za-z][-A-Za-z]*/)) { word = substr(line, RSTART, RLENGTH); gsub(/[ ,]/, "", word); for (i = 1; i <= n; i++) print verb[i], word; line = substr(line, RSTART + RLENGTH) } }
     { term = ($0 == ".TP") }' | sort -u
 }
-# differences PAGE: what is only in the help, or only in the page.
+# differences PAGE: prints the options that only the help has, or only the page.
 differences() {
   local verb
   for verb in $(verbs); do
@@ -33,7 +34,7 @@ daemon_options() { grep -ohE '"--[a-z-]+"' "$1"/src/daemon/efsd.cpp | tr -d '"' 
 daemon_manual() { sed -e 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "OPTIONS")} inside && term {if (match($0, /--[a-z-]+/)) print substr($0, RSTART, RLENGTH)} {term = ($0 == ".TP")}' | sort -u; }
 events() { grep -rohE 'event=[a-z_]+' "$1"/src "$1"/backends --include='*.cpp' | cut -d= -f2 | sort -u; }
 manual_events() { awk '/^\.SH /{inside = ($2 == "LOG")} inside && term {print} {term = ($0 == ".TP")}' "$1" | sed 's/ "\? *(.*//; s/"[^"]*(.*//' | grep -oE '[a-z_]{4,}' | sort -u; }
-# States: of the daemon, and those that efs status makes up of an instance that does not answer.
+# States of the daemon, and states that efs status derives for an instance that does not answer.
 states() { { sed -nE 's/.*case State::[a-z_]+: return "([a-z-]+)".*/\1/p' "$1/src/daemon/instance.cpp"; sed -nE 's/.*"state", "([a-z]+)".*/\1/p; s/.*\["state"\] = [a-z]+ \? "([a-z]+)" : "([a-z]+)".*/\1\n\2/p; s/^ *\? "([a-z]+)"$/\1/p' "$1/src/cli/status.cpp"; } | sort -u; }
 manual_states() { sed 's/\\-/-/g' "$1" | awk '/^\.SH /{inside = ($2 == "STATES")} inside && term && /^\.B /{print $2} {term = ($0 == ".TP")}' | sort -u; }
 same() { local d; d=$(diff <(printf '%s\n' "$1") <(printf '%s\n' "$2")); [ -z "$d" ] || { echo "$d" | grep '^[<>]'; return 1; }; }

@@ -1,13 +1,14 @@
 #!/bin/bash
-# What sees libfuse builds with one that has neither passthrough nor statx (before 3.17), and uses nothing of what came later:
-# with the distribution's headers where they are as old, and with those of the build made to look as old, in which what is new is poisoned.
+# The sources that use libfuse compile with a version without passthrough and statx (before 3.17),
+# and use nothing newer. Uses the distribution's headers if they are that old, and the build's
+# headers with all newer names poisoned.
 #   older_libfuse_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 COMMANDS=$BIN/../compile_commands.json
 CXX=$(command -v "${CXX:-c++}") && [ -r "$COMMANDS" ] || { skip 'an older libfuse' 'needs a compiler and a build directory with compile_commands.json'; finish; }
 
-# The flags by which the build finds headers, but for those of libfuse, which come first on a line of their own.
+# Prints the build's flags for headers, with those of libfuse on a separate first line.
 flags() { python3 - "$COMMANDS" "$SOURCE" <<'END'
 import json, os, shlex, sys
 tree = os.path.realpath(sys.argv[2])
@@ -28,7 +29,7 @@ END
 { read -r present; read -r FLAGS; } < <(flags)
 check 'the build says where libfuse is' test -r "$present/fuse_lowlevel.h"
 
-# Every source that sees libfuse, directly or by a header of ours.
+# Lists every source that includes libfuse, directly or through our headers.
 sources() {
   local headers
   headers=$(cd "$SOURCE/src" && grep -lE '#include [<"](fuse_lowlevel\.h|fuse/library\.hpp)' fuse/*.hpp)
@@ -37,13 +38,13 @@ sources() {
 check 'there are sources' test "$(sources | wc -l)" -ge 4
 check 'what includes libfuse is of the layer fuse' test -z "$(sources | grep -v '^fuse/')"
 
-# built HEADERS SOURCE...: each compiles with these headers; the objects are in $S/objects.
+# built HEADERS SOURCE...: each source compiles with these headers; the objects are in $S/objects.
 built() {
   local headers=$1 source; shift
   rm -rf "$S/objects"; mkdir "$S/objects"
   for source; do echo "$source"; done | xargs -P "$(nproc)" -I{} sh -c 'exec "$1" '"$FLAGS"' -isystem "$2" -w -O0 -c "$3" -o "$4/$(basename "$3").o"' sh "$CXX" "$headers" {} "$S/objects"
 }
-# What they need of libfuse.
+# Lists the functions of libfuse that they use.
 needed() { nm -u "$S"/objects/*.o | awk '$1 == "U" && $2 ~ /^fuse_/ { print $2 }' | sort -u; }
 
 old=$S/old

@@ -1,6 +1,6 @@
 #!/bin/bash
-# man/efs-posix.7 and the tests say the same: each case that the page names exists, each case is named, and the declared
-# differences are the page's exceptions.
+# man/efs-posix.7 and the tests agree: each case that the page names exists, each case is named, and
+# the declared differences are the page's exceptions.
 #   posix_page_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -8,9 +8,9 @@ parity=$BIN/efs-parity
 [ -x "$parity" ] || { fail 'efs-parity is built' "$parity is not there"; finish; }
 "$parity" --list | cut -d' ' -f1 | sort >"$S/cases"
 
-# The words behind a marker, one per line.
+# Prints the words behind a marker, one per line.
 named() { sed -n "s/^\.\\\\\"$2 //p" "$1" | tr ' ' '\n' | grep .; }
-# Exceptions: the names before the first bracket in the tags of that section.
+# Prints the exceptions: the names before the first bracket in the tags of that section.
 exceptions() { sed -n '/^\.SH EXCEPTIONS/,/^\.SH SEE/p' "$1" | sed -n 's/^\([a-z0-9\\, -]*\) (\(both\|daemon\|passthrough\)\(, on ext4\)\{0,1\})$/\1/p' | tr -d '\\' | tr ',' '\n' | tr -d ' ' | sort -u; }
 differences() { sed -n 's/^\([^#:]*\): .*/\1/p' "$1"/tests/mount/expect-*.txt | sort -u; }
 

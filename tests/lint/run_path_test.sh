@@ -1,6 +1,7 @@
 #!/bin/bash
-# No program, library or plugin of the build searches for libraries in a directory that depends on the caller's: who runs one in
-# a stranger's directory would load the stranger's code. The files as installed are judged by package/package_test.sh.
+# No program, library or plugin of the build searches for libraries in a directory that depends on
+# the working directory: a program run in another user's directory would load that user's code.
+# package/package_test.sh checks the installed files.
 #   run_path_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"

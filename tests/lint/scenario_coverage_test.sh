@@ -1,23 +1,26 @@
 #!/bin/bash
-# Power loss and injected faults (tests/crash, tests/fault) reach every operation: each public member of Filesystem and of
-# Staging is called by a step of tests/crash/scenarios.cpp, and each step is in a scenario. Kills of a worker (tests/takeover/operations.cpp)
-# reach every request of the kernel.
+# Power loss and injected faults (tests/crash, tests/fault) reach every operation: a step of
+# tests/crash/scenarios.cpp calls each public member of Filesystem and of Staging, and each step is
+# in a scenario. Kills of a worker (tests/takeover/operations.cpp) reach every request of the
+# kernel.
 #   scenario_coverage_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
-# What has no effect on a store and touches none, or runs at its start, which every life of a scenario has; or at that of a
-# successor alone, where it does what the limit of a journal does in every scenario; and what calls free_removed() where space is short.
+# Exempt members: those without an effect on a store; those that run at its start, which every life
+# of a scenario has; those that only a successor runs, with the same effect as a journal's size
+# limit in every scenario; and those that call free_removed() when space is short.
 EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet read_moves_atime every_walk_counts may_be_mapped invalidate_entries free_removed_if await_release operation owes_space with_room'
 
-# members FILE CLASS: the names of the public members.
+# members FILE CLASS: prints the names of the public members.
 members() {
   awk -v class="class $2 " '
     index($0, class) == 1 && /\{/ { inside = 1 }
     inside && /^ private:/ { exit }
     inside' "$1" | grep -v '^ *//' | grep -oE '[a-z_]+\(' | sed 's/($//' | sort -u
 }
-# declared FILE CLASS: those that are declared there, and not only mentioned in a default or a type.
+# declared FILE CLASS: prints the members that are declared there, not only mentioned in a default
+# or a type.
 declared() { local one; for one in $(members "$1" "$2"); do grep -qE "^  [A-Za-z_:<>,& ]+[ >&]$one\(" "$1" && echo "$one"; done; }
 not_called() { # not_called SCENARIOS HEADER CLASS
   local one
@@ -26,7 +29,7 @@ not_called() { # not_called SCENARIOS HEADER CLASS
     grep -qE "(filesystem|staging|Staging\(life\.filesystem\))\.$one\(" "$1" || echo "$3::$one is in no step"
   done
 }
-# Every file of src/fs/ops defines a member that is called, or one that those call.
+# Every file of src/fs/ops must define a member that a step calls, or one that such a member calls.
 not_reached() {
   local file one found
   for file in "$SOURCE"/src/fs/ops/*.cpp; do
@@ -43,7 +46,8 @@ unused_steps() {  # what is drawn at random may not come
     [ "$(grep -cE "[^a-z_]$one\(" <<<"$fixed")" -gt 1 ] || echo "step $one is in no scenario"
   done
 }
-# Requests of the kernel and what makes a program send them. forget has no answer; statx is sent where a caller wants more than getattr has.
+# The kernel's requests, and the program's call that causes each. forget has no answer; statx is
+# sent only to callers that need more than getattr has.
 declare -A SENT_BY=([lookup]='"d/s"' [forget]= [forget_multi]= [getattr]='stat\(' [setattr]='chmod\(' [readlink]='readlink\(' [mknod]='mknod\(' [mkdir]='mkdir\(' [unlink]='unlink\(' [rmdir]='rmdir\(' [symlink]='symlink\(' [rename]='rename\('
   [link]='::link\(' [open]='O_RDONLY\)' [create]='O_CREAT' [tmpfile]='O_TMPFILE' [statx]= [read]='read_all\(' [write]='pwrite\(' [release]='close\(' [fsync]='fsync\(' [fsyncdir]='"fsync of a directory"' [opendir]='opendir\(' [readdir]='readdir\('
   [statfs]='statfs\(' [getxattr]='getxattr\(' [listxattr]='listxattr\(' [setxattr]='setxattr\(' [removexattr]='removexattr\(' [fallocate]='fallocate\(' [lseek]='lseek\(')

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Clang's thread-safety analysis of all sources: whatever is guarded by a mutex (EFS_GUARDED_BY, src/base/mutex.hpp) is
-# touched under it only. The check is first shown to find what it looks for. Nothing is compiled, so that it needs
-# nothing but the list of commands of the build.
+# Clang's thread-safety analysis of all sources: code accesses data guarded by a mutex
+# (EFS_GUARDED_BY, src/base/mutex.hpp) only under that mutex. The check first proves that it works.
+# It compiles nothing, so it needs only the build's list of commands.
 #   thread_safety_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -13,9 +13,10 @@ if [ -z "$CLANG" ] || [ ! -r "$COMMANDS" ]; then
 fi
 FLAGS='-fsyntax-only -Wno-everything -Wthread-safety -Wthread-safety-beta -Werror=thread-safety -Werror=thread-safety-beta'
 
-# sources: one line for each source of the tree that gets to see base/mutex.hpp, directly or not (the others hold no lock):
-# the file that the build compiles for it (itself, or one by CMAKE_UNITY_BUILD that includes it and others: their headers
-# are read once), the flags that tell where its headers are, and after a tab its path.
+# sources: prints one line for each source that includes base/mutex.hpp, directly or not (other
+# sources use no lock). The line has the file that the build compiles for it, the flags for its
+# headers, and after a tab its path. The compiled file is the source itself, or a file of
+# CMAKE_UNITY_BUILD that includes several sources and reads their headers once.
 sources() { python3 - "$COMMANDS" "$SOURCE" <<'END'
 import functools, json, os, re, shlex, sys
 commands, tree = sys.argv[1], os.path.realpath(sys.argv[2])
@@ -28,7 +29,8 @@ def sees_mutex(path):
     found = re.findall(r'^\s*#\s*include\s*"([^"]+)"', open(path).read(), re.M)
     return any(sees_mutex(f"{root}/{name}") for name in found for root in (f"{tree}/src", tree, os.path.dirname(path)))
 
-# The files that one command compiles: one, or those that a file made by CMAKE_UNITY_BUILD includes.
+# Returns the files that one command compiles: one, or those that a file of CMAKE_UNITY_BUILD
+# includes.
 def compiled(path):
     return re.findall(r'^#include "(/[^"]+)"', open(path).read(), re.M) if "/Unity/" in path else [path]
 
@@ -51,11 +53,13 @@ END
 list=$S/sources
 sources >"$list" || exit 2
 
-# analysed LIST: runs the analysis over what the list has compiled, in parallel, says what it finds.
+# analysed LIST: runs the analysis of the list's compiled files in parallel, and prints the
+# findings.
 analysed() { cut -f 1 "$1" | sort -u | xargs -P "$(nproc)" -d '\n' -I{} sh -c "$CLANG $FLAGS {}"; }
 
 # --- the check can fail ---
-# planted NAME BODY PATTERN: a member function with this body, in a class with a guarded member, is found.
+# planted NAME BODY PATTERN: the analysis finds a member function with this body, in a class with a
+# guarded member.
 mutex_flags=$(grep -F /base/timer_thread.cpp "$list" | cut -f 1 | sed 's/^[^ ]* //')
 planted() {
   local name=$1 file=$S/planted.cpp
@@ -88,11 +92,12 @@ planted 'code that is right' 'efs::MutexLock lock(mutex_); while (count_ == 0) c
 
 # --- the tree ---
 check 'there are sources to look at' test "$(wc -l <"$list")" -ge 30
-# Every file that names a lock or what it guards is among them, were it only by its own header.
+# Every file that names a lock or guarded data must be in the list, even if only its own header
+# does.
 users=$(grep -lE 'EFS_(GUARDED_BY|REQUIRES)|(Mutex|Write|Read)Lock ' -r "$(realpath "$SOURCE")"/{src,backends} --include=*.cpp)
 check 'and some that lock' test "$(wc -l <<<"$users")" -ge 10
 for user in $users; do check "it is looked at: ${user#"$SOURCE"/}" grep -qP "\t\Q$user\E$" "$list"; done
 check 'what a mutex guards is touched under it only' analysed "$list"
-# What the analysis cannot see: a plain std::mutex has no annotations.
+# A plain std::mutex has no annotations, so the analysis ignores it.
 check_not 'there is no mutex without annotations' grep -rn 'std::\(shared_\)\?mutex \|std::condition_variable ' "$SOURCE/src" "$SOURCE/backends" --include=*.cpp --include=*.hpp --exclude=mutex.hpp
 finish

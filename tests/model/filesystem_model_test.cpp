@@ -1,5 +1,5 @@
-// Random operations on the file system and on a small model of it; whatever one answers the other
-// must answer. From time to time the file system is thrown away and made again from its journal.
+// Random operations on the file system and on a small model of it: both must give the same answers.
+// From time to time the file system is closed and reopened from its journal.
 #include <linux/fs.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -15,7 +15,7 @@ using fs::Filesystem;
 
 namespace {
 
-// The model: names lead to nodes, nodes are shared by hard links. Slow, and obviously right.
+// The model: names refer to nodes, and hard links share nodes. Slow, and obviously right.
 struct Node {
   bool directory = false;
   std::string content;
@@ -108,7 +108,7 @@ class Pair {
     if (!parent) {
       return parent.error().code;
     }
-    // As the kernel does: each path is resolved to its directory before the operation is asked for.
+    // Like the kernel, resolves each path to its directory before the operation.
     if (const auto listed = filesystem_->readdir(*parent, 0, 1); !listed) {
       return listed.error().code;
     }

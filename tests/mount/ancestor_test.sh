@@ -1,6 +1,7 @@
 #!/bin/bash
-# The failures of efs' ancestor, each of which killed it, lost data or lied: none of them is ours. The numbers are those
-# of its list (1-9, 11-14). Everything is done with passthrough and again on the daemon's own path.
+# The failures of efs' ancestor, each of which killed it, lost data or reported success for a
+# failure: efs has none of them. The numbers are those of its list (1-9, 11-14). Each test runs with
+# passthrough and again on the daemon's own path.
 #   ancestor_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -29,7 +30,7 @@ def checkpoint():
         write("c", b"+tail", os.O_WRONLY | os.O_APPEND)
         assert read("c") == data + b"+tail", step
         assert not os.path.exists("c.tmp")
-        # A reader of the old one keeps it.
+        # A reader of the old file keeps it.
         old = os.open("c", os.O_RDONLY)
         write("c.tmp", b"new", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
         os.rename("c.tmp", "c")
@@ -54,7 +55,7 @@ def fill():
     back = os.open("big", os.O_RDONLY)
     for at in (0, written // 2 & ~0xffff, (written - 1) & ~0xffff): assert os.pread(back, 1 << 16, at) == block[:max(0, min(1 << 16, written - at))]
     os.close(back)
-    # Names without content go on, or end with ENOSPC as well; nothing dies.
+    # Creating names without content continues, or ends with ENOSPC as well; no process dies.
     try:
         for i in range(20000): write("n%d" % i, b"")
     except OSError as e: assert e.errno == errno.ENOSPC, e
@@ -195,7 +196,7 @@ globals()[case]()
 PY
 calls() { timeout 300 python3 "$S/calls.py" "$@"; }
 runs() { json "$(status_of "$NAME")" "d['state'] == 'running'"; }
-# begin NAME [LINE...]: a running instance in the mode; its figures as checks.
+# begin NAME [LINE...]: starts an instance in the mode; checks its figures.
 begin() {
   fresh "$@"
   local text; text=$("$EFS" start "$JOB" "${options[@]}" 2>&1) || { fail "$mode: start of $NAME" "$text"; return; }
@@ -284,7 +285,7 @@ for mode in passthrough daemon; do
   check "$mode: 14 stats do not reach the daemon (requests)" at_most $(($(requests) - before)) 1000
   stop --no-stage-out
 
-  # Requests to the PFS are large, and several threads make them.
+  # Several threads send large requests to the PFS.
   CAPACITY='2 GiB' fresh "${short}i" 'resources: [ [ path: input ] ]'
   mount -t tmpfs -o size=1g inputs "$PFS/input"
   for i in $(seq 32); do head -c 16M /dev/zero | tr '\0' "$((i % 10))" >"$PFS/input/f$i"; done
@@ -299,7 +300,7 @@ while start.poll() is None:
             words = open(path, "rb").read().split(b"\0")
             if runtime.encode() not in words or not words[0].endswith(b"efsd"): continue
         except OSError: continue
-        # This one or its child: see all its threads until start has returned.
+        # This process or its child: watch all its threads until start has returned.
         while start.poll() is None:
             seen = 0
             for io in glob.glob(path[:-7] + "task/*/io"):

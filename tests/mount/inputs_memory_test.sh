@@ -1,6 +1,6 @@
 #!/bin/bash
-# What an input takes of the worker's memory, and what it takes while it is staged in, is no more than efsd(8) says: measured with EFS_INPUTS
-# empty files (200000), whose names are short.
+# The worker's memory for an input, and for an input during its stage-in, does not exceed the
+# numbers in efsd(8). Uses EFS_INPUTS empty files (200000) with short names.
 #   inputs_memory_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -10,15 +10,15 @@ page=$SOURCE/man/efsd.8
 [ "$(id -u)" = 0 ] || { skip 'memory of inputs' 'needs root'; finish; }
 ! grep -qE '__[at]san_init' "$BIN/efsd" || { skip 'memory of inputs' 'a sanitizer takes more than the inputs'; finish; }
 
-# What the manual says: bytes.
+# The numbers in the manual: bytes.
 said() { sed -n 's/^An input takes \([0-9,]*\) bytes, .* and \([0-9,]*\) while it is staged in\.$/\1 \2/p' "$page" | tr -d ,; }
 read -r kept most < <(said) || { fail 'efsd(8) says what an input takes'; finish; }
 check 'docs/limits.md says the same' grep -q "$kept for an input" "$SOURCE/docs/limits.md"
 
-# A PFS in memory: what makes so many files elsewhere takes longer than the test.
+# A PFS in memory: elsewhere, creating so many files takes longer than the test.
 mkdir "$S/memory" && mount -t tmpfs -o mode=755 memory "$S/memory" || { fail 'a tmpfs for the inputs'; finish; }
 
-# measure NAME COUNT: what the worker has after its stage-in, and what it had at most, in bytes.
+# measure NAME COUNT: prints the worker's memory after its stage-in, and its maximum, in bytes.
 measure() {
   CAPACITY='512 MiB' fresh "$1" 'resources: [ [ path: input ] ]'
   # fresh() made two inputs; these are elsewhere.
@@ -34,7 +34,8 @@ for i in range(int(sys.argv[2])): os.mknod("%s/f%d" % (sys.argv[1], i))' "$PFS/i
 }
 bytes() { awk -v key="$2:" '$1 == key {print $2 * 1024}' "/proc/$1/status"; }
 
-# What a few take is what the worker takes anyway, and each of its threads, of which there are more on a larger machine.
+# A few inputs give the worker's basic memory, including that of its threads, which are more on a
+# larger machine.
 few=1000
 measure few $few; has_few=$has had_few=$had
 measure many $((few + inputs))
@@ -42,7 +43,7 @@ has=$(((has - has_few) / inputs)) had=$(((had - had_few) / inputs))
 echo "   an input takes $has bytes (efsd(8): $kept), and $had while it is staged in ($most)"
 check 'an input takes no more than efsd(8) says' test "$has" -le "$kept"
 check 'nor does it while it is staged in' test "$had" -le "$most"
-# That the measure is one: an inode, its name and what it was on the PFS are some hundred bytes.
+# Checks the measurement: an inode, its name and its origin on the PFS need some hundred bytes.
 check 'it takes something' test "$has" -gt 300
 check 'more while it is staged in' test "$had" -gt "$has"
 check 'the tmpfs goes' umount "$S/memory"

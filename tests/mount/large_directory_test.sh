@@ -1,6 +1,7 @@
 #!/bin/bash
-# A directory of many entries: made, listed whole, listed while it changes, removed; and the time per entry does not grow
-# with the directory. EFS_ENTRIES says how many (20000; `make soak` takes a million).
+# A directory of many entries: created, listed, listed while it changes, and removed. The time per
+# entry does not grow with the directory. EFS_ENTRIES is the number (20000; `make soak` uses a
+# million).
 #   large_directory_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -22,7 +23,7 @@ elif step == "list":
     found = names()
     assert len(found) == len(set(found)) == count, (len(found), len(set(found)))
 elif step == "listed-while-it-changes":
-    # Names that stay are met once and only once, whatever is made, renamed and removed meanwhile.
+    # Names that stay are listed exactly once, whatever is created, renamed and removed meanwhile.
     seen = {}
     with os.scandir(base) as entries:
         for i, entry in enumerate(entries):
@@ -37,7 +38,7 @@ elif step == "listed-while-it-changes":
     wrong = [i for i in range(count) if "f%07d" % i not in changed and seen.get("f%07d" % i) != 1]
     assert not wrong, (len(wrong), wrong[:5])
 elif step == "resumed":
-    # telldir and seekdir by getdents: the position of an entry that went still is a position.
+    # telldir and seekdir by getdents: the position of a removed entry is still valid.
     fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     assert os.lseek(fd, 0, os.SEEK_SET) == 0
     os.close(fd)
@@ -52,8 +53,8 @@ check 'find sees what is there' test "$(find "$MNT/d" -type f | wc -l)" = "$(ls 
 check remove timeout 3000 python3 "$S/work.py" remove "$MNT/d" "$entries"
 check 'an empty directory can go' rmdir "$MNT/d"
 
-# Not quadratic: what the daemon spends on reading ten times the entries is nowhere near a hundred times as much. Counted
-# in requests, not in time: each is bounded by the size of its reply.
+# Not quadratic: the daemon's work for ten times the entries is far below a hundred times as much.
+# Counts requests, not time: the size of its reply limits each request.
 requests() { field "$("$EFS" status --json large)" "d['counters']['requests']"; }
 cost() { mkdir "$MNT/$1" && (cd "$MNT/$1" && seq -f "f%07.0f" "$1" | xargs touch) && local before after && before=$(requests) && ls -f "$MNT/$1" >/dev/null && after=$(requests) && echo $((after - before)); }
 few=$(cost $((entries / 10))); many=$(cost "$entries")

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Passthrough and what lies below and above the mount: an overlay on it, a store on an overlay, on two of them, and a root who
-# is one in a user namespace only. Either the kernel does the I/O, or the daemon does and status and log say why, once.
+# Passthrough with other file systems below and above the mount: an overlay on it, a store on an
+# overlay, on two of them, and a root user of a user namespace. Either the kernel does the I/O, or
+# the daemon does it and status and log give the reason, once.
 #   layers_test.sh BIN_DIR
 set -uo pipefail
 if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then EFS_TEST_NAMESPACE=yes exec "$(dirname "$0")/../own_mounts.py" bash "$0" "$@"; fi
@@ -8,13 +9,13 @@ unset EFS_TEST_NAMESPACE
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 [ "$(id -u)" = 0 ] && kernel_has_it || { skip 'layers' 'no passthrough on this kernel, or not root'; finish; }
 
-# overlay LOWER WHERE: a file system on WHERE that lies on LOWER and on a tmpfs.
+# overlay LOWER WHERE: mounts on WHERE an overlay of LOWER and a tmpfs.
 overlay() {
   mkdir -p "$2.top" "$2" && mount -t tmpfs top "$2.top" && mkdir "$2.top/upper" "$2.top/work" &&
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$2.top/upper,workdir=$2.top/work" "$2"
 }
 remove_overlay() { umount "$1" && umount "$1.top"; }
-# serves IO: status says that, and files are written, read and brought out.
+# serves IO: status reports it, and files are written, read and exported.
 serves() {
   local text; text=$(status_of "$NAME")
   check "$NAME: I/O" json "$text" "d['io'] == '$1'"
@@ -25,13 +26,13 @@ serves() {
   else check "$NAME: status counts none that the kernel serves" json "$text" "d['counters']['passthrough_opens'] == 0"; fi
 }
 log_of() { cat "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }
-# says_why PATTERN: status names the reason, and the log does, in one line for all files.
+# says_why PATTERN: status gives the reason, and so does the log, in one line for all files.
 says_why() {
   check "$NAME: status says why" grep -qE "I/O +daemon \(.*$1" <("$EFS" status "$NAME")
   check "$NAME: the log says so once" test "$(log_of | grep -c 'event=no_passthrough')" = 1
   check "$NAME: and not for each file" test "$(log_of | grep -c 'event=passthrough_refused')" = 0
 }
-# successor_says IO: the worker that took over serves, and says that.
+# successor_says IO: the successor serves, and reports it.
 successor_says() { json "$(status_of "$NAME")" "d['state'] == 'running' and d['takeovers'] == 1 and d['io'] == '$1'"; }
 store_on() { fresh "$1" "backends: [ {id: disk, type: NVRAM-NVML, daxfs: $2, capacity: all} ]" 'resources: [ [ path: input ] ]' && mkdir "$2"; }
 
@@ -85,7 +86,7 @@ else
   skip 'root of a user namespace' 'this kernel makes none'
 fi
 
-# A container engine takes capabilities from root.
+# A container engine removes capabilities from root.
 fresh fewer
 without() { setpriv --bounding-set="-$1" "${@:2}"; }
 check_exit 'fewer: a root that cannot mount is told so' 1 'no CAP_SYS_ADMIN' without sys_admin "$EFS" start "$JOB"

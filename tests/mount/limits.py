@@ -31,7 +31,7 @@ class Worker:
 
     def path(self, name): return os.path.join(self.directory, name)
 
-    # True: it was done. False: it met an error that may be.
+    # Returns True: it was done; False: it met a permitted error.
     def attempt(self, what, action):
         try:
             action()
@@ -101,7 +101,7 @@ class Worker:
         if len(self.files) > MOST: return self.unlink()
         random.choices([self.create, self.set_xattr, self.rename, self.unlink, self.make_directory, self.read, self.list], [10, 8, 3, 2, 2, 4, 1])[0]()
 
-    # As bytes, by direct reads: what the page cache has is asked for as well.
+    # Uses bytes and direct reads, so that pages in the cache are read from the daemon too.
     def check(self, name):
         known = self.files[name]
         fd = os.open(self.path(name), os.O_RDONLY)
@@ -119,7 +119,7 @@ class Worker:
             self.check(name)
             value = self.files[name]["xattr"]
             if with_xattrs and value and os.getxattr(self.path(name), "user.large") != content(*value): sys.exit(f"{name}: another value of its attribute")
-        # What was refused is not there; a file whose writing failed is its beginning, in part perhaps.
+        # A refused name does not exist; a file whose write failed has a prefix of its content.
         for name in there - set(self.files):
             known = self.doubtful.get(name, False)
             if known is False: sys.exit(f"{name} is there; last: {self.history.get(name)}")

@@ -1,19 +1,21 @@
 #!/bin/bash
-# The daemon is short of descriptors, memory, mappings or threads while programs work: every call ends with what was asked
-# for or an honest error, nothing dies, nothing is taken over; what was acknowledged is there; and with the limit
-# gone all is as before. EFS_PARTS names the parts: askers passthrough daemon mappings threads supervisor.
+# The daemon runs out of descriptors, memory, mappings or threads while programs work. Every call
+# ends with success or a correct error, no process dies, no worker is replaced, and acknowledged
+# data exists. Without the limit, everything works as before. EFS_PARTS names the parts: askers
+# passthrough daemon mappings threads supervisor.
 #   limits_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 PARTS=${EFS_PARTS:-askers passthrough daemon mappings threads supervisor}
-user=64777   # whom nobody else's processes belong to: RLIMIT_NPROC counts them all
+user=64777   # a user without other processes: RLIMIT_NPROC counts them all
 
 program() { timeout 120 python3 "$SOURCE/tests/mount/limits.py" "$@"; }
 of_worker() { field "$(status_of "$NAME")" "d['$1']"; }
 size_of() { awk -v key="$1:" '$1 == key {print $2 * 1024}' "/proc/$worker/status"; }
 last_descriptor() { ls "/proc/$1/fd" | sort -n | tail -n 1; }
 
-# limit NAME VALUE [PID]: the soft limit of the worker, or of another process. As its user: this may lack CAP_SYS_RESOURCE.
+# limit NAME VALUE [PID]: sets the soft limit of the worker, or of another process. Runs as its
+# user, because this process may lack CAP_SYS_RESOURCE.
 limit() {
   local pid=${3:-$worker}
   local uid; uid=$(awk '/^Uid:/ {print $2}' "/proc/$pid/status")
@@ -23,10 +25,10 @@ hard_limit() {
   local key; case $1 in nofile) key="open files" ;; data) key="data size" ;; as) key="address space" ;; nproc) key="processes" ;; esac
   sed -n "s/^Max $key *[0-9a-z]* *\([0-9a-z]*\).*/\1/p" "/proc/${2:-$worker}/limits"
 }
-# lift NAME [PID]: the soft limit is what it may be at most.
+# lift NAME [PID]: sets the soft limit to its maximum.
 lift() { limit "$1" "$(hard_limit "$1" "${2:-$worker}")" "${2:-$worker}"; }
 
-# Answers, or says why not, in time.
+# The verb answers, or gives a reason, in time.
 answers() {
   timeout 30 "$EFS" "$@" >"$S/said" 2>&1; local code=$?
   [ $code -lt 124 ] || { echo "efs $*: $code"; cat "$S/said"; return 1; }
@@ -34,7 +36,8 @@ answers() {
 same_worker() { json "$(status_of "$NAME")" "d['worker_pid'] == $worker and d['takeovers'] == 0 and d['state'] == 'running' and not d['read_only']"; }
 alive() { ! gone "$worker"; }
 
-# begin NAME LINES... -- OPTIONS...: an instance with some work in it, and a program that goes on until `over`.
+# begin NAME LINES... -- OPTIONS...: an instance with some work in it, and a program that runs until
+# `over`.
 begin() {
   local name=$1 lines=(); shift
   while [ "$1" != -- ]; do lines+=("$1"); shift; done
@@ -47,18 +50,20 @@ begin() {
   program "$MNT/steady" "$S/$NAME.steady" steady "$S/$NAME.over" EMFILE ENFILE ENOMEM EAGAIN >"$S/$NAME.steady.said" 2>&1 & pids=($!)
 }
 
-# felt TEXT: by programs, or by the daemon, which then made room.
+# felt TEXT: a program met the limit, or the daemon did, and then freed resources.
 felt() { grep -qE "$must_bite" <<<"$1" || { [ "$must_bite" = EMFILE ] && grep -q 'event=containers_closed' "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }; }
-# told_of EVENT: how often the worker's log has it. told_again EVENT BEFORE: once more than before.
+# told_of EVENT: prints how often the worker's log has the event. told_again EVENT BEFORE: the log
+# has it once more.
 told_of() { grep -cE "event=$1( |$)" "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }
 told_again() { [ "$(told_of "$1")" -gt "$2" ] || { tail -n 5 "$EFS_RUNTIME_DIR/$NAME/efsd.log"; return 1; }; }
-# under NAME LIMIT VALUE ERRNO...: what programs and askers see while the worker has no more than that. That it is felt: by
-# errors that match must_bite, and by events in must_tell, where the daemon gets along. meet_it: what must meet the limit, whatever else does.
+# under NAME LIMIT VALUE ERRNO...: the results of programs and clients while the worker has only
+# VALUE. The limit must take effect: errors that match must_bite, or events in must_tell if the
+# daemon copes. meet_it: work that must meet the limit in any case.
 under() {
   local what=$1 name=$2 value=$3; shift 3
   local most=1500 text i event
   local -A told=()
-  # What the worker has of memory and does not use lasts for a while: until there is no more.
+  # The worker first uses its reserved memory: continue until that is used up.
   [ "${must_bite:-}" != ENOMEM ] || most=30000
   mkdir -p "$MNT/changed"; for i in $(seq 40); do echo "$what" >"$MNT/changed/$i"; done
   for event in ${must_tell:-}; do told[$event]=$(told_of "$event"); done
@@ -83,7 +88,7 @@ under() {
   check "$NAME, $what: and brought it out" brought_out "unloaded-$name" "$what"
   check "$NAME, $what: and all that had been changed" brought_out changed/40 "$what"
 }
-# With success or an honest error: it copies on several threads, which may find no memory.
+# Ends with success or a correct error: the copy uses several threads, which may get no memory.
 unload_ends() { timeout 60 "$EFS" unload --wait -i "$NAME" changed >"$S/said" 2>&1; local code=$?; [ $code -lt 124 ] || { echo "unload: $code"; cat "$S/said"; return 1; }; }
 brought_out() { grep -qx "$2" "$OUT/$1" || { cat "$OUT/$1"; echo "in the mount:"; cat "$MNT/$1"; "$EFS" explain -i "$NAME" "$1"; tail -n 5 "$EFS_RUNTIME_DIR/$NAME/efsd.log"; return 1; }; }
 alive_too() { ! gone "${pids[0]}" || { cat "$S/$NAME.steady.said"; return 1; }; }
@@ -100,13 +105,14 @@ end() {
   check "$NAME: of the other program, too" program "$OUT/steady" "$S/$NAME.steady" results
   check "$NAME: it has ended" await 20 ended "$NAME"
 }
-# Between two lines about snapshots that fail there is one that says they work again.
+# Between two lines about failing snapshots, one line reports that they work again.
 said_once() {
   local lines; lines=$(grep -oE 'event=snapshot_(failed|again)' "$EFS_RUNTIME_DIR/$NAME/efsd.log")
   ! grep -qzP 'snapshot_failed\n[^\n]*snapshot_failed' <<<"$lines" || { echo "$lines"; return 1; }
 }
 
-# No descriptor is left but the one that waits for askers (which has no name in /proc yet): who asks is answered all the same, one after the other, and what ends it is heard.
+# The only free descriptor is that of the waiting accept4() (which has no name in /proc yet).
+# Clients are answered all the same, one after the other, and a stop request is received.
 askers() {
   fresh askers 'resources: [ [ path: input ] ]'
   started "$JOB" || return
@@ -117,7 +123,7 @@ askers() {
   check 'askers: the limit is lifted' lift nofile
   check 'askers: stop' "$EFS" stop "$NAME"
 }
-# Descriptors and memory; most of what a program does is between it and the kernel.
+# Descriptors and memory; most work of a program is between the program and the kernel.
 of_both_kinds() {
   must_bite=EMFILE under descriptors nofile $(($(last_descriptor "$worker") + 1)) EMFILE ENFILE
   must_bite=ENOMEM under memory data $(($(size_of VmData) + 65536)) ENOMEM EAGAIN
@@ -134,7 +140,8 @@ daemon() {
   of_both_kinds
   end
 }
-# A file needs a mapping of 128 MiB where it is written to so far from its beginning. Without any it is written to by calls.
+# A write far from the begin of a file needs a mapping of 128 MiB. Without one, the daemon writes by
+# calls.
 write_far_away() {
   await 20 dd if=/dev/zero of="$MNT/far" bs=1 count=1 seek=1G status=none || { echo 'no write in 20 seconds'; return 1; }
   await 20 rm -f "$MNT/far"
@@ -146,15 +153,17 @@ mappings() {
   must_bite=ENOMEM under 'fewer mappings than it has' as $(($(size_of VmSize) / 2)) ENOMEM EAGAIN
   end
 }
-# A limit of threads holds for the worker: it runs as the user, without the rights that lift it, and who else is the user has none, either.
+# A limit of threads applies to the worker: it runs as the user, without the rights that exempt from
+# it. Other processes of the user must not be exempt either.
 threads_are_limited() {
   local uid rights; uid=$(awk '/^Uid:/ {print $2}' "/proc/$worker/status") rights=$(awk '/^CapEff:/ {print $2}' "/proc/$worker/status")
   [ "$uid" = $user ] && (((0x$rights & (1 << 21 | 1 << 24)) == 0)) || { echo "user $uid, rights $rights"; return 1; }
   setpriv --reuid $user --regid $user --clear-groups prlimit --nproc=64 bash -c '(exit 0)' || return 1
   ! setpriv --reuid $user --regid $user --clear-groups prlimit --nproc=1 bash -c '(exit 0)' 2>/dev/null
 }
-# As many at once as the worker may have threads, each with something that takes milliseconds: room for a file, and its return. So no
-# thread of the worker is free, and another one is wanted. How far they overlap is up to the scheduler: once more, if need be.
+# As many concurrent requests as the worker may have threads, each of which takes milliseconds:
+# allocating and freeing a file. So no thread of the worker is free, and another one is needed. The
+# scheduler decides how far they overlap; repeats if necessary.
 crowd() { local before; before=$(told_of no_thread); await 20 crowd_is_told "$before"; }
 crowd_is_told() {
   python3 - "$MNT/crowd" <<'END'
@@ -181,23 +190,27 @@ if problems: sys.exit(problems[0])
 END
   [ $? = 0 ] && told_again no_thread "$1"
 }
-# The worker's threads: as root there is no limit. The slow work that needs others is done by those that are there.
+# The worker's threads: as root there is no limit. Existing threads do the slow work that would use
+# new ones.
 threads() {
   command -v setpriv >/dev/null || { skip threads 'needs setpriv'; return; }
   as_user=yes begin threads -- --user $user || return
   check 'threads: such a limit holds' threads_are_limited
-  # Where there are no more than two processors a pool beside programs begins with one thread, and asks for no other.
+  # With at most two processors, a pool beside programs starts with one thread and requests no
+  # other.
   local crews=; [ "$(nproc)" -le 2 ] || crews=no_thread_for_staging
   must_tell="no_thread no_thread_for_asker $crews" meet_it=crowd under threads nproc 1 EAGAIN
   check 'threads: no more for the end either' limit nproc 1
   end
 }
-# The lowest number of a descriptor that is free.
+# Prints the lowest free descriptor number.
 next_descriptor() { ls "/proc/$1/fd" | sort -n | awk '$1 == next_one {++next_one} END {print next_one + 0}'; }
 opens() { field "$(status_of "$NAME")" 'str(d["counters"]["opens"]) + " " + str(d["counters"]["passthrough_opens"])'; }
-# only_by_daemon OPENS PASSTHROUGH OPENS PASSTHROUGH: of what was opened between, hardly anything has passthrough.
+# only_by_daemon OPENS PASSTHROUGH OPENS PASSTHROUGH: hardly any of the files opened in between have
+# passthrough.
 only_by_daemon() { [ $(($3 - $1)) -gt 50 ] && [ $(($4 - $2)) -lt $((($3 - $1) / 2)) ]; }
-# The same while the process works, and has more now and then: the lowest of several looks.
+# The same while the process works and uses more descriptors at times: the lowest of several
+# samples.
 lowest_descriptor() { local i; for i in $(seq 10); do next_descriptor "$1"; done | sort -n | head -n 1; }
 # Without descriptors the supervisor registers no container: the daemon's path serves it.
 supervisor() {

@@ -1,10 +1,12 @@
 #!/bin/bash
-# -o noatime: reading moves no access time, on either path; without it reading does, once; with strictatime each time.
+# -o noatime: reads update no access time, on either path. Without it, a read updates it once; with
+# strictatime, each time.
 #   noatime_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 [ "$(id -u)" = 0 ] || { skip noatime 'needs root'; finish; }
-# moves TIME PATH COMMAND...: does the command move the access time, which is made this before? Pages kept by the kernel go first.
+# moves TIME PATH COMMAND...: returns whether the command updates the access time, which is set to
+# this before. Drops the kernel's cached pages first.
 moves() {
   local time=$1 path=$2 before; shift 2
   touch -a -d "$time" "$path" || return 2
@@ -24,7 +26,7 @@ for io in passthrough daemon; do
     if [ $policy = noatime ]; then expected=check_not; else expected=check; fi
     $expected "$NAME: reading a file moves its atime" moves "$long_ago" "$MNT/input/a" cat "$MNT/input/a"
     $expected "$NAME: listing a directory moves its atime" moves "$long_ago" "$MNT/d" ls "$MNT/d"
-    # What was read after the last change, relatime leaves as it is.
+    # relatime does not update a file that was read after its last change.
     case $policy in strictatime*) expected=check ;; *) expected=check_not ;; esac
     $expected "$NAME: reading a file moves its atime each time" moves "$to_come" "$MNT/input/a" cat "$MNT/input/a"
     $expected "$NAME: listing a directory moves its atime each time" moves "$to_come" "$MNT/d" ls "$MNT/d"

@@ -1,12 +1,14 @@
 #!/bin/bash
-# A worker dies where a file that only observes (status file, access log, trace) cannot be written any more, or where what the instance was
-# configured with has changed or is gone: the next one serves programs all the same, and as the first one did.
+# A worker dies after an observing file (status file, access log, trace) has become unwritable, or
+# after files of the instance's configuration have changed or are gone. The successor serves
+# programs all the same, as the first worker did.
 #   observers_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$1"
 kernel_has_it || { skip 'takeovers without observers' 'needs Linux 6.9'; finish; }
 
-# Writes and reads until the file END is there; in ROUNDS is how often it has. Ends with an error at the first call that fails.
+# Writes and reads until the file END exists; ROUNDS has the number of rounds. Ends with an error at
+# the first failing call.
 cat >"$S/program.py" <<'PROGRAM'
 import os, sys
 mount, end, rounds = sys.argv[1:]
@@ -28,7 +30,7 @@ PROGRAM
 
 status() { status_of "$NAME" 2>/dev/null; }
 log() { cat "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }
-# begin [START_OPTION...]: the instance of fresh(), and the program on it.
+# begin [START_OPTION...]: starts the instance of fresh(), and the program on it.
 begin() {
   mkdir "$MNT"
   [[ "$*" != *--user* ]] || chown 65534:65534 "$MNT" "$OUT"
@@ -38,18 +40,18 @@ begin() {
   await 20 test -s "$S/$NAME/rounds"
 }
 count() { cat "$S/$NAME/rounds" || echo 0; }
-# goes_on BEFORE N: also true where it will not.
+# goes_on BEFORE N: true also if the program has ended.
 goes_on() { gone "$program" || is_going_on "$@"; }
 is_going_on() { [ "$(count)" -gt $(($1 + 3)) ] && json "$(status)" "d.get('takeovers') == $2 and d['state'] == 'running'"; }
 worker() { field "$(status)" 'd["worker_pid"]'; }
-# dies N [PID]: the worker, for the Nth time. The program goes on.
+# dies N [PID]: kills the worker, for the Nth time. The program continues.
 dies() {
   local before; before=$(count)
   kill -KILL "${2:-$(worker)}"
   await 20 goes_on "$before" "$1"
   if is_going_on "$before" "$1"; then ok; else fail "$NAME: programs go on, and the takeover is counted" "$(cat "$S/$NAME/said"; log | tail -n 5)"; fi
 }
-# over [STOP_OPTION...]: the end of the program and of the instance.
+# over [STOP_OPTION...]: ends the program and the instance.
 over() {
   local code last
   touch "$S/$NAME/end"
@@ -61,14 +63,14 @@ over() {
   check "$NAME: results are back" test "$(cat "$OUT/kept")" = "$last"
 }
 
-# --- what only observes ---
+# --- observing files ---
 full() {  # the file system of the runtime directory
   local runtime=$EFS_RUNTIME_DIR
   fresh full
   mkdir "$S/small" && mount -t tmpfs -o size=1m,mode=755 none "$S/small" || { skip "$NAME" 'cannot mount a tmpfs'; return; }
   EFS_RUNTIME_DIR=$S/small/r
   begin
-  # (Blocks of the log are among what is full.)
+  # (Blocks of the log are part of the full space.)
   head -c 2M /dev/zero >"$S/small/fill" 2>/dev/null
   check_not "$NAME: nothing can be written there" sh -c "echo x >'$S/small/more'"
   dies 1
@@ -131,7 +133,7 @@ hangs() {  # the file system of all three: an instance's, both of whose processe
   check 'the place: stop' "$EFS" stop --no-stage-out place
 }
 
-# --- what it was configured with ---
+# --- files of the configuration ---
 site() {  # site NAME COMMAND: what becomes of the site file, in $site
   fresh "site-$1"
   local site=$S/$NAME/site.yaml
@@ -146,7 +148,7 @@ site() {  # site NAME COMMAND: what becomes of the site file, in $site
   over
 }
 
-no_job_file() {  # no_job_file NAME START_OPTION...: somebody has cleaned up the instance's directory, and the job file has changed
+no_job_file() {  # no_job_file NAME START_OPTION...: the instance's directory was cleaned up, and the job file has changed
   fresh "$1"
   begin "${@:2}"
   cmp "$JOB" "$EFS_RUNTIME_DIR/$NAME/job.yaml" && ok || fail "$NAME: it is there for people"

@@ -2,10 +2,10 @@
 //
 //   parity NATIVE_DIR TESTED_DIR [--expect FILE] [--user UID] [--only CASE] [--show] | --list
 //
-// NATIVE_DIR is on tmpfs, TESTED_DIR on a file system that must behave like it. Every case runs in
-// a process of its own per directory; one that does not end in 30 s fails. --expect names the
-// declared differences, one `case: reason` per line; a declared case that does not differ is a
-// failure too. --user drops root in the processes of the cases.
+// NATIVE_DIR is on tmpfs; TESTED_DIR is on a file system that must behave like it. Every case runs
+// in its own process per directory; a case that does not end in 30 s fails. --expect names the
+// declared differences, one `case: reason` per line; a declared case without a difference is a
+// failure too. --user makes the processes of the cases drop root.
 #include <dirent.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -39,10 +39,10 @@ struct Options {
   bool show = false;
 };
 
-/// What a case did in one directory.
+/// The result of a case in one directory.
 struct Outcome {
   std::vector<std::string> lines;
-  std::string trouble;  // why it did not end well; empty when it did
+  std::string trouble;  // the reason for a bad end; empty otherwise
 };
 
 std::vector<Case> all_cases() {
@@ -81,8 +81,7 @@ void remove_tree(int parent, const char* name) {
   ::unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/// Runs `body` in a process group of its own. Reads what it writes to the pipe until it ends or the
-/// time is over.
+/// Runs `body` in a new process group. Reads its output from the pipe until its end or a timeout.
 Outcome run_process(const std::function<void(int)>& body) {
   using Clock = std::chrono::steady_clock;
   int ends[2];
@@ -104,7 +103,7 @@ Outcome run_process(const std::function<void(int)>& body) {
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 
-  // The alarm ends a process that waits; the deadline here covers one that even SIGKILL does not
+  // The alarm ends a waiting process; this deadline covers a process that even SIGKILL does not
   // end.
   const auto deadline = Clock::now() + std::chrono::seconds(time_limit + 5);
   std::string text;
@@ -134,7 +133,7 @@ Outcome run_process(const std::function<void(int)>& body) {
     }
   }
   drain();
-  ::kill(-pid, SIGKILL);  // what the case left running
+  ::kill(-pid, SIGKILL);  // processes that the case left running
   int status = 0;
   if (outcome.trouble.empty() && ::waitpid(pid, &status, 0) == pid) {
     if (WIFSIGNALED(status)) {
@@ -163,8 +162,8 @@ Outcome run_case(const Case& test, const std::string& parent, const Options& opt
     }
   };
   Outcome outcome = run_process([&](int transcript) {
-    // Root may be a stranger to the mount of a user, and a user to the directory of root: whoever
-    // can makes it.
+    // The user's mount may reject root, and root's directory may reject the user: the user tries if
+    // root fails.
     bool made = ::mkdir(base.c_str(), 0755) == 0;
     if (made && options.user) {
       made = ::chown(base.c_str(), *options.user, *options.user) == 0;
@@ -196,7 +195,7 @@ Outcome run_case(const Case& test, const std::string& parent, const Options& opt
   return outcome;
 }
 
-/// Prints every line that differs. True when there is none.
+/// Prints every line that differs. Returns true if there is none.
 bool compare(const char* name, const Outcome& native, const Outcome& tested, bool declared) {
   bool same = true;
   static const std::string nothing = "(nothing)";
@@ -262,7 +261,7 @@ int run_all(const Options& options) {
   return failed == 0 ? 0 : 1;
 }
 
-/// What a copy of this program does when a case runs it.
+/// The actions of a copy of this program when a case runs it.
 int helper(const std::vector<std::string>& args) {
   if (args.size() == 3 && args[1] == "exit") {
     return std::atoi(args[2].c_str());

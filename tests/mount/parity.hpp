@@ -1,11 +1,11 @@
-// The cases of the parity test: what a case may use, and the tables of the families.
+// The cases of the parity test: the tools of a case, and the tables of the families.
 //
-// A case issues system calls in a fresh directory (its working directory) and writes what it saw to
-// a transcript. The runner runs it once in the native directory and once in the tested one and
-// compares the transcripts line by line, so a case judges nothing itself: it records everything
-// that must be the same, and nothing that may differ (inode numbers, absolute times, block counts,
-// the order of readdir). A case runs in a process of its own; descriptors and mappings it leaves
-// open end with it, and so do processes it started.
+// A case issues system calls in a fresh directory (its working directory) and writes its
+// observations to a transcript. The runner runs the case once in the native directory and once in
+// the tested one, and compares the transcripts line by line. So a case judges nothing: it records
+// everything that must be the same, and nothing that may differ (inode numbers, absolute times,
+// block counts, the order of readdir). A case runs in its own process; its open descriptors,
+// mappings and child processes end with it.
 #pragma once
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ const char* type_name(mode_t mode);
 /// `length` bytes that depend on position and seed.
 std::string pattern(std::size_t length, unsigned seed = 1);
 
-/// A one-way signal between processes: one side opens, the other waits.
+/// A one-way signal between processes: one process opens the gate, the other waits.
 class Gate {
  public:
   Gate();
@@ -52,7 +52,7 @@ class Gate {
   int ends_[2];
 };
 
-/// What a case talks to. All paths are relative to the case's directory.
+/// The interface of a case. All paths are relative to the case's directory.
 class Ctx {
  public:
   Ctx(int transcript, std::string base) : transcript_(transcript), base_(std::move(base)) {}
@@ -65,7 +65,7 @@ class Ctx {
   int opened(std::string_view what, int result) const;
   /// For preparations: records only a failure.
   long must(std::string_view what, long result) const;
-  /// Records a truth.
+  /// Records a boolean.
   void check(std::string_view what, bool value) const;
 
   /// open(2), recorded.
@@ -99,7 +99,7 @@ class Ctx {
 
   /// Times of a path; links are not followed.
   Times times(const std::string& path) const;
-  /// Waits until a new time stamp is later than every one given so far.
+  /// Waits until a new time stamp is later than every earlier one.
   void tick() const;
   /// Records which of mtime and ctime moved since `before`.
   void moved(const std::string& path, const Times& before) const;
@@ -113,14 +113,13 @@ class Ctx {
   void finish(pid_t pid) const;
   /// Runs `body` in another process, to its end.
   void in_child(const std::function<void()>& body) const;
-  /// The same as another user (needs root).
+  /// Runs `body` in another process as another user (needs root).
   void as_user(uid_t uid, gid_t gid, const std::function<void()>& body) const;
-  /// The same with `count` processes at once; `body` gets its number.
+  /// Runs `body` in `count` processes at once; `body` gets its number.
   void in_children(int count, const std::function<void(int)>& body) const;
-  /// Runs a program and records how it ended; `program` does the exec.
+  /// Runs a program and records how it ended; `program` calls exec.
   void run(std::string_view what, const std::function<void()>& program) const;
-  /// Copies the running program to `path`. It is then a program that takes "--helper exit N" and
-  /// "--helper wait".
+  /// Copies the running program to `path`. The copy accepts "--helper exit N" and "--helper wait".
   void put_program(const std::string& path, mode_t mode = 0755) const;
 
   const std::string& base() const { return base_; }
@@ -130,7 +129,7 @@ class Ctx {
   std::string base_;
 };
 
-/// What a case needs beyond a directory.
+/// Requirements of a case beyond a directory.
 enum Need : unsigned { anyone = 0, root = 1 };
 
 struct Case {
@@ -139,7 +138,7 @@ struct Case {
   unsigned needs;
 };
 
-/// Drops all privileges of the process for good. False when that fails.
+/// Drops all privileges of the process permanently. Returns false on failure.
 bool become(uid_t uid, gid_t gid);
 
 std::span<const Case> open_cases();

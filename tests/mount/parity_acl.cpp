@@ -1,5 +1,5 @@
-// POSIX access control lists: as extended attributes, what they do to modes, what they are handed
-// down, what they allow.
+// POSIX access control lists: as extended attributes, their effect on modes, their inheritance, and
+// the permissions they give.
 #include <grp.h>
 #include <sys/xattr.h>
 
@@ -15,12 +15,12 @@ constexpr const char* access_acl = "system.posix_acl_access";
 constexpr const char* default_acl = "system.posix_acl_default";
 
 struct Rule {
-  char kind;  // u g: owner and group, or a named one where id >= 0; m mask, o other
+  char kind;  // u g: owner and group, or a named one if id >= 0; m mask, o other
   unsigned permissions;
   int id = -1;
 };
 
-/// The list as the kernel takes it (linux/posix_acl_xattr.h).
+/// Returns the list in the kernel's format (linux/posix_acl_xattr.h).
 std::string list_of(std::initializer_list<Rule> rules, std::uint32_t version = 2) {
   std::string value(reinterpret_cast<const char*>(&version), 4);
   for (const Rule& rule : rules) {
@@ -39,7 +39,7 @@ std::string list_of(std::initializer_list<Rule> rules, std::uint32_t version = 2
   return value;
 }
 
-/// What getfacl shows.
+/// Returns the list in the format of getfacl.
 std::string text_of(const std::string& value) {
   std::string text;
   for (std::size_t at = 4; at + 8 <= value.size(); at += 8) {

@@ -1,4 +1,4 @@
-// Access times: relatime, which is also what the native directory has.
+// Access times: relatime, as in the native directory.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -13,7 +13,8 @@ bool same(const timespec& left, const timespec& right) {
   return left.tv_sec == right.tv_sec && left.tv_nsec == right.tv_nsec;
 }
 
-/// Whether `body` moves the access time of `path`, which is older than its other times before.
+/// Records whether `body` updates the access time of `path`, which is older than its other times
+/// before.
 void reads(const Ctx& c, const char* what, const char* path, const std::function<void()>& body) {
   const timespec old[2] = {{1000000000, 0}, {1100000000, 0}};
   c.must("utimensat", ::utimensat(AT_FDCWD, path, old, AT_SYMLINK_NOFOLLOW));
@@ -53,7 +54,7 @@ constexpr Case cases[] = {
      anyone},
     {"atime-relatime",
      [](Ctx& c) {
-       // Once per change: the second read of an unchanged file does not move it.
+       // Once per change: the second read of an unchanged file does not update it.
        c.put("f", pattern(10000));
        const int fd = c.open("f", O_RDONLY);
        reads(c, "first read", "f",

@@ -1,4 +1,4 @@
-// What cases record, and how.
+// The records of cases.
 #include <dirent.h>
 #include <grp.h>
 #include <sys/prctl.h>
@@ -126,7 +126,7 @@ bool become(uid_t uid, gid_t gid) {
       ::setresuid(uid, uid, uid) != 0) {
     return false;
   }
-  // Without this /proc/self belongs to root, and /proc/self/fd is out of reach.
+  // Otherwise /proc/self belongs to root, and /proc/self/fd is not accessible.
   return ::prctl(PR_SET_DUMPABLE, 1) == 0;
 }
 
@@ -158,7 +158,7 @@ void Ctx::line(std::string_view text) const {
     }
   }
   out += '\n';
-  // One write per line: lines of several processes do not mix.
+  // One write per line, so that lines of several processes do not mix.
   if (::write(transcript_, out.data(), out.size()) != static_cast<ssize_t>(out.size())) {
     std::abort();
   }
@@ -352,8 +352,8 @@ Times Ctx::times(const std::string& path) const {
 void Ctx::tick() const {
   timespec before{};
   timespec now{};
-  // The fine clock: a kernel with multigrain time stamps may have given stamps ahead of the coarse
-  // one.
+  // The fine clock: a kernel with multigrain time stamps may have issued stamps ahead of the coarse
+  // clock.
   ::clock_gettime(CLOCK_REALTIME, &before);
   do {
     ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
@@ -424,7 +424,7 @@ void Ctx::in_children(int count, const std::function<void(int)>& body) const {
 }
 
 void Ctx::run(std::string_view what, const std::function<void()>& program) const {
-  // The pipe is closed by a successful exec; a failed one tells its errno.
+  // A successful exec closes the pipe; a failed one writes its errno.
   int ends[2];
   must("pipe", ::pipe2(ends, O_CLOEXEC));
   const pid_t pid = ::fork();

@@ -1,4 +1,4 @@
-// Directories: making, removing, names, reading.
+// Directories: creating, removing, names, reading.
 #include <dirent.h>
 
 #include <array>
@@ -23,7 +23,7 @@ void fill(const Ctx& c, int count, const char* prefix = "f") {
   }
 }
 
-/// The names of a directory stream from here to its end.
+/// Returns the remaining names of a directory stream.
 std::vector<std::string> rest(DIR* stream) {
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(stream)) {
@@ -32,8 +32,8 @@ std::vector<std::string> rest(DIR* stream) {
   return names;
 }
 
-/// Reads the directory while `change(step)` changes it; records whether every f* name came exactly
-/// once.
+/// Reads the directory while `change(step)` changes it; records whether every f* name was returned
+/// exactly once.
 void read_while(const Ctx& c, int count, void (*change)(int)) {
   fill(c, count);
   DIR* stream = ::opendir(".");
@@ -54,8 +54,8 @@ void read_while(const Ctx& c, int count, void (*change)(int)) {
          ", names seen: " + std::to_string(seen.size()));
 }
 
-/// Walks over a directory, a few entries a call, while `change(name, step)` is done with each;
-/// records whether the walk ends.
+/// Reads a directory, a few entries a call, and calls `change(name, step)` for each; records
+/// whether the reading ends.
 void walk_while(const Ctx& c, const char* what, void (*change)(const std::string&, int)) {
   constexpr int count = 400;
   c.dir("walk");

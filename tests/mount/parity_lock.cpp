@@ -21,7 +21,7 @@ void lock(const Ctx& c, const char* what, int fd, int command, short type, off_t
   c.call(what, ::fcntl(fd, command, &asked));
 }
 
-/// Records who is in the way of a lock; `owner` is the process expected to hold it.
+/// Records the process that blocks a lock; `owner` is the expected one.
 void query(const Ctx& c, int fd, int command, short type, off_t start, off_t length, pid_t owner) {
   struct flock asked = range(type, start, length);
   c.call("query", ::fcntl(fd, command, &asked));

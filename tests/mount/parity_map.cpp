@@ -73,7 +73,7 @@ constexpr Case cases[] = {
     {"mmap-store-into-hole",
      [](Ctx& c) {
        constexpr std::size_t size = 1U << 20U;
-       // No more than that: the kernel's pages may be larger than those of the native file system.
+       // Checks no more: the kernel's pages may be larger than those of the native file system.
        const auto look = [&](const std::string& when, std::initializer_list<std::size_t> stored) {
          const int reader = c.get("f", O_RDONLY);
          struct stat st{};

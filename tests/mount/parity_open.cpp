@@ -7,7 +7,7 @@
 namespace parity {
 namespace {
 
-/// Opens `name` with every combination of the flags, made anew by `make` each time.
+/// Opens `name` with every combination of the flags; `make` creates it anew each time.
 void every_flag(const Ctx& c, void (*make)(const Ctx&)) {
   static constexpr int bits[] = {O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW};
   for (const int access : {O_RDONLY, O_WRONLY, O_RDWR}) {

@@ -1,4 +1,4 @@
-// Permissions. As an ordinary user these are refusals; as root they show what root overrides.
+// Permissions: refusals for an ordinary user, and for root the checks that root overrides.
 #include "parity.hpp"
 
 namespace parity {
@@ -217,7 +217,8 @@ constexpr Case cases[] = {
      root},
     {"sticky-protected",
      [](Ctx& c) {
-       // The kernel's protected_hardlinks, _symlinks, _fifos and _regular, as this system has them.
+       // The kernel's protected_hardlinks, _symlinks, _fifos and _regular, with this system's
+       // settings.
        c.dir("d");
        c.must("chmod", ::chmod("d", 01777));
        c.put("d/target", "data");

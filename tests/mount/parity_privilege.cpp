@@ -1,5 +1,5 @@
-// setuid, setgid and capabilities: what takes them away, and from whom. As root with other users
-// beside.
+// setuid, setgid and capabilities: which operations remove them, and for which users. Needs root
+// and other users.
 #include <grp.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
@@ -24,14 +24,14 @@ void has_capability(const Ctx& c, const char* path) {
   c.check("  capability", ::getxattr(path, "security.capability", nullptr, 0) > 0);
 }
 
-/// The process becomes this user with these supplementary groups.
+/// Changes the process to this user with these supplementary groups.
 void become_member(const Ctx& c, uid_t uid, gid_t gid, std::initializer_list<gid_t> groups) {
   c.must("setgroups", ::setgroups(groups.size(), groups.begin()));
   c.must("setresgid", ::setresgid(gid, gid, gid));
   c.must("setresuid", ::setresuid(uid, uid, uid));
 }
 
-/// What changes a file's content, each with a descriptor that is open read-write.
+/// An operation that changes a file's content, through a descriptor open for reading and writing.
 struct Change {
   const char* name;
   void (*run)(const Ctx&, int fd);
@@ -89,8 +89,8 @@ constexpr Change changes[] = {
      }},
 };
 
-/// Every change, of a file with this mode and a capability, opened before it got them (`early`) or
-/// after.
+/// Tests every change on a file with this mode and a capability, opened before it had them
+/// (`early`) or after.
 void every_change(const Ctx& c, mode_t mode, bool early, uid_t uid, gid_t gid,
                   std::initializer_list<gid_t> groups) {
   for (const Change& change : changes) {
@@ -154,8 +154,8 @@ constexpr Case cases[] = {
     {"privilege-change-by-root",
      [](Ctx& c) {
        prepare(c);
-       // With a capability beside them the set-id bits would tell root's write from root's chown of
-       // nothing apart only on a native file system; without it nothing is lost by root.
+       // Root's operations remove nothing from a file without a capability. With a capability, only
+       // a native file system could tell a write by root from a chown by root.
        for (const Change& change : changes) {
          c.line(change.name);
          ::unlink("f");
@@ -291,7 +291,7 @@ constexpr Case cases[] = {
        for (const mode_t type : {S_IFREG, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK}) {
          for (const mode_t mode : {06777U, 02644U, 04700U}) {
            chown_as_owner(type, mode, 1000);
-           chown_as_owner(type, mode, 3000);  // no group of the owner's
+           chown_as_owner(type, mode, 3000);  // not a group of the owner
          }
        }
      },
@@ -310,8 +310,8 @@ constexpr Case cases[] = {
      root},
     {"setuid-after-mapping",
      [](Ctx& c) {
-       // Stores through a mapping take nothing away, on any file system: the bits fall when the
-       // mapping is made or not at all.
+       // Stores through a mapping remove nothing, on any file system: the bits are removed when the
+       // mapping is made, or never.
        c.put("f", std::string(4096, 'x'));
        const int fd = c.open("f", O_RDWR);
        auto* map =

@@ -1,4 +1,4 @@
-// Several processes or threads at once. Recorded is only what holds whatever the order.
+// Several processes or threads at once. Records only facts that hold in every order.
 #include <dirent.h>
 
 #include <atomic>

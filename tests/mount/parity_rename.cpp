@@ -1,4 +1,4 @@
-// rename in all its forms.
+// rename in all variants.
 #include <linux/fs.h>
 #include <sys/syscall.h>
 
@@ -20,7 +20,7 @@ void rename(const Ctx& c, const char* from, const char* to, unsigned flags = 0) 
   c.call(what, result);
 }
 
-/// Two of every kind: file1, file2, dir1, dir2, full1, full2, link1, link2, fifo1, fifo2.
+/// Creates two of every kind: file1, file2, dir1, dir2, full1, full2, link1, link2, fifo1, fifo2.
 void two_of_each(const Ctx& c) {
   for (const char* n : {"1", "2"}) {
     const std::string number = n;
@@ -34,7 +34,7 @@ void two_of_each(const Ctx& c) {
 }
 
 void clear(const Ctx& c) {
-  // Removes what two_of_each made, wherever renames moved it (one level).
+  // Removes the objects of two_of_each, wherever renames moved them (one level).
   for (const char* kind : {"file", "dir", "full", "link", "fifo"}) {
     for (const char* n : {"1", "2"}) {
       const std::string name = std::string(kind) + n;

@@ -131,11 +131,11 @@ constexpr Case cases[] = {
        struct statfs before{};
        struct statfs after{};
        std::int64_t taken = 0;
-       // give or take what a file takes beside its data
+       // within the overhead of a file besides its data
        const auto is_right = [&] {
          return taken >= (4 << 20) && taken < (8 << 20);
        };
-       // On a disk others take and free space meanwhile: not each time.
+       // On a disk, other processes allocate and free space meanwhile, so several tries are needed.
        for (int i = 0; i < 10 && !is_right(); ++i) {
          c.must("statfs", ::statfs(".", &before));
          c.put("file" + std::to_string(i), pattern(4 << 20));

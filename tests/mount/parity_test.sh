@@ -1,10 +1,12 @@
 #!/bin/bash
-# The parity program (parity.cpp) on a tmpfs and on a mount with the same options: with passthrough and on the daemon's own
-# path; as root, as an ordinary user on root's mount, and as one on his own by fusermount3; with containers in memory and on
-# ext4. Declared differences: expect-*.txt.
+# The parity program (parity.cpp) on a tmpfs and on a mount with the same options. With passthrough
+# and on the daemon's own path; as root, as an ordinary user on root's mount, and as an ordinary
+# user on the user's own mount (by fusermount3); with containers in memory and on ext4. Declared
+# differences: expect-*.txt.
 #   parity_test.sh BIN_DIR PARITY
 set -uo pipefail
-# A mount namespace of our own, in which everybody may open /dev/fuse as he may on a machine that offers FUSE to users.
+# A mount namespace with a /dev/fuse that every user may open, as on a machine that offers FUSE to
+# users.
 if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then EFS_TEST_NAMESPACE=yes exec "$(dirname "$0")/../own_mounts.py" bash "$0" "$@"; fi
 unset EFS_TEST_NAMESPACE
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -13,13 +15,14 @@ parity=$2
 expect=$(cd "$(dirname "$0")" && pwd)
 
 declared() { local file; for file; do cat "$expect/expect-$file.txt"; done; }
-# Times of birth go through statx, which libfuse has from 3.18 on.
+# statx reports birth times, and libfuse supports statx from 3.18 on.
 libfuse=$(readlink -f "$(ldd "$1/efsd" | awk '/libfuse3/ { print $3 }')")
 if [ "$(printf '%s\n' 3.18 "${libfuse##*.so.}" | sort -V | head -n 1)" != 3.18 ]; then
   declared() { local file; for file; do cat "$expect/expect-$file.txt"; done; echo "statx-btime: libfuse ${libfuse##*.so.} asks for no time of birth"; }
 fi
 for kind in passthrough daemon user; do declared "$kind" >"$S/expect-$kind"; done
-# compare NAME IO START_OPTIONS... -- PARITY_OPTIONS...; who mounts: $as, in memory or: $store
+# compare NAME IO START_OPTIONS... -- PARITY_OPTIONS...; $as is the mounting user; the store is in
+# memory or in $store.
 compare() {
   local name=$1 io=$2 text code; shift 2
   local start=(); while [ "$1" != -- ]; do start+=("$1"); shift; done; shift
@@ -42,11 +45,12 @@ compare() {
 
 compare passthrough passthrough -- --expect "$S/expect-passthrough"
 compare daemon daemon -o daemon-io -- --expect "$S/expect-daemon"
-# A traced mount has no page cache but that of mappings, from Linux 6.6 on: every read reaches the daemon, which sets the time.
+# From Linux 6.6 on, a traced mount has no page cache except that of mappings: every read reaches
+# the daemon, which sets the time.
 cp "$S/expect-daemon" "$S/expect-traced"
 if [ "$(printf '%s\n' 6.6 "$(uname -r)" | sort -V | head -n 1)" = 6.6 ]; then sed -i '/^atime-\(file\|relatime\)/d' "$S/expect-traced"; fi
 compare traced daemon --trace "$S/trace" -- --expect "$S/expect-traced"
-# The daemon's path once more, through mapped segments: libpmem takes this memory for persistent.
+# The daemon's path again, with mapped segments: libpmem takes this memory for persistent.
 export PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1
 compare mapped daemon -o daemon-io -- --expect "$S/expect-daemon"
 unset PMEM_IS_PMEM_FORCE EFS_TEST_PMEM
@@ -54,7 +58,7 @@ compare user passthrough --user 65534 -- --expect "$S/expect-user" --user 65534
 declared user user-daemon | grep -v '(not on the daemon.s path)' >"$S/expect-user-daemon"
 compare user-daemon daemon --user 65534 -o daemon-io -- --expect "$S/expect-user-daemon" --user 65534
 
-# A user who mounts by himself.
+# A user's own mount.
 if [ "$(id -u)" = 0 ] && command -v fusermount3 >/dev/null; then
   chmod 755 "$S"; install -d -o 65534 -g 65534 -m 700 "$S/u"
   mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 666 "$S/dev/fuse" c 10 229 && mount --bind "$S/dev/fuse" /dev/fuse

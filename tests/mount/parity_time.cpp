@@ -1,4 +1,4 @@
-// Time stamps: setting them, and which operation moves which.
+// Time stamps: setting them, and which operation updates which.
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/xattr.h>
@@ -18,7 +18,7 @@ std::string text(const timespec& time) {
   return std::to_string(time.tv_sec) + "." + std::to_string(time.tv_nsec);
 }
 
-/// Sets both times and records what the file has then.
+/// Sets both times and records the file's times afterwards.
 void set_times(const Ctx& c, const char* path, const timespec& access, const timespec& modify) {
   const timespec times[2] = {access, modify};
   c.call("utimensat " + text(access) + " " + text(modify),
@@ -87,8 +87,7 @@ constexpr Case cases[] = {
        now("omit, now", {{0, UTIME_OMIT}, {0, UTIME_NOW}});
        now("now, now", {{0, UTIME_NOW}, {0, UTIME_NOW}});
        c.call("null", ::utimensat(AT_FDCWD, "f", nullptr, 0));
-       // make(1) takes a target for outdated that is older than what it was made of, by however
-       // little.
+       // make(1) considers a target outdated if it is older than its source by any amount.
        int older = 0;
        for (int i = 0; i < 20; ++i) {
          const std::string made = "made" + std::to_string(i);
@@ -148,7 +147,7 @@ constexpr Case cases[] = {
      anyone},
     {"utimens-then-close",
      [](Ctx& c) {
-       // What cp -p and tar do: write, set the times, close.
+       // The sequence of cp -p and tar: write, set the times, close.
        const int fd = c.open("f", O_RDWR | O_CREAT);
        c.write(fd, pattern(50000));
        const timespec times[2] = {{1000, 1}, {2000, 2}};
@@ -353,8 +352,8 @@ constexpr Case cases[] = {
      anyone},
     {"times-map-write-known-before",
      [](Ctx& c) {
-       // The attributes are known, and asked for often, before the mapping is there; then it alone
-       // changes them. the second store is beyond the largest page of the first
+       // The attributes are cached and read often before the mapping exists; then only the mapping
+       // changes them. The second store is beyond the largest page of the first.
        constexpr std::size_t length = 8U << 20U;
        c.put("f", std::string(length, 'x'));
        c.stat("f");
@@ -392,7 +391,7 @@ constexpr Case cases[] = {
      anyone},
     {"times-order-of-events",
      [](Ctx& c) {
-       // Stamps of a file's data and stamps of names, directories and links, which may be of two
+       // Stamps of a file's data, and stamps of names, directories and links, may come from two
        // clocks.
        const int fd = c.open("f", O_RDWR | O_CREAT);
        timespec last{};
@@ -422,7 +421,7 @@ constexpr Case cases[] = {
      anyone},
     {"times-mtime-order-make",
      [](Ctx& c) {
-       // What make relies on: a target written after its source is newer.
+       // make relies on this: a target written after its source is newer.
        c.put("source", "x");
        c.tick();
        c.put("target", "y");

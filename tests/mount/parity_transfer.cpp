@@ -128,8 +128,8 @@ constexpr Case cases[] = {
      anyone},
     {"direct-io-asynchronous",
      [](Ctx& c) {
-       // Others read through the cache all the time. Behind a write that is complete a read shows
-       // what it wrote.
+       // Other processes read through the cache all the time. After a write has returned, a read
+       // shows its data.
        constexpr std::size_t size = 640U << 10U;
        auto* stop = static_cast<std::atomic<bool>*>(
            ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

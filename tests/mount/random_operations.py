@@ -48,7 +48,7 @@ class Run:
         self.open = []
         self.history = collections.deque(maxlen=12)
 
-    # --- what is chosen ---
+    # --- selection ---
     def path(self):
         depth = self.random.choice((1, 1, 1, 2, 2, 3))
         return "/".join(self.random.choice(NAMES) for _ in range(depth))
@@ -60,7 +60,7 @@ class Run:
         size = self.random.choice((1, 17, 4096, 5000, 70_000))
         return self.random.randbytes(size)
 
-    # --- how it is done ---
+    # --- execution ---
     def both(self, what, call):
         """call(top, side) on both sides; the same result or the same errno."""
         self.history.append(what)
@@ -158,7 +158,7 @@ class Run:
         self.same(f"list {path}", lambda top, _: sorted(os.listdir(f"{top}/{path}")))
         self.same(f"readlink {path}", lambda top, _: os.readlink(f"{top}/{path}"))
 
-    # --- operations on what is open ---
+    # --- operations on open files ---
     def pair(self):
         return self.random.choice(self.open) if self.open else None
 

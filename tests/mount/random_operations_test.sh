@@ -1,9 +1,11 @@
 #!/bin/bash
-# Random system calls by several processes on the mount and, the same, on a tmpfs of the machine's: nothing may differ,
-# while files are loaded and unloaded and the worker is killed. Between the rounds the mount goes and comes again: by
-# stop --keep and start, or both processes are killed and the next start goes on. At the end results-dir has what the mirror has.
+# Several processes make random system calls on the mount, and the same calls on a tmpfs. The
+# results must not differ, while files are loaded and unloaded and the worker is killed. Between the
+# rounds the instance ends and starts again: by stop --keep and start, or both processes are killed
+# and the next start continues. At the end results-dir equals the mirror.
 #   random_operations_test.sh BIN_DIR
-# EFS_ROUNDS and EFS_OPERATIONS: of each process in a round; EFS_SEED; EFS_SOAK_SECONDS: rounds until these are over.
+# EFS_ROUNDS and EFS_OPERATIONS: of each process in a round; EFS_SEED; EFS_SOAK_SECONDS: repeats
+# rounds for this long.
 set -uo pipefail
 trap "" PIPE
 . "$(dirname "$0")/../cli/lib.sh" "$1"
@@ -19,7 +21,7 @@ operate() { python3 -X faulthandler "$SOURCE/tests/mount/random_operations.py" "
 worker() { field "$(status_of "$NAME" 2>/dev/null)" 'd["worker_pid"]' 2>/dev/null; }
 settled() { json "$(status_of "$NAME" 2>/dev/null)" "d['state'] == 'running' and d['worker_pid'] != $1"; }
 
-# beside ROUND: what goes on while the processes run; it ends when they have.
+# beside ROUND: works while the processes run, and ends after them.
 beside() {
   local pid
   while compgen -G "$S/running.*" >/dev/null; do
@@ -41,7 +43,8 @@ round() {  # round NUMBER: three processes with what goes on beside them
   rm -f "$S"/code.*
   for p in p0 p1 p2; do
     touch "$S/running.$p"
-    # By a file: bash may take the status of a later process for it that got the same number, after some ten thousand.
+    # Records the status in a file: after some ten thousand processes, bash may return the status of
+    # a later process with the same pid.
     { operate $p "$1"; echo $? >"$S/code.$p"; rm "$S/running.$p"; } &
   done
   beside "$1"

@@ -1,8 +1,9 @@
 #!/bin/bash
-# What each process and thread of an instance may do: the table in docs/dev/privileges.md against /proc.
+# The rights of each process and thread of an instance: compares the table in docs/dev/privileges.md
+# with /proc.
 #   rights_test.sh BIN_DIR
 set -uo pipefail
-# As user_test.sh: a mount namespace of our own, in which everybody may open /dev/fuse.
+# As user_test.sh: a mount namespace with a /dev/fuse that every user may open.
 if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then EFS_TEST_NAMESPACE=yes exec "$(dirname "$0")/../own_mounts.py" bash "$0" "$@"; fi
 unset EFS_TEST_NAMESPACE
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -18,14 +19,14 @@ processes() {  # processes NAME COLUMN USER STATUS
   check "$1: the worker" rights "$2" worker "$(field "$4" 'd["worker_pid"]')" "$3"
 }
 
-# --- started by root for a user, with turns: a keeper, too ---
+# --- root starts for a user, with a queue, so there is a keeper too ---
 mkdir "$S/queue" && chown $keeper_user "$S/queue"
 fresh given; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
 check 'for a user: start' "$EFS" start --user $user --interleaving "$S/queue" "$JOB"
 status=$("$EFS" status --json given)
 processes 'for a user' 1 $user "$status"
 check 'for a user: the keeper' rights 1 keeper "$(keeper_of "$(field "$status" 'd["worker_pid"]')")" $keeper_user
-# The comparison would notice.
+# The comparison detects differences.
 sed 's/^| in effect | CAP_SYS_ADMIN |/| in effect | none |/' "$table" >"$S/less.md"
 README=$S/less.md check_not 'a right that the table does not name is noticed' rights 1 supervisor "$(field "$status" 'd["supervisor_pid"]')" $user
 sed 's/; gid likewise |/ |/' "$table" >"$S/less.md"
@@ -36,14 +37,14 @@ replaced() { json "$("$EFS" status --json given)" "d['takeovers'] == 1"; }
 check 'for a user: a successor' await 20 replaced
 processes 'for a user, after a takeover' 1 $user "$("$EFS" status --json given)"
 check 'for a user: stop' "$EFS" stop given
-# A queue of root's. The table has a row for its keeper.
+# A queue of root. The table has a row for its keeper.
 roots_keeper='keeper, where root owns the queue'\''s directory'
 mkdir "$S/roots-queue"
 check 'for a user, in a queue of root'\''s: start' "$EFS" start --user $user --interleaving "$S/roots-queue" "$JOB"
 check 'for a user, in a queue of root'\''s: the keeper' rights 1 "$roots_keeper" "$(keeper_of "$(field "$("$EFS" status --json given)" 'd["worker_pid"]')")" 0
 check 'for a user, in a queue of root'\''s: stop' "$EFS" stop given
 
-# While it stages in, unloads and stages out: the threads that do so have no more.
+# During stage-in, unload and stage-out: the working threads have no more rights.
 fresh busy; mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
 sed -i '/results-dir/a\  max-rate: 1 MB/s' "$JOB"
 for i in 1 2 3; do head -c 2000000 /dev/urandom >"$PFS/input/large$i"; done
@@ -79,7 +80,7 @@ exec 6>&-
 wait $runner; code=$?; pids=()
 check 'for a user: efs run' test $code = 1   # read met the end
 
-# --- started by root for root ---
+# --- root starts for root ---
 fresh roots
 check 'for root: start' "$EFS" start --interleaving "$S/queue" "$JOB"
 status=$("$EFS" status --json roots)
@@ -90,7 +91,7 @@ check 'for root, in a queue of root'\''s: start' "$EFS" start --interleaving "$S
 check 'for root, in a queue of root'\''s: the keeper' rights 2 "$roots_keeper" "$(keeper_of "$(field "$("$EFS" status --json roots)" 'd["worker_pid"]')")" 0
 check 'for root, in a queue of root'\''s: stop' "$EFS" stop roots
 
-# --- started by an ordinary user ---
+# --- an ordinary user starts ---
 if command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ] && mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 666 "$S/dev/fuse" c 10 229 && mount --bind "$S/dev/fuse" /dev/fuse; then
   mkdir -m 700 "$S/u" && chown $user:$user "$S/u"
   own() { setpriv --reuid $user --regid $user --clear-groups --inh-caps=-all env EFS_RUNTIME_DIR="$S/u" "$@"; }

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Files that came in together are opened one after the other: the second open of a row has the others registered for passthrough, too. They
-# are what they are, and go when they are removed.
+# Files that were imported together are opened in order: the second open of a batch registers the
+# other files for passthrough too. The files work as usual, and their space is freed when they are
+# removed.
 #   row_test.sh BIN_DIR
-# EFS_ROUNDS: how often files are opened while others of their row are removed (20).
+# EFS_ROUNDS: how often files are opened while others of their batch are removed (20).
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 rounds=${EFS_ROUNDS:-20}
@@ -14,9 +15,10 @@ read_them() { cat "$@" >/dev/null; }
 registered() { grep -c event=row_registered "$EFS_RUNTIME_DIR/$NAME/efsd.log"; }
 a_row() { [ "$(registered)" -ge 1 ]; }
 opens() { field "$(status_of "$NAME")" "d['counters']['$1']"; }
-# How many files the store has, those included that have no name any more and are kept by somebody.
+# Prints the number of files in the store, including unlinked ones that a process holds open.
 store_files() { local total free; read -r total free < <(stat -f -c '%c %d' "$EFS_RUNTIME_DIR/$NAME/store") && echo $((total - free)); }
-# begin NAME: an instance with inputs that a load has brought in; how many files its store had before is in $before.
+# begin NAME: an instance with inputs that a load has imported; $before is the number of files in
+# its store before.
 begin() {
   fresh "$1" 'resources: []'
   python3 -c 'import os, sys
@@ -28,7 +30,7 @@ for i in range(int(sys.argv[2])):
 }
 all_gone() { [ "$(store_files)" -le "$before" ]; }
 end() { check "$NAME: stop" "$EFS" stop "$NAME"; }
-# Five files of one row, by their numbers.
+# Five files of one batch, by number.
 of_a_row() {
   (cd "$MNT/input" && stat -c '%i %n' f*) | awk '{row = int($1 / 32); if (++count[row] <= 5) names[row] = names[row] " " $2; if (count[row] == 5 && found == "") found = names[row]} END {print found}'
 }
@@ -40,7 +42,8 @@ check 'all are what they are' diff -r "$PFS/input" "$MNT/input"
 check 'rows were registered' test "$(registered)" -ge 2
 check 'and no more than there are' test "$(registered)" -le $((files / 32 + 2))
 check 'again' diff -r "$PFS/input" "$MNT/input"
-# As the kernel tells whoever has a lease on a container that another thread opens it for writing.
+# The kernel notifies the holder of a lease this way when another thread opens the container for
+# writing.
 kill -IO "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
 check 'and once more' diff -r "$PFS/input" "$MNT/input"
 check 'by the same worker' json "$(status_of "$NAME")" 'd["takeovers"] == 0'
@@ -49,7 +52,7 @@ check 'all are removed' rm -r "$MNT/input"
 check 'their space is back' await 20 all_gone
 end
 
-# A neighbour that was registered unasked, and has never been open.
+# A neighbour that was registered in advance and never opened.
 begin neighbour
 read -r one two bits written kept < <(of_a_row)
 check 'two of a row' read_them "$MNT/input/$one" "$MNT/input/$two"
@@ -68,7 +71,7 @@ check 'all are removed' rm -r "$MNT/input"
 check 'their space is back' await 20 all_gone
 end
 
-# Who removes them by staging asks nobody: beside opens of their neighbours none is left behind.
+# A removal by staging does not ask the kernel. Beside opens of neighbours, no file is left behind.
 beside_removals() {
   python3 - "$rounds" "$NAME" "$EFS" "$MNT/input" $files <<'PY'
 import os, subprocess, sys, threading
@@ -77,7 +80,8 @@ def ask(*words): subprocess.run([efs, words[0], "-i", name, "-w", *words[1:]], c
 opened = 0
 for n in range(rounds):
     thread = threading.Thread(target=ask, args=("unload", "--remove", "input")); thread.start()
-    # From the other end, at once or when the first has gone: some go while their rows are registered.
+    # From the other end, at once or after the first was removed: some are removed while their batch
+    # is registered.
     while n % 2 and os.path.exists(mount + "/f000") and thread.is_alive(): pass
     for i in reversed(range(files)):
         try: os.close(os.open(mount + "/f%03d" % i, os.O_RDONLY)); opened += 1

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Slow requests hold up nobody else: an fsync whose disk does not answer, and writes on the daemon's path into a frozen
-# file system, while others look up names. By order, not by time: the slow ones are over only after we let them.
-# The store is an ext4 in a file of another ext4, so that its disk stands still when the outer one is frozen.
+# Slow requests block no other request. The slow requests are an fsync on a disk that does not
+# answer, and writes on the daemon's path to a frozen file system; meanwhile other processes look up
+# names. Checks the order, not the time: the slow requests end only when the test releases them. The
+# store is an ext4 in a file of another ext4, so that its disk blocks when the outer one is frozen.
 #   slow_test.sh BIN_DIR [PARITY]
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -19,10 +20,10 @@ disks() {
   fallocate -l 400M "$outer/inner.img" && mkfs.ext4 -q "$outer/inner.img" && mount -o loop "$outer/inner.img" "$inner"
 }
 
-# Threads of the worker that wait for a disk or for a frozen file system.
+# Counts the worker's threads that wait for a disk or for a frozen file system.
 blocked() { grep -lE '^State:.*D' "/proc/$worker/task"/*/status 2>/dev/null | wc -l; }
 blocked_at_least() { [ "$(blocked)" -ge "$1" ]; }
-# Names that are not there: every one is a question to the daemon.
+# Names that do not exist: each lookup is a request to the daemon.
 look_up() {
   local i
   for ((i = 0; i < 1000; i++)); do [ ! -e "$MNT/absent-$1-$i" ] || return 1; done
@@ -31,7 +32,8 @@ look_up() {
 running() { local pid; for pid in "$@"; do ! gone "$pid" || return 1; done; }
 requests() { field "$("$EFS" status --json "$NAME")" "d['counters']['requests']"; }
 
-# begin NAME START_OPTIONS...: an instance on the inner disk, with a file `other` of 6 bytes and a large one.
+# begin NAME START_OPTIONS...: an instance on the inner disk, with a file `other` of 6 bytes and a
+# large one.
 begin() {
   fresh "$1" "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $inner ] ]" 'resources: []'; shift
   check "$NAME: start" "$EFS" start "$JOB" "$@"
@@ -40,7 +42,7 @@ begin() {
   dd if=/dev/zero of="$MNT/large" bs=1M count=8 conv=fsync status=none
   before=$(requests)
 }
-# others_pass WHAT COUNT PIDS...: while the COUNT threads are blocked, 1000 names are looked up.
+# others_pass WHAT COUNT PIDS...: while COUNT threads are blocked, 1000 names are looked up.
 others_pass() {
   local what=$1 count=$2; shift 2
   check "$NAME: $what blocks" await 30 blocked_at_least "$count"

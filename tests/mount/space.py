@@ -1,4 +1,5 @@
-# Removals of each kind, and what needs their space at once: no write may fail. usage: DIRECTORY, which has the store to itself
+# Removals of each kind, followed at once by writes that need their space: no write may fail.
+#   usage: DIRECTORY, on a store without other users
 import ctypes, errno, os, sys
 
 d, MiB = sys.argv[1], 1 << 20

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Space that a removal has freed is there for the next write, on each path of the data and on each kind of store.
+# Space of removed files is available to the next write, on each data path and each kind of store.
 #   space_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 removals() { timeout 300 python3 -SE "$SOURCE/tests/mount/space.py" "$1"; }
 
-# each NAME START_OPTION...: an instance with the job file that is there.
+# each NAME START_OPTION...: an instance with the current job file.
 each() {
   local name=$1; shift
   started "$@" "$JOB" || return
@@ -17,7 +17,8 @@ CAPACITY='48 MiB' fresh memory 'resources: []'
 each 'in memory'
 each 'in memory, by the daemon' -o daemon-io
 
-# 128 pages, one in each 2 MiB of a file that is set to its size first. How many KiB it takes while it is open.
+# Writes 128 pages, one in each 2 MiB of a file that is set to its size first. Prints the KiB that
+# the open file uses.
 sparse() { python3 -SE -c 'import os, sys
 fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
 os.ftruncate(fd, 256 << 20)

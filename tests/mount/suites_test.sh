@@ -1,7 +1,8 @@
 #!/bin/bash
-# Public test suites on the mount, with passthrough and on the daemon's path, and on a tmpfs beside it: what passes there
-# has to pass here. pjdfstest and fsx come with `make suites` (cargo), stress-ng with `make deps` (Debian); a suite that is
-# not there is skipped. EFS_SUITES names the directory of the first two.
+# Public test suites on the mount, with passthrough and on the daemon's path, and on a tmpfs: tests
+# that pass on tmpfs must pass on the mount. pjdfstest and fsx come with `make suites` (cargo),
+# stress-ng with `make deps` (Debian); a missing suite is skipped. EFS_SUITES names the directory of
+# the first two.
 #   suites_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -47,12 +48,12 @@ copy_file_range = 1
 posix_fadvise = 1
 TOML
 
-# The filesystem class but for what is not about this directory or changes the machine.
+# The filesystem class, without tests that do not concern this directory or that change the machine.
 stressors() {
   "$stress" --class 'filesystem?' 2>&1 | sed -n "s/^class 'filesystem' stressors: //p" | tr ' ' '\n' |
     grep -vxE 'bind-mount|binderfs|dup|eventfd|io|ioprio|procfs'
 }
-# What a suite finds wrong in a directory, one name per line; its sums go to stderr.
+# Prints the failures of a suite in a directory, one name per line; its totals go to stderr.
 failures_of() {
   local suite=$1 dir=$2 name code
   case $suite in
@@ -66,12 +67,13 @@ failures_of() {
     stress-ng)
       for name in $(stressors); do
         timeout 60 "$stress" "--$name" 1 -t 1 --temp-path "$dir" --verify --no-rand-seed --quiet >"$S/stress.log" 2>&1; code=$?
-        # 0: well; 3, 4: not available here, which has to be so on both sides.
+        # 0: success; 3, 4: not available here, which must be the same on both sides.
         [ $code = 0 ] || echo "$name:$code"
       done ;;
   esac | LC_ALL=C sort
 }
-# same SUITE WHERE DIR: nothing fails that does not fail on tmpfs, but what is declared; and what is declared does fail.
+# same SUITE WHERE DIR: only declared tests may fail that do not fail on tmpfs, and every declared
+# test must fail.
 same() {
   local suite=$1 where=$2 dir=$3 extra
   failures_of "$suite" "$dir" >"$S/$suite.here"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The worker is killed while programs work on the mount: none of them may notice more than a pause.
+# The worker is killed while programs work on the mount: the programs must notice only a pause.
 #   takeover_test.sh BIN_DIR
 # EFS_KILLS and EFS_KILL_POINTS: how many; the long run: 2000 and 2000.
 set -uo pipefail
@@ -13,15 +13,15 @@ RANDOM=$seed
 
 state() { "$EFS" status --json "$NAME" 2>/dev/null; }
 supervisor() { field "$(state)" "d['supervisor_pid']"; }
-# Of an instance whose supervisor is in $supervisor. Cheap, so that kills come at short intervals.
+# Prints the worker of the supervisor $supervisor. Cheap, to allow kills at short intervals.
 worker() { local pid; read -r pid _ <"/proc/$supervisor/task/$supervisor/children"; [ -n "$pid" ] && echo "$pid"; }
 takeovers() { state | python3 -c 'import json,sys; print(json.load(sys.stdin)["takeovers"])' 2>/dev/null; }
-# A successor that is at work, since it answers what nobody has asked before: one that is killed again and again before it has
-# done anything is given up.
+# Waits for a working successor, which answers a lookup of a new name. The supervisor gives up on
+# workers that are killed repeatedly before they have answered.
 asked=0
 has_successor() { local pid; pid=$(worker) && [ "$pid" != "$1" ] && asked=$((asked + 1)) && [ ! -e "$MNT/.never$asked" ] && kill -0 "$supervisor"; }
 
-# load_start: the programs that must not notice; load_end: what they say at the end.
+# load_start starts the programs that must not notice; load_end checks their results.
 load_start() {
   mkfifo "$S/$NAME/stop"
   "$BIN/efs-takeover-load" "$MNT" "$seed" 3 <"$S/$NAME/stop" >"$S/$NAME/said" 2>&1 & load=$!; pids+=("$load")
@@ -47,11 +47,11 @@ random_kills() {  # random_kills NAME IO START_OPTIONS...
   load_start
   for ((i = 0; i < kills; i++)); do
     pid=$(worker) || { fail "$name: a worker after $i kills"; break; }
-    # Waits for the moment, not for an event: any moment is a good one.
+    # Waits for a while, not for an event: any moment will do.
     read -rt "0.$(printf '%03d' $((RANDOM % 150)))" <> <(:)
     kill -0 "$load" 2>/dev/null || { fail "$name: the programs run after $i kills"; break; }
     kill -KILL "$pid" 2>/dev/null
-    # Who looks just now waits like the programs.
+    # A client that connects now waits as the programs do.
     ((i % 8)) || check "$name: after kill $i it does not look dead" json "$(state)" "d['state'] in ('recovering', 'running')"
     ((i % 8 - 4)) || check "$name: after kill $i its mount point finds it, and its files can be asked about" "$EFS" explain "$MNT/p0"
     await 20 has_successor "$pid" || { fail "$name: a successor after kill $i"; break; }
@@ -92,7 +92,7 @@ successors() {  # killed while they take over; all stages of that: tests/soak/ki
   for ((i = 0; i < 1 + points / 16; i++)); do given_up "given-up$i" spin=0 $((seed + i)); done
 }
 
-# Loads and unloads: what was under way, and what can be proved afterwards of files that are open.
+# Loads and unloads: those that were under way, and the provable state of open files afterwards.
 under_way() {
   local id waiter code pid count
   fresh underway
@@ -138,7 +138,7 @@ under_way() {
   check 'under way: and leaves no partial' test -z "$(find "$OUT" -name '*efs-partial*')"
 }
 
-# sources DIRECTORY: of a program of several files, which prints 66.
+# sources DIRECTORY: the sources of a program of several files that prints 66.
 sources() {
   local i
   for i in $(seq 11); do printf '#include "all.h"\nint part%d(void) { return %d; }\n' "$i" "$i" >"$1/part$i.c"; printf 'int part%d(void);\n' "$i"; done >"$1/all.h"
@@ -187,14 +187,14 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   exec 8<"$MNT/file"
   supervisor=$(supervisor)
   local log=$EFS_RUNTIME_DIR/hopeless/efsd.log
-  # The journal made unreadable: no successor can restore the state.
+  # The journal is made unreadable: no successor can restore the state.
   local journal; journal=$(find "$EFS_RUNTIME_DIR/hopeless/store" -name journal)
   cp "$journal" "$S/journal.kept"
   printf 'garbage' | dd of="$journal" conv=notrunc status=none
   kill -KILL "$(worker)"
   check 'gives up: the supervisor ends' await 30 gone "$supervisor"
   check 'gives up: the mount is gone' await 5 eval '! mounted "$MNT"'
-  # (cat asks for its attributes; what is open with passthrough the kernel itself could read on.)
+  # (cat asks for the file's attributes; with passthrough the kernel itself could read on.)
   check_exit 'gives up: an open file gives an error and no hang' 1 '' timeout 5 cat <&8
   exec 8<&-
   check 'gives up: the log says what to do' grep -qE 'event=given_up .*advice=".*efs start .*efs salvage hopeless .*efs clean hopeless' "$log"
@@ -249,7 +249,7 @@ stage_out_once() {
   check 'stage-out: every byte is there' test "$(cd "$OUT" && cksum f*)" = "$sums"
 }
 
-half_saved() {  # one result cannot go back, and the worker is killed at its nth call of that stop: the stop says so, whoever answers it
+half_saved() {  # one result cannot be exported, and the worker is killed at its nth call of that stop: every worker's answer reports it
   local i n point pid killer stop code died=0
   for ((i = 0; i < 4 + points / 6; i++)); do
     fresh "half$i" 'resources: []'
@@ -263,7 +263,7 @@ half_saved() {  # one result cannot go back, and the worker is killed at its nth
     timeout 60 "$EFS" stop "half$i" >"$S/half$i/said" 2>&1; code=$?
     kill -0 "$killer" 2>/dev/null || died=$((died + 1))
     kill $killer 2>/dev/null; wait $killer 2>/dev/null
-    # 1 where the successor found the others out already, and brought out nothing itself.
+    # 1 if the successor found the other results exported already and exported none itself.
     if [ $code = 3 ] || [ $code = 1 ]; then ok; else fail "half saved: killed at $point: the stop tells that one is missing" "exit $code: $(cat "$S/half$i/said")"; fi
     check "half saved: killed at $point: the others are back" test "$(cat "$OUT"/f[1-8] | tr -d '\n')" = 12345678
     check "half saved: killed at $point: it names what is not" grep -q taken "$S/half$i/said"
@@ -276,7 +276,7 @@ half_saved() {  # one result cannot go back, and the worker is killed at its nth
   echo "half saved: $died of $i were killed"
 }
 
-# The worker of a start, as soon as it is there: $pid.
+# The worker of a start, as soon as it exists: $pid.
 youngest_worker() { for supervisor in $(daemons); do pid=$(worker 2>/dev/null) && return; done; return 1; }
 starts() {  # the worker of a start is killed at its nth system call: it fails and the next start goes on, or the mount was there
   local i n point code pid killer after=0 down=0 most=$((points / 2))
@@ -311,7 +311,7 @@ passthrough() { random_kills passthrough passthrough; }
 daemon() { random_kills daemon daemon -o daemon-io; }
 user() { random_kills user passthrough --user 65534; }
 
-# One part alone: EFS_PART=stages
+# Runs one part alone: EFS_PART=stages
 if [ -n "${EFS_PART:-}" ]; then "$EFS_PART"; finish; fi
 passthrough
 daemon

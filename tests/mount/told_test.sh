@@ -1,19 +1,20 @@
 #!/bin/bash
-# A worker dies over a load or an unload, when a name has come or gone and before the kernel was told so: what programs see afterwards is what
-# there is, and what they write is not lost.
+# A worker dies during a load or an unload, after a name was created or removed and before it
+# notified the kernel. Afterwards programs see the actual names, and their writes are not lost.
 #   told_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 kernel_has_it || { skip 'names that the kernel was not told of' 'needs Linux 6.9'; finish; }
 
-# start_pausing AT: an instance whose workers pause there while $S/pause is there.
+# start_pausing AT: an instance whose workers pause there while $S/pause exists.
 start_pausing() {
   check "$NAME: start" env LD_PRELOAD="$BIN/../lib/libefs-pausing.so" EFS_PAUSE_AT="$1" EFS_PAUSE_WHILE="$S/pause" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" "$EFS" start "$JOB"
 }
 sign() { rm -f "$S/pause.reached"; touch "$S/pause"; }
 reached() { test -e "$S/pause.reached"; }
 worker() { field "$(status_of "$NAME")" 'd["worker_pid"]'; }
-# dies VERB ...: the worker, at the first name that it is to tell the kernel of; when it has committed that.
+# dies VERB ...: kills the worker at its first notification about a name, after it has committed the
+# change.
 dies() {
   local pid asking; pid=$(worker)
   sign
@@ -57,7 +58,7 @@ check "$NAME: the name was free" test "$(cat "$MNT/r")" = again
 check "$NAME: stop" "$EFS" stop "$NAME"
 check "$NAME: what was written under it is back" test "$(cat "$OUT/r")" = again
 
-# A verb that comes while a successor takes over.
+# A verb that arrives during a takeover.
 fresh early
 start_pausing session
 mkdir "$PFS/more"; echo mmm >"$PFS/more/m"

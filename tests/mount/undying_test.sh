@@ -1,7 +1,8 @@
 #!/bin/bash
-# A worker is killed while one of its threads tells the kernel of a name, and waits for the lock of a directory in which a program waits for
-# the worker: the kernel cannot end that thread. A successor answers the program all the same; where the supervisor is killed, too, the
-# next efs ends the connection.
+# A worker is killed while one of its threads notifies the kernel of a name. The thread waits for
+# the lock of a directory, and a program that holds the lock waits for the worker, so the kernel
+# cannot end that thread. A successor still answers the program. If the supervisor is killed too,
+# the next efs ends the connection.
 #   undying_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -12,7 +13,8 @@ sleeps_in_kernel() { grep -qsE '^[0-9]+ \(.*\) D ' /proc/"$1"/task/*/stat; }
 is_undying() { [ "$(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null)" = Z ] && sleeps_in_kernel "$1"; }
 is_gone() { [ ! -e "/proc/$1" ] || { ! is_undying "$1" && grep -q '^State:.*Z' "/proc/$1/status"; }; }
 
-# caught: an instance whose worker is caught so, with the program that waits for it; in worker, supervisor, program.
+# caught: an instance whose worker is blocked so, with the program that waits for it; sets worker,
+# supervisor, program.
 caught() {
   fresh "$1" "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/$1/disk, capacity: 64 MiB ] ]" 'resources: [ [ path: input ] ]'
   mkdir "$S/$1/disk"
@@ -21,7 +23,7 @@ caught() {
   echo old >"$MNT/input/result"; echo new >"$MNT/input/result.new"
   worker=$(field_of worker_pid) supervisor=$(field_of supervisor_pid)
   rm -f "$S/pause.reached"; touch "$S/pause"
-  # What replaces a file is made durable first; the kernel holds the directory so long.
+  # The new file of a replacement is synced first; meanwhile the kernel holds the directory's lock.
   python3 -c 'import os, sys; os.rename(sys.argv[1] + ".new", sys.argv[1])' "$MNT/input/result" 2>"$S/$NAME/program" & program=$!
   check "$NAME: a program waits in the directory" await 20 test -e "$S/pause.reached"
   "$EFS" load -i "$NAME" --wait input >/dev/null 2>&1 & asking=$!
@@ -41,7 +43,7 @@ check "$NAME: and brings what there is" grep -qx mmm "$MNT/input/more"
 check "$NAME: stop" "$EFS" stop "$NAME"
 check "$NAME: the result is back" grep -qx new "$OUT/input/result"
 
-# both: the supervisor first, or it would have a successor at it.
+# both: kills the supervisor first, because it would start a successor.
 both_killed() {
   kill -STOP "$supervisor"; kill -KILL "$worker"; rm "$S/pause"
   check "$NAME: the worker cannot be gone" await 20 is_undying "$worker"
@@ -60,7 +62,7 @@ caught both-start
 both_killed
 check "$NAME: a start goes on" "$EFS" start "$JOB"
 ended
-result=$(cat "$MNT/input/result")   # the rename was answered to nobody: it was, or it was not
+result=$(cat "$MNT/input/result")   # no process got the answer of the rename: it took effect, or it did not
 check "$NAME: with what was written" grep -qxE "old|new" "$MNT/input/result"
 check "$NAME: stop" "$EFS" stop "$NAME"
 check "$NAME: the result is back" grep -qx "$result" "$OUT/input/result"

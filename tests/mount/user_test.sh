@@ -1,18 +1,20 @@
 #!/bin/bash
-# Ordinary users: one who mounts by himself through fusermount3, and one for whom root starts the instance.
+# Ordinary users: a user's own mount through fusermount3, and an instance that root starts for a
+# user.
 #   user_test.sh BIN_DIR
 set -uo pipefail
-# A mount namespace of our own, in which everybody may open /dev/fuse as he may on a machine that offers FUSE to users.
+# A mount namespace with a /dev/fuse that every user may open, as on a machine that offers FUSE to
+# users.
 if [ "${EFS_TEST_NAMESPACE:-}" != yes ]; then EFS_TEST_NAMESPACE=yes exec "$(dirname "$0")/../own_mounts.py" bash "$0" "$@"; fi
 unset EFS_TEST_NAMESPACE
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 
 user=65534 stranger=65533
 as() { local uid=$1; shift; setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all env "$@"; }
-own() { as $user EFS_RUNTIME_DIR="$S/u" "$@"; }        # the user with a runtime directory of his own
+own() { as $user EFS_RUNTIME_DIR="$S/u" "$@"; }        # the user with a separate runtime directory
 his() { as $user EFS_RUNTIME_DIR="$S/r" "$@"; }        # the user in root's
 owner() { stat -c %u:%g "$1"; }
-# connect UID DIRECTORY: what the control socket answers to him.
+# connect UID DIRECTORY: prints the control socket's answer to this user.
 connect() {
   as "$1" python3 -c 'import socket, sys
 s = socket.socket(socket.AF_UNIX); s.settimeout(10); s.connect(sys.argv[1])
@@ -24,7 +26,7 @@ may_not_connect() {
   local text; text=$(connect $stranger "$1" 2>&1) && { echo "he may: $text"; return 1; }
   grep -q PermissionError <<<"$text" || { echo "$text"; return 1; }
 }
-# The daemon itself refuses, too, where the directory lets a stranger through.
+# The daemon itself refuses too, if the directory admits another user.
 is_refused() {
   local answer; chmod 755 "$(dirname "$1")" "$1" && chmod 666 "$1/control.sock" && answer=$(connect $stranger "$1" 2>&1); chmod 600 "$1/control.sock"; chmod 700 "$1"
   grep -q 'another user' <<<"$answer" && ! grep -q worker_pid <<<"$answer" || { echo "answer: $answer"; return 1; }
@@ -47,10 +49,10 @@ results() {
 mkdir "$S/dev" && mount -t tmpfs -o mode=755,size=64k dev "$S/dev" && mknod -m 666 "$S/dev/fuse" c 10 229 && mount --bind "$S/dev/fuse" /dev/fuse ||
   { echo 'cannot make a /dev/fuse of our own' >&2; exit 2; }
 
-# --- by himself, through fusermount3 ---
+# --- the user's own mount, through fusermount3 ---
 mkdir -m 700 "$S/u" && chown $user:$user "$S/u"
 if command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ]; then
-  # The daemon counts: what a store holds is not to be taken for memory that is not there.
+  # The daemon counts: the contents of a store do not reduce the available memory again.
   fresh counted; sed -i '/^backends:/,/capacity/d' "$JOB"
   chown -R $user:$user "$S/counted"
   check 'fusermount3: start without a capacity' own "$EFS" start --memory '300 MiB' "$JOB"
@@ -133,8 +135,9 @@ else
   skip 'a mount through fusermount3' 'no set-uid fusermount3'
 fi
 
-# --- results that he himself may not read ---
-# unreadable NAME [START-OPTION...]: they are checked, brought out and, where they are out, met again.
+# --- results that their owner may not read ---
+# unreadable NAME [START-OPTION...]: they are checked and exported, and recognised after their
+# export.
 unreadable() {
   local how=$1; shift
   fresh "$how"; chown -R $user:$user "$S/$how"; mkdir -p "$MNT"; chown $user:$user "$MNT"
@@ -153,7 +156,7 @@ unreadable() {
 }
 unreadable modes
 
-# In place such results are inputs, too.
+# In place, such results are inputs too.
 for how in unloaded salvaged; do
   fresh "in-place-$how" 'resources: [ [ path: input, flags: persistent ] ]'
   sed -i 's|results-dir: .*|in-place: true|' "$JOB"; chown -R $user:$user "$S/$NAME"; mkdir -p "$MNT"; chown $user:$user "$MNT"
@@ -175,7 +178,7 @@ kill_both "$NAME"; chmod 0 "$PFS/input/a"
 check_exit "$NAME: what the job has not changed is no start" 1 'input/a: is not readable' "$EFS" start --user $user "$JOB"
 chmod 644 "$PFS/input/a"; check "$NAME: clean" "$EFS" clean --force "$NAME"
 
-# --- root starts it for him ---
+# --- root starts for the user ---
 fresh given
 mkdir "$MNT"; chown $user:$user "$MNT" "$OUT"
 text=$("$EFS" start --user $user -o suid,dev "$JOB" 2>&1); code=$?

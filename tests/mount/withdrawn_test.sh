@@ -1,12 +1,14 @@
 #!/bin/bash
-# Programs that open a name for writing just when an unload or a load takes it away: what they write goes back, whoever comes first.
+# Programs open a name for writing just when an unload or a load removes it: their writes are
+# exported, in either order.
 #   withdrawn_test.sh BIN_DIR
 # EFS_ROUNDS: how many opens of each kind (200).
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 rounds=${EFS_ROUNDS:-200}
 
-# met KIND: writes again and again beside `unload --remove` or `load --replace`, until enough have been made.
+# met KIND: writes repeatedly beside `unload --remove` or `load --replace`, until there were enough
+# opens.
 met() {
   python3 - "$1" "$rounds" "$NAME" "$EFS" "$MNT" "$PFS" <<'PY'
 import os, random, subprocess, sys, threading, time
@@ -56,7 +58,8 @@ for mode in '' daemon-io; do
   check "$label: beside load --replace nothing that was appended is lost" met load
   check "$label: stop" "$EFS" stop --no-stage-out "$NAME"
 
-  # A name that a load makes between the kernel's look and the create is opened, as anywhere.
+  # A name that a load creates between the kernel's lookup and the create is opened, as on any file
+  # system.
   fresh "made-$label" 'resources: []'
   mkdir "$PFS/d"; for i in {1..40}; do echo "$i" >"$PFS/d/$i"; done
   check "$label: start" "$EFS" start ${mode:+-o $mode} "$JOB"

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The installed program and the Debian package: what is in them, and that the package installs, runs a job and goes without
-# a trace in a root of its own: one that debootstrap makes from the machine's own mirror, or else the machine's own root
-# under an overlay. (With an argument, or EFS_PACKAGE_ROOT=overlay, the second one only.)
+# The installed program and the Debian package: their contents; and the package installs, runs a job
+# and is removed without a trace in a separate root. That root is made by debootstrap from the
+# machine's own mirror, or is the machine's own root under an overlay. (With an argument, or
+# EFS_PACKAGE_ROOT=overlay, only the overlay.)
 #   package_test.sh BUILD_DIR [overlay]
 set -uo pipefail
 build=$(cd "${1:?usage: $0 BUILD_DIR [overlay]}" && pwd)
@@ -16,7 +17,7 @@ check 'install below DESTDIR' env DESTDIR="$S/dest" cmake --install "$build" --p
 for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man5/efs-job.5 share/man/man8/efsd.8 share/doc/efs/examples/minimal.yaml share/doc/efs/copyright; do
   check "installs $file" test -s "$S/dest/usr/$file"
 done
-# As on the machine that it is installed on, whose root is DESTDIR here.
+# As on the target machine, whose root is DESTDIR here.
 pc=$(find "$S/dest" -name efs.pc)
 pc_flags() { PKG_CONFIG_PATH=${pc%/*} pkg-config "$@" efs; }
 check 'efs.pc leads to what was installed' test "$(realpath "$(pc_flags --variable=prefix)")" = "$S/dest/usr"
@@ -51,11 +52,11 @@ check 'no path of the build is in it' bash -c "! grep -rlF '$build' $S/unpacked"
 check 'everything belongs to root' bash -c "! dpkg-deb -c $deb | grep -v ' root/root '"
 check 'nothing is writable for others, nothing is set-id' bash -c "! dpkg-deb -c $deb | grep -v '^l' | grep -E '^.{5}w|^.{8}w|^...s|^......s'"
 
-# --- in a root of its own ---
+# --- in a separate root ---
 [ "$(id -u)" = 0 ] || { skip 'install, run, remove' 'only root can enter another root'; finish; }
 [ -c /dev/fuse ] || { skip 'install, run, remove' 'no /dev/fuse'; finish; }
 
-# What happens inside, as one script: each line it prints is a check.
+# The actions in that root, as one script: each line that it prints is a check.
 cat >"$S/inside.sh" <<'EOF'
 set -u
 unset ${!EFS_@}
@@ -88,7 +89,8 @@ say 'nothing is left of it' nothing "$(comm -13 /tmp/before /tmp/after)"
 say 'nothing else has gone' nothing "$(comm -23 /tmp/before /tmp/after)"
 EOF
 
-# enter ROOT: the script in the root, with what a system has; in a mount namespace of its own, which takes the mounts along.
+# enter ROOT: runs the script in the root, with the usual mounts of a system, in a new mount
+# namespace that removes the mounts at its end.
 enter() {
   cp "$deb" "$1/tmp/efs.deb" && cp "$S/inside.sh" "$1/tmp/inside.sh" || return 1
   "$SOURCE/tests/own_mounts.py" sh -c 'root=$1
@@ -117,13 +119,15 @@ elif ! timeout 600 debootstrap --variant=minbase "$release" "$S/root" "$mirror" 
   grep -F " $S/root" /proc/self/mounts | cut -d' ' -f2 | tac | xargs -r umount
 else
   cp /etc/resolv.conf "$S/root/etc/resolv.conf" 2>/dev/null
-  # Dependencies are installed by apt first, so that dpkg -i alone is judged, and not a connection that fails in between.
+  # apt installs the dependencies first, so that only dpkg -i is tested, and not the network
+  # connection.
   text=$(INSTALL_DEPENDS="apt-get -qq -y -o APT::Sandbox::User=root --no-install-recommends install $(dpkg-deb -f "$deb" Depends | tr ',' '\n' | sed 's/|.*//; s/(.*//' | tr -d ' ' | tr '\n' ' ')" enter "$S/root" 2>&1)
   verdict 'debootstrap' "$text"
 fi
 rm -rf --one-file-system "$S/root"
 
-# The machine's own root, read-only below an overlay; the private prefix is hidden, as no other machine has it.
+# The machine's own root, read-only below an overlay. The private prefix is hidden, because no other
+# machine has it.
 if [ "$(apt-get -s --no-install-recommends install "$deb" 2>/dev/null | grep -c '^Inst ')" != 1 ]; then skip 'in the machine'\''s root' 'its dependencies are not installed'
 elif ! mkdir "$S/layer" || ! mount -t tmpfs layer "$S/layer" || ! mkdir "$S/layer/upper" "$S/layer/work" "$S/root" || ! mount -t overlay -o "lowerdir=/,upperdir=$S/layer/upper,workdir=$S/layer/work" overlay "$S/root" 2>"$log"; then
   skip 'in the machine'\''s root' "no overlay over it: $(tail -n 1 "$log")"

@@ -1,13 +1,14 @@
 #!/bin/bash
-# slurmctld that does not answer, or hangs, while a prolog needs it, and directories on the PFS that hang: no node is
-# drained, no job is lost, and nobody waits for ever.
+# slurmctld does not answer, or hangs, while a prolog needs it; directories on the PFS hang. No node
+# is drained, no job is lost, and no process waits for ever.
 #   away_test.sh BIN_DIR
 set -uo pipefail
 CLUSTER_FILES=$(cd "$(dirname "$0")/../.." && pwd)/conf/slurm/job_submit.lua
 CLUSTER_CONF='JobSubmitPlugins=lua'
 . "$(dirname "$0")/scene.sh" "$@"
 
-# The programs by which the plugin asks slurmctld: `slurmctld_is away`, hanging, mute (to questions), or there again.
+# The programs by which the plugin queries slurmctld: `slurmctld_is away`, hanging, mute (to
+# queries), or back.
 mkdir "$C/fake"
 for program in scontrol squeue sinfo srun; do
   cat >"$C/fake/$program" <<FAKE
@@ -55,7 +56,7 @@ slurmctld_is there
 check 'nothing is left' quiet "$job"
 check 'no node is drained' not_drained
 
-# --- what slurmctld alone knows ---
+# --- data that only slurmctld has ---
 site directives=yes
 work directives
 slurmctld_is mute
@@ -95,7 +96,7 @@ check_not 'its script did not run' says "$job" '^ran$'
 check 'nothing is left' quiet "$job"
 site
 
-# --- a job that is called as if it ran ---
+# --- a job whose name imitates a running job ---
 hold_slot
 work name
 job=$(submit $USER1 --efs=job.yaml -J $'x JobState=RUNNING BatchHost=n3 NodeList=n[1-9] AdminComment=efs: directives' <<<$'#!/bin/bash\necho ran')
@@ -110,7 +111,7 @@ check 'scancel ends the waiting' await 20 waiters_are 0
 check 'nothing is left' quiet "$job"
 release_slot
 
-# --- directories on the PFS that hang: an efs of our own, whose processes are stopped ---
+# --- directories on the PFS that hang: a separate efs whose processes are stopped ---
 of_pfs() { EFS_RUNTIME_DIR=$S/p timeout 60 "$EFS" "$@"; }
 mkdir -p "$S/p" "$S/pfs/root" "$S/pfs/out"
 printf 'global-settings:\n  root-dir: %s\n  mount-dir: %s\n  results-dir: %s\nbackends: [ [ id: ram, type: DRAM, capacity: 64 MiB ] ]\nresources: []\n' "$S/pfs/root" "$S/pfs/mnt" "$S/pfs/out" >"$S/pfs.yaml"

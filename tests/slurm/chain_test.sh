@@ -1,6 +1,6 @@
 #!/bin/bash
-# Jobs that follow one another: what one keeps on the node for the next, and a stage-out that is part of the job, so that
-# afterok sees it.
+# Successive jobs: an instance that one job keeps on the node for the next, and a stage-out that is
+# part of the job, so that afterok sees its result.
 #   chain_test.sh BIN_DIR
 set -uo pipefail
 CLUSTER_CONF=WaitTime=2   # of srun: the rest of a step is killed so soon after its first task has ended
@@ -22,7 +22,7 @@ check 'to keep what is not back' refused 'goes neither'
 job=$(submit $USER1 --efs-stage-out=in-job <<<$'#!/bin/bash\ntrue')
 check 'a stage-out of nothing' refused 'need --efs=JOB.yaml'
 
-# --- a name of its own ---
+# --- an explicit name ---
 work unnamed
 job=$(submit $USER1 -w n1 <<<$'#!/bin/bash\n#SBATCH --efs=job.yaml\n#SBATCH --efs-keep\necho first >$EFS_MOUNT/r1; echo "i $EFS_INSTANCE"')
 ends "$job" COMPLETED 'a job that keeps without a name'
@@ -132,7 +132,7 @@ check 'the node is free' quiet "$first"
 check 'it is kept' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
 check 'efs clean by name' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "$kept"
 
-# --- what is kept goes ---
+# --- kept instances are removed ---
 work sweep
 kept=slurm-kept.$uid1.old-n1
 job=$(submit $USER1 --efs=job.yaml --efs-keep=old -w n1 <<<$'#!/bin/bash\ntrue')
@@ -197,7 +197,8 @@ hold_slot out
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -N2 -w n1,n2 <<<$'#!/bin/bash\nsrun bash -c \'echo "node $SLURM_NODEID" >$EFS_MOUNT/out.$SLURM_NODEID\'')
 both_wait() { json "$("$EFS" queue --json "$C/queue")" 'len(d["out"]["waiters"]) == 2'; }
 check 'a stage-out in a job waits for its turn, on both nodes' await 60 both_wait
-# What one slot moves in a second is known from stage-outs before: here as much as the first has in a minute and a half.
+# Earlier stage-outs have measured the rate of one slot: here, as much as the first one moves in a
+# minute and a half.
 rate=$(field "$("$EFS" queue --json "$C/queue")" 'd["out"]["waiters"][0]["bytes"] / 90.5')
 sed -i "s/ out .*/ out $rate/" "$C/queue/state"
 tells_of() { "$EFS" status --job "$job" --shared "$C/shared" | grep -E "$1"; }
@@ -252,7 +253,7 @@ ends "$job" CANCELLED 'it ends'
 check 'the node is free' quiet "$job"
 check 'its results are back' test "$(cat "$W/results/late")" = late
 
-# Here somebody else's namespace, which outlives the job, stands for that of job_container/tmpfs.
+# Another process's namespace, which outlives the job, replaces that of job_container/tmpfs here.
 work injobcopy
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; until [ -e '"$W/go"$' ]; do sleep 0.2; done')
 check 'a job runs' await 40 has_written "$job" result

@@ -1,11 +1,13 @@
-# Sourced: a real Slurm cluster on this machine, below $S/slurm: munged, slurmctld and one slurmd per node, with a key,
-# ports and directories of its own. cluster_start NODES, cluster_stop; only what was started here is ended.
-# Needs $BIN (efs, efsd) and $PLUGIN (spank_efs.so). The fake nodes share one host: every path holds the node's name.
+# Sourced: a real Slurm cluster on this machine, below $S/slurm: munged, slurmctld and one slurmd
+# per node, with separate key, ports and directories. cluster_start NODES, cluster_stop; ends only
+# processes that it started. Needs $BIN (efs, efsd) and $PLUGIN (spank_efs.so). The simulated nodes
+# share one host: every path contains the node's name.
 C=$S/slurm
 cluster_pids=()
 
-# cluster_ports COUNT: the first of as many ports in a row that nobody has, below those that the kernel gives to anyone who
-# connects. Somebody may take one before its daemon does: then the cluster does not come up and is started anew.
+# cluster_ports COUNT: prints the first of COUNT consecutive free ports, below the kernel's range
+# for outgoing connections. Another process may take one before its daemon does; then the cluster
+# fails to start and is started again.
 cluster_ports() {
   python3 -c '
 import random, socket, sys
@@ -65,7 +67,8 @@ PropagatePrioProcess=0
 NodeName=$list NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((base + 2))-$((base + 1 + nodes)) CPUs=4 RealMemory=2000
 PartitionName=all Nodes=$list Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 CONF
-  # From 24.05 on slurmd wants to know of cgroups, though nothing here uses any; before that the word is unknown.
+  # From 24.05 on slurmd requires a setting for cgroups, though this cluster uses none; older
+  # versions reject the word.
   [ "$(printf '24.05\n%s\n' "$(slurmd -V | grep -oE '[0-9]+\.[0-9]+' | head -n 1)" | sort -V | head -n 1)" != 24.05 ] || echo CgroupPlugin=disabled >"$C/cgroup.conf"
   sed "s,^PlugStackConfig=.*,PlugStackConfig=$C/plugstack.conf,; s,^BatchStartTimeout=.*,BatchStartTimeout=600," "$SOURCE/conf/slurm/slurm.conf" >>"$C/slurm.conf"   # as sites do
   [ -z "${CLUSTER_CONF:-}" ] || printf '%s\n' "$CLUSTER_CONF" >>"$C/slurm.conf"   # of one test
@@ -104,7 +107,7 @@ cluster_try() {
 }
 cluster_ready() { [ "$(sinfo -h -N -t idle -o %N 2>/dev/null | sort -u | wc -l)" = "$1" ]; }
 
-# By our own pid files alone, and only if they are still what they were.
+# Kills only by our own pid files, and only if the pids still belong to the same processes.
 cluster_kill() {  # cluster_kill PIDFILE NAME SIGNAL
   local pid
   pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$2" ] || return 0
@@ -132,7 +135,7 @@ cluster_gone() {
 }
 
 as() { local user=$1; shift; runuser -u "$user" -- env SLURM_CONF="$SLURM_CONF" "$@"; }
-# submit USER [OPTION...] <<<SCRIPT: prints the job's id; what sbatch says is in $W/said.
+# submit USER [OPTION...] <<<SCRIPT: prints the job's id; the output of sbatch is in $W/said.
 submit() {
   local user=$1; shift
   (cd "$W" && as "$user" sbatch --parsable -o "$W/out.%j" -J test "$@" 2>"$W/said")

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Directives in batch scripts: conf/slurm/job_submit.lua by itself, in a plain Lua, and in slurmctld on a real cluster.
+# Directives in batch scripts: conf/slurm/job_submit.lua alone, in a plain Lua, and in slurmctld on
+# a real cluster.
 #   directives_test.sh BIN_DIR
 set -uo pipefail
 JOB_SUBMIT=$(cd "$(dirname "$0")/../.." && pwd)/conf/slurm/job_submit.lua
@@ -8,7 +9,8 @@ JOB_SUBMIT=$(cd "$(dirname "$0")/../.." && pwd)/conf/slurm/job_submit.lua
 lua_tests() {
   local lua
   lua=$(command -v lua5.1 || command -v lua5.4 || command -v lua5.3 || command -v lua) || { echo "############ job_submit.lua IS NOT TESTED BY ITSELF: no lua here (make slurm-deps) ############"; skip 'job_submit.lua by itself' 'no lua'; return; }
-  # said LINE...: the job file that a script of these lines gives, or "refused: ..." ; in the directory /pfs/u.
+  # said LINE...: prints the job file for a script of these lines, or "refused: ..."; in the
+  # directory /pfs/u.
   said() {
     printf '%s\n' '#!/bin/bash' "$@" >"$S/script"
     printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}
@@ -18,7 +20,8 @@ local lines, why = efs_directives.read(script, "/pfs/u")
 print(lines and table.concat(lines, "\n") or why and "refused: " .. why or "nothing")' >"$S/try.lua"
     "$lua" "$S/try.lua" "$JOB_SUBMIT" "$S/script" 2>&1
   }
-  # made_in DIRECTORY: where the inputs of a script with a directive are there, or why it is not taken.
+  # made_in DIRECTORY: prints the directory of the inputs of a script with a directive, or the
+  # reason of its rejection.
   made_in() {
     printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}' 'dofile(arg[1])' 'local lines, why = efs_directives.read("#!/bin/sh\n#EFS stage_in type=file source=a\n", arg[2])' 'print(why or lines[3])' >"$S/where.lua"
     "$lua" "$S/where.lua" "$JOB_SUBMIT" "$1" 2>&1
@@ -66,7 +69,7 @@ outputs:
   gives 'blanks and quotes' 'path: "my \\"file\\""' "#EFS stage_in type=file source='my \"file\"'"
   gives 'backslashes' 'path: "a\\\\b"' '#EFS stage_in type=file source="a\b"'
   gives 'a line end of DOS' 'path: "a"' $'#EFS stage_in type=file source=a\r'
-  # What is refused, with its line.
+  # Rejected directives, with their line.
   gives 'an unknown verb' 'refused: line 3: unknown verb "persistentdw"' '#SBATCH -N1' '#EFS persistentdw name=x'
   gives 'no verb' 'refused: line 2: a verb must follow' '#EFS'
   gives 'an unknown key' 'refused: line 2: unknown key "sauce"' '#EFS stage_in type=file sauce=a'
@@ -147,7 +150,8 @@ outputs:
   check 'a directory whose name would be a line of the script' grep -q 'line 2: the directory of the submission has control characters' <(made_in $'/pfs/a\nrm -rf x')
   check 'a usual directory is none' grep -qx '  root-dir: "/pfs/a"' <(made_in /pfs/a)
   check 'a percent sign in its name is no pattern, a dollar sign no variable' grep -qxF '  root-dir: "/pfs/50%%j/$$x"' <(made_in '/pfs/50%j/$x')
-  # licence LICENCES [FIELD]: what a job with options, or none where FIELD is "plain", has then; or why it is refused.
+  # licence LICENCES [FIELD]: prints the licences of a job with options (without options if FIELD is
+  # "plain"), or the reason of its rejection.
   licence() {
     printf '%s\n' 'slurm = {SUCCESS = 0, ERROR = -1, log_user = function() end}' 'dofile(arg[1])' 'efs_directives.licence = "efs_stagein"' \
       'local job = {licenses = arg[2] ~= "" and arg[2] or nil, spank_job_env = arg[3] ~= "plain" and {"EFS_JOB=x"} or {"OTHER=EFS_JOB"}}' 'print(efs_directives.submit(job) or job.licenses)' >"$S/licence.lua"
@@ -166,7 +170,7 @@ outputs:
   check 'a user cannot give it away' test "$(changed 1 a,efs_stagein:1 b)" = b,efs_stagein:1
   check 'root can' test "$(changed 0 a,efs_stagein:1 b)" = b
   check 'what has none gets none' test "$(changed 1 a,efs_stagein_x b)" = b
-  # What comes of it is a job file.
+  # The result is a job file.
   said '#EFS jobdw capacity=64MiB' '#EFS stage_in type=file source="in/ä b"' '#EFS stage_out type=directory source=$EFS_MOUNT/r destination=/pfs/out/r' >"$S/made.yaml"
   check_exit 'efs check finds it good' 0 'made.yaml: good' "$EFS" check "$S/made.yaml"
   said '#EFS stage_in type=directory source=/pfs/set/in destination=$EFS_MOUNT/in' '#EFS stage_out type=directory source=$EFS_MOUNT/in destination=/pfs/set/in' >"$S/made.yaml"

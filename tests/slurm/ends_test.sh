@@ -1,13 +1,14 @@
 #!/bin/bash
-# The ways in which a job can end: its time is over, it is cancelled, requeued, its node or a daemon of Slurm's dies, in its
-# prolog, while it runs, in its epilog. Nothing is left behind, results are right, no node is drained.
+# The ways in which a job can end: its time expires, it is cancelled or requeued, its node fails, or
+# a daemon of Slurm dies; in its prolog, while it runs, and in its epilog. Nothing is left behind,
+# the results are right, and no node is drained.
 #   ends_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/scene.sh" "$@"
 waiting_out() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["out"]["waiters"]))')" = "$1" ]; }
 others_idle() { [ -z "$(sinfo -h -N -o '%N %t' | grep -vE "idle|$timed_node")" ]; }   # while the first job runs
 timed_node='n3|n4'
-# no_trace JOB: neither a mount, nor a process, nor an instance.
+# no_trace JOB: there is no mount, no process and no instance.
 no_trace() {
   local left
   left=$(grep -E "$C/mnt\.[^ /]*/$1[ /]" /proc/self/mounts; grep -laF "$C/run" $(grep -laF "slurm-$1." /proc/[0-9]*/cmdline 2>/dev/null) /dev/null 2>/dev/null; compgen -G "$C/run.*/slurm-$1.*")
@@ -16,12 +17,13 @@ no_trace() {
 leaves_nothing() { check "$1: the state on the node goes" await 60 job_is_gone "$2"; check "$1: the node is free" await 300 others_idle; await 10 no_trace "$2"; check "$1: nothing is left" no_trace "$2"; check "$1: no node is drained" not_drained; }
 result_is() { check "$1: its result is back" test "$(cat "$W/results/result" 2>/dev/null)" = "$2"; }
 stepd_of() { grep -laE "slurmstepd: \[$1\.batch\]" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
-# A job that writes `result` and goes on until it is ended.
+# A job that writes `result` and runs until it is ended.
 sleeper=$'#!/bin/bash\necho r >$EFS_MOUNT/result; exec sleep 600'
 runs() { check "$1: it runs" await 60 has_written "$2" result; }
 again_now() { scontrol update jobid="$1" StartTime=now; }   # a requeued job waits for two minutes else
-# A run that Slurm started without a prolog sends itself back once more. slurmd refuses for a second or two what it has just
-# killed, and the job has failed then: so soon nobody starts it but we.
+# A run that Slurm started without a prolog requeues itself once more. For a second or two, slurmd
+# rejects a job that it has just killed, and the job then fails. Only this test starts a job again
+# so soon.
 asked_for=
 again_soon() {
   local restarts
@@ -30,12 +32,13 @@ again_soon() {
 }
 runs_again() { again_soon "$1"; has_ended "$1" && [ "$(job_field "$1" Restarts)" -ge "$2" ]; }
 
-# --- its time is over: looked at at the end, for Slurm's least time is a minute ---
+# --- its time expires: checked at the end, because Slurm's shortest time limit is a minute ---
 work timeout
 timed=$(submit $USER1 --efs=job.yaml -w n3 -t 1 <<<"$sleeper")
 timed_work=$W
 
-# --- slurmd gives a prolog and an epilog less time than they need: on a node of its own, looked at later ---
+# --- slurmd gives a prolog and an epilog less time than they need: on a separate node, checked
+#     later ---
 short_time() {  # its stagings take no turns, for they would hold up the others
   sed "s,^PlugStackConfig=.*,PlugStackConfig=$C/plugstack.n4,; \$ a PrologEpilogTimeout=$1" "$C/slurm.conf" >"$C/slurm.n4.conf"
   sed 's, queue=[^ ]*,,' "$C/plugstack.conf" >"$C/plugstack.n4"
@@ -77,7 +80,7 @@ release_slot
 leaves_nothing 'slurmd killed in the epilog' "$job"
 result_is 'slurmd killed in the epilog' r
 
-# --- the stage-out takes longer than the site lets it ---
+# --- the stage-out exceeds the site's limit ---
 cluster_plugstack queue="$C/queue" mail="$C/mail.sh" stage-out=20
 work slow
 sed -i '2i\  max-rate: 64 KiB/s' "$W/job.yaml"
@@ -164,14 +167,14 @@ env EFS_RUNTIME_DIR="$C/run.n2" "$EFS" clean "$name" >/dev/null; rm -rf "$C/stat
 check 'the node dies: and then nothing is left' await 10 no_trace "$job"
 check 'the node dies: no node is drained' not_drained
 
-# --- a user stops the daemons, which are his ---
+# --- a user stops the user's own daemons ---
 work stopped
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; for p in $(pgrep -u $(id -u) efsd); do ! tr "\\0" " " <"/proc/$p/cmdline" | grep -q " $EFS_INSTANCE " || kill -STOP $p; done; touch '"$W/stopped")
 check 'a job that stops its own daemons' await 60 test -e "$W/stopped"
 leaves_nothing 'the daemons are stopped' "$job"
 result_is 'the daemons are stopped' r
 
-# --- slurmd gives a prolog and an epilog less time than they need: what became of it ---
+# --- slurmd gives a prolog and an epilog less time than they need: the results ---
 W=$S/slowin
 ends "$slow_in" FAILED 'a job whose stage-in takes longer than slurmd lets its prolog'
 check 'its output says why' says "$slow_in" 'efs: stage-in failed on n4: .*PrologEpilogTimeout, 45 s'
@@ -192,7 +195,7 @@ check 'nothing is left of the one' no_trace "$slow_in"
 check 'nor of the other' no_trace "$slow_out"
 check 'no node is drained' not_drained
 
-# --- and where slurmd kills them all the same ---
+# --- slurmd kills them all the same ---
 hook_of() {  # hook_of JOB prolog|epilog: slurmd's process for it
   local pid
   for pid in $(grep -lzxF "$2" $(grep -lzxF spank /proc/[0-9]*/cmdline 2>/dev/null) /dev/null 2>/dev/null | cut -d/ -f3); do ! grep -qzxF "SLURM_JOB_ID=$1" "/proc/$pid/environ" || echo "$pid"; done
@@ -253,7 +256,7 @@ scancel "$job"   # Slurm itself would start it again after BatchStartTimeout: it
 check 'can be cancelled' await 60 waiters_are 0
 leaves_nothing 'slurmctld killed in the prolog' "$job"
 release_slot
-# What slurmctld had not written down when it was killed it has forgotten: then the node may stay COMPLETING for long.
+# A killed slurmctld forgets unsaved state: then the node may stay COMPLETING for long.
 if [ -n "${EFS_SLURMCTLD_KILLS:-}" ]; then
   hold_slot out
   work ctldout
@@ -269,7 +272,7 @@ else
   skip 'slurmctld killed in the epilog' 'whether it forgets the job is chance; EFS_SLURMCTLD_KILLS=1 runs it'
 fi
 
-# --- the time is over in the prolog, and that of the first job ---
+# --- the time limit expires in the prolog, and the time limit of the first job ---
 hold_slot
 work timein
 job=$(submit $USER1 --efs=job.yaml -w n1 -t 1 <<<$'#!/bin/bash\necho ran')

@@ -1,18 +1,19 @@
 #!/bin/bash
-# Processes of efs that are killed in a batch job, steps that share one file system, and what the plugin costs a job that
-# does not ask for efs.
+# Killed processes of efs in a batch job, steps that share one file system, and the cost of the
+# plugin for jobs without efs.
 #   faults_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/scene.sh" "$@"
 
 member() { field "$(status_on "$1" "$2")" "d['$3']"; }
 has_member() { [ "$(member "$1" "$2" "$3")" = "$4" ]; }
-# keeper_of WORKER: its child, which holds the turn.
+# keeper_of WORKER: prints its child, which holds the slot.
 keeper_of() { grep -lE "^PPid:[[:space:]]+$1$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3 | head -n 1; }
 holders_are() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)[sys.argv[1]]["holders"]))' "$1")" = "$2" ]; }
 waiting_out() { [ "$("$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["out"]["waiters"]))')" = "$1" ]; }
 
-# --- what a job leaves on its mount, and another one of the same user, whose number begins like its ---
+# --- processes that a job leaves on its mount, and another job of the same user whose number begins
+#     with the same digits ---
 work number
 first=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ncd $EFS_MOUNT; setsid sleep 600 </dev/null >/dev/null 2>&1 & until [ -e '"$W/go"$' ]; do sleep 0.2; done')
 until job=$(submit $USER1 --hold <<<$'#!/bin/bash\ntrue') && [ "$job" -ge "${first}0" ]; do scancel "$job"; done
@@ -64,7 +65,7 @@ check 'the node is free' quiet "$job"
 check 'its result is back' test "$(cat "$W/results/result")" = late
 check_exit 'and efs status --job says so' 0 'done: all results are back' "$EFS" status --job "$job" --shared "$C/shared"
 
-# --- who holds the turn ---
+# --- the holder of the slot ---
 work holder
 sed -i '2i\  max-rate: 1 MiB/s' "$W/job.yaml"
 head -c 20M /dev/urandom >"$W/in/large"; chown $USER1 "$W/in/large"
@@ -123,9 +124,9 @@ release_slot
 check 'the other goes on' await 40 all_idle
 check 'and has its inputs' test "$(cat "$W"/out."${job}"_* | grep -c '^alpha$')" = 1
 
-# --- what it costs the others ---
+# --- the cost for other jobs ---
 work cost
-# Seconds of five sruns of `true` on n1, its prolog and epilog included.
+# Prints the seconds of five sruns of `true` on n1, including prolog and epilog.
 measure() {
   python3 -c '
 import subprocess, time
@@ -138,8 +139,8 @@ for _ in range(5): print("%.3f" % one())'
 }
 started_at() { scontrol -o show node n1 | grep -oE 'SlurmdStartTime=[^ ]*'; }
 has_registered() { [ "$(started_at)" != "$1" ] && [ "$(sinfo -h -n n1 -o %t)" = idle ]; }
-# slurmd asks at its start alone whether there are plugins.
-# The time of a start is told in whole seconds: two within one would look like one.
+# slurmd checks only at its start whether there are plugins. It reports its start time in whole
+# seconds: two starts within one second would look like one.
 another_second() { [ "SlurmdStartTime=$(date +%FT%T)" != "$1" ]; }
 slurmd_has() {  # slurmd_has with|without
   local before; before=$(started_at)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Hooks of the plugin, each called in a process of its own, without a cluster: what can only be asked for there, such as a caller
-# without a PATH, a lost file of state, a stop that hangs.
+# Hooks of the plugin, each in a separate process, without a cluster. Covers cases that need this: a
+# caller without a PATH, a lost state file, a stop that hangs.
 #   hooks_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -16,10 +16,11 @@ if [ -n "$missing" ]; then
   skip 'the hooks of the plugin' "missing:$missing"
   finish
 fi
-# Where the plugin was built there are a compiler and Slurm's headers.
+# If the plugin was built, there are a compiler and Slurm's headers.
 cc -std=gnu11 -D_GNU_SOURCE -rdynamic -o "$S/one_hook" "$SOURCE/tests/slurm/one_hook.c" -ldl 2>"$S/cc" || { fail 'one_hook.c compiles' "$(cat "$S/cc")"; finish; }
 
-# --- the site: programs of Slurm's that tell what they were asked, an efs that does nothing, and directories ---
+# --- the site: programs of Slurm that record their queries, an efs without effect, and directories
+#     ---
 mkdir -p "$S"/{slurm,fake,shared,users} && chmod 755 "$S"/{slurm,fake,shared} && chown $USER1 "$S/users"
 printf '#!/bin/sh\necho "$*" >>%s/scontrol.log\n' "$S" >"$S/slurm/scontrol"
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
@@ -32,8 +33,8 @@ chmod 755 "$S"/slurm/* "$S/fake/efs"
 site=(state="$S/state" run="$EFS_RUNTIME_DIR" mount="$S/mnt" scontrol="$S/slurm/scontrol" poll=1 efs="$EFS")
 uid1=$(id -u $USER1)
 
-# hook NAME [VARIABLE=VALUE...] [-- ARGUMENT...]: of job 7, or HOOK_JOB, with the little that slurmd gives its prolog, and what
-# plugstack.conf has in addition. What it says is in $S/said.
+# hook NAME [VARIABLE=VALUE...] [-- ARGUMENT...]: for job 7, or HOOK_JOB, with the small environment
+# of a prolog of slurmd, and additional words of plugstack.conf. Its output is in $S/said.
 hook() {
   local name=$1 set=(); shift
   while [ $# -gt 0 ] && [ "$1" != -- ]; do set+=("$1"); shift; done
@@ -57,10 +58,11 @@ work() {
     printf 'backends: [ [ id: ram, type: DRAM, capacity: 64 MiB ] ]\nresources: [ [ path: in ] ]\n'; } >"$W/job.yaml"
   chown -R $USER1 "$W"
 }
-# What is over and was not saved on purpose.
+# Removes an instance that ended and was deliberately not saved.
 forget() { local job=${1:-7}; "$EFS" clean --force "slurm-$job.0-n1" >/dev/null 2>&1; rm -rf "$S/state/$job.0"; umount -l "$S/mnt/$job" 2>/dev/null; rmdir "$S/mnt/$job" 2>/dev/null; }
 
-# --- what takes long goes on meanwhile, each with a site of its own, and with programs of Slurm's of its own: what the others ask is counted ---
+# --- long tests run in the background, each with a separate site and separate programs of Slurm,
+#     because other tests count queries ---
 mkdir "$S/slow" && printf '#!/bin/sh\ncase $1 in start | stop) exec sleep 200 ;; esac\n' >"$S/slow/efs"
 printf '#!/bin/sh\n' >"$S/slow/scontrol"; cp "$S/slurm/squeue" "$S/slow/"; chmod 755 "$S/slow" "$S/slow"/*
 aside() {  # aside NAME COMMAND...: with its own state, mounts and instances; its seconds are in $S/NAME.took
@@ -99,7 +101,7 @@ lock = os.open(sys.argv[1] + "/.lock." + sys.argv[2], os.O_RDWR | os.O_CREAT, 0o
   kill $holder
 }
 aside locked locked & pids+=($!); aside_pids+=($!)
-# slurmd kills a prolog or an epilog that takes longer than PrologEpilogTimeout, and drains the node.
+# slurmd kills a prolog or an epilog that exceeds PrologEpilogTimeout, and drains the node.
 slow_start() { prolog HOOK_TIMEOUT=30 -- efs="$S/slow/efs" poll=100; }
 begun() { mkdir -p "$S/$1/state/7.0" "$S/$1/r/slurm-7.0-n1" "$S/$1/mnt/7" && echo 'running x' >"$S/$1/state/7.0/result"; }
 ends_meanwhile() { begun over; epilog; }
@@ -117,13 +119,14 @@ fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); open(sys.argv[1] 
 aside over ends_meanwhile & pids+=($!); aside_pids+=($!)
 for one in slow-start slow-stop; do aside $one "${one/-/_}" & pids+=($!); aside_pids+=($!); done
 aside busy busy busy HOOK_TIMEOUT=15 & pids+=($!); aside_pids+=($!)
-# Slurm 24.11 does not tell its prologs: the node's slurm.conf does.
+# Slurm 24.11 does not pass the setting to its prologs; the node's slurm.conf has it.
 mkdir "$S/conf" "$S/conf/parts"
 printf '#PrologEpilogTimeout=9\nClusterName=x\nInclude parts/*.conf\nBatchStartTimeout=3\n' >"$S/conf/slurm.conf"
 printf 'PrologEpilogTimeout=900\nSlurmdDebug=info prologepilogtimeout = 15 # not 3\nOldPrologEpilogTimeout=7\n' >"$S/conf/parts/times.conf"
 aside busy-conf busy busy-conf SLURM_CONF="$S/conf/slurm.conf" & pids+=($!); aside_pids+=($!)
-# Of a job like no other on this machine: who is signalled is found by its name, and its runtime directory. The program is the real one. Without a signal the
-# stage-out would have its time.
+# For a job number that no other job on this machine has: processes to signal are found by the
+# instance's name and runtime directory. The program is the real one. Without a signal, the
+# stage-out would run to its limit.
 without_socket() {
   site+=(efs="$EFS")
   prolog HOOK_JOB=4000009
@@ -137,7 +140,7 @@ work socket
 mkdir "$S/twin"
 aside unheard without_socket & pids+=($!); aside_pids+=($!)
 
-# --- a prolog of slurmd's has no PATH ---
+# --- a prolog of slurmd without a PATH ---
 work path
 check 'the program is found where the plugin says' "$SOURCE/tests/own_mounts.py" bash -c "$(declare -f hook prolog); $(declare -p site S PLUGIN uid1 USER1 W); mount --bind '$S/fake' /usr/local/sbin && prolog -- efs=efs"
 check 'and has run' result_is "running $S/mnt/7$"
@@ -150,7 +153,7 @@ if (echo -500 >/proc/self/oom_score_adj) 2>/dev/null; then
   epilog -- efs="$S/fake/efs"
 else skip 'slurmd that is spared when memory runs out' 'oom_score_adj cannot be lowered here'; fi
 
-# --- what a prolog tells, and how often ---
+# --- the reports of a prolog, and their intervals ---
 cat >"$S/fake.start" <<'FAKE'
 [ -e "${0%/*}/../quick" ] || until [ "$(grep -c ' status ' "${0%/*}/../efs.log")" -ge 4 ]; do sleep 0.2; done
 cp "${0%/*}/../shared/jobs/7.0/n1" "${0%/*}/../told" 2>/dev/null || :
@@ -165,7 +168,7 @@ check 'an estimate is told' grep -q 'AdminComment=efs on n1: waits to stage in, 
 check 'and not each that follows' test "$(grep -c 'waits to stage in' "$S/scontrol.log")" = 1
 check 'when the inputs are there it says so' test "$(grep 'AdminComment' "$S/scontrol.log" | tail -n 1)" = 'update JobId=7 AdminComment=efs on n1: staged in'
 epilog -- efs="$S/fake/efs"
-# First the job waits, then its bytes move; one of two nodes tells of them.
+# First the job waits, then its bytes move; one of two nodes reports this.
 cat >"$S/fake.status" <<'FAKE'
 done=$(grep -c ' status ' "${0%/*}/../efs.log")
 [ "$done" -gt 1 ] || { echo '{"turn":{"ahead":2,"direction":"in","since":0.5,"standing":"waiting"},"bytes_done":0,"bytes_total":400,"state":"staging-in"}'; exit; }
@@ -190,7 +193,7 @@ check_not 'nor does the first one where another has failed, which has said why' 
 rm "$S/fake.status"; rm -rf "$S/shared/jobs"
 prolog -- efs="$S/fake/efs"
 
-# --- time that other nodes took ---
+# --- time that other nodes used ---
 rm -f "$S/scontrol.log"
 echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"
 check 'a step that starts' task HOOK_STEP=0 -- efs="$S/fake/efs"
@@ -208,7 +211,7 @@ touch "$S/quick"
 
 # --- memory ---
 work memory
-# The answers of slurmctld: sinfo, scontrol show config and partition, and what the job was given.
+# The answers of slurmctld: sinfo, scontrol show config and partition, and the job's resources.
 cluster() { printf 'SelectTypeParameters    = %s\nJobSubmitPlugins        = %s\n%s\n' "${1:-CR_CORE_MEMORY}" "${3:-(null)}" "${2:-DefMemPerNode           = UNLIMITED}" >"$S/config"; }
 partitions() { printf 'PartitionName=%s\n' "$@" >"$S/partition"; }
 given() { printf '%-24s%-24s%-256s\n' 7 "$@" >"$S/given"; }
@@ -274,7 +277,7 @@ expected='running '
 job_with_memory 'one that has as much is staged' 64M cpu=1,mem=64M,node=1,billing=1
 job_with_memory 'one with more CPUs here, too' 16M cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
 job_with_memory 'one with all memory of its nodes' 0 cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
-# The job file is the user's: root does not read it.
+# The job file belongs to the user: root does not read it.
 mkdir "$S/asked" && printf '#!/bin/sh\n[ "$1" != check ] || id -u >"%s"; [ "$1" != check ] || id -G >>"%s"; [ "$1" != start ] || echo "$*" >"%s"\nexec "%s" "$@"\n' "$W/who" "$W/who" "$S/started" "$EFS" >"$S/asked/efs"
 chmod 755 "$S/asked" "$S/asked/efs"; install -o $USER1 -m 600 /dev/null "$W/who"
 given 64M cpu=1,mem=64M,node=1,billing=1; prolog -- efs="$S/asked/efs"
@@ -369,7 +372,8 @@ check_not 'without a place it is refused' far "efs-stage-in=$S/options/set/deep/
 check 'which is said, with the way out' grep -qF "efs: --efs-stage-in=$S/options/set/deep/f is not below the directory of the submission, $W; say where the job is to find it: --efs-stage-in=$S/options/set/deep/f:DST" "$S/said.init_post_opt"
 check_not 'inputs with nothing above them all' far "efs-stage-in=/etc/hostname:h"$'\n'"efs-stage-in=here"
 check 'are refused' grep -q 'no directory above them all but /' "$S/said.init_post_opt"
-# named_back NAME OPTIONS DIRECTORY: what is named comes back to that directory, also what is an input, and nothing else.
+# named_back NAME OPTIONS DIRECTORY: the named files are exported to that directory, also inputs,
+# and no other files.
 named_back() {
   echo before >"$W/here/n"; echo before >"$W/here/other"; rm -rf "$W/out"; chown -R $USER1 "$W"
   check "$1" far "$2"
@@ -388,7 +392,7 @@ named_back 'elsewhere' efs-stage-in=here$'\n'efs-stage-out='here/n*':out$'\n'efs
 check 'which leaves the inputs alone' test "$(cat "$W/here/n")" = before
 named_back 'to whole paths' efs-stage-in=here$'\n'efs-stage-out=./here/n:out/here/n$'\n'efs-stage-out="new:$W/out/new" "$W/out"
 check 'nothing is left' no_job
-# goes OPTION RESULTS NAME: one result goes to that directory, under that name.
+# goes OPTION RESULTS NAME: one result is exported to that directory, under that name.
 goes() {
   check "$1" far efs-stage-in=here$'\n'efs-stage-out="$1"
   check "$1 goes to ${2:-its inputs}" grep -qF "${2:+results-dir: \"$2\"}" "$W/submitted"
@@ -427,7 +431,7 @@ for i in 1 2; do echo "$(($(date +%s) - 290)) 0" >"$S/state/7.0/began"; task -- 
 check_not 'a node that is not that of the script gives nothing back' grep -q TimeLimit "$S/scontrol.log"
 epilog -- efs="$S/fake/efs"
 
-# An allocation without a script: squeue tells the host of salloc.
+# An allocation without a script: squeue reports the host of salloc.
 work allocation
 allocation() { printf '#!/bin/sh\ncase "$*" in *BatchFlag*) printf "%%-24s%%-8s\n" 7 %s ;; *) echo "7|RUNNING|10:00|%s|n1" ;; esac\n' "$1" "$2" >"$S/slurm/squeue"; }
 mv "$S/fake.start" "$S/start.aside"
@@ -464,7 +468,7 @@ check 'where the site has none nobody is asked' test -z "$(given_back efs_stagei
 printf '#!/bin/sh\necho "7|RUNNING|10:00|n1|n1"\n' >"$S/slurm/squeue"
 check 'nothing is left' no_job
 
-# --- where what is ---
+# --- the directories of the parts ---
 work place
 prolog
 check 'a task' hook user_init HOOK_CONTEXT=remote EFS_PARTS=another HOOK_THEN="env >$W/env"
@@ -476,7 +480,7 @@ hook user_init HOOK_CONTEXT=remote EFS_MOUNT=/before DW_JOB_PRIVATE=/before HOOK
 check 'what comes from another node, or another job, does not' grep -qx "DW_JOB_PRIVATE=$S/mnt/7" "$W/env"
 epilog
 
-# --- why nothing was staged ---
+# --- the reason why nothing was staged ---
 work why
 ln -s /tmp "$S/link"
 because() {  # because NAME PATTERN [ARGUMENT...]: a prolog and a task say so, and nothing is left
@@ -502,7 +506,7 @@ check_not 'without a prolog a task fails' task
 check 'and says what the site must set' grep -q 'nothing was staged on n1: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch' "$S/said.task_init_privileged"
 check 'nothing is left of the look' no_job
 
-# --- a step that asks ---
+# --- a step that asks for efs ---
 step() { hook init_post_opt HOOK_CONTEXT=local HOOK_OPTION=efs=job.yaml SLURM_JOB_ID=7 "$@"; }
 check_not 'a step of a job without efs cannot ask for it' step
 check 'and is told who can' grep -q 'give --efs and the like to sbatch or salloc, not to a step' "$S/said.init_post_opt"
@@ -510,7 +514,7 @@ check 'one that has it from its job is let through' step _SLURM_SPANK_OPTION_efs
 check 'or is in a script that has a file system' step EFS_INSTANCE=slurm-7.0-n1
 check 'one that does not ask, too' hook init_post_opt HOOK_CONTEXT=local SLURM_JOB_ID=7
 
-# --- what a user may have put in the place of what sbatch hands over ---
+# --- forged data in place of that from sbatch ---
 work hostile
 places() { find "$S/state" "$S/mnt" "$EFS_RUNTIME_DIR" "$S/users" "$W" "$S/shared" | sort; }
 refused() {  # refused NAME PATTERN VARIABLE=VALUE...
@@ -530,7 +534,7 @@ refused 'a job file that is too large' 'job file .* is too large' SPANK_EFS_JOB=
 refused 'one that is no text' 'job.yaml:1:' SPANK_EFS_JOB=$'\x01\xff\xfe{\x02'
 refused 'none' 'job.yaml' SPANK_EFS_JOB=
 
-# --- a run that was begun again meanwhile ---
+# --- a run that was started again meanwhile ---
 work begun
 begun_again() {  # begun_again RESTARTS [STATE]: what an epilog of run 0 asks efs, when slurmctld knows of so many
   printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s%%-24s\\n" 7 %s %s ;; *) echo "7|RUNNING|10:00|n1|n1" ;; esac\n' "$1" "${2:-COMPLETING}" >"$S/slurm/squeue"
@@ -547,7 +551,8 @@ check_not 'and replaces older results where its run is the last' grep -q -- ' --
 check 'but not where the job had ended before' grep -q -- ' --merge' <<<"$(begun_again 0 NODE_FAIL)"
 check 'nor those of a later run' grep -q -- ' --merge' <<<"$(begun_again 1)"
 check 'and leaves nothing' no_job
-# By what grep finds: its code is that of an error where one of the others has ended between the two looks.
+# Uses grep's output: its exit code is an error if another process has ended between the two
+# searches.
 sweep_is_over() { [ -z "$(grep -lzxF init $(grep -lzxF "$S/one_hook" /proc/[0-9]*/cmdline 2>/dev/null) /dev/null 2>/dev/null)" ]; }
 swept() {  # swept RESTARTS: what a slurmd that starts asks efs of run 0, which it finds, when slurmctld knows of so many and the job runs
   printf '#!/bin/sh\ncase "$*" in *RestartCnt*) printf "%%-24s%%-12s\n" 7 %s ;; *) echo "7|RUNNING|10:00|n2|n2" ;; esac\n' "$1" >"$S/slurm/squeue"
@@ -564,7 +569,8 @@ check 'and leaves nothing' no_job
 check 'not one that runs here' test -z "$(swept 0)"
 check 'which stays' test -e "$S/state/7.0/result"
 rm -r "$S/state/7.0" "$S/mnt/7"
-# From Slurm 23.11 on a slurmd that is reconfigured listens already when it calls the hook. The next one binds as slurmd does, with SO_REUSEADDR.
+# From Slurm 23.11 on, a reconfigured slurmd is already listening when it calls the hook. The next
+# slurmd binds with SO_REUSEADDR.
 listens_again() {
   python3 -c 'import socket, sys
 s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("127.0.0.2", int(sys.argv[1]))); s.listen()' "$(cat "$S/port")"
@@ -615,7 +621,7 @@ prolog
 check 'what is begun ends all the same' epilog -- poll=0
 check 'and leaves nothing' no_job
 
-# The fragment for sites: all that it has is known, and what stands in its line is taken.
+# The fragment for sites: all its keys are known, and its line is accepted.
 fragment=$SOURCE/conf/slurm/plugstack.conf
 named=($(grep -oE '^# +[a-z-]+=' "$fragment" | tr -d '# '))
 check 'the fragment tells of the arguments' test "${#named[@]}" -ge 15
@@ -629,7 +635,7 @@ check 'it stages' result_is 'running '
 check 'its epilog' epilog -- "${line[@]}"
 check 'leaves nothing' no_job
 
-# --- what is written survives the power ---
+# --- written state survives power loss ---
 work durable
 prolog HOOK_TELL_SYNC=1
 check 'a result is synced' grep -qE "^synced: [0-9]+ $S/state/7.0/.result.[0-9]+$" "$S/said.job_prolog"
@@ -665,7 +671,7 @@ check 'one whose worker is just being replaced' epilog -- efs="$S/slurm/recoveri
 check 'has results, too' test "$(cat "$W/results/result")" = precious
 check 'before it goes' no_instance
 
-# --- a node that was restarted, and lost what is in memory ---
+# --- a restarted node that lost its memory ---
 work restarted
 prolog
 as_user sh -c "echo precious >$S/mnt/7/result"
@@ -683,7 +689,7 @@ check 'which start of the node it was is written down' cmp "$S/boot" "$S/state/7
 check 'what the job itself has stopped is done' epilog
 check 'and nothing is left of it' no_job
 
-# --- a comment that slurmctld does not take any more ---
+# --- a comment that slurmctld no longer accepts ---
 work comment
 printf '#!/bin/sh\necho "$*" >>%s/sacctmgr.log\n' "$S" >"$S/slurm/sacctmgr"; chmod 755 "$S/slurm/sacctmgr"
 cp "$S/slurm/scontrol" "$S/scontrol.good"
@@ -710,7 +716,7 @@ touch "$S/state/7.0/script" "$S/state/7.0/.result.4711"
 check 'an epilog removes what it does not know' epilog
 check 'nothing is left' no_job
 
-# --- a start that was cut short, of a job that keeps ---
+# --- an interrupted start of a job that keeps its instance ---
 work cut
 prolog SPANK_EFS_FLAGS=keep=cut
 check 'a job that keeps' test -d "$EFS_RUNTIME_DIR/slurm-kept.$uid1.cut-n1"
@@ -759,13 +765,13 @@ prolog SPANK_EFS_FLAGS='keep= attach=7'; epilog
 check 'one that attaches, under the name that it attaches to' json "$("$EFS" status --json "slurm-kept.$uid1.7-n1")" 'd["state"] == "kept"'
 "$EFS" clean "slurm-kept.$uid1.7-n1" >/dev/null
 
-# --- the child that asks the shared directory ---
+# --- the child that reads the shared directory ---
 work child
 prolog -- shared="$S/shared"
 epilog HOOK_TELL_FDS="$S/shared" HOOK_FDS_FILE="$S/fds" -- shared="$S/shared"
 check 'has its pipe, and nothing else of its parent' test "$(awk '$2 != "/dev/null" { print $1, $2 }' "$S/fds" | grep -v '^3 pipe:'; grep -c pipe: "$S/fds")" = 1
 
-# --- what other nodes have said ---
+# --- reports of other nodes ---
 work others
 prolog -- shared="$S/shared"
 opened() { grep -c "^$S/shared/jobs/7.0/.*n[0-9]" "$S/opened" || :; }
@@ -830,7 +836,7 @@ check 'the rest can be brought out' "$EFS" salvage slurm-7.0-n1
 check 'whole' test "$(cat "$W"/results/r? | cksum)" = "$(cat "$W/sum")"
 forget
 
-# --- views, where the tree is shared (as systemd has it) and where it is not ---
+# --- views, with a shared tree (as with systemd) and without ---
 viewer() { task HOOK_JOB="$1" HOOK_THEN="cd $S/view; echo r >result; echo \$\$ >$W/viewer.$1; exec /bin/sleep 600" -- view="$S/view"; }
 views() {  # views KIND
   local own other
@@ -858,7 +864,7 @@ for kind in private shared; do
   umount "$S/mnt"
 done
 
-# --- what went on meanwhile ---
+# --- results of the background tests ---
 wait "${aside_pids[@]}"
 check 'a stop that hangs has its time, and no more' took hung-started 80
 check 'and leaves the results where they are' grep -q '^unsaved .*did not end within the time' "$S/hung-started/state/7.0/result"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Ends that come late, or to nothing: a node that is back when another run or job has brought out its results, slurmd started again while
-# processes have their grace, stores and directories that somebody has removed. What is newer stays, and nothing is called done that is not.
+# Late ends: a node returns after another run or job has exported its results; slurmd restarts while
+# processes are in their grace period; stores and directories were removed. Newer files stay, and no
+# unfinished work is reported as done.
 #   late_test.sh BIN_DIR
 set -uo pipefail
 CLUSTER_KILL_WAIT=20
@@ -13,7 +14,7 @@ node_goes() { cluster_kill "$C/slurmd.$1.pid" slurmd KILL; scontrol update noden
 node_is_back() { cluster_slurmd "$1"; scontrol update nodename="$1" state=resume 2>/dev/null; }
 give_up() { EFS_RUNTIME_DIR=$C/run.$1 "$EFS" stop --no-stage-out "$2" >/dev/null 2>&1; EFS_RUNTIME_DIR=$C/run.$1 "$EFS" clean --force "$2" >/dev/null 2>&1; rm -rf "$C/state.$1/${2:6:-3}"; umount -l "$C/mnt.$1/${2:6:-5}" 2>/dev/null; rmdir "$C/mnt.$1/${2:6:-5}" 2>/dev/null; }
 
-# --- another job has brought out newer results while the node was away ---
+# --- another job has exported newer results while the node was away ---
 work newer
 first=$(submit $USER1 --efs=job.yaml -w n1 --no-requeue <<<$'#!/bin/bash\necho incomplete >$EFS_MOUNT/result; echo only here >$EFS_MOUNT/other; exec sleep 600')
 check 'a job whose node goes away' await 60 has_written "$first" other
@@ -28,7 +29,8 @@ result_is 'the newer result stays' complete
 check 'what nobody else has is brought out' grep -qx 'only here' "$W/results/other"
 give_up n1 "slurm-$first.0-n1"
 
-# --- the same of a run of the job itself, whose script goes on and stages out in the job ---
+# --- the same for another run of the job itself, whose script continues and stages out in the job
+#     ---
 work rerun
 job=$(submit $USER1 --efs=job.yaml --efs-stage-out=in-job --exclude=n1,n2 -N1 --requeue <<<$'#!/bin/bash\necho "of run ${SLURM_RESTART_COUNT:-0}" >$EFS_MOUNT/result; [ -n "${SLURM_RESTART_COUNT:-}" ] || { touch '"$W/run0; until [ -e $W/go ]; do sleep 0.2; done; }; true")
 check 'a job' await 60 test -e "$W/run0"
@@ -44,7 +46,7 @@ node_is_back "$node"
 check 'that is told' await 60 told "$job.0" "$node" unsaved conflict
 give_up "$node" "slurm-$job.0-$node"
 
-# --- slurmd starts again while a cancelled job writes its last checkpoint ---
+# --- slurmd restarts while a cancelled job writes its last checkpoint ---
 work grace
 cat >"$W/last" <<'PROGRAM'
 import signal, sys, time
@@ -66,7 +68,8 @@ check 'has it, when slurmd is started meanwhile' await 60 job_is_gone "$job"
 check 'its checkpoint is whole' grep -qx whole "$W/results/result"
 
 # --- both daemons are dead, and the store is gone ---
-# lost NAME COMMAND...: a job whose daemons are killed and which COMMAND, with the instance's name, then takes something from.
+# lost NAME COMMAND...: kills the daemons of a job; then COMMAND, with the instance's name, removes
+# a part of it.
 lost() {
   local what=$1 go=$S/go.$1; shift
   work "$what"

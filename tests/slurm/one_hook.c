@@ -1,13 +1,14 @@
-/* A process of Slurm's with one job, for hooks_test.sh: it loads the plugin and calls one hook of
- * it. one_hook PLUGIN HOOK [ARGUMENT...]    of plugstack.conf What the plugin asks of Slurm is
- * answered from the environment: HOOK_CONTEXT (job_script, remote, slurmd, allocator, local),
- * HOOK_JOB, HOOK_UID, HOOK_GID ("": it is not told), HOOK_STEP ("batch" or a number), HOOK_TIMEOUT
- * (PrologEpilogTimeout), HOOK_OPTION (NAME=VALUE of the job, in lines), HOOK_OPT_mem and so on
- * (sbatch's own options). With HOOK_LISTEN it has a socket that listens, as slurmd; the file is
- * told its port. After a hook that returns 0, HOOK_THEN is run by a shell as the job's user, in
- * place of this process. Calls to fsync are told with HOOK_TELL_SYNC, what is opened goes to the
- * file HOOK_TELL_OPENS, and with HOOK_TELL_FDS=PATH those who look at PATH tell what they have
- * open. */
+/* Simulates a process of Slurm with one job, for hooks_test.sh: loads the plugin and calls one
+ * hook.
+ *   one_hook PLUGIN HOOK [ARGUMENT...]    (of plugstack.conf)
+ * The environment provides the answers to the plugin's queries to Slurm: HOOK_CONTEXT
+ * (job_script, remote, slurmd, allocator, local), HOOK_JOB, HOOK_UID, HOOK_GID ("": not
+ * provided), HOOK_STEP ("batch" or a number), HOOK_TIMEOUT (PrologEpilogTimeout), HOOK_OPTION
+ * (NAME=VALUE of the job, in lines), HOOK_OPT_mem and so on (sbatch's own options). With
+ * HOOK_LISTEN the process has a listening socket, as slurmd has, and writes its port to that
+ * file. After a hook that returns 0, a shell runs HOOK_THEN as the job's user, in place of this
+ * process. HOOK_TELL_SYNC reports calls to fsync; the file HOOK_TELL_OPENS lists the opened
+ * files. With HOOK_TELL_FDS=PATH, a process that calls stat on PATH lists its open descriptors. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -124,7 +125,7 @@ spank_err_t spank_job_control_setenv(spank_t spank, const char* name, const char
   return spank_setenv(spank, name, value, overwrite);
 }
 
-/* What slurmd's processes have read of slurm.conf. */
+/* The settings that slurmd's processes have read from slurm.conf. */
 slurm_conf_t slurm_conf = {.prolog_epilog_timeout = NO_VAL16};
 
 /* The table of sbatch's own options. */
@@ -194,7 +195,7 @@ int fsync(int fd) {
   return real(fd);
 }
 
-/* In a file, for who opens may have no other way to tell. */
+/* Writes to a file, because the opening process may have no other output. */
 int open(const char* path, int flags, ...) {
   const char* told = getenv("HOOK_TELL_OPENS");
   int (*real)(const char*, int, ...);
@@ -235,7 +236,7 @@ int stat(const char* path, struct stat* st) {
   return real(path, st);
 }
 
-/* On an address of its own: no connection of anybody's takes the port meanwhile. 0: it does. */
+/* Uses a separate address, so that no connection takes the port meanwhile. Returns 0 on success. */
 static int listen_as_slurmd(const char* told) {
   struct sockaddr_in address = {.sin_family = AF_INET,
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};

@@ -1,5 +1,5 @@
-# Sourced by the tests of the plugin, with the directory of the programs: a cluster of four nodes, and what the tests say
-# of jobs. Where there is no Slurm it says so and ends the test.
+# Sourced by the tests of the plugin, with the directory of the programs: a cluster of four nodes,
+# and checks of jobs. Without Slurm, reports this and ends the test.
 . "$(dirname "${BASH_SOURCE[0]}")/../cli/lib.sh" "$@"
 PLUGIN=$BIN/../lib/spank_efs.so
 USER1=games USER2=news   # ordinary users that every Debian has
@@ -25,7 +25,8 @@ printf '#!/bin/sh\necho "$@" >>%s/mail.log\n' "$C" >"$C/mail.sh" && chmod 755 "$
 cluster_start 4 || { cat "$C"/*.log | tail -n 40; fail 'a cluster of four nodes comes up'; finish; }
 check 'a cluster of four nodes comes up' all_idle
 
-# work NAME [LINE...]: a directory on the PFS for a job of USER1, with inputs and job.yaml; in W. Lines replace the resources.
+# work NAME [LINE...]: a directory on the PFS for a job of USER1, with inputs and job.yaml; in W.
+# Lines replace the resources.
 work() {
   W=$S/$1; shift
   mkdir -p "$W/in/sub" "$W/results"
@@ -34,7 +35,7 @@ work() {
     if [ $# -gt 0 ]; then printf '%s\n' "$@"; else echo 'resources: [ [ path: in ] ]'; fi; } >"$W/job.yaml"
   chown -R $USER1 "$W"
 }
-# ends JOB STATE [NAME]: the job ends in that state; its output is shown when not.
+# ends JOB STATE [NAME]: the job must end in that state; on failure its output is shown.
 ends() {
   await 60 has_ended "$1"
   check "${3:-job $1 ends} as $2" test "$(state_of "$1")" = "$2" || :
@@ -58,7 +59,7 @@ signal.pause()' "$C/queue" "${1:-in}" &
 release_slot() { kill "$holder" 2>/dev/null; wait "$holder" 2>/dev/null; rm -f "$C/held"; }
 waiters() { "$EFS" queue --json "$C/queue" | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["in"]["waiters"]))'; }
 waiters_are() { [ "$(waiters)" = "$1" ]; }
-# instance_of JOB NODE [RESTART]: its status; of one that a job keeps, by its name.
+# instance_of JOB NODE [RESTART]: prints its status; for a kept instance, by its name.
 status_on() { EFS_RUNTIME_DIR=$C/run.$1 "$EFS" status --json "$2"; }
 cluster_finish() {
   check 'no node was drained in any of it' not_drained

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The Slurm plugin on a real cluster of four nodes, made and ended here: what users ask for, what goes wrong, and that no node
-# is drained by any of it.
+# The Slurm plugin on a real cluster of four nodes, which this test starts and ends: requests of
+# users and failures. No node is drained.
 #   slurm_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/scene.sh" "$@"
@@ -9,7 +9,7 @@ exported=$(nm -D --defined-only "$PLUGIN" | awk '{print $3}' | grep -vE '^(slurm
 check 'the plugin exports what Slurm looks for and nothing else' test -z "$exported"
 check 'and needs the C library alone' test "$(objdump -p "$PLUGIN" | awk '$1 == "NEEDED" {print $2}' | grep -v '^ld-linux')" = libc.so.6
 
-# --- what users do ---
+# --- requests of users ---
 work good
 job=$(submit $USER1 --efs=job.yaml -N2 -n4 --ntasks-per-node=2 <<'SCRIPT'
 #!/bin/bash
@@ -33,7 +33,7 @@ check_exit 'also to a user who does not know where the nodes write' 0 'on n2: do
 check 'and tells programs' json "$("$EFS" status --json --job "$job" --shared "$C/shared")" 'd["ok"] and [n["state"] for n in d["nodes"]] == ["done", "done"]'
 
 work before
-here=$(hostname -s)   # who submits, too, has the program
+here=$(hostname -s)   # the submitting host has the program too
 install -d "$C/bin.n1" "$C/bin.n2" "$C/bin.$here"
 ln -s "$EFS" "$C/bin.n1/efs"; ln -s "$EFS" "$C/bin.$here/efs"
 printf '#!/bin/sh\n[ "$1" != start ] || until [ -e %s/go ]; do sleep 0.1; done\nexec %s "$@"\n' "$C" "$EFS" >"$C/bin.n2/efs" && chmod 755 "$C/bin.n2/efs"
@@ -237,7 +237,7 @@ check 'no instance of it is left' test ! -e "$C/run.n1/slurm-$job.0-n1"
 check_not 'and its script has not run' says "$job" '^ran$'
 check 'the node is free' await 30 all_idle
 
-# --- turns ---
+# --- the queue ---
 work turns
 hold_slot
 first=$(submit $USER1 --efs=job.yaml -w n1,n2 -t 10 <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a')

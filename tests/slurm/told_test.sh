@@ -1,6 +1,7 @@
 #!/bin/bash
-# What a batch user is told: new files that no output rule matched, how the stage-out ended in the job's output, all tasks of an array, file
-# systems whose processes have died, and what followed after results were not back. By the commands that the messages name.
+# Reports to a batch user: new files that no output rule matched, the result of the stage-out in the
+# job's output, all tasks of an array, dead file systems, and later changes of missing results. Uses
+# the commands that the messages name.
 #   told_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/scene.sh" "$@"
@@ -23,7 +24,7 @@ check 'and the mail' grep -qF "$job $(id -u $USER1) n1 all results are back; $dr
 check 'and the last line of its output' grep -qF "; $dropped; receipt: $W/results/efs-receipt-slurm-$job.0-n1.json" <<<"$(last_line "$job")"
 check 'which says what is back' grep -qE "^efs on n1: stage-out complete: [0-9]+ staged out " <<<"$(last_line "$job")"
 
-# --- the output: of a regular file, of the user's, that is there ---
+# --- the output: only an existing regular file of the user ---
 work output
 link=$S/output/link; echo old >"$S/output/target"; ln -s target "$link"; chown -h $USER1 "$link" "$S/output/target"
 job=$(submit $USER1 --efs=job.yaml -w n1 -o "$link" <<<$'#!/bin/bash\ntrue')
@@ -42,7 +43,7 @@ ends "$job" COMPLETED 'a site that wants no such line'
 check 'has none' test ! -s "$W/out.$job"
 cluster_plugstack queue="$C/queue" mail="$C/mail.sh" watch=1
 
-# --- results that are not back, and are later: by a stop, a salvage, and given up ---
+# --- results that are missing, and later exported: by a stop, by a salvage, or discarded ---
 work unsaved
 go=$S/unsaved/go
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT/result; touch '"$W/there; until [ -e $go ]; do sleep 0.1; done")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Power loss, in full: every single event that makes something durable is removed in turn, each that is said to be harmless must be,
-# and many random sequences are run.
+# Power loss, in full: removes in turn every event that makes data durable, checks that each event
+# declared harmless is harmless, and runs many random sequences.
 #   crash_events.sh BIN_DIR
 # EFS_CRASH_SEQUENCES: how many sequences.
 set -uo pipefail

@@ -1,8 +1,9 @@
 #!/bin/bash
-# A stop with a deadline of an instance that has many files: it is gone within the deadline and two seconds, and blames nothing that
-# was not in the way. Then a start on what was left. Real time, so on a machine that is otherwise idle; takes minutes.
+# A stop with a deadline of an instance with many files: it ends within the deadline plus two
+# seconds, and names only real obstacles. Then a start continues the store. Uses real time, so it
+# needs an otherwise idle machine; takes minutes.
 #   deadline.sh BIN_DIR [COUNT]          as root, with some GiB of free memory
-#   LATE=2: seconds behind the deadline
+#   LATE=2: seconds beyond the deadline
 set -uo pipefail
 COUNT=${2:-1000000}
 LATE=${LATE:-2}

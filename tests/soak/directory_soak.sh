@@ -1,4 +1,5 @@
 #!/bin/bash
-# A directory of a million entries (tests/mount/large_directory_test.sh with 20,000 runs with all tests).
+# A directory of a million entries (tests/mount/large_directory_test.sh with 20,000 is part of all
+# tests).
 #   directory_soak.sh BIN_DIR
 EFS_ENTRIES=${EFS_ENTRIES:-1000000} exec "$(dirname "$0")/../mount/large_directory_test.sh" "$@"

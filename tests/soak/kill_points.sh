@@ -1,7 +1,8 @@
 #!/bin/bash
-# Every operation, killed at every stage of the worker: each system call, before and after, each step from the record to
-# the answer, and EFS_STEPS times at an instruction that is drawn. With passthrough and on the daemon's path.
-# Then the successor, at every stage of its takeover; and successors at one stage, again and again, until there are no more.
+# Every operation, with a kill at every stage of the worker: before and after each system call, at
+# each step from the record to the answer, and EFS_STEPS times at a random instruction. With
+# passthrough and on the daemon's path. Then kills of the successor at every stage of its takeover;
+# and of all successors at one stage, until there are no more.
 #   kill_points.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$1"

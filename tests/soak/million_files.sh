@@ -1,9 +1,10 @@
 #!/bin/bash
-# A million small files in one instance: made through the mount, counted, looked at, removed; with what they cost in
-# memory and descriptors. Takes minutes; not part of tests/run-all.sh.
-# The worker is killed, and then both processes: how long the way back takes.
+# A million small files in one instance: created through the mount, counted, inspected, removed;
+# with their cost in memory and descriptors. Then the worker is killed, and later both processes:
+# measures the recovery. Takes minutes; not part of tests/run-all.sh.
 #   million_files.sh BIN_DIR [COUNT]          as root, with some GiB of free memory
-#   LONGEST=5 (for a million): seconds that the way back may take;   CAPACITY="16 GiB"   of the store;   PER_DIRECTORY=1000000: all in one directory;   OPTIONS=rw|daemon-io
+#   LONGEST=5 (for a million): limit of the recovery in seconds;  CAPACITY="16 GiB" of the store;
+#   PER_DIRECTORY=1000000: all in one directory;  OPTIONS=rw|daemon-io
 set -uo pipefail
 COUNT=${2:-1000000}
 PER_DIRECTORY=${PER_DIRECTORY:-1000000}
@@ -23,7 +24,8 @@ maps() { wc -l <"/proc/$1/maps"; }
 used() { field "$("$EFS" status --json soak)" 'd["used"]'; }
 figures() { echo "   $1: worker $(rss "$worker") KiB, $(descriptors "$worker") descriptors, $(maps "$worker") mappings; supervisor $(rss "$supervisor") KiB, $(descriptors "$supervisor") descriptors; store $(($(used) >> 20)) MiB"; }
 
-# The work in one process, so that what is measured is efs. Prints the seconds of every tenth: they must not grow.
+# One process does the work, so that the time is that of efs. Prints the seconds of every tenth:
+# they must not grow.
 drive() { python3 - "$1" "$MNT" "$COUNT" "$PER_DIRECTORY" <<'END'
 import os, random, sys, time
 what, mount, count, per = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -37,7 +39,7 @@ def tenths(todo, act):
         for i in todo[len(todo) * k // 10:len(todo) * (k + 1) // 10]: act(i)
         seconds.append(time.monotonic() - start)
     print(f"   {what}: {sum(seconds):.1f} s, {len(todo) / max(sum(seconds), 1e-9):.0f}/s; tenths {' '.join(f'{s:.1f}' for s in seconds)}")
-    # What is quadratic would take ten times as long at the end as in the first half.
+    # Quadratic work would take ten times as long at the end as in the first half.
     if sum(seconds) > 10 and seconds[9] > 3 * sorted(seconds)[4]: sys.exit(f"{what}: the last tenth took {seconds[9]:.1f} s, the median {sorted(seconds)[4]:.1f} s")
 
 def make(i):
@@ -70,7 +72,7 @@ END
 
 figures 'empty'
 rss_before=$(rss "$worker") fds_before=$(descriptors "$worker") supervisor_fds=$(descriptors "$supervisor") used_before=$(used)
-# step NAME: does it, shows what it says, counts it.
+# step NAME: runs it, shows its output, counts it.
 step() { local text; if text=$(drive "$1" 2>&1); then ok; else fail "$1" "$text"; fi; echo "$text"; figures "after $1"; }
 step create
 rss_full=$(rss "$worker")
@@ -82,7 +84,8 @@ check 'df counts them' test "$(df --output=iused "$MNT" | tail -n 1)" -ge "$COUN
 check 'descriptors do not follow the file count' test $(($(descriptors "$worker") - fds_before)) -lt 2048
 check 'the kernel has a bounded number of backing files' test $(($(descriptors "$supervisor") - supervisor_fds)) -lt 16
 check 'mappings do not follow the file count' test "$(maps "$worker")" -lt 4096
-# What a program waits for when the worker dies: a look at a name that the kernel does not know, from the kill to its answer.
+# The pause of a program after the worker's death: a lookup of a name unknown to the kernel, from
+# the kill to the answer.
 since() { python3 -c 'import sys, time; print("%.1f" % (time.monotonic() - float(sys.argv[1])))' "$1"; }
 is_in_time() { python3 -c 'import sys; sys.exit(float(sys.argv[1]) > float(sys.argv[2]))' "$1" "$LONGEST"; }
 clock() { python3 -c 'import time; print(time.monotonic())'; }

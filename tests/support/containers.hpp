@@ -1,5 +1,5 @@
 #pragma once
-// The containers of a store that a test keeps in a directory of its own.
+// The containers of a store in a test's own directory.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,8 @@
 
 namespace efs::test {
 
-/// Those in `path`/data, which is made where it is not there. Throws what std::expected throws.
+/// Opens the containers in `path`/data; creates the directory if it is missing. Throws if
+/// std::expected throws.
 inline std::unique_ptr<Backend> open_containers(const std::string& path) {
   const std::string data = path + "/data";
   ::mkdir(data.c_str(), 0700);

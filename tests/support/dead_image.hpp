@@ -1,6 +1,6 @@
 #pragma once
-// The image of an instance that died, with one file of every kind, and the PFS beside it; nothing
-// is mounted and no daemon runs.
+// The offline store of an instance that died, with one file of every kind, and its PFS. Nothing is
+// mounted, and no daemon runs.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -39,7 +39,8 @@ inline std::string text_of(const std::string& path) {
   return text;
 }
 
-/// Names, kinds, modes, times and contents of all below a directory: equal, nothing has changed.
+/// Returns names, types, modes, times and contents of all files below a directory. Equal results
+/// mean that nothing has changed.
 inline std::map<std::string, std::string> everything_below(const std::string& directory) {
   std::map<std::string, std::string> all;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
@@ -64,8 +65,8 @@ class DeadImage {
   struct Kind {
     bool in_place = false;  // with `deletions: propagate`
     std::string name = "job";
-    bool snapshot = false;  // the journal begins with one
-    bool on_disk = false;   // else in memory, which power loss takes whole
+    bool snapshot = false;  // the journal begins with a snapshot
+    bool on_disk = false;   // otherwise in memory, which power loss erases
   };
 
   DeadImage() : DeadImage(Kind{}) {}
@@ -96,7 +97,7 @@ class DeadImage {
 
   const store::InstanceId& instance() const { return instance_; }
 
-  /// Where the container of a file lies.
+  /// Returns the path of a file's container.
   std::string container(const std::string& path) const {
     char text[64];
     const auto ino = inodes_.at(path);
@@ -107,7 +108,7 @@ class DeadImage {
 
   std::uint64_t ino(const std::string& path) const { return inodes_.at(path); }
 
-  /// What was at results-dir before: an older version, and what a killed stage-out left.
+  /// Fills results-dir with earlier files: an older version, and the rest of a killed stage-out.
   void fill_results() const {
     if (kind_.in_place) {
       return;
@@ -124,7 +125,7 @@ class DeadImage {
     std::ofstream(path, std::ios::binary) << content;
   }
 
-  /// The manifest says that it was left on this machine, and since when it is up.
+  /// Writes a manifest with the boot id of the machine that last used the store.
   void write_manifest(const std::string& boot = boot_id()) const {
     write_manifest_of(instance_, boot);
   }
@@ -159,7 +160,7 @@ class DeadImage {
   }
 
  private:
-  // Of all that there is, with one record behind it.
+  // Writes a snapshot of all state, followed by one record.
   void make_snapshot() {
     const UniqueFd meta = open_meta();
     const auto backend = open_containers(store());
@@ -193,7 +194,7 @@ class DeadImage {
     }
   }
 
-  // What the job does, until everything dies: nothing is forgotten and nothing is closed.
+  // Performs the job's work until all processes die: nothing is forgotten, and nothing is closed.
   void work() {
     const UniqueFd meta = open_meta();
     const auto backend = open_containers(store());
@@ -255,7 +256,7 @@ class DeadImage {
   std::map<std::string, std::uint64_t> inodes_;
 };
 
-/// What a receipt says of a path.
+/// Returns the receipt's entry for a path.
 inline const stage::ReceiptEntry& told_of(const stage::Receipt& receipt, const std::string& path) {
   const auto found = std::ranges::find(receipt.entries, path, &stage::ReceiptEntry::path);
   REQUIRE(found != receipt.entries.end());

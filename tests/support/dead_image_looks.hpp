@@ -1,5 +1,5 @@
 #pragma once
-// How a check, a salvage and a start look at a DeadImage.
+// Views of a DeadImage by a check, a salvage and a start.
 
 #include <fstream>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace efs::test {
 
-/// "OBJECT: TEXT" of the findings of that severity.
+/// Returns "OBJECT: TEXT" for each finding of that severity.
 inline std::string findings(const DeadImage& dead, image::Severity severity) {
   const auto report = image::check_image(dead.store());
   REQUIRE(report);
@@ -38,7 +38,7 @@ inline stage::Receipt brought_out(const DeadImage& dead,
   return image::salvage(*image, options, progress);
 }
 
-/// As a start does; with the machine up all the time, or after it went down.
+/// Opens the store as a start does, on a machine that stayed up or was restarted.
 struct Started {
   explicit Started(const DeadImage& dead, bool after_power_loss = false)
       : meta(dead.open_meta()),

@@ -18,7 +18,8 @@
 namespace efs::test {
 namespace {
 
-// The library's own. Looked up before main(): a child that was forked among threads may not.
+// Returns the library's own function. Looked up before main(): a child forked from a threaded
+// process may not do this.
 template <typename Function>
 Function* next(const char* name) {
   void* found = ::dlsym(RTLD_NEXT, name);
@@ -36,8 +37,8 @@ const auto real_syncfs = next<int(int)>("syncfs");
 const auto real_msync = next<int(void*, std::size_t, int)>("msync");
 const auto real_renameat = next<int(int, const char*, int, const char*)>("renameat");
 const auto real_unlinkat = next<int(int, const char*, int)>("unlinkat");
-// Of libpmem's functions this alone is called by its name: without it the program would not be
-// linked with the library.
+// This is the only direct call of a libpmem function. Without it, the linker would drop the
+// library.
 [[maybe_unused]] const char* const not_this_libpmem =
     ::pmem_check_version(PMEM_MAJOR_VERSION, PMEM_MINOR_VERSION);
 [[maybe_unused]] const int may_be_forced = ::setenv("EFS_TEST_PMEM", "1", 1);
@@ -50,7 +51,7 @@ const auto real_pmem_msync = next<int(const void*, std::size_t)>("pmem_msync");
 
 std::atomic<bool> noting = false;
 std::atomic<int> sync_error = 0;
-std::atomic<int> said_of_memory = -1;  // -1: what libpmem says
+std::atomic<int> said_of_memory = -1;  // -1: use libpmem's answer
 std::mutex calls_mutex;
 std::vector<DurableCall> calls_noted;  // guarded by calls_mutex
 
@@ -72,7 +73,7 @@ std::string path_at(int directory, const char* name) {
   return name[0] == '/' || directory == AT_FDCWD ? name : path_of(directory) + "/" + name;
 }
 
-// Sets file and offset: of which file is this memory a mapping?
+// Sets the file and offset that are mapped at this address.
 void locate_memory(const void* address, DurableCall& call) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
   std::ifstream maps("/proc/self/maps");
@@ -284,7 +285,7 @@ std::string text_of(std::span<const DurableCall> calls) {
 
 }  // namespace efs::test
 
-// From here on what the program calls in place of the libraries' own.
+// The functions below replace those of the libraries.
 
 using efs::test::DurableCall;
 

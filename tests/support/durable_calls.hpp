@@ -1,8 +1,7 @@
 #pragma once
-// The calls by which this process makes anything durable, as the kernel and libpmem get them: the
-// test program has functions of their names in front of the libraries' (durable_calls.cpp has the
-// list). A call that is not in it is not seen, and so counts for nothing: a test that would need it
-// fails.
+// Records the calls by which this process makes data durable. The test program defines functions of
+// the same names before those of the libraries (durable_calls.cpp has the list). A call outside
+// that list is not recorded, so a test that needs it fails.
 
 #include <cstdint>
 #include <functional>
@@ -12,23 +11,23 @@
 
 namespace efs::test {
 
-/// One that has succeeded. Paths are what the kernel calls the file at that moment: absolute,
-/// without symbolic links.
+/// A successful call. Paths are the kernel's names of the file at that moment: absolute, without
+/// symbolic links.
 struct DurableCall {
   enum class Kind : std::uint8_t { memory, sync, rename, removal };
   std::string function;
   Kind kind = Kind::memory;
-  // of the file; of a mapped one where it is about memory; "" where it is about all memory
+  // path of the file; for memory calls, of the mapped file; "" if the call is about all memory
   std::string path;
-  std::string to{};          // of a rename
-  std::uint64_t offset = 0;  // in the file
+  std::string to{};          // target of a rename
+  std::uint64_t offset = 0;  // position in the file
   std::uint64_t length = 0;  // bytes
-  bool stores = false;       // through libpmem
-  bool flushes = false;      // what is in its range
-  bool drains = false;       // what was flushed before
+  bool stores = false;       // stores through libpmem
+  bool flushes = false;      // flushes its range
+  bool drains = false;       // drains earlier flushes
 };
 
-/// Notes the calls of all threads while it lives. One at a time.
+/// Records the calls of all threads during its lifetime. At most one may exist.
 class DurableCalls {
  public:
   DurableCalls();
@@ -36,12 +35,12 @@ class DurableCalls {
   DurableCalls(const DurableCalls&) = delete;
   DurableCalls& operator=(const DurableCalls&) = delete;
   std::vector<DurableCall> so_far() const;
-  /// From now on every sync fails so, and does nothing.
+  /// From now on, every sync fails with `code` and has no effect.
   void fail_syncs(int code);
 };
 
-/// What libpmem says of every mapping while it lives, as PMEM_IS_PMEM_FORCE has it say from the
-/// start. One at a time.
+/// Replaces libpmem's answer for every mapping during its lifetime, as PMEM_IS_PMEM_FORCE does from
+/// the start. At most one may exist.
 class PersistentMemory {
  public:
   explicit PersistentMemory(bool yes);
@@ -50,16 +49,16 @@ class PersistentMemory {
   PersistentMemory& operator=(const PersistentMemory&) = delete;
 };
 
-/// What a test looks for among the calls; `name` for its messages.
+/// An event that a test looks for among the calls; `name` is for messages.
 struct DurableEvent {
   std::string name;
   std::function<bool(const DurableCall&)> is;
 };
 
-/// Content and size of this file, or the names in this directory; by syncfs where it lies below the
-/// directory that was given.
+/// A sync of this file's content and size, or of this directory's names. A syncfs of a parent
+/// directory counts too.
 DurableEvent syncs(const std::string& path);
-/// The same with its times.
+/// The same, including the file's times.
 DurableEvent syncs_all_of(const std::string& path);
 DurableEvent stores_to(const std::string& path);
 DurableEvent renames(const std::string& from, const std::string& to);
@@ -68,23 +67,23 @@ DurableEvent drains();
 
 bool happens(std::span<const DurableCall> calls, const DurableEvent& event);
 
-/// Each of them happens, and none before the first of the one in front of it. Says what is not so;
-/// "": all is.
+/// Checks that each event occurs, and none before the first of its predecessor. Returns the
+/// violation; "" if there is none.
 std::string disorder(std::span<const DurableCall> calls, const std::vector<DurableEvent>& events);
 
-/// The same of the last ones: after the last `store` comes a `sync`.
+/// Checks that a `sync` follows the last `store`.
 std::string left_behind(std::span<const DurableCall> calls, const DurableEvent& store,
                         const DurableEvent& sync);
 
-/// What came before the first of these; all where there is none.
+/// Returns the calls before the first such event; all if there is none.
 std::span<const DurableCall> up_to(std::span<const DurableCall> calls, const DurableEvent& event);
 
-/// How many bytes of [begin, end) of the file power loss may take: what these calls have not
+/// Returns how many bytes of [begin, end) of the file power loss may erase: those that no call has
 /// stored, flushed and drained, or stored and synced.
 std::uint64_t exposed(std::span<const DurableCall> calls, const std::string& path,
                       std::uint64_t begin, std::uint64_t end);
 
-/// One call a line, for INFO.
+/// Writes one call a line, for INFO.
 std::string text_of(std::span<const DurableCall> calls);
 
 }  // namespace efs::test

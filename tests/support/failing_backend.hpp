@@ -1,5 +1,5 @@
 #pragma once
-// A backend that passes everything on to another and refuses to create where a test says so.
+// A backend that forwards to another one, and refuses to create when a test says so.
 
 #include <atomic>
 #include <functional>
@@ -12,15 +12,16 @@ class FailingBackend final : public PlainBackend {
  public:
   explicit FailingBackend(Backend& real) : real_(real) {}
 
-  /// So many creates succeed, then they fail with `code`. Negative: all succeed.
+  /// The next `count` creates succeed; later ones fail with `code`. Negative: all succeed.
   void allow_creates(int count, int code = ENOSPC) { left_ = count, code_ = code; }
 
   int creates() const { return creates_; }
 
-  /// Runs at the end of each sync_all(), which has synced nothing of what it does.
+  /// Sets a function to run at the end of each sync_all(), which has not synced the function's
+  /// effects.
   void after_sync_all(std::function<void()> run) { after_sync_all_ = std::move(run); }
 
-  /// Runs when a container has been opened.
+  /// Sets a function to run after a container was opened.
   void after_open(std::function<void(std::uint64_t id)> run) { after_open_ = std::move(run); }
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) override {

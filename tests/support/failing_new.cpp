@@ -7,13 +7,13 @@
 
 namespace {
 
-thread_local std::uint64_t left = 0;  // allocations until the one that fails; 0: none does
-thread_local bool fails_on = false;   // so do all after it
+thread_local std::uint64_t left = 0;  // allocations up to the failing one; 0: none fails
+thread_local bool fails_on = false;   // all later ones fail too
 thread_local bool failed = false;
 thread_local std::uint64_t count = 0;
-thread_local std::size_t freed = 0;  // bytes that a handler has made free
+thread_local std::size_t freed = 0;  // bytes that a handler has freed
 
-// aligned_alloc wants a multiple of the alignment.
+// aligned_alloc requires a multiple of the alignment.
 void* take(std::size_t bytes, std::size_t alignment) noexcept {
   return alignment == 0
              ? std::malloc(bytes)
@@ -39,8 +39,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   return take(bytes, alignment);
 }
 
-// As operator new does it, the handler may find some (ReservedMemory), or throws; without one there
-// is none.
+// As in operator new, the handler may free memory (ReservedMemory), or it throws; without a handler
+// the allocation fails.
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   if (void* memory = allocate(bytes, alignment)) {
     return memory;
@@ -64,7 +64,7 @@ std::size_t number(std::align_val_t alignment) {
 
 }  // namespace
 
-// All of them, so that none of the library's own frees what one of ours has made, or the reverse.
+// All variants, so that the library and the test program never free each other's memory.
 void* operator new(std::size_t bytes) {
   return allocate_or_throw(bytes, 0);
 }

@@ -1,29 +1,29 @@
 #pragma once
-// The test program's own operator new, which counts, and fails where a test says so.
+// The test program's operator new: counts allocations, and fails when a test says so.
 
 #include <cstdint>
 
 namespace efs::test {
 
-/// How memory is short: one allocation fails, or that and all after it do.
+/// The kind of shortage: one allocation fails, or that one and all later ones.
 enum class Shortage : std::uint8_t { once, for_good };
 
-/// The allocation with number n from now on (1 is the next) throws std::bad_alloc in this thread.
-/// One at a time.
+/// The n-th allocation of this thread from now on (1 is the next) throws std::bad_alloc. At most
+/// one may exist.
 class FailingNew {
  public:
   explicit FailingNew(std::uint64_t n, Shortage shortage = Shortage::once);
   ~FailingNew();
   FailingNew(const FailingNew&) = delete;
   FailingNew& operator=(const FailingNew&) = delete;
-  bool met() const;  // it has failed
+  bool met() const;  // the allocation has failed
 };
 
-/// How many allocations this thread has made so far: a measure of work that is the same on every
-/// machine.
+/// Returns the number of allocations of this thread so far: a measure of work that does not depend
+/// on the machine.
 std::uint64_t allocations();
 
-/// While it lives none fails: what a simulated kernel does is all or nothing.
+/// During its lifetime no allocation fails: an operation of the simulated kernel must be atomic.
 class SparedAllocations {
  public:
   SparedAllocations();

@@ -1,6 +1,6 @@
-/* A medium that fails: while the file EFS_FAIL_WHILE is there, no space can be allocated for a
- * journal (EIO); while the file EFS_FAIL_SYNC_WHILE is there, none can be synced; while the file
- * EFS_FAIL_READ is there, the file that its text names cannot be read.
+/* A failing medium. While the file EFS_FAIL_WHILE exists, no space can be allocated for a
+ * journal (EIO). While the file EFS_FAIL_SYNC_WHILE exists, no journal can be synced. While the
+ * file EFS_FAIL_READ exists, the file that its text names cannot be read.
  *   LD_PRELOAD=libefs-failing-store.so EFS_FAIL_WHILE=/absolute/file efs start ... */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 #pragma once
-// The bytes of a journal, for tests that damage them.
+// The bytes of a journal, for tests that damage it.
 
 #include <cstddef>
 #include <cstring>
@@ -16,7 +16,7 @@ inline store::JournalHeader header_of(const std::string& journal) {
   return header;
 }
 
-/// Offsets of the records of a journal of one chunk, and where they end.
+/// Returns the offsets of the records in a journal of one chunk, and the end of the last.
 inline std::vector<std::size_t> record_offsets(const std::string& journal) {
   std::vector<std::size_t> offsets;
   std::size_t at = sizeof(store::JournalHeader);
@@ -29,8 +29,8 @@ inline std::vector<std::size_t> record_offsets(const std::string& journal) {
   }
 }
 
-/// What is left of it where all behind a record is lost: `shorter`: the file ends there; else
-/// nothing but zeros follow.
+/// Returns a journal that lost all bytes from `offset` on. `shorter`: the file ends there;
+/// otherwise zeros follow.
 inline std::string cut_at(const std::string& journal, std::size_t offset, bool shorter) {
   std::string cut = journal.substr(0, offset);
   if (!shorter) {

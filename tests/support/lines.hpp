@@ -1,5 +1,5 @@
 #pragma once
-// Which lines of a file something holds of: they are many and lie together, so that each is a bit.
+// A set of lines of a file. Sets are large and dense, so each line is a bit.
 
 #include <algorithm>
 #include <bit>
@@ -28,7 +28,7 @@ class Lines {
 
   void clear() { words_.clear(); }
 
-  /// `visit(line)` of each, in order, from `first` on.
+  /// Calls `visit(line)` for each line, in order, from `first` on.
   template <typename Visit>
   void each(Visit visit, std::uint64_t first = 0) const {
     for (std::uint64_t at = first / 64; at < words_.size(); ++at) {

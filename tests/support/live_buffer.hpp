@@ -1,6 +1,6 @@
 #pragma once
-// A real file system on a container store in memory, without a mount, and what tests of live
-// staging ask of it.
+// A real file system on a container store in memory, without a mount, with queries for tests of
+// live staging.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ struct LiveBuffer {
 
   LiveBuffer() : metadata(directory.open()) { open(); }
 
-  /// Opens what is there, as after a restart.
+  /// Opens the existing store, as after a restart.
   void open() {
     staging.reset();
     filesystem.reset();
@@ -49,7 +49,7 @@ struct LiveBuffer {
 
   bool exists(const std::string& path) const { return staging->find(path).has_value(); }
 
-  /// What a program does: a new file with content, closed again.
+  /// Writes a new file as a program does, and closes it.
   std::uint64_t write(const std::string& name, const std::string& content) {
     const auto there = staging->find(name);
     const std::uint64_t file =

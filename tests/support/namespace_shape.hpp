@@ -8,7 +8,7 @@
 
 namespace efs::test {
 
-/// Invariants of a namespace, whatever it went through.
+/// Checks the invariants of a namespace.
 inline void check_shape(const fs::Namespace& names) {
   std::map<std::uint64_t, std::uint64_t> links, subdirectories;
   names.for_each_name([&](const fs::Inode& parent, const std::string&, fs::Inode& inode) {

@@ -1,6 +1,6 @@
 #pragma once
-// A process that can have no more threads, without a limit on it: the stack of a new one would be
-// larger than the address space.
+// Prevents new threads in this process without a limit: the stack of a new thread would be larger
+// than the address space.
 
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 
 namespace efs::test {
 
-/// For a scope, in the whole process.
+/// Applies for a scope, in the whole process.
 class NoThreads {
  public:
   NoThreads() {

@@ -1,9 +1,10 @@
-/* A program that pauses: before its first umount2(2), flock(2) for an exclusive lock, unlinkat(2),
- * renameat(2), rmdir(2) or connect(2), or when it is to take a FUSE session up (session) or to tell
- * the kernel of a name that has changed or gone (notify), while the file EFS_PAUSE_WHILE is there;
- * when it does, it makes EFS_PAUSE_WHILE.reached. EFS_PAUSE_ON: at a lock, the removal or the
- * renaming of a file whose path ends so. LD_PRELOAD=libefs-pausing.so
- * EFS_PAUSE_AT=umount2|flock|... EFS_PAUSE_WHILE=/absolute/file efs clean ... */
+/* Makes a program pause while the file EFS_PAUSE_WHILE exists, and create
+ * EFS_PAUSE_WHILE.reached then. The pause is before the first umount2(2), flock(2) for an
+ * exclusive lock, unlinkat(2), renameat(2), rmdir(2) or connect(2), before taking over a FUSE
+ * session (session), or before notifying the kernel of a changed or removed name (notify).
+ * EFS_PAUSE_ON limits a lock, a removal or a rename to files whose path has this end.
+ *   LD_PRELOAD=libefs-pausing.so EFS_PAUSE_AT=umount2|flock|... EFS_PAUSE_WHILE=/absolute/file
+ *   efs clean ... */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -33,7 +34,7 @@ static void pause_at(const char* call) {
   }
 }
 
-/* `name`: in the directory fd, or "" for what fd is itself. */
+/* Returns whether the call's file is selected. `name`: in the directory fd, or "" for fd itself. */
 static int is_meant(int fd, const char* name) {
   const char* end = getenv("EFS_PAUSE_ON");
   if (end == NULL) {
@@ -120,8 +121,8 @@ int fuse_session_mount(void* session, const char* mountpoint) {
   return real(session, mountpoint);
 }
 
-/* linux/fuse.h: struct fuse_out_header, whose `error` is the kind of a notification where `unique`
- * is 0. */
+/* struct fuse_out_header of linux/fuse.h; if `unique` is 0, `error` is the kind of a
+ * notification. */
 struct out_header {
   uint32_t length;
   int32_t error;

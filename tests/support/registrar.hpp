@@ -1,5 +1,5 @@
 #pragma once
-// What registers containers for passthrough, without a kernel.
+// Registers containers for passthrough without a kernel.
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
@@ -9,7 +9,7 @@
 
 namespace efs::test {
 
-/// Registers like the kernel: ids are numbers above 0, and every one is closed once.
+/// Registers like the kernel: ids are positive numbers, and each is closed once.
 class Registrar final : public fuse::BackingRegistrar {
  public:
   std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override {

@@ -1,5 +1,5 @@
 #pragma once
-// Work of which each allocation of memory fails in turn.
+// Runs work repeatedly; each time another allocation fails.
 
 #include <catch2/catch_message.hpp>
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace efs::test {
 
-/// Does `work` while its n-th allocation fails, without threads, so that the n-th is the same each
-/// time. True where it failed. What it throws comes through; but where memory is short for good,
-/// nobody can tell of it otherwise than by std::bad_alloc.
+/// Runs `work` while its n-th allocation fails. There are no threads, so that the n-th is always
+/// the same. Returns whether it failed. Exceptions of `work` pass, except std::bad_alloc during a
+/// permanent shortage: code can then report the shortage in no other way.
 inline bool met_shortage(std::uint64_t n, Shortage shortage, const std::function<void()>& work) {
   const NoThreads alone;
   const FailingNew failing(n, shortage);
@@ -27,9 +27,9 @@ inline bool met_shortage(std::uint64_t n, Shortage shortage, const std::function
   return failing.met();
 }
 
-/// `round(short_of_memory)` makes its scene, does what is to be tried by `short_of_memory(work)`,
-/// and looks at what came of it: once for each allocation of `work`, or for those of them that
-/// EFS_SAMPLE draws, and at last once where none fails. Returns their number.
+/// `round(short_of_memory)` prepares a test, runs the work by `short_of_memory(work)`, and checks
+/// the result. This runs once for each allocation of `work`, or for those that EFS_SAMPLE selects,
+/// and a last time without a failure. Returns the number of rounds.
 template <typename Round>
 std::uint64_t each_allocation_fails(Shortage shortage, Round round) {
   const auto seed = test::seed();

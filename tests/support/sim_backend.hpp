@@ -1,5 +1,5 @@
 #pragma once
-// The containers of a world that can lose its power.
+// The containers of a simulated machine that can lose power.
 
 #include <sys/stat.h>
 
@@ -19,7 +19,7 @@ class SimBackend final : public PlainBackend {
   explicit SimBackend(SimWorld& world, std::size_t place = 0)
       : world_(world), place_(world.places.at(place)) {}
 
-  // What is stored is visible at once, and durable with the next sync of its container.
+  // Stored data is visible at once, and durable after the next sync of its container.
   class SimSegment final : public Segment {
    public:
     SimSegment(SimWorld& world, SimWorld::DataPtr data, std::uint64_t begin, std::size_t length)
@@ -37,7 +37,7 @@ class SimBackend final : public PlainBackend {
       }
       data_->look();
       if (bytes().size() < offset + from.size()) {
-        std::abort();  // a kernel sends SIGBUS
+        std::abort();  // a kernel would send SIGBUS
       }
       std::memcpy(bytes().data() + offset, from.data(), from.size());
       data_->synced = false;
@@ -213,7 +213,7 @@ class SimBackend final : public PlainBackend {
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
     if (world_.ended()) {
-      return 0;  // a destructor: its process is no more
+      return 0;  // a destructor: its process is already dead
     }
     if (!world_.call("remove")) {
       if (place_.containers.contains(id)) {
@@ -275,7 +275,7 @@ class SimBackend final : public PlainBackend {
     return {};
   }
 
-  // by nobody whom the scenario does not know
+  // the scenario knows every writer
   bool may_be_written(std::uint64_t) override { return false; }
 
   bool is_written(std::uint64_t) override { return false; }
@@ -288,7 +288,7 @@ class SimBackend final : public PlainBackend {
 
   void look_again() override {}
 
-  // it knows of no other failure
+  // the scenario injects no other failure here
   Status admit_writer() override {
     return world_.injects(ENOSPC) ? world_.call("admit_writer") : Status{};
   }
@@ -304,7 +304,7 @@ class SimBackend final : public PlainBackend {
   SimWorld::Place& place_;
 };
 
-/// With several places the first is soon full.
+/// With several places, the first one fills up soon.
 inline SimWorld make_world(Durability durability, std::uint64_t seed, std::size_t places) {
   SimWorld world(durability, seed, places);
   if (places > 1) {
@@ -313,7 +313,7 @@ inline SimWorld make_world(Durability durability, std::uint64_t seed, std::size_
   return world;
 }
 
-/// What a policy says that goes by names; none where there is one place.
+/// Returns a policy that selects the place by name; none if there is only one place.
 inline std::function<std::optional<unsigned>(const std::string& path)> place_by_name(
     std::size_t places) {
   if (places == 1) {
@@ -324,7 +324,7 @@ inline std::function<std::optional<unsigned>(const std::string& path)> place_by_
   };
 }
 
-/// The backend of a world: of all its places, as one device looks at them now.
+/// Opens the backend of a world: all its places as one device.
 inline Result<std::unique_ptr<Backend>> open_store(SimWorld& world) {
   if (world.places.size() == 1) {
     return std::make_unique<SimBackend>(world);

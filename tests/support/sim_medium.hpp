@@ -1,5 +1,5 @@
 #pragma once
-// The journal's place in a world that can lose its power.
+// The journal's medium on a simulated machine that can lose power.
 
 #include <algorithm>
 #include <cstring>
@@ -24,7 +24,7 @@ class SimFile final : public store::MediumFile {
   Status allocate(std::uint64_t size) override {
     EFS_TRY(world_.call("journal allocate"));
     file_->size = std::max(file_->size, size);
-    // MAP_SYNC, and an fsync
+    // MAP_SYNC and an fsync
     if (world_.durability() == Durability::cache_line) {
       file_->durable_size = file_->size;
     }
@@ -56,7 +56,7 @@ class SimFile final : public store::MediumFile {
     if (world_.ended()) {
       return;
     }
-    const SparedAllocations spared;  // a store into memory is done or not begun
+    const SparedAllocations spared;  // a store to memory is atomic
     if (world_.loses_zeros() &&
         std::ranges::all_of(from, [](std::byte b) { return b == std::byte{0}; })) {
       return;
@@ -126,7 +126,7 @@ class SimMedium final : public store::Medium {
       names.erase(from);
       names[to] = file;
     });
-    (void)world_.event("rename");  // between the switch and what follows
+    (void)world_.event("rename");  // between the switch and later calls
     return {};
   }
 

@@ -1,8 +1,8 @@
 #pragma once
-// A world that can lose its power: every byte has a visible and a durable face. Stores change the
-// visible one; flush, drain and sync move lines to the durable one. After a crash the durable face
-// is what is left, with any part of what was on its way. Each event that makes something durable
-// counts, and the world ends before the one that it is told.
+// A simulated machine that can lose power. Every byte has a visible and a durable version. Stores
+// change the visible one; flush, drain and sync move lines to the durable one. After a crash the
+// durable version remains, with any part of the data that was in transit. The world counts each
+// event that makes data durable, and ends before the event with a given number.
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -27,18 +27,20 @@
 
 namespace efs::test {
 
-/// The power is gone. Thrown through everything; nothing that it passes is used again. Where
-/// somebody takes it for a failure (staging does), the world stays as it was: ended().
+/// Power loss. The exception passes through all code, and no object on its way is used again. Some
+/// code takes it for a failure and catches it (staging does); then the world stays as it was:
+/// ended().
 struct PowerLoss : std::exception {};
 
-/// What a world may do wrong, to see that the checks notice.
+/// Faults of a world, to verify that the checks notice them.
 struct Lies {
-  // events of this name do nothing (and say that they did): "drain", "journal sync", ...
+  // events of this name have no effect (but report success): "drain", "journal sync", ...
   std::string deaf;
-  std::uint64_t deaf_at = 0;   // instead: only the one with this number, of any name; 0: none
-  unsigned deaf_life = 0;      // in this life: 0 is the first, 1 the recovery and what follows it
-  bool keeps_old = false;      // stores of zeros are lost: what lies behind the tail stays
-  bool switch_in_two = false;  // a rename first takes the name away, then gives it
+  std::uint64_t deaf_at = 0;   // instead: only the event with this number, of any name; 0: none
+  unsigned deaf_life = 0;      // life in which that applies: 0 is the first, 1 the recovery and
+                               // later work
+  bool keeps_old = false;      // stores of zeros are lost: old data behind the tail stays
+  bool switch_in_two = false;  // a rename first removes the name, then creates it
 };
 
 class SimWorld {
@@ -54,7 +56,7 @@ class SimWorld {
 
   bool chance() { return (random_() & 1) != 0; }
 
-  /// The world ends before event number n (1 is the first); 0: never.
+  /// Ends the world before event number n (1 is the first); 0: never.
   void end_before(std::uint64_t n) { end_ = n; }
 
   std::uint64_t events() const { return count_; }
@@ -67,7 +69,7 @@ class SimWorld {
 
   void lie(Lies lies) { lies_ = std::move(lies); }
 
-  /// True: the event takes place.
+  /// Returns true if the event takes place.
   bool event(const char* name) {
     if (dead_) {
       throw PowerLoss{};
@@ -83,20 +85,20 @@ class SimWorld {
                               : lies_.deaf_at != count_ || lies_.deaf_life != lives_;
   }
 
-  /// The call with number n (1 is the first) fails with `code`, and with `on` all that follow, too.
-  /// 0: none does.
+  /// The call with number n (1 is the first) fails with `code`; with `on`, all later calls fail
+  /// too. 0: none fails.
   void fail_call(std::uint64_t n, int code = EIO, bool on = false) {
     failing_ = n, code_ = code, fails_on_ = on, calls_ = 0;
   }
 
   std::uint64_t calls() const { return calls_; }
 
-  /// The name of the call that failed first; "": none did.
+  /// Returns the name of the first call that failed; "" if none did.
   const std::string& failed_call() const { return failed_call_; }
 
   bool injects(int code) const { return failing_ != 0 && code_ == code; }
 
-  /// At the head of everything that a store may refuse.
+  /// Call this at the begin of every operation that a store may refuse.
   Status call(const char* name) {
     ++calls_;
     if (failing_ == 0 || calls_ < failing_ || (calls_ > failing_ && !fails_on_)) {
@@ -108,7 +110,7 @@ class SimWorld {
     return fail(code_, std::string("injected: ") + name);
   }
 
-  /// Address space that costs what is touched of it, and stays where it is.
+  /// Reserved address space at a fixed position. Only touched pages cost memory.
   class Region {
    public:
     Region()
@@ -118,7 +120,7 @@ class SimWorld {
       if (bytes_ == MAP_FAILED) {
         throw std::bad_alloc();
       }
-      // a recovery looks at all of it: a third of the time went into its pages
+      // a recovery reads all of it: page faults took a third of the time
       ::madvise(bytes_, room, MADV_HUGEPAGE);
     }
 
@@ -134,28 +136,28 @@ class SimWorld {
     std::byte* bytes_;
   };
 
-  struct File {  // of the journal's directory
+  struct File {  // in the journal's directory
     Region visible, durable;
     std::uint64_t size = 0, durable_size = 0;
-    Lines dirty;    // of 64 bytes, that may differ
-    Lines touched;  // that may not be zero
+    Lines dirty;    // lines (64 bytes) that may differ
+    Lines touched;  // lines that may be nonzero
   };
 
   using FilePtr = std::shared_ptr<File>;
   std::map<std::string, FilePtr> files, durable_files;
   std::vector<std::function<void(std::map<std::string, FilePtr>&)>> names_on_the_way;
 
-  struct Data {  // of a container
+  struct Data {  // content of a container
     std::string visible, durable;
-    bool synced = true;       // equal
-    bool labelled = false;    // for certain: it was synced since it was made or labelled
-    bool unfinished = false;  // power loss left its name, and not its label
-    unsigned life = 0;        // in which it was made: power losses so far
-    // once somebody has asked for a descriptor: has what is visible, and is written to behind our
-    // back
+    bool synced = true;       // both versions are equal
+    bool labelled = false;    // certainly: it was synced after its creation or its label
+    bool unfinished = false;  // power loss left its name without its label
+    unsigned life = 0;        // life of its creation: power losses so far
+    // set after a caller asked for a descriptor: has the visible content, and is written without
+    // our knowledge
     UniqueFd file;
 
-    // Behind its label, what was written to it is not there either.
+    // Data that was written after the label is missing too.
     void lose_label() {
       unfinished = true;
       visible.clear();
@@ -175,7 +177,7 @@ class SimWorld {
       return file.get();
     }
 
-    /// Takes what was written to the descriptor.
+    /// Copies the descriptor's content into `visible`.
     void look() {
       struct stat st{};
       if (!file || ::fstat(file.get(), &st) != 0) {
@@ -190,7 +192,7 @@ class SimWorld {
       synced = false;
     }
 
-    /// The reverse. Times stay.
+    /// Copies `visible` to the descriptor. Times stay.
     void show() {
       struct stat st{};
       if (!file || ::fstat(file.get(), &st) != 0) {
@@ -208,9 +210,9 @@ class SimWorld {
 
   using DataPtr = std::shared_ptr<Data>;
 
-  struct Place {  // of the store: a file system of its own
+  struct Place {  // of the store: a separate file system
     std::map<std::uint64_t, DataPtr> containers, durable_containers;
-    std::size_t room = SIZE_MAX;  // containers that it takes
+    std::size_t room = SIZE_MAX;  // maximum number of containers
   };
 
   std::vector<Place> places;
@@ -220,12 +222,12 @@ class SimWorld {
   bool ended() const { return dead_; }
 
   bool gives_descriptors = false;  // of containers
-  bool maps = false;               // containers
-  // files of others that can be adopted as containers, by descriptor
+  bool maps = false;               // of containers
+  // files outside the store that can be adopted as containers, by descriptor
   std::map<int, DataPtr> shared;
   std::set<std::uint64_t> stuck;  // containers whose removal has failed
 
-  /// The container; null: there is none.
+  /// Returns the container; null if there is none.
   DataPtr find(std::uint64_t id) const {
     for (const auto& place : places) {
       if (const auto found = place.containers.find(id); found != place.containers.end()) {
@@ -250,17 +252,17 @@ class SimWorld {
     drop_behind_end(file);
   }
 
-  /// Only the processes ended: all that was visible is.
+  /// Continues after the death of the processes only: all visible data remains.
   void go_on() {
     ++lives_;
     begin();
   }
 
-  /// What a machine finds when the power is back.
+  /// Applies a power loss: leaves what a machine finds afterwards.
   void crash() {
     look();
-    // Names of the journal's directory: an ordered log of which the file system had written any
-    // part.
+    // Names of the journal's directory: an ordered log. The file system has written any prefix of
+    // it.
     while (!names_on_the_way.empty() && chance()) {
       names_on_the_way.front()(durable_files);
       names_on_the_way.erase(names_on_the_way.begin());
@@ -268,8 +270,8 @@ class SimWorld {
     names_on_the_way.clear();
     files = durable_files;
     for (auto& [name, file] : files) {
-      // A line that was on its way is there or not, or in part: eight bytes are the unit of a
-      // store. Often all are.
+      // A line in transit is durable, missing, or partly durable, in units of eight bytes. Often
+      // all lines are durable.
       const bool all = random_() % 4 == 0;
       file->dirty.each([&](std::uint64_t line) {
         if (const auto kind = all ? 1 : random_() % 3; kind != 0) {
@@ -304,15 +306,15 @@ class SimWorld {
     }
   }
 
-  // What was written to descriptors until the power went.
+  // Reads the data that was written to descriptors until the power loss.
   void look() {
     if (gives_descriptors && !dead_) {
       for_each_container([](std::uint64_t, Data& data) { data.look(); });
     }
   }
 
-  // Containers: each creation and removal by itself may have made it. A number that was used again
-  // leads to the container that had it before, to the new one, or to none.
+  // Containers: each creation and each removal may be durable or not, independently. A reused
+  // number refers to its earlier container, to the new one, or to none.
   void crash_place(Place& place) {
     std::set<std::uint64_t> ids;
     for (const auto& [id, data] : place.containers) {

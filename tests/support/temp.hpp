@@ -1,5 +1,5 @@
 #pragma once
-// Scratch directories and seeds for tests.
+// Temporary directories and seeds for tests.
 
 #include <fcntl.h>
 
@@ -15,7 +15,7 @@
 
 namespace efs::test {
 
-/// A directory of its own below `parent`, removed with all it holds.
+/// A new directory below `parent`, removed with its content.
 class TempDirectory {
  public:
   explicit TempDirectory(const std::string& parent = "/tmp") {
@@ -41,7 +41,7 @@ class TempDirectory {
   std::string path_;
 };
 
-/// EFS_TEST_SEED, or a new one; print it with the failure: INFO("seed " << seed).
+/// Returns EFS_TEST_SEED, or a new seed. Print it with a failure: INFO("seed " << seed).
 inline std::uint64_t seed() {
   if (const char* given = std::getenv("EFS_TEST_SEED")) {
     return std::strtoull(given, nullptr, 10);
@@ -49,8 +49,8 @@ inline std::uint64_t seed() {
   return std::random_device{}();
 }
 
-/// Which numbers of a long enumeration to try: all; where a run of each is slow, EFS_SAMPLE=K has
-/// one of every K, from one that the seed draws.
+/// The numbers of a long enumeration to try: all by default. For slow runs, EFS_SAMPLE=K selects
+/// one of every K, starting at a number that the seed selects.
 struct Sample {
   explicit Sample(std::uint64_t from_seed) : first(from_seed % step) {}
 

@@ -1,5 +1,5 @@
 #pragma once
-// Threads under a kernel, or in a sandbox, that has no openat2(2).
+// Threads on a kernel, or in a sandbox, without openat2(2).
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,7 +17,7 @@
 
 namespace efs::test {
 
-/// From now on openat2(2) fails with `code` for this thread, and those that it starts, for good.
+/// From now on openat2(2) fails with `code` in this thread and in its new threads, permanently.
 inline void lose_openat2(int code) {
   const std::array program{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -36,8 +36,8 @@ inline void lose_openat2(int code) {
   }
 }
 
-/// Does `work`: with openat2(2) where `code` is 0, else on a thread for which it fails with that.
-/// What it throws comes through.
+/// Runs `work`: normally if `code` is 0, else on a thread in which openat2(2) fails with `code`.
+/// Exceptions of `work` pass.
 inline void with_openat2_failing(int code, const std::function<void()>& work) {
   if (code == 0) {
     return work();

@@ -1,6 +1,7 @@
-// Kills a process at its nth system call. usage: efs-kill-at PID N
-// Every thread is traced; a call counts twice, at its entry and at its return, so that every state
-// which others can see between two calls is one kill point. Exit code 0: killed there; 3: the
+// Kills a process at its nth system call.
+//   usage: efs-kill-at PID N
+// Traces every thread. A call counts twice, at its entry and at its return, so that each state
+// visible to other processes between two calls is one kill point. Exit code 0: killed there; 3: the
 // process ended before.
 #include <dirent.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ int main(int argc, char** argv) {
   const auto pid = static_cast<pid_t>(std::atoi(argv[1]));
   long left = std::atol(argv[2]);
   std::set<pid_t> traced;
-  // Again until no thread is new: they may start threads meanwhile.
+  // Repeat until no thread is new: threads may start threads meanwhile.
   for (bool fresh = true; fresh;) {
     fresh = false;
     DIR* tasks = ::opendir(("/proc/" + std::to_string(pid) + "/task").c_str());

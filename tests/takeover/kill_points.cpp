@@ -1,15 +1,17 @@
-// Does each operation with a quiet worker and kills it at every stage: at each of its system calls,
-// before it and after it, and at the functions between which a request goes from one state to the
-// next. What the operation gives, and what is there afterwards, must be what a native file system
-// gives.
-//   efs-kill-points [--kill WHOM] [--random N] [--steps N] [--seed N] [--only NAME] SUPERVISOR EFSD
-//   EFS INSTANCE MOUNT NATIVE PFS RESULTS
-// --kill worker: as above. --kill successor: the worker at a stage that is drawn, and then the one
-// that takes over at each of its own, from its first instruction on. --kill all: each successor at
-// the same stage, until the supervisor gives up: who waits for the mount must get an error then.
-// --random: N of the points, drawn. --steps: N more kills for each operation, each after a number
-// of instructions that is drawn: within the copy of a record, too. Exit code 0: nobody noticed; 1:
-// somebody did; 2: usage.
+// Performs each operation with a quiet worker and kills the worker at every stage: at the entry and
+// the return of each system call, and at the functions between which a request changes its state.
+// The operation's results and the files afterwards must equal those of a native file system.
+//   efs-kill-points [--kill VICTIM] [--random N] [--steps N] [--seed N] [--only NAME]
+//   SUPERVISOR EFSD EFS INSTANCE MOUNT NATIVE PFS RESULTS
+// - --kill worker: as above.
+// - --kill successor: kills the worker at a random stage, and then its successor at each of its
+//   stages, from its first instruction on.
+// - --kill all: kills each successor at the same stage until the supervisor gives up. A process
+//   that waits for the mount must then get an error.
+// - --random N: uses N of the points, at random.
+// - --steps N: N more kills for each operation, each after a random number of instructions, also
+//   within the copy of a record.
+// Exit code 0: every result was right; 1: a result was wrong; 2: usage.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -29,7 +31,7 @@ using takeover::Place;
 using takeover::Trial;
 using takeover::Victim;
 
-// begin and end of the system calls that receive a request and answer it
+// entry and return of the system calls that receive a request and answer it
 constexpr long fewest_stages = 4;
 
 struct Arguments {
@@ -62,7 +64,7 @@ void draw_some(std::vector<Point>& points, long random, std::mt19937& draw) {
   points.resize(std::min(points.size(), static_cast<std::size_t>(random)));
 }
 
-// Whether what was done shows anything. How many stops there are differs a little from run to run.
+// Prints whether the test was meaningful. The number of stops differs a little from run to run.
 void show_worth(Trial& trial, std::size_t points) {
   std::printf("%zu points, %ld of them not reached\n", points, trial.late);
   if (points == 0 || 2 * static_cast<std::size_t>(trial.late) > points) {
@@ -107,7 +109,7 @@ void kill_workers(Trial& trial, const Arguments& arguments, std::mt19937& draw) 
               trial.kills, trial.failures);
 }
 
-// Each of a takeover's stages once, under operations in turn.
+// Uses each stage of a takeover once, under the operations in turn.
 void kill_successors(Trial& trial, const Arguments& arguments, std::mt19937& draw) {
   const auto operations = chosen(arguments.only);
   const auto drawn_stop = [&](const Operation& operation) {
@@ -134,7 +136,7 @@ void kill_successors(Trial& trial, const Arguments& arguments, std::mt19937& dra
               trial.failures);
 }
 
-// The end of the instance, so one point only.
+// The instance ends, so there is only one point.
 void kill_all(Trial& trial, const Arguments& arguments, std::mt19937& draw) {
   const auto operations = chosen(arguments.only);
   const auto& operation = *operations[draw() % operations.size()];

@@ -1,6 +1,7 @@
-// A program that must not notice that the daemon below it dies. usage: efs-takeover-load DIRECTORY
-// SEED [PROCESSES] Works until a line comes, or standard input ends, then checks what it has left
-// and says how long the longest call took. Exit code 0: no call failed and every byte was right.
+// A program that must not notice the death of the daemon below it.
+//   usage: efs-takeover-load DIRECTORY SEED [PROCESSES]
+// Works until a line arrives or standard input ends. Then checks its files and prints the duration
+// of the longest call. Exit code 0: no call failed and every byte was right.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,7 +33,7 @@ struct Failure {
   std::string text;
 };
 
-// What this process shares with the others: how to stop, and the longest pause.
+// State shared by the processes: the stop flag, and the longest pause.
 struct Shared {
   volatile int stop = 0;
   std::uint64_t operations[64]{};
@@ -61,7 +62,7 @@ class Worker {
   }
 
  private:
-  // Every call goes through here: its time is a pause that a program would see.
+  // Times every call: its duration is a pause that a program would see.
   template <typename Call>
   auto timed(Call call, const char* what) {
     const auto since = Clock::now();
@@ -142,7 +143,7 @@ class Worker {
     TIMED(::unlink(l.c_str()));
     absent(l);
     TIMED(::setxattr(a.c_str(), "user.round", &round, sizeof round, XATTR_CREATE));
-    TIMED(::rename(a.c_str(), b.c_str()));  // the checkpoint pattern: replaces an earlier one
+    TIMED(::rename(a.c_str(), b.c_str()));  // the pattern of checkpoints: replaces an earlier one
     absent(a);
     expect(b, text + more);
     std::uint64_t value = 0;
@@ -171,8 +172,7 @@ class Worker {
     absent(d);
   }
 
-  // What was opened before the first death: an unlinked file, a mapping, a lock, a directory that
-  // is walked.
+  // Objects opened before the first death: an unlinked file, a mapping, a lock, a directory stream.
   void hold() {
     unlinked_ = TIMED(::open("unlinked", O_CREAT | O_EXCL | O_RDWR, 0600));
     TIMED(::unlink("unlinked"));
@@ -220,8 +220,8 @@ class Worker {
     return {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 100, .l_len = 50, .l_pid = 0};
   }
 
-  // One directory that stays open: a few names a round, so that deaths come between them; all of
-  // them, each once, and again.
+  // Reads a directory that stays open, a few names a round, so that deaths occur in between.
+  // Expects all names, each once; then starts again.
   void leaf() {
     alignas(dirent64) std::array<char, 1024> entries;
     const ssize_t size = TIMED(::getdents64(leafed_, entries.data(), entries.size()));
@@ -242,8 +242,8 @@ class Worker {
     TIMED(::lseek(leafed_, 0, SEEK_SET));
   }
 
-  // Reads a directory in small steps with changes beside: each name that stays must come exactly
-  // once.
+  // Reads a directory in small steps while it changes: each name that stays must be returned
+  // exactly once.
   void walk(std::uint64_t round) {
     if (round % 10 != 0) {
       return;
@@ -279,7 +279,7 @@ class Worker {
   Shared& shared_;
   static constexpr std::size_t leaves = 500;
   int unlinked_ = -1, mapped_file_ = -1, locked_ = -1, leafed_ = -1;
-  std::set<std::string> seen_;  // of leafed
+  std::set<std::string> seen_;  // by leaf()
   char* map_ = nullptr;
 };
 
@@ -310,7 +310,7 @@ int main(int argc, char** argv) {
   }
   int code = 0;
   std::size_t left = children.size();
-  while (left == children.size()) {  // until told to stop, or one fails
+  while (left == children.size()) {  // until the stop command, or until a process fails
     pollfd input{.fd = 0, .events = POLLIN, .revents = 0};
     if (::poll(&input, 1, 50) > 0) {
       break;

@@ -70,8 +70,7 @@ std::string in_turn(std::initializer_list<std::string> all) {
   return joined;
 }
 
-// Of acl(5), in the kernel's form: the owner and user 1 may write, but for what the mask takes from
-// the latter.
+// Sets an acl(5) in the kernel's format: the owner and user 1 may write; the mask limits user 1.
 int set_acl(const char* name, const char* kind) {
   struct Entry {
     std::uint16_t tag, permissions;
@@ -148,7 +147,7 @@ int written(const Place&) {
   return ::pwrite(fd, "written", 7, 100) == 7 ? fd : -1;
 }
 
-// efs' own verbs: what the worker's death interrupts fails, and can be done again.
+// Verbs of efs: a verb interrupted by the worker's death fails and can be repeated.
 std::string repeated(const std::string& command) {
   for (int i = 0; i < 5; ++i) {
     if (std::system(("{ " + command + "; } >/dev/null 2>&1").c_str()) == 0) {
@@ -531,7 +530,7 @@ std::string listing() try {
     said += line + "\n";
   }
   return said;
-} catch (const std::exception& problem) {  // a mount that does not answer well is a finding
+} catch (const std::exception& problem) {  // a wrong answer of the mount is a finding
 
   return problem.what();
 }

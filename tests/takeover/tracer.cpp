@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// without a stop, and none of its threads has anything to do: it waits for requests
+// a worker without a stop for this long, and without a busy thread, waits for requests
 constexpr auto quiet_time = 4ms;
 
 user_regs_struct registers_of(pid_t thread) {
@@ -30,15 +30,15 @@ user_regs_struct registers_of(pid_t thread) {
   return registers;
 }
 
-// A read(2) of a request: the only ones that are as long as the header of one and come from a
-// descriptor of messages.
+// Recognises the read(2) of a request: it is at least as long as a request's header, and its buffer
+// is that of messages.
 bool received(pid_t thread) {
   const auto registers = registers_of(thread);
   return registers.orig_rax == 0 && static_cast<long>(registers.rax) >= 40 && registers.rdx > 65536;
 }
 
-// Has one of its threads something to do? Who was woken by a request may wait for a processor for
-// long.
+// Returns whether a thread of the process is busy. A thread that a request woke may wait long for a
+// processor.
 bool is_busy(pid_t pid) {
   std::error_code gone;
   for (const auto& task :
@@ -128,8 +128,8 @@ bool Birth::takes(pid_t pid, int status) {
   if (!WIFSTOPPED(status) || status >> 16 != PTRACE_EVENT_STOP) {
     return false;
   }
-  // the child, of which the supervisor has told or will tell; or a thread of one that is being
-  // killed
+  // the child, which the supervisor has reported or will report; or a thread of a process that is
+  // being killed
   stopped_.insert(pid);
   return true;
 }
@@ -191,7 +191,7 @@ long Victim::run(long most, bool steps, const std::function<bool()>& ended) {
       }
       go_on(thread, 0);
     } else if (status >> 16 != 0) {
-      go_on(thread, 0);  // a new thread, or ours to stop
+      go_on(thread, 0);  // a new thread, or our own stop
     } else if (signal == SIGTRAP) {
       if (counts(thread) && ++stops == most) {
         return stops;
@@ -233,7 +233,7 @@ void Victim::begin(const std::vector<std::uint64_t>& stages_of) {
 }
 
 void Victim::attach() {
-  // Again until no thread is new: they may start threads meanwhile.
+  // Repeat until no thread is new: threads may start threads meanwhile.
   for (bool fresh = true; fresh;) {
     fresh = false;
     DIR* tasks = ::opendir(("/proc/" + std::to_string(pid_) + "/task").c_str());
@@ -272,12 +272,13 @@ bool Victim::at_stage(pid_t thread) {
   return original_.contains(registers_of(thread).rip - 1);
 }
 
-// A trap that is a stop: an instruction of a thread that is stepped, or the head of a function.
+// Returns whether a trap is a stop: a single-stepped instruction, or the begin of a function.
 bool Victim::counts(pid_t thread) {
   return stepped_.contains(thread) || at_stage(thread);
 }
 
-// Other threads may slip through meanwhile: one at a time serves requests on a quiet mount.
+// Other threads may pass the breakpoint meanwhile: on a quiet mount only one thread serves
+// requests.
 void Victim::step_over(pid_t thread) {
   auto registers = registers_of(thread);
   const std::uint64_t address = --registers.rip;

@@ -1,7 +1,7 @@
 #pragma once
-// A worker under ptrace(2): run from stop to stop, a system call's begin or end, the first
-// instruction of a function, or single instructions, and killed at one of them; and the birth of
-// the one that takes its place.
+// A worker under ptrace(2). It runs from stop to stop and is killed at one of them. A stop is the
+// entry or return of a system call, the first instruction of a function, or any instruction. Also
+// catches the start of its successor.
 
 #include <sys/types.h>
 
@@ -16,29 +16,29 @@
 
 namespace takeover {
 
-/// How long anything here may take, at most.
+/// The time limit of every wait.
 inline constexpr std::chrono::seconds patience{30};
 
-/// Ends the program: what is to be tested cannot be set up. Says errno, too.
+/// Ends the program: the test cannot be set up. Prints errno too.
 [[noreturn]] void give_up(const std::string& why);
 
-/// Where in the program's file the functions begin whose mangled names contain one of `wanted`.
-/// Ends the program where one of them is none's.
+/// Returns the file offsets of the functions whose mangled names contain one of `wanted`. Ends the
+/// program if an entry of `wanted` matches no function.
 std::vector<std::uint64_t> function_offsets(const std::string& program,
                                             std::span<const char* const> wanted);
 
-/// The only child of a supervisor; 0: none just now.
+/// Returns the only child of a supervisor; 0 if it has none just now.
 pid_t child_of(pid_t supervisor);
 
-/// From here on the supervisor's next child is stopped before its first instruction, and traced.
-/// The supervisor itself is left alone as soon as there is one.
+/// Stops and traces the supervisor's next child before its first instruction. Stops tracing the
+/// supervisor once there is a child.
 class Birth {
  public:
   explicit Birth(pid_t supervisor);
-  /// Whether this news, of waitpid(2), was of it.
+  /// Returns whether this status of waitpid(2) concerns the supervisor or its child.
   bool takes(pid_t pid, int status);
-  /// The child; 0 where the supervisor ends instead. `bystanders`: our own children, less those
-  /// that end meanwhile.
+  /// Returns the child; 0 if the supervisor ends instead. `bystanders`: our own children; those
+  /// that end meanwhile are removed.
   pid_t child(std::set<pid_t>& bystanders);
 
  private:
@@ -48,7 +48,7 @@ class Birth {
   std::set<pid_t> stopped_;
 };
 
-/// A process that is traced from its constructor until it is killed.
+/// A process that is traced from the constructor until it is killed.
 class Victim {
  public:
   static constexpr long never = -1;
@@ -62,12 +62,12 @@ class Victim {
 
   Victim(Newborn born, const std::vector<std::uint64_t>& stages_of);
 
-  /// Lets it run until it is quiet and `ended`; the number of stops in it, at most `most`: then it
-  /// is stopped at the last of them. `steps`: instructions are counted, of the thread that has
-  /// received a request.
+  /// Runs the process until it is quiet and `ended`. Returns the number of stops, at most `most`;
+  /// then the process is stopped at the last of them. `steps`: counts the instructions of the
+  /// thread that received a request.
   long run(long most, bool steps, const std::function<bool()>& ended);
 
-  /// `next`: takes what is told of the successor meanwhile.
+  /// `next`: receives the successor's events meanwhile.
   void kill(Birth* next = nullptr);
 
   pid_t pid() const { return pid_; }

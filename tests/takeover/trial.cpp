@@ -19,10 +19,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// from kill to kill: 200 in 10 s are too many for the supervisor (daemon/restart_policy.hpp)
+// between kills: 200 in 10 s are too many for the supervisor (daemon/restart_policy.hpp)
 constexpr auto pace = 60ms;
 
-// Where one state of a request ends and the next begins without a system call.
+// Functions at which the state of a request changes without a system call.
 constexpr const char* stages[] = {"efs2fs10Filesystem6commitE",
                                   "efs2fs10Filesystem14apply_appendedE",
                                   "efs2fs10Filesystem14compact_if_dueE",
@@ -34,7 +34,7 @@ constexpr const char* stages[] = {"efs2fs10Filesystem6commitE",
                                   "efs4fuse12BackingTable7acquireE",
                                   "efs4fuse12BackingTable7releaseE"};
 
-// Of a takeover: where one part of the state is restored and the next is not.
+// Functions of a takeover that separate the restored parts of the state.
 constexpr const char* takeover_stages[] = {"efs6daemon8Instance9take_overE",
                                            "efs6daemon8Instance10open_storeE",
                                            "efs6daemon8Instance15open_filesystemE",
@@ -55,7 +55,7 @@ constexpr const char* takeover_stages[] = {"efs6daemon8Instance9take_overE",
 
 }  // namespace
 
-/// A process that does an operation when it is told to.
+/// A process that performs an operation on command.
 class Actor {
  public:
   Actor(const Operation& operation, const Place& place) {
@@ -69,7 +69,7 @@ class Actor {
       (void)!::write(told[1], "!", 1);
       char word = 0;
       (void)!::read(go[0], &word, 1);
-      ::alarm(60);  // one that hangs is a failure, not a test without end
+      ::alarm(60);  // a hang is a failure, and must not block the test
       const std::string said = operation.act(place, held);
       (void)!::write(told[1], said.data(), said.size());
       ::_exit(0);
@@ -86,7 +86,7 @@ class Actor {
 
   void act() { (void)!::write(go_, "!", 1); }
 
-  /// What it said; "hangs" where it does not end.
+  /// Returns its output; "hangs" if it does not end.
   std::string said() {
     std::string all;
     char part[4096];
@@ -156,7 +156,7 @@ long Trial::kill_successor_at(const Operation& operation, long first, long n) {
 }
 
 void Trial::kill_all_at(const Operation& operation, long first, long n) {
-  // 10 that have answered nothing new are given up (daemon/restart_policy.hpp)
+  // the supervisor gives up after 10 workers without a new answer (daemon/restart_policy.hpp)
   constexpr int too_many = 60;
   Began began = begin(operation, false);
   (void)began.worker.run(first, false, is_over(began.worker));
@@ -211,13 +211,13 @@ Trial::Began Trial::begin(const Operation& operation, bool steps) {
   auto actor = std::make_unique<Actor>(operation, place_);
   Began began{std::move(actor), Victim(worker, steps ? std::vector<std::uint64_t>{} : stages_)};
   began.worker.bystanders = {began.actor->pid};
-  // what the preparation has left to do
+  // finish the work of the preparation
   (void)began.worker.run(Victim::never, false, [] { return true; });
   began.actor->act();
   return began;
 }
 
-// A successor that answers: a name that nobody has asked for is asked from it.
+// Waits for a successor that answers: looks up a name that was never looked up before.
 pid_t Trial::await_worker() {
   for (const auto end = Clock::now() + patience; Clock::now() < end; ::usleep(300)) {
     if (const pid_t pid = child_of(supervisor_); pid != 0 && pid != last_) {
@@ -246,7 +246,7 @@ void Trial::kill(Victim& victim, Birth* next) {
   ++kills;
 }
 
-// A process that has asked for a name that nobody knows when it ends.
+// Starts a process that looks up an unknown name and ends with the answer.
 pid_t Trial::ask_mount() {
   const std::string probe = mount_ + "/probe" + std::to_string(++probes_);
   const pid_t pid = ::fork();
@@ -292,7 +292,7 @@ void Trial::enter(const std::string& where, bool native) {
 
 void Trial::leave() {
   (void)!::chdir("/");
-  std::error_code ignored;  // of one that failed
+  std::error_code ignored;  // of a failed trial
   for (const auto& where : {mount_, native_, place_.pfs, place_.results}) {
     std::filesystem::remove_all(where + "/" + place_.name, ignored);
   }

@@ -1,7 +1,6 @@
 #pragma once
-// One operation under a worker that is killed at one of its stops, and the judgement of what came
-// of it: what the operation gives, and what is there afterwards, must be what a native file system
-// gives.
+// Runs one operation, kills the worker at one of its stops, and judges the outcome: the operation's
+// results and the files afterwards must equal those of a native file system.
 
 #include <sys/types.h>
 
@@ -29,27 +28,27 @@ class Actor;
 
 class Trial {
  public:
-  /// Says which functions are stops besides the system calls.
+  /// Determines the functions that are stops, besides system calls.
   Trial(pid_t supervisor, const std::string& efsd, Place place, std::string mount,
         std::string native);
 
-  /// The operation, with the worker killed at its stop `n` or, if there are not so many, at its
-  /// end; how many there were. `steps`: the stops are instructions.
+  /// Runs the operation and kills the worker at its stop `n`; if there are fewer stops, at its end.
+  /// Returns the number of stops. `steps`: the stops are instructions.
   long kill_at(const Operation& operation, long n, bool steps);
-  /// The same, with the worker killed at `first` and its successor at its own stop `n`, from its
-  /// first instruction on.
+  /// The same, but kills the worker at `first`, and its successor at the successor's stop `n`,
+  /// counted from its first instruction.
   long kill_successor_at(const Operation& operation, long first, long n);
-  /// The same, and every further successor at its stop `n`, too, until there is none any more.
-  /// Whoever waits must be told.
+  /// The same, and kills every further successor at its stop `n`, until the supervisor starts no
+  /// more. Waiting processes must then get an error.
   void kill_all_at(const Operation& operation, long first, long n);
-  /// How many stops the operation has.
+  /// Returns the number of stops of the operation.
   long stops_of(const Operation& operation);
 
-  /// `late`: of the kills, those before whose stop the operation, or the takeover, was over.
+  /// `late`: kills whose operation, or takeover, was over before the stop.
   long kills = 0, late = 0, failures = 0;
 
  private:
-  // The operation up to where it begins, under a worker that is stopped at nothing else.
+  // The operation before its begin, under a worker with no other stops.
   struct Began {
     std::unique_ptr<Actor> actor;
     Victim worker;
@@ -69,7 +68,7 @@ class Trial {
 
   const pid_t supervisor_;
   const std::vector<std::uint64_t> stages_, takeover_stages_;
-  std::map<const Operation*, Outcome> expected_;  // what the operation gives where nothing dies
+  std::map<const Operation*, Outcome> expected_;  // results of the operation without a death
   std::map<const Operation*, long> stops_;
   Place place_;
   const std::string mount_, native_;

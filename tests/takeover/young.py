@@ -51,7 +51,8 @@ def main():
         wait_until(lambda: worker() not in (None, dead))
         dead, before = worker(), answered.value
         wait_until(lambda: answered.value != before)
-        # Every other one grows up: who dies two hundred times in ten seconds is given up, as he should be.
+        # Every other worker lives longer: the supervisor gives up after two hundred deaths in ten
+        # seconds, as it should.
         moment = time.monotonic() + (moments.uniform(0, 0.004) if kill % 2 == 0 else 0.12)
         wait_until(lambda: time.monotonic() >= moment)
         os.kill(int(dead), signal.SIGKILL)

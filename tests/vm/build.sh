@@ -1,8 +1,10 @@
 #!/bin/bash
-# What a guest with persistent memory boots from: kernel, initramfs and root, in OUT; made once. Packages come from Debian as
-# this machine is set up for; the guest is of the same release, for the programs are this machine's.
+# Makes the boot files of a guest with persistent memory: kernel, initramfs and root, in OUT; once.
+# Packages come from the machine's own Debian sources. The guest has the same release, because it
+# runs this machine's programs.
 #   build.sh OUT BIN_DIR        as root, on Debian, with some GiB of room
-# Debian 12's own QEMU (7.2) panics in half of all boots of such a guest: 8 or later, as in Debian 13 or in backports.
+# Debian 12's QEMU (7.2) panics in half of all boots of such a guest: use version 8 or later, as in
+# Debian 13 or in backports.
 set -euo pipefail
 out=$1 bin=$(cd "$2" && pwd) here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"; cd "$out"
@@ -16,13 +18,13 @@ kernel=$(apt-cache search --names-only '^linux-image-[0-9].*-cloud-amd64$' | awk
 [ -n "$kernel" ] || { say 'no package of a kernel for virtual machines'; exit 1; }
 
 say "root of $release with $kernel"
-# The packages that the programs' libraries are from; those of a prefix of ours travel as they are.
+# The packages of the programs' libraries; libraries in a private prefix are copied as they are.
 libraries=$(ldd "$bin/efs" "$bin/efsd" | awk '/=> \// { print $3 }' | sort -u | xargs readlink -f | sort -u)
 packages=$(for library in $libraries; do dpkg -S "$library" 2>/dev/null || dpkg -S "${library#/usr}" 2>/dev/null || :; done | cut -d: -f1 | sort -u | paste -sd,)
 mmdebstrap --variant=minbase --include="ndctl,fuse3,e2fsprogs,kmod,busybox-static,python3-minimal,procps,util-linux,$packages" "$release" root.tar >root.log 2>&1 || { tail -n 5 root.log >&2; exit 1; }
 rm -rf root kernel initrd; mkdir root kernel initrd
 tar -xf root.tar -C root; rm root.tar
-rm -f root/usr/lib/modprobe.d/nvdimm-security.conf    # it asks for keys that nobody has
+rm -f root/usr/lib/modprobe.d/nvdimm-security.conf    # it asks for keys that do not exist
 (cd kernel && apt-get download "$kernel" >../apt.log 2>&1 && dpkg-deb -x ./*.deb .)
 cp kernel/boot/vmlinuz-* vmlinuz
 modules=$(echo kernel/usr/lib/modules/* kernel/lib/modules/* | tr ' ' '\n' | grep -v '\*' | head -n 1) version=$(basename "$modules")

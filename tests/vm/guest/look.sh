@@ -1,4 +1,4 @@
-# The machine has power again. RESULT WHAT CODE on the console: 0 is right.
+# After the power is back. Prints RESULT WHAT CODE on the console: 0 is right.
 result() { local what=$1; shift; "$@"; echo "RESULT $what $?"; }
 for _ in $(seq 600); do [ -b /dev/pmem0 ] && break; sleep 0.1; done
 mount -o dax=always /dev/pmem0 /pmem || exit 1

@@ -1,6 +1,9 @@
-# A program on the mount, and the judge of what is left of its work. What it does is the same each time.
-#   operations.py                   works for ever; ACK N on the console: operation N is durable, by all that the manual promises
-#   operations.py DIRECTORY COUNT   is DIRECTORY as some operation has left it, not before COUNT, but for what the next one was doing?
+# A program on the mount, and the check of its remaining files. Its operations are the same each
+# time.
+#   operations.py                   works for ever; ACK N on the console: operation N is durable,
+#                                   as far as the manual promises
+#   operations.py DIRECTORY COUNT   checks that DIRECTORY is in the state after some operation,
+#                                   not before COUNT, except for parts of the next operation
 import hashlib
 import os
 import random

@@ -1,4 +1,5 @@
-# The job whose machine loses its power: a store on ext4 with DAX, inputs, and a program that says what it knows to be durable.
+# The job whose machine loses power: a store on ext4 with DAX, inputs, and a program that reports
+# its durable operations.
 ndctl create-namespace -f -e namespace0.0 --mode=fsdax --map=mem >/dev/null 2>&1
 for _ in $(seq 600); do [ -b /dev/pmem0 ] && break; sleep 0.1; done
 mkfs.ext4 -q -F /dev/pmem0 && mount -o dax=always /dev/pmem0 /pmem || exit 1
