@@ -69,7 +69,7 @@ struct JobArguments {
 struct FileArguments {
   std::string instance;            // "": the instance that contains the paths, or the only one
   std::vector<std::string> paths;  // or task ids
-  std::string file_class;          // set
+  std::string file_class;          // efs set
   bool wait = false;
   bool replace = false, force = false;  // load
   bool as_is = false, remove = false;   // unload
