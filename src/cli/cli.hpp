@@ -168,7 +168,7 @@ int set(World& world, const FileArguments& arguments);
 /// with ENOENT if the job has no instance on this node.
 Result<std::string> instance_of_job(const std::string& job);
 /// Sets EFS_RUNTIME_DIR to the runtime directory of the site's Slurm plugin. Returns false if
-/// EFS_RUNTIME_DIR is already set or this machine has no such plugin.
+/// EFS_RUNTIME_DIR is already set, or if the directory is unknown on this machine.
 bool use_runtime_directory_of_plugin();
 /// Returns the memory of the batch job on this node in bytes, from --memory or from Slurm's
 /// environment.

@@ -449,8 +449,8 @@ bool Instance::stage_out(const StopRequest& request) {
   return over;
 }
 
-// Writes the receipt to its usual place. While there is something left to do, writes it to the
-// instance's directory.
+// Writes the receipt to results-dir. If that fails, writes it to the instance's directory, which
+// stays until the results are exported.
 bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   std::string note = receipt.note.empty() ? "" : receipt.note + "\n";
   std::size_t names = stage::names_shown;
