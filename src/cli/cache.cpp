@@ -1,5 +1,5 @@
-// efs cache: what the cache of inputs holds, and its removal. Root looks at another user's as that
-// user: the directory and all in it are his.
+// efs cache: lists and removes the cached inputs. Root accesses another user's cache with the
+// rights of that user, because the user owns the directory and its contents.
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ int list(World& world, stage::Cache& cache) {
   return exit_good;
 }
 
-// The paths of the PFS, each with what is below it.
+// Removes these PFS paths and all paths below them.
 int remove(World& world, stage::Cache& cache, const CacheArguments& a) {
   std::vector<std::string> chosen;
   for (const auto& path : a.paths) {
@@ -96,7 +96,7 @@ int remove(World& world, stage::Cache& cache, const CacheArguments& a) {
   return exit_good;
 }
 
-// With the rights of the user whose cache it is.
+// Runs with the rights of the cache's owner.
 int work(World& world, const CacheArguments& a, const User& user) {
   const auto place = config::cache_place(user, a.directory);
   if (!place) {

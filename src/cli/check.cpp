@@ -46,8 +46,8 @@ void show_values(World& world, const config::JobConfig& config) {
 
 namespace {
 
-// Also a directory of a backend on a tmpfs, there or still to be made. The root of a node without
-// disks is one, and tells nothing of where the job's node has its persistent memory.
+// True also for a backend directory, existing or not, on a tmpfs. If the root of a diskless node is
+// such a tmpfs, it says nothing about the persistent memory of the job's node.
 bool is_in_memory(const config::Backend& backend) {
   if (backend.type == config::BackendType::dram) {
     return true;
@@ -64,8 +64,8 @@ bool is_in_memory(const config::Backend& backend) {
   return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
 }
 
-// What is declared to be stored in memory must fit there: pages that the job's programs write are
-// charged to the job.
+// The capacity declared for memory must fit into the job's memory: pages that the job's programs
+// write are charged to the job.
 Status check_memory(const JobArguments& arguments, const config::JobConfig& config) {
   if (arguments.memory.empty() && arguments.node_memory.empty()) {
     return {};
@@ -117,8 +117,8 @@ Status write_whole(const std::string& file, const std::string& text) {
   return out ? Status{} : fail(errno != 0 ? errno : EIO, "cannot write " + file);
 }
 
-// What the job file names and this node does not have, or not for this user. Exit code 1: the file
-// is good.
+// Reports paths of the job file that this node lacks or this user cannot access. Returns exit code
+// 1: the file itself is valid.
 int report_grounds(World& world, const JobArguments& arguments,
                    const std::vector<stage::PlanProblem>& problems) {
   if (world.json) {

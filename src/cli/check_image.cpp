@@ -9,7 +9,8 @@
 namespace efs::cli {
 namespace {
 
-// What is said of many containers is said once. Names are listed each.
+// Prints a finding that many containers share only once. Findings with a name are printed one by
+// one.
 void print_findings(std::ostream& out, const std::vector<image::Finding>& findings) {
   std::map<std::pair<image::Severity, std::string>, std::uint64_t> times;
   for (const auto& finding : findings) {

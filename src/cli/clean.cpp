@@ -1,6 +1,6 @@
-// efs clean: removes what a dead instance left: all of it, or the store where nothing else is left.
-// Root does so on the user's word (the manifest, the journal and the job file are the user's), so
-// what that word leads to is looked at and removed by a child that has become the user.
+// efs clean: removes a dead instance, or a store without an instance. The manifest, the journal and
+// the job file belong to the user. If root cleans, a child that has become the user inspects and
+// removes the paths that these files name.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -22,14 +22,14 @@
 namespace efs::cli {
 namespace {
 
-// A store that is not there holds nothing; one that has lost something else than that may hold
-// everything.
+// A store that does not exist holds nothing. A store that has lost another part than the journal
+// may hold everything.
 bool has_journal(const std::string& path) {
   const auto store = image::find_removable(path);
   return store && ::faccessat(store->metadata.get(), "journal", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// Why what an image holds must not go, or "".
+// Returns why the contents of an offline store must not be removed, or "".
 std::string worth_keeping(image::Image& image) {
   if (image::is_brought_out(image)) {
     return {};
@@ -66,8 +66,8 @@ std::string worth_keeping(image::Image& image) {
          format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
 }
 
-// What can be done with it instead. A start on one that has lost something goes on without
-// that: the rest is brought out first.
+// Returns the other commands for this store. A start on a store with losses would continue without
+// the lost files, so the text recommends a salvage first.
 std::string ways_out_of(const image::Image& image, const std::string& name) {
   const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() &&
                         (image.rebooted || image.filesystem->recovery().emptied.empty());
@@ -86,7 +86,7 @@ std::string ways_out_of(const image::Image& image, const std::string& name) {
          name;
 }
 
-// `name`: what the user calls it by.
+// `name`: the user's name for the store.
 Status refuse_loss(const std::string& path, const std::string& name) {
   if (const auto contents = image::contents_without_journal(path); contents > 0) {
     return fail(
@@ -118,7 +118,7 @@ bool is_in(const std::string& path, const std::string& directory) {
   return path.starts_with(directory + "/");
 }
 
-// Has somebody gone on with the store of this instance, which had none of it to lose?
+// Has another instance continued with the store of this one, which had nothing left to lose?
 bool is_used_since(const image::Manifest& instance) {
   const auto store = image::find_removable(instance.store);
   if (!store || image::is_being_removed(store->metadata.get())) {
@@ -133,8 +133,8 @@ Status refuse_loss(const control::Instance& instance) {
   const bool had_store =
       ::stat((instance.directory + "/" + image::manifest_name).c_str(), &st) == 0;
   const auto manifest = manifest_of(instance);
-  // A stop had brought everything out, and who was to remove the store died: the store itself does
-  // not know of that.
+  // A stop had exported everything, and the process died before it removed the store. Only the
+  // instance's manifest records this, not the store.
   if (manifest && manifest->left == image::ShutdownState::over && !is_used_since(*manifest)) {
     return {};
   }
@@ -147,7 +147,7 @@ Status refuse_loss(const control::Instance& instance) {
              : Status{};
 }
 
-// What was there to be saved, and is not found any more, or cannot be removed; "": nothing.
+// Returns a text about unsaved contents that no longer exist or cannot be removed; "": none.
 std::string lost_with_store(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
   const bool began = ::faccessat(AT_FDCWD, (instance.directory + "/job.yaml").c_str(), F_OK,
@@ -184,8 +184,8 @@ Status remove_directory(const UniqueFd& root, const std::string& path) {
   return ::rmdir(path.c_str()) == 0 ? Status{} : fail_errno(path);
 }
 
-// A backend behind the first, if it is there, this user's, and says of itself that it is this
-// instance's.
+// Removes a backend other than the first, if it exists, belongs to this user, and its manifest
+// names this instance.
 Status remove_member(const image::Manifest& manifest, unsigned place) {
   const std::string& path = manifest.members[place].path;
   const UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -194,8 +194,8 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
     return {};
   }
   const auto own = image::recover_manifest(root.get());
-  // It goes last. What cannot be read may be another instance's, or of one that somebody has
-  // damaged.
+  // The manifest is removed last. A backend without a readable manifest may belong to another
+  // instance, or be damaged.
   if (!own && image::holds_contents(root.get())) {
     return fail(EEXIST,
                 path + " holds containers, and does not say of which instance (" +
@@ -222,9 +222,9 @@ std::string state_of_store(const std::string& path) {
   return store ? control::state_of_manifest(store->metadata.get()) : "";
 }
 
-// Until it is gone nobody uses it, not even with --force: no start, no salvage. `judged`: what it
-// was when it was found to be worth nothing; somebody may have gone on with it since, and have
-// died.
+// Locks the store until it is removed, so that no start and no salvage uses it. Applies also with
+// --force. `judged`: the state in which the store was found to be worthless. Another instance may
+// have used the store since then and died.
 Result<UniqueFd> lock_as_judged(const image::Directories& store, const std::string& judged) {
   auto lock = image::lock_store(store, image::Hold::to_change);
   if (lock && control::state_of_manifest(store.metadata.get()) != judged) {
@@ -233,8 +233,8 @@ Result<UniqueFd> lock_as_judged(const image::Directories& store, const std::stri
   return lock;
 }
 
-// `path`: of the store, whose manifest this is; `directory`: the instance's, which is not removed
-// here, or "". `begin` is called when nobody else can use it any more.
+// `path`: of the store; `manifest`: of the store; `directory`: of the instance, not removed here,
+// or "". Calls `begin` when no other process can use the store any more.
 Status remove_elsewhere(const std::string& directory, const std::string& path,
                         const image::Manifest& manifest, const std::string& judged,
                         const std::function<void()>& begin) {
@@ -248,11 +248,12 @@ Status remove_elsewhere(const std::string& directory, const std::string& path,
   if (manifest.made_mount_dir) {
     ::rmdir(manifest.mount_dir.c_str());
   }
-  // With its journal the others are nobody's: said before they go.
+  // Without the journal the other backends belong to no store. Record the removal before the
+  // journal goes.
   if (own && manifest.members.size() > 1) {
     EFS_TRY(image::begin_removal(store->metadata.get()));
   }
-  // The first last: it leads to the others.
+  // Remove the first backend last: it leads to the others.
   for (std::size_t place = manifest.members.size(); place-- > 1;) {
     if (directory.empty() || !is_in(manifest.members[place].path, directory)) {
       EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
@@ -263,7 +264,7 @@ Status remove_elsewhere(const std::string& directory, const std::string& path,
              : remove_directory(store->root, store->path);
 }
 
-// With the rights of its owner, of whom nothing is followed.
+// Runs with the rights of the store's owner and follows no symbolic link of the owner.
 Status remove_own_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
   if (!store) {
@@ -280,7 +281,7 @@ Status remove_own_store(const std::string& path, bool force) {
   return remove_elsewhere("", store->path, manifest ? *manifest : image::Manifest(), judged, [] {});
 }
 
-// A store whose instance left nothing else: a restart of the machine has emptied /run.
+// Removes a store whose instance directory is gone: a restart of the machine has emptied /run.
 Result<std::string> clean_store(const std::string& path, bool force) {
   const auto store = image::find_removable(path);
   if (!store) {
@@ -294,7 +295,8 @@ Result<std::string> clean_store(const std::string& path, bool force) {
 
 struct Target {
   std::string name;
-  std::optional<control::Instance> instance;  // else a store alone, whose path is the name
+  // nullopt: a store without an instance; `name` is its path
+  std::optional<control::Instance> instance;
 };
 
 Result<Target> target_of(const std::string& which) {
@@ -312,8 +314,9 @@ Result<Target> target_of(const std::string& which) {
   return Target{*store, std::nullopt};
 }
 
-// Nothing of it is missed: where this is cut off, the next start or clean knows, as after a stop
-// that was. Where it cannot be written it is removed all the same.
+// Records the end before the removal. If the removal is interrupted, the next start or clean
+// continues it, as after an interrupted stop. If the record cannot be written, the removal
+// continues.
 void note_over(const control::Instance& instance) {
   const UniqueFd directory(
       ::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -324,7 +327,7 @@ void note_over(const control::Instance& instance) {
 
 }  // namespace
 
-// Held from the judgement to the end: a start in between would go on with what is about to be
+// Holds the lock from the judgement to the end: otherwise a start could use the store while it is
 // removed.
 Result<std::string> clean_instance(const control::Instance& instance, bool force) {
   if (instance.alive) {
@@ -335,7 +338,7 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
   if (!held) {
     return std::unexpected(held.error());
   }
-  // It may have been started since, and been kept.
+  // A start may have used the instance since the listing, and a stop may have kept it.
   if (control::state_of_manifest(held->directory.get()) != instance.state) {
     return fail(EBUSY, instance.name + " has been used meanwhile, and is not removed; try again");
   }
@@ -355,7 +358,7 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
   if (!lost) {
     return lost;
   }
-  // Before anything changes: without it the rest would be of no use to anybody.
+  // Check this before any change: without its store the rest of the instance would be useless.
   if (::geteuid() != 0 && !mount_points_below(instance.directory).empty()) {
     return fail(EPERM, instance.name +
                            " is not removed: its store in memory was mounted by root, and only "
@@ -379,7 +382,7 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
       return std::unexpected(removed.error());
     }
   }
-  EFS_TRY(control::discard(instance, *held));  // a mount of root's and an entry of root's directory
+  EFS_TRY(control::discard(instance, *held));  // removes a mount and a directory entry of root
   return *lost;
 }
 
@@ -397,7 +400,7 @@ int clean(World& world, const CleanArguments& arguments) {
       if (instance.alive) {
         continue;
       }
-      // What was left on purpose goes only when it is asked for.
+      // Remove an instance that was kept on purpose only on request.
       const auto manifest = manifest_of(instance);
       if (arguments.kept || !manifest || manifest->left != image::ShutdownState::kept) {
         chosen.push_back({instance.name, instance});

@@ -1,6 +1,6 @@
 #pragma once
-// The command efs: one file per verb. Everything a verb touches comes in as a World, so that a verb
-// is a function of its arguments and its world.
+// The command efs has one source file for each verb. A verb is a function of its arguments and its
+// World: the World holds everything else that a verb touches.
 
 #include <functional>
 #include <iosfwd>
@@ -30,18 +30,18 @@ enum ExitCode : int {
   exit_not_found = 127
 };
 
-/// Where a verb writes and whether a person watches.
+/// The streams that a verb writes to and the form of its output.
 struct World {
   std::ostream& out;
   std::ostream& err;
-  bool terminal = false;  // err is one: show progress
+  bool terminal = false;  // err is a terminal: show progress
   bool json = false;
 };
 
-/// What start, run, plan and check share.
+/// The arguments common to start, run, plan and check.
 struct JobArguments {
   std::string job_file;
-  // of the job file, where it came from a pipe; job_file is "-" then
+  // the text of the job file if efs read it from a pipe; job_file is then "-"
   std::optional<std::string> text = std::nullopt;
   config::Overrides overrides;
   std::string options;  // -o
@@ -49,45 +49,49 @@ struct JobArguments {
   std::string node;          // NUMBER/NODES of a job on several nodes
   std::string interleaving;  // directory of the queue; wins over the job file
   bool debug = false;
-  // check and plan: before the job is there, and perhaps not on a node like its own
+  // check and plan: efs runs before the job exists and perhaps on a different kind of node
   bool at_submission = false;
-  // check: file for what its nodes shall read; "": none. Needs at_submission
+  // check: the file to write for the nodes of the job; "": none. Requires at_submission
   std::string snapshot;
-  // plan: JSON without what would move, which is as long as there are files
+  // plan: leave the list of files out of the JSON document, because its length grows with their
+  // number
   bool brief = false;
   bool foreground = false;
   bool show = false;
-  // of the batch job on a node; "": as the environment says, where it does
+  // memory of the batch job on one node; "": as in the environment, if the environment states a
+  // size
   std::string memory;
-  std::string node_memory;  // check and plan: of the largest node; "": not known
+  std::string node_memory;  // check and plan: memory of the largest node; "": unknown
   std::string memory_source = "--mem";
 };
 
-/// What the verbs for files share.
+/// The arguments common to the verbs that act on files.
 struct FileArguments {
-  std::string instance;            // "": the one that the paths lie in, or the only one
+  std::string instance;            // "": the instance that contains the paths, or the only one
   std::vector<std::string> paths;  // or task ids
-  std::string file_class;          // of set
+  std::string file_class;          // efs set
   bool wait = false;
   bool replace = false, force = false;  // load
   bool as_is = false, remove = false;   // unload
   bool instances = false;               // ls
-  std::uint64_t offset = 0, size = 0;   // of one file
+  std::uint64_t offset = 0, size = 0;   // of a single file
 };
 
-// Verbs: each returns the exit code and has reported everything.
+// Verbs. Each reports its results and errors and returns the exit code.
 int check(World& world, const JobArguments& arguments);
 int plan(World& world, const JobArguments& arguments);
 int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
-int list_all(World& world);  // and stores without an instance
-/// What the nodes of a batch job say, or slurmctld, while it has none. `job`: its number, or
-/// ARRAY_TASK; `shared`: the site's directory, "": as plugstack.conf has it.
+int list_all(World& world);  // includes stores without an instance
+/// Prints the records that the nodes of a batch job wrote. If there are none, prints the state of
+/// the job from slurmctld. `job` is a job number or ARRAY_TASK. `shared` is the shared directory of
+/// the site; "": the one in plugstack.conf.
 int job_status(World& world, const std::string& job, const std::string& shared);
-/// `directory`: "": as plugstack.conf has it.
+/// `directory`: of the queue; "": the one in plugstack.conf.
 int queue(World& world, const std::string& directory);
-/// What this node lacks for efs, and for the stores of a job file (may be "").
+/// Reports problems of this node with efs, and problems with the stores of `job_file`, which may be
+/// "".
 int doctor(World& world, const std::string& job_file, const std::string& memory);
 
 struct StopArguments {
@@ -97,12 +101,14 @@ struct StopArguments {
   double deadline = 0;  // seconds; 0: none
   bool cut_off = false;
   bool merge = false;
-  // of the instance that is meant, whatever has its name by now; 0: that which has it
+  // the supervisor of the instance to stop, even if another instance has its name by now; 0: the
+  // instance that has the name
   pid_t supervisor = 0;
-  // of the same: has been sent "wait-end"; closed when it is not needed any more, or the daemon
-  // would wait for who does not read
+  // a connection to the same instance that sent "wait-end". stop() closes the connection as soon as
+  // it is no longer needed: otherwise the daemon would wait for a client that does not read
   std::optional<control::Client>* end = nullptr;
-  bool brief = false;  // JSON without the receipt, which is as long as there are files
+  // leave the receipt out of the JSON document, because its length grows with the number of files
+  bool brief = false;
 };
 
 int stop(World& world, const StopArguments& arguments);
@@ -113,28 +119,29 @@ struct SalvageArguments {
 };
 
 int salvage(World& world, const SalvageArguments& arguments);
-/// With `lost`.
+/// salvage() with `lost` set.
 int salvage_orphans(World& world, const SalvageArguments& arguments);
-/// 0: the PFS has all that the receipt names by a checksum; 3: not all.
+/// Returns 0 if the PFS has every file that the receipt lists with a checksum, else 3.
 int verify_receipt(World& world, const std::string& receipt);
 int check_image(World& world, const std::string& which, bool repair);
 
 struct CleanArguments {
-  std::vector<std::string> which;  // names; none: all that are dead
+  std::vector<std::string> which;  // names; empty: all dead instances
   bool force = false;
-  bool kept = false;  // without names: those, too, that were left on purpose
+  bool kept = false;  // without names: remove also the instances that were kept on purpose
 };
 
 int clean(World& world, const CleanArguments& arguments);
-/// Removes a dead instance: its mount, store and directory. ENOTEMPTY where results would be lost,
-/// unless `force`; EBUSY where it has been used since it was listed. Root follows what the user's
-/// files say with the user's rights. What it had to save and was gone before: a text, or "".
+/// Removes a dead instance: its mount, its store and its directory. Fails with ENOTEMPTY if results
+/// would be lost, unless `force`. Fails with EBUSY if the instance was used after the listing. Root
+/// uses the rights of the owner for all paths that come from the owner's files. Returns "" or a
+/// text about unsaved contents that were already gone.
 Result<std::string> clean_instance(const control::Instance& instance, bool force);
 
 struct CacheArguments {
   std::string action;              // ls or clean
-  std::vector<std::string> paths;  // of the PFS
-  std::string directory, user;     // "": as configured; the caller
+  std::vector<std::string> paths;  // on the PFS
+  std::string directory, user;     // "": the configured directory, the caller
   bool all = false;
 };
 
@@ -155,126 +162,136 @@ int ls(World& world, const FileArguments& arguments);
 int explain(World& world, const FileArguments& arguments);
 int set(World& world, const FileArguments& arguments);
 
-// Shared pieces
-/// The name of the instance that a batch job has on this node; `job`: its number, or ARRAY_TASK.
-/// Sets EFS_RUNTIME_DIR where the site has its instances elsewhere. ENOENT: this node has none.
+// Shared functions
+/// Returns the name of the instance of a batch job on this node. `job` is a job number or
+/// ARRAY_TASK. Sets EFS_RUNTIME_DIR if the site keeps its instances in another directory. Fails
+/// with ENOENT if the job has no instance on this node.
 Result<std::string> instance_of_job(const std::string& job);
-/// Sets EFS_RUNTIME_DIR to where the site's Slurm plugin has its instances. False where it is set
-/// already, or this machine does not know.
+/// Sets EFS_RUNTIME_DIR to the runtime directory of the site's Slurm plugin. Returns false if
+/// EFS_RUNTIME_DIR is already set, or if the directory is unknown on this machine.
 bool use_runtime_directory_of_plugin();
-/// The bytes that the batch job has on this node, by --memory or Slurm's environment.
+/// Returns the memory of the batch job on this node in bytes, from --memory or from Slurm's
+/// environment.
 std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments);
-/// Loads the job file or reports every problem of it.
+/// Loads the job file. Reports all its problems and returns the exit code if it has any.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
-/// The error that an answer tells of.
+/// Returns the error in an answer of the daemon. `otherwise` is the text if the answer has none.
 Error error_in(const Json& answer, const char* otherwise);
-/// Does it in a child that has become `user` for good, with his rights and no others. For root.
+/// Forks a child that permanently becomes `user` and runs `work` with only the rights of `user`.
+/// Returns the exit code of the child. The caller must be root.
 int as_user(World& world, const User& user, const std::function<int()>& work);
-/// The same as the job's user (-u), where one is named; reports that he cannot be had.
+/// Runs `work` as the user of -u, or as the caller if -u is not given. Reports an error if this
+/// user does not exist or the caller may not become this user.
 int as_job_user(World& world, const JobArguments& arguments, const std::function<int()>& work);
-/// What --json says of an error.
+/// Returns the JSON document for an error, as --json prints it.
 Json error_document(const Error& error, int code = exit_failure);
-/// Prints one JSON document, the only one of a command with --json.
+/// Prints a JSON document. A command with --json prints exactly one.
 void print_document(World& world, const Json& document);
-/// The values of a job file with their sources, as `--show` prints them.
+/// Prints the values of a job file and their sources, as `--show` does.
 void show_values(World& world, const config::JobConfig& config);
 Json values_of(const config::JobConfig& config);
-/// Reports an error in the world's form; returns `code`.
+/// Reports an error as text or as JSON, as the World requires. Returns `code`.
 int report(World& world, const Error& error, int code = exit_failure);
-/// Which is taken where an argument says several, of which some live and others do not.
+/// Which instances find_instance() prefers if an argument matches both living and dead ones.
 enum class Meant : std::uint8_t { living, dead };
-/// The instance named by job file, mount point or name; with "" the only one that lives, or is
-/// dead, as meant (of the living: else the only one). EINVAL with their names where several are
-/// meant, ENOENT where none is.
+/// Finds an instance by its job file, mount point or name. With "", returns the only living or the
+/// only dead instance, as `meant` says; Meant::living falls back to the only instance of all. Fails
+/// with EINVAL and a list of names if several instances match, and with ENOENT if none does.
 Result<control::Instance> find_instance(const std::string& which, Meant meant = Meant::living);
 
-/// An instance that is mounted, and whose directory something has removed, with the socket that the
-/// verbs ask.
+/// A mounted instance whose directory, with the control socket in it, was removed.
 struct UnreachableInstance {
   std::string name, directory, mount, job_file, results_dir;
   std::vector<pid_t> processes;
 };
 
-/// Those of the caller's own processes that `which` means, by name, mount point, job file or store;
-/// "": those in the caller's runtime directory.
+/// Returns the unreachable instances of the caller that match `which`: a name, a mount point, a job
+/// file or a store. "" matches all instances in the caller's runtime directory.
 std::vector<UnreachableInstance> unreachable_instances(const std::string& which);
-/// What has happened to it, and the way out: every verb says the same.
+/// Returns the text that every verb prints for such an instance: its state, and the commands to
+/// use.
 std::string text_of(const UnreachableInstance& instance);
-/// EHOSTUNREACH with that text, where there is one.
+/// Fails with EHOSTUNREACH and text_of() if `which` matches an unreachable instance.
 Status refuse_unreachable(const std::string& which);
-/// What a dead instance's directory says of its store; ENOENT.
+/// Reads the manifest from the directory of a dead instance. Fails with ENOENT if there is none.
 Result<image::Manifest> manifest_of(const control::Instance& instance);
 using OwnersWork = std::function<Result<std::string>()>;
-/// Does `work` with the rights of `owner` and no others, in a child where the caller is root; its
-/// answer.
+/// Runs `work` with only the rights of `owner` and returns its result. If the caller is root,
+/// `work` runs in a child process.
 Result<std::string> as_owner(uid_t owner, const OwnersWork& work);
-/// Takes away what a dead instance, which the caller holds, left mounted. Ok where nothing is;
-/// EBUSY where something else is mounted there.
+/// Removes the dead mount of a dead instance that the caller has locked. Succeeds if nothing is
+/// mounted. Fails with EBUSY if something else is mounted there.
 Status drop_mount(const image::Manifest& manifest, const control::Instance& instance);
-/// Ends the connection of a dead instance's mount where it outlived the daemon
-/// (daemon/death_pipe.hpp), and holds the store and programs. Waits for what is left of the daemon
-/// to be gone, and some seconds for the mount to answer.
+/// A mount can outlive its daemon (daemon/death_pipe.hpp); it then blocks programs and keeps the
+/// store locked. Aborts the connection of such a mount of a dead instance. Waits until the rest of
+/// the daemon has exited, and up to some seconds for an answer of the mount.
 void end_silent_mount(const control::Instance& instance);
-/// Where a job file of an instance that left no directory (a restart of the machine empties /run)
-/// would have had its store.
+/// Returns the path of the store that a job file implies. Use this if the instance left no
+/// directory: a restart of the machine empties /run.
 std::optional<std::string> store_of_job(const std::string& job_file);
-/// The store that is there for a directory or such a job file, also one whose removal began.
+/// Finds the existing store for a directory or for such a job file. Finds also a store whose
+/// removal has begun.
 std::optional<std::string> store_of(const std::string& which);
-/// The instance that this store is of, if one is left.
+/// Returns the instance of this store, if the instance still exists.
 std::optional<control::Instance> instance_of_store(const std::string& path);
 
-/// A store to which no instance leads: /run was emptied, or is another's.
+/// A store without an instance: /run was emptied, or the instance is in another machine's /run.
 struct LostStore {
   std::string path;
-  // of a backend behind the first of several: where that one was, which had the journal; it is
-  // gone, too
+  // for a backend that is not the first of its store: the path of the first backend, which had the
+  // journal and is gone as well
   std::string first;
 };
 
-/// Those in this directory that are the caller's, or for root anybody's, and not in use.
+/// Returns the lost stores in this directory that are not in use. Root gets the stores of all
+/// users, other callers get their own.
 std::vector<LostStore> stores_without_instance(const std::string& directory);
-/// The same in all directories that the site's file names for backends, as far as they answer.
+/// Returns the lost stores in all backend directories of the site file. Skips directories that do
+/// not answer.
 std::vector<LostStore> stores_of_site_without_instance();
-/// The status of one instance; of one that is dead, its state and why.
+/// Returns the status of an instance. For a dead instance: its state and the reason. `changed`: with
+/// the changes that a stop would export.
 Json status_of(const control::Instance& instance, bool changed = false);
-/// The commands for what a dead instance left, of which this is the status.
+/// Returns the commands that a user can apply to a dead instance with this status.
 std::string ways_on_from(const Json& status);
-/// The command that goes on with what an instance left that has this status.
+/// Returns the command that continues a dead instance with this status.
 std::string start_command(const Json& status);
 
-/// Of the inputs that a start did not bring again, for the job had taken them away ("; ..."); ""
-/// where there are none.
+/// Returns a text ("; ...") about inputs that the start did not import again because the job had
+/// removed them; "" if there are none.
 std::string text_of_away(const Json& staged_in);
-/// The instance that is meant; with no name, the one on whose mount or below whose root-dir the
-/// first path lies, else the one of EFS_MOUNT, or the only one running.
+/// Finds the instance by name. Without a name: the instance whose mount or root-dir contains the
+/// first path, else the instance of EFS_MOUNT, else the only running one.
 Result<control::Instance> find_instance_for(const FileArguments& arguments);
-/// Asks the instance; an answer that is no success is an Error.
+/// Sends a request to the instance. An answer that reports a failure becomes an Error.
 Result<Json> ask(const control::Instance& instance, const Json& request,
                  const std::function<void(const Json&)>& progress = {});
-/// Asks for what takes long, showing how it goes; see control/asking.hpp.
+/// Sends a request that may take long and shows its progress; see control/asking.hpp.
 Result<Json> ask_until_answered(World& world, const control::Instance& instance,
                                 const Json& request);
-/// Numbers of tasks; EINVAL for what is none.
+/// Converts texts to task numbers. Fails with EINVAL if a text is not a number.
 Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);
-/// Waits for a task, shows how it goes and how it went; the exit code.
+/// Waits for a task and prints its progress and its outcome. Returns the exit code.
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
-/// Starts efsd for a job and waits until the inputs are there; its status line.
+/// Starts efsd for a job and waits until the inputs are imported. Returns the status of the
+/// instance.
 std::expected<Json, int> launch(World& world, const JobArguments& arguments,
                                 const config::JobConfig& config);
 
 struct Stopped {
   int code = exit_good;
-  Json document;  // for --json: the daemon's answer, or the error; the caller prints it
+  Json document;  // with --json: the daemon's answer or the error; the caller prints it
 };
 
-/// Stops an instance and reports the outcome, except with --json.
+/// Stops an instance and reports the outcome. With --json the caller reports the outcome.
 Stopped stop_instance(World& world, const control::Instance& instance,
                       const StopArguments& arguments);
-/// A line of a listing, of what stage::inventory_entry() says of a name.
+/// Prints one line of a listing. `item` comes from stage::inventory_entry().
 void print_item(std::ostream& out, const Json& item);
-/// What comes from `fd` up to its end or its first error, of `most` bytes and a piece more at most.
+/// Reads from `fd` until its end or the first error. Stops after `most` bytes; the result can
+/// exceed `most` by one buffer.
 std::string read_all(int fd, std::size_t most = std::size_t{1} << 20);
-/// Draws a progress line (bytes, rate, time left) over the last one.
+/// Draws a progress line (bytes, rate, remaining time) over the previous line.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);
 

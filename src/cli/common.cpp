@@ -51,8 +51,8 @@ std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments) {
 
 namespace {
 
-// The mount-dir of a batch job, whatever its job file says: as the plugin for Slurm gives it to
-// check and plan.
+// Returns the mount-dir of every batch job, independent of its job file, as Slurm's plugin passes
+// it to check and plan.
 std::string mount_dir_of_site() {
   const std::string mount = site_argument("mount");
   return (mount.empty() ? "/run/efs-jobs" : mount) + "/job";
@@ -149,7 +149,7 @@ int as_job_user(World& world, const JobArguments& arguments, const std::function
 
 namespace {
 
-// seconds for each instance: some may be another user's, and say nothing
+// seconds for each instance: the daemon of another user may not answer
 constexpr int status_patience = 5;
 
 Result<Json> ask_status(const control::Instance& instance) {
@@ -192,7 +192,7 @@ bool names_same_file(const control::Instance& instance, const std::string& their
 bool has_path(const control::Instance& instance, const std::string& which) {
   if (!instance.alive) {
     const auto manifest = manifest_of(instance);
-    // No look at the mount point itself: it may be a dead mount.
+    // Do not access the mount point itself: it may be a dead mount.
     return manifest &&
            (manifest->mount_dir == which || names_same_file(instance, manifest->job_file, which));
   }
@@ -200,7 +200,7 @@ bool has_path(const control::Instance& instance, const std::string& which) {
   if (!status) {
     return false;
   }
-  // what efs run names, of a job file from a pipe
+  // efs run uses this name if the job file came from a pipe
   if (names_same_file(instance, instance.directory + "/job.yaml", which)) {
     return true;
   }
@@ -225,7 +225,7 @@ std::string states_of(const std::vector<control::Instance>& instances) {
          (others.empty() ? "" : "; not running: " + names_of(others));
 }
 
-// Where none is named.
+// Chooses an instance if the user named none.
 Result<control::Instance> only_one_there(const std::vector<control::Instance>& instances,
                                          Meant meant) {
   std::vector<control::Instance> found;
@@ -249,9 +249,8 @@ Result<control::Instance> only_one_there(const std::vector<control::Instance>& i
   return fail(EINVAL, "several instances are there, name one; " + states_of(instances));
 }
 
-// Where several are what `which` says: those that are meant first, the others where there is none
-// of them. Which of several is for the user to say: what is done to one may not be what he wants
-// for another.
+// Chooses an instance if several match `which`: first among those that `meant` prefers, then among
+// the others. Fails if more than one remains, because an action on the wrong instance may do harm.
 Result<control::Instance> only_one_of(std::vector<control::Instance> found,
                                       const std::string& which, Meant meant) {
   const auto others = std::ranges::partition(found, [&](const control::Instance& instance) {
@@ -280,16 +279,16 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   if (which.empty()) {
     return only_one_there(instances, meant);
   }
-  // A name is the directory's, which nobody can choose who may not make one. What an instance says
-  // of itself comes after it, and counts only for paths that are there: its user may have it say
-  // anything.
+  // Match names first: only the owner of the runtime directory can choose the name of a directory
+  // in it. Then match paths that instances report, but only for existing paths: a user can make an
+  // instance report anything.
   std::vector<control::Instance> found;
   const auto collect = [&](const auto& is_it) {
     std::ranges::copy_if(instances, std::back_inserter(found), is_it);
   };
   collect([&](const control::Instance& instance) { return instance.name == which; });
   struct stat st{};
-  // a dead mount, too
+  // true also for a dead mount
   const bool is_path =
       which.find('/') != which.npos || ::lstat(which.c_str(), &st) == 0 || errno != ENOENT;
   if (found.empty() && is_path) {
@@ -313,7 +312,7 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
 }
 
 Result<control::Instance> find_instance_for(const FileArguments& arguments) {
-  // A program of `efs run` means the instance that it runs in.
+  // A program inside `efs run` uses the instance that it runs in.
   const char* mount = std::getenv("EFS_MOUNT");
   const std::string own =
       arguments.instance.empty() && mount != nullptr ? mount : arguments.instance;
@@ -372,7 +371,8 @@ Result<Json> ask(const control::Instance& instance, const Json& request,
   return answer;
 }
 
-// It tells several times a second how far it is: who says nothing for so long will not, or is none.
+// The daemon reports progress several times a second. A daemon that is silent for so long hangs or
+// is not an efsd.
 Result<Json> ask_until_answered(World& world, const control::Instance& instance,
                                 const Json& request) {
   constexpr int patience = 60;

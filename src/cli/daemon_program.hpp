@@ -1,5 +1,5 @@
 #pragma once
-// efsd as a program: where it is, and why it could not run.
+// The program efsd: how to find it, and the errors of a failed start.
 
 #include <string>
 
@@ -7,13 +7,14 @@
 
 namespace efs::cli {
 
-/// efsd lies beside efs, in the build tree as when installed. If it does not, PATH leads to it.
+/// Returns the path of efsd beside efs, in the build tree and when installed. If there is none,
+/// returns a name for a search in PATH.
 std::string daemon_program();
 
-/// posix_spawn(3) of `program` gave `problem`.
+/// Returns the error for `problem`, which posix_spawn(3) of `program` returned.
 Error cannot_start(const std::string& program, int problem);
 
-/// "was killed by signal 9 (Killed)" or "ended with 127", of a status of waitpid(2).
+/// Converts a status of waitpid(2) to "was killed by signal 9 (Killed)" or "ended with 127".
 std::string how_ended(int status);
 
 }  // namespace efs::cli

@@ -1,5 +1,5 @@
-// What a dead instance left mounted. Root works as the user whose it is where a user's files say
-// what is to be looked at.
+// Removes the mounts of dead instances. Root becomes the owner of the instance wherever the owner's
+// files decide which path to access.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@
 namespace efs::cli {
 namespace {
 
-// In the child: nothing of root's but the end of the pipe, to which the answer goes, or the error:
-// its code and its text.
+// Runs in the child. Closes all inherited descriptors except the end of the pipe. Writes to it the
+// answer, or the code and text of the error.
 [[noreturn]] void work_as(const User& user, int out, const OwnersWork& work) {
   (void)::close_range(3, static_cast<unsigned>(out) - 1, 0);
   (void)::close_range(static_cast<unsigned>(out) + 1, ~0U, 0);
@@ -70,7 +70,7 @@ Result<std::string> as_owner(uid_t owner, const OwnersWork& work) {
   return fail(code, said.substr(blank + 1));
 }
 
-// Of a mount that a user made himself only he learns whether it answers.
+// Only the owner of a user mount can find out whether it answers.
 Status drop_mount(const image::Manifest& manifest, const control::Instance& instance) {
   const std::string& path = manifest.mount_dir;
   const Status dropped =
@@ -89,8 +89,8 @@ Status drop_mount(const image::Manifest& manifest, const control::Instance& inst
 
 namespace {
 
-// What is left of the daemon has the lock of the store until the kernel has ended it, which it can
-// now.
+// Dying threads of the daemon keep the store locked until the kernel has ended them. With the
+// connection gone the kernel can end them.
 void wait_for_store(const std::string& path) {
   constexpr int tries = 100;
   const auto store = image::find_removable(path);

@@ -1,6 +1,6 @@
 #pragma once
-// efs doctor: what this node has and lacks for efs. Looks, and changes nothing. Each part returns
-// what it found; what the caller may not look at is a warning that says so.
+// efs doctor reports the readiness of this node for efs. It changes nothing. Each part returns its
+// findings. If the caller may not inspect an object, the finding is a warning that says this.
 
 #include <cstdint>
 #include <optional>
@@ -17,8 +17,8 @@ namespace efs::cli {
 enum class Level : std::uint8_t { ok, warning, problem };
 const char* name_of(Level level);
 
-/// One line: `what` was looked at, what there is and what it means, and what to do ("" where
-/// nothing is).
+/// One line of the report: `what` is the object, `text` its state and the consequence, `advice` the
+/// remedy or "".
 struct Finding {
   Level level = Level::ok;
   std::string what, text, advice;
@@ -26,85 +26,87 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
-/// Seconds that a directory has to answer: doctor does not hang on what it is to find.
+/// The time in seconds that a directory has to answer: a directory that hangs must not block
+/// doctor.
 inline constexpr int patience = 5;
-/// Of a backend of a store whose first one, at `first`, is gone.
+/// Returns the text for a backend of a store whose first backend, at `first`, is gone.
 std::string without_journal(const std::string& first);
-/// A job that says nothing has what the site gives to all.
+/// A job file with only the required keys: all other settings come from the site file.
 inline constexpr const char* silent_job =
     "global-settings:\n  root-dir: /tmp/efs-doctor/in\n  mount-dir: /tmp/efs-doctor/mount\n  "
     "results-dir: /tmp/efs-doctor/out\n";
-/// Of what does not.
+/// Returns the finding for a path that does not answer.
 Finding silent(const std::string& what, const std::string& path);
 
-// The parts
-/// Starts efsd, which shows its version and ends.
+// Parts of the report
+/// Starts efsd, which prints its version and exits.
 Findings examine_daemon();
 Findings examine_kernel();
 Findings examine_limits();
-/// What a store in memory gets that declares no capacity; and in a job of `memory` bytes.
+/// Reports the size of a store in memory that declares no capacity: on this node, and in a job of
+/// `memory` bytes.
 Findings examine_memory(std::optional<std::uint64_t> memory);
-/// The site file and, where `job_file` is not "", that job's stores instead of the site's; of a job
-/// of `memory` bytes.
+/// Checks the site file and the site's stores. If `job_file` is not "", checks that job's stores
+/// instead of the site's. `memory`: bytes of the job.
 Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t> memory);
-/// What removes files from stores in this directory by their age.
+/// Reports tmpfiles.d rules that remove old files from stores in this directory.
 Findings examine_cleaning(const std::string& what, const std::string& directory);
-/// What a logout removes or kills, where systemd-logind runs; `is_in_shared_memory`: a store may
-/// lie below /dev/shm.
+/// Reports files and processes that systemd-logind removes at a logout, if systemd-logind runs.
+/// `is_in_shared_memory`: a store may be below /dev/shm.
 Findings examine_logout(bool is_in_shared_memory);
 Findings examine_leftovers();
-/// Stores in this directory, of the caller's or for root of anybody's, to which no instance leads:
-/// /run was emptied, or is another's.
+/// Reports stores in this directory without an instance: /run was emptied, or the instance is in
+/// another machine's /run. Root gets the stores of all users, other callers get their own.
 Findings lost_stores(const std::string& directory);
-/// Empty where there is no Slurm.
+/// Empty if this machine has no Slurm.
 Findings examine_slurm();
 
-// What they judge by
-/// `release` as uname(2) has it.
+// Functions that turn inputs into findings
+/// `release`: from uname(2).
 Finding judge_kernel(std::string_view release);
-/// `state`: what the kernel says of its switch; "" where it has none.
+/// `state`: the kernel's value of the io_uring switch; "": the kernel has no such switch.
 Finding judge_uring(std::string_view state);
 
-/// A job of `memory` bytes, on a node that leaves it `bound`: what its store in memory gets by the
-/// site's share and limit.
+/// Reports the size of a store in memory in a job of `memory` bytes on a node with the bound
+/// `bound`, from the share and the limit of the site.
 Finding judge_job_memory(std::uint64_t memory, const MemoryBound& bound,
                          const config::JobConfig& site);
 
-/// `staging`: seconds that a wait for a turn and a stage-in may take together.
+/// `staging`: seconds that a job may need to wait for its turn and to import its inputs.
 Findings judge_slurm_config(const SlurmConfig& config, double staging);
-/// What the plugin does not know, or cannot be, among the words of its line.
+/// Reports words of the plugin's line that the plugin does not know or that have invalid values.
 Findings judge_words(const PluginLine& line);
-/// As slurmd_unit() has it; empty where there is none.
+/// `unit`: from slurmd_unit(). The result is empty if `unit` is empty.
 Findings judge_slurmd_unit(const SlurmConfig& unit);
 
-/// The mount that `path` lies on; all "" where nothing is known.
+/// The mount that contains `path`. All strings are "" if it is unknown.
 struct MountOf {
-  std::string point, type, options;  // of mount and file system together
+  std::string point, type, options;  // options of the mount and of the file system
 };
 
 MountOf mount_of(const std::string& path);
-/// A store in the directory `path`, on that mount.
+/// Judges a store in the directory `path` on `mount`.
 Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount);
-/// The room it has, in bytes: what is free there and what the caller's quota leaves him, where he
-/// has one.
+/// Judges the space for a store, in bytes: `free` is the free space of the file system, `quota` the
+/// remaining space in the caller's quota, if the caller has one.
 Finding judge_room(const std::string& what, const std::string& path, std::uint64_t free,
                    std::optional<std::uint64_t> quota, std::optional<std::uint64_t> capacity);
 
 /// A line of tmpfiles.d(5).
 struct CleaningRule {
   char type = 0;
-  std::string path, age;  // age: "": nothing is removed by it
+  std::string path, age;  // age "": the rule does not remove old files
 };
 
 std::vector<CleaningRule> parse_cleaning(const std::string& text);
-/// Stores in `directory`. The first rule that cleans there is reported, unless one excludes the
-/// stores.
+/// Judges the rules for stores in `directory`. Reports the first rule that cleans this directory,
+/// unless a rule excludes the stores.
 Findings judge_cleaning(const std::string& what, const std::string& directory,
                         const std::vector<CleaningRule>& rules);
-/// `settings`: as in logind.conf(5), the last of a key counts.
+/// `settings`: in the format of logind.conf(5). The last line with a key is valid.
 Findings judge_logout(const std::string& settings, bool is_in_shared_memory);
-/// A directory that root hands to the plugin: there, root's or an account's of the site, closed to
-/// others.
+/// Judges a directory that root passes to the plugin. The directory must exist, belong to root or
+/// to an account of the site, and be closed to other users.
 Finding judge_directory(const std::string& what, const std::string& path, bool must_be_root);
 
 }  // namespace efs::cli

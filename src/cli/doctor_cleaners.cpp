@@ -1,5 +1,5 @@
-// What removes files from a store behind efs's back: rules of systemd-tmpfiles(8), and what
-// systemd-logind(8) does at a logout.
+// Finds programs that remove files from a store: systemd-tmpfiles(8) by its rules, and
+// systemd-logind(8) at a logout.
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 namespace files = std::filesystem;
 
-// A file of an earlier directory takes the place of one of the same name in a later one; all are
-// read in the order of their names.
+// Returns the files in the order of their names. A file replaces one of the same name in a later
+// directory.
 std::vector<files::path> configuration(const std::vector<files::path>& directories) {
   std::map<std::string, files::path> found;
   for (const auto& directory : directories) {
@@ -42,7 +42,7 @@ std::string text_of(const files::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Does the pattern mean the directory, or one that it lies in?
+// Does the pattern match the directory or one of its parents?
 bool covers(const std::string& pattern, const files::path& directory) {
   for (files::path at = directory;; at = at.parent_path()) {
     if (::fnmatch(pattern.c_str(), at.c_str(), FNM_PATHNAME) == 0) {

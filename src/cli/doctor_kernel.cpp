@@ -1,4 +1,4 @@
-// The kernel, FUSE, and what the caller may do.
+// Checks the kernel, FUSE and the rights of the caller.
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
@@ -116,7 +116,7 @@ Finding judge_privilege() {
 
 }  // namespace
 
-// Nothing here hangs on it: an administrator wants to know.
+// For information only: efs does not depend on it.
 Finding judge_uring(std::string_view state) {
   if (state.empty()) {
     return {Level::ok, "FUSE over io_uring",

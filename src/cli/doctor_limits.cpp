@@ -1,4 +1,4 @@
-// Limits of processes, memory, and what dead instances left.
+// Checks limits of processes, memory, and remains of dead instances.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -21,9 +21,10 @@
 namespace efs::cli {
 namespace {
 
-// 512 containers kept open, files that programs have open, connections, and staging's
+// for 512 open containers, files that programs have open, connections and files of imports and
+// exports
 constexpr rlim_t few_files = 4096;
-// 64 threads that serve, and as many that stage, beside the job's own
+// for 64 serving threads and as many for imports and exports, beside the job's own processes
 constexpr rlim_t few_processes = 256;
 
 std::string of_limit(rlim_t limit) {
@@ -46,7 +47,7 @@ Finding judge_files() {
   return {Level::ok, "open files", text, ""};
 }
 
-// The least pids.max of this cgroup and those above; 0: none.
+// Returns the smallest pids.max of this cgroup and its ancestors; 0: no limit.
 std::uint64_t most_pids() {
   std::uint64_t least = 0, here = 0;
   for (const auto& group : control_groups("pids")) {
@@ -121,7 +122,8 @@ Finding judge_instance(const control::Instance& instance) {
           ways_on_from(status)};
 }
 
-// Mounts of efs that nobody serves, or whose daemon hangs; of this user, or of all for root.
+// Finds efs mounts without a daemon or with a hanging one. Root checks the mounts of all users,
+// other callers their own.
 Findings dead_mounts() {
   Findings found;
   for (const auto& [point, owner] : efs_mounts()) {

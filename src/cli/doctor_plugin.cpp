@@ -1,5 +1,5 @@
-// The words of the plugin's line in plugstack.conf, as slurm-plugin/site.c reads them: one that it
-// refuses makes sbatch refuse every job with efs.
+// Checks the words of the plugin's line in plugstack.conf by the rules of slurm-plugin/site.c. If
+// the plugin rejects one, sbatch rejects every job with efs.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -35,7 +35,7 @@ bool is_number(std::string_view text) {
          number <= 1'000'000'000;
 }
 
-// "": it is one.
+// Returns the expected form of the value; "": the value is valid.
 std::string expected(Value value, const std::string& text) {
   switch (value) {
     case Value::path:

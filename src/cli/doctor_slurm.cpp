@@ -1,4 +1,4 @@
-// Slurm's configuration, as slurmctld tells it, and the plugin's line in plugstack.conf.
+// Checks slurmctld's configuration and the plugin's line in plugstack.conf.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,10 +19,10 @@ namespace {
 
 using Config = SlurmConfig;
 
-constexpr double usual_staging = 600;  // seconds that a stage-in may well take
-constexpr double not_set = 65534;      // what scontrol shows where there is no limit
+constexpr double usual_staging = 600;  // seconds that an import commonly takes
+constexpr double not_set = 65534;      // scontrol shows this value for "no limit"
 
-// "10 sec"; absent where there is none, or no limit.
+// Parses "10 sec". Returns nullopt if the key is not set or means no limit.
 std::optional<double> seconds_of(const Config& config, const std::string& key) {
   const std::string text = value_of(config, key);
   char* end = nullptr;
@@ -143,7 +143,8 @@ Finding judge_plugin_file(const PluginLine& line, const Config& config) {
     return {Level::problem, "plugin", path + " can be changed by others than root, as whom it runs",
             "chown root " + path + "; chmod 755 " + path};
   }
-  // The plugin carries the number of the release that it was built for (slurm-plugin/spank_efs.c).
+  // The plugin contains the number of the Slurm release that it was built for
+  // (slurm-plugin/spank_efs.c).
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), {}), mark = "efs-built-for-slurm=";
   const auto at = text.find(mark);
@@ -157,7 +158,7 @@ Finding judge_plugin_file(const PluginLine& line, const Config& config) {
     return {Level::ok, "plugin", path, ""};
   }
   const unsigned built_major = number >> 16, built_minor = number >> 8 & 0xff;
-  // Two digits of the year, written as in 22.05.
+  // a two-digit number, as in 22.05
   const auto name = [](unsigned a, unsigned b) {
     return std::to_string(a) + "." + (b < 10 ? "0" : "") + std::to_string(b);
   };
@@ -208,7 +209,8 @@ Findings judge_arguments(const PluginLine& line) {
   return found;
 }
 
-// /tmp and /dev/shm are the job's own there: what slurmd's prolog mounts would not be seen.
+// With job_container/tmpfs each job has its own /tmp and /dev/shm: a job would not see the mounts
+// that slurmd's prolog makes there.
 Findings judge_containers(const PluginLine& line, const Config& config) {
   if (!value_of(config, "JobContainerType").contains("tmpfs")) {
     return {};
@@ -277,7 +279,7 @@ Findings judge_slurm_config(const Config& config, double staging) {
   return found;
 }
 
-// What a prolog has started is in slurmd's own cgroup.
+// A process that a prolog has started runs in slurmd's own cgroup.
 Findings judge_slurmd_unit(const SlurmConfig& unit) {
   const std::string mode = value_of(unit, "KillMode");
   if (mode.empty()) {

@@ -1,4 +1,4 @@
-// The site file, and the stores that it or a job file names.
+// Checks the site file and the stores that it or a job file names.
 #include <sys/quota.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -27,7 +27,7 @@ namespace {
 
 using config::Backend;
 
-// Bytes that the quota of the caller leaves him there; absent: none is set, or nobody tells.
+// Returns the remaining bytes in the caller's quota; nullopt if there is no quota or it is unknown.
 std::optional<std::uint64_t> room_in_quota(const std::string& path) {
   const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   dqblk quota{};
@@ -51,7 +51,7 @@ Finding judge_space(const std::string& what, const Backend& backend) {
                     room_in_quota(backend.daxfs), backend.capacity);
 }
 
-// The job's, where that is less than what there is.
+// Names the job's memory if it is less than the memory of the node.
 std::string text_of_bound(const config::JobConfig& job, const MemoryBound& bound) {
   if (job.job_memory && *job.job_memory < bound.bytes) {
     return format_bytes(*job.job_memory) + " that the job has";
@@ -181,7 +181,8 @@ Finding judge_room(const std::string& what, const std::string& path, std::uint64
 
 namespace {
 
-// The site's word alone; what is wrong with its file examine_stores() says.
+// Returns the configuration with only the site's values. examine_stores() reports errors in the
+// site file.
 config::JobConfig job_of_site() {
   auto surroundings = config::surroundings_of_process({});
   const auto site = config::load_site(surroundings);

@@ -5,7 +5,7 @@
 
 namespace efs::cli {
 
-// Exit code 1 where a name is not in the buffer.
+// Returns exit code 1 if a name is not in the buffer.
 int explain(World& world, const FileArguments& a) {
   const auto instance = find_instance_for(a);
   if (!instance) {

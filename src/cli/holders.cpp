@@ -17,7 +17,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-// "socket:[INODE]", as descriptors show them, and where they are bound
+// maps "socket:[INODE]", the link text of a descriptor, to the path that the socket is bound to
 using Sockets = std::map<std::string, std::string>;
 
 bool is_below(const std::string& path, const std::string& mount_point) {
@@ -31,8 +31,8 @@ std::string first_line_of(const stdfs::path& file) {
   return line;
 }
 
-// Those that are bound there by their absolute name: Num RefCount Protocol Flags Type St Inode
-// Path.
+// Returns the sockets that are bound below the mount point by an absolute path. Columns: Num
+// RefCount Protocol Flags Type St Inode Path.
 Sockets sockets_below(const std::string& mount_point) {
   Sockets sockets;
   std::ifstream lines("/proc/net/unix");
@@ -50,8 +50,8 @@ Sockets sockets_below(const std::string& mount_point) {
   return sockets;
 }
 
-// What the process holds there, "" for nothing. All links are read without being followed: a mount
-// that hangs must not hang us.
+// Returns the object that keeps the process in the mount, or "". Reads links without following
+// them, so that a hanging mount cannot block efs.
 std::string held_by(const stdfs::path& process, const std::string& mount_point, Sockets& sockets) {
   std::error_code problem;
   const auto leads_there = [&](const stdfs::path& link) {
@@ -88,7 +88,7 @@ std::string held_by(const stdfs::path& process, const std::string& mount_point, 
   return {};
 }
 
-// The kernel itself has the file open.
+// A loop device: the kernel itself has the file open.
 void add_loop_devices(const std::string& mount_point, std::vector<std::string>& holders) {
   std::error_code problem;
   for (stdfs::directory_iterator it("/sys/block", problem), end; !problem && it != end;
@@ -101,7 +101,7 @@ void add_loop_devices(const std::string& mount_point, std::vector<std::string>& 
   }
 }
 
-// A name in /proc/swaps ends at a blank; what is odd in it is in octal.
+// A name in /proc/swaps ends at a blank; special characters are in octal.
 void add_swap(const std::string& mount_point, std::vector<std::string>& holders) {
   std::ifstream lines("/proc/swaps");
   for (std::string line; std::getline(lines, line);) {
@@ -137,7 +137,7 @@ std::vector<std::string> holders_of(const std::string& mount_point, std::size_t 
   }
   add_loop_devices(mount_point, holders);
   add_swap(mount_point, holders);
-  // Of a process that may not be looked into, or one that another process holds, too.
+  // Sockets of processes that the caller may not inspect, and sockets that a second process holds.
   for (const auto& [name, where] : sockets) {
     holders.push_back("a socket bound at " + where);
   }

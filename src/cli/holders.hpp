@@ -1,14 +1,15 @@
 #pragma once
-// Who keeps a mount busy.
+// Finds the users of a busy mount.
 
 #include <string>
 #include <vector>
 
 namespace efs::cli {
 
-/// "PID COMMAND (what)", one per process, other than this one, that this user may look into and
-/// that has a file, directory, program, mapping or bound socket below `mount_point`; and what no
-/// process shows: mounts, loop devices and swap areas there. At most `most`.
+/// Returns at most `most` lines. A line "PID COMMAND (what)" stands for each other process that has
+/// a file, directory, program, mapping or bound socket below `mount_point`, if the caller may
+/// inspect the process. Further lines stand for mounts, loop devices and swap areas below
+/// `mount_point`.
 std::vector<std::string> holders_of(const std::string& mount_point, std::size_t most = 20);
 
 }  // namespace efs::cli

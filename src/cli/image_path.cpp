@@ -15,14 +15,14 @@
 namespace efs::cli {
 namespace {
 
-// A directory, an instance, or a job file; "": the only dead instance. Refused while the instance
-// lives.
+// `which`: a directory, an instance or a job file; "": the only dead instance. Fails while the
+// instance lives.
 Result<std::string> image_path(const std::string& which) {
   struct stat st{};
   if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 &&
       S_ISDIR(st.st_mode)) {
     const auto store = image::find_store(which);
-    // While its worker is being replaced nobody holds the store.
+    // Check this because the store is unlocked while a worker is replaced.
     const auto owner = store ? instance_of_store(store->path) : std::nullopt;
     if (owner && owner->alive) {
       return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
@@ -63,7 +63,8 @@ Result<std::string> image_path(const std::string& which) {
                           "image of efs is there");
 }
 
-// Root works as the owner on what is the owner's: nothing in it can lead root astray.
+// Root works with the rights of the owner on the owner's files, so no file of the owner can mislead
+// root.
 Status become_owner(const std::string& path) {
   auto store = image::find_store(path);
   if (!store) {
@@ -90,7 +91,7 @@ bool is_same_directory(const std::string& a, const std::string& b) {
 namespace {
 
 bool is_within(const std::string& path, const std::string& directory) {
-  std::error_code unreadable;  // as much of it as can be followed, then
+  std::error_code unreadable;  // then compare the lexical path
   auto at = std::filesystem::weakly_canonical(path, unreadable);
   if (unreadable) {
     at = std::filesystem::absolute(path).lexically_normal();

@@ -1,6 +1,6 @@
 #pragma once
-// What a user calls an image: by the instance, its mount point or job file, or the directory of its
-// store.
+// Finds the offline store that a user names by the instance, its mount point, its job file or the
+// directory of the store.
 
 #include <string>
 
@@ -9,16 +9,16 @@
 
 namespace efs::cli {
 
-/// The directory that it is, for image::find_store(); `which` "": the only dead instance. Refused
-/// (EBUSY) while the instance lives. Root is the store's owner from here on. Whatever is mounted of
-/// a dead instance, and serves nobody, is gone then.
+/// Returns the directory of the store for image::find_store(). `which` "": the store of the only
+/// dead instance. Fails with EBUSY if the instance lives. A root process becomes the owner of the
+/// store here, permanently. Removes a dead mount of the instance.
 Result<std::string> image_path_as_owner(const std::string& which);
 
-/// False where one of them is not there.
+/// False if one of the paths does not exist.
 bool is_same_directory(const std::string& a, const std::string& b);
 
-/// EINVAL where `to`, which need not be there, lies in what is removed with the image: one of its
-/// backends, or the directory of its instance. By whatever name, and over symbolic links.
+/// Fails with EINVAL if `to` is inside a directory that efs removes with the store: one of the
+/// backends, or the directory of the instance. Resolves symbolic links. `to` need not exist.
 Status refuse_own_places(const image::HeldStore& held, const std::string& to);
 
 }  // namespace efs::cli

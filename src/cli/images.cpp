@@ -1,4 +1,4 @@
-// Which image is meant, where no instance leads to it.
+// Finds an offline store that no instance leads to.
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
@@ -39,7 +39,7 @@ std::optional<std::string> store_of_job(const std::string& job_file) {
     return std::nullopt;
   }
   const auto& backend = config->backends.front();
-  // The first holds the journal, which leads to the others.
+  // The first backend holds the journal, which names the other backends.
   const std::string parent = backend.type == config::BackendType::dram ? "/dev/shm" : backend.daxfs;
   return parent + "/efs-" + std::to_string(::geteuid()) + "-" + config->name;
 }
@@ -67,16 +67,16 @@ std::optional<control::Instance> instance_of_store(const std::string& path) {
 
 namespace {
 
-// Without a step over a link or onto another file system: whose store it is may have put one there
-// that hangs.
+// Opens a path without following links or leaving the file system: the owner of the store may have
+// mounted or linked a directory that hangs.
 UniqueFd open_within(int at, const char* path, std::uint64_t flags) {
   const open_how how{
       .flags = flags | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
   return UniqueFd(static_cast<int>(::syscall(SYS_openat2, at, path, &how, sizeof how)));
 }
 
-// The caller's, or for root anybody's, and not in use; the lock is given back at once, for somebody
-// may want to start it.
+// True if the store is not in use and belongs to the caller; root accepts the stores of all users.
+// Releases its lock at once, so that a start can use the store.
 bool is_free_store(LostStore& found) {
   const std::filesystem::path whole(found.path);
   const UniqueFd parent(::open(whole.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -85,7 +85,7 @@ bool is_free_store(LostStore& found) {
   if (!store || ::fstat(store.get(), &st) != 0 || (::geteuid() != 0 && st.st_uid != ::geteuid())) {
     return false;
   }
-  // anybody may give a name like ours
+  // any user can create a directory with a name of this form
   if (!whole.filename().string().starts_with("efs-" + std::to_string(st.st_uid) + "-")) {
     return false;
   }
@@ -104,7 +104,7 @@ bool is_free_store(LostStore& found) {
   return lock && ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0;
 }
 
-// To an instance, or, as the backend of another store, to that one.
+// Does the store belong to an instance or, as a further backend, to another store?
 bool leads_somewhere(const LostStore& store) {
   std::error_code problem;
   if (!store.first.empty() && std::filesystem::exists(store.first + "/meta/journal", problem)) {

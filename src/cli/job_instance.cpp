@@ -1,5 +1,4 @@
-// The file system of a batch job on this node: what --job means to the verbs that act on an
-// instance.
+// Finds the file system of a batch job on this node, for verbs with --job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +19,8 @@ namespace {
 namespace stdfs = std::filesystem;
 constexpr const char* usual_state = "/run/efs-slurm";  // as in slurm-plugin/site.c
 
-// What the plugin has named for this job: an instance for each of its runs.
+// Returns the names of the instances that the plugin created for this job. Each run of a job has
+// its own instance.
 std::vector<std::string> named_for(const std::string& job) {
   std::vector<std::string> names;
   for (const auto& instance : control::list_instances()) {
@@ -42,7 +42,7 @@ Result<std::string> only_run(const std::string& job, const std::vector<std::stri
   return fail(EINVAL, text);
 }
 
-// The job that runs in this instance besides, having attached to it; "": none.
+// Returns another job that has attached to this instance and still runs; "": none.
 std::string other_user_of(const std::string& instance, const std::string& job,
                           const std::string& state) {
   std::error_code problem;
@@ -59,7 +59,7 @@ std::string other_user_of(const std::string& instance, const std::string& job,
   return {};
 }
 
-// What outlives a job (--efs-keep) has a name of its own, which the plugin has noted.
+// An instance that outlives its job (--efs-keep) has its own name. The plugin records this name.
 std::string noted_for(const std::string& job, const std::string& state) {
   std::error_code problem;
   for (stdfs::directory_iterator it(state, problem), end; !problem && it != end;

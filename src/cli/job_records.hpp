@@ -1,5 +1,5 @@
 #pragma once
-// What the nodes of batch jobs have written down below the site's shared directory
+// Reads the records that the nodes of batch jobs wrote below the site's shared directory
 // (slurm-plugin/notice.c).
 
 #include <map>
@@ -9,17 +9,16 @@
 
 namespace efs::cli {
 
-/// The directory of the last run of each job, by its number.
+/// Maps a job number to the directory of the last run of the job.
 using Runs = std::map<std::string, std::string>;
 Runs last_runs(const std::string& shared);
 
-/// The records of this job, one for each node. A node whose results were not back, and of which a
-/// receipt that was written since says that they are, counts as "done". Empty: no node has written
-/// anything.
+/// Returns the records of this job, one for each node. A node that recorded missing results counts
+/// as "done" if a later receipt lists all results as exported. Empty: no node wrote a record.
 Json records_of(const Runs& runs, const std::string& job);
 
-/// The jobs that are tasks of this array, by their index, as far as their nodes have written it
-/// down: those that have ended.
+/// Maps the index of a task of this array to its job number. Contains only tasks that ended and
+/// whose nodes wrote a record.
 std::map<std::string, std::string> tasks_of_array(const std::string& shared,
                                                   const std::string& array);
 

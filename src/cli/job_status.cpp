@@ -1,6 +1,7 @@
-// efs status --job N: what the nodes of a batch job have written down for each other
-// (slurm-plugin/notice.c), and where those that stage now stand in the queue, which they name.
-// Within a job nobody may write such things down. Of a job that has no nodes yet slurmctld tells.
+// efs status --job N: prints the records that the nodes of a batch job wrote
+// (slurm-plugin/notice.c). A record of an import or export names the queue; efs looks up the
+// current position there. A program inside a job cannot write such records. If no node has written
+// one, efs asks slurmctld.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr int answer_time_of_site = 20;  // seconds, for the site's directory
 
-// As efs status says it of an instance.
+// The same words as efs status uses for an instance.
 std::string describe(const queue::Line& line, std::size_t ahead) {
   const queue::Ticket& t = line.ticket;
   const std::string direction = queue::name_of(t.direction);
@@ -35,7 +36,8 @@ std::string describe(const queue::Line& line, std::size_t ahead) {
          (line.wait >= 0 ? ", about " + format_seconds(line.wait) : "");
 }
 
-using Turns = std::map<std::pair<std::string, std::string>, std::string>;  // by instance and node
+// keys: instance and node
+using Turns = std::map<std::pair<std::string, std::string>, std::string>;
 
 void add_turns(const queue::Side& side, Turns& turns) {
   for (const auto& line : side.holders) {
@@ -46,7 +48,7 @@ void add_turns(const queue::Side& side, Turns& turns) {
   }
 }
 
-// What cannot be looked at tells nothing.
+// An unreadable queue yields no turns.
 Turns turns_at(const std::string& directory) {
   Turns turns;
   const auto overview = queue::look_at(directory);
@@ -91,10 +93,10 @@ int code_of(const Json& all) {
   return code;
 }
 
-// What is shown of a job, or of an array with all its tasks.
+// The output for a job, or for an array with all its tasks.
 struct Shown {
-  Json nodes = Json::array();  // records, with "task" where the job is one of an array
-  // of an array: what slurmctld has of those of which no node has written anything
+  Json nodes = Json::array();  // records, with "task" if the job is a task of an array
+  // for an array: slurmctld's entries of tasks for which no node has written a record
   Json tasks = Json::array();
   bool is_array = false;
 };
@@ -117,7 +119,7 @@ std::string text_of_waiting(const SlurmJob& known) {
          "; its inputs come when it has them\n";
 }
 
-// No node has written anything: it is slurmctld that knows why.
+// No node has written a record. slurmctld knows the reason.
 int status_without_records(World& world, const std::string& job,
                            const std::optional<SlurmJob>& known, const std::string& shared) {
   const std::string nothing = "no node has written anything about job " + job + " below " + shared;
@@ -143,7 +145,7 @@ int status_without_records(World& world, const std::string& job,
   return exit_good;
 }
 
-// Of a job that runs: what its node wrote last, which may be some minutes old.
+// For a running job: the last record of its node, which may be some minutes old.
 std::string text_of_figures(const Json& record) {
   if (record.value("state", "") != "running" || !record.contains("used")) {
     return {};
@@ -192,7 +194,7 @@ int show(World& world, const std::string& job, Shown shown) {
   return code;
 }
 
-// Its tasks: those that slurmctld has, and those of which the nodes have written. By their index.
+// Collects the tasks that slurmctld knows and the tasks with records. Sorts them by index.
 Shown look_at_array(const std::string& shared, const Runs& runs, const std::string& array,
                     const std::vector<SlurmJob>& known) {
   Shown shown{.is_array = true};
@@ -246,7 +248,7 @@ bool is_over(const Json& records) {
   });
 }
 
-// The job of this number alone.
+// Prints the job with exactly this number.
 int status_of_job(World& world, const Runs& runs, const std::string& number,
                   const std::optional<SlurmJob>& known, const std::string& shared) {
   Json records = records_of(runs, number);
@@ -291,8 +293,8 @@ int job_status(World& world, const std::string& job, const std::string& given) {
     return status_of_task(world, job, shared);
   }
   const Runs runs = last_runs(shared);
-  // sbatch prints the number of the array, which is that of one of its tasks, too. Once that task
-  // is over the nodes have written down which.
+  // sbatch prints the number of the array, which is also the number of one task. After the end of
+  // that task the records of the nodes identify the task.
   const bool has_tasks = !tasks_of_array(shared, job).empty();
   const Json own = records_of(runs, job);
   if (!has_tasks && !own.empty() && is_over(own)) {

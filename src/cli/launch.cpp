@@ -29,7 +29,7 @@ extern char** environ;
 namespace efs::cli {
 namespace {
 
-// Of another user's job file root takes no path: where it holds turns is the site's word alone.
+// Root takes no path from another user's job file: only the site file may name the queue for it.
 std::string trusted_queue(const JobArguments& a, const config::JobConfig& config) {
   const bool own = ::geteuid() != 0 || a.user.empty();
   const bool of_site = std::ranges::any_of(config.effective, [](const config::EffectiveValue& v) {
@@ -38,9 +38,9 @@ std::string trusted_queue(const JobArguments& a, const config::JobConfig& config
   return own || of_site ? config.interleaving : "";
 }
 
-constexpr int ready_fd = 3;  // of the daemon: where it says that it is ready
+constexpr int ready_fd = 3;  // the descriptor of the daemon for its ready message
 
-// A relative path as the job has it.
+// Returns the path that validation made absolute, or `value`.
 std::string path_or(const config::JobConfig& config, const std::string& key,
                     const std::string& value) {
   const auto is_it = [&](const config::EffectiveValue& v) {
@@ -50,8 +50,8 @@ std::string path_or(const config::JobConfig& config, const std::string& key,
   return effective != config.effective.end() ? effective->value : value;
 }
 
-// Of the command line: who goes on with it elsewhere, or another day, has to say it again. Paths as
-// validated, so absolute.
+// Returns the options of the command line that a user must repeat to continue with the instance
+// elsewhere or later. Paths are absolute because they are validated.
 std::vector<std::string> start_options(const JobArguments& a, const config::JobConfig& config) {
   std::vector<std::string> words;
   const auto add = [&](const char* option, bool is_given, const std::string& value) {
@@ -79,12 +79,12 @@ std::vector<std::string> start_options(const JobArguments& a, const config::JobC
   return words;
 }
 
-// As another process, elsewhere, can open it; "-": none can.
+// Returns the path under which another process can open the job file; "-": there is no such path.
 std::string job_file_of(const JobArguments& a) {
   return a.text ? config::standard_input : std::filesystem::absolute(a.job_file).string();
 }
 
-// A file in memory with the text of a job file that cannot be read again.
+// Creates a file in memory with the text of a job file that cannot be read twice.
 Result<UniqueFd> file_of(const std::string& text) {
   UniqueFd fd(::memfd_create("efs-job-file", MFD_CLOEXEC));
   if (!fd) {
@@ -118,7 +118,7 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
       words.insert(words.end(), {option, value});
     }
   };
-  // As validated, so absolute: the daemon leaves the working directory.
+  // These paths are absolute because they are validated. The daemon leaves the working directory.
   add("--root-dir", config.root_dir);
   add("--mount-dir", config.mount_dir);
   add("--results-dir", config.results_dir);
@@ -150,10 +150,11 @@ std::vector<std::string> daemon_command(const JobArguments& a, const config::Job
   return words;
 }
 
-// A session of its own, so that a signal to the starter's group does not end the instance. Of the
-// starter's descriptors it has `told` alone, as ready_fd: a lock or a pipe that a script holds must
-// not be held until the job ends. `told` is standard error, too, until the daemon is ready: the
-// loader's message may be why there is no daemon. `input`: its standard input; -1: nothing.
+// Starts the daemon in its own session, so that a signal to the starter's process group does not
+// end the instance. The daemon inherits only `told`, as ready_fd: otherwise a lock or a pipe of a
+// script would stay open until the job ends. Until the daemon is ready `told` is also its standard
+// error, because the loader may print why the daemon cannot start. `input`: the daemon's standard
+// input; -1: none.
 Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int told, int input) {
   std::vector<char*> argv;
   for (const auto& word : words) {
@@ -173,7 +174,7 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
     ::posix_spawn_file_actions_adddup2(&files, input, 0);
   }
   if (!foreground) {
-    // Nobody must wait for the daemon's end because it holds his pipe.
+    // The caller's pipe must not stay open until the daemon ends.
     ::posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
     ::posix_spawn_file_actions_adddup2(&files, told, STDERR_FILENO);
   }
@@ -189,10 +190,10 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
   return pid;
 }
 
-// A store in memory that was left gets larger, and never smaller (daemon/memory_stores.hpp). "":
-// the job file's is what it has.
+// A store in memory of an earlier instance may grow but never shrinks (daemon/memory_stores.hpp).
+// Returns a warning if its size differs from the job file's, else "".
 std::string text_of_capacity(const config::JobConfig& config, const Json& status) {
-  constexpr std::uint64_t rounding = 1u << 20;  // bytes: a store has whole pages
+  constexpr std::uint64_t rounding = 1u << 20;  // bytes: a store consists of whole pages
   std::uint64_t declared = 0;
   for (const auto& backend : config.backends) {
     if (!backend.capacity) {
@@ -209,8 +210,8 @@ std::string text_of_capacity(const config::JobConfig& config, const Json& status
          ", has no effect";
 }
 
-// What of the resources is not staged in, though it is there, or was. With --json the document has
-// it.
+// Prints the resources that were not imported although they exist or existed. With --json the
+// document contains them.
 void tell_skipped(World& world, const std::string& name, const Json& staged_in) {
   constexpr std::size_t most = 20;
   const auto count = staged_in.value("skipped", std::size_t{0});
@@ -231,7 +232,8 @@ void tell_skipped(World& world, const std::string& name, const Json& staged_in) 
   }
 }
 
-// The daemon is gone, and nobody has said why: what became of the instance, and the way on.
+// The daemon died without a message. Returns the state of the instance and the commands that
+// continue.
 Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config,
                   const control::Instance& instance, int status) {
   std::vector<std::string> words = start_options(arguments, config);
@@ -256,8 +258,8 @@ Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config
                    (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
 }
 
-// The daemon's own message stands alone. One of the loader or a library lacks what became of the
-// daemon.
+// Returns the daemon's own message unchanged. Adds the exit status to a message of the loader or of
+// a library.
 Error why_not_ready(const std::string& said, int status) {
   constexpr int by_loader = 127;
   const bool has_told = WIFEXITED(status) && WEXITSTATUS(status) != by_loader;
@@ -265,7 +267,8 @@ Error why_not_ready(const std::string& said, int status) {
   return {EIO, text, text.contains('\n')};
 }
 
-// A start that was interrupted holds the name until its daemon has noticed and has cleaned up.
+// An interrupted start keeps its name until its daemon has noticed the interruption and has cleaned
+// up.
 void await_given_up_start(const config::JobConfig& config) {
   constexpr std::chrono::milliseconds to_notice{600}, between_looks{50};
   constexpr std::chrono::seconds longest_end{15};
@@ -346,7 +349,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments,
   }
   said.resize(said.size() - std::strlen("ready"));
   world.err << printable(said, true);
-  // With --user the socket is his; its directory is root's to look into.
+  // With --user the socket belongs to that user. Only root can read the directory.
   struct stat st{};
   if (::stat(instance.directory.c_str(), &st) == 0) {
     instance.owner = st.st_uid;
@@ -363,8 +366,8 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments,
     }
     return *result;
   }
-  // It has cleaned up when it is gone. Where it could not be asked it ends because its starter did
-  // not stay.
+  // The daemon has cleaned up when it has exited. If it could not be asked, it exits because the
+  // connection of its starter closed.
   while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (result) {

@@ -4,7 +4,8 @@
 
 namespace efs::cli {
 
-// The number of the task, alone, so that a script can keep it; or with --wait how it went.
+// Prints only the number of the task, so that a script can store it. With --wait prints the
+// outcome.
 int load(World& world, const FileArguments& a) {
   if (a.force && !a.replace) {
     return report(world,

@@ -7,7 +7,7 @@
 
 namespace efs::cli {
 
-// CLASS STATE SIZE PATH; the state is what a stop looks at.
+// Prints CLASS STATE SIZE PATH. A stop decides by the state.
 void print_item(std::ostream& out, const Json& item) {
   const std::string type = item.value("type", ""), staged = item.value("staged", "");
   const std::string state = item.value("dirty", false) ? "dirty"
@@ -45,7 +45,7 @@ int ls(World& world, const FileArguments& a) {
   if (!instance) {
     return report(world, instance.error());
   }
-  std::string document = "[";  // printed when it is whole: an error takes its place
+  std::string document = "[";  // printed only when complete, so that an error can replace it
   const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}}, [&](const Json& part) {
     for (const auto& item : part.value("items", Json::array())) {
       if (world.json) {

@@ -23,7 +23,7 @@ namespace {
 
 using namespace efs::cli;
 
-// NUMBER/NODES, counted from 0.
+// Checks NUMBER/NODES, counted from 0.
 std::string is_node(const std::string& text) {
   unsigned node = 0, nodes = 0;
   char more = 0;
@@ -32,8 +32,8 @@ std::string is_node(const std::string& text) {
   return good ? "" : "\"" + text + "\" is no NUMBER/NODES such as 0/4";
 }
 
-// CLI11 takes a word such as [a,b], {} or %% apart where an option takes several. They are names
-// and arguments like others, so they go through it behind this character.
+// CLI11 splits words such as [a,b], {} or %% for options with several values. In efs these are
+// ordinary names, so each word gets this character as a prefix to protect it from CLI11.
 constexpr char guard = '\x01';
 
 std::vector<std::string> guarded(int argc, char** argv) {
@@ -54,7 +54,8 @@ void unguard(std::string& word) {
   }
 }
 
-// Options of one value are mended by CLI11 itself; lists only after it has looked at them.
+// CLI11 removes the guard from single values through this transformation. The guard of lists is
+// removed after parsing.
 void unguard_single_values(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands({})) {
     for (CLI::Option* option : sub->get_options()) {
@@ -66,7 +67,7 @@ void unguard_single_values(CLI::App& app) {
   }
 }
 
-// Of `efs run`, what stands behind the first "--": the program's words, none of which are ours.
+// Removes and returns the words after the first "--" of `efs run`: the program and its arguments.
 std::vector<std::string> cut_command(std::vector<std::string>& words) {
   const auto mark =
       words.empty() || words.front() != "run" ? words.end() : std::ranges::find(words, "--");
@@ -75,8 +76,8 @@ std::vector<std::string> cut_command(std::vector<std::string>& words) {
   return command;
 }
 
-// Why the words are no command, with what the options of the verb they name can tell; `error`: of
-// the parser, "" before it has looked.
+// Returns why the words are not a command, with a hint from the options of the verb. `error`: the
+// parser's message, or "" before parsing.
 std::string refusal(CLI::App& app, const std::vector<std::string>& words,
                     const std::string& error) {
   std::vector<std::string_view> verbs;
@@ -101,13 +102,13 @@ std::string refusal(CLI::App& app, const std::vector<std::string>& words,
   return error + hint_for(words, options);
 }
 
-// Range compares, and nothing is outside of one that is no number.
+// CLI::Range compares, and NaN passes every comparison.
 std::string is_a_number(const std::string& text) {
   return std::isnan(std::strtod(text.c_str(), nullptr)) ? "\"" + text + "\" is no number of seconds"
                                                         : "";
 }
 
-// CLI11 takes -1 for the largest number that there is, and 010 for eight.
+// CLI11 accepts -1 as the largest number and 010 as eight.
 std::string make_decimal(std::string& text) {
   if (text.empty() || text.find_first_not_of("0123456789") != text.npos) {
     return "\"" + text + "\" is no number of bytes";
@@ -116,15 +117,15 @@ std::string make_decimal(std::string& text) {
   return "";
 }
 
-// Where the shell leaves ~ alone a directory of that name is hardly meant.
+// If the shell did not expand ~, the user hardly means a directory of that name.
 std::string is_no_home(const std::string& text) {
   return text == "~" || text.starts_with("~/")
              ? "~ is not replaced there: write $HOME, or ./~ for a directory of that name"
              : "";
 }
 
-// An instance that is named with nothing is no wish for the only one: a variable of the caller's
-// script is not set.
+// An empty instance name does not mean "the only instance": a variable in the caller's script is
+// not set.
 std::string is_named(const std::string& text) {
   return text.empty() || text == std::string(1, guard)
              ? "the name is empty; is a variable not set? Leave the argument out where none is to "
@@ -137,7 +138,7 @@ std::string is_size(const std::string& text) {
   return efs::config::parse_memory(size) ? "" : size + " is no size such as 4 GiB";
 }
 
-// As squeue writes it.
+// Checks the form that squeue prints.
 std::string is_job(const std::string& text) {
   const auto rest = text.find_first_not_of("0123456789");
   const bool good =
@@ -147,7 +148,7 @@ std::string is_job(const std::string& text) {
   return good ? "" : "\"" + text + "\" is no job: write its number, or ARRAY_TASK";
 }
 
-// For a verb that acts on an instance, which --job has named instead.
+// For verbs that act on an instance, when --job names it instead.
 int with_job(World& world, const std::string& job, std::string& which,
              const std::function<int()>& act) {
   if (job.empty()) {
@@ -207,8 +208,8 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   verb.add_flag("-d,--debug", a.debug, "log more");
 }
 
-// control/ knows no site file. A broken one must not keep anybody from stopping an instance; verbs
-// with a job file refuse it.
+// control/ does not read the site file. A broken site file must not prevent a stop; verbs with a
+// job file reject it.
 void use_site_runtime_directory(World& world, bool needs_job) {
   const auto site = efs::config::load_site(efs::config::surroundings_of_process({}));
   if (!site && !needs_job) {
@@ -221,7 +222,7 @@ void use_site_runtime_directory(World& world, bool needs_job) {
   }
 }
 
-// What is done to files while programs run.
+// The verbs for files while programs run.
 template <typename Verb>
 void add_file_verbs(Verb& verb, World& world, FileArguments& a) {
   const auto file_verb = [&](const char* name, const char* help,
@@ -493,7 +494,7 @@ int run_verb_of(World& world, int argc, char** argv) {
   std::vector<std::string> program = cut_command(words);
   const bool wants_json = std::ranges::find(words, "--json") != words.end();
   const auto refused = [&](const std::string& text) {
-    world.json = wants_json;  // it need not have been read yet
+    world.json = wants_json;  // set this even if parsing failed before the option
     if (wants_json) {
       return report(world, {EINVAL, text}, exit_usage);
     }
@@ -504,7 +505,8 @@ int run_verb_of(World& world, int argc, char** argv) {
     return refused(text);
   }
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
+    // CLI11 expects reverse order
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     std::ranges::move(program, std::back_inserter(command));
     for (auto* list : {&command, &files.paths, &cleaning.which, &caching.paths}) {
       std::ranges::for_each(*list, unguard);
@@ -552,7 +554,7 @@ int run_verb_of(World& world, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   efs::fill_standard_fds();
-  (void)efs::log::setup("", "warn");  // standard output is for the answer
+  (void)efs::log::setup("", "warn");  // standard output is for the results
   OutputBuffer buffer(STDOUT_FILENO);
   std::ostream out(&buffer);
   if (::isatty(STDOUT_FILENO) == 1) {

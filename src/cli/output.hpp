@@ -1,5 +1,6 @@
 #pragma once
-// Standard output of a command. Other programs read it: output that is lost must not end with 0.
+// Standard output of a command. Other programs read this output, so the command must not exit with
+// 0 if output was lost.
 
 #include <array>
 #include <ostream>
@@ -7,16 +8,16 @@
 
 namespace efs::cli {
 
-/// Writes to a descriptor, and keeps the first error; what comes after it is dropped.
+/// Writes to a descriptor. Records the first error and discards all later output.
 class OutputBuffer final : public std::streambuf {
  public:
   explicit OutputBuffer(int fd) : fd_(fd) { setp(buffer_.data(), buffer_.data() + buffer_.size()); }
 
-  /// errno of the first write that failed; 0: none has.
+  /// The errno of the first failed write, or 0.
   int error() const { return error_; }
 
-  /// Writes the rest. Closes the descriptor if anything was written: some file systems report a
-  /// full disk only then. As error().
+  /// Writes the buffered rest. Closes the descriptor if anything was written, because some file
+  /// systems report a full disk only at close. Returns the same value as error().
   int finish();
 
  protected:
@@ -32,8 +33,8 @@ class OutputBuffer final : public std::streambuf {
 
 struct World;
 
-/// Ends the output of a verb that ended with `code`, and reports output that could not be written.
-/// Returns the exit code, which is not exit_good then.
+/// Finishes the output of a verb that returned `code` and reports lost output. Returns the exit
+/// code of the command: never exit_good if output was lost.
 int finish_output(World& world, int code);
 
 }  // namespace efs::cli

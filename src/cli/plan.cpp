@@ -15,7 +15,7 @@ namespace efs::cli {
 
 namespace {
 
-// What an earlier job will make is only missing yet: told, but no problem.
+// A missing input that an earlier job will create is reported but is not a problem.
 void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
   const auto is_awaited = [&](const stage::PlanProblem& problem) {
     return std::ranges::any_of(config.resources, [&](const config::Resource& resource) {
@@ -32,7 +32,8 @@ void forgive_from_job(const config::JobConfig& config, stage::Plan& plan) {
   std::erase_if(plan.problems, is_awaited);
 }
 
-// What the stores of the job will take. This may be a login node, whose own memory says nothing.
+// Returns the capacities of the job's stores. This may be a login node: its own memory is then
+// irrelevant.
 stage::Rooms rooms_of(const JobArguments& arguments, const config::JobConfig& config) {
   constexpr auto unknown = std::numeric_limits<std::uint64_t>::max();
   const auto given = [&](const std::string& size) {

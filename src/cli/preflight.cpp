@@ -21,7 +21,7 @@ namespace {
 
 using Problems = std::vector<stage::PlanProblem>;
 
-// The line of the job file that says so; 0 where another place does.
+// Returns the line of the job file that sets the value; 0 if the value comes from another source.
 int line_of(const config::JobConfig& config, std::string_view section, std::string_view key) {
   const auto value = std::ranges::find_if(config.effective, [&](const config::EffectiveValue& v) {
     return v.section == section && v.key == key && v.source == config::Source::job_file;
@@ -35,7 +35,7 @@ std::string parent_of(const std::string& path) {
   return slash == 0 || slash == path.npos ? "/" : path.substr(0, slash);
 }
 
-// What keeps one from being made in it; "" for nothing.
+// Returns why nothing can be created in the directory, or "".
 std::string unusable(const std::string& directory) {
   struct stat st{};
   if (::stat(directory.c_str(), &st) != 0) {
@@ -61,8 +61,8 @@ bool is_empty(int directory) {
   return empty;
 }
 
-// An instance that is mounted there, this job's perhaps, is not looked at: it may be dead. A start
-// says whose it is. (The kernel names it without links on the way.)
+// Skips a point with a mounted instance, perhaps of this job: the mount may be dead and must not be
+// accessed. A start reports its owner. (The kernel lists mounts without symbolic links.)
 bool is_efs_mount(const std::filesystem::path& path) {
   std::error_code problem;
   const auto parent = std::filesystem::canonical(path.parent_path(), problem);
@@ -95,7 +95,7 @@ std::string problem_of_mount_point(const std::string& path) {
   return {};
 }
 
-// Root has a store in memory on a mount of its own.
+// Checks the directory of an fsdax backend.
 std::string problem_of_store(const config::Backend& backend, const std::string& name) {
   struct stat st{};
   if (::stat(backend.daxfs.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) {

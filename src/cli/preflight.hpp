@@ -1,6 +1,6 @@
 #pragma once
-// The directories that a job stands on, on this node: what a start would find wrong with them
-// before anything moves.
+// Checks the directories of a job on this node. Finds the problems with which a start would fail
+// before it moves any data.
 
 #include <vector>
 
@@ -9,7 +9,8 @@
 
 namespace efs::cli {
 
-/// Of the mount point and the backends' directories; with this process's rights. Makes nothing.
+/// Checks the mount point and the directories of the backends with the rights of this process.
+/// Creates nothing.
 std::vector<stage::PlanProblem> preflight_problems(const config::JobConfig& config);
 
 }  // namespace efs::cli

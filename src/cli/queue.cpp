@@ -34,8 +34,8 @@ int show_queue(World& world, const std::string& directory) {
 
 }  // namespace
 
-// In a process of its own, for a PFS that hangs holds whoever looks at it. One that cannot be
-// killed is left behind.
+// Reads the queue in a child process, because a hanging PFS blocks any process that accesses it. A
+// child that cannot be killed is left behind.
 int queue(World& world, const std::string& given) {
   const std::string directory = given.empty() ? site_argument("queue") : given;
   if (directory.empty()) {

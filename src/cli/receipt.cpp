@@ -1,4 +1,4 @@
-// efs receipt --verify: does the PFS have what a receipt says?
+// efs receipt --verify: compares the files on the PFS with a receipt.
 
 #include <atomic>
 #include <iostream>

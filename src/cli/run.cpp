@@ -15,7 +15,7 @@
 namespace efs::cli {
 namespace {
 
-// In the child: the program, or the code that env(1) gives.
+// Runs in the child: executes the program, or exits with the code that env(1) would use.
 [[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config,
                           const JobArguments& arguments, const std::string& directory) {
   if (!arguments.user.empty() && ::geteuid() == 0) {
@@ -40,8 +40,8 @@ namespace {
   ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
 }
 
-// A signal to us (a time limit, ctrl-c) is for the program; ours is to bring its results back
-// afterwards.
+// Forwards signals (a time limit, ctrl-c) to the program. efs itself must survive to export the
+// results.
 int wait_for(pid_t child) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -53,7 +53,7 @@ int wait_for(pid_t child) {
   while ((gone = ::waitpid(child, &status, WNOHANG)) == 0) {
     siginfo_t info{};
     const int signal = ::sigwaitinfo(&signals, &info);
-    // From a terminal the whole group has it already.
+    // A signal from the terminal has already reached the whole process group.
     if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) {
       ::kill(child, signal);
     }
@@ -64,11 +64,11 @@ int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// The program may stop the instance itself, and so may others: what comes of it is asked for
-// beforehand. Where this cannot be had, or the daemon is replaced meanwhile, only what it leaves
-// tells.
+// The program or another process may stop the instance, so efs asks for the outcome before it
+// starts the program. If the request fails, or a successor replaces the daemon, only the state of
+// the instance tells the outcome.
 std::optional<control::Client> ask_for_end(const control::Instance& instance) {
-  constexpr int seconds = 10;  // of silence, once it is over
+  constexpr int seconds = 10;  // of silence after the end
   auto client = control::Client::connect(instance.socket(), instance.owner, seconds);
   if (!client || !client->send({{"verb", "wait-end"}})) {
     return {};
@@ -98,8 +98,8 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   struct stat st{};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   auto end = ask_for_end(instance);
-  // Where the caller ignores it, as some batch systems and daemons do, the child's exit code would
-  // be thrown away.
+  // Some batch systems and daemons ignore SIGCHLD. The kernel would then discard the child's exit
+  // status.
   const auto of_caller = ::signal(SIGCHLD, SIG_DFL);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -113,7 +113,8 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
     report(world, no_child, exit_cannot_run);
   }
   const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
-  World told{world.err, world.err, world.terminal, world.json};  // standard output is the program's
+  // standard output belongs to the program
+  World told{world.err, world.err, world.terminal, world.json};
   Stopped stopped = stop_instance(told, instance,
                                   {.supervisor = started->value("supervisor_pid", 0), .end = &end});
   const int code = program != 0        ? program

@@ -60,7 +60,8 @@ std::string text_of(const image::Image& image, const image::Holdings& holdings) 
                     name_for_clean(image) + "\n");
 }
 
-// Elsewhere nothing is compared with what an input was staged in from.
+// Rejects --to with the job's own directories: a salvage to --to does not compare inputs with their
+// origin.
 Status refuse_inputs(const image::Image& image, const std::string& to, bool all) {
   const auto& config = image.config;
   EFS_TRY(refuse_own_places(image, to));
@@ -76,7 +77,8 @@ Status refuse_inputs(const image::Image& image, const std::string& to, bool all)
                   ", in which inputs could be overwritten by older ones; name another directory");
 }
 
-// A result of its name is not overwritten; an input, an earlier receipt that was staged in, is.
+// The receipt never overwrites a result of the same name. It may overwrite an input, for example an
+// earlier receipt that was imported.
 Status leave_receipt(const image::Image& image, const stage::Receipt& receipt,
                      const std::string& file, bool elsewhere) {
   if (!elsewhere) {
@@ -101,8 +103,8 @@ Status leave_receipt(const image::Image& image, const stage::Receipt& receipt,
                               stage::partial_tag_of(store::to_string(image.manifest.instance)));
 }
 
-// Where all had been brought out, what is known from a journal that is not whole any more is at
-// best as new as what results-dir has.
+// If all results were exported before, the records of a damaged journal are at best as new as
+// results-dir.
 Status refuse_older(const image::Image& image) {
   const image::ShutdownState left = image.manifest.left;
   const auto missing = image::what_is_missing(image);
@@ -118,9 +120,10 @@ Status refuse_older(const image::Image& image) {
                   name);
 }
 
-// What an earlier salvage said counts no more where this one does not bring out all, also where it
-// is killed; nor what a stop --keep said of results-dir. Noted before anything is brought out; on a
-// medium that takes no changes nothing removes the image, either.
+// Invalidates the record of an earlier salvage, and for results-dir that of a stop --keep, before
+// this salvage exports anything. Otherwise an incomplete or killed salvage would leave a wrong
+// record. On a read-only medium there is no record to change, and nothing can remove the store
+// either.
 Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
   const image::ShutdownState before = image.manifest.left;
   const bool in_doubt = before == image::ShutdownState::salvaged ||
@@ -132,8 +135,8 @@ Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
   return image::write_left(metadata, image::ShutdownState::unsaved);
 }
 
-// What a stop --keep left in order is so still. Where it cannot be written, the image counts as one
-// that holds what is nowhere else.
+// The state "kept" of a stop --keep stays. If the record cannot be written, the store counts as one
+// with unsaved contents.
 void note_all_is_out(const image::Image& image) {
   (void)image::write_left(image.directories.metadata.get(),
                           image.manifest.left == image::ShutdownState::kept
@@ -141,7 +144,7 @@ void note_all_is_out(const image::Image& image) {
                               : image::ShutdownState::salvaged);
 }
 
-// No retry brings what the store has lost itself. (A backend that is not there may come back.)
+// A retry cannot recover contents that the store itself has lost. (A missing backend may return.)
 std::string text_of_lost(const image::Image& image, std::uint64_t files) {
   std::string text = files > 0 ? std::to_string(files) +
                                      " results are lost: their contents are gone from the store, "
@@ -233,11 +236,12 @@ int salvage(World& world, const SalvageArguments& arguments) {
       !allowed) {
     return report(world, allowed.error(), exit_usage);
   }
-  // he says that it is there
+  // --to means that the user vouches for the directory: skip the checks of mount points
   if (!arguments.to.empty()) {
     image->config.results_mount.clear(), image->config.mounts_below.clear();
   }
-  // By whatever name: there a salvage is a stage-out, which looks for conflicts.
+  // Compares directories, not names: a salvage to results-dir is an export that checks for
+  // conflicts.
   const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
   if (!elsewhere) {
     to = image->config.results_dir;

@@ -1,6 +1,6 @@
 #pragma once
-// What this machine knows of its site's Slurm: slurmctld's settings, the plugin's line in
-// plugstack.conf, and a job's state.
+// Reads the Slurm configuration of the site: slurmctld's settings, the plugin's line in
+// plugstack.conf, and the state of a job.
 
 #include <map>
 #include <optional>
@@ -13,49 +13,50 @@ namespace efs::cli {
 using SlurmConfig = std::map<std::string, std::string>;
 
 bool has_slurm();
-/// What `scontrol show config` says; absent where slurmctld does not answer within 20 s.
+/// Returns the output of `scontrol show config`; nullopt if slurmctld does not answer within 20 s.
 std::optional<SlurmConfig> slurm_config();
-/// "KEY = VALUE" lines of it.
+/// Parses "KEY = VALUE" lines.
 SlurmConfig parse_slurm_config(std::string_view text);
-/// What systemd says of slurmd on this machine; empty where it knows none.
+/// Returns systemd's properties of slurmd on this machine; empty if systemd does not know slurmd.
 SlurmConfig slurmd_unit();
-/// "" where it is not set.
+/// Returns "" if the key is not set.
 std::string value_of(const SlurmConfig& config, const std::string& key);
 
 /// The line of plugstack.conf that loads the plugin.
 struct PluginLine {
   bool required = false;
-  std::string plugin;                            // as written: a path, or a name below PluginDir
+  std::string plugin;  // as in the file: a path, or a name below PluginDir
   std::map<std::string, std::string> arguments;  // KEY=VALUE
-  std::vector<std::string> words;                // all that follow the plugin
+  std::vector<std::string> words;                // all words after the plugin
 };
 
-/// From plugstack.conf and what it includes, the first of them; "" as `plugin` where none of them
-/// loads it.
+/// Searches plugstack.conf and the files that it includes. Returns the first line that loads the
+/// plugin. `plugin` is "" if there is none.
 PluginLine find_plugin_line(const std::string& plugstack);
-/// An argument of it, with %n replaced by this machine's name; "" where it is not there.
+/// Returns an argument of the line with %n replaced by the name of this machine; "" if the line has
+/// no such argument.
 std::string argument_of(const PluginLine& line, const std::string& key);
-/// The same of the line that this machine has; "" too where there is no Slurm, or slurmctld does
-/// not answer.
+/// The same for the line of this machine. Returns "" also if this machine has no Slurm or slurmctld
+/// does not answer.
 std::string site_argument(const std::string& key);
 
-/// What slurmctld knows of a job.
+/// The data of a job in slurmctld.
 struct SlurmJob {
-  unsigned id = 0;     // its own number, also of an array's task
-  std::string state;   // as squeue writes it: PENDING, RUNNING
-  std::string reason;  // why it waits: Resources, Priority, Licenses, Dependency
-  std::string start;   // when it is to start, or has; "N/A" where nobody knows
-  std::string array;   // the number of the array that it is a task of; its own where it is in none
-  std::string task;    // its index there, those of tasks that have not begun ("3-9%2"), or "N/A"
+  unsigned id = 0;     // the job's own number, also for a task of an array
+  std::string state;   // as squeue prints it: PENDING, RUNNING
+  std::string reason;  // why the job waits: Resources, Priority, Licenses, Dependency
+  std::string start;   // the actual or expected start time; "N/A" if unknown
+  std::string array;   // the number of the job's array; the job's own number if it is in no array
+  // the index in the array, the indices of the tasks that have not begun ("3-9%2"), or "N/A"
+  std::string task;
 };
 
-/// `job`: a number, or ARRAY_TASK. Absent where slurmctld knows no such job (any more), or does not
-/// answer within 20 s.
+/// `job` is a job number or ARRAY_TASK. Returns nullopt if slurmctld does not know the job, or does
+/// not answer within 20 s.
 std::optional<SlurmJob> ask_slurm(const std::string& job);
-/// Of an array all that slurmctld has: a line for each task that has begun, and one for those that
-/// have not.
+/// Returns all entries of an array: one for each task that has begun, and one for all other tasks.
 std::vector<SlurmJob> ask_slurm_for_all(const std::string& job);
-/// From a line ID|STATE|REASON|START, of which ARRAY|TASK may be the rest.
+/// Parses a line ID|STATE|REASON|START or ID|STATE|REASON|START|ARRAY|TASK.
 std::optional<SlurmJob> parse_slurm_job(std::string_view line);
 
 }  // namespace efs::cli

@@ -11,8 +11,8 @@ namespace efs::cli {
 
 namespace {
 
-// Root needs to know of another user's job file only what it is told on the command line; the
-// worker reads it, as him.
+// Root uses only the command line and does not read another user's job file. The worker reads the
+// file as that user.
 std::expected<config::JobConfig, int> load_as_starter(World& world, const JobArguments& arguments) {
   const auto& given = arguments.overrides;
   if (::geteuid() != 0 || arguments.user.empty() || !given.name || !given.mount_dir) {
@@ -31,8 +31,8 @@ std::expected<config::JobConfig, int> load_as_starter(World& world, const JobArg
   return config;
 }
 
-// Nobody but this process may be told: the stop may have been a signal, or an unmount. As text: the
-// document of --json is long out.
+// A stop by a signal or an unmount has no client, so this process reports the outcome. It prints
+// text, because the document of --json is already printed.
 int outcome_of(World world, const std::string& name) {
   world.json = false;
   const auto left = find_instance(name);
@@ -68,7 +68,7 @@ int start(World& world, const JobArguments& arguments) {
     const std::string away = text_of_away(started->value("staged_in", Json::object()));
     world.out << "efs: " << escaped(config->name) << " is mounted at " << escaped(config->mount_dir)
               << " (";
-    // A successor has not counted what its predecessor staged in.
+    // A successor does not know the numbers of its predecessor's import.
     if (started->value("takeovers", 0) > 0) {
       world.out << "its worker died and was replaced: see "
                 << escaped(started->value("log", "its log"));

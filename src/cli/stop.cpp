@@ -19,15 +19,15 @@
 namespace efs::cli {
 namespace {
 
-// What is to be stopped, as it was found.
+// The instance to stop, in its state before the stop.
 struct Seen {
-  std::string mount;  // "": nobody could say
+  std::string mount;  // "": unknown
   Json status;
-  pid_t supervisor = 0;  // the same as long as the instance lives; 0: as mount
+  pid_t supervisor = 0;  // unchanged while the instance lives; 0: like mount
 };
 
-// The mount as the kernel names it in /proc: no link on the way. The last part is the mount itself,
-// which may be dead and is not looked at.
+// Returns the mount point without symbolic links, as the kernel lists it in /proc. Resolves only
+// the parent: the last component is the mount itself, which may be dead.
 Seen seen_of(const control::Instance& instance) {
   Json status = status_of(instance);
   const std::filesystem::path mount = status.value("mount", "");
@@ -63,9 +63,9 @@ Error busy_error(const std::string& mount, const Json& answer) {
           true};
 }
 
-// A second place would keep the file system alive behind our back, and the daemon waiting for its
-// end: a bind mount, or the view that a batch job has of its own mount. (What other namespaces have
-// cannot be seen from here.)
+// A second mount of the same file system would keep it alive, and the daemon would wait for its
+// end: a bind mount, or a batch job's view of its own mount. (Mounts in other namespaces are
+// invisible here.)
 Status refuse_second_place(const std::string& mount) {
   const auto others = mount.empty() ? std::vector<std::string>{} : other_places_of(mount);
   if (others.empty()) {
@@ -116,7 +116,7 @@ std::string ways_on(const std::string& instance, const Json& status, const Json&
          escaped(again) + "\n";
 }
 
-// Why the exit is not 0, in short: a receipt of many files comes behind it.
+// Adds a short reason for a nonzero exit code, because the receipt of many files follows it.
 void add_error(Json& answer) {
   const std::string summary = answer.value("summary", "");
   std::string text =
@@ -183,8 +183,8 @@ std::string why_not(const control::Instance& instance) {
          "; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
 }
 
-// The worker died when it had written down how it ended, and before it told us: its successor had
-// nothing left to do.
+// Handles a worker that recorded the end and died before it answered. Its successor had nothing
+// left to do.
 Stopped stopped_untold(World& world, const control::Instance& instance, bool keep) {
   struct stat st{};
   const bool cleared = ::lstat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0;
@@ -201,8 +201,8 @@ Stopped stopped_untold(World& world, const control::Instance& instance, bool kee
 
 struct Asked {
   Result<Json> answer;
-  bool is_gone = false;     // the instance that was meant
-  bool is_at_rest = false;  // it has ended, and the answer is that of whoever else has stopped it
+  bool is_gone = false;     // the intended instance
+  bool is_at_rest = false;  // it has ended; the answer is the outcome of another client's stop
 };
 
 Asked ask_to_stop(World& world, const control::Instance& instance, const StopArguments& arguments,
@@ -236,7 +236,7 @@ Asked ask_to_stop(World& world, const control::Instance& instance, const StopArg
   return asked;
 }
 
-// Of an instance that has left without the PFS, which was given all the time that there was.
+// For an instance that exits without waiting for the PFS, after its deadline.
 constexpr std::chrono::seconds longest_farewell{2};
 
 }  // namespace
@@ -255,7 +255,7 @@ Stopped stop_instance(World& world, const control::Instance& given,
   if (const Status single = refuse_second_place(seen.mount); !single) {
     return failed(single.error());
   }
-  // or this process would be what keeps the mount busy
+  // otherwise this process would keep the mount busy
   if (::chdir("/") != 0) {
     return failed({errno, "/"});
   }
@@ -276,7 +276,7 @@ Stopped stop_instance(World& world, const control::Instance& given,
       }
       return busy;
     }
-    // what comes next finds the instance at rest
+    // the caller's next step must find the instance ended
     if (answer->value("ended", false) && !is_at_rest) {
       end.wait();
     }
@@ -319,7 +319,7 @@ int stop(World& world, const StopArguments& arguments) {
   if (!instance) {
     return report(world, instance.error());
   }
-  // on purpose: that goes by efs clean
+  // a kept instance is removed only by efs clean
   const bool was_kept = !instance->alive && status_of(*instance).value("state", "") == "kept";
   if (!instance->alive && !arguments.stage_out && !arguments.keep && !was_kept) {
     const auto gone = clean_instance(*instance, true);

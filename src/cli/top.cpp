@@ -23,7 +23,7 @@ std::uint64_t counter(const Json& status, const char* key) {
   return status.contains("counters") ? status["counters"].value(key, std::uint64_t{0}) : 0;
 }
 
-// A counter since the last look, per second; the total where there was none.
+// Returns the increase of a counter per second since the last look, or the total if there was none.
 std::uint64_t rate(const Look& now, const Look* before, const char* key) {
   const std::uint64_t value = counter(now.status, key);
   if (before == nullptr) {
@@ -109,7 +109,7 @@ int top(World& world, const TopArguments& arguments) {
     print_head(world.out, !once);
     for (const auto& [directory, look] : now) {
       const auto last = before.find(directory);
-      // Without an earlier look there is no rate yet: the row stands with zeros.
+      // Without an earlier look there is no rate: print zeros.
       print_row(world.out, look, once ? nullptr : last == before.end() ? &look : &last->second);
     }
     world.out << (now.empty() ? "no instance is running\n"

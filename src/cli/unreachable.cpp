@@ -1,6 +1,6 @@
-// Instances that are mounted while something has removed their directory, or the socket in it: a
-// logout removes $XDG_RUNTIME_DIR. No verb can ask them, so they are found by the command lines of
-// their daemons. A daemon without a mount is not among them: it may be starting, or ending.
+// Finds mounted instances whose directory or control socket was removed: a logout removes
+// $XDG_RUNTIME_DIR. No verb can connect to them, so efs finds them by the command lines of their
+// daemons. A daemon without a mount does not count, because it may be starting or ending.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,8 +30,8 @@ std::vector<std::string> command_line_of(const std::filesystem::path& process) {
   return words;
 }
 
-// A command line is the caller's choice, also that of a set-user-ID program, whose effective uid is
-// root's. The program and the real uid are not.
+// Any caller can choose a command line, even that of a set-user-ID program, whose effective uid is
+// root's. The executable and the real uid cannot be forged.
 bool is_daemon_of_caller(const std::filesystem::path& process) {
   std::error_code problem;
   const std::string program =
@@ -49,13 +49,13 @@ bool is_daemon_of_caller(const std::filesystem::path& process) {
   return false;
 }
 
-// The value of an option that launch() passes; "": it is not there.
+// Returns the value of an option that launch() passes; "": absent.
 std::string value_of(const std::vector<std::string>& words, std::string_view option) {
   const auto at = std::ranges::find(words, option);
   return at == words.end() || std::next(at) == words.end() ? "" : *std::next(at);
 }
 
-// A successor of a worker binds the socket anew.
+// Waits a moment, because a successor of a worker recreates the socket.
 bool has_lost_its_socket(const std::string& directory) {
   constexpr int tries = 20;
   struct stat st{};
@@ -107,8 +107,8 @@ bool is_meant(const UnreachableInstance& instance, const std::string& which) {
   if (problem) {
     return false;
   }
-  // A mount point is compared by its name: a look at it would ask the daemon. The store of a user
-  // is named by user and instance.
+  // Compares the mount point as text, because an access would reach the daemon. The name of a
+  // user's store contains the uid and the instance's name.
   const std::string store = "efs-" + std::to_string(::geteuid()) + "-" + instance.name;
   return path == instance.mount ||
          (path.has_filename() ? path.filename() : path.parent_path().filename()) == store ||

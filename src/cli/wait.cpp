@@ -13,7 +13,7 @@ struct Finished {
   Json document;  // for --json; the caller prints it
 };
 
-// Tells how the task went, except with --json.
+// Prints the outcome of the task. With --json the caller prints it.
 Finished finish(World& world, const control::Instance& instance, std::uint64_t task) {
   const auto failed = [&](const Error& error) {
     return Finished{world.json ? int{exit_failure} : report(world, error), error_document(error)};
@@ -75,8 +75,8 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
   return numbers;
 }
 
-// Without numbers: every task that has not ended. The worst exit code is ours. In JSON one task is
-// an object, all others a list.
+// Without numbers waits for every unfinished task. Returns the worst exit code. In JSON a single
+// task is an object; otherwise the output is a list.
 int wait(World& world, const FileArguments& a) {
   auto numbers = task_numbers(a.paths);
   if (!numbers) {

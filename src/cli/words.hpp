@@ -1,6 +1,6 @@
 #pragma once
-// The words of the command line, where the parser of options says too little: a misspelt verb, a
-// dash that is no hyphen. Pure.
+// Checks the words of the command line where the option parser's message is unclear: a misspelt
+// verb, or a dash that is not a hyphen. Pure functions.
 
 #include <span>
 #include <string>
@@ -8,13 +8,11 @@
 
 namespace efs::cli {
 
-/// Why `words`, of which the first names a verb, are no command; "" where nothing speaks against
-/// them.
+/// Returns the reason why `words` is not a command, or "". The first word names the verb.
 std::string refusal_of(std::span<const std::string> words, std::span<const std::string_view> verbs);
 
-/// What an error of the parser may come from, to be put behind its text: a character that is not
-/// seen, or an option that is
-/// none of `options`. "" where nothing is found.
+/// Returns a hint to append to an error of the parser: an invisible character in a word, or a
+/// misspelt option that is not in `options`. Returns "" if there is no hint.
 std::string hint_for(std::span<const std::string> words, std::span<const std::string_view> options);
 
 }  // namespace efs::cli

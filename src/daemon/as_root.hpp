@@ -1,7 +1,8 @@
 #pragma once
-// Root's file rights for a scope, in a supervisor that has those of its user: for calls that name
-// only descriptors and directories of ours. Of this thread alone: the C library's seteuid(3) waits
-// for every other, and one that writes to the log may be held by a place that hangs.
+// Gives a supervisor with its user's file rights root's file rights for a scope. Use it only for
+// calls that name descriptors and directories of efs. Changes this thread only: the C library's
+// seteuid(3) waits for all other threads, and a thread that writes to a log on a hanging file
+// system may block.
 
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -16,12 +16,12 @@
 namespace efs::daemon {
 namespace {
 
-// A file is this byte and what was kept. It is written last: a file that a death or an error cut
-// short is none.
+// A complete file starts with this byte, which is written last. A file without it, after a death or
+// an error, is ignored.
 constexpr char whole = '+';
 
-// A system may refuse files in memory that programs could be run from; one before Linux 6.3 does
-// not know others.
+// A system may prohibit executable files in memory. Kernels before Linux 6.3 do not know the flag
+// for other files.
 UniqueFd memory_file(const char* name) {
   const int fd = ::memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
   return UniqueFd(fd < 0 && errno == EINVAL ? ::memfd_create(name, MFD_CLOEXEC) : fd);
@@ -90,8 +90,8 @@ Result<ConfigMemfds> ConfigMemfds::make() {
   return made;
 }
 
-// The site file's path, which holds no NUL, is in front of its text. The job file, without which
-// nothing is read, goes last.
+// The text of the site file follows its path and a NUL. The job file is written last: without the
+// job file read() returns nothing.
 Status ConfigMemfds::keep(const config::ReadFiles& files) const {
   EFS_TRY(write_file(site_.get(), files.site_file + '\0' + files.site));
   return write_file(job_.get(), files.job);

@@ -1,7 +1,7 @@
 #pragma once
-// What an instance was configured with, for the workers that take over: the texts of the job file
-// and the site file as the first worker read them. The files may be others by then, or gone, and a
-// file system that they lie on may hang.
+// The configuration of an instance, for workers that take over: the texts of the job file and the
+// site file as the first worker read them. Later these files may have changed or vanished, or their
+// file system may hang.
 
 #include <optional>
 
@@ -11,17 +11,17 @@
 
 namespace efs::daemon {
 
-/// Two files in memory, inherited by every worker through fork(). Who makes them need not be who
-/// writes and reads them.
+/// Two files in memory that every worker inherits through fork(). The process that creates them may
+/// differ from those that write and read them.
 class ConfigMemfds {
  public:
-  /// ENOMEM, EMFILE, ENOSYS and the like: there are none to be had.
+  /// Fails with ENOMEM, EMFILE, ENOSYS and the like if the kernel cannot create the files.
   static Result<ConfigMemfds> make();
 
-  /// Nothing is kept by an object that make() has not made: ENOTSUP. After another error there is
-  /// nothing to be read.
+  /// Writes the texts. Fails with ENOTSUP on an object that make() did not create. After any other
+  /// error read() returns nullopt.
   Status keep(const config::ReadFiles& files) const;
-  /// What was kept; nothing where nothing was.
+  /// Returns the texts that keep() wrote, or nullopt if there are none.
   std::optional<config::ReadFiles> read() const;
 
  private:

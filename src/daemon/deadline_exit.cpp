@@ -1,5 +1,5 @@
-// The end of an instance whose PFS does not answer: a call to it may hang for ever, and the time
-// that a stop has is over.
+// The end of an instance whose PFS does not answer when the deadline of a stop has passed: a call
+// to the PFS may hang forever.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,19 +22,20 @@ namespace {
 
 using control::Json;
 
-// Behind the deadline: what is under way may still come to its end, and tell all that is back.
+// The grace time after the deadline, in which the stop may still complete and report all results as
+// exported.
 constexpr auto patience = std::chrono::seconds(5);
-// For answers that are on their way to whoever asked for the stop.
+// The time for answers to reach the clients that requested the stop.
 constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
-// To name what is left, where the time is over already.
+// The time to list the unsaved files after the deadline.
 constexpr auto time_to_list = std::chrono::milliseconds(500);
-// What a start that is given up may still take.
+// The time that a cancelled start may still take.
 constexpr auto patience_with_start = std::chrono::seconds(10);
 
 }  // namespace
 
-// Where no thread can be had the stop waits for the PFS, as it does without a deadline.
+// If no thread can start, the stop waits for the PFS, as it does without a deadline.
 std::unique_ptr<TimerThread> Instance::leave_at(const StopRequest& request) {
   if (!request.gone_by) {
     return nullptr;
@@ -56,7 +57,8 @@ void Instance::claim_end() {
   }
 }
 
-// Nobody who is in the mount loses it, and who has set no time has all.
+// Never takes the mount away from programs that use it. A stop without a deadline may take any
+// time.
 bool Instance::must_leave() {
   MutexLock lock(mutex_);
   const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->gone_by;
@@ -65,13 +67,13 @@ bool Instance::must_leave() {
   return leaving_;
 }
 
-// The PFS is not to blame for what the daemon has computed too long.
+// The PFS is not the cause if the daemon itself computed too long.
 std::string Instance::why_late() const {
   return progress_.listing ? "the deadline passed while the files were listed"
                            : "the PFS did not answer in time";
 }
 
-// What the PFS has is not known: it has not answered.
+// The state of the files on the PFS is unknown, because the PFS has not answered.
 stage::Receipt Instance::receipt_of_what_is_left() {
   stage::Receipt receipt = stage::failed_receipt(options_.config, "");
   const std::string why = why_late();
@@ -86,7 +88,7 @@ stage::Receipt Instance::receipt_of_what_is_left() {
   } else {
     auto [directories, outgoing, settled] = stage::select_outgoing(options_.config, *items);
     if (outgoing.empty()) {
-      receipt.reason = why;  // when all had been booked as being back
+      receipt.reason = why;  // if all results are recorded as exported
     }
     std::size_t not_tried = 0;
     for (const auto* item : outgoing) {
@@ -144,9 +146,9 @@ Json Instance::drop_what_is_left(const StopRequest& request) {
   return control::result_line({{"staged_out", false}, {"lingers", true}});
 }
 
-// The threads that wait for the PFS end with the process, and the supervisor cleans up behind it:
-// as after a death, but for what is said here of how it was left. What is on the PFS, as a log or a
-// status file may be, comes last.
+// Threads that wait for the PFS end with the process. The supervisor then cleans up as after a
+// death of the worker, but this function records how the instance ended. Files that may be on the
+// PFS, such as a log or a status file, come last.
 void Instance::leave_without_pfs() noexcept try {
   if (!must_leave()) {
     return;
@@ -175,7 +177,7 @@ void Instance::leave_without_pfs() noexcept try {
   enter(State::ended);
   close_watchers(0);
   ::_exit(0);
-} catch (const std::exception&) {  // no memory: the image is what a death would leave
+} catch (const std::exception&) {  // no memory: the store is as after a death
 
   ::_exit(0);
 }
@@ -201,8 +203,8 @@ void Instance::end_start() {
   over = std::move(start_resort_);
 }
 
-// What the start has made goes, as after any other that failed; what was there before it is kept as
-// before.
+// Removes everything that the start has created, as after any other failed start. Keeps a store
+// that existed before.
 void Instance::give_up_without_pfs() noexcept try {
   if (!must_give_up()) {
     return;
@@ -233,7 +235,7 @@ void Instance::give_up_without_pfs() noexcept try {
   std::this_thread::sleep_for(farewell);
   close_watchers(1);
   ::_exit(1);
-} catch (const std::exception&) {  // no memory: as a death
+} catch (const std::exception&) {  // no memory: as after a death
 
   ::_exit(1);
 }

@@ -16,7 +16,7 @@
 namespace efs::daemon {
 namespace {
 
-// Two steps: the first leaves the table of the others.
+// The first step gives this thread its own descriptor table.
 int keep_only(int fd) {
   if (::close_range(static_cast<unsigned>(fd) + 1, ~0U, CLOSE_RANGE_UNSHARE) != 0) {
     return errno;
@@ -41,7 +41,7 @@ Status hold_death_pipe(UniqueFd end) {
   auto thread = start_thread([fd = end.get(), told = std::move(told)]() mutable {
     sigset_t all;
     sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, nullptr);  // they are for others
+    ::pthread_sigmask(SIG_SETMASK, &all, nullptr);  // other threads handle signals
     const int code = keep_only(fd);
     told.set_value(code);
     if (code == 0) {
@@ -51,7 +51,7 @@ Status hold_death_pipe(UniqueFd end) {
   const int code = thread ? is_apart.get() : thread.error().code;
   if (code == 0) {
     thread->detach();
-    return {};  // ours is closed, the thread's is not
+    return {};  // closes the caller's copy; the thread keeps its own
   }
   (void)end.release();
   return fail(code, "a thread that says when the worker is killed");

@@ -1,19 +1,19 @@
 #pragma once
-// Tells the supervisor at once that a worker was killed, also where the kernel cannot let go of all
-// of it yet: a thread that tells the kernel of a name waits for the directory's lock
-// (fuse_reverse_inval_entry), which a program holds until the worker answers, and no signal ends
-// that wait. Such a worker cannot be reaped, and its descriptors stay open.
+// Reports the death of a worker to the supervisor at once, even while the kernel cannot reap the
+// worker. Such a worker has a thread in fuse_reverse_inval_entry, which waits for a directory lock.
+// A program holds this lock until the worker answers, and no signal ends the wait. The descriptors
+// of the worker stay open meanwhile.
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs::daemon {
 
-/// Keeps `end` open until this process is killed or ends, and no longer: in a thread that shares no
-/// descriptor with the others (its own copy of the table has nothing else) and does nothing, so
-/// that it goes at once. ENOSYS before Linux 5.9, EAGAIN or ENOMEM without a thread: then `end` is
-/// closed when the process is gone, as any other descriptor. Call it as the user that the process
-/// is to be: the thread stays what it was.
+/// Keeps `end` open exactly until this process exits or is killed. A thread with its own descriptor
+/// table, which holds only `end`, sleeps until then, so the kernel closes `end` at once. Fails with
+/// ENOSYS before Linux 5.9, and with EAGAIN or ENOMEM if no thread can start; `end` then closes
+/// with the other descriptors of the process. Call this as the final user of the process, because
+/// the thread keeps its credentials.
 Status hold_death_pipe(UniqueFd end);
 
 }  // namespace efs::daemon

@@ -43,14 +43,14 @@
 namespace efs::daemon {
 namespace {
 
-// efsd is started by `efs`, which has parsed and checked everything once; its own arguments are few
-// and plain.
+// `efs` starts efsd after it has parsed and checked everything. The arguments of efsd are therefore
+// few and simple.
 struct Arguments {
   std::string job_file, name, runtime_directory, user, root_dir, mount_dir, results_dir, log_file,
       options, interleaving, node, memory;
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> start_options;
-  std::string directory;  // the starter's, see leave_starter()
+  std::string directory;  // the starter's working directory, see leave_starter()
   int ready_fd = -1;
   bool debug = false;
 };
@@ -87,8 +87,8 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
       arguments.start_options.emplace_back(argv[++i]);
       continue;
     }
-    // Its name alone: everybody may read what a process was called with, and nobody else its
-    // environment.
+    // The argument holds only the name of the variable: every user can read the arguments of a
+    // process, but not its environment.
     if (word == "--start-variable") {
       const char* value = std::getenv(argv[++i]);
       if (value != nullptr) {
@@ -120,7 +120,7 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   return arguments;
 }
 
-// Of what it is called with, efs makes most paths absolute, but not those of another user's job.
+// efs makes most paths absolute, but not those of another user's job.
 void leave_starters_directory(Arguments& arguments) {
   arguments.directory = leave_starter();
   for (auto* path : {&arguments.job_file, &arguments.runtime_directory, &arguments.log_file}) {
@@ -131,7 +131,7 @@ void leave_starters_directory(Arguments& arguments) {
   }
 }
 
-// The starter reads this line: "ready", or why not.
+// The starter reads this line: "ready" or an error.
 void tell(int ready_fd, const std::string& line) {
   if (ready_fd < 0) {
     return;
@@ -140,8 +140,8 @@ void tell(int ready_fd, const std::string& line) {
   (void)!::write(ready_fd, text.data(), text.size());
 }
 
-// Standard error may be the starter's pipe until the daemon is ready. The starter does not read it
-// afterwards.
+// Standard error may be the starter's pipe. The starter does not read the pipe after the daemon is
+// ready.
 void leave_starters_output(int ready_fd) {
   struct stat ready{}, error{};
   if (ready_fd < 0 || ::fstat(ready_fd, &ready) != 0 || ::fstat(STDERR_FILENO, &error) != 0) {
@@ -158,8 +158,9 @@ void leave_starters_output(int ready_fd) {
   }
 }
 
-// The job file and the site file. A successor takes what the first worker read, whatever has become
-// of them since; without that, which takes memory, the copy of the one and the other as it is now.
+// Reads the job file and the site file. A successor uses the texts that the first worker read, even
+// if the files have changed. If memory for these texts was not available, a successor reads the
+// copy of the job file and the current site file.
 Result<config::ReadFiles> read_files(const Arguments& a, const ConfigMemfds& kept,
                                      const std::string& copy, bool successor) {
   if (auto then = successor ? kept.read() : std::nullopt) {
@@ -196,7 +197,7 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
   if (config) {
     config->start_options = a.start_options;
     config->job_memory = config::parse_size(a.memory);
-    // As `efs` has checked it: NUMBER/NODES.
+    // NUMBER/NODES, checked by `efs`
     config->of_batch_job = !a.node.empty();
     if (config->of_batch_job) {
       (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
@@ -210,21 +211,21 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
   return fail(EINVAL, text);
 }
 
-// What every worker of an instance has from the first on.
+// The resources that every worker of an instance inherits.
 struct Kept {
   ConfigMemfds files;
   KeptFiguresPtr figures;
 };
 
-// What the worker is told by the supervisor that forked it.
+// The supervisor's information for a new worker about the dead ones.
 struct Predecessors {
   unsigned count = 0;
-  std::string last;  // how the last of them ended
+  std::string last;  // how the last dead worker ended
   bool stop_is_unusual = false;
 };
 
-// The job file as it was at the start: in memory for successors, and in the instance's directory
-// for people.
+// Keeps the job file as read at the start: in memory for successors, and in the instance's
+// directory for people.
 Status keep_files(const config::ReadFiles& read, const ConfigMemfds& kept,
                   const std::string& copy) {
   if (const Status done = kept.keep(read); !done) {
@@ -248,8 +249,8 @@ Status keep_files(const config::ReadFiles& read, const ConfigMemfds& kept,
   return ::close(fd.release()) == 0 ? Status{} : fail_errno(copy);
 }
 
-// The keeper of turns, where they are wished. Without one the job runs all the same; the log and
-// `efs status` say why.
+// Starts the keeper of turns if turns are configured. Without a keeper the job runs, too; the log
+// and `efs status` show the reason.
 SlotClient keep_turns(const Arguments& arguments, const User& user) {
   if (arguments.interleaving.empty()) {
     return {};
@@ -264,13 +265,13 @@ SlotClient keep_turns(const Arguments& arguments, const User& user) {
   return keeper ? SlotClient(std::move(*keeper), "") : SlotClient({}, describe(keeper.error()));
 }
 
-// "": the log of the instance's directory.
+// `file` "": the log in the instance's directory.
 Status set_up_log(const std::string& file, const std::string& directory, const std::string& level) {
   return log::setup(file.empty() ? directory + "/efsd.log" : file, level);
 }
 
-// Of a successor, and the supervisor: programs wait for them, and they go on with another one, or
-// none.
+// For a successor and the supervisor. Programs wait for them, so they fall back to another log or
+// to none.
 void set_up_any_log(const std::string& file, const std::string& directory,
                     const std::string& level) {
   const std::string own = directory + "/efsd.log";
@@ -284,10 +285,10 @@ void set_up_any_log(const std::string& file, const std::string& directory,
   log::warn("event=log_file_unusable file={} reason=\"{}\"", file, describe(done.error()));
 }
 
-/// While there is one thread: for a process that has several the kernel waits milliseconds each
-/// time it makes the table larger.
+/// Call this while the process has one thread: with several threads the kernel needs milliseconds
+/// for each growth of the table.
 void widen_descriptor_table() {
-  constexpr int many = 2048;  // containers that are kept open, and what threads hold
+  constexpr int many = 2048;  // for open containers and the descriptors of threads
   const int far = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, many);
   if (far >= 0) {
     ::close(far);
@@ -298,30 +299,30 @@ std::string source_of(const Arguments& arguments, const config::MountOptions& mo
   return mount.source.empty() ? usual_source(arguments.name) : mount.source;
 }
 
-// The worker: the job's user from the first line on.
+// The worker runs as the job's user from here on.
 int worker(const Arguments& arguments, const User& user, const Kept& kept,
            const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged,
            const config::MountOptions& mount, const Predecessors& predecessors) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor nobody could unmount
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor no process could unmount
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     sigaddset(&signals, signal);
     ::signal(signal, SIG_DFL);
   }
-  ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // the supervisor keeps SIGCHLD for itself
-  // A login's soft limit is for its programs, which may use select(2).
+  ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // only the supervisor blocks SIGCHLD
+  // The soft limit of a login exists for programs that use select(2).
   const Status enough_files = raise_open_files();
   if (!enough_files && predecessors.count == 0) {
     return tell(arguments.ready_fd, describe(enough_files.error())), 1;
   }
   widen_descriptor_table();
   keep_little_of_freed();
-  ::signal(SIGXFSZ, SIG_IGN);  // an own file that is too large is an error like any other
-  // a thread opens a container for writing in the moment in which another has a lease on it
-  // (backends/fsdax.cpp)
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that exceeds the size limit is an ordinary error
+  // a thread may open a container for writing at the moment in which another thread has a lease on
+  // it (backends/fsdax.cpp)
   ::signal(SIGIO, SIG_IGN);
-  // a successor is forked by a supervisor that has the user's file rights
+  // the supervisor that forks a successor has the user's file rights
   if (privileged) {
     (void)!::seteuid(0);
   }
@@ -332,7 +333,7 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept,
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
   const Status seen = hold_death_pipe(std::move(life));
   const bool successor = predecessors.count > 0;
-  // what it has inherited may be in the hands of a thread that is not here
+  // at the fork another thread may have held the lock of the inherited log
   if (successor) {
     set_up_any_log(arguments.log_file, directory, "info");
   }
@@ -399,8 +400,8 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept,
   return instance.run();
 }
 
-// What is thrown before the instance lives, for want of memory: the start fails, or another
-// successor is tried.
+// Handles an exception before the instance runs, for want of memory: the start fails, or the
+// supervisor tries another successor.
 int guarded_worker(const Arguments& arguments, const User& user, const Kept& kept, UniqueFd channel,
                    UniqueFd life, bool privileged, const config::MountOptions& mount,
                    const Predecessors& predecessors) {
@@ -416,10 +417,10 @@ int guarded_worker(const Arguments& arguments, const User& user, const Kept& kep
 struct Child {
   pid_t pid = -1;
   UniqueFd channel;
-  UniqueFd life;  // ends with it
+  UniqueFd life;  // closes when the worker dies
 };
 
-// `ours`, and what `supervisor` has: what the worker must not hold.
+// `ours` and the descriptors of `supervisor` must not stay open in the worker.
 Result<Child> fork_worker(const Arguments& arguments, const User& user, const Kept& kept,
                           InstanceDirectory& ours, Supervisor* supervisor, bool privileged,
                           const config::MountOptions& mount, const Predecessors& predecessors) {
@@ -463,7 +464,7 @@ std::string how_ended(pid_t pid, std::optional<int> status) {
                        : " ended with " + std::to_string(WEXITSTATUS(*status)));
 }
 
-// A process for a successor may be had a little later: programs wait for it.
+// Retries a failed fork, because programs wait for the successor.
 Result<Child> fork_successor(const Arguments& arguments, const User& user, const Kept& kept,
                              InstanceDirectory& ours, Supervisor& supervisor, bool privileged,
                              const config::MountOptions& mount, const Predecessors& predecessors) {
@@ -482,8 +483,8 @@ Result<Child> fork_successor(const Arguments& arguments, const User& user, const
   }
 }
 
-// The store stays, and what leads to it: it may hold the only copy of somebody's results. Removing
-// succeeds only where none is mounted.
+// Keeps the store and the path to it, because the store may hold the only copy of the results. The
+// removal succeeds only if no store is mounted.
 void give_up(const Arguments& arguments, InstanceDirectory& made, const std::string& reason) {
   struct stat st{};
   const bool no_store =
@@ -503,7 +504,7 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
 
 int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceDirectory made,
               Child child, bool privileged, const config::MountOptions& mount) {
-  // the worker decides what they mean
+  // the worker handles these signals
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     ::signal(signal, SIG_IGN);
   }
@@ -522,16 +523,17 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
        .keep_store = made.was_there});
   if (const Status dropped = drop_privilege(user); !dropped) {
     log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
-    // with rights that it must not have it answers nothing: the worker gives up
+    // a supervisor with too many rights does not answer requests, so the worker gives up
     child.channel.reset();
   }
-  // Opened with the user's file rights, as the directory is his.
-  // the worker says so to the starter
+  // The log is opened with the user's file rights, because the directory belongs to the user. The
+  // worker reports errors to the starter.
   set_up_any_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");
   RestartPolicy policy;
   Predecessors predecessors;
   std::optional<int> status;
-  bool ended = false;  // by itself, with or without success; else it died and nobody goes on
+  // the worker exited by itself, with or without success; false: it died and no successor runs
+  bool ended = false;
   while (true) {
     WorkerWatch watch(child.pid, child.life.get());
     (void)supervisor.serve(child.channel.get(), &watch);
@@ -544,8 +546,8 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
           child.pid);
     }
     const auto left = supervisor.left();
-    // The first worker's code is that of a start that failed and has cleaned up, mounted or not; a
-    // successor's that it could not take over.
+    // Exit code of the first worker: also a failed start has cleaned up, mounted or not. A
+    // successor exits with a nonzero code if it could not take over.
     ended = status && WIFEXITED(*status) && (WEXITSTATUS(*status) == 0 || predecessors.count == 0);
     if (ended || left == Supervisor::ShutdownState::nothing) {
       break;
@@ -633,7 +635,7 @@ int efsd(int argc, char** argv) {
   if (!made) {
     return refuse(made.error());
   }
-  // the worker says so where there is nothing to keep files in
+  // the worker reports an error if the files could not be created
   const Kept kept{.files = ConfigMemfds::make().value_or(ConfigMemfds{}),
                   .figures = make_kept_figures()};
   auto child = fork_worker(*arguments, *user, kept, *made, nullptr, privileged, *mount, {});

@@ -1,11 +1,12 @@
 #pragma once
 
-// The process efsd: parses its arguments, makes the instance's directory, forks supervisor and
+// The process efsd. Parses its arguments, creates the instance's directory and forks supervisor and
 // worker.
 
 namespace efs::daemon {
 
-/// The exit code of the process (of the parent that returns early, unless --foreground).
+/// Returns the exit code of the process. Without --foreground this is the parent, which returns
+/// early.
 int efsd(int argc, char** argv);
 
 }  // namespace efs::daemon

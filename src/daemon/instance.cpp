@@ -37,9 +37,9 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
       throttle_(stage::pace_of(options_.config)),
       state_(options_.takeovers > 0 ? State::recovering : State::planning) {}
 
-// Answers under way look at members that are declared behind the server: it goes first, and waits
-// for them. Where something was thrown out of run(), they must not wait for an end that does not
-// come.
+// Destroy the server first: its requests use members that are declared after it, and its destructor
+// waits for them. After an exception in run() these requests must not wait for an end that never
+// comes.
 Instance::~Instance() {
   {
     MutexLock lock(mutex_);
@@ -89,8 +89,8 @@ Status Instance::listen() {
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
   if (const auto noted = successor ? noted_end() : std::nullopt) {
-    // Who writes that down has unmounted. Where programs have the mount it is somebody else's word,
-    // and nothing is removed on it.
+    // A worker records the end only after the unmount. If the filesystem is still mounted, another
+    // process wrote the record: ignore it and remove nothing.
     if (const auto connection = supervisor_.resume();
         !connection && connection.error().code == ENOTCONN) {
       return finish(*noted);
@@ -104,7 +104,7 @@ int Instance::run() {
     log::error("event=takeover_failed reason=\"{}\"", describe(started.error()));
     fail_with(control::error_line(started.error()));
     close_watchers(1);
-    return 1;  // everything stays as it is: the supervisor decides
+    return 1;  // everything stays unchanged: the supervisor decides
   }
   if (!started) {
     end_start();
@@ -135,8 +135,8 @@ std::optional<image::Manifest> Instance::noted_end() const {
   return std::move(*manifest);
 }
 
-// The predecessor had written down how it ended, and may have told it; it died while it removed the
-// store, or left it.
+// Completes the end of a predecessor that recorded its end, perhaps reported it, and died while it
+// removed or left the store.
 int Instance::finish(const image::Manifest& noted) {
   keep_image_ = noted.left != image::ShutdownState::over;
   made_mount_point_ = noted.made_mount_dir;
@@ -186,7 +186,7 @@ void Instance::fail_with(Json failure) {
 void Instance::tell_failure(Json failure) {
   fail_with(std::move(failure));
   MutexLock lock(mutex_);
-  // The starter waits for the reason, and has time to hear it. Where it is gone the name is free at
+  // Waits until the starter has read the reason. If the starter is gone, the name becomes free at
   // once.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!failure_told_ && !starter_is_gone_ && changed_.wait_until(mutex_, end)) {
@@ -213,7 +213,7 @@ void Instance::open_watchers_later() {
 
 void Instance::tear_down() {
   if (session_thread_.joinable()) {
-    // only after a start that failed: nothing was written yet, and nobody may hold us up
+    // only after a failed start: nothing was written yet, and no program may delay the end
     supervisor_.abort();
     session_thread_.join();
   }
@@ -224,7 +224,7 @@ void Instance::tear_down() {
   remove_mount_point();
   {
     const WriteLock users(files_in_use_);
-    MutexLock lock(mutex_);  // nobody asks for figures of what goes now
+    MutexLock lock(mutex_);  // no request may read these members while they are destroyed
     session_.reset();
     filesystem_.reset();
     store_.backend.reset();
@@ -234,7 +234,8 @@ void Instance::tear_down() {
   if (!keep_image_) {
     remove_store(store_);
   }
-  store_.lock.reset();  // only now: a start in between would go on with what is removed
+  // release the lock last: otherwise a start could use the store while it is removed
+  store_.lock.reset();
 }
 
 std::vector<fuse::EventSink*> Instance::sinks() {
@@ -242,7 +243,7 @@ std::vector<fuse::EventSink*> Instance::sinks() {
   return watchers_->sinks();
 }
 
-// An empty directory is no reason to wait for a file system that hangs.
+// Skips the removal of an empty directory if its file system hangs.
 void Instance::remove_mount_point() {
   if (!made_mount_point_) {
     return;
@@ -256,8 +257,8 @@ void Instance::remove_mount_point() {
   }
 }
 
-// The last document of the status file is written here, which asks for our state. It may lie where
-// nothing answers.
+// Writes the last document of the status file, which reads the state of the instance. The file may
+// be on a hanging file system.
 void Instance::close_watchers(int code) {
   const auto in_any_case =
       TimerThread::start(Clock::now() + patience_with_trifles, [code] { ::_exit(code); });

@@ -1,5 +1,5 @@
 #pragma once
-// One job's life in the worker: plan, stage in, mount, serve, unmount, stage out. Runs as the job's
+// The life of one job in the worker: plan, import, mount, serve, unmount, export. Runs as the job's
 // user.
 
 #include <atomic>
@@ -39,24 +39,24 @@ namespace efs::daemon {
 
 struct InstanceOptions {
   config::JobConfig config;
-  std::string directory;  // of the instance: the control socket goes there
+  std::string directory;  // of the instance; contains the control socket
   uid_t owner = 0;
   bool privileged = false;  // the supervisor is root
-  bool daemon_io = false;   // no passthrough, whatever the kernel offers
+  bool daemon_io = false;   // do not use passthrough, even if the kernel offers it
   std::uint64_t mount_flags = 0;
-  std::optional<std::uint32_t> root_mode;  // nullopt: as root-dir has it
+  std::optional<std::uint32_t> root_mode;  // nullopt: the mode of root-dir
   std::chrono::microseconds spin{50};      // see fuse/request_loop.hpp
-  std::string source;                      // as mount(8) shows it
+  std::string source;                      // the source that mount(8) shows
   pid_t supervisor = 0;
-  unsigned takeovers = 0;   // workers before this one that died
-  std::string predecessor;  // how the last of them ended, for the log
-  // StopRequest::is_unusual() of that for which one of them had unmounted
+  unsigned takeovers = 0;   // number of dead workers before this one
+  std::string predecessor;  // how the last dead worker ended, for the log
+  // a predecessor unmounted for a StopRequest with is_unusual()
   bool stop_is_unusual = false;
-  KeptFigures* figures = nullptr;  // of all workers together; null: each has its own
+  KeptFigures* figures = nullptr;  // shared by all workers; null: each worker has its own
 };
 
-/// What comes before `running` is on its way there, in order; `recovering`: a successor replays the
-/// journal. `unsaved`: unmounted, but results are still only in the buffer; a stop tries again.
+/// The states before `running` follow one another in this order. `recovering`: a successor replays
+/// the journal. `unsaved`: unmounted, but some results are only in the buffer; a stop tries again.
 enum class State : std::uint8_t {
   planning,
   recovering,
@@ -70,68 +70,76 @@ enum class State : std::uint8_t {
 };
 const char* name_of(State state);
 
-// How often a verb that follows is told of the progress.
+// The interval of progress lines to a client that waits.
 constexpr auto progress_interval = std::chrono::milliseconds(250);
 
-// What a stop leaves that had to end in time: no daemon is there to be stopped again.
+// The advice after a stop with a deadline: no daemon remains that could be stopped again.
 constexpr const char* way_out_of_image = "bring them out: efs salvage";
 
-// With what is nobody's data, at the end, and lies on a file system that may hang.
+// The time at the end for files that hold no user data and may be on a hanging file system.
 constexpr auto patience_with_trifles = std::chrono::seconds(5);
 
 class Instance {
   using Clock = std::chrono::steady_clock;
 
  public:
-  /// `turns`: where stage-in and stage-out wait for their turn at the PFS.
+  /// `turns`: the client that waits for turns at the PFS, for import and export.
   Instance(InstanceOptions options, SupervisorClient& supervisor, SlotClient& turns);
   ~Instance();
 
-  /// Opens the control socket. After this, run().
+  /// Opens the control socket. Call run() afterwards.
   Status listen();
-  /// The whole life; ends when the results are back (or given up). The exit code of the worker.
+  /// Runs the whole life. Returns when the results are exported or dropped. Returns the exit code
+  /// of the worker.
   int run();
 
-  /// Asks for a stop, as `efs stop` does; for signals.
+  /// Requests a stop, as `efs stop` does. Signals use this, too.
   struct StopRequest {
     bool stage_out = true;
-    bool keep = false;                         // leave the store, for the next start
-    bool start_only = false;                   // nothing where the start has succeeded
-    std::optional<Clock::time_point> until;    // end then; what is not saved stays in the image
-    std::optional<Clock::time_point> gone_by;  // somewhat later: what was asked for
-    bool inherits = false;  // those of an earlier request, which this one goes on with
-    bool cut_off = false;   // do not wait for mount namespaces that still have the mount
-    // replace nothing that is newer than this instance: another run of the job may have made it
+    bool keep = false;        // leave the store for the next start
+    bool start_only = false;  // do nothing if the start has succeeded
+    // the end of the export; unsaved results stay in the store
+    std::optional<Clock::time_point> until;
+    // the requested end of the instance, somewhat after `until`
+    std::optional<Clock::time_point> gone_by;
+    // until and gone_by come from an earlier request that this one continues
+    bool inherits = false;
+    bool cut_off = false;  // do not wait for mount namespaces that still have the mount
+    // never replace a file that is newer than this instance: another run of the job may have
+    // written it
     bool merge = false;
 
-    // else the results are to be brought back, whoever does it
+    // a stop that differs from the usual export; only a client can repeat it after a takeover
     bool is_unusual() const { return keep || merge || !stage_out; }
 
-    double asked_ago = 0;      // seconds: of a predecessor that died, by who asks again
-    std::uint64_t ticket = 0;  // of whoever waits; 0: nobody
+    // seconds since the first request, if a client repeats a request to a dead predecessor
+    double asked_ago = 0;
+    std::uint64_t ticket = 0;  // of the waiting client; 0: none
   };
 
-  /// Its ticket, which finish_stop() answers.
+  /// Returns the ticket that finish_stop() will complete.
   std::uint64_t request_stop(StopRequest request);
 
  private:
-  /// start() or take_over(); what they throw is an error as well.
+  /// Calls start() or take_over(). Converts exceptions to errors.
   Status begin(bool successor);
   Status start();
-  /// In place of start(): the store is there, and the mount too unless it was unmounted before.
+  /// Replaces start() in a successor. The store exists. The mount exists unless it was unmounted
+  /// before.
   Status take_over();
-  /// What a predecessor wrote down of the end; nothing where it had not ended.
+  /// Returns the end that a predecessor recorded in the manifest, or nullopt if the instance had
+  /// not ended.
   std::optional<image::Manifest> noted_end() const;
   int finish(const image::Manifest& noted);
   void note_left(image::ShutdownState left);
   Status open_watchers();
-  /// In a takeover: waits for nothing, and cannot fail.
+  /// For a takeover. Does not wait and cannot fail.
   void open_watchers_later();
   std::vector<fuse::EventSink*> sinks();
   void open_session();
   Status go_on_without(const image::Manifest& before);
   Status open_store();
-  /// Without one, or with one that cannot be used, everything is staged in from the PFS.
+  /// Opens the cache of inputs. Without a usable cache, efs imports everything from the PFS.
   void open_cache();
   stage::Options stage_options() const;
   void note_merge_start();
@@ -143,10 +151,12 @@ class Instance {
   Status take_after_root_dir(gid_t gid);
   Status refuse_changed_contents();
   void report_recovery();
-  /// Where results go: with several nodes none replaces another's.
+  /// Returns the PFS interface for results. With several nodes it never replaces another node's
+  /// results.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();
-  /// Asks the kernel to register a file of each backend, once the connection is there.
+  /// Registers one file of each backend with the kernel, to learn whether passthrough works. The
+  /// connection must exist.
   void probe_passthrough();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
   void note_resumed();
@@ -164,7 +174,8 @@ class Instance {
   void inherit_listed();
   void keep_staged_in(const stage::StagedIn& staged_in);
   void inherit_staged_in();
-  /// Bytes that the cache can give up for this job: where both have all of one file system.
+  /// Returns the bytes that the cache can free for this job if cache and store share one file
+  /// system.
   std::uint64_t spare_in_cache();
   Result<std::uint64_t> subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
@@ -174,18 +185,19 @@ class Instance {
   bool give_stop_up(const StopRequest& request, const char* reason);
   Status unmount(const StopRequest& request);
   Status unmount_for(StopRequest& request);
-  /// unmount_for(), and drain() where it is to end in time and cannot; `drained`: of that, for who
-  /// asked. No task is left on success.
+  /// Calls unmount_for(). If the mount is busy and the stop has a deadline, also calls drain().
+  /// `drained`: the outcome of drain(), for the answer. On success no task is left.
   Status unmount_or_drain(StopRequest& request, std::string& drained);
-  /// Programs are in the mount: who asked hears so, and all goes on.
+  /// Reports EBUSY to the client, because programs use the mount. The instance continues.
   void refuse_stop(const StopRequest& request, const Error& why, std::string drained);
   void drop_inherited_deadline();
   void await_session_end();
   Status merge_from_now_on();
-  /// The PFS as the job file wants it treated, by all transfers of the instance together.
+  /// Returns a PFS interface with the limits of the job file. All transfers of the instance share
+  /// these limits.
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel,
                             stage::PfsIo& pfs = stage::posix_pfs());
-  /// True when the life is over: all is back, or time is up.
+  /// Returns true if the life is over: all results are exported, or the deadline has passed.
   bool stage_out(const StopRequest& request);
   static void set_deadline(StopRequest& request, double seconds);
   void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
@@ -196,8 +208,8 @@ class Instance {
   Status disown_removed(fs::Staging& staging);
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
   Status refuse_foreign(const stage::Plan& plan, fs::Staging& staging);
-  /// The first thing that could not be made durable or written; the rest is done all the same.
-  /// From `end` on nothing is noted of the contents, which takes a look at each file.
+  /// Writes the state of the store that stays. Returns the first error but completes the other
+  /// steps. Records the contents of each file until `end`, because this has to look at each file.
   Status leave_image(image::ShutdownState left, std::optional<Clock::time_point> end = {});
   Status give_store_up();
   std::string note_contents(std::optional<Clock::time_point> end);
@@ -205,7 +217,7 @@ class Instance {
   void keep_house();
   void tear_down();
   void close_socket() const;
-  /// Ends the process with `code` where that takes too long.
+  /// Exits the process with `code` if closing takes too long.
   void close_watchers(int code);
   void remove_mount_point();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
@@ -220,7 +232,7 @@ class Instance {
   void give_up_start();
   bool is_stopping(std::uint64_t ticket);
   void await_recovery();
-  // instance_files.cpp: what is done to files while programs run
+  // instance_files.cpp: verbs for files while programs run
   control::Json handle_files(const std::string& verb, const control::Json& request,
                              const control::Server::Progress& progress);
   control::Json handle_load(const control::Json& request);
@@ -238,7 +250,7 @@ class Instance {
                                                 const stage::Progress& progress,
                                                 std::optional<SlotClient::Held>& turn,
                                                 SlotLimits limits);
-  /// Adds to a task that runs what it waits for at the PFS.
+  /// Adds to a running task the state of its wait for the PFS.
   void tell_turn(control::Json& task) const;
   control::Json status_now();
   /// Adds the files that a stage-out would export now, and their bytes. Nothing where a walk over
@@ -247,8 +259,8 @@ class Instance {
   control::Json progress_now();
   control::Json status_file_now();
   void enter(State state);
-  /// Staging-out, and the last of the requests until then; later ones find it staging out, and
-  /// hurry it.
+  /// Enters the state staging_out and returns the latest request. Later requests find this state
+  /// and shorten the export.
   Status was_done_as(const StopRequest& wanted) const EFS_REQUIRES(mutex_);
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
@@ -257,14 +269,14 @@ class Instance {
   bool is_overruled() const EFS_REQUIRES(mutex_);
   std::string told_overruled();
   void add_brought_before(stage::Receipt& receipt);
-  /// Writes the receipt, and says in `outcome` where it is and what is in it. False: not where it
-  /// belongs.
+  /// Writes the receipt. Records its path and content in `outcome`. Returns false if the receipt
+  /// could not be written to its usual path.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
   std::unique_ptr<TimerThread> cancel_at(Clock::time_point end);
-  // instance_drain.cpp: programs stay in the mount, and the stop has to end in time
+  // instance_drain.cpp: a stop with a deadline while programs use the mount
   bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
-  /// What became of it, as of an unload; nothing where the PFS has not answered in time, and it
-  /// goes on.
+  /// Returns the outcome, like that of an unload. Returns nullopt if the PFS did not answer in
+  /// time; the task then continues.
   std::optional<control::Json> drain(const StopRequest& request);
   StopRequest last_request(const StopRequest& request);
   bool end_tasks(const StopRequest& request);
@@ -272,100 +284,102 @@ class Instance {
   bool has_drained(std::uint64_t task, const StopRequest& request,
                    std::optional<Clock::time_point> StopRequest::* end);
   void say_what_for(const char* waits_for);
-  // deadline_exit.cpp: the PFS does not answer, and time is over
+  // deadline_exit.cpp: the PFS does not answer and the deadline has passed
   std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
   void leave_without_pfs() noexcept;
   control::Json leave_what_is_left();
   control::Json drop_what_is_left(const StopRequest& request);
   bool must_leave();
-  /// As leave_at(), of a start that is wanted no more: there are no results that could be waited
-  /// for.
+  /// The same for a start that is cancelled. No results exist that would justify a wait.
   std::unique_ptr<TimerThread> give_up_at(const StopRequest& request);
   void give_up_without_pfs() noexcept;
   bool must_give_up();
   void end_start();
-  /// From here on the end asks the PFS for nothing more. Does not return where leave_without_pfs()
-  /// has begun.
+  /// From here on the stop makes no calls to the PFS. Does not return if leave_without_pfs() has
+  /// begun.
   void claim_end();
   std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();
   void fail_with(control::Json failure);
   void tell_failure(control::Json failure);
 
-  InstanceOptions options_;  // merge_since is found out at the start
+  InstanceOptions options_;  // the start determines merge_since
   SupervisorClient& supervisor_;
   SlotClient& turns_;
   std::unique_ptr<control::Server> server_;
   Store store_;
   std::unique_ptr<stage::Cache> cache_;
-  std::unique_ptr<stage::InputSharer> sharer_;  // outlives filesystem_, which tells it of changes
+  std::unique_ptr<stage::InputSharer> sharer_;  // outlives filesystem_, which reports changes to it
   std::unique_ptr<fs::Filesystem> filesystem_;
-  // set and reset under mutex_; before session_, which tells it of requests
+  // set and reset under mutex_; declared before session_, which reports requests to it
   std::unique_ptr<Watchers> watchers_;
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
-  std::vector<std::jthread> forgetting_;  // dead mounts that were dropped
+  std::vector<std::jthread> forgetting_;  // they drop the kernel's state of dead mounts
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
-  std::unique_ptr<stage::OpenedDirectories> opened_;  // of store_
-  std::unique_ptr<stage::PlacedNames> placed_;  // where results may meet others' files; of store_
-  // of a job on several nodes, or from a stop that merges on
+  std::unique_ptr<stage::OpenedDirectories> opened_;  // belongs to store_
+  // names of results that may collide with other files; belongs to store_
+  std::unique_ptr<stage::PlacedNames> placed_;
+  // for a job on several nodes, or since a stop with merge
   std::unique_ptr<stage::PfsIo> merging_;
   std::atomic<bool> keep_image_{false};              // the store stays when this process ends
-  std::atomic<bool> may_have_left_partials_{false};  // a transfer that failed
-  // nothing in it is needed, and it could not be removed
+  std::atomic<bool> may_have_left_partials_{false};  // a transfer failed
+  // the store is no longer needed and could not be removed
   std::atomic<bool> store_stays_{false};
-  std::unique_ptr<TimerThread> housekeeper_;  // goes before filesystem_
+  std::unique_ptr<TimerThread> housekeeper_;  // destroyed before filesystem_
   stage::Progress progress_;
   stage::Throttle throttle_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
-  // rank 4: shared by control requests that use filesystem_; exclusive to end it
+  // rank 4: control requests that use filesystem_ hold it shared; the end of filesystem_ holds it
+  // exclusively
   SharedMutex files_in_use_;
   Unloaded unloaded_{options_.directory + "/unloaded"};
-  std::unique_ptr<Tasks> tasks_;  // from listen() on; closed before the mount goes
+  std::unique_ptr<Tasks> tasks_;  // open from listen() on; closed before the unmount
 
-  Mutex mutex_;  // rank 5; nothing but the backend's space() is called under it
+  Mutex mutex_;  // rank 5; under it only the backend's space() is called
   Condition changed_;
   State state_ EFS_GUARDED_BY(mutex_);
   std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
-  // tickets: the last given, the last answered
+  // tickets: the last issued, the last completed
   std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;
-  // a later stop's deadline, while an earlier one stages out
+  // a later stop's deadline while an earlier stop exports
   std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);
-  // takes mutex_: is let go of without it
+  // its thread locks mutex_: destroy it without the lock
   std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);
-  bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // by the stop that runs: claim_end()
-  // by leave_without_pfs(), or give_up_without_pfs()
+  bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // set by the current stop: claim_end()
+  // set by leave_without_pfs() or give_up_without_pfs()
   bool leaving_ EFS_GUARDED_BY(mutex_) = false;
-  // as last_resort_, until a start has ended
+  // like last_resort_, until the start has ended
   std::unique_ptr<TimerThread> start_resort_ EFS_GUARDED_BY(mutex_);
-  // from then on a start leaves store_ and filesystem_ as they are
+  // from then on start() does not change store_ and filesystem_
   bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;
-  StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the one of that outcome
+  StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the request that led to last_outcome_
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
-  std::string lost_ EFS_GUARDED_BY(mutex_);  // of an earlier instance, in words
-  // by place: why the kernel gives its files no passthrough
+  std::string lost_ EFS_GUARDED_BY(mutex_);  // text about losses of an earlier instance
+  // by backend index: why the kernel refuses passthrough for the backend's files
   std::map<unsigned, std::string> refusals_ EFS_GUARDED_BY(mutex_);
   bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
-  // before the start had ended: the instance is not wanted
+  // the starter disappeared before the start had ended: the instance is unwanted
   bool starter_is_gone_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
-  // the kernel has come with its first request, and has its answer
+  // the kernel has sent its first request and has received the answer
   bool session_begun_ EFS_GUARDED_BY(mutex_) = false;
-  // of a successor: the kernel can be told of changes
+  // in a successor: the session accepts notifications to the kernel
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;
-  // of a successor of one that staged out
+  // in a successor of a worker that was exporting: when the export starts without a client's
+  // request
   std::optional<Clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);
-  // of an unmount under way, in words; null: nobody
+  // text about the wait of the current unmount; null: no unmount waits
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;
-  // of the last stage-out; as JSON only for those who ask
+  // of the last export; converted to JSON on request only
   std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);
-  // by another worker, if this one dies: the kernel says so
+  // a successor can continue if this worker dies, according to the kernel
   std::atomic<bool> can_be_replaced_{false};
-  std::atomic<bool> ready_{false};  // store_, filesystem_ and session_ may be looked at
+  std::atomic<bool> ready_{false};  // store_, filesystem_ and session_ may be read
 };
 
 }  // namespace efs::daemon

@@ -33,16 +33,16 @@ Json to_json(const SlotClient::Shown& turn) {
   return line;
 }
 
-// Until all has been moved, at the rate so far; null: nobody can tell, or not yet.
+// Returns the remaining time at the current rate; null: unknown.
 Json seconds_left(const stage::ProgressSnapshot& p) {
-  constexpr double soonest = 2;  // seconds: what moved at once says little of what follows
+  constexpr double soonest = 2;  // seconds: the first rates predict little
   const double seconds = p.started > 0 ? static_cast<double>(wall_clock() - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   return done > 0 && seconds >= soonest ? Json(std::max(0.0, (total - done) * seconds / done))
                                         : Json();
 }
 
-// As many as an answer takes easily: the receipt has them all.
+// The answer contains only the first ones; the receipt lists all.
 Json first_of(const std::vector<stage::PlanSkip>& skipped) {
   constexpr std::size_t most = 100;
   Json all = Json::array();
@@ -76,12 +76,12 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
   return handle_files(verb, request, progress);
 }
 
-// Until the inputs are there, or the reason why not. `starter`: the instance is not wanted without
-// him.
+// Waits until the inputs are imported or the start has failed. `starter`: the start is cancelled if
+// this client disappears.
 Json Instance::handle_wait(bool starter, const control::Server::Progress& progress) {
   while (is_starting()) {
     if (!progress(progress_now())) {
-      // ctrl-c, or worse, during `efs start`: nobody wants this instance any more
+      // the starter of this instance was interrupted (ctrl-c) or killed: cancel the start
       if (starter) {
         give_up_start();
       }
@@ -99,8 +99,8 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
   return control::result_line(status_now());
 }
 
-// He may have been slow, or stopped, and not gone: what has been mounted meanwhile, and may be in
-// use, stays.
+// Has no effect once the file system is mounted, because programs may use it. The starter may have
+// been only slow or stopped.
 void Instance::give_up_start() {
   {
     MutexLock lock(mutex_);
@@ -113,7 +113,7 @@ void Instance::give_up_start() {
       {.stage_out = false, .keep = keep_image_, .start_only = true, .until = {}, .gone_by = {}});
 }
 
-// Waits for a change, or for the next line of progress to be due.
+// Waits for a change, at most until the next progress line is due.
 bool Instance::is_starting() {
   MutexLock lock(mutex_);
   const auto starting = [this]() EFS_REQUIRES(mutex_) {
@@ -126,8 +126,8 @@ bool Instance::is_starting() {
   return starting();
 }
 
-// What a successor is asked about files it answers when it has them: who asks need not know that a
-// worker died.
+// Delays requests for files in a successor until its recovery is complete. The client need not know
+// that a worker died.
 void Instance::await_recovery() {
   MutexLock lock(mutex_);
   while (state_ == State::recovering) {
@@ -154,16 +154,16 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
     set_deadline(wanted, asked.deadline);
   }
   const std::uint64_t ticket = request_stop(wanted);
-  // the stop goes on when the asker is gone
+  // the stop continues even if the client disappears
   while (is_stopping(ticket)) {
     (void)progress(progress_now());
   }
   return outcome_for(wanted, asked.receipt);
 }
 
-// Whoever brings it about. It may take as long as the job does, whose node is not to be woken for
-// it: once a minute is looked whether the asker is gone. The answer is short, for he may read it
-// late: the receipt is in its file.
+// Waits for the end of the instance by any cause, perhaps as long as the job runs. Checks only once
+// a minute whether the client is gone, so that the node of the job stays idle. The answer is short,
+// because the client may read it late: the file of the receipt has the rest.
 Json Instance::handle_wait_end(const Json& request, const control::Server::Progress& progress) {
   if (progress.holds_up_others()) {
     return control::error_line({EAGAIN, "the daemon has no thread that could wait"});
@@ -186,7 +186,7 @@ bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
   return state_ == State::ended || state_ == State::failed;
 }
 
-// What a stop is answered that wanted this.
+// Returns the answer to a client that requested `wanted`.
 Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
   Json outcome;
   std::shared_ptr<const stage::Receipt> receipt;
@@ -208,7 +208,7 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
         return control::error_line(
             {ECANCELED, "stopped before the inputs were there; nothing is mounted"});
       }
-      // a successor that found it over
+      // a successor that found the instance ended
       const Status done = wanted.keep ? was_done_as(wanted) : Status();
       return done ? control::result_line() : control::error_line(done.error());
     }
@@ -218,7 +218,7 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
         outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
     if (const Status done = good ? was_done_as(wanted) : Status(); !done) {
       Json line = control::error_line(done.error());
-      // only a stop that ends the instance is good: its end can be waited for
+      // only a stop that ends the instance succeeds: the client can wait for its end
       line["ended"] = true;
       return line;
     }
@@ -226,14 +226,14 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
   if (!outcome.is_object()) {
     return control::error_line({ENOMEM, "the stop was given up: out of memory"});
   }
-  // megabytes for many files
+  // the receipt of many files takes megabytes
   if (receipt && with_receipt) {
     outcome["receipt"] = stage::to_json(*receipt);
   }
   return outcome;
 }
 
-// Of several stops one is carried out, and its success may not be what another one asked for.
+// Only one of several stops is executed. Its success may differ from the request of another client.
 Status Instance::was_done_as(const StopRequest& wanted) const {
   if (wanted.stage_out && !last_stop_.stage_out) {
     return fail(
@@ -258,7 +258,7 @@ Status Instance::was_done_as(const StopRequest& wanted) const {
   return {};
 }
 
-// As is_starting(): is the stop with this ticket still under way?
+// Is the stop with this ticket still running? Waits like is_starting().
 bool Instance::is_stopping(std::uint64_t ticket) {
   MutexLock lock(mutex_);
   const auto stopping = [&]() EFS_REQUIRES(mutex_) {
@@ -282,7 +282,7 @@ Json Instance::progress_now() {
   if (state_ == State::unmounting && waits_for_ != nullptr) {
     line["note"] = waits_for_;
   }
-  // While programs run turns are of tasks.
+  // While programs run, turns belong to tasks.
   const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
   const bool moving = state_ == State::staging_in || state_ == State::staging_out;
   if (turn && moving) {
@@ -307,8 +307,8 @@ void Instance::tell_turn(Json& task) const {
   }
 }
 
-// For schedulers; efsd(8) describes it. Bytes and files are those of the stage-in or stage-out that
-// runs or ran last.
+// Returns the document for schedulers; efsd(8) describes it. Bytes and files are those of the
+// current or last import or export.
 Json Instance::status_file_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
   const auto& config = options_.config;

@@ -17,14 +17,15 @@
 namespace efs::daemon {
 namespace {
 
-// Made by efs for this user, and nothing that he put in its place.
+// True if efs made this lock for `user`, and the user has not replaced it.
 bool is_lock_of(const User& user, const UniqueFd& lock) {
   struct stat st{};
   return ::fstat(lock.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
          st.st_uid == user.uid;
 }
 
-// A lock belongs to what open(2) returned, and to its duplicates: one that nobody else gets.
+// A lock belongs to an open file description. Open the directory again, so that no duplicate of the
+// descriptor shares the lock.
 UniqueFd reopened(const UniqueFd& directory) {
   return UniqueFd(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
@@ -34,7 +35,7 @@ std::string taken(const std::string& base, const std::string& name) {
          "); stop it (efs stop " + name + ") or choose another --name";
 }
 
-// EAGAIN: whoever had it before has removed it, behind its name.
+// EAGAIN: the previous owner has removed the directory after this process opened it.
 Status lock_directory(InstanceDirectory& made, const std::string& base, const std::string& name,
                       const User& user, bool is_new) {
   made.directory.reset(
@@ -79,7 +80,8 @@ Status fill(InstanceDirectory& made, const std::string& path, const User& user) 
   return {};
 }
 
-// One whose maker, or remover, was killed in the middle. It may have a lock still.
+// True if a process was killed while it created or removed the directory. Such a directory may
+// still contain a lock.
 bool is_bare(const UniqueFd& directory) {
   ::unlinkat(directory.get(), "store", AT_REMOVEDIR);
   DIR* entries = ::fdopendir(reopened(directory).release());
@@ -103,8 +105,9 @@ Status fill_again(InstanceDirectory& made, const std::string& path, const User& 
   return fill(made, path, user);
 }
 
-// The directory of an instance that is dead, or was left by `efs stop --keep`. It was the user's to
-// change meanwhile: it must still be his, and nothing in it is followed.
+// Reuses the directory of an instance that is dead or that `efs stop --keep` left. The user could
+// change the directory meanwhile: it must still belong to the user, and no symbolic link in it is
+// followed.
 Status take_old(InstanceDirectory& made, const std::string& base, const std::string& name,
                 const User& user) {
   EFS_TRY(lock_directory(made, base, name, user, false));
@@ -119,7 +122,7 @@ Status take_old(InstanceDirectory& made, const std::string& base, const std::str
   if (::fstat(made.directory.get(), &st) != 0) {
     return fail_errno(path);
   }
-  // It is given to the user last.
+  // The directory becomes the user's in the last step of its creation.
   if (made.lock && st.st_uid != user.uid && lock_soon(made.lock) && is_bare(made.directory)) {
     return fill_again(made, path, user);
   }
@@ -153,7 +156,7 @@ Status take_old(InstanceDirectory& made, const std::string& base, const std::str
   return {};
 }
 
-// It is still root's.
+// The directory still belongs to root.
 Status take_new(InstanceDirectory& made, const std::string& base, const std::string& name,
                 const User& user) {
   EFS_TRY(lock_directory(made, base, name, user, true));
@@ -181,7 +184,7 @@ Result<InstanceDirectory> make_instance_directory(const std::string& base, const
     return fail(EPERM, "runtime directory " + base +
                            " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
   }
-  constexpr int most_tries = 10;  // an efs clean may remove it as often as it is made
+  constexpr int most_tries = 10;  // an efs clean may remove the directory each time
   for (int tries = 1;; ++tries) {
     const bool is_new = ::mkdirat(made.base.get(), name.c_str(), 0700) == 0;
     if (!is_new && errno != EEXIST) {
@@ -199,8 +202,9 @@ Result<InstanceDirectory> make_instance_directory(const std::string& base, const
 }
 
 void remove_instance_directory(InstanceDirectory& made, const std::string& name) {
-  // Held until all names and the lock are gone: giving back the memory of a store takes the kernel
-  // a tenth of a second per gibibyte, and whoever waits for the lock need not wait for that.
+  // Keep the tmpfs open until all names and the lock are gone. The kernel needs a tenth of a second
+  // per gibibyte to free the store's memory, and a process that waits for the lock must not wait
+  // for that.
   std::vector<UniqueFd> store_roots;
   for (unsigned number = 0; number < control::most_stores; ++number) {
     store_roots.emplace_back(::openat(made.directory.get(), control::store_name(number).c_str(),

@@ -1,7 +1,7 @@
 #pragma once
-// The directory of an instance below the runtime directory: lock, socket, log, manifest, and
-// `store`, where a store in memory is mounted. Made, handed to the user and removed by the daemon
-// before it forks and after all has ended.
+// The directory of an instance below the runtime directory. It contains the lock, the socket, the
+// log, the manifest, and `store`, the mount point of a store in memory. The daemon creates it and
+// gives it to the user before it forks. The daemon removes it after all processes have ended.
 
 #include <string>
 
@@ -11,27 +11,30 @@
 
 namespace efs::daemon {
 
-/// Held open for the life of the instance. Two locks say that it lives: of the file `lock`, and of
-/// the directory itself, for the user can remove any file in it.
+/// The open directory of a living instance. Two locks show that the instance lives: one on the file
+/// `lock` and one on the directory itself. The directory lock is necessary because the user can
+/// remove any file in the directory.
 struct InstanceDirectory {
-  // the last is given up first: who waits for an end waits for directory_lock
+  // the last member is released first: a process that waits for the end waits for directory_lock
   UniqueFd base, directory, store, directory_lock, lock;
   bool was_there = false;  // an earlier instance may have left its store
 };
 
-/// Makes `base`/`name` for `user`, or takes over that of an instance which is dead or was kept.
-/// Made and locked before it is given to the user, through descriptors, so that nothing can be
-/// slipped under us; what was the user's is believed only where it is still his, and nothing in it
-/// is followed. An empty one, whose maker or remover was killed, is as good as none. EEXIST: it is
-/// alive, another user's, or not made by efs; EAGAIN: it was being removed.
+/// Creates `base`/`name` for `user`, or reuses the directory of an instance that is dead or was
+/// kept. A new directory is created and locked through descriptors before the user becomes its
+/// owner, so the user cannot replace anything. A reused directory must still belong to the user,
+/// and no symbolic link in it is followed. An empty directory, left by a killed process, is treated
+/// as missing. Fails with EEXIST if the instance is alive, belongs to another user or is not made
+/// by efs. Fails with EAGAIN if another process was removing the directory.
 Result<InstanceDirectory> make_instance_directory(const std::string& base, const std::string& name,
                                                   const User& user);
 
-/// Removes it with all that efs puts there, and a store in memory. The lock is given up when all
-/// names are gone.
+/// Removes the directory with all files of efs and with a store in memory. Releases the lock after
+/// all names are gone.
 void remove_instance_directory(InstanceDirectory& made, const std::string& name);
 
-/// Removes what only a living instance has; what leads to a store that stays is left.
+/// Removes the files that only a living instance has. Keeps the files that lead to a store that
+/// stays.
 void leave_instance_directory(const InstanceDirectory& made);
 
 }  // namespace efs::daemon

@@ -1,5 +1,4 @@
-// Programs that stay in the mount of an instance that has to end in time: what they do not write to
-// is brought out all the same.
+// A stop with a deadline while programs use the mount: exports the files that no program writes to.
 #include <algorithm>
 #include <chrono>
 
@@ -13,15 +12,15 @@ using control::Json;
 
 constexpr auto patience_with_tasks = std::chrono::seconds(10);
 
-// It takes no part in the merging that a stop asks for: that begins when nothing can change any
-// more.
+// A drain does not merge, even if the stop requests it: a merge begins only when no file can change
+// any more.
 bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmounted) const {
   return why_not_unmounted.code == EBUSY && request.until && request.stage_out &&
          !options_.config.results_dir.empty() && (!request.merge || merging_);
 }
 
-// What waits for a PFS that hangs is no reason to wait longer than there is time, nor to take the
-// mount away from who is in it.
+// Tasks that wait for a hanging PFS must neither delay the stop beyond its deadline nor make it
+// take the mount from programs.
 Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   const bool idle = end_tasks(request);
   Status unmounted = unmount_for(request);
@@ -43,7 +42,7 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   return {};
 }
 
-// The one that was there may have come to nothing while programs were in the mount.
+// The previous timer may have expired without effect while programs used the mount.
 void Instance::renew_last_resort(const StopRequest& request) {
   StopRequest last = last_request(request);
   if (!last.gone_by) {
@@ -55,14 +54,14 @@ void Instance::renew_last_resort(const StopRequest& request) {
   before = std::exchange(last_resort_, leave_at(last));
 }
 
-// This one, or one that has come since.
+// Returns this request or a later one.
 Instance::StopRequest Instance::last_request(const StopRequest& request) {
   MutexLock lock(mutex_);
   return stop_request_ && stop_request_->ticket > request.ticket ? *stop_request_ : request;
 }
 
-// What unloads have not brought out, the stage-out does, in time. False where one is left when
-// there is no more time for it.
+// Ends all tasks in time; the export completes the rest. Returns false if a task is left at the end
+// of the time.
 bool Instance::end_tasks(const StopRequest& request) {
   for (const auto begin = Clock::now();;) {
     const StopRequest last = last_request(request);
@@ -82,8 +81,8 @@ bool Instance::end_tasks(const StopRequest& request) {
   }
 }
 
-// In a thread of its own: where the PFS hangs, the stop is refused in time, and the mount, which is
-// in use, stays. The job may load and unload.
+// Runs in its own thread. If the PFS hangs, the stop is refused in time and the busy mount stays.
+// The job may continue to load and unload.
 std::optional<Json> Instance::drain(const StopRequest& request) {
   const auto id =
       tasks_->start(TaskKind::drain, "what no program writes to",
@@ -112,7 +111,7 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
   return seen ? seen->at("outcome") : control::error_line(seen.error());
 }
 
-// By then, or as soon as a later request wants it; that one may want nothing brought out.
+// Waits until `end`, or less if a later request has an earlier end or requests no export.
 bool Instance::has_drained(std::uint64_t task, const StopRequest& request,
                            std::optional<Clock::time_point> StopRequest::* end) {
   while (true) {
@@ -127,7 +126,7 @@ bool Instance::has_drained(std::uint64_t task, const StopRequest& request,
     const auto ended =
         tasks_->wait(task, std::clamp(left, std::chrono::milliseconds(0), progress_interval));
     if (!ended || *ended) {
-      return true;  // one that is forgotten has ended
+      return true;  // a forgotten task has ended
     }
     if (left.count() <= 0) {
       return false;
@@ -153,8 +152,8 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
   finish_stop(request, std::move(refused));
 }
 
-// Of a request that is over: who has asked without one meanwhile has all the time that the job file
-// gives him.
+// The request with the deadline is complete. A later request without a deadline gets the full time
+// of the job file.
 void Instance::drop_inherited_deadline() {
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);

@@ -18,7 +18,7 @@ namespace {
 using control::Json;
 constexpr std::size_t items_per_line = 1000;  // of a listing
 
-/// What a task is about, for people.
+/// The title of a task for people.
 std::string headline(const std::vector<std::string>& names) {
   std::string text = names.front().empty() ? "." : names.front();
   if (names.size() > 1) {
@@ -95,7 +95,7 @@ Json Instance::handle_files(const std::string& verb, const Json& request,
   return control::error_line({EINVAL, "unknown verb \"" + verb.substr(0, 100) + "\""}, 2);
 }
 
-// The `paths` of a request as names of the buffer.
+// Converts the `paths` of a request to names in the buffer.
 Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
   const auto paths = paths_of(request);
   if (!paths) {
@@ -162,7 +162,7 @@ Json Instance::handle_unload(const Json& request) {
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
 
-// Where it has to end in time, what the job file names first goes first.
+// With a deadline, exports in the order of the job file.
 Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
                           const SlotLimits& limits) {
   fs::Staging staging(*filesystem_);
@@ -181,7 +181,7 @@ Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& pro
   return outcome_of(receipt, progress.cancel);
 }
 
-// Of a task: it holds its turn until it ends.
+// For a task, which holds its turn until it ends.
 std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction direction,
                                                         const stage::Progress& progress,
                                                         std::optional<SlotClient::Held>& turn,
@@ -196,8 +196,7 @@ std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction directi
   };
 }
 
-// Streams the listing, so that its length has no bound. Nothing is held while a slow asker takes
-// it.
+// Streams the listing, so its length is not limited. Holds no lock while a slow client reads it.
 Json Instance::handle_ls(const Json& request, const control::Server::Progress& progress) {
   std::vector<fs::WalkItem> items;
   {
@@ -252,7 +251,7 @@ Json Instance::handle_explain(const Json& request) {
       stage::explain(options_.config, *name, staging, stage::posix_pfs(), where));
 }
 
-// All or none: the names are looked up before the first is changed.
+// Changes all names or none: all lookups come before the first change.
 Json Instance::handle_set(const Json& request) {
   const auto names = names_in(request);
   if (!names) {
@@ -270,7 +269,7 @@ Json Instance::handle_set(const Json& request) {
   std::vector<std::string> paths;
   for (const auto& name : *names) {
     if (staging.find(name)) {
-      paths.push_back(name);  // a directory stands for all below it, now and later
+      paths.push_back(name);  // a directory covers all present and future files below it
       continue;
     }
     const auto items = stage::items_of(staging, name);
@@ -305,7 +304,7 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
       return control::error_line(seen.error());
     }
     tell_turn(*seen);
-    // An answer in any case: how the task itself went is its outcome's to say.
+    // The request itself succeeds in any case. The outcome tells whether the task succeeded.
     if (*ended || left.count() <= 0) {
       return control::result_line(std::move(*seen));
     }

@@ -1,4 +1,4 @@
-// Where an instance is mounted, and who serves it.
+// Mounts an instance and starts its session.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
@@ -24,13 +24,14 @@
 namespace efs::daemon {
 namespace {
 
-// Is anything in the open directory?
+// Does the open directory have any entries?
 Result<bool> holds_anything(int directory) {
   const auto names = stage::posix_pfs().list(directory);
   return names ? Result<bool>(!names->empty()) : std::unexpected(names.error());
 }
 
-// File systems that lie on others, or may: of how many the kernel does not tell.
+// True for file systems that are, or may be, stacked on others. The kernel does not report the
+// depth of a stack.
 bool may_be_stacked(int directory) {
   struct statfs fs{};
   if (::fstatfs(directory, &fs) != 0) {
@@ -40,7 +41,7 @@ bool may_be_stacked(int directory) {
   return type == OVERLAYFS_SUPER_MAGIC || type == ECRYPTFS_SUPER_MAGIC || type == FUSE_SUPER_MAGIC;
 }
 
-// Errors that say something of this moment, not of what is possible.
+// True for temporary errors, which do not show that an operation is impossible.
 bool passes(int code) {
   return code == ENOMEM || code == EMFILE || code == ENFILE || code == EINTR || code == EPIPE;
 }
@@ -56,19 +57,20 @@ std::string reason_of_refusal(const Error& error) {
   return "the kernel refuses it: " + describe(error);
 }
 
-// Threads are started when slow work needs them: so many slow requests, less one, run side by side.
+// Threads start when slow requests need them. One less than this number of slow requests can run in
+// parallel.
 unsigned session_threads() {
   return std::clamp(2 * std::thread::hardware_concurrency(), 16U, 64U);
 }
 
 }  // namespace
 
-// Nothing where no dead mount is.
+// Does nothing if there is no dead mount.
 Status Instance::drop_mount(const std::string& path) {
   struct statfs fs{};
   constexpr int patience = 5;  // seconds
-  // ECONNABORTED: the daemon's last thread died while we asked. One that is silent may have
-  // outlived its daemon.
+  // ECONNABORTED: the daemon's last thread died during this call. A mount without an answer may
+  // have outlived its daemon.
   if (answers(path, patience) &&
       (::statfs(path.c_str(), &fs) == 0 || (errno != ENOTCONN && errno != ECONNABORTED))) {
     return {};
@@ -79,8 +81,8 @@ Status Instance::drop_mount(const std::string& path) {
   if (!parent) {
     return fail_errno("mount-dir " + path);
   }
-  // Who lets go of it last waits while the kernel forgets what it knew of the files, seconds where
-  // there were a million: not the start.
+  // The last close of a dead mount waits while the kernel frees its inodes: seconds for a million
+  // files. Another thread does it, so that the start does not wait.
   UniqueFd last(::open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1));
   if (!dropped) {
@@ -93,8 +95,8 @@ Status Instance::drop_mount(const std::string& path) {
   return {};
 }
 
-// Of an instance that was killed, where this one is to be mounted elsewhere: nobody will know of it
-// any more.
+// Drops the mount of a killed instance if the new instance mounts elsewhere. No other process would
+// find the old mount.
 Status Instance::drop_former_mount(const image::Manifest& before) {
   if (before.mount_dir.empty() || before.mount_dir == options_.config.mount_dir) {
     return {};
@@ -106,8 +108,8 @@ Status Instance::drop_former_mount(const image::Manifest& before) {
   return {};
 }
 
-// Before anything moves: a mount point that cannot be used is found now and not after an hour of
-// staging.
+// Checks the mount point before any data moves, so that an unusable mount point fails early and not
+// after an hour of import.
 Status Instance::prepare_mount_point() {
   const std::string& path = options_.config.mount_dir;
   EFS_TRY(drop_mount(path));
@@ -137,8 +139,8 @@ Status Instance::prepare_mount_point() {
   return {};
 }
 
-// Until it is mounted, which may take hours of staging. Anybody who can read the directory may lock
-// it: that alone is no ground.
+// Locks the mount point until the mount, which may come hours later. Any user with read access to
+// the directory can lock it, so a foreign lock alone is not an error.
 Status Instance::claim_mount_point() {
   const std::string& path = options_.config.mount_dir;
   if (::flock(mount_point_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
@@ -161,7 +163,7 @@ Status Instance::claim_mount_point() {
   return {};
 }
 
-// Opens stay on one path for the life of the mount, also under a successor.
+// Opens use the same I/O path for the whole life of the mount, also under a successor.
 SupervisorClient* Instance::passthrough_registry() {
   const bool passthrough = options_.privileged && !options_.daemon_io &&
                            options_.config.trace.empty() && store_.backend->offers_descriptor();
@@ -179,8 +181,8 @@ void Instance::open_session() {
                                              stacked, kept);
 }
 
-// To be root is not enough, and the answer to INIT promises nothing. The locks of the stores are
-// files of the user's on the containers' file systems.
+// Neither root's rights nor the answer to INIT guarantee passthrough, so try it. The lock files of
+// the stores belong to the user and are on the file systems of the containers.
 void Instance::probe_passthrough() {
   if (!session_->passthrough()) {
     return;
@@ -213,14 +215,14 @@ void Instance::probe_passthrough() {
 Status Instance::mount() {
   open_session();
   EFS_TRY(filesystem_->new_connection());
-  // Somebody else's end may have removed it while this one staged in, and somebody have made it
-  // again.
+  // the end of another instance may have removed the mount point during the import, and another
+  // process may have created it again
   struct stat now{}, ours{};
   const bool is_there = ::lstat(options_.config.mount_dir.c_str(), &now) == 0;
   const bool is_another = is_there && ::fstat(mount_point_.get(), &ours) == 0 &&
                           (now.st_ino != ours.st_ino || now.st_dev != ours.st_dev);
   if (is_another || (!is_there && errno == ENOENT)) {
-    made_mount_point_ = false;  // ours is gone
+    made_mount_point_ = false;  // our directory is gone
     EFS_TRY(prepare_mount_point());
   }
   auto fuse = supervisor_.mount(mount_point_.get(), options_.mount_flags, options_.source);
@@ -228,7 +230,7 @@ Status Instance::mount() {
     return fail(fuse.error().code,
                 "cannot mount at " + options_.config.mount_dir + ": " + describe(fuse.error()));
   }
-  // Ours would keep the mount point's old face busy.
+  // This descriptor would keep the directory below the mount busy.
   mount_point_.reset();
   EFS_TRY(serve_in_thread(std::move(*fuse), std::nullopt));
   EFS_TRY(wait_for_kernel());
@@ -239,9 +241,9 @@ Status Instance::mount() {
   return {};
 }
 
-// By a call on the mount one could see that it answers, but must not: a thread that waits for an
-// answer of its own process cannot be killed, keeps the connection open, and so waits for ever
-// where the supervisor dies with it.
+// Waits for the kernel's first request. A call on the mount would also show that it answers, but is
+// dangerous: a thread that waits for an answer of its own process cannot be killed and keeps the
+// connection open. If the supervisor died meanwhile, this thread would wait forever.
 Status Instance::wait_for_kernel() {
   MutexLock lock(mutex_);
   while (!session_begun_ && !session_ended_) {
@@ -280,9 +282,9 @@ void Instance::note_resumed() {
   changed_.notify_all();
 }
 
-// Before that the kernel would not be told of what a load or an unload changes. It may ask
-// meanwhile: requests are served. No verb is, and so nobody relies on a name of which the kernel
-// may have heard nothing.
+// Waits until the session accepts notifications. Before that, the kernel would not learn of the
+// changes of a load or unload. Meanwhile the session serves the kernel's requests, but no verb
+// runs, so no client relies on a name that is stale in the kernel.
 void Instance::catch_up_with_predecessor() {
   {
     MutexLock lock(mutex_);

@@ -1,5 +1,5 @@
-// A start on what an earlier instance left in the buffer: what of it stays, what comes anew, and
-// what is no start.
+// A start on the buffer of an earlier instance: decides which files stay, which are imported again,
+// and when to refuse the start.
 #include <fcntl.h>
 
 #include <string_view>
@@ -34,7 +34,7 @@ Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& pro
                   escaped(name) + ") and start afresh");
 }
 
-// What cannot be looked at may be there: an error.
+// Returns an error for a path that cannot be accessed, because the path may exist.
 Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
   const auto there = pfs.lstat(AT_FDCWD, path);
   if (there) {
@@ -50,7 +50,8 @@ Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
 
 }  // namespace
 
-// The mode that a stage-out which was killed gave a directory for a while is not the PFS's.
+// Restores the modes of directories that a killed export had changed for a while. These temporary
+// modes are not the PFS's.
 void Instance::shut_what_was_opened() {
   const std::string& results = options_.config.results_dir;
   if (results.empty() || !opened_->has_any_of_before()) {
@@ -63,15 +64,15 @@ void Instance::shut_what_was_opened() {
   stage::ResultsTree tree(results_pfs(), opened_.get());
   Status shut = tree.open(results);
   if (shut) {
-    shut = tree.restore_access(false);  // what is not there may only not be mounted yet
+    shut = tree.restore_access(false);  // a missing directory may only be not mounted yet
   }
   if (!shut) {
     log::warn("event=not_shut reason=\"{}\"", describe(shut.error()));
   }
 }
 
-// A salvage, or a stop that was killed, may have removed inputs that live on under other names:
-// they are no inputs under those that the PFS does not have any more.
+// A salvage or a killed stop may have removed inputs that still exist in the buffer under other
+// names. Revokes their registration under the names that are gone from the PFS.
 Status Instance::disown_removed(fs::Staging& staging) {
   if (!options_.config.in_place && options_.config.results_dir != options_.config.root_dir) {
     return {};
@@ -92,8 +93,9 @@ Status Instance::disown_removed(fs::Staging& staging) {
   return stage::all_disowned(staging.revoke(names, fs::Side::inputs));
 }
 
-// What the job has changed, or has brought out with a mode that keeps it from being read again, is
-// here; and what it removed, and a stage-out then took from the PFS, is to be nowhere.
+// Ignores problems of two kinds of inputs. The buffer has the current version of files that the job
+// changed, or exported with an unreadable mode. Files that the job removed and an export then
+// deleted from the PFS must stay deleted.
 void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const {
   const bool in_place = placed_ && config::has_results_in_place(options_.config);
   std::erase_if(plan.problems, [&](const stage::PlanProblem& problem) {
@@ -105,8 +107,9 @@ void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging)
   });
 }
 
-// What the plan has comes in anew where somebody has changed its container. What a program renamed,
-// also over another input, or efs load brought, would be read as it is.
+// Refuses the start if a container was changed from outside. The plan imports its files again, so
+// they are safe. Files that a program renamed, or that efs load imported, would be read with the
+// foreign contents.
 Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
   std::unordered_set<std::string_view> planned;
   for (const auto& entry : plan.entries) {
@@ -132,8 +135,8 @@ Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
   return {};
 }
 
-// An earlier instance has staged in, and perhaps worked on, some of it. The answer: of how many
-// files it is left that the job took them away.
+// Removes from the plan the inputs that an earlier instance imported, and perhaps changed. Returns
+// the number of inputs that stay absent because the job removed them.
 Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
   EFS_TRY(stage::disown_others(options_.config, plan, staging));
   EFS_TRY(disown_removed(staging));

@@ -1,4 +1,4 @@
-// How an instance comes to life: by a start, with or without what an earlier one left, or by a
+// The begin of an instance: by a start, with or without the store of an earlier instance, or by a
 // takeover.
 #include <dirent.h>
 #include <fcntl.h>
@@ -37,10 +37,10 @@
 namespace efs::daemon {
 namespace {
 
-// Whoever asked the predecessor for a stop asks again within moments.
+// Clients that requested a stop from the predecessor repeat the request within moments.
 constexpr auto patience_for_askers = std::chrono::seconds(10);
 
-// Which backend a new file goes to: asked only where a rule names one.
+// Returns the function that selects the backend of a new file; empty if no rule names a backend.
 std::function<std::optional<unsigned>(const std::string&)> placement_of(
     const config::JobConfig& config) {
   if (config.backends.size() < 2 ||
@@ -55,7 +55,7 @@ std::function<std::optional<unsigned>(const std::string&)> placement_of(
 }  // namespace
 
 Status Instance::start() {
-  // What an earlier instance left is not ours to drop if this start fails.
+  // A failed start must not remove the store of an earlier instance.
   const UniqueFd directory(
       ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const auto before =
@@ -95,14 +95,14 @@ Status Instance::start() {
     start_has_store_ = true;
   }
   EFS_TRY(plan_and_stage_in());
-  end_start();  // of what waits for the PFS
-  // the plan of a million inputs: the threads that serve programs have other arenas, and would
-  // never use it
+  end_start();  // the start makes no more calls to the PFS
+  // The plan of a million inputs used this thread's arena. The threads that serve programs have
+  // other arenas and would never reuse its memory.
   give_back_freed();
   return mount();
 }
 
-// What was in memory, and is not there any more.
+// Handles an earlier store in memory that no longer exists.
 Status Instance::go_on_without(const image::Manifest& before) {
   const bool is_out =
       before.left == image::ShutdownState::kept || before.left == image::ShutdownState::salvaged;
@@ -153,9 +153,9 @@ void Instance::open_cache() {
   sharer_ = std::make_unique<stage::InputSharer>(*cache_, config);
 }
 
-// When the job began, by the PFS's clock: what is newer in results-dir at the end is another
-// node's. The manifest keeps it for whoever goes on with the store; what was kept on purpose begins
-// anew, for all of it was back.
+// Records the start of the job by the PFS's clock: a newer file in results-dir at the end comes
+// from another node. The manifest keeps the time for an instance that continues with the store. A
+// store that was kept on purpose starts anew, because all its results were exported.
 void Instance::note_merge_start() {
   config::JobConfig& config = options_.config;
   config.merges =
@@ -170,7 +170,8 @@ void Instance::note_merge_start() {
   }
 }
 
-// The manifest keeps it, too: the PFS may be away when somebody goes on with the store.
+// The manifest keeps this, too: the PFS may be absent when a later instance continues with the
+// store.
 void Instance::note_mount_point(bool takeover) {
   config::JobConfig& config = options_.config;
   if (config.results_dir.empty()) {
@@ -179,7 +180,7 @@ void Instance::note_mount_point(bool takeover) {
   const image::Manifest& before = store_.manifest;
   const bool goes_on = store_.left && before.left != image::ShutdownState::kept &&
                        before.results_dir == config.results_dir && !before.results_mount.empty();
-  // of a takeover nothing is looked at: programs wait, and a PFS may hang
+  // a takeover makes no call to the PFS: programs wait, and the PFS may hang
   if (takeover || goes_on) {
     config.results_mount = before.results_mount;
     config.mounts_below = before.mounts_below;
@@ -190,7 +191,7 @@ void Instance::note_mount_point(bool takeover) {
   }
 }
 
-// What was brought out under names that somebody else may use, too.
+// Opens the log of exported names that may collide with files of other writers.
 Status Instance::open_placed() {
   if (placed_ || !stage::may_meet_others(options_.config)) {
     return {};
@@ -203,7 +204,7 @@ Status Instance::open_placed() {
   return {};
 }
 
-// A salvage, or a stop that was killed, has booked nothing.
+// A salvage or a killed stop has not updated the export log.
 Status Instance::book_what_is_out() {
   fs::Staging staging(*filesystem_);
   stage::Booking booking(options_.config, staging, results_pfs(), placed_.get());
@@ -213,8 +214,7 @@ Status Instance::book_what_is_out() {
   return {};
 }
 
-// An earlier process of this node may have unloaded results: those are its own, and no other
-// node's.
+// Results that an earlier process of this node unloaded belong to this node, not to another one.
 Status Instance::open_merging() {
   const config::JobConfig& config = options_.config;
   if ((config.nodes < 2 && !config.merges) || config.results_dir.empty()) {
@@ -239,7 +239,7 @@ stage::PfsIo& Instance::results_pfs() {
 
 Status Instance::take_over() {
   open_watchers_later();
-  keep_image_ = true;  // until a stop says otherwise
+  keep_image_ = true;  // until a stop decides otherwise
   EFS_TRY(open_store());
   inherit_listed();
   inherit_staged_in();
@@ -278,8 +278,8 @@ Status Instance::take_over() {
   return {};
 }
 
-// Somebody had the store when the predecessor had died, and called it salvaged, say; programs write
-// on.
+// Another process used the store after the predecessor's death and, for example, recorded a
+// salvage. Programs still write, so the record is wrong.
 void Instance::put_manifest_right() {
   log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"",
              image::name_of(store_.manifest.left));
@@ -290,8 +290,8 @@ void Instance::put_manifest_right() {
   }
 }
 
-// A start on what an earlier instance left and a takeover replay the same journal; what the kernel
-// has lives on in a takeover only.
+// A start on an earlier instance's store and a takeover replay the same journal. Only in a takeover
+// the kernel still has state of the mount.
 Status Instance::open_filesystem(bool takeover) {
   struct stat root{};
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) {
@@ -357,7 +357,8 @@ Status Instance::open_filesystem(bool takeover) {
   }
   log::info("event=resumed store={} left={} same_boot={}", store_.path,
             image::name_of(store_.manifest.left), same_boot);
-  // Only now: a manifest of this boot says that what power loss made doubtful has been dropped.
+  // Write the manifests now, not earlier: a manifest of this boot states that everything uncertain
+  // after a power loss has been dropped.
   EFS_TRY(write_manifests(
       store_, options_.config, options_.directory,
       {.made_mount_dir = made_mount_point_, .journal_to = filesystem_->durable_records()}));
@@ -365,12 +366,13 @@ Status Instance::open_filesystem(bool takeover) {
   return {};
 }
 
-// Group, ACLs and other extended attributes: the mount hands down what root-dir does.
+// Copies the group, ACLs and other extended attributes of root-dir, so that new files inherit the
+// same as in root-dir.
 Status Instance::take_after_root_dir(gid_t gid) {
   auto& pfs = stage::posix_pfs();
   const auto root = pfs.open(AT_FDCWD, options_.config.root_dir, stage::directory_flags);
   if (!root && root.error().code == EACCES) {
-    return {};  // it may be passed, and not be read
+    return {};  // root-dir may be searchable but not readable
   }
   auto xattrs = root ? pfs.xattrs(root->get()) : std::unexpected(root.error());
   if (!xattrs) {
@@ -379,12 +381,12 @@ Status Instance::take_after_root_dir(gid_t gid) {
                     ": reading its extended attributes: " + describe(xattrs.error()));
   }
   if (options_.root_mode) {
-    xattrs->erase(fs::access_acl_name);  // -o mode= says who may what
+    xattrs->erase(fs::access_acl_name);  // -o mode= decides about the rights
   }
   return fs::Staging(*filesystem_).set_root(gid, *xattrs);
 }
 
-// Before recovery, which would go on with them.
+// Call this before recovery, which would accept the changed contents.
 Status Instance::refuse_changed_contents() {
   const auto changed =
       image::changed_contents(store_.metadata.get(), store_.manifest, *store_.backend);
@@ -526,7 +528,7 @@ void Instance::keep_staged_in(const stage::StagedIn& staged_in) {
   options_.figures->has_staged_in = true;
 }
 
-// The receipt of a successor's stop has it, too.
+// The receipt of a successor's stop needs these figures.
 void Instance::inherit_staged_in() {
   if (options_.figures == nullptr || !options_.figures->has_staged_in) {
     return;
@@ -572,10 +574,10 @@ std::uint64_t Instance::spare_in_cache() {
              : 0;
 }
 
-// A start on what was kept has failed before anybody could change it: it is kept as before, for the
-// next.
+// A start on a kept store has failed before a program could change the store. Keeps the store for
+// the next start.
 void Instance::give_back_what_was_kept(bool in_a_hurry) {
-  // logged
+  // leave_image() logs its errors
   if (filesystem_ && !session_ && store_.left &&
       store_.manifest.left != image::ShutdownState::in_use) {
     (void)leave_image(store_.manifest.left,
@@ -583,7 +585,8 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
   }
 }
 
-// On a store that outlives the machine: group commit, and booking what has reached the medium.
+// For a store that survives a restart of the machine: group commit, and export log updates for data
+// that have reached the medium.
 void Instance::keep_house() {
   if (store_.backend->durability() == Durability::volatile_memory) {
     return;

@@ -1,4 +1,4 @@
-// How an instance ends: stage-out, and what stays on the node.
+// The end of an instance: export, and the parts that stay on the node.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,12 +27,13 @@ namespace efs::daemon {
 
 using control::Json;
 
-// What is being written is brought to an end, and partial files are removed.
+// The time to complete current writes and to remove partial files.
 constexpr auto patience_with_dropped = std::chrono::seconds(20);
 
 void Instance::set_deadline(StopRequest& request, double seconds) {
-  seconds = std::min(seconds, 1e8);  // three years: what a clock can add
-  // The last writes still have to be made durable and named: begin to end before the end.
+  seconds = std::min(seconds, 1e8);  // three years: a larger value would overflow the clock
+  // The last writes must still become durable and get their names, so the export ends before the
+  // deadline.
   const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
   const auto in = [now = Clock::now()](double time) {
     return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
@@ -41,7 +42,8 @@ void Instance::set_deadline(StopRequest& request, double seconds) {
   request.gone_by = in(seconds);
 }
 
-// As the job file has it; of a stop that a predecessor was asked for, what is left.
+// Sets the deadline of the job file. If a predecessor received the request, sets the remaining
+// time.
 void Instance::set_usual_deadline(StopRequest& request) {
   constexpr double hardly_any = 0.001;  // seconds
   if (request.stage_out && options_.config.deadline != 0) {
@@ -49,18 +51,18 @@ void Instance::set_usual_deadline(StopRequest& request) {
   }
 }
 
-// Where nobody has asked.
+// For a stop without a client's request.
 void Instance::begin_deadline(StopRequest& request) {
   std::unique_ptr<TimerThread> before;
   MutexLock lock(mutex_);
   if (stop_request_) {
-    return;  // which has its own
+    return;  // the request has its own deadline
   }
   set_usual_deadline(request);
   before = std::exchange(last_resort_, leave_at(request));
 }
 
-// Waits for a reason to stop and carries it out. True when the life is over.
+// Waits for a reason to stop and stops. Returns true when the life is over.
 bool Instance::serve_until_stopped() {
   StopRequest request;
   bool was_unsaved = false;
@@ -68,8 +70,8 @@ bool Instance::serve_until_stopped() {
     MutexLock lock(mutex_);
     end_claimed_ = false;
     was_unsaved = state_ == State::unsaved;
-    // An unmount from outside (umount, fusermount3 -u) is the ancestor's way to say: done, stage
-    // out. So is a signal; where the worker dies then nobody asks again.
+    // An unmount from outside (umount, fusermount3 -u) means: export and end. So does a signal. If
+    // the worker then dies, no client repeats the request.
     while (!stop_request_ && (!session_ended_ || was_unsaved)) {
       if (!goes_on_alone_at_) {
         changed_.wait(mutex_);
@@ -94,7 +96,7 @@ bool Instance::serve_until_stopped() {
   }
 }
 
-// No memory in the middle of a stop: nothing is lost, and the next stop tries again.
+// Handles a shortage of memory during a stop: nothing is lost, and the next stop tries again.
 bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   const ReservedMemory reserved_memory;
   log::error("event=stop_failed reason=\"{}\"", reason);
@@ -105,7 +107,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
     unmounted = session_ended_;
   }
   enter(unmounted ? State::unsaved : State::running);
-  Json outcome = false;  // takes no memory; see handle_stop()
+  Json outcome = false;  // allocates no memory; see handle_stop()
   try {
     outcome = control::error_line({ENOMEM, std::string("the stop was given up: ") + reason});
   } catch (const std::bad_alloc&) {
@@ -114,7 +116,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   return false;
 }
 
-// True when the life is over.
+// Returns true when the life is over.
 bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (request.ticket == 0) {
     begin_deadline(request);
@@ -128,7 +130,8 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     }
   }
   request = begin_to_end(request);
-  // it is: of who has asked meanwhile, or after a death
+  // The mount is already unmounted. This call reports whether the current request is unusual: it
+  // may be a later one, or one after a death.
   (void)supervisor_.unmount(request.is_unusual());
   if (!request.stage_out) {
     {
@@ -169,8 +172,7 @@ Status Instance::leave_image(image::ShutdownState left, std::optional<Clock::tim
   }
   Standing standing{.left = left, .journal_to = synced ? filesystem_->durable_records() : 0};
   if (!end || Clock::now() < *end) {
-    // A successor may find that it was left already: the manifest must not name a list that is
-    // being replaced.
+    // A successor may find this manifest: it must not name a list that is being replaced.
     if (!store_.manifest.contents.empty()) {
       EFS_TRY(write_manifests(store_, options_.config, options_.directory, standing));
     }
@@ -193,15 +195,15 @@ Status Instance::leave_image(image::ShutdownState left, std::optional<Clock::tim
   return {};
 }
 
-// Without it the image is as good, and only says less of who changes it.
+// Without this list the store is equally usable, but fewer changes from outside are detected.
 std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
   fs::Staging staging(*filesystem_);
   const auto is_over = [&] {
     return end && Clock::now() >= *end;
   };
   auto items = staging.walk({}, is_over);
-  // Who was cut off, by us, by root or by the death of an earlier instance, may write on. After an
-  // unmount the kernel takes a moment to let go.
+  // A program that was cut off, by efs, by root or by the death of an earlier instance, may still
+  // write. After an unmount the kernel needs a moment to close files.
   const auto begin = std::chrono::steady_clock::now(),
              patient_until = begin + std::chrono::seconds(1),
              tired_at =
@@ -210,7 +212,7 @@ std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
     if (!S_ISREG(item.attributes.st_mode)) {
       return false;
     }
-    // of hundreds of thousands the last ones are not known
+    // with hundreds of thousands of files the last ones stay unchecked
     if (std::chrono::steady_clock::now() >= tired_at) {
       return !staging.is_counted_quiet(item.ino);
     }
@@ -240,8 +242,8 @@ std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
   return "";
 }
 
-// Where it is `over` the store goes from here on. Who dies meanwhile leaves a successor that goes
-// on with that, and with nothing else.
+// With `over`, the store is removed from here on. If the worker dies meanwhile, its successor only
+// completes this.
 void Instance::note_left(image::ShutdownState left) {
   const UniqueFd directory(
       ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -250,8 +252,8 @@ void Instance::note_left(image::ShutdownState left) {
   }
 }
 
-// Nothing in it is needed any more. Where even its journal cannot be taken away the next start
-// would go on with it: what says that it is over stays, too.
+// Removes the store, which is no longer needed. If the removal cannot even begin with the journal,
+// the next start would continue with the store. The manifest with `over` then stays, too.
 Status Instance::give_store_up() {
   claim_end();
   note_left(image::ShutdownState::over);
@@ -270,8 +272,8 @@ Status Instance::give_store_up() {
           options_.config.name);
 }
 
-// A stop that comes after one that failed finds clean what that one brought out: its receipt takes
-// the place of the first one's.
+// After a failed stop, the next stop finds the files clean that the failed stop exported. This
+// function adds them, because the new receipt replaces the first one.
 void Instance::add_brought_before(stage::Receipt& receipt) {
   MutexLock lock(mutex_);
   if (!last_receipt_) {
@@ -297,7 +299,7 @@ void Instance::add_brought_before(stage::Receipt& receipt) {
   stage::settle(receipt);
 }
 
-// With a deadline the first quarter of the time may go into waiting for a turn.
+// With a deadline, a wait for a turn may use the first quarter of the time.
 SlotLimits Instance::turn_limits(const StopRequest& request) {
   if (!request.until) {
     return {};
@@ -306,8 +308,8 @@ SlotLimits Instance::turn_limits(const StopRequest& request) {
   return {.latest = now + (*request.until - now) / 4, .end = request.until};
 }
 
-// What this instance has brought out itself is its own to replace. The manifest keeps it: the rest
-// may be a salvage's, or another start's.
+// From here on the export merges. It may replace only files that this instance itself exported. The
+// manifest records this for a salvage or a later start.
 Status Instance::merge_from_now_on() {
   if (merging_ || options_.config.results_dir.empty()) {
     return {};
@@ -361,12 +363,13 @@ bool Instance::stage_out(const StopRequest& request) {
   unloaded_.add_to(receipt,
                    [&](const std::string& path) { return staging.find(path).has_value(); });
   int code = stage::exit_code(receipt);
-  const bool is_all_back = code == 0;  // if not its receipt
+  const bool is_all_back = code == 0;  // true even if the receipt cannot be written below
   if (code != 0) {
     may_have_left_partials_ = true;
   }
   const ReservedMemory reserved_memory;
-  // By somebody's stop that drops what is not back, who may have changed his mind since.
+  // Another client's stop has cancelled the export to drop the rest. That client may have sent a
+  // different request since.
   const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
   if (request.until && !was_cut_off) {
     receipt.way_out = way_out_of_image;
@@ -424,8 +427,8 @@ bool Instance::stage_out(const StopRequest& request) {
   return over;
 }
 
-// Where it belongs, or, for as long as something is to be done about it, in the instance's
-// directory.
+// Writes the receipt to results-dir. If that fails, writes it to the instance's directory, which
+// stays until the results are exported.
 bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   std::string note = receipt.note.empty() ? "" : receipt.note + "\n";
   std::size_t names = stage::names_shown;
@@ -435,7 +438,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   } else {
     const std::string path =
         options_.config.results_dir + "/" + stage::receipt_name(options_.config.name);
-    // each node's receipt is its own: nothing to merge
+    // each node has its own receipt: no merge
     stage::PacedPfs plain = paced_pfs(progress_.cancel);
     Status there = stage::check_mounted(options_.config, plain);
     if (there) {
@@ -444,7 +447,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
     written = there.has_value();
     if (written) {
       outcome["receipt_file"] = path;
-      // an earlier stop's, which would contradict this one
+      // remove the receipt of an earlier stop, which would contradict this one
       ::unlink((options_.directory + "/receipt.json").c_str());
     } else {
       note += "The receipt could not be written: " + escaped(path) + ": " +
@@ -462,8 +465,7 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   return written;
 }
 
-// Where no thread can be had the stage-out goes on without an end, as it would without a deadline:
-// better than none at all.
+// If no thread can start, the export runs without a deadline, which is better than no export.
 std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time_point end) {
   auto alarm =
       TimerThread::start(end, [this] { progress_.time_is_up = true, progress_.cancel = true; });
@@ -474,7 +476,7 @@ std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time
   return nullptr;
 }
 
-// Somebody may have asked for it while this one staged out.
+// Another client may have requested this during the export.
 bool Instance::is_to_be_kept(const StopRequest& request) {
   MutexLock lock(mutex_);
   return request.keep || (stop_request_ && stop_request_->keep);
@@ -504,8 +506,8 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
 }
 
 std::uint64_t Instance::request_stop(StopRequest request) {
-  // The unloads that an earlier stop waits for, too: what they have not brought out, the stage-out
-  // does, in time.
+  // This also cancels the unloads that an earlier stop waits for. The export completes their work
+  // in time.
   if ((request.until || !request.stage_out) && !request.start_only) {
     tasks_->cancel_all();
   }
@@ -518,17 +520,17 @@ std::uint64_t Instance::request_stop(StopRequest request) {
     progress_.cancel = true;
     start_before = std::exchange(start_resort_, give_up_at(request));
   }
-  // A stage-out under way, which may have all the time in the world, ends in time for this one,
-  // which then goes on.
+  // A running export without a deadline gets the deadline of this request. Then this request
+  // continues.
   if (state_ == State::staging_out && request.until) {
     hurry_ = cancel_at(*request.until);
   }
-  // Who drops what is not back waits for none of it, and for no PFS that hangs.
+  // A stop that drops the rest waits neither for the export nor for a hanging PFS.
   if (state_ == State::staging_out && !request.stage_out) {
     progress_.cancel = true,
     request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
   }
-  // A signal, or somebody else's stop, says nothing about what an earlier one asked for.
+  // A signal or another client's stop does not revoke the options of an earlier request.
   if (stop_request_ && stop_request_->stage_out && request.stage_out) {
     request.keep = request.keep || stop_request_->keep;
     request.cut_off = request.cut_off || stop_request_->cut_off;
@@ -550,7 +552,7 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   return request.ticket;
 }
 
-// By somebody's stop that drops what is not back.
+// Another client's stop drops the results that are not exported.
 bool Instance::is_overruled() const {
   return stop_request_ && !stop_request_->stage_out;
 }
@@ -564,7 +566,7 @@ std::string Instance::told_overruled() {
          (stop_request_->keep ? "kept" : "dropped");
 }
 
-// Of several requests the last one is carried out, and answers those before it.
+// The stop executes the last of several requests. Its outcome is the answer to all of them.
 void Instance::finish_stop(const StopRequest& request, Json outcome) {
   claim_end();
   std::unique_ptr<TimerThread> over;

@@ -1,5 +1,4 @@
-// How the mount of an instance ends: who is in it, here or in another namespace, is waited for or
-// cut off.
+// The end of a mount: waits for programs in this and other mount namespaces, or cuts them off.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -11,12 +10,12 @@ namespace efs::daemon {
 
 constexpr auto retry_interval = std::chrono::seconds(1);
 constexpr auto pause_between_tries = std::chrono::milliseconds(100);
-// who only looks (df, a monitor) has it no longer
+// a program that only looks (df, a monitor) has left the mount by then
 constexpr auto time_to_look = std::chrono::milliseconds(500);
 constexpr auto longest_patience = std::chrono::seconds(10);
 
-// Nobody waits for an answer where root has ended the connection: who is in the mount may take his
-// time, and what the job file allows a stop begins when he has left.
+// If root has ended the connection, no client waits for an answer. Programs may stay in the mount
+// as long as they need. The time that the job file allows a stop begins after they have left.
 Status Instance::unmount_for(StopRequest& request) {
   Status unmounted = unmount(request);
   if (unmounted || request.ticket != 0) {
@@ -44,7 +43,7 @@ Status Instance::unmount_for(StopRequest& request) {
   return unmounted;
 }
 
-// For a stop.
+// Is a stop requested within this time?
 bool Instance::is_asked_within(std::chrono::steady_clock::duration time) {
   const auto end = std::chrono::steady_clock::now() + time;
   MutexLock lock(mutex_);
@@ -62,8 +61,9 @@ void Instance::drop_last_resort() {
   }
 }
 
-// A signal, which nobody answers, would be lost by who only looks. A stop that has to end in time
-// has time for programs that are about to end.
+// Retries a busy unmount for a short time: a signal has no client to report EBUSY to, so a program
+// that only looks at the mount must not make it fail. A stop with a deadline waits longer for
+// programs that are about to end.
 Status Instance::unmount(const StopRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const auto patient_until = [&] {
@@ -91,13 +91,13 @@ Status Instance::unmount(const StopRequest& request) {
   return {};
 }
 
-// The connection ends with the last place of the mount, and other namespaces (containers, jobs that
-// were started while it was there) may have copies of ours. Who uses one goes on until he leaves
-// it; or, where the stop cannot wait, is cut off.
+// The connection ends with the last copy of the mount. Other namespaces (containers, jobs that
+// started while it existed) may have copies. A program may use such a copy until it leaves it. A
+// stop that cannot wait cuts the program off.
 void Instance::await_session_end() {
   const auto begin = Clock::now(), patient_until = begin + longest_patience;
-  // Of the last request: a later one may be in more of a hurry. With a deadline most of the time is
-  // the stage-out's.
+  // Use the latest request, which may have an earlier deadline. Most of the time until a deadline
+  // belongs to the export.
   const auto cut_off_at = [&]() EFS_REQUIRES(mutex_) {
     if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->until)) {
       return Clock::time_point::max();

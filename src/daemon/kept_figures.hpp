@@ -1,6 +1,6 @@
 #pragma once
-// Figures of an instance that outlive a worker: memory that the supervisor shares with every worker
-// it forks. The supervisor itself reads none of it.
+// Figures of an instance that outlive a worker, in memory that the supervisor shares with every
+// worker it forks. The supervisor itself never reads this memory.
 
 #include <atomic>
 #include <cstdint>
@@ -18,12 +18,12 @@ struct KeptStagedIn {
   std::uint64_t files_away = 0;
 };
 
-// A pointer of a dead worker means nothing to its successor.
+// A pointer of a dead worker would be invalid in its successor.
 static_assert(std::is_trivially_copyable_v<KeptStagedIn>);
 
 struct KeptFigures {
   fuse::Counters counters;
-  KeptStagedIn staged_in;  // written once, before:
+  KeptStagedIn staged_in;  // written once, before the flag below
   std::atomic<bool> has_staged_in{false};
 };
 
@@ -33,7 +33,8 @@ struct UnmapFigures {
 
 using KeptFiguresPtr = std::unique_ptr<KeptFigures, UnmapFigures>;
 
-/// Zeros; null where there is no memory for it: then each worker begins anew.
+/// Returns zeroed figures. Returns null if there is no memory; each worker then starts with its own
+/// figures.
 KeptFiguresPtr make_kept_figures();
 
 }  // namespace efs::daemon

@@ -23,7 +23,8 @@ std::string path_of(const UniqueFd& fd) {
 
 }  // namespace
 
-// The instance's directory is the user's: what he put in the place of a name is not followed.
+// The instance's directory belongs to the user: do not follow a symbolic link that the user put in
+// the place of a name.
 Result<UniqueFd> MemoryStores::point_of(const Ask& ask) const {
   if (ask.number == 0) {
     return UniqueFd(::fcntl(first_.get(), F_DUPFD_CLOEXEC, 0));
@@ -39,7 +40,8 @@ Result<UniqueFd> MemoryStores::point_of(const Ask& ask) const {
   return point;
 }
 
-// What an earlier supervisor mounted: a user can mount nothing here, and cannot move a mount point.
+// True if an earlier supervisor mounted the tmpfs here: the user can neither mount in this
+// directory nor move a mount point.
 bool MemoryStores::has_mounted(const UniqueFd& point) const {
   struct stat store{}, instance{};
   struct statfs fs{};
@@ -48,8 +50,7 @@ bool MemoryStores::has_mounted(const UniqueFd& point) const {
          store.st_dev != instance.st_dev;
 }
 
-// What an earlier instance left may be asked to hold more now, but not less: there is no telling
-// what would have no room.
+// The tmpfs of an earlier instance may grow but never shrink: its contents might no longer fit.
 void MemoryStores::refit(const std::string& where, unsigned long flags, const Ask& ask) {
   (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
   (void)::mount(nullptr, where.c_str(), nullptr, MS_REMOUNT | flags, huge_option(ask.huge_pages));
@@ -81,14 +82,14 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
                              ",nr_inodes=0,mode=0700,uid=" + std::to_string(uid_) +
                              ",gid=" + std::to_string(gid_);
   const std::string where = path_of(*point);
-  // With passthrough it is this mount that decides whether a read moves atime.
+  // With passthrough the options of this mount decide whether a read updates atime.
   const unsigned long flags = MS_NOSUID | MS_NODEV |
                               (ask.access_times == AccessTimes::kept     ? MS_NOATIME
                                : ask.access_times == AccessTimes::strict ? MS_STRICTATIME
                                                                          : 0);
-  // Huge pages make the first touch of a file several times as fast. A file that is set to its size
-  // first gets one for each 2 MiB that is touched, so a sparse one takes more than it holds: the
-  // job file's `huge`.
+  // Huge pages make the first access to a file several times as fast. A sparse file then takes 2
+  // MiB for each accessed range of 2 MiB, so it may need more memory than its contents. The job
+  // file's `huge` controls this.
   if (left) {
     refit(where, flags, ask);
   } else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags,
@@ -101,8 +102,8 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
 }
 
 Result<MemoryStores::Given> MemoryStores::root_of(unsigned number, bool left) const {
-  // Reopened through its name in the instance's directory: the old descriptor still shows the
-  // directory below.
+  // Open the root by its name in the instance's directory: the old descriptor still refers to the
+  // directory below the mount.
   Given given{.root = UniqueFd(::openat(instance_, control::store_name(number).c_str(),
                                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)),
               .left = left};

@@ -1,7 +1,7 @@
 #pragma once
-// The private tmpfs of each backend that lies in memory, mounted in the instance's directory:
-// `store` for the first backend of the job file, `store.N` for the one of number N. The
-// supervisor's; not thread-safe.
+// The private tmpfs of each backend in memory, mounted in the instance's directory: `store` for the
+// first backend of the job file, `store.N` for backend number N. Belongs to the supervisor. Not
+// thread-safe.
 
 #include <sys/types.h>
 
@@ -17,8 +17,8 @@ namespace efs::daemon {
 
 class MemoryStores {
  public:
-  /// `instance`: its directory; borrowed. `first`: O_PATH, the directory that `store` is. The tmpfs
-  /// are made for this user.
+  /// `instance`: the instance's directory; borrowed. `first`: an O_PATH descriptor of the directory
+  /// `store`. `uid` and `gid` own the tmpfs mounts.
   MemoryStores(int instance, UniqueFd first, uid_t uid, gid_t gid)
       : instance_(instance), first_(std::move(first)), uid_(uid), gid_(gid) {}
 
@@ -27,17 +27,18 @@ class MemoryStores {
     std::uint64_t bytes = 0;
     AccessTimes access_times = AccessTimes::relative;
     bool huge_pages = true;
-    bool must_be_there = false;  // ENOENT where an earlier supervisor left none
+    bool must_be_there = false;  // ENOENT if no earlier supervisor left the tmpfs
   };
 
   struct Given {
     UniqueFd root;
-    bool left = false;  // it was there before
+    bool left = false;  // the tmpfs existed before
     dev_t device = 0;
   };
 
-  /// Call with root's rights. Each is mounted once; whoever asks again gets the same. One that an
-  /// earlier supervisor left grows to `bytes` where it is smaller; it never shrinks.
+  /// Mounts the tmpfs of a backend; later calls return the same tmpfs. A tmpfs of an earlier
+  /// supervisor grows to `bytes` if it is smaller; it never shrinks. The caller must have root's
+  /// rights.
   Result<Given> give(const Ask& ask);
 
  private:

@@ -58,7 +58,7 @@ int run(const std::vector<std::string>& command) {
 
 unsigned long kernel_flags(std::uint64_t flags, bool root) {
   unsigned long result = 0;
-  // only root may have set-id programs of root's
+  // only root may provide set-id programs of root
   if (!root || (flags & mount_suid) == 0) {
     result |= MS_NOSUID;
   }
@@ -80,10 +80,10 @@ unsigned long kernel_flags(std::uint64_t flags, bool root) {
   return result;
 }
 
-// What mounts there is not asked anything.
+// These flags send no request to the server of a mount.
 constexpr int without_asking = AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT;
 
-// Has the directory's name another mount by now?
+// Does another mount cover the directory by now?
 bool is_covered(int point, int parent, const std::string& name) {
   struct statx ours{}, now{};
   if (::statx(point, "", without_asking | AT_EMPTY_PATH, STATX_MNT_ID, &ours) != 0 ||
@@ -97,7 +97,7 @@ std::string last_part(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// 0: nothing is there.
+// Returns 0 if nothing exists there.
 dev_t device_at(int parent, const std::string& name) {
   struct statx sx{};
   return ::statx(parent, name.c_str(), without_asking, 0, &sx) == 0
@@ -156,13 +156,13 @@ std::string Mount::name() const {
   return last_part(point_);
 }
 
-// A mount point cannot be renamed while it is mounted, and its parent is held by descriptor; this
-// catches what is left: somebody unmounted ours, and something else lies there now.
+// A mounted directory cannot be renamed, and a descriptor holds its parent. One case is left:
+// another process unmounted ours and mounted something else there.
 bool Mount::is_still_ours() const {
   return device_ != 0 && device_at(parent_.get(), name()) == device_;
 }
 
-// Without privilege: fusermount3, which is set-uid root, mounts and passes the descriptor through
+// Without privilege, fusermount3 mounts. It is set-uid root and passes the descriptor through
 // _FUSE_COMMFD.
 Status Mount::make_by_helper(const UniqueFd& point, std::uint64_t flags,
                              const std::string& source) {
@@ -205,17 +205,17 @@ Status Mount::make_by_helper(const UniqueFd& point, std::uint64_t flags,
   return {};
 }
 
-// An errno, or 0. Somebody may have mounted it over itself (a bind mount): then once more.
+// Returns an errno or 0. Retries while copies of the mount cover it (a bind mount over itself).
 int Mount::unmount_by_call(int flags) const {
   constexpr int most = 16;
   const AsRoot root;
   for (int times = 0; times < most && is_still_ours(); ++times) {
-    // the one: somebody else has unmounted it
+    // EINVAL: another process has already unmounted it
     if (::umount2((path_of(parent_.get()) + "/" + name()).c_str(), flags | UMOUNT_NOFOLLOW) != 0) {
       return errno == EINVAL ? 0 : errno;
     }
   }
-  return is_mounted_at(device_, point_) ? EBUSY : 0;  // under something else
+  return is_mounted_at(device_, point_) ? EBUSY : 0;  // another mount covers it
 }
 
 Status Mount::unmount() {
@@ -224,7 +224,8 @@ Status Mount::unmount() {
   }
   int code = 0;
   if (privileged_) {
-    // That nobody holds a file any more is what makes it safe to read the containers.
+    // A nonlazy unmount proves that no program has an open file. Only then are the containers safe
+    // to read.
     code = unmount_by_call(0);
   } else if (run({"fusermount3", "-u", "-q", "--", point_}) != 0) {
     pollfd gone{.fd = fuse_.get(), .events = POLLIN, .revents = 0};
@@ -240,7 +241,7 @@ Status Mount::unmount() {
   return {};
 }
 
-// A dead mount would hang every program that touches it.
+// A dead mount would hang every program that accesses it.
 void Mount::detach() {
   if (is_mounted()) {
     if (!privileged_) {
@@ -251,7 +252,7 @@ void Mount::detach() {
     log::warn("event=mount_without_server mount={} action=unmounted", point_);
     point_.clear();
   }
-  fuse_.reset();  // the last descriptor: the connection ends here
+  fuse_.reset();  // closes the last descriptor: this ends the connection
 }
 
 void Mount::close_descriptors() {

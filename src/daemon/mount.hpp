@@ -1,7 +1,7 @@
 #pragma once
-// The mount of an instance: made over a directory of the user's, by mount(2) where we are root and
-// by fusermount3 where not, and taken away again. The supervisor's: it has the privilege, and
-// outlives the workers. Not thread-safe.
+// The mount of an instance over a directory of the user. Root mounts with mount(2), other users
+// with fusermount3. Belongs to the supervisor, which has the privilege and outlives the workers.
+// Not thread-safe.
 
 #include <sys/types.h>
 
@@ -16,28 +16,30 @@ namespace efs::daemon {
 
 class Mount {
  public:
-  /// For this user. `fuse_device`: /dev/fuse, opened before privilege was dropped; needed, and
-  /// used, only where `privileged`.
+  /// `uid` and `gid` own the mount. `fuse_device`: /dev/fuse, opened before privilege was dropped;
+  /// required and used only if `privileged`.
   Mount(uid_t uid, gid_t gid, bool privileged, UniqueFd fuse_device)
       : uid_(uid), gid_(gid), privileged_(privileged), fuse_device_(std::move(fuse_device)) {}
 
-  /// May `point` be mounted over? The rule of fusermount: a user mounts over a directory that is
-  /// his own. EPERM, ENOTDIR, ENODEV.
+  /// Checks the rule of fusermount: a user may mount only over a directory of its own. Fails with
+  /// EPERM, ENOTDIR or ENODEV.
   Status check(const UniqueFd& point) const;
-  /// Mounts over `point`, by the name that it has now; `flags`: config::MountFlag bits. EBUSY where
-  /// it is mounted already, or something else has been mounted there meanwhile.
+  /// Mounts over `point` by its current name. `flags`: config::MountFlag bits. Fails with EBUSY if
+  /// it is already mounted, or if another mount covers the point meanwhile.
   Status make(const UniqueFd& point, std::uint64_t flags, const std::string& source);
-  /// Never lazily: EBUSY while it is in use. Ok where somebody else has unmounted it.
+  /// Unmounts, but never lazily: fails with EBUSY while the mount is in use. Succeeds if another
+  /// process has already unmounted it.
   Status unmount();
-  /// At any price, and in use or not: programs that hold it get an error, not a hang.
+  /// Ends the mount even if it is in use: programs with open files get an error instead of a hang.
   void detach();
 
   bool is_mounted() const { return !point_.empty(); }
 
-  /// The connection to the kernel, from make() to its end; it ends with its last descriptor.
+  /// The connection to the kernel. Valid from make() on. The connection ends when its last
+  /// descriptor is closed.
   const UniqueFd& fuse() const { return fuse_; }
 
-  /// In a child, in which the connection must not live on.
+  /// Call this in a child: its copy of the descriptor must not keep the connection alive.
   void close_descriptors();
 
  private:
@@ -51,10 +53,10 @@ class Mount {
   bool privileged_;
   UniqueFd fuse_device_;
   UniqueFd fuse_;
-  std::string point_;  // as mounted, while mounted
-  // O_PATH: the directory that holds the mount point; paths of users are not walked again
+  std::string point_;  // the mounted path, while mounted
+  // O_PATH: the parent of the mount point; avoids a second walk of a user's path
   UniqueFd parent_;
-  dev_t device_ = 0;  // of the mount
+  dev_t device_ = 0;  // of the mounted file system
 };
 
 }  // namespace efs::daemon

@@ -7,13 +7,13 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
-constexpr std::size_t most_names = 10000;  // of one request
-// milliseconds: what a clock can add
+constexpr std::size_t most_names = 10000;  // of a single request
+// milliseconds: a larger value would overflow the clock
 constexpr std::uint64_t longest_timeout = std::uint64_t{1} << 40;
-constexpr double longest_ago = 1e8;  // seconds, likewise
+constexpr double longest_ago = 1e8;  // seconds: likewise
 
-// The library would make some number of a negative one, of a fraction, and of one that is too
-// large.
+// The JSON library would convert a negative number, a fraction or a too large number without an
+// error.
 std::uint64_t whole_number(const Json& value, const std::string& field) {
   if (!value.is_number_unsigned()) {
     throw std::invalid_argument(field + " is no whole number from 0 on");

@@ -1,7 +1,6 @@
 #pragma once
-// What is asked on the control socket: the fields of the requests, with the types and defaults of
-// src/control/README.md. A field of another type, or one that is missing, throws; the server makes
-// EINVAL of it.
+// Parses requests on the control socket. src/control/README.md lists the fields with their types
+// and defaults. A missing field or a wrong type throws; the server answers EINVAL.
 
 #include <chrono>
 #include <string>
@@ -16,9 +15,9 @@
 namespace efs::daemon {
 
 struct StopFields {
-  std::uint64_t supervisor = 0;  // of the instance that is meant; 0: whichever has the name
+  std::uint64_t supervisor = 0;  // of the target instance; 0: the instance with this name
   bool stage_out = true, keep = false, cut_off = false, merge = false;
-  bool receipt = false;  // in the answer
+  bool receipt = false;  // return the receipt in the answer
   double deadline = 0;   // seconds; 0 or less: none
   double asked_ago = 0;  // seconds
 };
@@ -28,18 +27,18 @@ bool is_of_starter(const control::Json& request);
 bool keeps(const control::Json& request);
 StopFields stop_of(const control::Json& request);
 
-/// The paths of a request, as they were given: EINVAL for none, and for too many.
+/// Returns the paths of a request unchanged. Fails with EINVAL if there are none or too many.
 Result<std::vector<std::string>> paths_of(const control::Json& request);
 bool has_paths(const control::Json& request);
 std::string path_of(const control::Json& request);
 std::string backend_of(const control::Json& request);
 
-/// What is to be done with `names`. EINVAL for what does not go together.
+/// Builds the requests for `names`. Fail with EINVAL if options contradict each other.
 Result<stage::LoadRequest> load_of(const control::Json& request, std::vector<std::string> names);
 Result<stage::UnloadRequest> unload_of(const control::Json& request,
                                        std::vector<std::string> names);
 
-/// EINVAL where there is no such class.
+/// Fails with EINVAL if there is no such class.
 Result<fs::Keep> class_of(const control::Json& request);
 
 std::uint64_t task_of(const control::Json& request);

@@ -1,5 +1,5 @@
 #pragma once
-// Whether a worker that died gets a successor, and when. Pure; times are the caller's.
+// Decides whether and when a dead worker gets a successor. Pure; the caller passes the times.
 
 #include <algorithm>
 #include <chrono>
@@ -11,21 +11,22 @@ namespace efs::daemon {
 class RestartPolicy {
  public:
   using Clock = std::chrono::steady_clock;
-  /// A request that kills whoever takes it kills every successor too: so many deaths in a row
-  /// without one request answered in between end it,
+  /// A request that kills its worker also kills every successor. So many deaths in a row, without a
+  /// single answered request between them, end the restarts.
   static constexpr unsigned most_fruitless = 10;
-  /// and so many deaths, whatever was answered, in `window`.
+  /// So many deaths in `window` end the restarts, even if requests were answered.
   static constexpr std::size_t most_in_window = 200;
   static constexpr std::chrono::seconds window{10};
 
-  /// What kills one worker after the other may pass, as want of memory does: the first few come at
-  /// once, those behind them after pauses, each twice as long as the one before. Together they are
-  /// seconds.
+  /// The cause of repeated deaths may pass, for example a shortage of memory. The first successors
+  /// start at once. Each later one starts after a pause of twice the previous length. All pauses
+  /// together take some seconds.
   static constexpr unsigned at_once = 3;
   static constexpr std::chrono::milliseconds first_pause{50}, longest_pause{1600};
 
-  /// A worker has died; `fruitful`: it had answered a request that its predecessor had not left to
-  /// it. How long to wait before another one is started; nullopt: none is.
+  /// Call this when a worker has died. `fruitful`: the worker had answered a request that its
+  /// predecessor did not leave behind. Returns the pause before the next start; nullopt: do not
+  /// start a successor.
   std::optional<std::chrono::milliseconds> died(bool fruitful, Clock::time_point now) {
     fruitless_ = fruitful ? 0 : fruitless_ + 1;
     deaths_.push_back(now);

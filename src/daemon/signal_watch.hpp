@@ -1,6 +1,6 @@
 #pragma once
-// Signals as calls of a function, on a thread of their own that sleeps until one comes: an idle
-// daemon must not wake a core that computes.
+// Turns signals into calls of a function. Its thread sleeps until a signal arrives: an idle daemon
+// must not wake a core that computes.
 
 #include <signal.h>
 
@@ -15,9 +15,9 @@ namespace efs::daemon {
 
 class SignalWatch {
  public:
-  /// `signals` must be blocked in every thread of the process. `on_signal` runs on the watch's
-  /// thread, once for each signal that is taken (the kernel may merge several of one kind), never
-  /// after the destructor.
+  /// `signals` must be blocked in every thread of the process. The watch's thread calls `on_signal`
+  /// once for each signal that it reads; the kernel may merge several signals of one kind. No call
+  /// begins after the destructor.
   static Result<std::unique_ptr<SignalWatch>> start(const sigset_t& signals,
                                                     std::function<void()> on_signal);
   ~SignalWatch();
@@ -30,7 +30,7 @@ class SignalWatch {
 
   const std::function<void()> on_signal_;
   const UniqueFd signals_;  // signalfd(2)
-  const UniqueFd end_;      // eventfd(2): readable when the watch is to end
+  const UniqueFd end_;      // eventfd(2): readable when the watch must end
   std::jthread thread_;
 };
 

@@ -26,9 +26,9 @@ enum Verb : std::uint32_t { take_turn, report_progress, release_turn };
 
 struct TurnAsk {
   std::uint32_t verb = take_turn;
-  std::uint32_t turn = 0;  // the worker's number of it
+  std::uint32_t turn = 0;  // the worker's number of the turn
   std::uint64_t bytes = 0;
-  double seconds_left = 0;  // until the transfer must be over; 0: no such end
+  double seconds_left = 0;  // until the transfer must be complete; 0: no deadline
 };
 
 struct Answer {
@@ -36,13 +36,13 @@ struct Answer {
   std::uint32_t standing = 0;
   std::uint32_t ahead = 0;
   double wait = -1;
-  double longest_wait = 0;  // seconds, as the site has set it; 0: not known
+  double longest_wait = 0;  // seconds, from the site's settings; 0: unknown
   std::array<char, 500> reason{};
 };
 
 using Clock = std::chrono::steady_clock;
 
-// The keeper's side of one direction: one turn at a time.
+// The keeper's side of one direction, with at most one turn at a time.
 class Keeping {
  public:
   Keeping(queue::Direction direction, UniqueFd socket)
@@ -50,12 +50,12 @@ class Keeping {
 
   int socket() const { return socket_.get(); }
 
-  /// When it wants to be looked at again.
+  /// The time of the next check.
   Clock::time_point next_look() const { return turn_ ? next_look_ : Clock::time_point::max(); }
 
   bool is_open() const { return static_cast<bool>(socket_); }
 
-  /// Reads what the worker asks for; closes where he is gone.
+  /// Reads a request of the worker. Closes the socket if the worker is gone.
   void hear(const QueueOptions& options, uid_t uid, const std::string& refused) {
     TurnAsk ask;
     const ssize_t n = ::recv(socket_.get(), &ask, sizeof ask, 0);
@@ -130,7 +130,7 @@ int milliseconds_until(Clock::time_point when) {
       std::chrono::ceil<std::chrono::milliseconds>(when - Clock::now()).count(), 0, 3'600'000));
 }
 
-// The keeper's loop, until the worker closes its ends. `refused`: why no turn can be had.
+// The keeper's loop. Runs until the worker closes its ends. `refused`: why turns are not available.
 void keep(std::array<Keeping, 2>& both, const QueueOptions& options, uid_t uid,
           const std::string& refused) {
   while (both[0].is_open() || both[1].is_open()) {
@@ -156,8 +156,9 @@ void keep(std::array<Keeping, 2>& both, const QueueOptions& options, uid_t uid,
   }
 }
 
-// The keeper becomes the queue's owner; or the job's user, and it says why it keeps no turns. As
-// root it does nothing but look whose directory that is.
+// Changes the keeper's user to the owner of the queue. If this fails, changes it to the job's user;
+// the keeper then reports why turns are not available. As root it only looks up the owner of the
+// directory.
 std::string become_owner(const QueueOptions& options, const User& user) {
   struct stat st{};
   std::string refused;
@@ -175,8 +176,8 @@ std::string become_owner(const QueueOptions& options, const User& user) {
   return refused;
 }
 
-// All but its lines and what it says to the world: above all the locks and sockets that tell others
-// who lives.
+// Closes all descriptors except the keeper's sockets and standard streams: above all the locks and
+// sockets that show other processes which instances live.
 void close_all_but(int a, int b) {
   const auto first = static_cast<unsigned>(std::min(a, b)),
              second = static_cast<unsigned>(std::max(a, b));
@@ -209,12 +210,12 @@ Result<KeeperLines> start_keeper(const QueueOptions& options, const User& user) 
     return ours;
   }
   close_all_but(theirs[0].get(), theirs[1].get());
-  // The starter waits for the end of its pipe, which standard error may be.
+  // Standard error may be the starter's pipe, and the starter waits for its end.
   const UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (nowhere) {
     (void)::dup2(nowhere.get(), STDERR_FILENO);
   }
-  // it ends with the worker
+  // the keeper ends with the worker
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     ::signal(signal, SIG_IGN);
   }
@@ -226,8 +227,8 @@ Result<KeeperLines> start_keeper(const QueueOptions& options, const User& user) 
   ::_exit(0);
 }
 
-// The keeper writes many answers while the turn is held; nobody needs them, but they must not fill
-// the line.
+// The keeper sends many answers while the turn is held. This thread reads and drops them, so that
+// they do not fill the socket.
 struct SlotClient::Held::Shared {
   SlotClient& client;
   queue::Direction direction{};
@@ -256,7 +257,7 @@ SlotClient::SlotClient(KeeperLines keeper, std::string why_not,
   }
 }
 
-// A keeper that hangs does not read: nobody waits for it.
+// A hung keeper does not read: never block on it.
 bool SlotClient::send(const Line& to, std::uint32_t verb, std::uint64_t bytes,
                       double seconds_left) {
   const TurnAsk ask{.verb = verb, .turn = to.asked, .bytes = bytes, .seconds_left = seconds_left};
@@ -264,14 +265,15 @@ bool SlotClient::send(const Line& to, std::uint32_t verb, std::uint64_t bytes,
                           static_cast<ssize_t>(sizeof ask);
 }
 
-// Where that cannot be said the line is closed, which says the same.
+// If the message cannot be sent, closes the socket, which has the same effect.
 void SlotClient::release(Line& of) {
   if (!send(of, release_turn, 0)) {
     of.keeper.reset();
   }
 }
 
-// Reads what the keeper says of a turn that is held. Why it is over, if it is; "": goes on.
+// Reads the keeper's messages about a held turn. Returns why the turn has ended, or "" if it
+// continues.
 std::string SlotClient::drain(const Line& of) {
   std::string over;
   Answer got;
@@ -285,7 +287,7 @@ std::string SlotClient::drain(const Line& of) {
   return over;
 }
 
-// A turn that is held may end before the transfer does.
+// A turn may end before its transfer does.
 void SlotClient::hear_held(queue::Direction direction) {
   const auto over = drain(line(direction));
   auto shown = view(direction);
@@ -323,7 +325,7 @@ struct SlotClient::Waiting {
   }
 };
 
-// One answer, if there is one soon.
+// Reads one answer if it arrives soon.
 void SlotClient::hear(Line& from, Waiting& waiting) const {
   pollfd line{.fd = from.keeper.get(), .events = POLLIN, .revents = 0};
   if (::poll(&line, 1, 200) <= 0) {
@@ -347,7 +349,7 @@ void SlotClient::hear(Line& from, Waiting& waiting) const {
   waiting.shown.reason = got.reason.data();
 }
 
-// The keeper itself ends a wait that is too long, unless it hangs.
+// The keeper itself ends a wait that is too long, unless the keeper hangs.
 void SlotClient::look(Line& from, Waiting& waiting, const stage::Progress& progress) const {
   constexpr auto grace = std::chrono::seconds(3);
   hear(from, waiting);
@@ -431,8 +433,8 @@ SlotClient::Held::Held(SlotClient& client, queue::Direction direction,
     }
     send(line, report_progress, progress.bytes_done);
   });
-  // The turn is held all the same; others see no progress, and a line that nobody empties is of no
-  // harm to the keeper.
+  // The turn is valid without this thread. Other jobs then see no progress, and a full socket does
+  // not harm the keeper.
   if (reporter) {
     shared_->reporter = std::move(*reporter);
   } else {

@@ -1,9 +1,9 @@
 #pragma once
-// Turns at the PFS for one instance. A process of its own, the keeper, draws the tickets and holds
-// the slots: it runs as the user that the queue's directory belongs to, so that the job's user can
-// neither hold a turn nor fake one, and a PFS that hangs holds up neither supervisor nor worker. It
-// believes nothing the worker says but how much it has to move. When the worker goes, or the
-// keeper, the turn is free.
+// Turns at the PFS for one instance. A separate process, the keeper, draws the tickets and locks
+// the slots. The keeper runs as the owner of the queue's directory, so the job's user can neither
+// block nor forge a slot. A hanging PFS blocks only the keeper, not the supervisor or the worker.
+// The keeper trusts the worker's word only for the number of bytes to move. If the worker or the
+// keeper dies, the slot becomes free.
 
 #include <sys/types.h>
 
@@ -22,38 +22,38 @@
 namespace efs::daemon {
 
 struct QueueOptions {
-  std::string directory;  // "": no turns are taken
-  std::string job, node;  // as `efs queue` shows them
+  std::string directory;  // "": no turns are used
+  std::string job, node;  // `efs queue` shows them
 };
 
-/// The worker's ends of the lines to the keeper, one for each direction.
+/// The worker's ends of the sockets to the keeper, one for each direction.
 using KeeperLines = std::array<UniqueFd, 2>;
 
-/// Forks the keeper, which closes every other descriptor. Called by a worker while it is one thread
-/// and, where it is to become another user, still root. Touches nothing on the PFS itself. An error
-/// says why there can be no turns; the instance can do without.
+/// Forks the keeper, which closes all other descriptors. The worker must call this while it has
+/// only one thread and, if it will change its user, while it is still root. The call does not touch
+/// the PFS. An error states why turns are not available; the instance can run without them.
 Result<KeeperLines> start_keeper(const QueueOptions& options, const User& user);
 
 struct SlotLimits {
-  // when a transfer goes ahead without a turn
+  // when a transfer starts even without a turn
   std::optional<std::chrono::steady_clock::time_point> latest;
-  // when it must be over, for the queue's policy to know
+  // when the transfer must be complete, for the queue's policy
   std::optional<std::chrono::steady_clock::time_point> end;
 };
 
-/// The worker's side. Of each direction one turn at a time, by one thread; view() from any. Never
-/// waits for a keeper that hangs at the PFS.
+/// The worker's side. Each direction has at most one turn at a time, used by one thread. Any thread
+/// may call view(). Never waits for a keeper that hangs at the PFS.
 class SlotClient {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // of a keeper that is asked for a turn; then it hangs
+  // the longest time without an answer of the keeper; after it the keeper counts as hung
   static constexpr std::chrono::seconds longest_silence{300};
 
   SlotClient() = default;
   explicit SlotClient(KeeperLines keeper, std::string why_not,
                       std::chrono::duration<double> silence = longest_silence);
 
-  /// Holds the turn for a scope and tells the keeper how far the transfer is.
+  /// Holds the turn for a scope and reports the progress of the transfer to the keeper.
   class Held {
    public:
     Held();
@@ -66,9 +66,9 @@ class SlotClient {
     std::unique_ptr<Shared> shared_;
   };
 
-  /// Waits for a turn; at once where no turns are taken or the keeper is gone. ECANCELED once
-  /// `progress.cancel` is set. After `latest`, and where the queue does not answer for its own
-  /// longest wait, it goes ahead without one.
+  /// Waits for a turn. Returns at once if no turns are used or the keeper is gone. Fails with
+  /// ECANCELED once `progress.cancel` is set. Returns without a turn after `limits.latest`, or if
+  /// the queue does not answer within its own longest wait.
   Result<Held> take(queue::Direction direction, std::uint64_t bytes,
                     const stage::Progress& progress, const SlotLimits& limits = {});
 
@@ -78,16 +78,16 @@ class SlotClient {
     std::uint32_t ahead = 0;
     double wait = -1;
     std::string reason;
-    Nanoseconds since = 0;  // wall clock: waits since
+    Nanoseconds since = 0;  // wall clock: start of the wait
   };
 
-  /// nullopt while no turn of this direction is wanted.
+  /// Returns nullopt while this direction neither waits for a turn nor has one.
   std::optional<Shown> view(queue::Direction direction) const;
 
  private:
   struct Line {
     UniqueFd keeper;
-    std::uint32_t asked = 0;  // turns so far: an answer to an earlier one is none
+    std::uint32_t asked = 0;  // number of turns so far; an answer for an earlier number is ignored
   };
   struct Waiting;
 
@@ -105,11 +105,11 @@ class SlotClient {
   void hear_held(queue::Direction direction);
 
   std::array<Line, 2> lines_;
-  std::string why_not_;  // turns are wished but cannot be had
+  std::string why_not_;  // why turns are configured but not available
   std::chrono::duration<double> silence_ = longest_silence;
   mutable Mutex mutex_;  // rank 90 (leaf)
   std::array<std::optional<Shown>, 2> shown_ EFS_GUARDED_BY(mutex_);
-  // as the keeper said last
+  // from the last answer of the keeper
   std::chrono::duration<double> longest_wait_ EFS_GUARDED_BY(mutex_){
       queue::Settings().longest_wait};
 };

@@ -17,7 +17,7 @@ namespace efs::daemon {
 namespace {
 
 void reset_signals() {
-  // KILL, STOP and those of the library refuse.
+  // KILL, STOP and the C library's own signals cannot be changed.
   for (int number = 1; number < NSIG; ++number) {
     ::signal(number, SIG_DFL);
   }
@@ -37,7 +37,7 @@ void raise_limits() {
   }
 }
 
-// What protects the starter protects the daemon, too.
+// Keeps a negative value: a protection of the starter protects the daemon, too.
 void be_no_victim() {
   const UniqueFd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
   std::array<char, 16> text{};
@@ -48,7 +48,7 @@ void be_no_victim() {
     return;
   }
   constexpr std::string_view as_others = "0";
-  // an ordinary user may only raise it
+  // an unprivileged process may only raise the value
   (void)!::pwrite(file.get(), as_others.data(), as_others.size(), 0);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a process inherits from its starter. An instance outlives its starter: it must not hold what
-// is the starter's, nor end by limits that were meant for the starter's programs.
+// Resets the state that a process inherits from its starter. An instance outlives its starter. It
+// must neither hold the starter's resources nor end at limits that apply to the starter's programs.
 
 #include <cstdint>
 #include <optional>
@@ -8,14 +8,14 @@
 
 namespace efs::daemon {
 
-/// Leaves the working directory for "/". Gives every signal its default action and blocks none.
-/// Raises the soft limits that would end the daemon (size of files, CPU time, memory) to the hard
-/// ones. Takes the bits of the owner out of the umask. Lowers an oom_score_adj above 0 to 0, where
-/// that is allowed. Call before the first fork, with one thread. Returns the working directory; "",
-/// and the process stays there, if it is gone.
+/// Changes the working directory to "/". Resets every signal to its default action and unblocks all
+/// signals. Raises the soft limits that would end the daemon (file size, CPU time, memory) to the
+/// hard limits. Clears the owner's bits in the umask. Lowers a positive oom_score_adj to 0 if
+/// allowed. Call this before the first fork, with one thread. Returns the old working directory. If
+/// the old directory is gone, returns "" and does not change the directory.
 std::string leave_starter();
 
-/// Seconds of CPU time after which the kernel ends this process; none: no limit.
+/// Returns the CPU time in seconds after which the kernel ends this process; nullopt: no limit.
 std::optional<std::uint64_t> cpu_limit();
 
 }  // namespace efs::daemon

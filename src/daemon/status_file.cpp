@@ -16,7 +16,7 @@ namespace efs::daemon {
 
 Status replace_file(const std::string& path, const std::string& text, mode_t mode) {
   const std::string partial = path + ".efs-partial";
-  ::unlink(partial.c_str());  // of a killed daemon
+  ::unlink(partial.c_str());  // left by a killed daemon
   UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!fd) {
     return fail_errno(partial);
@@ -65,8 +65,8 @@ std::unique_ptr<StatusFile> StatusFile::open_later(const std::string& path, Snap
   return file;
 }
 
-// Later, the others come first: what they open is on the node, and the status file may be where
-// nothing answers.
+// Opens the other files first: they are on the node, while the status file may be on a hanging file
+// system.
 Status StatusFile::begin(bool with_the_others) {
   auto thread = start_thread([this, with_the_others] {
     if (with_the_others) {
@@ -115,8 +115,8 @@ Status StatusFile::write() {
   return {};
 }
 
-// False at the end. Nothing moves while a job computes: no tick then, for it would be noise on the
-// node.
+// Returns false at the end. Does not wake periodically while a job computes, because each wakeup
+// disturbs the job.
 bool StatusFile::wait() {
   const bool ticks = every_second_ || std::exchange(try_again_, false) || !is_running_;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -132,7 +132,7 @@ bool StatusFile::wait() {
   return !ended_;
 }
 
-// Says so once for several failures in a row.
+// Logs only the first of several failures in a row.
 bool StatusFile::write_or_say() noexcept {
   const ReservedMemory reserved_memory;
   try {

@@ -1,6 +1,7 @@
 #pragma once
-// The status file: what a scheduler can read without asking the daemon. A whole JSON document at
-// any moment: written beside it and renamed over it. efsd(8) describes its fields.
+// The status file, which a scheduler can read without a request to the daemon. It is a complete
+// JSON document at all times: the daemon writes a temporary file and renames it. efsd(8) describes
+// the fields.
 
 #include <functional>
 #include <memory>
@@ -14,28 +15,29 @@
 
 namespace efs::daemon {
 
-/// Writes on a thread of its own, at once after poke(), and else once a second where something has
-/// changed while the document's state is another one than "running".
+/// Writes the file in its own thread. Writes at once after poke(). Otherwise writes once a second
+/// if the document has changed and its state is not "running".
 class StatusFile {
  public:
-  /// The document now; called on the thread, may take locks of rank 5 and above.
+  /// Returns the current document. The thread of the status file calls it; it may lock mutexes of
+  /// rank 5 and above.
   using Snapshot = std::function<nlohmann::json()>;
 
-  /// `every_second` may be empty. Writes the first document. An error: the place cannot be written.
-  /// `mode` less the umask.
+  /// Writes the first document. `every_second` may be empty. Fails if the file cannot be written.
+  /// The file gets `mode` less the umask.
   static Result<std::unique_ptr<StatusFile>> open(const std::string& path, Snapshot snapshot,
                                                   std::function<void()> every_second,
                                                   mode_t mode = 0600);
-  /// The same for whoever must not wait for the place, nor fail for it: `every_second` is called
-  /// and the first document written on the thread, and tried again like any later one. Without a
-  /// thread, which is said in the log, there is the last document only.
+  /// The same for callers that must not block or fail because of the file. The thread calls
+  /// `every_second` and writes the first document. It retries a failed write like any later one. If
+  /// no thread can start, this is logged and only the last document is written.
   static std::unique_ptr<StatusFile> open_later(const std::string& path, Snapshot snapshot,
                                                 std::function<void()> every_second,
                                                 mode_t mode = 0600);
   /// Writes the last document.
   ~StatusFile();
 
-  /// Something has changed. Waits for nothing.
+  /// Reports a change. Does not block.
   void poke();
 
   const std::string& path() const { return path_; }
@@ -58,10 +60,10 @@ class StatusFile {
   const Snapshot snapshot_;
   const std::function<void()> every_second_;
   const mode_t mode_;
-  nlohmann::json written_;   // of the thread, after open()
-  bool is_running_ = false;  // likewise: the state that it tells
-  bool failed_ = false;      // likewise: it was said in the log
-  bool try_again_ = false;   // likewise: in a second
+  nlohmann::json written_;   // used by the thread, after open()
+  bool is_running_ = false;  // likewise: the state in the file
+  bool failed_ = false;      // likewise: the failure is logged
+  bool try_again_ = false;   // likewise: in one second
   Mutex mutex_;              // rank 90 (leaf)
   Condition changed_;
   bool poked_ EFS_GUARDED_BY(mutex_) = false;
@@ -69,8 +71,8 @@ class StatusFile {
   std::jthread thread_;
 };
 
-/// Replaces `path` by a file that holds `text`, whole or not at all. Not durable: a status is of no
-/// use after a crash.
+/// Replaces `path` atomically with a file that contains `text`. Not durable: a status is useless
+/// after a crash.
 Status replace_file(const std::string& path, const std::string& text, mode_t mode = 0600);
 
 }  // namespace efs::daemon

@@ -23,7 +23,8 @@ std::string listed(const std::vector<std::string>& ids) {
   return text;
 }
 
-// The order counts: containers are found by looking, but the journal is in the first.
+// The order of the backends matters: efs searches all backends for a container, but only the first
+// contains the journal.
 Status same_backends(const Store& store, const config::JobConfig& config) {
   std::vector<std::string> now, then;
   for (const auto& backend : config.backends) {
@@ -44,8 +45,8 @@ Status same_backends(const Store& store, const config::JobConfig& config) {
           config.name + "), or remove it (efs clean " + store.path + ")");
 }
 
-// What lies in a backend whose journal is new. By a backend of its own, which knows whose these
-// are: the one that serves must know nothing but the new instance.
+// Checks the containers in a backend of a store whose journal is new. Uses a separate Backend
+// object: the one that serves the instance must not know foreign containers.
 Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& store,
                        const std::string& id) {
   FsdaxOptions options;
@@ -60,7 +61,8 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
     return {};
   }
   const auto manifest = image::read_manifest(ground.root.get());
-  // The journal was in memory, and the machine was restarted: nobody can ever tell what these were.
+  // The journal was in memory and the machine was restarted: the names of these containers are lost
+  // forever.
   const bool went = manifest && manifest->store == store.path &&
                     ((store.was_removed && !manifest->instance.contradicts(store.removed)) ||
                      was_over(how.instance, *manifest));
@@ -83,7 +85,7 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
   return {};
 }
 
-// It was left, with its data, by who left the first one.
+// Succeeds if the instance that left the first backend also left this one.
 Status belongs_to(const Ground& ground, unsigned number, const Store& store,
                   const std::string& id) {
   const auto manifest = image::recover_manifest(ground.root.get());

@@ -29,7 +29,7 @@ struct PrivateDirectory {
   bool left = false;
 };
 
-// A new one, or one of ours that an earlier instance or a predecessor left.
+// Creates a directory, or opens one that an earlier instance or a predecessor left.
 Result<PrivateDirectory> private_directory(const std::string& path, bool must_be_there) {
   PrivateDirectory made{.fd = {}, .left = must_be_there};
   if (!must_be_there && ::mkdir(path.c_str(), 0700) != 0) {
@@ -55,10 +55,11 @@ bool is_memory(const std::string& directory) {
          (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
-// An earlier instance of this name left its data here. They are taken up by the same job only.
+// Checks the data that an earlier instance of this name left. Only the same job may continue with
+// them.
 Status look_at_left(Store& store, const config::JobConfig& config) {
   struct stat st{};
-  // it died before there was anything
+  // that instance died before it created a journal
   if (::fstatat(store.metadata.get(), "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) {
     return {};
   }
@@ -84,7 +85,8 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
   return {};
 }
 
-// A journal is there before the first container, and goes before the first of them does.
+// The journal is created before the first container and is removed before the containers, so
+// containers without a journal are an error.
 Status refuse_containers(int data, const std::string& path) {
   FsdaxOptions options;
   options.directory.reset(::fcntl(data, F_DUPFD_CLOEXEC, 0));
@@ -104,7 +106,8 @@ Status refuse_containers(int data, const std::string& path) {
                           "of them is removed. Bring it back, or remove the directory");
 }
 
-// What is new is this instance's; what was left must be what its manifest says.
+// Marks a new store as this instance's. A store that was left must belong to the instance in its
+// manifest.
 Status settle_whose(Store& store, int data) {
   const auto life = store::draw_instance_id();
   if (!life) {
@@ -123,7 +126,7 @@ Status settle_whose(Store& store, int data) {
   return image::mark_containers(data, store.instance);
 }
 
-// A directory in the store, made where it is not there; `made` says so.
+// Opens a directory in the store, or creates it and sets `made`.
 Result<UniqueFd> part(int root, const char* name, bool& made) {
   if (::mkdirat(root, name, 0700) == 0) {
     made = true;
@@ -137,21 +140,21 @@ Result<UniqueFd> part(int root, const char* name, bool& made) {
   return directory;
 }
 
-// The journal syncs itself and its directory; the names that lead there have to last as well.
+// The journal syncs itself and its directory. This function syncs the names above them.
 Status sync_names(int root) {
   const UniqueFd above(::openat(root, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (::fsync(root) != 0) {
     return fail_errno("store");
   }
-  // Where the site keeps it closed to us, or its file system syncs no directories, the names in it
-  // are its own.
+  // The parent may be closed to this user, or its file system may not sync directories. The site is
+  // then responsible for its names.
   return !above || ::fsync(above.get()) == 0 || errno == EINVAL || errno == EROFS
              ? Status()
              : fail_errno("the directory of the store");
 }
 
-// The ground's root holds the journal's directory and the containers'. `store.lock` is held where
-// this fails behind it.
+// Completes a store whose root holds the directories of the journal and of the containers. If it
+// fails after it has taken the lock, `store.lock` is held.
 Status finish(Ground ground, const SetUp& how, Store& store) {
   store.directory = ground.directory;
   store.path = ground.path;
@@ -172,7 +175,8 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
     return std::unexpected(lock.error());
   }
   store.lock = std::move(*lock);
-  auto contents = part(root, "data", made);  // only now: who has the lock may be removing all
+  // after the lock: its previous holder may have been removing the store
+  auto contents = part(root, "data", made);
   if (!contents) {
     return std::unexpected(contents.error());
   }
@@ -181,7 +185,7 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
   if (made) {
     EFS_TRY(sync_names(root));
   }
-  // Its results are back or given up, and who was to remove it died.
+  // The results are exported or dropped, but the process died before it removed the store.
   if (const auto manifest = image::read_manifest(store.metadata.get());
       manifest && was_over(how.instance, *manifest)) {
     EFS_TRY(image::begin_removal(store.metadata.get()));
@@ -214,8 +218,8 @@ bool gets_default(const config::Backend& backend) {
   return backend.type == config::BackendType::dram && !backend.capacity;
 }
 
-// As declared, or the share of what this job can have. A successor asks for the least: the store is
-// there.
+// Returns the declared capacity, or the share of the memory that this job can use. A successor
+// requests the minimum, because the store exists.
 Result<std::optional<std::uint64_t>> choose_capacity(const SetUp& how,
                                                      const config::Backend& backend) {
   if (!gets_default(backend)) {
@@ -259,7 +263,7 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
     return std::unexpected(memory.error());
   }
   if (memory->left) {
-    how.supervisor.keep_store(true);  // whatever goes wrong from here on, it is not ours to drop
+    how.supervisor.keep_store(true);  // an error after this line must not remove an existing store
     struct statvfs fs{};
     const std::uint64_t declared = *ground.options.capacity;
     if (::fstatvfs(memory->root.get(), &fs) == 0) {
@@ -286,7 +290,7 @@ Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, cons
                                const std::string& others) {
   constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   UniqueFd opened(::openat(directory, "lock", O_RDWR | O_CREAT | flags, 0600));
-  // a successor on a file system that has failed
+  // a successor on a file system that has become read-only
   if (!opened && errno == EROFS) {
     opened.reset(::openat(directory, "lock", O_RDONLY | flags));
   }
@@ -301,7 +305,7 @@ Result<UniqueFd> lock_of_store(SupervisorClient& supervisor, int directory, cons
   if (!lock_soon(lock)) {
     return fail(EBUSY, "the store " + path + " is in use by " + others);
   }
-  // Who held it before may have removed it, with all the rest.
+  // The previous holder may have removed the lock with the store.
   struct stat ours{}, now{};
   if (::fstat(lock.get(), &ours) != 0 ||
       ::fstatat(directory, "lock", &now, AT_SYMLINK_NOFOLLOW) != 0 || ours.st_ino != now.st_ino ||
@@ -328,7 +332,7 @@ std::vector<UniqueFd> keep_cleaners_out(SupervisorClient& supervisor, int root,
   for (const char* name : {".", "data", "meta"}) {
     const UniqueFd opened(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!opened && errno == ENOENT) {
-      continue;  // a further backend has no meta
+      continue;  // other backends have no meta
     }
     Result<UniqueFd> held = fail_errno();
     if (opened) {
@@ -377,14 +381,14 @@ Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there
   ground.root = std::move(root->fd);
   ground.left = root->left;
   ground.directory = ground.path;
-  // Memory without a bound of its own takes the machine down with it: counted by the daemon, byte
-  // by byte.
+  // A store in memory without a limit could exhaust the machine, so the daemon counts every byte.
   ground.options.strict =
       capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
   return ground;
 }
 
-// What fails takes nothing away that it does not hold: it may be another start's by now.
+// On failure removes nothing unless it holds the lock: the store may belong to another start by
+// now.
 Result<Store> set_up_store(const SetUp& how) {
   auto ground = find_ground(how, 0, false);
   if (!ground) {
@@ -437,8 +441,8 @@ Status write_manifests(const Store& store, const config::JobConfig& config,
                            .members = manifests_of(store, config),
                            .memory_capacity = store.memory_capacity,
                            .circumstances = config.circumstances};
-  // The others first: once the journal's place has a manifest, each of them can be told from what
-  // it is not.
+  // Write the other backends' manifests first: once the first backend has a manifest, each other
+  // backend can be checked against it.
   for (std::size_t i = 0; i < store.others.size(); ++i) {
     manifest.place = static_cast<unsigned>(i + 1);
     EFS_TRY(image::write_manifest(store.others[i].root.get(), manifest));

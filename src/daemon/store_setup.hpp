@@ -1,6 +1,6 @@
 #pragma once
-// From a job file's backends to a ready store: which directories, who holds the capacity, which
-// path the I/O takes.
+// Turns the backends of a job file into a ready store: finds the directories, enforces the capacity
+// and selects the I/O path.
 
 #include <memory>
 #include <string>
@@ -14,68 +14,69 @@
 
 namespace efs::daemon {
 
-/// A backend behind the first one.
+/// A backend other than the first one.
 struct StoreMember {
   std::string id, path, kind;
-  std::string directory;                       // as Store::directory
-  UniqueFd root;                               // holds data, a manifest and a lock
+  std::string directory;                       // like Store::directory
+  UniqueFd root;                               // contains data, a manifest and a lock
   UniqueFd lock;                               // held while the store is in use
-  std::vector<UniqueFd> kept_from_cleaners{};  // keep_cleaners_out()
+  std::vector<UniqueFd> kept_from_cleaners{};  // from keep_cleaners_out()
 };
 
 struct Store {
-  std::unique_ptr<Backend> backend;  // all of them as one
-  UniqueFd metadata;                 // directory of the journal
-  std::string directory;  // to be removed at the end; "" where the store goes with its tmpfs
-  std::string path;       // of the directory that holds meta and data
+  std::unique_ptr<Backend> backend;  // all backends as one
+  UniqueFd metadata;                 // the directory of the journal
+  std::string directory;  // remove it at the end; "" if the store disappears with its tmpfs
+  std::string path;       // the directory with meta and data
   std::string kind;
   UniqueFd lock;                             // held while the store is in use
-  std::vector<UniqueFd> kept_from_cleaners;  // keep_cleaners_out()
-  // by an earlier instance of this name or a predecessor: its data are in it
+  std::vector<UniqueFd> kept_from_cleaners;  // from keep_cleaners_out()
+  // an earlier instance of this name or a predecessor left it: it has data
   bool left = false;
-  // somebody died while he removed it; what lies in other backends went with it
+  // a process died while it removed the store; the contents of other backends are invalid, too
   bool was_removed = false;
-  store::InstanceId removed;          // which instance's it was, where that can be told
-  image::Manifest manifest;           // where it was left: what that one wrote
-  store::InstanceId instance;         // that of the one that made it
-  store::InstanceId life;             // Manifest::life, of this one
-  std::uint64_t memory_capacity = 0;  // Manifest::memory_capacity, of this one
+  store::InstanceId removed;          // the id of the removed instance, if it is known
+  image::Manifest manifest;           // of the earlier instance, if the store was left
+  store::InstanceId instance;         // of the instance that created the store
+  store::InstanceId life;             // Manifest::life of this instance
+  std::uint64_t memory_capacity = 0;  // Manifest::memory_capacity of this instance
   std::vector<StoreMember> others;
 };
 
 struct SetUp {
   const config::JobConfig& config;
-  const std::string& instance;  // its directory
+  const std::string& instance;  // the instance's directory
   bool privileged = false;
-  bool takeover = false;  // by a successor: what declares no capacity keeps the one that it has
-  // binds where a backend is a tmpfs of its own; elsewhere the mount that it lies on decides
+  bool takeover = false;  // in a successor: a backend without a declared capacity keeps its size
+  // binding only for a backend with its own tmpfs; elsewhere the mount options of the file system
+  // apply
   AccessTimes access_times = AccessTimes::relative;
   SupervisorClient& supervisor;
 };
 
-/// Capacity by the rules of docs/dev/staging.md: a store in memory gets a tmpfs of its own where
-/// the supervisor can make one and is counted by the daemon where not; on other file systems the
-/// job file's `enforce` decides. A store that an earlier instance of this name, or a predecessor,
-/// left is taken up again, with all of its backends; EEXIST where it is another job's, ENOENT where
-/// one of them is gone.
+/// Creates or opens the store by the rules of docs/dev/staging.md. A store in memory gets its own
+/// tmpfs if the supervisor can mount one; otherwise the daemon counts its bytes. On other file
+/// systems the `enforce` of the job file applies. Reopens a store that an earlier instance of this
+/// name, or a predecessor, left with all its backends. Fails with EEXIST if the store belongs to
+/// another job, and with ENOENT if one of its backends is gone.
 Result<Store> set_up_store(const SetUp& how);
 
-/// How things stand with an instance, for its manifests.
+/// The state of an instance that goes into its manifests.
 struct Standing {
   image::ShutdownState left = image::ShutdownState::in_use;
   bool made_mount_dir = false;
-  std::uint64_t journal_to = 0;  // the last record that is durable by now; 0: nothing is known
+  std::uint64_t journal_to = 0;  // the last durable record; 0: unknown
   std::string contents{};        // Manifest::contents
 };
 
-/// Writes what the store says of itself (src/image/manifest.hpp), there, in each backend and in the
-/// instance's directory. `in_use` writes the job file, too.
+/// Writes the manifests (src/image/manifest.hpp) to the store, to each backend and to the
+/// instance's directory. With `in_use` also writes the job file.
 Status write_manifests(const Store& store, const config::JobConfig& config,
                        const std::string& instance, const Standing& standing);
 
-/// Removes what set_up_store made in directories that were named.
+/// Removes what set_up_store() created in directories that the job file names.
 void remove_store(const Store& store);
-/// One of them; "": nothing.
+/// Removes one such directory; "": does nothing.
 void remove_store(const std::string& directory);
 
 }  // namespace efs::daemon

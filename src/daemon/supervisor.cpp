@@ -24,7 +24,7 @@ namespace efs::daemon {
 
 namespace {
 
-// linux/fuse.h of older systems does not have these (kernel 6.9, include/uapi/linux/fuse.h).
+// older versions of linux/fuse.h lack these (kernel 6.9, include/uapi/linux/fuse.h)
 struct BackingMap {
   std::int32_t fd;
   std::uint32_t flags;
@@ -74,7 +74,7 @@ Status Supervisor::serve(int channel, WorkerWatch* watch) {
   return status;
 }
 
-// Without memory for a message it waits for some: the mount hangs on this process.
+// If there is no memory for a message, waits for some: the mount depends on this process.
 Result<std::optional<Received>> Supervisor::receive(int channel) {
   while (true) {
     try {
@@ -104,7 +104,7 @@ std::optional<Message> Supervisor::answer_if_asked(Received& received, UniqueFd&
   return reply;
 }
 
-// Messages that nobody waits for.
+// Handles the messages that are never answered.
 bool Supervisor::one_way(const Message& ask) {
   if (ask.ask == Ask::close_backing) {
     return close_backing(ask), true;
@@ -170,7 +170,7 @@ Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
   return reply;
 }
 
-// Root looks at the stores of all users.
+// Only root can read the stores of all users.
 Message Supervisor::unpromised() const {
   std::optional<AsRoot> root;
   if (options_.privileged) {
@@ -181,14 +181,14 @@ Message Supervisor::unpromised() const {
   return reply;
 }
 
-// It is the worker's word where a store lies that is on no tmpfs of ours; the file at least is the
-// user's own.
+// The supervisor cannot verify the location of a store outside its tmpfs. It checks only that the
+// file belongs to the user.
 Message Supervisor::store_at(const UniqueFd& file) {
   struct stat st{};
   if (!file || ::fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != options_.uid) {
     return answer_error(EPERM, "not a file of this user's");
   }
-  // a successor names the same
+  // a successor names the same device
   if (mount_.is_mounted() && !store_devices_.contains(st.st_dev)) {
     return answer_error(EPERM, "the store is set up already");
   }
@@ -199,8 +199,8 @@ Message Supervisor::store_at(const UniqueFd& file) {
   return {};
 }
 
-// A lock (flock(2)) belongs to what open(2) returned: a successor goes on with what its predecessor
-// locked.
+// A lock (flock(2)) belongs to an open file description. A successor therefore gets the descriptor
+// that its predecessor locked.
 Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
   struct stat st{};
   if (!lock || ::fstat(lock.get(), &st) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) ||
@@ -221,7 +221,7 @@ Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
   return fd ? Message{} : answer_error(errno, "the lock of the store");
 }
 
-// A mount of this user's that lost its daemon would keep the next from mounting there.
+// A dead mount of this user would prevent the next mount at this point.
 Message Supervisor::drop_dead(const Message& ask, const UniqueFd& parent) {
   std::optional<AsRoot> root;
   if (options_.privileged) {
@@ -249,25 +249,25 @@ Message Supervisor::unmount(const Message& ask) {
   return answer_of(unmounted);
 }
 
-// The kernel reopens the file with the rights of the registrar for whoever opens it in the mount.
-// So it must be a file that the user owns, on the store's own device; see also drop_privilege(),
-// which leaves us no more file rights than the user has.
+// The kernel opens the file again, with the rights of the registering process, for every program
+// that opens it in the mount. So the file must belong to the user and must be on the store's
+// device. See also drop_privilege(), which limits the supervisor's file rights to the user's.
 int Supervisor::open_backing(const UniqueFd& container) {
   struct stat st{};
   if (!container || !mount_.fuse() || ::fstat(container.get(), &st) != 0) {
     return -EBADF;
   }
-  // not a container of this user
+  // this user has no such container
   if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) {
     return -EPERM;
   }
-  // not a container of this store
+  // this store has no such container
   if (!store_devices_.empty() && !store_devices_.contains(st.st_dev)) {
     return -EXDEV;
   }
-  // For reading only. Programs get what they ask for, as the kernel opens it anew for each; and a
-  // container that is open for writing is known to be so by a program, for as long as it lives:
-  // registered ones stay open until the connection is forgotten.
+  // Register a read-only descriptor. The kernel opens the container again for each program with the
+  // requested mode. Registered files stay open until the connection ends. A container that is open
+  // for writing therefore shows that a living program has it open.
   const UniqueFd reading(
       ::open(("/proc/self/fd/" + std::to_string(container.get())).c_str(), O_RDONLY | O_CLOEXEC));
   if (!reading) {
@@ -290,7 +290,7 @@ Message Supervisor::open_backing(const Received& ask) {
   return reply;
 }
 
-// An id that the kernel does not know is the worker's mistake and harms nobody.
+// An unknown id is a mistake of the worker and harms no other process.
 void Supervisor::close_backing(const Message& ask) {
   if (!mount_.fuse()) {
     return;

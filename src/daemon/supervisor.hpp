@@ -1,7 +1,7 @@
 #pragma once
-// The supervisor: mounts, keeps the FUSE descriptor, registers backing files, cleans up behind a
-// worker that died. It parses nothing that a user wrote and follows no path that a user names; all
-// it gets are the descriptors and numbers of channel.hpp, checked here. Single-threaded.
+// The supervisor mounts, keeps the FUSE descriptor, registers backing files, and cleans up after a
+// dead worker. It parses no text of a user and follows no path that a user names. Its only inputs
+// are the descriptors and numbers of channel.hpp, which it checks. Single-threaded.
 
 #include <sys/types.h>
 
@@ -27,12 +27,12 @@ struct SupervisorOptions {
   uid_t uid = 0;
   gid_t gid = 0;
   UniqueFd instance;  // the instance's directory
-  UniqueFd store;     // O_PATH: the empty directory a private tmpfs is mounted on
-  // /dev/fuse, opened before privilege was dropped; none where not privileged
+  UniqueFd store;     // O_PATH: the empty directory for the mount of a private tmpfs
+  // /dev/fuse, opened before privilege was dropped; unused unless privileged
   UniqueFd fuse_device;
-  std::string source{};     // of the mount
-  bool privileged = false;  // may mount by itself; else by fusermount3
-  // at first: an earlier instance's store may be there, and is no start's to drop
+  std::string source{};     // the source that mount(8) shows
+  bool privileged = false;  // may mount directly; otherwise through fusermount3
+  // the initial value: a start must not remove the store of an earlier instance
   bool keep_store = false;
 };
 
@@ -40,40 +40,42 @@ class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
-  /// Answers the worker until it closes its end, or is killed; `watch`: sees to it meanwhile.
+  /// Answers the worker until the worker closes its end or dies. `watch` observes the worker
+  /// meanwhile.
   Status serve(int channel, WorkerWatch* watch = nullptr);
 
-  /// The worker asked for it: what the store holds may be the only copy.
+  /// True if the worker requested it: the store may hold the only copy of the results.
   bool keeps_store() const { return keep_store_; }
 
-  /// What a worker leaves behind.
+  /// The state that a worker leaves behind.
   enum class ShutdownState : std::uint8_t {
     nothing,  // the kernel's first request was never answered: no program has written anything
     mount,    // programs wait for a successor
-    results,  // unmounted; what was written is in the store
+    results,  // unmounted; the written data are in the store
   };
   ShutdownState left() const;
 
-  /// Was it unmounted for a stop that wanted something else than the results brought back? A
-  /// successor must not go on without being asked.
+  /// True if the worker unmounted for an unusual stop. A successor must wait for a client to repeat
+  /// the request.
   bool stop_is_unusual() const { return stop_is_unusual_; }
 
-  /// Whether the worker has said, since the last question, that it answers new requests.
+  /// Returns whether the worker has reported an answer to a new request since the last call.
   bool take_progress() { return std::exchange(progress_, false); }
 
-  /// Ends a mount that nobody serves, at any price: programs that hold it get an error, not a hang.
+  /// Ends a mount that has no worker, even if it is in use: programs get an error instead of a
+  /// hang.
   void clean_up() { mount_.detach(); }
 
-  /// Others may use the stores again. Before the instance can be found at rest: who finds it so may
-  /// go on with them.
+  /// Releases the stores for other instances. Call this before other processes can see the instance
+  /// as ended, because they may then start on its stores.
   void let_go_of_stores() { store_locks_.clear(); }
 
-  /// In a child: a connection ends with its last descriptor.
+  /// Call this in a child: a connection ends only when its last descriptor is closed.
   void close_descriptors();
 
  private:
   static Result<std::optional<Received>> receive(int channel);
-  /// nullopt: nobody waits for an answer.
+  /// Returns nullopt for a message that is never answered.
   std::optional<Message> answer_if_asked(Received& received, UniqueFd& fd);
   Message answer(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
@@ -95,14 +97,14 @@ class Supervisor {
   Mount mount_{options_.uid, options_.gid, options_.privileged, std::move(options_.fuse_device)};
   MemoryStores memory_{options_.instance.get(), std::move(options_.store), options_.uid,
                        options_.gid};
-  // that containers lie on, as far as that was said; none: on any
+  // the devices of the containers, as far as the worker named them; empty: any device
   std::set<dev_t> store_devices_;
-  // shared with the worker: while it is replaced nobody else gets them
+  // shared with the worker: they keep the stores locked while a worker is replaced
   std::vector<UniqueFd> store_locks_;
   bool keep_store_ = options_.keep_store;
   bool progress_ = false;
   bool stop_is_unusual_ = false;
-  std::string init_;                                          // the connection's INIT request
+  std::string init_;                                          // the INIT request of the connection
   std::unordered_map<std::int32_t, std::uint64_t> backings_;  // backing id -> inode
   // inodes that are open on the daemon's path
   std::unordered_set<std::uint64_t> on_daemon_;

@@ -34,7 +34,7 @@ Status status_of(const Result<Received>& received) {
 }  // namespace
 
 Result<Received> SupervisorClient::ask(const Message& message, std::span<const int> fds) {
-  // beforehand: an answer that nobody takes would be that of the next question
+  // allocate early: an answer left unread would be taken for that of the next request
   std::vector<UniqueFd> room;
   room.reserve(most_descriptors);
   MutexLock lock(mutex_);
@@ -120,7 +120,7 @@ std::vector<Result<int>> SupervisorClient::open_backing(std::span<const fuse::Re
     fds.push_back(file.fd);
   }
   std::vector<Result<int>> ids;
-  ids.reserve(fds.size());  // beforehand: an id that nobody knows holds its file's space
+  ids.reserve(fds.size());  // allocate early: a lost id would keep the space of its file allocated
   const auto received = ask(message, fds);
   for (std::size_t i = 0; i < fds.size(); ++i) {
     if (!received) {
@@ -136,7 +136,7 @@ std::vector<Result<int>> SupervisorClient::open_backing(std::span<const fuse::Re
   return ids;
 }
 
-// Without the lock of ask(): a message of its own that nobody answers. Where the supervisor is
+// Does not take the lock of ask(), because this message is never answered. If the supervisor is
 // gone, the kernel drops the ids.
 void SupervisorClient::close_backing(std::span<const int> ids) {
   Message message = make(Ask::close_backing);

@@ -1,5 +1,6 @@
 #pragma once
-// The worker's side of the channel: asks the supervisor for what needs privilege. Thread-safe.
+// The worker's side of the channel. Requests privileged operations from the supervisor.
+// Thread-safe.
 
 #include <cstdint>
 #include <string>
@@ -19,41 +20,42 @@ class SupervisorClient final : public fuse::BackingRegistrar {
 
   struct MemoryStore {
     UniqueFd root;
-    // by an earlier instance or a predecessor, with all that it holds; its size is what it was
+    // an earlier instance or a predecessor left it with its contents and its size
     bool left = false;
   };
 
-  /// A private tmpfs for a backend.
+  /// Gets a private tmpfs for a backend.
   Result<MemoryStore> memory_store(const MemoryStores::Ask& wanted);
-  /// What the machine has available and no other store in memory was promised, bytes.
+  /// Returns the available memory of the machine in bytes, less the promises to other stores in
+  /// memory.
   Result<std::uint64_t> unpromised_memory();
-  /// Of several backends one lies where this file is.
+  /// Reports that one of several backends is on the device of this file.
   Status store_at(int file);
-  /// The lock of a store, open but not yet locked: the one to lock, which the supervisor keeps open
-  /// to the end.
+  /// Returns the descriptor to lock for the store. `lock` is open but not yet locked. The
+  /// supervisor keeps the returned descriptor open until the instance ends.
   Result<UniqueFd> hold_store(const UniqueFd& lock);
-  /// Whether the store is left when this instance ends, however it ends.
+  /// Sets whether the store stays when this instance ends for any reason.
   void keep_store(bool keep);
-  /// Unmounts `name` in `parent` where that is a mount of this user that nobody serves any more;
-  /// EBUSY where it is served.
+  /// Unmounts `name` in `parent` if it is a dead mount of this user. Fails with EBUSY if the mount
+  /// is alive.
   Status drop_dead_mount(int parent, const std::string& name);
   Status check_mount(int mount_point);
-  /// Mounts over the directory `mount_point`; the FUSE descriptor.
+  /// Mounts over the directory `mount_point`. Returns the FUSE descriptor.
   Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);
-  /// EBUSY while anybody uses the mount. Ok when it is unmounted already. `unusual`: a successor is
-  /// to wait for whoever asks for a stop.
+  /// Fails with EBUSY while the mount is in use. Succeeds if it is already unmounted. `unusual`: a
+  /// successor must wait until a client repeats the stop request.
   Status unmount(bool unusual);
-  /// Ends the connection by force: programs on the mount get errors instead of waiting for ever.
+  /// Ends the connection by force: programs on the mount get errors instead of a hang.
   void abort();
 
   std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override;
   void close_backing(std::span<const int> ids) override;
   void keep_to_daemon(std::uint64_t ino, bool open) override;
 
-  /// For a successor: see Session::serve().
+  /// Stores the INIT request for a successor: see Session::serve().
   void keep_init(const fuse::InitRequest& init);
 
-  /// The connection of a mount whose worker died; ENOTCONN where there is none.
+  /// The connection of a mount whose worker died; ENOTCONN if there is none.
   struct Connection {
     UniqueFd fuse;
     fuse::InitRequest init;
@@ -67,7 +69,7 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   Result<Received> ask(const Message& message, std::span<const int> fds = {});
 
   const UniqueFd channel_;
-  Mutex mutex_;  // rank 60: one question at a time
+  Mutex mutex_;  // rank 60: one request at a time
 };
 
 }  // namespace efs::daemon

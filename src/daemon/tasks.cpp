@@ -70,9 +70,9 @@ Result<std::unique_ptr<Tasks>> Tasks::open(std::string book) {
   return tasks;
 }
 
-// Each line is a task that has begun, or the number of one that has ended. A line that a death cut
-// short was answered to nobody. Those that were lost stay in the book, so that the successor's
-// successor knows of them, too.
+// Each line is a task that has begun or the number of one that has ended. A death can truncate only
+// a line whose request was not yet answered. Lost tasks stay in the book, so that a second
+// successor knows them, too.
 void Tasks::inherit(bool successor) {
   const MutexLock lock(mutex_);
   std::ifstream lines(successor ? book_path_ : "");
@@ -117,11 +117,11 @@ void Tasks::note(const Json& line) {
     return;
   }
   const std::string text = json_to_text(line) + "\n";
-  // without it the task is unknown to a successor
+  // without this line a successor does not know the task
   (void)!::write(book_.get(), text.data(), text.size());
 }
 
-// Takes no memory: a task has to end also where there is none.
+// Allocates no memory, so that a task can end during a shortage.
 void Tasks::note_end(std::uint64_t id) noexcept {
   if (!book_) {
     return;
@@ -129,7 +129,7 @@ void Tasks::note_end(std::uint64_t id) noexcept {
   std::array<char, 48> text{};
   const int length = std::snprintf(text.data(), text.size(), "{\"ended\":%llu}\n",
                                    static_cast<unsigned long long>(id));
-  // without it a successor calls it lost
+  // without this line a successor reports the task as lost
   (void)!::write(book_.get(), text.data(), static_cast<std::size_t>(length));
 }
 
@@ -161,7 +161,8 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   try {
     tasks_.emplace(task->id, task);
     note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
-  } catch (const std::bad_alloc&) {  // whoever asked is told, and none is there that never begins
+    // the client gets the error, and no task stays that never begins
+  } catch (const std::bad_alloc&) {
     tasks_.erase(task->id);
     queue.pop_back();
     throw;
@@ -171,8 +172,8 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
 }
 
 void Tasks::run_lane(TaskKind kind) {
-  // This thread and those that a task starts: the programs come first where the processors are
-  // busy. At 15 one of ours has a thirtieth of the weight of one of theirs.
+  // Applies to this thread and to those that a task starts: programs of the job have priority on
+  // busy processors. At nice value 15 a thread has a thirtieth of a program's weight.
   if (kind != TaskKind::drain) {
     ::setpriority(PRIO_PROCESS, 0, 15);
   }
@@ -223,7 +224,7 @@ void Tasks::end(Task& task, TaskState state, Json outcome) {
   try {
     ended_.push_back(task.id);
   } catch (const std::bad_alloc&) {
-  }  // it is remembered for longer
+  }  // this ended task is then kept longer than others
   while (ended_.size() > most_ended) {
     tasks_.erase(ended_.front());
     ended_.pop_front();

@@ -1,7 +1,7 @@
 #pragma once
-// Work that outlives the request that asked for it: loads, unloads, and the unload of a stop. Each
-// kind has a thread of its own and runs one task after the other, so that no two unloads meet at
-// one file; a task has an id, which is asked for by anybody.
+// Work that outlives its request: loads, unloads, and the unload of a stop. Each kind has its own
+// thread, which runs one task after the other, so two unloads never process the same file. Any
+// client may ask for a task by its id.
 
 #include <atomic>
 #include <chrono>
@@ -22,9 +22,9 @@
 
 namespace efs::daemon {
 
-/// `drain`: what a stop in a hurry brings out while programs are in the mount. Taken also after
-/// close(); to be started when none is left, and unloads wait until it has ended. Gives way to no
-/// program.
+/// `drain`: an unload that a stop with a deadline runs while programs use the mount. start()
+/// accepts it also after close(). Start it when no other task is left; unloads wait until it has
+/// ended. It runs at normal priority.
 enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2 };
 constexpr std::size_t task_kinds = 3;
 const char* name_of(TaskKind kind);
@@ -36,47 +36,50 @@ const char* name_of(TaskState state);
 /// Thread-safe.
 class Tasks {
  public:
-  static constexpr std::size_t most_waiting = 1024;  // of each kind; more are refused
-  static constexpr std::size_t most_ended = 1024;    // remembered; the oldest are forgotten first
+  static constexpr std::size_t most_waiting = 1024;  // for each kind; start() refuses more
+  // kept after their end; the oldest are dropped first
+  static constexpr std::size_t most_ended = 1024;
 
-  /// What a task does: its outcome as the result line of the protocol ("ok": false is a failure).
-  /// Must not throw.
+  /// Runs a task. Returns the result line of the protocol; "ok": false is a failure. Must not
+  /// throw.
   using Work = std::function<control::Json(stage::Progress&)>;
 
-  /// A thread for each kind: an error where they cannot be had. `book`: a file that says which
-  /// tasks have not ended, for a successor of this process; "": none.
+  /// Starts a thread for each kind, or fails. `book`: a file that lists the tasks that have not
+  /// ended, for a successor of this process; "": none.
   static Result<std::unique_ptr<Tasks>> open(std::string book = {});
-  /// To be called before anything else. Tasks of a predecessor that had not ended have failed, and
-  /// are shown as such; `successor` false: what the file says is of an instance that is gone.
+  /// Call this before all other functions. Unfinished tasks of a predecessor become failed tasks.
+  /// If `successor` is false, the file belongs to an earlier instance and is ignored.
   void inherit(bool successor);
-  /// How many those were.
+  /// The number of these tasks.
   std::size_t lost();
-  /// Cancels everything and waits for what runs.
+  /// Cancels all tasks and waits for the running ones.
   ~Tasks();
 
-  /// Queues a task; its id. EAGAIN where too many wait, ESHUTDOWN after close() but for a drain.
+  /// Queues a task and returns its id. Fails with EAGAIN if too many tasks wait. Fails with
+  /// ESHUTDOWN after close(), except for a drain.
   Result<std::uint64_t> start(TaskKind kind, std::string what, Work work);
 
-  /// The task as status shows it: id, kind, what, state, progress, and once it has ended its
-  /// outcome. ESRCH if there is none.
+  /// Returns a task as status shows it: id, kind, what, state, progress and, after its end, its
+  /// outcome. Fails with ESRCH if there is no such task.
   Result<control::Json> look(std::uint64_t id);
-  /// All of them without their outcomes, oldest first.
+  /// Returns all tasks without their outcomes, oldest first.
   control::Json list();
-  /// Returns when the task has ended or the time is over; true if it has ended. ESRCH.
+  /// Waits until the task has ended or `time` has passed. Returns true if the task has ended. Fails
+  /// with ESRCH if there is no such task.
   Result<bool> wait(std::uint64_t id, std::chrono::milliseconds time);
-  /// Asks a task to end. One that waits ends at once, one that runs soon, with nothing half done;
-  /// ESRCH, and EALREADY for one that has ended.
+  /// Cancels a task. A waiting task ends at once; a running one ends soon and leaves no partial
+  /// work. Fails with ESRCH, or with EALREADY if the task has ended.
   Status cancel(std::uint64_t id);
 
-  /// All that wait or run; waits for none.
+  /// Cancels all waiting and running tasks. Does not wait for them.
   void cancel_all();
 
-  /// No new ones from now on; loads are cancelled, and unloads too unless `finish_unloads`. Returns
-  /// when none is left, or at `end`: false. Loads are cancelled because nobody can read them any
-  /// more; unloads are finished because somebody relies on them.
+  /// Refuses new tasks. Cancels loads, because no program can read their files any more. Cancels
+  /// unloads unless `finish_unloads`, because their callers rely on them. Returns true when no task
+  /// is left, and false at `end`.
   using Time = std::chrono::steady_clock::time_point;
   bool close(bool finish_unloads, Time end = Time::max());
-  /// After a close(): new ones are taken again.
+  /// Accepts tasks again after close().
   void reopen();
 
  private:
@@ -90,7 +93,7 @@ class Tasks {
     TaskState state = TaskState::pending;
     stage::Progress progress;
     control::Json outcome;
-    // made ahead: an outcome for when there is none
+    // allocated early: the outcome for a shortage of memory
     control::Json no_memory = control::error_line({ENOMEM, "out of memory"});
   };
 
@@ -102,14 +105,15 @@ class Tasks {
   void cancel_open(bool unloads) EFS_REQUIRES(mutex_);
   static control::Json summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
-  bool drains() const EFS_REQUIRES(mutex_);  // no unload begins meanwhile: no two meet at one file
+  // no unload starts meanwhile, so that two never process the same file
+  bool drains() const EFS_REQUIRES(mutex_);
   void note(const control::Json& line) EFS_REQUIRES(mutex_);
   void note_end(std::uint64_t id) noexcept EFS_REQUIRES(mutex_);
 
   const std::string book_path_;
-  Mutex mutex_;  // rank 6; nothing is called under it, but that a line of the book is written
+  Mutex mutex_;  // rank 6; under it only one line of the book is written
   Condition changed_;
-  UniqueFd book_ EFS_GUARDED_BY(mutex_);  // empty: nothing is noted
+  UniqueFd book_ EFS_GUARDED_BY(mutex_);  // empty: no book
   std::map<std::uint64_t, TaskPointer> tasks_ EFS_GUARDED_BY(mutex_);
   std::deque<TaskPointer> waiting_[task_kinds] EFS_GUARDED_BY(mutex_);
   TaskPointer running_[task_kinds] EFS_GUARDED_BY(mutex_);

@@ -19,7 +19,7 @@ bool is_out(const stage::ReceiptEntry& entry) {
   return entry.action == stage::Action::staged_out || entry.action == stage::Action::kept;
 }
 
-/// The first ones of them; "": none.
+/// Returns the first names as text; "": none.
 std::string named(const std::vector<std::string>& names) {
   constexpr std::size_t most = 10;
   std::string text;
@@ -34,8 +34,8 @@ void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
   if (entry.action != stage::Action::unchanged && entry.action != stage::Action::dropped) {
     return;
   }
-  // Since then a stop that did not come to an end may have brought out another version.
-  // (a further name has none)
+  // A later, incomplete stop may have exported another version. (A further name of a file has none
+  // of its own.)
   if (entry.action == stage::Action::unchanged &&
       (entry.mtime != unloaded.mtime || (unloaded.bytes != 0 && entry.bytes != unloaded.bytes))) {
     return;

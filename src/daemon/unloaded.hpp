@@ -1,6 +1,6 @@
 #pragma once
-// What unloads have brought out while the job ran, for the receipt of the stop, which tells the
-// whole story.
+// The results that unloads exported while the job ran. The receipt of the stop includes them, so it
+// lists all exports of the job.
 
 #include <functional>
 #include <map>
@@ -12,23 +12,22 @@
 
 namespace efs::daemon {
 
-/// Thread-safe. Known to this process, and by `book`, a file of JSON lines that nobody syncs, to
-/// one that takes over from it; where that cannot be written, or read, the successor's receipt has
-/// less.
+/// Thread-safe. `book` is a file of JSON lines that passes the entries to a successor. It is never
+/// synced. If it cannot be written or read, the successor's receipt lacks these entries.
 class Unloaded {
  public:
   explicit Unloaded(std::string book) : path_(std::move(book)) {}
 
-  /// To be called before anything else. `successor` false: what the file says is of an instance
-  /// that is gone.
+  /// Call this before all other functions. If `successor` is false, the file belongs to an earlier
+  /// instance and is ignored.
   void inherit(bool successor);
 
-  /// The last of each path counts.
+  /// Records an unload. The last entry of a path is valid.
   void remember(const stage::Receipt& unloaded);
 
-  /// Completes the entries of a stage-out, and adds those of what it does not know. `has`: is it in
-  /// the buffer still? Reads what a predecessor wrote: takes time and memory by the number of
-  /// lines.
+  /// Completes the entries of an export and adds entries for files that the export does not know.
+  /// `has`: is the file still in the buffer? Reads the book of a predecessor: time and memory grow
+  /// with its number of lines.
   void add_to(stage::Receipt& receipt,
               const std::function<bool(const std::string& path)>& has) const;
 
@@ -37,10 +36,10 @@ class Unloaded {
   Entries all() const;
 
   const std::string path_;
-  mutable Mutex mutex_;  // rank 90 (leaf): a line is written under it
+  mutable Mutex mutex_;  // rank 90 (leaf): one line is written under it
   UniqueFd book_ EFS_GUARDED_BY(mutex_);
   bool has_past_ EFS_GUARDED_BY(mutex_) = false;
-  Entries entries_ EFS_GUARDED_BY(mutex_);  // of this process
+  Entries entries_ EFS_GUARDED_BY(mutex_);  // of this process only
 };
 
 }  // namespace efs::daemon

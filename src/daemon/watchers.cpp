@@ -20,7 +20,7 @@ Json figure(const LineFile& file) {
   return json;
 }
 
-// What was said of a file last.
+// The last report about a file.
 struct Told {
   bool failed = false;
   std::uint64_t lost = 0;
@@ -61,7 +61,7 @@ struct StatusPlace {
   mode_t mode;
 };
 
-// One that the job file has named is for a scheduler, which may be another user.
+// A status file that the job file names is for a scheduler, which may run as another user.
 StatusPlace status_place(const config::JobConfig& config, const std::string& directory) {
   if (config.status_file.empty()) {
     return {.path = directory + "/status.json", .mode = 0600};

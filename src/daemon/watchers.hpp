@@ -1,5 +1,5 @@
 #pragma once
-// What watches an instance for people and schedulers: the status file, the trace, the access log.
+// The outputs of an instance for people and schedulers: the status file, the trace, the access log.
 
 #include <functional>
 #include <memory>
@@ -17,29 +17,29 @@ namespace efs::daemon {
 
 class Watchers {
  public:
-  /// Opens what the job file asks for, before anything moves: a trace that cannot be written is
-  /// found now.
+  /// Opens the files that the job file requests, before any data moves: an unwritable trace must
+  /// fail early.
   static Result<std::unique_ptr<Watchers>> open(const config::JobConfig& config,
                                                 const std::string& directory,
                                                 StatusFile::Snapshot snapshot);
-  /// For a takeover: programs wait, and need none of it. Touches no file: the thread opens them,
-  /// says in the log which it cannot, and tries those again.
+  /// For a takeover: programs wait and need none of these files. Touches no file. A thread opens
+  /// them, logs failures and retries.
   static std::unique_ptr<Watchers> open_later(const config::JobConfig& config,
                                               const std::string& directory,
                                               StatusFile::Snapshot snapshot);
   ~Watchers();
 
-  /// For the session; they live as long as this.
+  /// The sinks for the session. They live as long as this object.
   std::vector<fuse::EventSink*> sinks() const;
 
-  /// The state has changed.
+  /// Reports a change of state.
   void poke() {
     if (status_) {
       status_->poke();
     }
   }
 
-  /// Which files there are, and what went wrong with them: "status_file", "trace", "access_log".
+  /// Returns the files in use and their errors: "status_file", "trace", "access_log".
   nlohmann::json figures() const;
 
  private:
@@ -49,10 +49,10 @@ class Watchers {
   std::unique_ptr<LineFile> trace_file_, access_file_;
   std::unique_ptr<fuse::Trace> trace_;
   std::unique_ptr<fuse::AccessLog> access_log_;
-  std::unique_ptr<StatusFile> status_;  // last: its thread tells what becomes of the files
+  std::unique_ptr<StatusFile> status_;  // last: its thread reports on the other files
 };
 
-/// The counters as `efs status --json` shows them.
+/// Returns the counters as `efs status --json` shows them.
 nlohmann::json figures_of(const fuse::Counters& counters);
 
 }  // namespace efs::daemon

@@ -14,7 +14,7 @@
 
 namespace efs::daemon {
 
-// Without a descriptor nothing is noticed, and all else goes on.
+// If there is no descriptor for signals, stops go unnoticed, but everything else works.
 WorkerWatch::WorkerWatch(pid_t worker, int life, std::chrono::milliseconds longest)
     : worker_(worker), life_(life), longest_(longest) {
   sigset_t signals;
@@ -22,7 +22,7 @@ WorkerWatch::WorkerWatch(pid_t worker, int life, std::chrono::milliseconds longe
   sigaddset(&signals, SIGCHLD);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   changes_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  look();  // it may have been stopped before the signal was kept
+  look();  // the worker may have been stopped before SIGCHLD was blocked
 }
 
 bool WorkerWatch::wait(int channel) {
@@ -56,7 +56,7 @@ std::optional<int> WorkerWatch::reap(std::chrono::milliseconds longest) {
   return status;
 }
 
-// Is there more to wait for?
+// Returns whether the caller must wait longer.
 bool WorkerWatch::reap_or_wait(std::optional<int>& status, std::optional<Clock::time_point>& killed,
                                std::chrono::milliseconds longest) {
   int ended = 0;
@@ -87,7 +87,7 @@ bool WorkerWatch::reap_or_wait(std::optional<int>& status, std::optional<Clock::
   return true;
 }
 
-// One signal may stand for several changes: the state of the child counts.
+// One signal may stand for several changes, so check the state of the child.
 void WorkerWatch::look() {
   signalfd_siginfo signal{};
   while (::read(changes_.get(), &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal)) {

@@ -1,8 +1,8 @@
 #pragma once
-// A worker that its own user stops (SIGSTOP) answers nothing: programs wait in calls that cannot be
-// killed, their job does not end, and its node may be drained. The supervisor, which he cannot stop
-// where root has started it, lets the worker go on. One that is killed may take long to be gone
-// (death_pipe.hpp), and programs wait for a successor meanwhile.
+// Observes a worker. The user can stop its own worker with SIGSTOP. Programs then wait in calls
+// that cannot be killed, the job does not end, and the node may be drained. The supervisor
+// continues such a worker; the user cannot stop a supervisor that root started. A killed worker may
+// take long to disappear (death_pipe.hpp) while programs wait for a successor.
 
 #include <sys/types.h>
 
@@ -15,26 +15,27 @@ namespace efs::daemon {
 
 class WorkerWatch {
  public:
-  /// Shorter than what Slurm gives tasks that cannot be killed (UnkillableStepTimeout, a minute).
+  /// Shorter than the time that Slurm gives tasks that cannot be killed (UnkillableStepTimeout, a
+  /// minute).
   static constexpr std::chrono::seconds longest_stop{10};
 
-  /// Longer than the kernel takes to end a process that waits for a disk, or to give back all its
+  /// Longer than the kernel needs to end a process that waits for a disk, or to free all its
   /// memory.
   static constexpr std::chrono::seconds longest_death{2};
 
-  /// `worker`: a child of this process; `life`: ends with it, however long it takes to be gone
-  /// (borrowed; -1: there is no such line). From here on SIGCHLD is blocked in this thread.
+  /// `worker`: a child of this process. `life`: the end of its death pipe; borrowed; -1: none. The
+  /// constructor blocks SIGCHLD in this thread permanently.
   explicit WorkerWatch(pid_t worker, int life = -1,
                        std::chrono::milliseconds longest = longest_stop);
 
-  /// Until `channel` can be read, or its other side is gone: true; false where the worker was
-  /// killed, and all that it had to say is read. A worker that stays stopped meanwhile is
-  /// continued. Whoever wants it to stay so stops this process as well.
+  /// Waits. Returns true when `channel` is readable or its peer is gone. Returns false when the
+  /// worker was killed and all its messages are read. Continues a worker that stays stopped
+  /// meanwhile. To keep a worker stopped, stop this process as well.
   bool wait(int channel);
 
-  /// Waits for the end of the worker: how it ended (waitpid(2)). None where it was killed `longest`
-  /// ago and is not gone yet: it runs no instruction of its own any more, but its descriptors are
-  /// open.
+  /// Waits for the end of the worker and returns its status (waitpid(2)). Returns nullopt if the
+  /// worker was killed `longest` ago and is not yet reaped: it executes no more instructions, but
+  /// its descriptors are open.
   std::optional<int> reap(std::chrono::milliseconds longest = longest_death);
 
  private:
@@ -50,7 +51,7 @@ class WorkerWatch {
   const int life_;
   const std::chrono::milliseconds longest_;
   UniqueFd changes_;                          // signalfd(2) of SIGCHLD
-  std::optional<Clock::time_point> stopped_;  // since when, as far as was seen
+  std::optional<Clock::time_point> stopped_;  // the first time at which the worker was seen stopped
 };
 
 }  // namespace efs::daemon

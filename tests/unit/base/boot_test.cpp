@@ -1,4 +1,4 @@
-// Which kernels have a worker that dies replaced.
+// Which kernels let a successor replace a dead worker.
 #include "base/boot.hpp"
 
 #include <catch2/catch_test_macros.hpp>

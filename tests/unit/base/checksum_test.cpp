@@ -15,7 +15,7 @@ using namespace efs;
 
 namespace {
 
-// Nothing is left of what the allocator has but for a few small pieces, and no more is to be had.
+// Allocates all memory except for a few small pieces, which stay free.
 void take_all_memory() {
   std::array<void*, 4> small{};
   for (auto& one : small) {
@@ -27,7 +27,7 @@ void take_all_memory() {
     while (std::malloc(bytes) != nullptr) {
     }
   }
-  // what was freed before is kept by size
+  // glibc keeps freed memory in lists by size
   for (std::size_t bytes = 4096; bytes >= 128; bytes -= 16) {
     while (std::malloc(bytes) != nullptr) {
     }
@@ -48,7 +48,7 @@ TEST_CASE("a checksum that there is no memory for is std::bad_alloc") {
   if (child == 0) {
     take_all_memory();
     try {
-      // what other threads' heaps still have goes first
+      // use up the memory in the heaps of other threads first
       for (;;) {
         (new Checksum)->update(std::as_bytes(std::span("x")));
       }
@@ -83,7 +83,7 @@ TEST_CASE("xxh3-sparse depends on the content alone, and costs nothing for holes
   for (const std::size_t step : {4096UL, 65537UL, block, 3 * block}) {
     CHECK(sum_of(SumKind::xxh3_sparse, content, step) == whole);
   }
-  // As data from the first byte to the last, with holes as large as can be, or in part.
+  // Holes as one maximal piece or in several pieces give the same sum as data.
   FileChecksum holes(SumKind::xxh3_sparse);
   holes.skip(2 * block - 1);
   holes.update(std::as_bytes(std::span(content).subspan(2 * block - 1, 1)));
@@ -92,7 +92,7 @@ TEST_CASE("xxh3-sparse depends on the content alone, and costs nothing for holes
   holes.skip(content.size() - 3 * block - 4096);
   CHECK(holes.finish() == whole);
   CHECK(holes.hashed() <= 2 * block);
-  // By its definition.
+  // Computes the sum by its definition.
   std::string numbers;
   const auto add = [&](std::uint64_t number) {
     numbers.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -106,7 +106,7 @@ TEST_CASE("xxh3-sparse depends on the content alone, and costs nothing for holes
   add(0);
   add(0);
   CHECK(whole.value == checksum(std::as_bytes(std::span(numbers))));
-  // Zeros at the end are content, too; and the other kind is the plain checksum.
+  // Trailing zeros are content, too. The other kind is the plain checksum.
   CHECK_FALSE(sum_of(SumKind::xxh3_sparse, content + '\0', block) == whole);
   CHECK(sum_of(SumKind::xxh3, content, 70000).value == checksum(std::as_bytes(std::span(content))));
 }

@@ -1,4 +1,5 @@
-// Limits of control groups, in made-up machines: version 1, version 2, both, and what hides them.
+// Limits of control groups on simulated machines: version 1, version 2, both, and mounts that hide
+// them.
 #include "base/memory_bound.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t mib = 1U << 20U;
 
-// A directory in the place of the root, of a machine that has 8 GiB available.
+// A directory that simulates the root of a machine with 8 GiB available.
 class Machine {
  public:
   Machine() {
@@ -29,7 +30,7 @@ class Machine {
 
   void is_in(const std::string& groups) { put("/proc/self/cgroup", groups); }
 
-  // A line for each: ROOT POINT TYPE OPTIONS.
+  // Adds one line: ROOT POINT TYPE OPTIONS.
   void mounts(const std::string& root, const std::string& point, const std::string& type,
               const std::string& options = "rw") {
     table_ += "40 30 0:35 " + root + " " + point + " rw,relatime shared:9 - " + type + " source " +
@@ -67,7 +68,7 @@ class Machine {
   std::string table_;
 };
 
-constexpr const char* none = "9223372036854771712";  // as version 1 writes that there is no limit
+constexpr const char* none = "9223372036854771712";  // version 1 writes this for "no limit"
 
 }  // namespace
 
@@ -92,7 +93,8 @@ TEST_CASE("version 2: the least of the group and its ancestors, less what each u
   CHECK(machine.bound() == 312 * mib);
   CHECK(machine.source() == "/sys/fs/cgroup/slurm/job_7/memory.max");
   machine.second("/sys/fs/cgroup/slurm/job_7", std::to_string(512 * mib), 200 * mib, 50 * mib);
-  CHECK(machine.bound() == 362 * mib);  // what the kernel drops first is not used
+  // memory that the kernel can drop first does not count as used
+  CHECK(machine.bound() == 362 * mib);
   machine.put("/sys/fs/cgroup/slurm/job_7/memory.high", std::to_string(400 * mib) + "\n");
   CHECK(machine.bound() == 250 * mib);
   machine.second("/sys/fs/cgroup/slurm", std::to_string(1024 * mib), 900 * mib);
@@ -115,7 +117,7 @@ TEST_CASE("version 1: where the controller is mounted, and limits that are not v
   CHECK(machine.bound() == 442 * mib);
   machine.first("/cg roups/memory/a", std::to_string(300 * mib), 20 * mib);
   CHECK(machine.bound() == 280 * mib);
-  // it counts its own processes alone
+  // without hierarchy the group counts only its own processes
   machine.put("/cg roups/memory/a/memory.use_hierarchy", "0\n");
   CHECK(machine.bound() == 442 * mib);
   machine.first("/cg roups/memory/a/b", none, 10 * mib, 0, std::to_string(200 * mib));

@@ -37,7 +37,7 @@ std::uint64_t data_bytes() {
   return bytes_of("VmData:");
 }
 
-// In a process of its own; true is success.
+// Runs the test in a child process; true means success.
 template <typename Test>
 bool in_a_process(Test test) {
   const pid_t child = ::fork();
@@ -48,7 +48,7 @@ bool in_a_process(Test test) {
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// In one that has no more memory than it has now.
+// Runs the test in a child that cannot get more memory than it has.
 template <typename Test>
 bool in_a_full_process(Test test) {
   return in_a_process([&] {
@@ -64,7 +64,7 @@ bool in_a_full_process(Test test) {
   });
 }
 
-// A test case of its own, in a process whose allocator has done nothing yet.
+// Runs a named test case in a process with a fresh allocator.
 bool in_a_fresh_process(const char* test) {
   return in_a_process([&] {
     (void)!::freopen("/dev/null", "w", stdout);
@@ -75,19 +75,20 @@ bool in_a_fresh_process(const char* test) {
 
 constexpr std::uint64_t little = 2U << 20U;
 
-// Like the survey of a plan: others free what a thread made, while it has small pieces behind that;
-// then it ends. What the process has more, bytes.
+// Behaves like the survey of a plan: other threads free the memory of a thread that still has small
+// pieces behind it; then the thread ends. Returns the growth of the process in bytes.
 std::uint64_t kept_of_what_threads_freed() {
   constexpr std::size_t piece = 17U << 10U, pieces = 1000, small = 40;
-  std::free(std::malloc(16U << 20U));  // a large one, after which glibc keeps twice as much
+  std::free(std::malloc(16U << 20U));  // after a large block glibc keeps twice as much
   const auto before = bytes_of("RssAnon:");
   std::vector<std::unique_ptr<char[]>> made;
-  made.reserve(pieces);  // what grew would leave room for the small one before the others
+  // a growing vector would leave room for the small pieces in front of the others
+  made.reserve(pieces);
   std::latch all_made(1), all_freed(1);
   std::unique_ptr<char[]> stays;
   std::thread maker([&] {
     stays = std::make_unique<char[]>(piece);
-    // zeroed: its pages are there
+    // zeroed memory: all its pages exist
     for (std::size_t i = 0; i < pieces; ++i) {
       made.push_back(std::make_unique<char[]>(piece));
     }
@@ -104,7 +105,7 @@ std::uint64_t kept_of_what_threads_freed() {
   return after - std::min(before, after);
 }
 
-// A sanitizer's malloc has memory of its own, which no limit of ours exhausts.
+// A sanitizer's malloc has its own memory, which no limit of this test exhausts.
 void need_the_usual_malloc() {
 #ifdef EFS_SANITIZED
   SKIP("malloc is a sanitizer's");

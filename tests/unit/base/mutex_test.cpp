@@ -1,5 +1,4 @@
-// Time behind other threads' locks is counted for the thread that waits, and for nobody who need
-// not.
+// The time behind other threads' locks counts only for the thread that has to wait.
 #include "base/mutex.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-// Work on all CPUs: every item once, and what happens when some of it fails.
+// Work on all CPUs: runs every item once and reports failed items.
 #include "base/parallel_for.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -41,7 +41,7 @@ TEST_CASE("names that are not UTF-8 are text, and come back") {
   CHECK(escaped("caf\xc3\xa9, \\ and \\x") == "caf\xc3\xa9, \\ and \\x");
   CHECK(escaped("a\nb\033") == "a\\012b\\033");
   CHECK(escaped("\\351") == "\\134351");
-  CHECK(escaped("\\400") == "\\400");  // no byte
+  CHECK(escaped("\\400") == "\\400");  // not a byte value
   CHECK(in_octal("a\nb\xff") == "a\nb\\377");
   CHECK_FALSE(needs_octal("a\nb \\ \\8 \xe2\x82\xac"));
   CHECK(needs_octal("\\101"));

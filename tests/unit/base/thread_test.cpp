@@ -1,4 +1,5 @@
-// Who starts threads goes on with those that are there, or says that there is none.
+// Code that starts threads continues with the existing threads, or reports that no thread could
+// start.
 #include "base/thread.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -40,7 +41,7 @@ TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
   };
   auto [gate, opens] = pipe();
   auto [end, over] = pipe();
-  // It owns what it uses.
+  // The work owns the objects that it uses.
   CHECK(!with_timeout(std::chrono::milliseconds(1),
                       [gate = std::make_shared<UniqueFd>(std::move(gate)),
                        over = std::make_shared<UniqueFd>(std::move(over))] {
@@ -48,7 +49,7 @@ TEST_CASE("what may hang is waited for as long as it is worth", "[threads]") {
                         (void)!::read(gate->get(), &byte, 1);
                         over->reset();
                       }));
-  opens.reset();  // it has gone on by itself, and ends now
+  opens.reset();  // the work has continued in its own thread and ends now
   char byte{};
   CHECK(::read(end.get(), &byte, 1) == 0);
   const test::NoThreads none;

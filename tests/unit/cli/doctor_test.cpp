@@ -1,4 +1,4 @@
-// What efs doctor makes of a kernel's version, of Slurm's configuration, and of plugstack.conf.
+// The findings of efs doctor for kernel versions, Slurm configurations and plugstack.conf.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ TEST_CASE("the plugin's line is found where it is included", "[doctor]") {
   CHECK(line.plugin == "/usr/lib/spank_efs.so");
   CHECK(line.arguments ==
         std::map<std::string, std::string>{{"efs", "/usr/bin/efs"}, {"shared", "/pfs/x"}});
-  // a circle ends
+  // a circular include ends
   std::ofstream(directory.path() + "/plugstack.d/efs.conf") << "include " << top << "\n";
   CHECK(find_plugin_line(top).plugin.empty());
   CHECK(find_plugin_line(directory.path() + "/none").plugin.empty());

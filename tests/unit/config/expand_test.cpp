@@ -9,7 +9,7 @@ using namespace efs::config;
 
 namespace {
 
-// A world of its own: these variables and no other.
+// A process environment with exactly these variables.
 Surroundings process_with(std::map<std::string, std::string> variables = {}) {
   Surroundings surroundings{.user = "ann", .home = "/home/ann", .node = "n7"};
   surroundings.variable =
@@ -46,7 +46,8 @@ std::string expanded(const std::string& results,
   return config->results_dir;
 }
 
-// `results` as results-dir has one problem, at the value's place, that names `words`.
+// Checks that `results` as results-dir has one problem, at the position of the value, whose text
+// contains `words`.
 void check_refused(const std::string& results, const std::string& words,
                    const std::string& suggestion = "") {
   const auto config = parse(text_with(results), "job.yaml", {}, process_with(slurm));
@@ -175,7 +176,7 @@ TEST_CASE("problems behind an expanded value keep their places") {
 
 namespace {
 
-// The same job file where it is submitted.
+// The same variables on the machine that submits the job.
 Surroundings submission() {
   auto surroundings = process_with(slurm);
   surroundings.before_job = true;
@@ -194,7 +195,7 @@ JobConfig parsed(const std::string& text, const Surroundings& surroundings) {
 
 TEST_CASE("before the job, patterns of it stay") {
   const auto config = parsed(text_with("/o/%j-%A-%a-%x-%N-%t/%u/50%%/$SCRATCH"), submission());
-  // the submission may be within another job: its user is no news
+  // a submission may run inside another job of the same user
   CHECK(config.results_dir == "/o/%j-%A-%a-%x-%N-%t/ann/50%/pfs/scratch");
   CHECK(config.results_open);
   CHECK_FALSE(config.root_open);
@@ -257,7 +258,7 @@ outputs: [[path: "out/$$x-%t", flags: temporary], [path: ./~y]]
                                          {"SLURMD_NODENAME", "n9"},
                                          {"SLURM_NODEID", "0"}}));
   REQUIRE_FALSE(later);
-  CHECK(later.error().front().line == 7);  // of the list
+  CHECK(later.error().front().line == 7);  // the line of the list
 }
 
 TEST_CASE(

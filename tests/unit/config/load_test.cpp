@@ -250,7 +250,7 @@ TEST_CASE("a byte order mark, the line ends of Windows and spaces of documents c
   CHECK(config->root_dir == "/r");
   CHECK(config->transfer_size == 1U << 20U);
   REQUIRE(config->resources.size() == 2);
-  CHECK(config->resources[0].path == "/r/a\xc2\xa0");  // as names of files may be
+  CHECK(config->resources[0].path == "/r/a\xc2\xa0");  // names of files may contain this
   CHECK(config->resources[1].path ==
         "/r/b\xc2\xa0"
         "c");

@@ -15,7 +15,8 @@ namespace {
 
 using Keys = std::map<std::string, std::set<std::string>>;
 
-// The terms (.TP) of each section (.SH) of a page; of a term, every bold word before its "(...)".
+// Returns the terms (.TP) of each section (.SH) of a page: every bold word before the "(...)" of a
+// term.
 Keys keys_of(std::istream& page) {
   Keys keys;
   std::string section;

@@ -57,7 +57,7 @@ EffectiveValue value_of(const JobConfig& config, const std::string& key,
   return {};
 }
 
-// The first problem, as people see it.
+// The first problem as users see it.
 std::string problem(const std::expected<JobConfig, std::vector<Problem>>& config) {
   REQUIRE_FALSE(config);
   return to_string(config.error().front(), "job.yaml");
@@ -65,7 +65,7 @@ std::string problem(const std::expected<JobConfig, std::vector<Problem>>& config
 
 }  // namespace
 
-// The whole order: for every set of places that give a value, the one that wins.
+// For every set of sources with a value, checks the source that wins.
 TEST_CASE("command line over environment over job file over site file over built-in") {
   for (unsigned places = 0; places < 16; ++places) {
     const bool in_site = (places & 1) != 0, in_job = (places & 2) != 0,
@@ -119,7 +119,7 @@ TEST_CASE("every key of global-settings can come from every place") {
     INFO(name);
     const auto known = values.find(name);
     if (known == values.end()) {
-      continue;  // a key whose own tests try it
+      continue;  // this key has its own tests
     }
     const auto& [given, shown] = known->second;
     const auto environment = job("", {}, world({{variable_of(key), given}}));
@@ -130,7 +130,7 @@ TEST_CASE("every key of global-settings can come from every place") {
     REQUIRE(command);
     CHECK(value_of(*command, name).value == shown);
     if (name == "name" || name == "in-place") {
-      continue;  // of one job only
+      continue;  // this key applies to a single job only
     }
     const auto from_site =
         parse("global-settings: {" + std::string(name == "root-dir" ? "" : "root-dir: /r, ") +
@@ -247,7 +247,7 @@ TEST_CASE("what is fixed is compared by its meaning") {
     FAIL(to_string(config.error().front(), "job.yaml"));
   }
   CHECK(config->status_file == "/s/ann/7");
-  // not expanded there
+  // variables are not expanded in a value of the command line
   CHECK(problem(job("", {.settings = {{"status-file", "/s/%u/%j"}}}, surroundings))
             .contains("the site has fixed it"));
   CHECK(
@@ -260,7 +260,7 @@ TEST_CASE("limits: what asks for more is refused, what asks for nothing is lower
   REQUIRE(low);
   CHECK(low->workers == 4);
   CHECK(low->transfer_size == 512u << 10);
-  CHECK_FALSE(low->backends[0].capacity);  // of memory a job may have less
+  CHECK_FALSE(low->backends[0].capacity);  // a job may have less memory than the machine
   CHECK(low->backends[0].most_capacity == 1u << 30);
   CHECK(value_of(*low, "capacity", "backends[1]").value ==
         "50% of the job's memory, at most 1 GiB");

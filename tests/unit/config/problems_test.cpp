@@ -20,10 +20,11 @@ std::vector<Problem> problems_of(const std::string& text, const Overrides& overr
   return config.error();
 }
 
-// the column is the YAML library's affair, and differs from version to version
+// the column comes from the YAML library and differs between its versions
 constexpr int any = -1;
 
-// `text` has exactly one problem: at this place, with these words in its text and its suggestion.
+// Checks that `text` has exactly one problem at this position, whose text and suggestion contain
+// these words.
 void check_one(const std::string& text, int line, int column, const std::string& words,
                const std::string& suggestion = "") {
   const auto problems = problems_of(text);
@@ -37,22 +38,22 @@ void check_one(const std::string& text, int line, int column, const std::string&
   CHECK(problems[0].suggestion.contains(suggestion));
 }
 
-// The same for a job file whose settings are right, and whose text goes on (from line 5) with
-// `rest`.
+// The same for a job file with correct settings that continues with `rest` from line 5.
 void check_rest(const std::string& rest, int line, int column, const std::string& words,
                 const std::string& suggestion = "") {
   check_one("global-settings:\n  root-dir: /r\n  mount-dir: /m\n  results-dir: /o\n" + rest, line,
             column, words, suggestion);
 }
 
-// The same for one more setting in line 5: "  KEY: VALUE", whose value begins in column KEY + 5.
+// The same for an additional setting in line 5: "  KEY: VALUE", whose value begins in column KEY +
+// 5.
 void check_setting(const std::string& key, const std::string& value, const std::string& words,
                    const std::string& suggestion = "") {
   check_rest("  " + key + ": " + value + "\n", 5, static_cast<int>(key.size()) + 5, words,
              suggestion);
 }
 
-// The same for one more key of a backend of type DRAM.
+// The same for an additional key of a backend of type DRAM.
 void check_backend(const std::string& key, const std::string& value, const std::string& words,
                    const std::string& suggestion = "") {
   check_rest("backends:\n  - id: d\n    " + key + ": " + value + "\n", 7,
@@ -378,7 +379,7 @@ std::string repeated(const std::string& piece, std::size_t size) {
   return text;
 }
 
-// By how much the work grows for a file that is four times as large.
+// Returns the growth of the work for a file of four times the size.
 double growth(const std::string& piece, std::size_t size) {
   const auto work = [&](std::size_t bytes) {
     const std::string text = repeated(piece, bytes);

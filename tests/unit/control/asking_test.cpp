@@ -1,4 +1,4 @@
-// Asking where who is asked dies.
+// A request whose server dies.
 #include "control/asking.hpp"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ using control::Json;
 
 namespace {
 
-/// One that takes a request, and answers it or dies of it.
+/// A server that receives a request, and answers it or dies of it.
 class Mortal {
  public:
   explicit Mortal(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -70,9 +70,9 @@ TEST_CASE("asking: a successor has what is left of a deadline, and no more", "[c
   REQUIRE(answer);
   REQUIRE(asked.size() == 3);
   CHECK(asked[0]["deadline"].get<double>() > asked[1]["deadline"].get<double>());
-  // a tenth of a second is waited before it is asked again
+  // the client waits a tenth of a second before it repeats the request
   CHECK(asked[1]["deadline"].get<double>() <= 0.05);
-  CHECK(asked[2]["deadline"].get<double>() > 0);  // none would be all the time there is
+  CHECK(asked[2]["deadline"].get<double>() > 0);  // a value of 0 would mean "no deadline"
   CHECK(asked[0]["asked_ago"].get<double>() < asked[1]["asked_ago"].get<double>());
   CHECK(asked[1]["asked_ago"].get<double>() >= 0.1);  // for the deadline of the job file
   CHECK(asked[2]["asked_ago"].get<double>() >= 0.2);

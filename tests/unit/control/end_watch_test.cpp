@@ -88,7 +88,7 @@ TEST_CASE("end watch: where the supervisor is not known, the lock is waited for"
   if (holder == 0) {
     const auto lock = locked(directory.path());
     (void)!::write(teller.get(), "1", 1);
-    ::usleep(50'000);  // the watch is at it
+    ::usleep(50'000);  // the watch is waiting
     ::_exit(0);
   }
   teller.reset();
@@ -96,6 +96,6 @@ TEST_CASE("end watch: where the supervisor is not known, the lock is waited for"
   REQUIRE(::read(told.get(), &byte, 1) == 1);
   const control::EndWatch end(directory.path(), 0);
   end.wait();
-  CHECK(::flock(locked(directory.path()).get(), LOCK_UN) == 0);  // it is free
+  CHECK(::flock(locked(directory.path()).get(), LOCK_UN) == 0);  // unlocked
   ::waitpid(holder, nullptr, 0);
 }

@@ -33,7 +33,7 @@ Json answer(const Json& request, const control::Server::Progress& progress) {
       {{"echo", request["verb"]}, {"holds_up_others", progress.holds_up_others()}});
 }
 
-// Sends raw bytes and reads until the server closes, or `most` reads.
+// Sends raw bytes. Reads until the server closes the connection, at most `most` times.
 std::string raw(const std::string& path, const std::string& bytes, int most = 1'000'000,
                 const std::function<void()>& meanwhile = {}) {
   sockaddr_un address{};
@@ -104,17 +104,18 @@ TEST_CASE("progress waits for no asker: one who does not read is not gone, and o
     int lines = 0;
     const auto said = client->ask({{"verb", "slow"}}, [&](const Json&) {
       if (++lines == 1) {
-        CHECK(slow.get_future().get());  // nothing is read before all has been said
+        // the client reads nothing before the server has sent everything
+        CHECK(slow.get_future().get());
       }
     });
     REQUIRE(said);
     CHECK(said->at("ok").get<bool>());
-    CHECK(lines < 10'000);  // what had no room was left out
+    CHECK(lines < 10'000);  // lines without room were dropped
   }
   slow = {};
   const std::string late = raw(path, "{\"verb\": \"slow\"}\n", 1'000'000, [&] {
     (void)slow.get_future().get();
-    server->reset();  // nobody waits for who reads late
+    server->reset();  // the end does not wait for a client that reads late
   });
   CHECK(late.find("\"event\":\"result\"") != std::string::npos);
   server = control::Server::listen(path, ::geteuid(), handler);
@@ -174,7 +175,7 @@ TEST_CASE("random messages: an honest client is answered all the same") {
       message.resize(random() % (message.size() + 1));
     }
     const std::string said = raw(path, message);
-    // Nothing, or lines that are objects.
+    // The output is empty or consists of lines that are objects.
     for (std::size_t at = 0; at < said.size();) {
       const auto end = said.find('\n', at);
       REQUIRE(end != std::string::npos);
@@ -198,7 +199,7 @@ TEST_CASE("silent clients take places, and give them back when they go") {
       }
     }
     CHECK(silent.size() > 60);
-    // It may have been connected and not been looked at yet.
+    // The server may have accepted the connection and not yet read from it.
     bool told = false;
     for (const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
          round == 0 && !told && std::chrono::steady_clock::now() < deadline;) {
@@ -209,7 +210,7 @@ TEST_CASE("silent clients take places, and give them back when they go") {
     CHECK((told || round > 0));
     silent.clear();
   }
-  // Their threads may need a moment to see that they are gone.
+  // The server's threads may need a moment to see that the clients are gone.
   bool answered = false;
   for (const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
        !answered && std::chrono::steady_clock::now() < deadline;) {
@@ -236,13 +237,13 @@ TEST_CASE("where no thread can be had the server answers by itself, one after th
         CHECK(heard->at("holds_up_others") == true);
       }
     }
-    // One that says nothing does not hold the others up for ever.
+    // A silent client does not block the others forever.
     const auto silent = control::Client::connect(path, ::geteuid());
     auto client = control::Client::connect(path, ::geteuid());
     REQUIRE(client);
     CHECK(client->ask({{"verb", "three"}}));
   }
-  // It ends though somebody is connected to whom it listens by itself.
+  // The server ends even while it serves a connection without a thread of its own.
   {
     const test::NoThreads none;
     auto client = control::Client::connect(path, ::geteuid());
@@ -266,7 +267,8 @@ TEST_CASE(
   REQUIRE(server);
   auto first = control::Client::connect(path, ::geteuid());
   REQUIRE(first);
-  // the one that accepts answers by itself, and the next one waits for it
+  // without threads the accepting thread serves the connection itself, and the next client waits
+  // for it
   std::optional<test::NoThreads> none(std::in_place);
   REQUIRE(first->send({{"verb", "held"}}));
   asked.get_future().wait();
@@ -275,7 +277,8 @@ TEST_CASE(
   REQUIRE(second);
   auto ending = std::async(std::launch::async, [&] { server->reset(); });
   for (bool listens = true; listens;) {
-    const auto another = control::Client::connect(path, ::geteuid(), 1);  // its queue may be full
+    // the queue of connections may be full
+    const auto another = control::Client::connect(path, ::geteuid(), 1);
     listens = another || another.error().code != ECONNREFUSED;
   }
   goes_on.set_value();
@@ -297,7 +300,7 @@ TEST_CASE("a request can be sent now and its answer be read later") {
   auto other = control::Client::connect(path, ::geteuid());
   REQUIRE(other);
   CHECK(other->ask({{"verb", "now"}}));
-  server->reset();  // what has been read is answered
+  server->reset();  // requests that were read get an answer
   const auto heard = client->receive();
   REQUIRE(heard);
   CHECK(heard->at("echo") == "later");

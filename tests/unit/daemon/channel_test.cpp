@@ -49,7 +49,7 @@ TEST_CASE("a message carries as many descriptors as it may, in order, and no mor
   }
   fds.push_back(fds.front());
   CHECK(send_message(here.get(), message, fds).error().code == EINVAL);
-  // A count that nobody can mean is cut, not believed.
+  // An impossible count is reduced, not trusted.
   message.count = 1'000'000;
   REQUIRE(send_message(here.get(), message));
   CHECK((*receive_message(there.get()))->message.count == most_descriptors);
@@ -71,7 +71,7 @@ TEST_CASE("closing ids is not answered, and questions around it get their own an
     client.close_backing(ids);
     client.close_backing(std::span(ids).first(1));
     CHECK(client.unmount(false));
-    const auto opened = client.open_backing(files);  // nothing is mounted: refused, one by one
+    const auto opened = client.open_backing(files);  // nothing is mounted: each file is refused
     REQUIRE(opened.size() == 3);
     for (const auto& one : opened) {
       CHECK(one.error().code == EBADF);

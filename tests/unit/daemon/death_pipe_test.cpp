@@ -17,8 +17,8 @@ bool has_ended(int line, int milliseconds) {
   return ::poll(&one, 1, milliseconds) == 1 && (one.revents & POLLHUP) != 0;
 }
 
-// A process that holds a life line; `told` ends when it has no other descriptor of this pipe any
-// more.
+// A process that holds a death pipe. `told` ends when the process has no other descriptor of that
+// pipe.
 struct LifeLineHolder {
   LifeLineHolder() {
     std::array<int, 2> life{}, other{};
@@ -60,7 +60,7 @@ struct LifeLineHolder {
 
 TEST_CASE("a life line is all that its thread has, and ends with the process", "[alone]") {
   const LifeLineHolder process;
-  // the thread has no copy of what the process closes
+  // the thread has no copies of descriptors that the process closes
   CHECK(has_ended(process.told.get(), 20'000));
   CHECK_FALSE(has_ended(process.line.get(), 0));
   ::kill(process.pid, SIGKILL);

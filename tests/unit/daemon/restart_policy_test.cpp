@@ -30,7 +30,7 @@ TEST_CASE("What kills workers for some seconds does not end it", "[daemon][resta
   }
   CHECK(now - begin > 3s);
   CHECK(now - begin < 10s);
-  // Whoever answers something gets his successor at once.
+  // A worker that has answered a request gets a successor at once.
   RestartPolicy again;
   for (int i = 0; i < 6; ++i) {
     (void)again.died(false, now += 10ms);

@@ -64,7 +64,7 @@ TEST_CASE("a poke has the document written") {
       });
   REQUIRE(file);
   value = 3;
-  waits = true;  // the next round of the thread writes, then comes here
+  waits = true;  // the thread writes in its next round and then blocks
   (*file)->poke();
   asked.get_future().wait();
   CHECK(read(path)["value"] == 3);
@@ -121,7 +121,8 @@ TEST_CASE("opened later, a place that cannot be written is tried again, and nobo
           may.wait();
         }
       });
-  CHECK_FALSE(std::filesystem::exists(path));  // the thread waits in its first round, and we do not
+  // the thread blocks in its first round; the caller does not
+  CHECK_FALSE(std::filesystem::exists(path));
   go_on.set_value();
   while (rounds < 2) {
     std::this_thread::yield();  // it has tried to write

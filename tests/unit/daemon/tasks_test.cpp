@@ -16,14 +16,14 @@ using daemon::Tasks;
 
 namespace {
 
-// an end that does not come, not a time to wait
+// limits a wait for an end that never comes; a passing test does not wait so long
 constexpr auto long_enough = std::chrono::seconds(60);
 
 Json one_file(stage::Progress&) {
   return control::result_line({{"files", 1}});
 }
 
-// Runs until it is cancelled or let go.
+// A task that runs until it is cancelled or released.
 struct Held {
   std::promise<void> begun, go;
   std::shared_future<void> going = go.get_future().share();
@@ -70,7 +70,8 @@ TEST_CASE("a task ends without memory, whichever allocation fails") {
   Tasks& tasks = **opened;
   tasks.inherit(false);
   for (std::uint64_t n = 1; n < 40; ++n) {
-    std::optional<test::FailingNew> failing;  // of the task's thread, from its end on
+    // active in the task's thread from the end of the task on
+    std::optional<test::FailingNew> failing;
     const auto id = *tasks.start(TaskKind::unload, "a file", [&](stage::Progress&) -> Json {
       Json outcome = control::result_line();
       failing.emplace(n);
@@ -78,7 +79,7 @@ TEST_CASE("a task ends without memory, whichever allocation fails") {
     });
     REQUIRE(tasks.wait(id, long_enough) == true);
     CHECK(state(tasks, id) == "done");
-    // Nothing of the last one is left in that thread.
+    // The failed end left nothing in that thread.
     REQUIRE(tasks.wait(*tasks.start(TaskKind::unload, "next",
                                     [](stage::Progress&) {
                                       const test::FailingNew none(0);
@@ -177,7 +178,7 @@ TEST_CASE("a close waits no longer than it may for what does not end") {
   const auto id = *tasks.start(
       TaskKind::unload, "hangs", [&, answer = answers.get_future().share()](stage::Progress&) {
         begun.set_value();
-        answer.wait();  // heeds no cancelling, as a call to a PFS that does not answer
+        answer.wait();  // ignores a cancel, like a call to a PFS that does not answer
         return control::result_line();
       });
   begun.get_future().wait();
@@ -197,7 +198,7 @@ TEST_CASE("a drain begins between a close and a reopen, and an unload not before
   const auto drain = tasks.start(TaskKind::drain, "all", held.work());
   REQUIRE(drain);
   held.begun.get_future().wait();
-  tasks.reopen();  // by a stop that has not waited for it
+  tasks.reopen();  // a stop that did not wait for the task does this
   std::atomic<bool> drained = false, met = false;
   const auto unload = *tasks.start(TaskKind::unload, "one", [&](stage::Progress&) {
     met = !drained;
@@ -214,7 +215,7 @@ TEST_CASE("a drain begins between a close and a reopen, and an unload not before
 }
 
 TEST_CASE("waiting tasks are bounded, ended ones forgotten") {
-  (void)log::setup("", "warn");  // not a line for each of a thousand
+  (void)log::setup("", "warn");  // avoid a log line for each of a thousand tasks
   const auto opened = Tasks::open();
   REQUIRE(opened);
   Tasks& tasks = **opened;
@@ -250,7 +251,7 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
     const auto first = *tasks.start(TaskKind::unload, "lost", held.work());
     held.begun.get_future().wait();
     lost = first;
-    // As it is when the process dies, with a line that it did not finish.
+    // The book after a death of the process, with an unfinished line.
     std::ofstream(book + ".then") << std::ifstream(book).rdbuf() << "{\"task\":7,\"ki";
     held.go.set_value();
     (void)tasks.wait(first, long_enough);

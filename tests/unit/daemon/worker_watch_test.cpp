@@ -15,8 +15,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// A child that writes a byte into its channel each time that it is asked for one, and the mask of
-// signals as it was.
+// A child that sends a byte on its channel for each request, and the signal mask before the test.
 struct Worker {
   Worker() {
     REQUIRE(::pthread_sigmask(SIG_SETMASK, nullptr, &before) == 0);
@@ -75,7 +74,7 @@ TEST_CASE("a worker that is stopped, before or while it is watched, goes on and 
   WorkerWatch watch(worker.pid, -1, milliseconds(20));
   for (int round = 0; round < 3; ++round) {
     worker.ask();
-    watch.wait(worker.channel.get());  // it would not come back
+    watch.wait(worker.channel.get());  // must not return
     CHECK(worker.answer() == 'x');
     if (round < 2) {
       worker.stop();
@@ -91,7 +90,7 @@ TEST_CASE("a worker that ends, stopped or not, ends the waiting") {
   watch.wait(worker.channel.get());
   CHECK(worker.answer() == '\0');
   siginfo_t ended{};
-  // whose it is to ask how
+  // the owner of the child can still ask for its status
   CHECK(::waitid(P_PID, static_cast<id_t>(worker.pid), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(ended.si_code == CLD_KILLED);
 }
@@ -106,7 +105,7 @@ TEST_CASE(
   WorkerWatch watch(worker.pid, line.get());
   worker.ask();
   REQUIRE(watch.wait(worker.channel.get()));
-  ::close(life[1]);  // the first that is seen of its end; the kernel may keep the rest
+  ::close(life[1]);  // this end closes first; the kernel may keep the rest of the process
   CHECK(watch.wait(worker.channel.get()));
   CHECK(worker.answer() == 'x');
   CHECK_FALSE(watch.wait(worker.channel.get()));
@@ -124,7 +123,7 @@ TEST_CASE("a worker that has a life line and lives is waited for") {
   const UniqueFd line(life[0]), end(life[1]);
   WorkerWatch watch(worker.pid, line.get());
   ::kill(worker.pid, SIGKILL);
-  // the line does not end: it is no question of time
+  // the pipe does not end, so the time does not matter
   const auto status = watch.reap(milliseconds(0));
   REQUIRE(status.has_value());
   CHECK(WIFSIGNALED(*status));

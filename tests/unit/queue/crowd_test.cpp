@@ -1,5 +1,5 @@
-// Some hundred waiters: what they ask of the server of the locks, and that each has its turn. Locks
-// are counted, not timed.
+// Several hundred waiters: counts their requests to the lock server and checks that each gets a
+// turn. Counts locks instead of time.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ constexpr std::size_t many = 70;
 constexpr std::size_t many = 200;
 #endif
 
-// One process in which time passes from look to look: who is due looks next, who has a turn holds
-// it for a second.
+// Simulates all waiters in one process. Time passes from look to look: a waiter looks when its time
+// has come, and holds its turn for a second.
 class Crowd {
  public:
   explicit Crowd(const std::string& settings) {
@@ -42,7 +42,7 @@ class Crowd {
     turns_.push_back(std::make_unique<Turn>(std::move(*turn)));
   }
 
-  // One whose process died while it waited: its ticket is there, its lock is not.
+  // Adds a waiter whose process died while it waited: its ticket exists, its lock does not.
   void draw_and_die() {
     auto turn = Turn::draw(scratch_.path(), {.job = "dead", .node = "n", .bytes = 1}, system());
     REQUIRE(turn);
@@ -53,7 +53,7 @@ class Crowd {
     std::ofstream(file) << text.str();
   }
 
-  /// Until all have had their turn.
+  /// Runs until every waiter has had a turn.
   void run() {
     locks = mutexes = 0;
     while (!due_.empty()) {
@@ -69,9 +69,9 @@ class Crowd {
   }
 
   std::size_t granted = 0, most = 0;
-  std::size_t locks = 0, mutexes = 0;  // calls; those that took the mutex
-  std::vector<std::uint64_t> order;    // numbers of the tickets as they had their turns
-  // seconds that nobody had a turn, while all the others waited
+  std::size_t locks = 0, mutexes = 0;  // calls; calls that took the mutex
+  std::vector<std::uint64_t> order;    // numbers of the tickets in the order of their turns
+  // seconds without a turn while all others waited
   double idle = 0;
 
  private:
@@ -139,9 +139,9 @@ TEST_CASE("many who wait ask for few locks", "[queue][crowd][alone]") {
     INFO(slots << " slots, " << crowd.locks << " lock calls, idle for " << crowd.idle << " s");
     CHECK(crowd.granted == many);
     CHECK(crowd.most == slots);
-    CHECK(crowd.mutexes == many);  // each for its grant alone
+    CHECK(crowd.mutexes == many);  // each once, for its grant
     CHECK(crowd.locks <= many * 150);
-    // of time as the test lets it pass: whose turn comes looks soon
+    // in simulated time: a waiter looks soon after its turn has come
     CHECK(crowd.idle <= 0.5 * many);
     if (slots == 1) {
       CHECK(std::ranges::is_sorted(crowd.order));
@@ -175,7 +175,7 @@ TEST_CASE("the dead in a crowd hold up nobody, wherever they stand, and disappea
 
 TEST_CASE("many who draw and wait at once, where locks take long: each has its turn",
           "[queue][crowd]") {
-  // a draw is given up when it cannot have the mutex for long, as on a slow machine with more
+  // with more threads a slow machine could not get the mutex in time, and the draw would fail
   constexpr std::size_t threads_at_once = 48;
   const test::TempDirectory scratch;
   std::ofstream(scratch.path() + "/settings")

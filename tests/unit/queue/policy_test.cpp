@@ -60,12 +60,12 @@ TEST_CASE(
   CHECK(estimate_left(holder, 1020 * second, 0) < 0);
   holder.done = 40;
   CHECK(estimate_left(holder, 1020 * second, 0) == 30);  // 2 bytes/s
-  CHECK(estimate_left(holder, 1025 * second, 5) == 25);  // which it said 5 s ago
+  CHECK(estimate_left(holder, 1025 * second, 5) == 25);  // reported 5 s ago
   CHECK(estimate_left(holder, 1200 * second, 180) == 0);
   const Holder slow{.ticket = holder, .left = 30};
   CHECK(estimate_wait({slow}, {ticket(2, 0, 10)}, 1, 1000) == 30);
   CHECK(estimate_wait({slow}, {ticket(2, 0, 10), ticket(3, 0, 10)}, 1, 10) == 31);
-  // The first transfers of a queue: no rate of the past is known.
+  // The first transfers of a queue: no earlier rate is known.
   CHECK(estimate_wait({slow}, {ticket(2, 0, 10)}, 1, 0) == 30);
   CHECK(estimate_wait({slow}, {ticket(2, 0, 10)}, 2, 0) == 0);
   CHECK(estimate_wait({slow, {holder}}, {ticket(2, 0, 10)}, 1, 0) < 0);
@@ -134,8 +134,8 @@ struct Finished {
   std::uint64_t bytes = 0;
 };
 
-// Seconds after it was drawn from which on nobody who is drawn goes before it, by what policy.hpp
-// says of each policy.
+// Returns the bound of a waiter: seconds after its draw. A ticket that is drawn later than the
+// bound never goes first. policy.hpp defines the bound for each policy.
 double bound_of(const Settings& settings, const Ticket& waiter) {
   switch (settings.policy) {
     case Policy::fifo: return 0;
@@ -145,7 +145,8 @@ double bound_of(const Settings& settings, const Ticket& waiter) {
   return 0;
 }
 
-// Nobody starves: those who have just been served were drawn before the bound of each who waits on.
+// Checks that no waiter starves: every ticket just served was drawn before the bound of each
+// remaining waiter.
 bool is_fair(const Settings& settings, const std::vector<Ticket>& served,
              const std::vector<Ticket>& waiting) {
   return std::ranges::all_of(waiting, [&](const Ticket& waiter) {
@@ -156,9 +157,9 @@ bool is_fair(const Settings& settings, const std::vector<Ticket>& served,
   });
 }
 
-// Jobs arrive at random and move at 1 GiB/s per slot; waiters look whenever a slot is free, in an
-// order that is random, as real ones do. Returns how long each waited; checks on the way that no
-// more slots are held than there are, and who goes first.
+// Simulates jobs that arrive at random and move 1 GiB/s per slot. Waiters look in random order
+// whenever a slot is free. Returns the waiting time of each job. Checks the number of held slots
+// and the order of turns.
 std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, double load,
                                std::mt19937_64& random) {
   struct Running {
@@ -169,9 +170,9 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
   std::vector<Ticket> waiting;
   std::vector<Running> running;
   std::vector<Finished> finished;
-  // who looks first: apart, so that all policies meet the same jobs
+  // the order of the looks has its own generator, so that all policies get the same jobs
   std::mt19937_64 order(random());
-  // 10 GiB on average
+  // a mean of 10 GiB
   std::exponential_distribution<double> gap(load * settings.slots_in / 10), size(1.0 / 10);
   double now = 0, next_arrival = 0;
   std::uint64_t number = 0;
@@ -209,7 +210,7 @@ std::vector<Finished> simulate(const Settings& settings, std::size_t jobs, doubl
     }
     REQUIRE(running.size() <= settings.slots_in);
     REQUIRE(is_fair(settings, served, waiting));
-    // no slot stays idle while somebody waits
+    // no slot stays idle while a job waits
     if (running.size() < settings.slots_in) {
       REQUIRE(waiting.empty());
     }
@@ -240,12 +241,12 @@ TEST_CASE("10,000 jobs: slots are never exceeded nor idle, nobody starves", "[qu
       }
     }
   }
-  CHECK(mean_smallest < mean_fifo);  // what the policy is for
+  CHECK(mean_smallest < mean_fifo);  // the purpose of the policy
 }
 
 TEST_CASE("a large job under a flood of small ones gets its turn within its bound", "[queue]") {
-  // Small jobs come faster than one slot moves them: without ageing the large one would wait for
-  // ever.
+  // Small jobs arrive faster than one slot can move them: without ageing the large job would wait
+  // forever.
   for (const auto policy : {Policy::fifo, Policy::smallest_first, Policy::deadline}) {
     const Settings settings{.slots_in = 1, .policy = policy, .ageing = 2, .longest_wait = 300};
     std::vector<Ticket> waiting{ticket(1, 0, 100 * gib, 250)};
@@ -264,7 +265,7 @@ TEST_CASE("a large job under a flood of small ones gets its turn within its boun
       waiting.erase(next);
     }
     INFO(name_of(policy));
-    // Overtaken only by those drawn before its rank: two a second, until 200 s (ageing) or 250 s
+    // Only tickets drawn before its rank overtake it: two a second, until 200 s (ageing) or 250 s
     // (its deadline).
     CHECK(served >= 0);
     CHECK(served <= 2 * 300);

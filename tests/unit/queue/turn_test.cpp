@@ -1,4 +1,4 @@
-// Turns in a real directory, by one process and by many that are killed.
+// Turns in a real directory: one process, and many processes that are killed.
 #include "queue/turn.hpp"
 
 #include <fcntl.h>
@@ -156,8 +156,8 @@ TEST_CASE("who holds a turn and moves nothing loses the slot to the next", "[que
   };
   REQUIRE(standing(a) == Standing::granted);
   CHECK(after(50, 0) == Standing::granted);
-  CHECK(after(5, 60) == Standing::granted);    // more than it must, all in all
-  CHECK(after(59, 118) == Standing::granted);  // less since then, but not for a minute
+  CHECK(after(5, 60) == Standing::granted);    // more than required in total
+  CHECK(after(59, 118) == Standing::granted);  // less since then, but only for less than a minute
   CHECK(after(1, 121) == Standing::granted);   // a burst
   CHECK(after(40, 1) == Standing::granted);    // another pass over the same files
   CHECK(after(59, 59) == Standing::granted);
@@ -247,7 +247,7 @@ TEST_CASE("the overview shows holders, waiters and the time to their turns", "[q
   auto a = scene.draw("first", Direction::in, 1000);
   REQUIRE(standing(a) == Standing::granted);
   a.progress(1u << 20);
-  a.release();  // now a rate is known
+  a.release();  // a rate is known now
   auto b = scene.draw("second", Direction::in, 1u << 20), c = scene.draw("third", Direction::in, 5);
   REQUIRE(standing(b) == Standing::granted);
   const auto seen = look_at(scene.path());
@@ -294,14 +294,14 @@ TEST_CASE("a ticket keeps names that are not UTF-8, and its length", "[queue]") 
   CHECK(encode(ticket).size() == length);
 }
 
-// What the processes of a test share.
+// The memory that the processes of a test share.
 struct Shared {
-  std::atomic<int> inside{0};  // by processes that were not killed inside
+  std::atomic<int> inside{0};  // processes that were not killed inside
   std::atomic<int> most{0};
   std::atomic<std::uint64_t> turns{0};
 };
 
-// Takes turns for ever; counts itself in while it holds one.
+// Takes turns forever. Counts itself while it holds one.
 [[noreturn]] void take_turns(const std::string& path, Shared& shared, unsigned index,
                              std::uint64_t seed) {
   std::mt19937_64 random(seed + index);
@@ -349,7 +349,7 @@ TEST_CASE("many processes never hold more turns than there are slots", "[queue]"
   while (shared.turns < 100) {
     std::this_thread::yield();
   }
-  // before the first is killed: who dies inside is counted inside for ever
+  // read this before the first kill: a process that dies inside stays counted
   const int most = shared.most;
   for (const pid_t child : children) {
     ::kill(child, SIGKILL);
@@ -385,7 +385,7 @@ TEST_CASE("kill -9 at any moment frees the turn, and the queue cleans itself", "
     ::waitpid(children.at(victim), nullptr, 0);
     const auto before = shared.turns.load();
     spawn(victim);
-    // The others go on: whoever was killed held up nobody.
+    // The other processes continue: the killed ones blocked no turn.
     while (shared.turns < before + 3) {
       std::this_thread::yield();
     }
@@ -394,7 +394,7 @@ TEST_CASE("kill -9 at any moment frees the turn, and the queue cleans itself", "
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
   }
-  // The next comer gets its turn at once and finds nothing of the dead.
+  // A new waiter gets its turn at once and finds no remains of the dead processes.
   auto turn = scene.draw("last");
   CHECK(standing(turn) == Standing::granted);
   auto out = scene.draw("last", Direction::out);
@@ -414,7 +414,7 @@ TEST_CASE("what is shown of a ticket is text", "[queue]") {
 }  // namespace
 }  // namespace efs::queue
 
-// The worker's side, where the keeper says nothing, and both sides where it does.
+// The worker's side with a silent keeper, and both sides with a working one.
 namespace efs::daemon {
 namespace {
 
@@ -473,7 +473,7 @@ TEST_CASE("a keeper that does not read holds up nobody", "[queue]") {
   Silent silent(1e6);
   stage::Progress progress;
   const auto at_once = std::chrono::steady_clock::now();
-  // more than the line takes
+  // more messages than fit into the socket
   for (int i = 0; i < 600; ++i) {
     REQUIRE(silent.client.take(Direction::in, 5, progress, {.latest = at_once}));
   }

@@ -1,4 +1,4 @@
-// The plugin's strings: what comes from users and from programs must neither overflow nor be
+// The plugin's strings: input from users and programs must neither overflow a buffer nor be
 // misread.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
