@@ -28,11 +28,14 @@ END
 { read -r present; read -r FLAGS; } < <(flags)
 check 'the build says where libfuse is' test -r "$present/fuse_lowlevel.h"
 
-# Every source that sees libfuse, directly or by a header of ours.
+# Every source that sees libfuse, directly or by headers of ours.
+includers() { # includers PATTERN SUFFIX: the files of src that include one of the headers
+  (cd "$SOURCE/src" && grep -rlE --include="*.$2" "#include [<\"]($1)[>\"]" . | sed 's/^\.\///')
+}
 sources() {
-  local headers
-  headers=$(cd "$SOURCE/src" && grep -lE '#include [<"](fuse_lowlevel\.h|fuse/library\.hpp)' fuse/*.hpp)
-  (cd "$SOURCE/src" && grep -lE "#include \"($(tr '\n' '|' <<<"$headers" | sed 's/|$//'))\"" */*.cpp)
+  local headers='fuse_lowlevel\.h' more
+  while more="fuse_lowlevel\.h|$(includers "$headers" hpp | tr '\n' '|' | sed 's/|$//')" && [ "$more" != "$headers" ]; do headers=$more; done
+  includers "$headers" cpp | sort
 }
 check 'there are sources' test "$(sources | wc -l)" -ge 4
 check 'what includes libfuse is of the layer fuse' test -z "$(sources | grep -v '^fuse/')"
@@ -53,8 +56,9 @@ echo '#pragma GCC poison fuse_passthrough_open fuse_passthrough_close fuse_set_f
 mapfile -t all < <(sources)
 
 # --- the check can fail ---
-sed 's/EFS_HAVE_PASSTHROUGH/1/' "$SOURCE/src/fuse/adapter.cpp" >"$S/adapter.cpp"
-check_not 'what an older one lacks is found' built "$old" "$S/adapter.cpp"
+sed 's/EFS_HAVE_PASSTHROUGH/1/' "$SOURCE/src/fuse/negotiation.cpp" >"$S/negotiation.cpp"
+check_not 'what an older one lacks is found' built "$old" "$S/negotiation.cpp"
+check 'a source that sees libfuse by two headers of ours is found' grep -qx 'fuse/handlers/names.cpp' <<<"$(sources)"
 
 # --- the sources ---
 check 'they build with headers as old as 3.16' built "$old" "${all[@]/#/$SOURCE/src/}"
