@@ -3,45 +3,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include <algorithm>
-#include <array>
-#include <vector>
-
-#include "fuse/session.hpp"
-#include "fuse/wire.hpp"
-
 namespace efs::fuse {
-namespace {
-
-// The supplementary groups are not in the request: libfuse reads them from /proc. Who cannot be
-// seen there (another pid namespace) counts as no member, which takes a right away and gives none.
-bool is_member(fuse_req_t request, gid_t group) {
-  std::array<gid_t, 256> few{};
-  int count = fuse_req_getgroups(request, static_cast<int>(few.size()), few.data());
-  if (count <= static_cast<int>(few.size())) {
-    return std::find(few.begin(), few.begin() + std::max(count, 0), group) !=
-           few.begin() + std::max(count, 0);
-  }
-  std::vector<gid_t> all(static_cast<std::size_t>(count));
-  count = std::min(count, fuse_req_getgroups(request, count, all.data()));
-  return std::find(all.begin(), all.begin() + std::max(count, 0), group) !=
-         all.begin() + std::max(count, 0);
-}
-
-}  // namespace
-
-fs::Caller caller_of(fuse_req_t request) {
-  const fuse_ctx* context = fuse_req_ctx(request);
-  const std::uint64_t number = current_request();
-  return {.uid = context->uid,
-          .gid = context->gid,
-          .request = number & ~resent_bit,
-          .resent = (number & resent_bit) != 0,
-          .umask = context->umask,
-          .in_group = [request](gid_t group) {
-            return is_member(request, group);
-          }};
-}
 
 double attribute_timeout(const fs::Entry& entry) {
   return entry.may_change_now ? keep_not : entry.may_change_unseen ? keep_briefly : keep_for_ever;

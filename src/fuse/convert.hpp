@@ -14,8 +14,6 @@ inline constexpr double keep_briefly = 1.0;
 // ... and while it is open read-write that is what is expected of it, so the kernel asks each time.
 inline constexpr double keep_not = 0;
 
-/// Who sent the request.
-fs::Caller caller_of(fuse_req_t request);
 fuse_entry_param to_entry(const fs::Entry& entry);
 /// With the time of birth, which struct stat has no place for.
 struct statx to_statx(const fs::Entry& entry);

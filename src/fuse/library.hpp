@@ -17,8 +17,6 @@
 #define EFS_HAVE_STATX 0
 #endif
 
-#include "fuse/reply.hpp"  // last: its names stand for libfuse's
-
 namespace efs::fuse {
 
 /// Lets the kernel ask again for a name when it is used next; what is there of it stays.

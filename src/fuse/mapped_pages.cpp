@@ -3,25 +3,26 @@
 #include <unistd.h>
 
 #include "base/slow_work.hpp"
+#include "fuse/connection.hpp"
 #include "fuse/library.hpp"
-#include "fuse/session.hpp"
 
 namespace efs::fuse {
 namespace {
 
-bool may_hide_stores(const Door& door, const fs::Entry& entry) {
-  return entry.may_change_now && door.backing.keeps_to_daemon(entry.ino);
+bool may_hide_stores(const Connection& connection, const fs::Entry& entry) {
+  return entry.may_change_now && connection.backing.keeps_to_daemon(entry.ino);
 }
 
 /// Has the kernel write back what it holds of a file. False where that cannot be had now: only one
 /// thread may wait here, since the others have to answer the writes.
-bool write_back(Door& door, std::uint64_t ino) {
-  if (door.session == nullptr || door.writes_back.test_and_set(std::memory_order_acquire)) {
+bool write_back(Connection& connection, std::uint64_t ino) {
+  if (connection.session == nullptr ||
+      connection.writes_back.test_and_set(std::memory_order_acquire)) {
     return false;
   }
   slow_work_begins();
-  const int told = fuse_lowlevel_notify_inval_inode(door.session, ino, 0, 0);
-  door.writes_back.clear(std::memory_order_release);
+  const int told = fuse_lowlevel_notify_inval_inode(connection.session, ino, 0, 0);
+  connection.writes_back.clear(std::memory_order_release);
   return told == 0;
 }
 
@@ -35,25 +36,26 @@ Result<std::uint64_t> all_data(std::uint64_t size, std::uint64_t offset, int whe
 
 }  // namespace
 
-Result<std::uint64_t> seek(Door& door, std::uint64_t ino, std::uint64_t offset, int whence) {
-  const auto entry = door.filesystem.getattr(ino);
+Result<std::uint64_t> seek(Connection& connection, std::uint64_t ino, std::uint64_t offset,
+                           int whence) {
+  const auto entry = connection.filesystem.getattr(ino);
   if (!entry) {
     return std::unexpected(entry.error());
   }
-  if (may_hide_stores(door, *entry) && !write_back(door, ino)) {
+  if (may_hide_stores(connection, *entry) && !write_back(connection, ino)) {
     return all_data(static_cast<std::uint64_t>(entry->attributes.st_size), offset, whence);
   }
-  return door.filesystem.seek(ino, offset, whence);
+  return connection.filesystem.seek(ino, offset, whence);
 }
 
-Result<fs::Entry> attributes(Door& door, std::uint64_t ino) {
-  auto entry = door.filesystem.getattr(ino);
+Result<fs::Entry> attributes(Connection& connection, std::uint64_t ino) {
+  auto entry = connection.filesystem.getattr(ino);
   if (!entry || !S_ISREG(entry->attributes.st_mode) || entry->attributes.st_size == 0 ||
-      entry->attributes.st_blocks != 0 || !may_hide_stores(door, *entry)) {
+      entry->attributes.st_blocks != 0 || !may_hide_stores(connection, *entry)) {
     return entry;
   }
-  if (write_back(door, ino)) {
-    return door.filesystem.getattr(ino);
+  if (write_back(connection, ino)) {
+    return connection.filesystem.getattr(ino);
   }
   entry->attributes.st_blocks = 1;
   return entry;

@@ -33,48 +33,48 @@ bool has_attribute_name(Operation o) {
 
 }  // namespace
 
-void Observer::learn(const Observation& o) {
-  if (o.error != 0) {
-    return;
-  }
-  switch (o.operation) {
-    case Operation::link: names_.add(o.made, o.new_parent, o.new_name); break;
+void Observer::learn(Operation operation, const Subject& subject, std::uint64_t made) {
+  switch (operation) {
+    case Operation::link: names_.add(made, subject.new_parent, subject.new_name); break;
     case Operation::lookup:
     case Operation::mknod:
     case Operation::mkdir:
     case Operation::symlink:
     case Operation::create:
-      if (o.made != 0) {
-        names_.add(o.made, o.ino, o.name);
+      if (made != 0) {
+        names_.add(made, subject.ino, subject.name);
       }
       break;
-    case Operation::tmpfile: names_.add(o.made, o.ino, ""); break;
-    case Operation::rename: names_.rename(o.ino, o.name, o.new_parent, o.new_name); break;
-    case Operation::forget: names_.forget(o.ino, o.count); break;
+    case Operation::tmpfile: names_.add(made, subject.ino, ""); break;
+    case Operation::rename:
+      names_.rename(subject.ino, subject.name, subject.new_parent, subject.new_name);
+      break;
     default: break;
   }
 }
 
-Event Observer::describe(const Observation& o, uid_t uid, gid_t gid, pid_t tid) const {
-  Event event{.operation = o.operation,
-              .truncates = o.truncates,
+Event Observer::describe(Operation operation, const Subject& subject, uid_t uid, gid_t gid,
+                         pid_t tid) const {
+  Event event{.operation = operation,
+              .truncates = subject.truncates,
               .started = wall_clock(),
               .uid = uid,
               .gid = gid,
               .pid = process_of(tid),
               .tid = tid,
-              .offset = o.offset,
-              .size = o.size};
-  if (has_attribute_name(o.operation)) {
-    event.path = names_.path(o.ino);
-    event.other = o.name;
-  } else if (o.operation == Operation::symlink) {
-    event.path = names_.path(o.ino, o.name);
-    event.other = o.new_name;
+              .offset = subject.offset,
+              .size = subject.size};
+  if (has_attribute_name(operation)) {
+    event.path = names_.path(subject.ino);
+    event.other = subject.name;
+  } else if (operation == Operation::symlink) {
+    event.path = names_.path(subject.ino, subject.name);
+    event.other = subject.new_name;
   } else {
-    event.path = o.name != nullptr ? names_.path(o.ino, o.name) : names_.path(o.ino);
-    if (o.new_name != nullptr) {
-      event.other = names_.path(o.new_parent, o.new_name);
+    event.path =
+        subject.name != nullptr ? names_.path(subject.ino, subject.name) : names_.path(subject.ino);
+    if (subject.new_name != nullptr) {
+      event.other = names_.path(subject.new_parent, subject.new_name);
     }
   }
   return event;

@@ -1,7 +1,6 @@
 #pragma once
-// Watching requests from outside the callbacks: each is counted and, where somebody listens,
-// described to him with its path. observed.cpp begins an Observation around a callback; reply.cpp
-// fills in how it ended.
+// Observation of requests: each is counted, and described with its path to sinks, if there are any.
+// A Request (request.hpp) makes the calls.
 
 #include <sys/types.h>
 
@@ -40,20 +39,22 @@ class EventSink {
   virtual void operation(const Event& event) = 0;
 };
 
-/// What is known of a request that is served on this thread.
-struct Observation {
-  Operation operation = Operation::other;
-  std::uint64_t ino = 0, new_parent = 0;
+/// The subject of a request, from the arguments of its callback. Names are borrowed.
+struct Subject {
+  std::uint64_t ino = 0;  // the parent, if there is a name
   const char* name = nullptr;
-  const char* new_name = nullptr;
+  std::uint64_t new_parent = 0;
+  const char* new_name = nullptr;  // of rename and link; target of symlink
   std::uint64_t offset = 0, size = 0;
-  std::uint64_t count = 0;  // of forget
-  bool truncates = false;
-  // The reply
-  int error = 0;
+  bool truncates = false;  // a setattr that sets the size
+};
+
+/// The reply to a request.
+struct Outcome {
+  int error = 0;  // errno
   std::uint64_t bytes = 0;
   std::uint64_t made = 0;  // the inode of an entry
-  bool missing = false;    // "there is no such name", which the kernel is told as a good answer
+  bool missing = false;    // success to the kernel, with the content "there is no such name"
 };
 
 /// One per connection. Thread-safe after construction.
@@ -72,14 +73,21 @@ class Observer {
  public:
   Counters& counters;
 
-  /// Does anybody want more than figures? Names are kept for those only.
+  /// There are sinks. Only for them are names kept.
   bool listens() const { return !sinks_.empty(); }
 
-  /// Before the reply: from then on others can use the name.
-  void learn(const Observation& observation);
-  /// What the event needs of the time before the reply: the caller may be gone, and the name too,
-  /// afterwards.
-  Event describe(const Observation& observation, uid_t uid, gid_t gid, pid_t tid) const;
+  /// The names that a successful operation gives or changes; `made`: the inode of its reply's
+  /// entry. Call before the reply: from then on other requests can use the name. Throws
+  /// std::bad_alloc.
+  void learn(Operation operation, const Subject& subject, std::uint64_t made);
+
+  /// The kernel drops `count` references.
+  void forget(std::uint64_t ino, std::uint64_t count) { names_.forget(ino, count); }
+
+  /// The event, as far as it is known before the operation: afterwards the client and the name may
+  /// be gone. Throws std::bad_alloc.
+  Event describe(Operation operation, const Subject& subject, uid_t uid, gid_t gid,
+                 pid_t tid) const;
   void tell(const Event& event) const;
 
  private:

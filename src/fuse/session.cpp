@@ -26,16 +26,11 @@
 #include "base/thread.hpp"
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
-#include "fuse/observed.hpp"
+#include "fuse/request.hpp"
 #include "fuse/wire.hpp"
 
 namespace efs::fuse {
 namespace {
-
-// A request is read and handled on one thread, so its number can stay with the thread. It names the
-// request in the journal: what a successor of this process needs to answer a request once and only
-// once.
-thread_local std::uint64_t request_of_thread = 0;
 
 // What the readers of one session share.
 struct Shared {
@@ -81,13 +76,14 @@ class FuseReader final : public RequestReader {
   void handle() override {
     fuse_in_header header{};
     std::memcpy(&header, memory_.data(), sizeof header);
-    request_of_thread = header.unique;
-    const LendAnswerBuffer lent(answer_);
     if (header.opcode == FUSE_INIT && shared_.keep) {
       shared_.keep({memory_.data(), memory_.data() + buffer_.size});
     }
-    fuse_session_process_buf(shared_.session, &buffer_);
-    const bool is_new = (std::exchange(request_of_thread, 0) & resent_bit) == 0;
+    {
+      const Delivery delivery(header.unique, answer_);
+      fuse_session_process_buf(shared_.session, &buffer_);
+    }
+    const bool is_new = (header.unique & resent_bit) == 0;
     if (is_new && shared_.progress && !shared_.progressed.exchange(true)) {
       shared_.progress();
     }
@@ -129,8 +125,8 @@ Status resume(fuse_session* session, InitRequest init) {
 class Prober {
  public:
   // Without a thread the inodes stay until the next takeover, or the end.
-  explicit Prober(Door& door) {
-    auto thread = start_thread([this, &door] { run(door); });
+  explicit Prober(Connection& connection) {
+    auto thread = start_thread([this, &connection] { run(connection); });
     if (thread) {
       thread_ = std::move(*thread);
     } else {
@@ -158,25 +154,25 @@ class Prober {
     return !ended_;
   }
 
-  void run(Door& door) noexcept {
+  void run(Connection& connection) noexcept {
     try {
-      ask(door, true);
+      ask(connection, true);
       if (waited()) {
-        ask(door, false);
+        ask(connection, false);
       }
     } catch (const std::exception& problem) {
       log::warn("event=orphans_not_asked_for reason=\"{}\"", problem.what());
     }
   }
 
-  void ask(Door& door, bool told) {
-    for (const auto ino : door.filesystem.inherited_orphans(told)) {
+  void ask(Connection& connection, bool told) {
+    for (const auto ino : connection.filesystem.inherited_orphans(told)) {
       if (ended()) {
         return;
       }
-      free_if_forgotten(door, ino);
+      free_if_forgotten(connection, ino);
     }
-    door.filesystem.compact_inherited();
+    connection.filesystem.compact_inherited();
   }
 
   bool ended() {
@@ -193,26 +189,24 @@ class Prober {
 // What waits until no request does: closing registrations, and freeing what removals still owe.
 class Upkeep final : public Housekeeping {
  public:
-  explicit Upkeep(Door& door) : door_(door) {}
+  explicit Upkeep(Connection& connection) : connection_(connection) {}
 
-  bool due() const override { return door_.backing.due() || door_.filesystem.owes_space(); }
+  bool due() const override {
+    return connection_.backing.due() || connection_.filesystem.owes_space();
+  }
 
   void run() override {
-    door_.backing.run();
-    if (door_.filesystem.owes_space()) {
-      door_.filesystem.free_removed();
+    connection_.backing.run();
+    if (connection_.filesystem.owes_space()) {
+      connection_.filesystem.free_removed();
     }
   }
 
  private:
-  Door& door_;
+  Connection& connection_;
 };
 
 }  // namespace
-
-std::uint64_t current_request() {
-  return request_of_thread;
-}
 
 bool offers_resend(const InitRequest& init) {
   fuse_init_in said{};
@@ -226,17 +220,17 @@ bool offers_resend(const InitRequest& init) {
 
 Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar,
                  std::vector<EventSink*> sinks, bool uncached, bool stacked, Counters* kept)
-    : door_{.filesystem = filesystem,
-            .backing = BackingTable(registrar, ids_to_keep()),
-            .observer = Observer(std::move(sinks), kept),
-            .uncached = uncached,
-            .stacked = stacked},
+    : connection_{.filesystem = filesystem,
+                  .backing = BackingTable(registrar, ids_to_keep()),
+                  .observer = Observer(std::move(sinks), kept),
+                  .uncached = uncached,
+                  .stacked = stacked},
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }
 
 Session::~Session() {
-  door_.filesystem.attach(nullptr);
+  connection_.filesystem.attach(nullptr);
 }
 
 void Session::publish_session(fuse_session* session) {
@@ -245,12 +239,12 @@ void Session::publish_session(fuse_session* session) {
 }
 
 void Session::write_back() {
-  for (const auto ino : door_.filesystem.may_be_mapped()) {
+  for (const auto ino : connection_.filesystem.may_be_mapped()) {
     ReadLock lock(notify_);
     if (session_ == nullptr) {
       return;
     }
-    if (door_.backing.keeps_to_daemon(ino)) {
+    if (connection_.backing.keeps_to_daemon(ino)) {
       fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
     }
   }
@@ -324,8 +318,8 @@ void Session::name_doubted(std::uint64_t parent, const std::string& name, std::u
 }
 
 void Session::release_space() {
-  door_.rows.wait();
-  door_.backing.close_dropped();
+  connection_.batch_registrar.wait();
+  connection_.backing.close_dropped();
 }
 
 Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options,
@@ -343,8 +337,8 @@ Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options,
 }
 
 void Session::inherit(std::span<const InheritedBacking> backings) {
-  door_.backing.inherit(backings,
-                        [this](std::uint64_t ino) { return door_.filesystem.exists(ino); });
+  connection_.backing.inherit(
+      backings, [this](std::uint64_t ino) { return connection_.filesystem.exists(ino); });
 }
 
 Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks,
@@ -352,8 +346,8 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
   char program[] = "efsd";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
-  const fuse_lowlevel_ops operations = observed_operations();
-  fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &door_);
+  const fuse_lowlevel_ops operations = adapter_operations();
+  fuse_session* session = fuse_session_new(&args, &operations, sizeof operations, &connection_);
   if (session == nullptr) {
     return fail(EIO, "libfuse refused the session");
   }
@@ -368,26 +362,26 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
     shared.failure = EIO;
   } else {
     fuse_fd.release();  // the session closes it
-    door_.session = session;
+    connection_.session = session;
     publish_session(session);
     if (init != nullptr) {
       status = resume(session, *init);
     }
     std::optional<Prober> prober;
     if (status && init != nullptr) {
-      prober.emplace(door_);
+      prober.emplace(connection_);
     }
     if (status && hooks.resumed) {
       hooks.resumed();
     }
-    Upkeep upkeep(door_);
+    Upkeep upkeep(connection_);
     if (status) {
       RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
     }
   }
   // The connection has ended, so nobody waits in a notification for an answer of ours.
   publish_session(nullptr);
-  door_.session = nullptr;
+  connection_.session = nullptr;
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);
   if (const int failure = shared.failure; failure != 0) {

@@ -1,7 +1,6 @@
 #pragma once
 // One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,27 +14,13 @@
 #include "fs/filesystem.hpp"
 #include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/connection.hpp"
 #include "fuse/observer.hpp"
-#include "fuse/registration_batch.hpp"
 #include "fuse/request_loop.hpp"
 
 struct fuse_session;
 
 namespace efs::fuse {
-
-/// What the callbacks work on: one per connection, handed to libfuse as user data.
-struct Door {
-  fs::Filesystem& filesystem;
-  BackingTable backing;
-  BatchRegistrar rows{filesystem, backing};
-  fuse_session* session = nullptr;  // for notifications
-  Observer observer;
-  Counters& counters = observer.counters;
-  bool uncached = false;  // reads and writes come as programs make them
-  bool stacked = false;   // containers lie on a file system that may lie on another one itself
-  // a thread waits for the kernel to write pages back (mapped_pages.hpp)
-  std::atomic_flag writes_back{};
-};
 
 /// What a successor needs to go on with a connection: the INIT request that opened it, as the
 /// kernel sent it.
@@ -82,13 +67,13 @@ class Session final : public fs::KernelView {
   /// namespaces, get ENOTCONN. Any thread.
   void end();
 
-  const Counters& counters() const { return door_.observer.counters; }
+  const Counters& counters() const { return connection_.observer.counters; }
 
   /// True once the kernel has agreed to passthrough, and unless it refused every container.
-  bool passthrough() const { return door_.backing.enabled(); }
+  bool passthrough() const { return connection_.backing.enabled(); }
 
   /// The kernel refuses to register any container of this store. Any thread.
-  void refuse_passthrough() { door_.backing.refuse(); }
+  void refuse_passthrough() { connection_.backing.refuse(); }
 
   void name_changed(std::uint64_t parent, const std::string& name) override;
   void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino,
@@ -96,10 +81,10 @@ class Session final : public fs::KernelView {
   void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override;
   void attributes_changed(std::uint64_t ino) override;
 
-  void let_go(std::uint64_t ino) override { door_.backing.let_go(ino); }
+  void let_go(std::uint64_t ino) override { connection_.backing.let_go(ino); }
 
   void container_removed(std::uint64_t ino, std::uint64_t bytes) override {
-    door_.backing.drop(ino, bytes);
+    connection_.backing.drop(ino, bytes);
   }
 
   void release_space() override;
@@ -115,7 +100,7 @@ class Session final : public fs::KernelView {
              const InitRequest* init);
   void publish_session(fuse_session* session);
 
-  Door door_;
+  Connection connection_;
   // an eventfd: readable from end() on; empty where there was no descriptor for it: end() waits for
   // a request
   const UniqueFd end_;
@@ -123,9 +108,5 @@ class Session final : public fs::KernelView {
   SharedMutex notify_;
   fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
 };
-
-/// The request of the kernel that this thread is working on (its `unique`, with resent_bit), 0
-/// outside of one.
-std::uint64_t current_request();
 
 }  // namespace efs::fuse

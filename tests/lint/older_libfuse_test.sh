@@ -30,10 +30,13 @@ END
 check 'the build says where libfuse is' test -r "$present/fuse_lowlevel.h"
 
 # Lists every source that includes libfuse, directly or through our headers.
+includers() { # includers PATTERN SUFFIX: the files of src that include one of the headers
+  (cd "$SOURCE/src" && grep -rlE --include="*.$2" "#include [<\"]($1)[>\"]" . | sed 's/^\.\///')
+}
 sources() {
-  local headers
-  headers=$(cd "$SOURCE/src" && grep -lE '#include [<"](fuse_lowlevel\.h|fuse/library\.hpp)' fuse/*.hpp)
-  (cd "$SOURCE/src" && grep -lE "#include \"($(tr '\n' '|' <<<"$headers" | sed 's/|$//'))\"" */*.cpp)
+  local headers='fuse_lowlevel\.h' more
+  while more="fuse_lowlevel\.h|$(includers "$headers" hpp | tr '\n' '|' | sed 's/|$//')" && [ "$more" != "$headers" ]; do headers=$more; done
+  includers "$headers" cpp | sort
 }
 check 'there are sources' test "$(sources | wc -l)" -ge 4
 check 'what includes libfuse is of the layer fuse' test -z "$(sources | grep -v '^fuse/')"
@@ -54,8 +57,9 @@ echo '#pragma GCC poison fuse_passthrough_open fuse_passthrough_close fuse_set_f
 mapfile -t all < <(sources)
 
 # --- the check can fail ---
-sed 's/EFS_HAVE_PASSTHROUGH/1/' "$SOURCE/src/fuse/adapter.cpp" >"$S/adapter.cpp"
-check_not 'what an older one lacks is found' built "$old" "$S/adapter.cpp"
+sed 's/EFS_HAVE_PASSTHROUGH/1/' "$SOURCE/src/fuse/negotiation.cpp" >"$S/negotiation.cpp"
+check_not 'what an older one lacks is found' built "$old" "$S/negotiation.cpp"
+check 'a source that sees libfuse by two headers of ours is found' grep -qx 'fuse/handlers/names.cpp' <<<"$(sources)"
 
 # --- the sources ---
 check 'they build with headers as old as 3.16' built "$old" "${all[@]/#/$SOURCE/src/}"

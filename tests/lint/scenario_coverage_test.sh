@@ -49,11 +49,11 @@ unused_steps() {  # what is drawn at random may not come
 # The kernel's requests, and the program's call that causes each. forget has no answer; statx is
 # sent only to callers that need more than getattr has.
 declare -A SENT_BY=([lookup]='"d/s"' [forget]= [forget_multi]= [getattr]='stat\(' [setattr]='chmod\(' [readlink]='readlink\(' [mknod]='mknod\(' [mkdir]='mkdir\(' [unlink]='unlink\(' [rmdir]='rmdir\(' [symlink]='symlink\(' [rename]='rename\('
-  [link]='::link\(' [open]='O_RDONLY\)' [create]='O_CREAT' [tmpfile]='O_TMPFILE' [statx]= [read]='read_all\(' [write]='pwrite\(' [release]='close\(' [fsync]='fsync\(' [fsyncdir]='"fsync of a directory"' [opendir]='opendir\(' [readdir]='readdir\('
+  [link]='::link\(' [open]='O_RDONLY\)' [create]='O_CREAT' [tmpfile]='O_TMPFILE' [statx]= [read]='read_all\(' [write]='pwrite\(' [release]='close\(' [fsync]='fsync\(' [fsyncdir]='"fsync of a directory"' [opendir]='opendir\(' [readdir]='readdir\(' [releasedir]='closedir\('
   [statfs]='statfs\(' [getxattr]='getxattr\(' [listxattr]='listxattr\(' [setxattr]='setxattr\(' [removexattr]='removexattr\(' [fallocate]='fallocate\(' [lseek]='lseek\(')
 not_killed() { # not_killed ADAPTER OPERATIONS: the requests under which no worker is killed
   local one
-  for one in $(grep -oE 'ops\.[a-z_]+ = Guard' "$1" | sed 's/ops\.//; s/ =.*//'); do
+  for one in $(grep -oE 'ops\.[a-z_]+ = callback<' "$1" | sed 's/ops\.//; s/ =.*//'); do
     [ -n "${SENT_BY[$one]+known}" ] || { echo "$one is not known here"; continue; }
     [ -z "${SENT_BY[$one]}" ] || grep -qE -- "${SENT_BY[$one]}" "$2" || echo "$one is sent by no operation"
   done
@@ -71,7 +71,7 @@ check 'and one that is new' grep -qx 'Filesystem::conjure is in no step' <<<"$(n
 printf 'Step forgotten(const std::string& path) {\n' | cat "$scenarios" - >"$S/scenarios"
 check 'a step that no scenario has is found' grep -qx 'step forgotten is in no scenario' <<<"$(unused_steps "$S/scenarios")"
 adapter=$SOURCE/src/fuse/adapter.cpp operations=$SOURCE/tests/takeover/operations.cpp
-sed 's/^  ops\.lseek = /  ops.poll = Guard<poll>::call;\n&/' "$adapter" >"$S/adapter"
+sed 's/^  ops\.lseek = /  ops.poll = callback<Operation::other, handle::poll>;\n&/' "$adapter" >"$S/adapter"
 check 'a new request is found' grep -qx 'poll is not known here' <<<"$(not_killed "$S/adapter" "$operations")"
 grep -v lseek "$operations" >"$S/operations"
 check 'and one under which no worker is killed' grep -qx 'lseek is sent by no operation' <<<"$(not_killed "$adapter" "$S/operations")"
@@ -82,6 +82,6 @@ check 'every operation is in a step' nothing not_called "$scenarios" "$filesyste
 check 'every member of the staging is, too' nothing not_called "$scenarios" "$staging" Staging
 check 'every file of operations is reached' nothing not_reached "$scenarios"
 check 'every step is in a scenario' nothing unused_steps "$scenarios"
-check 'there are requests' test "$(grep -cE 'ops\.[a-z_]+ = Guard' "$adapter")" -gt 30
+check 'there are requests' test "$(grep -cE 'ops\.[a-z_]+ = callback<' "$adapter")" -gt 30
 check 'a worker is killed under each' nothing not_killed "$adapter" "$operations"
 finish

@@ -1,0 +1,223 @@
+// Open files and their bytes.
+#include <fcntl.h>
+
+#include <cerrno>
+#include <new>
+#include <span>
+
+#include "fuse/connection.hpp"
+#include "fuse/convert.hpp"
+#include "fuse/handlers/handlers.hpp"
+#include "fuse/mapped_pages.hpp"
+
+namespace efs::fuse::handle {
+namespace {
+
+struct Opening {
+  fuse_ino_t ino;
+  fuse_file_info* info;
+  bool just_made = false;  // by the same request
+};
+
+// The open of a file that was just made does not fail for want of a descriptor: the daemon's path
+// needs none yet.
+Result<BackingTable::Acquired> count_open(Connection& connection, fuse_ino_t ino, bool wanted,
+                                          bool just_made) try {
+  auto acquired = connection.backing.acquire(ino, wanted, nullptr);
+  if (!acquired || !acquired->needs_container) {
+    return acquired;
+  }
+  const auto container = connection.filesystem.container(ino);
+  if (!container && !just_made) {
+    return std::unexpected(container.error());
+  }
+  return connection.backing.acquire(ino, container.has_value(),
+                                    container ? container->get() : nullptr);
+} catch (const std::bad_alloc&) {
+  return just_made ? connection.backing.acquire(ino, false, nullptr) : fail(ENOMEM);
+}
+
+// The kernel's caches of an open file. Passthrough writes would leave a kept cache stale; and the
+// daemon does not hear of reads that the kernel serves from its cache.
+void choose_caching(const Connection& connection, fuse_ino_t ino, int id, fuse_file_info& info) {
+#if EFS_HAVE_PASSTHROUGH
+  info.backing_id = id;
+#endif
+  info.direct_io = connection.uncached && id == 0 ? 1 : 0;
+  info.keep_cache =
+      connection.backing.enabled() || connection.filesystem.read_moves_atime(ino, info.flags) ? 0
+                                                                                              : 1;
+  info.noflush = 1;
+}
+
+// Opens a file for the client and chooses the kernel's or the daemon's path for the I/O.
+Result<BackingTable::Acquired> open_file(const Request& request, const Opening& opening) {
+  Connection& connection = request.connection();
+  fs::Filesystem& filesystem = connection.filesystem;
+  const auto [ino, info, just_made] = opening;
+  auto opened = filesystem.with_room(
+      [&] { return filesystem.open(request.caller(), ino, info->flags, just_made); });
+  if (!opened) {
+    return std::unexpected(opened.error());
+  }
+  const auto acquired = count_open(connection, ino, opened->passthrough, just_made);
+  if (!acquired) {
+    filesystem.release(ino, info->flags);
+    return std::unexpected(acquired.error());
+  }
+  // Attributes only (no offset): that takes no lock of the kernel's that a request may hold.
+  if (opened->attributes_go_stale && connection.session != nullptr) {
+    fuse_lowlevel_notify_inval_inode(connection.session, ino, -1, 0);
+  }
+  connection.counters.opens.fetch_add(1, std::memory_order_relaxed);
+  if (acquired->id != 0) {
+    connection.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
+  }
+  choose_caching(connection, ino, acquired->id, *info);
+  return acquired;
+}
+
+void close_file(Connection& connection, fuse_ino_t ino, const fuse_file_info* info) {
+  connection.filesystem.release(ino, info->flags);
+  connection.backing.release(ino);
+}
+
+// After the reply, when no client waits.
+void fill_pool(Connection& connection) {
+  connection.filesystem.fill_pool(
+      [&connection](std::span<const fs::ContainerPool::Ready> containers) {
+        connection.backing.prepare(containers);
+      });
+}
+
+// Opens the new file and replies. Revokes the open and the reference if the client was interrupted.
+// False if the file could not be opened.
+bool reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_info* info) {
+  Connection& connection = request.connection();
+  if (!entry) {
+    request.reply_error(entry.error().code);
+    return true;
+  }
+  const fuse_ino_t ino = entry->ino;
+  if (const auto opened = open_file(request, {.ino = ino, .info = info, .just_made = true});
+      !opened) {
+    request.reply_error(opened.error().code);
+    after_reply([&] { forget_references(connection, ino, 1); });
+    return false;
+  }
+  fuse_entry_param param = to_entry(*entry);
+  if ((info->flags & O_ACCMODE) == O_RDWR) {
+    param.attr_timeout = keep_not;
+  }
+  if (!request.reply_create(param, *info)) {
+    after_reply([&] {
+      close_file(connection, ino, info);
+      forget_references(connection, ino, 1);
+    });
+  }
+  return true;
+}
+
+}  // namespace
+
+void open(Request& request, fuse_ino_t ino, fuse_file_info* info) {
+  request.observe({.ino = ino});
+  Connection& connection = request.connection();
+  const auto opened = open_file(request, {.ino = ino, .info = info});
+  if (!opened) {
+    return request.reply_error(opened.error().code);
+  }
+  if (!request.reply_open(*info)) {
+    after_reply([&] { close_file(connection, ino, info); });
+  }
+  // if the next open comes before the batch is registered, that open registers its own file
+  if (opened->row) {
+    after_reply([&] { connection.batch_registrar.run(ino); });
+  }
+}
+
+void create(Request& request, fuse_ino_t parent, const char* name, mode_t mode,
+            fuse_file_info* info) {
+  request.observe({.ino = parent, .name = name});
+  auto made = make_node(request, parent, name, S_IFREG | (mode & 07777), 0);
+  // A load has made the name since the kernel's lookup: after ESTALE the kernel looks the name up
+  // again, and checks whether the client may open the file.
+  if (!made && made.error().code == EEXIST && (info->flags & O_EXCL) == 0) {
+    made = fail(ESTALE);
+  }
+  // A create that fails must leave no name behind.
+  if (!reply_created(request, made, info)) {
+    after_reply([&] { (void)request.filesystem().unlink({}, parent, name); });
+  }
+  fill_pool(request.connection());
+}
+
+#if EFS_HAVE_PASSTHROUGH
+void tmpfile(Request& request, fuse_ino_t parent, mode_t mode, fuse_file_info* info) {
+  request.observe({.ino = parent});
+  fs::Filesystem& filesystem = request.filesystem();
+  const auto entry = filesystem.with_room(
+      [&] { return filesystem.make_nameless(request.caller(), parent, mode); });
+  reply_created(request, entry, info);
+  fill_pool(request.connection());
+}
+#endif
+
+void read(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* info) {
+  const auto from = static_cast<std::uint64_t>(offset);
+  request.observe({.ino = ino, .offset = from, .size = size});
+  const auto buffer = request.buffer(size);
+  const auto n = request.filesystem().read(ino, buffer, from, info->flags);
+  if (!n) {
+    return request.reply_error(n.error().code);
+  }
+  request.connection().counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
+  request.reply_buffer(buffer.first(*n));
+}
+
+void write(Request& request, const Write& write) {
+  const auto from = static_cast<std::uint64_t>(write.offset);
+  request.observe({.ino = write.ino, .offset = from, .size = write.size});
+  const auto bytes = std::as_bytes(std::span(write.data, write.size));
+  fs::Filesystem& filesystem = request.filesystem();
+  const auto n = filesystem.with_room(
+      [&] { return filesystem.write(request.caller(), write.ino, bytes, from); });
+  if (!n) {
+    return request.reply_error(n.error().code);
+  }
+  request.connection().counters.written_bytes.fetch_add(*n, std::memory_order_relaxed);
+  request.reply_write(*n);
+}
+
+void release(Request& request, fuse_ino_t ino, fuse_file_info* info) {
+  request.observe({.ino = ino});
+  close_file(request.connection(), ino, info);
+  request.reply_error(0);
+}
+
+void fsync(Request& request, fuse_ino_t ino, int data_only, fuse_file_info*) {
+  request.observe({.ino = ino});
+  request.reply(request.filesystem().fsync(ino, data_only != 0));
+}
+
+void fallocate(Request& request, const Fallocate& range) {
+  const auto offset = static_cast<std::uint64_t>(range.offset);
+  const auto length = static_cast<std::uint64_t>(range.length);
+  request.observe({.ino = range.ino, .offset = offset, .size = length});
+  fs::Filesystem& filesystem = request.filesystem();
+  request.reply(filesystem.with_room([&] {
+    return filesystem.allocate(request.caller(), range.ino, range.mode, offset, length);
+  }));
+}
+
+void lseek(Request& request, fuse_ino_t ino, off_t offset, int whence, fuse_file_info*) {
+  const auto from = static_cast<std::uint64_t>(offset);
+  request.observe({.ino = ino, .offset = from});
+  const auto at = seek(request.connection(), ino, from, whence);
+  if (!at) {
+    return request.reply_error(at.error().code);
+  }
+  request.reply_lseek(*at);
+}
+
+}  // namespace efs::fuse::handle

@@ -1,0 +1,130 @@
+// Names and directories.
+#include <cerrno>
+#include <cstddef>
+
+#include "fuse/connection.hpp"
+#include "fuse/handlers/handlers.hpp"
+
+namespace efs::fuse::handle {
+
+void lookup(Request& request, fuse_ino_t parent, const char* name) {
+  request.observe({.ino = parent, .name = name});
+  const auto entry = request.filesystem().lookup(parent, name);
+  if (!entry && entry.error().code == ENOENT) {
+    return request.reply_no_entry();
+  }
+  request.reply_entry(entry);
+}
+
+void forget(Request& request, fuse_ino_t ino, std::uint64_t count) {
+  request.observe_forget(ino, count);
+  forget_references(request.connection(), ino, count);
+  request.reply_none();
+}
+
+void forget_multi(Request& request, std::size_t count, fuse_forget_data* forgets) {
+  for (const auto& one : std::span(forgets, count)) {
+    request.observe_forget(one.ino, one.nlookup);
+    forget_references(request.connection(), one.ino, one.nlookup);
+  }
+  request.reply_none();
+}
+
+Result<fs::Entry> make_node(const Request& request, fuse_ino_t parent, const char* name,
+                            mode_t mode, dev_t rdev) {
+  fs::Filesystem& filesystem = request.filesystem();
+  return filesystem.with_room(
+      [&] { return filesystem.make_node(request.caller(), parent, name, mode, rdev); });
+}
+
+void mknod(Request& request, fuse_ino_t parent, const char* name, mode_t mode, dev_t rdev) {
+  request.observe({.ino = parent, .name = name});
+  request.reply_entry(make_node(request, parent, name, mode, rdev));
+}
+
+void mkdir(Request& request, fuse_ino_t parent, const char* name, mode_t mode) {
+  request.observe({.ino = parent, .name = name});
+  request.reply_entry(make_node(request, parent, name, S_IFDIR | mode, 0));
+}
+
+void symlink(Request& request, const char* target, fuse_ino_t parent, const char* name) {
+  request.observe({.ino = parent, .name = name, .new_name = target});
+  fs::Filesystem& filesystem = request.filesystem();
+  request.reply_entry(filesystem.with_room(
+      [&] { return filesystem.make_symlink(request.caller(), parent, name, target); }));
+}
+
+void readlink(Request& request, fuse_ino_t ino) {
+  request.observe({.ino = ino});
+  const auto target = request.filesystem().readlink(ino);
+  if (!target) {
+    return request.reply_error(target.error().code);
+  }
+  request.reply_readlink(*target);
+}
+
+void link(Request& request, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
+  request.observe({.ino = ino, .new_parent = new_parent, .new_name = new_name});
+  fs::Filesystem& filesystem = request.filesystem();
+  request.reply_entry(filesystem.with_room(
+      [&] { return filesystem.link(request.caller(), ino, new_parent, new_name); }));
+}
+
+void unlink(Request& request, fuse_ino_t parent, const char* name) {
+  request.observe({.ino = parent, .name = name});
+  request.reply(request.filesystem().unlink(request.caller(), parent, name));
+}
+
+void rmdir(Request& request, fuse_ino_t parent, const char* name) {
+  request.observe({.ino = parent, .name = name});
+  request.reply(request.filesystem().rmdir(request.caller(), parent, name));
+}
+
+void rename(Request& request, const Rename& rename) {
+  request.observe({.ino = rename.parent,
+                   .name = rename.name,
+                   .new_parent = rename.new_parent,
+                   .new_name = rename.new_name});
+  fs::Filesystem& filesystem = request.filesystem();
+  request.reply(filesystem.with_room([&] {
+    return filesystem.rename(request.caller(), rename.parent, rename.name, rename.new_parent,
+                             rename.new_name, rename.flags);
+  }));
+}
+
+void opendir(Request& request, fuse_ino_t ino, fuse_file_info* info) {
+  request.observe({.ino = ino});
+  info->cache_readdir = info->keep_cache = request.filesystem().every_walk_counts() ? 0 : 1;
+  (void)request.reply_open(*info);  // an open directory has no state here
+}
+
+void readdir(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
+  request.observe({.ino = ino, .offset = static_cast<std::uint64_t>(offset), .size = size});
+  const auto items =
+      request.filesystem().readdir(ino, static_cast<std::uint64_t>(offset), size / 32 + 1);
+  if (!items) {
+    return request.reply_error(items.error().code);
+  }
+  const auto buffer = request.buffer(size);
+  std::size_t used = 0;
+  for (const auto& item : *items) {
+    const std::size_t needed = request.add_entry(buffer.subspan(used), item);
+    if (needed > size - used) {
+      break;
+    }
+    used += needed;
+  }
+  request.reply_buffer(buffer.first(used));
+}
+
+void releasedir(Request& request, fuse_ino_t ino, fuse_file_info*) {
+  request.observe({.ino = ino});
+  request.reply_error(0);
+}
+
+void fsyncdir(Request& request, fuse_ino_t ino, int, fuse_file_info*) {
+  request.observe({.ino = ino});
+  request.reply(request.filesystem().fsync_metadata());
+}
+
+}  // namespace efs::fuse::handle

@@ -1,0 +1,175 @@
+// Every callback replies once and is observed once, whatever the request.
+#include "fuse/adapter.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fuse/wire.hpp"
+#include "support/containers.hpp"
+#include "support/failing_new.hpp"
+#include "support/kernel_end.hpp"
+#include "support/no_threads.hpp"
+#include "support/temp.hpp"
+
+namespace {
+
+using namespace efs;
+using namespace std::string_view_literals;
+using fuse::Operation;
+using test::message_of;
+
+struct Counted final : fuse::EventSink {
+  void operation(const fuse::Event& event) override { ++seen[event.operation]; }
+
+  std::map<Operation, unsigned> seen;
+};
+
+struct Mounted {
+  Counted sink;
+  test::TempDirectory directory{"/dev/shm"};
+  UniqueFd metadata = directory.open();
+  std::unique_ptr<Backend> backend = test::open_containers(directory.path());
+  std::unique_ptr<fs::Filesystem> filesystem =
+      std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
+  fuse::Connection connection{.filesystem = *filesystem,
+                              .backing = fuse::BackingTable(nullptr, 0),
+                              .observer = fuse::Observer({&sink})};
+  test::KernelEnd kernel{fuse::adapter_operations(), connection};
+  std::uint64_t file = filesystem->make_node({}, fs::root_ino, "file", S_IFREG | 0666, 0)->ino;
+  std::uint64_t directory_ino =
+      filesystem->make_node({}, fs::root_ino, "directory", S_IFDIR | 0777, 0)->ino;
+};
+
+struct Sent {
+  std::uint32_t opcode;
+  Operation operation;
+  test::Message arguments;
+  bool of_file = false;  // else of the root
+};
+
+std::vector<Sent> requests_of_names() {
+  const auto link = fuse_link_in{.oldnodeid = 2};
+  const auto rename = fuse_rename_in{.newdir = fs::root_ino};
+  return {
+      {FUSE_LOOKUP, Operation::lookup, message_of("file"sv)},
+      {FUSE_LOOKUP, Operation::lookup, message_of("none"sv)},
+      {FUSE_MKNOD, Operation::mknod, message_of(fuse_mknod_in{.mode = S_IFIFO | 0600}, "fifo"sv)},
+      {FUSE_MKDIR, Operation::mkdir, message_of(fuse_mkdir_in{.mode = 0700}, "new"sv)},
+      {FUSE_SYMLINK, Operation::symlink, message_of("symlink"sv, "target"sv)},
+      {FUSE_READLINK, Operation::readlink, {}},
+      {FUSE_LINK, Operation::link, message_of(link, "link"sv)},
+      {FUSE_RENAME, Operation::rename, message_of(rename, "fifo"sv, "pipe"sv)},
+      {FUSE_UNLINK, Operation::unlink, message_of("pipe"sv)},
+      {FUSE_RMDIR, Operation::rmdir, message_of("new"sv)},
+      {FUSE_OPENDIR, Operation::opendir, message_of(fuse_open_in{})},
+      {FUSE_READDIR, Operation::readdir, message_of(fuse_read_in{.size = 4096})},
+      {FUSE_FSYNCDIR, Operation::fsyncdir, message_of(fuse_fsync_in{})},
+      {FUSE_RELEASEDIR, Operation::releasedir, message_of(fuse_release_in{})},
+  };
+}
+
+std::vector<Sent> requests_of_attributes() {
+  const auto mode = fuse_setattr_in{.valid = FATTR_MODE, .mode = 0640};
+  const auto size = fuse_getxattr_in{.size = 100};
+  // without the extension of Linux 5.12
+  const std::uint64_t value_size = 1;
+  return {
+      {FUSE_GETATTR, Operation::getattr, message_of(fuse_getattr_in{})},
+      {FUSE_SETATTR, Operation::setattr, message_of(mode), true},
+      {FUSE_STATFS, Operation::statfs, {}},
+      {FUSE_SETXATTR, Operation::setxattr, message_of(value_size, "user.a"sv, 'v'), true},
+      {FUSE_GETXATTR, Operation::getxattr, message_of(size, "user.a"sv), true},
+      {FUSE_LISTXATTR, Operation::listxattr, message_of(size), true},
+      {FUSE_REMOVEXATTR, Operation::removexattr, message_of("user.a"sv), true},
+  };
+}
+
+std::vector<Sent> requests_of_data() {
+  const auto create = fuse_create_in{.flags = O_CREAT | O_RDWR, .mode = S_IFREG | 0600};
+  return {
+      {FUSE_OPEN, Operation::open, message_of(fuse_open_in{.flags = O_RDWR}), true},
+      {FUSE_CREATE, Operation::create, message_of(create, "created"sv)},
+#if EFS_HAVE_PASSTHROUGH
+      {FUSE_TMPFILE, Operation::tmpfile, message_of(create, "/"sv)},
+#endif
+      {FUSE_WRITE, Operation::write, message_of(fuse_write_in{.size = 1}, 'x'), true},
+      {FUSE_READ, Operation::read, message_of(fuse_read_in{.size = 10}), true},
+      {FUSE_LSEEK, Operation::lseek, message_of(fuse_lseek_in{.whence = SEEK_DATA}), true},
+      {FUSE_FALLOCATE, Operation::fallocate, message_of(fuse_fallocate_in{.length = 10}), true},
+      {FUSE_FSYNC, Operation::fsync, message_of(fuse_fsync_in{}), true},
+      {FUSE_RELEASE, Operation::release, message_of(fuse_release_in{.flags = O_RDWR}), true},
+  };
+}
+
+void check_one(Mounted& mounted, const Sent& sent) {
+  INFO(fuse::name_of(sent.operation) << ", opcode " << sent.opcode);
+  const auto& counter = mounted.connection.counters.of(sent.operation);
+  const auto counted = counter.count.load();
+  const auto seen = mounted.sink.seen[sent.operation];
+  const auto replies =
+      mounted.kernel.send(sent.opcode, sent.of_file ? mounted.file : fs::root_ino, sent.arguments);
+  REQUIRE(replies.size() == 1);
+  // the root is not a symbolic link
+  CHECK(replies[0].error == (sent.opcode == FUSE_READLINK ? EINVAL : 0));
+  CHECK(counter.count == counted + 1);
+  CHECK(mounted.sink.seen[sent.operation] == seen + 1);
+}
+
+}  // namespace
+
+TEST_CASE("each request is replied to, counted and observed once", "[fuse]") {
+  Mounted mounted;
+  for (const auto& requests : {requests_of_names(), requests_of_attributes(), requests_of_data()}) {
+    for (const auto& sent : requests) {
+      check_one(mounted, sent);
+    }
+  }
+}
+
+TEST_CASE("forgets are counted, and have no reply and no event", "[fuse]") {
+  Mounted mounted;
+  CHECK(mounted.kernel.send(FUSE_FORGET, mounted.file, message_of(fuse_forget_in{.nlookup = 1}))
+            .empty());
+  CHECK(mounted.kernel
+            .send(FUSE_BATCH_FORGET, 0,
+                  message_of(fuse_batch_forget_in{.count = 1},
+                             fuse_forget_one{.nodeid = mounted.directory_ino, .nlookup = 1}))
+            .empty());
+  CHECK(mounted.connection.counters.of(Operation::forget).count == 2);
+  CHECK(mounted.sink.seen.empty());
+}
+
+TEST_CASE("a request is replied to and counted once, whichever allocation fails", "[fuse]") {
+  Mounted mounted;
+  const test::NoThreads alone;
+  const auto create = fuse_create_in{.flags = O_CREAT | O_RDWR, .mode = S_IFREG | 0600};
+  const auto& counters = mounted.connection.counters;
+  for (const auto& sent :
+       {Sent{FUSE_READ, Operation::read, message_of(fuse_read_in{.size = fuse::largest_write}),
+             true},
+        Sent{FUSE_LOOKUP, Operation::lookup, message_of("file"sv)},
+        Sent{FUSE_READDIR, Operation::readdir, message_of(fuse_read_in{.size = 4096})},
+        Sent{FUSE_CREATE, Operation::create, message_of(create, "created"sv)}}) {
+    bool met = true;
+    for (std::uint64_t n = 1; met; ++n) {
+      INFO(fuse::name_of(sent.operation) << ", allocation " << n);
+      const auto counted = counters.of(sent.operation).count.load();
+      mounted.kernel.fail_allocation(n);
+      const auto replies = mounted.kernel.send(
+          sent.opcode, sent.of_file ? mounted.file : fs::root_ino, sent.arguments);
+      met = mounted.kernel.allocation_failed();
+      REQUIRE(replies.size() == 1);
+      CHECK(counters.of(sent.operation).count == counted + 1);
+      // the daemon's reserve of memory is too small for the answer of a large read
+      CHECK((sent.operation != Operation::read || replies[0].error == (met ? ENOMEM : 0)));
+    }
+  }
+}
