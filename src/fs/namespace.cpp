@@ -85,11 +85,18 @@ bool Namespace::is_within(std::uint64_t ino, std::uint64_t ancestor) const {
 }
 
 std::string Namespace::path_of(const Inode& directory, const std::string& name) const {
-  std::string path = name;
+  std::vector<std::string_view> above;
+  std::size_t size = name.size();
   for (const Inode* at = &directory; at != nullptr && at->ino != root_ino; at = find(at->parent)) {
-    path = at->directory->own_name() + "/" + path;
+    above.push_back(at->directory->own_name());
+    size += above.back().size() + 1;
   }
-  return path;
+  std::string path;
+  path.reserve(size);
+  for (auto component = above.rbegin(); component != above.rend(); ++component) {
+    path.append(*component).push_back('/');
+  }
+  return path += name;
 }
 
 void Namespace::make_room(const Record& record) {
@@ -239,6 +246,13 @@ void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
   }
   if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) {
     extra.keep = replaced.extra->keep;
+    note_keep(inode);
+  }
+}
+
+void Namespace::note_keep(const Inode& inode) {
+  if (inode.is_directory() && inode.extra->keep != Keep::by_rule) {
+    has_kept_directories_ = true;
   }
 }
 
@@ -274,6 +288,7 @@ void Namespace::moved(Inode& inode, Inode& from, Inode& to, std::string new_name
   if (!inode.is_directory()) {
     return;
   }
+  ++directory_renames_;
   inode.parent = to.ino;
   inode.directory->set_own_name(std::move(new_name));
   --from.nlink;
@@ -394,6 +409,7 @@ Status Namespace::apply_one(const SetStaging& r) {
   inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
   inode->dirty = r.dirty != 0;
   extra.keep = static_cast<Keep>(r.keep);
+  note_keep(*inode);
   extra.origin = r.staged != 0 ? std::optional(r.origin) : std::nullopt;
   extra.origin_path = std::move(origin_path);
   extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;
@@ -473,6 +489,28 @@ void Namespace::for_each_name(
     }
     inode->directory->for_each([&](const std::string& name, const Directory::Entry& entry) {
       visit(*inode, name, *find(entry.ino));
+    });
+  }
+}
+
+void Namespace::for_each_path(const std::function<void(const std::string&, Inode&)>& visit) const {
+  std::vector<std::pair<const Inode*, std::string>> stack{{&root(), {}}};
+  while (!stack.empty()) {
+    const auto [directory, above] = std::move(stack.back());
+    stack.pop_back();
+    directory->directory->for_each([&](const std::string& name, const Directory::Entry& entry) {
+      std::string path;
+      path.reserve(above.size() + 1 + name.size());
+      path = above;
+      if (!above.empty()) {
+        path += '/';
+      }
+      path += name;
+      Inode& inode = *find(entry.ino);
+      visit(path, inode);
+      if (inode.is_directory()) {
+        stack.emplace_back(&inode, std::move(path));
+      }
     });
   }
 }

@@ -56,6 +56,9 @@ class Namespace {
   void for_each_name(const std::function<void(const Inode& parent, const std::string& name,
                                               Inode& inode)>& visit) const;
 
+  /// The same with each name's path ("a/b"), a directory before what is in it.
+  void for_each_path(const std::function<void(const std::string& path, Inode& inode)>& visit) const;
+
   /// Calls visit for every inode, also those without a name.
   void for_each(const std::function<void(Inode&)>& visit) const;
 
@@ -74,6 +77,12 @@ class Namespace {
 
   /// The path of `name` in `directory`, relative to the root: "a/b".
   std::string path_of(const Inode& directory, const std::string& name) const;
+
+  /// Grows with each rename of a directory: what was known of paths is true no more.
+  std::uint64_t directory_renames() const { return directory_renames_; }
+
+  /// False: `efs set` has said nothing of any directory.
+  bool has_kept_directories() const { return has_kept_directories_; }
 
   /// Is `ino` the directory `ancestor`, or below it?
   bool is_within(std::uint64_t ino, std::uint64_t ancestor) const;
@@ -102,11 +111,14 @@ class Namespace {
   void lose_name(Inode& inode, Inode& parent, FileTime time);
   void remember_if_last(const Inode& inode);
   void hand_over_class(Inode& inode, const Inode& replaced);
+  void note_keep(const Inode& inode);
   void came_in(const Inode& inode);
   void moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time);
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;
+  std::uint64_t directory_renames_ = 0;
+  bool has_kept_directories_ = false;
   std::map<std::string, GoneInput> gone_;
 };
 

@@ -29,28 +29,21 @@ std::unexpected<Error> out_of_time() {
 
 }  // namespace
 
-Result<Place> locate(const Namespace& names, const std::string& path) {
-  Place place{&names.root(), {}};
-  std::size_t begin = 0;
-  while (true) {
-    const std::size_t slash = path.find('/', begin);
-    place.name = path.substr(begin, slash == std::string::npos ? slash : slash - begin);
-    if (place.name.empty() || place.name == "." || place.name == ".." || place.name.size() > 255) {
-      return fail(EINVAL, path + ": not a path below the mount point");
-    }
-    if (slash == std::string::npos) {
-      return place;
-    }
-    auto next = names.child(*place.parent, place.name);
-    if (!next) {
-      return fail(next.error().code, path + ": no directory " + path.substr(0, slash));
-    }
-    if (!(*next)->is_directory()) {
-      return fail(ENOTDIR, path + ": " + path.substr(0, slash) + " is no directory");
-    }
-    place.parent = *next;
-    begin = slash + 1;
+Result<Place> Staging::locate(const std::string& path) const {
+  filesystem_.mutex_.assert_held_shared();
+  const std::size_t slash = path.rfind('/');
+  const std::size_t size = slash == std::string::npos ? 0 : slash;
+  Place place{.parent = nullptr, .name = path.substr(slash == std::string::npos ? 0 : slash + 1)};
+  if (!is_component(place.name) || slash == 0) {
+    return fail(EINVAL, path + ": not a path below the mount point");
   }
+  const auto parent =
+      known_directories_.find(filesystem_.names_, std::string_view(path).substr(0, size), path);
+  if (!parent) {
+    return std::unexpected(parent.error());
+  }
+  place.parent = *parent;
+  return place;
 }
 
 MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const StagedAttributes& a,
@@ -202,7 +195,7 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
 
 Status Staging::publish_one(const StagedFile& file) {
   filesystem_.mutex_.assert_held();
-  auto place = locate(filesystem_.names_, file.path);
+  auto place = locate(file.path);
   if (!place) {
     return std::unexpected(place.error());
   }
@@ -236,7 +229,7 @@ Status Staging::remove(const std::string& path) {
   bool directory = false;
   {
     WriteLock lock(filesystem_.mutex_);
-    auto place = locate(filesystem_.names_, path);
+    auto place = locate(path);
     if (!place) {
       return std::unexpected(place.error());
     }
@@ -263,7 +256,7 @@ Status Staging::remove(const std::string& path) {
 
 Status Staging::make_directory(const std::string& path, const StagedAttributes& attributes) {
   WriteLock lock(filesystem_.mutex_);
-  auto place = locate(filesystem_.names_, path);
+  auto place = locate(path);
   if (!place) {
     return std::unexpected(place.error());
   }
@@ -296,7 +289,7 @@ Status Staging::make_directory(const std::string& path, const StagedAttributes& 
 Status Staging::set_xattrs(const std::string& path,
                            const std::map<std::string, std::string>& xattrs) {
   WriteLock lock(filesystem_.mutex_);
-  auto place = locate(filesystem_.names_, path);
+  auto place = locate(path);
   if (!place) {
     return std::unexpected(place.error());
   }
@@ -339,7 +332,7 @@ Status Staging::replace_xattrs(const Inode& inode,
 
 Status Staging::note_directory(const std::string& path, std::uint64_t version) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(filesystem_.names_, path);
+  const auto place = locate(path);
   if (!place) {
     return std::unexpected(place.error());
   }
@@ -370,7 +363,7 @@ Status Staging::make_symlink(const std::string& path, const std::string& target,
 Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std::string& target,
                                               const StagedAttributes& attributes) {
   WriteLock lock(filesystem_.mutex_);
-  auto place = locate(filesystem_.names_, path);
+  auto place = locate(path);
   if (!place) {
     return std::unexpected(place.error());
   }
@@ -385,31 +378,51 @@ Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std
   return NewName{.parent = node.parent, .name = std::move(place->name), .ino = node.ino};
 }
 
-Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const {
+// `step` is in that directory: what `efs set` said of it, or of the nearest one above that it said
+// something of.
+void Staging::inherit_keep(const Inode* directory, std::string_view path, WalkStep& step) const {
   filesystem_.mutex_.assert_held_shared();
-  WalkStep step{
-      .inode = &filesystem_.names_.root(), .path = {}, .keep = Keep::by_rule, .keep_path = {}};
-  const auto inherit = [&step] {
-    if (!step.inode->extra || step.inode->extra->keep == Keep::by_rule) {
+  const Namespace& names = filesystem_.names_;
+  while (names.has_kept_directories()) {
+    if (directory->extra && directory->extra->keep != Keep::by_rule) {
+      step.keep = directory->extra->keep;
+      step.keep_path = path;
       return;
     }
-    step.keep = step.inode->extra->keep;
-    step.keep_path = step.path;
-  };
-  inherit();
-  for (std::size_t begin = 0; begin < below.size();) {
-    const std::size_t slash = std::min(below.find('/', begin), below.size());
-    auto next = filesystem_.names_.child(*step.inode, below.substr(begin, slash - begin));
-    if (!next) {
-      return fail(next.error().code, below + ": not in the buffer");
+    if (directory->ino == root_ino) {
+      return;
     }
-    step.parent = std::exchange(step.inode, *next);
-    step.path = below.substr(0, slash);
-    if (slash < below.size()) {
-      inherit();
-    }
-    begin = slash + 1;
+    directory = names.find(directory->parent);
+    const std::size_t slash = path.rfind('/');
+    path = path.substr(0, slash == std::string_view::npos ? 0 : slash);
   }
+}
+
+Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const {
+  filesystem_.mutex_.assert_held_shared();
+  const Namespace& names = filesystem_.names_;
+  WalkStep step{.inode = &names.root(), .path = below, .keep = Keep::by_rule, .keep_path = {}};
+  if (step.path.ends_with('/')) {
+    step.path.pop_back();
+  }
+  if (step.path.empty()) {
+    inherit_keep(step.inode, {}, step);
+    return step;
+  }
+  const std::string_view path = step.path;
+  const std::size_t slash = path.rfind('/');
+  const std::string_view above = path.substr(0, slash == std::string_view::npos ? 0 : slash);
+  const auto parent = known_directories_.find(names, above, below);
+  const auto there =
+      parent ? names.child(**parent, std::string(path.substr(above.empty() ? 0 : above.size() + 1)))
+             : std::unexpected(parent.error());
+  if (!there) {
+    const int code = there.error().code;
+    return fail(code == EINVAL ? ENOENT : code, below + ": not in the buffer");
+  }
+  step.parent = *parent;
+  step.inode = *there;
+  inherit_keep(*parent, above, step);
   return step;
 }
 
@@ -528,10 +541,8 @@ std::vector<std::string> Staging::names() const {
   ReadLock lock(filesystem_.mutex_);
   std::vector<std::string> names;
   names.reserve(filesystem_.names_.size());
-  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode&)
-                                       EFS_REQUIRES_SHARED(filesystem_.mutex_) {
-                                         names.push_back(filesystem_.names_.path_of(parent, name));
-                                       });
+  filesystem_.names_.for_each_path(
+      [&](const std::string& path, const Inode&) { names.push_back(path); });
   return names;
 }
 
@@ -539,14 +550,10 @@ Result<std::vector<WalkItem>> Staging::unchanged(
     const std::function<bool(const std::string&, bool)>& wanted) {
   ReadLock lock(filesystem_.mutex_);
   std::vector<WalkStep> steps;
-  filesystem_.names_.for_each_name([&](const Inode& parent, const std::string& name,
-                                       const Inode& inode) EFS_REQUIRES_SHARED(filesystem_.mutex_) {
-    if (!inode.is_regular() || !has_content_that_came_in(inode)) {
-      return;
-    }
-    if (std::string path = filesystem_.names_.path_of(parent, name);
+  filesystem_.names_.for_each_path([&](const std::string& path, const Inode& inode) {
+    if (inode.is_regular() && has_content_that_came_in(inode) &&
         wanted(path, !is_one_of(inode.extra->origin_path, path))) {
-      steps.push_back({.inode = &inode, .path = std::move(path), .keep_path = {}});
+      steps.push_back({.inode = &inode, .path = path, .keep_path = {}});
     }
   });
   std::ranges::sort(steps, {}, &WalkStep::path);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -19,12 +20,14 @@
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "fs/inode_numbers.hpp"
+#include "fs/known_directories.hpp"
 
 namespace efs::fs {
 
 class Filesystem;
 struct Inode;
 struct MakeNode;
+struct Place;
 struct Replace;
 struct SetStaging;
 
@@ -334,6 +337,9 @@ class Staging {
   /// names it had told the kernel: that asks again for all. (staging_invalidate.cpp)
   void invalidate_entries();
 
+  /// What searches for directories by their paths cost so far: steps from one to the next.
+  std::uint64_t path_steps() const { return known_directories_.steps(); }
+
  private:
   /// A name that a walk comes to, and what `efs set` said above it.
   struct WalkStep {
@@ -352,12 +358,16 @@ class Staging {
   };
 
   Result<std::uint64_t> new_number();
+  /// The directory that holds the last component of `path`, by the namespace alone. Under the
+  /// namespace lock.
+  Result<Place> locate(const std::string& path) const;
   Result<NewName> new_symlink(const std::string& path, const std::string& target,
                               const StagedAttributes& attributes);
   Status remove_name(const std::string& path, std::uint64_t only);
   // Under the namespace lock.
   Status publish_one(const StagedFile& file);
   Result<WalkStep> start_of_walk(const std::string& below) const;
+  void inherit_keep(const Inode* directory, std::string_view path, WalkStep& step) const;
   Result<std::vector<WalkStep>> steps_of(WalkStep start, const IsOver& is_over) const;
   Result<std::vector<WalkItem>> items_of(const std::vector<WalkStep>& steps,
                                          const IsOver& is_over = {}) const;
@@ -414,7 +424,8 @@ class Staging {
   Filesystem& filesystem_;
   Mutex numbers_mutex_;  // rank 9: the namespace's lock is taken under it
   InodeNumbers numbers_
-      EFS_GUARDED_BY(numbers_mutex_);  // for containers, of which there is none yet
+      EFS_GUARDED_BY(numbers_mutex_);           // for containers, of which there is none yet
+  mutable KnownDirectories known_directories_;  // used under the namespace lock
 };
 
 }  // namespace efs::fs

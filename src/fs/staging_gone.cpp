@@ -9,7 +9,7 @@ namespace efs::fs {
 
 bool Staging::is_missing(const std::string& path) const {
   filesystem_.mutex_.assert_held_shared();
-  const auto place = locate(filesystem_.names_, path);
+  const auto place = locate(path);
   return !place || !filesystem_.names_.child(*place->parent, place->name);
 }
 
@@ -23,7 +23,8 @@ WalkItem Staging::gone_item(const std::string& path, const GoneInput& input) con
   item.target = input.target;
   // What was said of a directory that is still there holds for what was below it.
   const Inode* directory = &filesystem_.names_.root();
-  for (std::size_t at = 0; directory != nullptr && directory->is_directory();) {
+  const bool any = filesystem_.names_.has_kept_directories();
+  for (std::size_t at = 0; any && directory != nullptr && directory->is_directory();) {
     if (directory->extra && directory->extra->keep != Keep::by_rule) {
       item.keep = directory->extra->keep, item.keep_path = path.substr(0, at == 0 ? 0 : at - 1);
     }

@@ -48,7 +48,7 @@ void Staging::invalidate_entries() {
       }
     });
     for (const auto& [path, input] : filesystem_.names_.gone()) {
-      const auto place = input.unloaded ? locate(filesystem_.names_, path) : fail(ENOENT);
+      const auto place = input.unloaded ? locate(path) : fail(ENOENT);
       if (place) {
         gone.push_back({place->parent->ino, place->name, 0});
       }

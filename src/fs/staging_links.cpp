@@ -19,7 +19,7 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
   reaped.reserve(names.size());
   const auto link_all = [&]() -> Status {
     WriteLock lock(filesystem_.mutex_);
-    const auto place = locate(filesystem_.names_, existing);
+    const auto place = locate(existing);
     const auto first = place ? filesystem_.names_.child(*place->parent, place->name)
                              : std::unexpected(place.error());
     if (!first) {
@@ -106,7 +106,7 @@ void Staging::take_back_links(std::span<const LinkedName> links) {
 Result<Staging::LinkedName> Staging::link_one(std::uint64_t ino, const std::string& path,
                                               Over over) {
   filesystem_.mutex_.assert_held();
-  const auto place = locate(filesystem_.names_, path);
+  const auto place = locate(path);
   if (!place) {
     return std::unexpected(place.error());
   }

@@ -86,7 +86,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
   std::string name;
   {
     WriteLock lock(filesystem_.mutex_);
-    auto place = locate(filesystem_.names_, path);
+    auto place = locate(path);
     if (!place) {
       return std::unexpected(place.error());
     }
@@ -149,7 +149,7 @@ Result<std::uint64_t> Staging::add_directory(const std::string& path,
   std::string name;
   {
     WriteLock lock(filesystem_.mutex_);
-    auto place = locate(filesystem_.names_, path);
+    auto place = locate(path);
     if (!place) {
       return std::unexpected(place.error());
     }
@@ -186,7 +186,7 @@ Status Staging::settle_directory(const std::string& path, const StagedAttributes
   std::uint64_t ino = 0;
   {
     WriteLock lock(filesystem_.mutex_);
-    auto place = locate(filesystem_.names_, path);
+    auto place = locate(path);
     if (!place) {
       return std::unexpected(place.error());
     }
@@ -298,7 +298,7 @@ Result<struct stat> Staging::attributes(std::uint64_t ino) {
 Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits,
                                 const Origin& copy, bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(filesystem_.names_, path);
+  const auto place = locate(path);
   const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
                            : std::unexpected(place.error());
   if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) {
@@ -311,7 +311,7 @@ Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std:
 Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place,
                            const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(filesystem_.names_, path);
+  const auto place = locate(path);
   if (!place) {
     return std::unexpected(place.error());
   }
@@ -325,7 +325,7 @@ Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_
 Status Staging::note_copy(const std::string& path, const Origin& copy, bool,
                           const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(filesystem_.names_, path);
+  const auto place = locate(path);
   if (!place) {
     return std::unexpected(place.error());
   }
@@ -405,7 +405,7 @@ Status Staging::book_gone(bool linked, const std::string& path, const Origin& co
 
 bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   filesystem_.mutex_.assert_held_shared();
-  const auto place = locate(filesystem_.names_, path);
+  const auto place = locate(path);
   const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
                            : std::unexpected(place.error());
   return there && (*there)->ino == ino;
@@ -536,7 +536,7 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
   Filesystem::Reaped reaped;
   {
     WriteLock lock(filesystem_.mutex_);
-    const auto place = locate(filesystem_.names_, path);
+    const auto place = locate(path);
     if (!place) {
       return std::unexpected(place.error());
     }

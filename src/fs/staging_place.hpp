@@ -13,10 +13,6 @@ struct Place {
   std::string name;
 };
 
-/// The directory that holds the last component of `path`, by the namespace alone. Under the
-/// namespace lock.
-Result<Place> locate(const Namespace& names, const std::string& path);
-
 /// The record of a staged node under that name; it is clean.
 MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type,
                      const StagedAttributes& attributes, FileTime now);

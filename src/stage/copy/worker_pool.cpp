@@ -356,7 +356,11 @@ WorkerPool::WorkerPool(unsigned most, unsigned processors)
                                   : std::max(1U, std::thread::hardware_concurrency())) {}
 
 void WorkerPool::run(std::size_t count, std::size_t grain, const Work& work) {
-  if (count == 0) {
+  if (count <= 1) {
+    if (count == 1) {
+      widest_ = std::max(widest_, 1U);
+      work(0, 1);
+    }
     return;
   }
   const std::size_t piece =

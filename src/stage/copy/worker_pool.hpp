@@ -23,8 +23,9 @@ class WorkerPool {
 
   /// Calls `work` for all items in pieces of at most `grain`, beginning in order, on several
   /// threads, the caller's among them; returns when all are done. Few items make smaller pieces, so
-  /// that each can have a thread. Where `work` throws no further piece is begun, and the first of
-  /// what was thrown is thrown here when all threads have ended. One run at a time.
+  /// that each can have a thread; one item has the caller's. Where `work` throws no further piece
+  /// is begun, and the first of what was thrown is thrown here when all threads have ended. One run
+  /// at a time.
   void run(std::size_t count, std::size_t grain, const Work& work);
 
   /// The most threads that a run has had so far, the caller's included.

@@ -5,6 +5,18 @@
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
+namespace {
+
+/// Has it more than `few` components? Reads no more of a long path than it must.
+bool is_deep(const std::string& path) {
+  std::size_t at = path.find('/');
+  for (std::size_t i = 1; i < DeepPaths::few && at != std::string::npos; ++i) {
+    at = path.find('/', at + 1);
+  }
+  return at != std::string::npos;
+}
+
+}  // namespace
 
 DeepPaths::Directory DeepPaths::nearest(const std::string& path) {
   const MutexLock lock(mutex_);
@@ -56,7 +68,7 @@ Result<DeepPaths::Directory> DeepPaths::passage(const std::string& path) {
 }
 
 Result<UniqueFd> DeepPaths::open(const std::string& path, int flags) {
-  if (static_cast<std::size_t>(std::ranges::count(path, '/')) < few) {
+  if (!is_deep(path)) {
     return pfs_.open_beneath(root_, path, flags);
   }
   const auto parent = passage(parent_of(path));

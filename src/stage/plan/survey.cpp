@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,9 @@ namespace efs::stage {
 namespace {
 
 constexpr std::size_t names_in_a_row = 64;  // names that one thread asks for in a row
+// So few names may be done before another thread has begun: a deep tree has few on each level.
+constexpr std::size_t few_names = 8;
+constexpr std::chrono::microseconds starts_thread{100};  // about what it takes to start one
 
 /// Where the mode bits say so nobody needs to be asked. Should an access control list say
 /// otherwise, opening the file will tell.
@@ -91,7 +95,7 @@ std::vector<Found> Survey::look(std::vector<std::string> paths) {
 
 void Survey::look(std::vector<std::string> paths, const Tell& tell) {
   InOrder in_order;
-  pool_.run(paths.size(), names_in_a_row, [&](std::size_t begin, std::size_t end) {
+  const auto some_of_them = [&](std::size_t begin, std::size_t end) {
     DirectoryCursor directory(
         [this](const std::string& path) { return paths_.open(path, passage_flags); });
     std::vector<Found> some(end - begin);
@@ -113,7 +117,20 @@ void Survey::look(std::vector<std::string> paths, const Tell& tell) {
         (void)tell(std::move(found));
       }
     }
-  });
+  };
+  const std::size_t done = paths.size() <= few_names ? alone(paths.size(), some_of_them) : 0;
+  pool_.run(paths.size() - done, names_in_a_row,
+            [&](std::size_t begin, std::size_t end) { some_of_them(done + begin, done + end); });
+}
+
+std::size_t Survey::alone(std::size_t count, const WorkerPool::Work& work) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  std::size_t done = 0;
+  for (; done < count && Clock::now() - begin < starts_thread; ++done) {
+    work(done, done + 1);
+  }
+  return done;
 }
 
 void Survey::below(const std::string& path, const Tell& tell) {

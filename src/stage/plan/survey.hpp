@@ -52,6 +52,9 @@ class Survey {
   std::vector<Listing> list(const std::vector<std::string>& directories);
   void look(std::vector<std::string> paths, const Tell& tell);
   void look_at(Found& found, int directory);
+  /// Does the first of `count` items on this thread, until that takes longer than to start another.
+  /// Returns how many.
+  std::size_t alone(std::size_t count, const WorkerPool::Work& work);
 
   PfsIo& pfs_;
   DeepPaths paths_;

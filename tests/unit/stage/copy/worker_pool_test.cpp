@@ -171,6 +171,14 @@ TEST_CASE("pool: one thread where one is allowed", "[stage][pool]") {
   CHECK(pool.widest() == 1);
 }
 
+TEST_CASE("pool: a single item needs no further thread", "[stage][pool]") {
+  WorkerPool pool(0, 4);
+  std::thread::id worked;
+  pool.run(1, 64, [&](std::size_t, std::size_t) { worked = std::this_thread::get_id(); });
+  CHECK(worked == std::this_thread::get_id());
+  CHECK(pool.widest() == 1);
+}
+
 TEST_CASE("pool: a run begins with as many threads as it has processors", "[stage][pool]") {
   for (const unsigned processors : {1U, 2U, 5U}) {
     WorkerPool pool(0, processors);
