@@ -87,8 +87,8 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
                                : ask.access_times == AccessTimes::strict ? MS_STRICTATIME
                                                                          : 0);
   // Huge pages make the first touch of a file several times as fast. A file that is set to its size
-  // first gets one for each 2 MiB that is touched, so a sparse one takes more than it holds: the
-  // job file's `huge`.
+  // first gets one for each 2 MiB that is touched, so a sparse one takes more than it holds until
+  // it is closed (fs/free_zeros.cpp): the job file's `huge`.
   if (left) {
     refit(where, flags, ask);
   } else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags,
