@@ -154,6 +154,10 @@ class Backend {
   /// Returns whether the kernel may do I/O on descriptors directly. False if the daemon must count
   /// every byte.
   virtual bool offers_descriptor() const = 0;
+  /// A tmpfs with huge pages: one byte stored into a file that has its size already takes a whole
+  /// huge page, zeros but for that byte. To punch the zeros gives their space back. False where
+  /// bytes are counted.
+  virtual bool zeros_take_space() const = 0;
   virtual std::string description() const = 0;
 
   // The number of member backends, called places and numbered from 0 (virtual_device.hpp). A plain

@@ -6,10 +6,12 @@
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -21,6 +23,7 @@
 
 #include "backends/container_file.hpp"
 #include "base/log.hpp"
+#include "base/mount_table.hpp"
 #include "base/shared_mapping.hpp"
 #include "base/slow_work.hpp"
 #include "base/text.hpp"
@@ -81,6 +84,20 @@ bool probe_pmem(int directory) {
   return pmem;
 }
 
+// As the kernel lists the mount: statfs(2) does not say.
+bool has_huge_pages(int directory) {
+  struct stat st{};
+  if (::fstat(directory, &st) != 0) {
+    return false;
+  }
+  const std::string device =
+      std::to_string(major(st.st_dev)) + ":" + std::to_string(minor(st.st_dev));
+  return std::ranges::any_of(mount_table(), [&](const MountLine& line) {
+    return line.device == device && (has_option(line.options, "huge=within_size") ||
+                                     has_option(line.options, "huge=always"));
+  });
+}
+
 class Fsdax final : public PlainBackend {
  public:
   explicit Fsdax(FsdaxOptions options)
@@ -91,6 +108,7 @@ class Fsdax final : public PlainBackend {
     struct statfs fs{};
     if (::fstatfs(options_.directory.get(), &fs) == 0) {
       memory_ = fs.f_type == TMPFS_MAGIC;
+      zeros_take_space_ = memory_ && !account_ && has_huge_pages(options_.directory.get());
     }
   }
 
@@ -351,6 +369,8 @@ class Fsdax final : public PlainBackend {
 
   bool offers_descriptor() const override { return account_ == nullptr; }
 
+  bool zeros_take_space() const override { return zeros_take_space_; }
+
   std::string description() const override {
     static constexpr std::array names{"memory", "page cache", "persistent memory"};
     std::string text = options_.kind + " (" + names.at(static_cast<std::size_t>(durability()));
@@ -582,6 +602,7 @@ class Fsdax final : public PlainBackend {
   const FsdaxOptions options_;
   const bool pmem_;
   bool memory_ = false;                             // constant after construction
+  bool zeros_take_space_ = false;                   // likewise
   const std::shared_ptr<CapacityAccount> account_;  // null: bytes are not counted
   std::string owner_;                               // constant after prepare()
   bool labels_ = false;                             // likewise

@@ -231,6 +231,11 @@ class VirtualDevice final : public Backend {
                                [](const auto& one) { return one.backend->offers_descriptor(); });
   }
 
+  bool zeros_take_space() const override {
+    return std::ranges::any_of(options_.members,
+                               [](const auto& one) { return one.backend->zeros_take_space(); });
+  }
+
   std::string description() const override {
     std::string text = std::to_string(places()) + " backends:";
     for (const auto& one : options_.members) {

@@ -27,8 +27,8 @@ constexpr std::array<std::string_view, 11> resource_keys{
     "path",     "list",     "as",       "backend",  "flags", "distribute",
     "from-job", "priority", "reusable", "vanished", "follow"};
 constexpr std::array<std::string_view, 5> output_keys{"path", "as", "flags", "backend", "inputs"};
-constexpr std::array<std::string_view, 6> site_keys{
-    "runtime-dir", "memory-share", "global-settings", "backends", "limits", "fixed"};
+constexpr std::array<std::string_view, 7> site_keys{
+    "runtime-dir", "memory-share", "huge", "global-settings", "backends", "limits", "fixed"};
 constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};
 constexpr std::array key_sections{
     SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys},

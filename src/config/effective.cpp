@@ -233,6 +233,9 @@ void apply_limits(const Site& site, const Document& document, JobConfig& config,
                   ProblemList& problems) {
   const auto& settings = document.settings;
   config.memory_share = site.memory_share.value_or(config.memory_share);
+  if (site.huge && document.backends.empty()) {  // the built-in one
+    config.backends.front().huge_pages = site.huge->text != "never";
+  }
   // 0: as many as are useful
   if (site.most_workers && config.workers == 0) {
     config.workers = *site.most_workers;
@@ -257,6 +260,9 @@ std::vector<EffectiveValue> effective_values(const Document& document, const Job
             : own == nullptr && value.value != setting_text(JobConfig{}, value.key);
     if (limit != nullptr && lowered) {
       value.source = Source::site, value.where = limit->mark.place();
+    }
+    if (value.key == "huge" && section == nullptr && surroundings.site && surroundings.site->huge) {
+      value.source = Source::site, value.where = surroundings.site->huge->mark.place();
     }
     values.push_back(std::move(value));
   };

@@ -192,6 +192,9 @@ std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundin
                  "remove the section; see " + fixed_by(*site, "backends")->mark.place());
   }
   for (auto& section : job) {
+    if (site != nullptr && site->huge && section.find("huge") == nullptr) {
+      section.values["huge"] = *site->huge;
+    }
     for (const auto key : backend_schema()) {
       if (site == nullptr || fixed_by(*site, key) == nullptr) {
         continue;

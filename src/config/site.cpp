@@ -1,6 +1,7 @@
 #include "config/site.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <limits>
 
@@ -67,6 +68,15 @@ std::optional<unsigned> read_share(Section top, ProblemList& problems) {
   return static_cast<unsigned>(read_number(top, "memory-share", 1, 100, 50, problems));
 }
 
+void read_huge(const Section& top, Site& site, ProblemList& problems) {
+  static constexpr std::array words{Word{"never", 0}, Word{"within_size", 1}};
+  if (const Value* huge = top.find("huge"); huge && find_word(top, "huge", words, problems)) {
+    site.huge = *huge;
+    site.huge->mark.origin = site.file;
+    site.huge->source = Source::site;
+  }
+}
+
 std::unexpected<Problems> problem_of_site(const std::string& file, std::string text) {
   return std::unexpected(
       Problems{Problem{.text = std::move(text), .suggestion = "", .origin = file}});
@@ -103,6 +113,7 @@ std::expected<Site, Problems> parse_site(const std::string& text, const std::str
     }
   }
   site.memory_share = read_share(document.top, problems);
+  read_huge(document.top, site, problems);
   read_limits(site, problems);
   check_fixed(site, problems);
   for (const auto* key : {"name", "in-place"}) {

@@ -20,6 +20,7 @@ struct Site {
   std::string file;
   std::string runtime_dir;               // "": the built-in directory
   std::optional<unsigned> memory_share;  // percent: JobConfig::memory_share
+  std::optional<Value> huge;             // of backends that do not say
   Section settings;                      // defaults of global-settings
   std::vector<Section> backends;         // backends of jobs that name none
   std::vector<Value> fixed;              // fixed keys of global-settings or of a backend, or

@@ -88,8 +88,8 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
                                : ask.access_times == AccessTimes::strict ? MS_STRICTATIME
                                                                          : 0);
   // Huge pages make the first access to a file several times as fast. A sparse file then takes 2
-  // MiB for each accessed range of 2 MiB, so it may need more memory than its contents. The job
-  // file's `huge` controls this.
+  // MiB for each accessed range of 2 MiB, until it is closed (fs/free_zeros.cpp). The job file's
+  // `huge` controls this.
   if (left) {
     refit(where, flags, ask);
   } else if (::mount(memory_store_source, where.c_str(), "tmpfs", flags,

@@ -60,10 +60,13 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
       Inode& root = fs->names_.root();
       EFS_TRY(fs->commit(0, attributes_of(root)));
       fs->compact_at_ = options.smallest_compaction;
+      fs->first_own_ = fs->names_.next_unused();
       return fs;
     }
   }
   EFS_TRY(fs->recover());
+  WriteLock lock(fs->mutex_);
+  fs->first_own_ = fs->names_.next_unused();
   return fs;
 }
 
@@ -340,6 +343,13 @@ struct stat Filesystem::recorded_stat(const Inode& inode) {
   return st;
 }
 
+FileTime shown_ctime(const Inode& inode, const struct stat& container) {
+  const bool is_kept = inode.extra && inode.extra->kept_time &&
+                       inode.extra->kept_time->ctime == FileTime(container.st_ctim) &&
+                       inode.extra->kept_time->mtime == FileTime(container.st_mtim);
+  return is_kept ? inode.extra->kept_time->shown : FileTime(container.st_ctim);
+}
+
 Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
   struct stat st = recorded_stat(inode);
   if (!inode.is_regular()) {
@@ -355,7 +365,7 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) c
   st.st_blocks = container->st_blocks;
   st.st_atim = container->st_atim;
   st.st_mtim = container->st_mtim;
-  st.st_ctim = to_timespec(std::max(FileTime(container->st_ctim), inode.ctime));
+  st.st_ctim = to_timespec(std::max(shown_ctime(inode, *container), inode.ctime));
   return st;
 }
 

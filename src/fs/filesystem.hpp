@@ -441,8 +441,13 @@ class Filesystem {
   /// Call before anything that changes a container's bytes, size or times, from the first open for
   /// writing on: nobody else relies on them when it returns. May copy the whole file.
   Status part_with_sharers(std::uint64_t ino) EFS_EXCLUDES(mutex_, parting_);
-  /// Was it the last open of a file without a name?
-  bool count_release(std::uint64_t ino, int flags) EFS_EXCLUDES(mutex_);
+  enum class Closed : std::uint8_t {
+    any,
+    last_writer,  // of a file that may be punched
+    last,         // of a file without a name
+  };
+
+  Closed count_release(std::uint64_t ino, int flags) EFS_EXCLUDES(mutex_);
   /// The part of open() that can fail. Throws nothing.
   Status prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes)
       EFS_EXCLUDES(mutex_, parting_);
@@ -480,6 +485,46 @@ class Filesystem {
   /// R3: a container that is to go waits in released_ on a page-cache file system.
   bool waits_for_journal(std::uint64_t ino) EFS_REQUIRES(mutex_);
   void remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
+
+  /// Does the daemon know enough of this file to give back what is zero in it? It was made by this
+  /// process, so that all its opens and reservations are known, and no space is reserved for it:
+  /// posix_fallocate(3) promises that a later write finds room.
+  bool may_punch(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
+    return inode.is_regular() && inode.nlink > 0 && !inode.freed && !inode.reserved &&
+           inode.ino >= first_own_;
+  }
+
+  /// The last writer has closed it. Gives back the pages of the file that are zero, where they take
+  /// space, or leaves it for free_zeros_left(). Throws nothing.
+  void free_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
+
+  struct Zeros {
+    bool freed = false;  // some
+    bool left = false;   // there may be more
+  };
+
+  /// `tries`: to prove that no program can write, a millisecond apart.
+  Zeros free_zeros_of(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
+  /// Tries again with the files of which a close could not prove that no program can write, or had
+  /// no time for. Was anything freed?
+  bool free_zeros_left() EFS_EXCLUDES(mutex_);
+  void leave_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
+  /// The state of a file at which a proof was made that no program can write to it; none: no proof.
+  std::optional<std::uint64_t> prove_no_writer(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
+
+  struct Run {
+    std::uint64_t offset = 0, length = 0;  // bytes
+  };
+
+  class ZeroPages;
+
+  /// Of a file that no program could write to when it had so many edits: frees these pages, which
+  /// were seen to be zero since. EAGAIN where that cannot be said any more.
+  Status punch(std::uint64_t ino, std::uint64_t edits, MappedFile& content,
+               std::span<const Run> zeros) EFS_EXCLUDES(mutex_);
+  /// Gives back all that is zero. `proof`: prove_no_writer().
+  Zeros punch_all(std::uint64_t ino, std::uint64_t proof) EFS_EXCLUDES(mutex_);
+
   /// Counts a removal that is on its way: who needs its space waits for it (free_removed()).
   class Removing;
   void wait_for_removals() const;
@@ -522,6 +567,13 @@ class Filesystem {
     std::uint64_t ino;
   };
 
+  // files for free_zeros_left()
+  std::unordered_set<std::uint64_t> zeros_left_ EFS_GUARDED_BY(mutex_);
+  // inodes from here on were made by this process
+  std::uint64_t first_own_ EFS_GUARDED_BY(mutex_) = 0;
+  // containers that staging has in hand; it looks at their times without the namespace lock.
+  // Counted up under it
+  std::atomic<std::uint32_t> held_{0};
   // files that lost their last name, and are referenced
   std::unordered_set<std::uint64_t> unnamed_ EFS_GUARDED_BY(mutex_);
   // R3: containers that wait for their record, oldest first

@@ -147,7 +147,7 @@ bool Filesystem::await_release() {
 bool Filesystem::free_removed() try {
   if (freed_up_to_ == removals_ && removing_ == 0) {
     room_.settle();
-    return false;
+    return free_zeros_left();
   }
   slow_work_begins();
   MutexLock turn(freeing_);
@@ -177,6 +177,7 @@ bool Filesystem::free_removed() try {
   if (waits) {
     (void)sync_journal();  // logged; a file system that failed frees nothing
   }
+  free_zeros_left();
   wait_for_removals();
   room_.settle();
   if (KernelView* kernel = kernel_) {

@@ -35,6 +35,14 @@ struct InodeExtra {
   bool saved_as_staged = false;
   std::string parts;          // of a file of which only parts were loaded: which
   Keep keep = Keep::by_rule;  // set while the job runs; wins over the job file
+
+  /// Punching zeros moves the container's mtime, which is set back, and its ctime, which cannot be:
+  /// as long as it has these times, `shown` is what programs see as ctime.
+  struct KeptTime {
+    FileTime shown, ctime, mtime;
+  };
+
+  std::optional<KeptTime> kept_time;
 };
 
 /// Whether `path` is one of `names`, which have a NUL between them.
@@ -62,7 +70,8 @@ struct Inode {
   bool inherited = false;
   // false: the answer that tells the kernel of it may still have to be given
   bool had_name = false;
-  bool withdrawn = false;                          // staging took its last name
+  bool withdrawn = false;  // staging took its last name
+  bool reserved = false;   // fallocate(2) has reserved space for it; see Filesystem::may_punch()
   std::atomic<bool> opened_read_write{false};      // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
   // opens for writing that were not released yet, those included; see unknown_opens
@@ -127,5 +136,9 @@ struct Inode {
     return *extra;
   }
 };
+
+/// The ctime of a regular file whose container has these attributes, as programs see it, but for
+/// changes of its record: punching zeros is none.
+FileTime shown_ctime(const Inode& inode, const struct stat& container);
 
 }  // namespace efs::fs

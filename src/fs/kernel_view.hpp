@@ -24,6 +24,9 @@ class KernelView {
   /// stays there.
   virtual void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) = 0;
   virtual void attributes_changed(std::uint64_t ino) = 0;
+  /// The file takes less space than the kernel may remember; its content is the same. Waits for
+  /// nothing; any thread.
+  virtual void space_given_back(std::uint64_t ino) = 0;
   /// Gives up what is kept for a file that nobody has open: its passthrough registration.
   virtual void let_go(std::uint64_t ino) = 0;
   /// The container of `ino` is gone, which held so many bytes. A registration would hold them; it

@@ -162,4 +162,13 @@ Status MappedFile::allocate(int mode, std::uint64_t offset, std::uint64_t length
   return container_->allocate(mode, offset, length);
 }
 
+Status MappedFile::alone(const std::function<Status(Container&)>& work) {
+  if (!shape_.try_lock()) {
+    return fail(EBUSY);
+  }
+  const Status done = work(*container_);
+  shape_.unlock();
+  return done;
+}
+
 }  // namespace efs::fs

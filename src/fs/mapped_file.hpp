@@ -3,6 +3,7 @@
 // memory, through the container otherwise. Passthrough files never come here while they are open.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -28,6 +29,9 @@ class MappedFile {
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset);
   Status truncate(std::uint64_t size);
   Status allocate(int mode, std::uint64_t offset, std::uint64_t length);
+  /// Runs `work` while no read, write, truncation or allocation of the daemon's is under way. EBUSY
+  /// where one is: waits for nothing.
+  Status alone(const std::function<Status(Container&)>& work);
 
   Container& container() { return *container_; }
 

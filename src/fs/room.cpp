@@ -41,6 +41,13 @@ void Room::owe(unsigned place, std::uint64_t bytes) {
   places_.at(place).owed.fetch_add(bytes, std::memory_order_relaxed);
 }
 
+// Never below zero: settle() may have come in between.
+void Room::pay(unsigned place, std::uint64_t bytes) {
+  auto& owed = places_.at(place).owed;
+  for (std::uint64_t now = owed; !owed.compare_exchange_weak(now, now - std::min(now, bytes));) {
+  }
+}
+
 bool Room::owes(std::uint64_t part) {
   for (unsigned number = 0; number < backend_.places(); ++number) {
     const std::uint64_t owed = places_.at(number).owed.load(std::memory_order_relaxed);

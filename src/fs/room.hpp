@@ -27,6 +27,8 @@ class Room {
 
   /// Bytes of a container that was removed, and may hold its space yet.
   void owe(unsigned place, std::uint64_t bytes);
+  /// What was owed for a container is free, or was not owed after all.
+  void pay(unsigned place, std::uint64_t bytes);
   /// Is a place owed this part of what it has available, or more?
   bool owes(std::uint64_t part);
   static constexpr std::uint64_t noticeable = 64, smallest = 65536;

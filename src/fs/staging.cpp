@@ -141,7 +141,19 @@ Result<HeldFile> Staging::adopt_file(int fd) {
 }
 
 Result<HeldFile> Staging::hold(std::uint64_t ino) {
-  return held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
+  std::atomic<std::uint32_t>& count = filesystem_.held_;
+  {
+    // Not while zeros are punched: the container's mtime moves for that moment.
+    ReadLock lock(filesystem_.mutex_);
+    ++count;
+  }
+  const std::shared_ptr<void> counted(nullptr, [&count](void*) { --count; });
+  auto file = held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
+  if (file) {
+    file->holds = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+        std::move(file->holds), counted);
+  }
+  return file;
 }
 
 Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {

@@ -270,6 +270,18 @@ void Session::attributes_changed(std::uint64_t ino) {
   }
 }
 
+// Attributes only (no offset): that takes no lock of the kernel's that a request may hold. A thread
+// that serves requests must not wait for the session's end here.
+void Session::space_given_back(std::uint64_t ino) {
+  if (!notify_.try_lock_shared()) {
+    return;
+  }
+  if (session_ != nullptr) {
+    fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
+  }
+  notify_.unlock_shared();
+}
+
 void Session::name_changed(std::uint64_t parent, const std::string& name) {
   ReadLock lock(notify_);
   if (session_ == nullptr) {

@@ -80,6 +80,7 @@ class Session final : public fs::KernelView {
                     bool last) override;
   void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) override;
   void attributes_changed(std::uint64_t ino) override;
+  void space_given_back(std::uint64_t ino) override;
 
   void let_go(std::uint64_t ino) override { connection_.backing.let_go(ino); }
 

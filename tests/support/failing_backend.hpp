@@ -24,6 +24,9 @@ class FailingBackend final : public PlainBackend {
   /// Sets a function to run after a container was opened.
   void after_open(std::function<void(std::uint64_t id)> run) { after_open_ = std::move(run); }
 
+  /// Zeros count as on a tmpfs with huge pages.
+  void let_zeros_take_space() { zeros_ = true; }
+
   Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) override {
     ++creates_;
     if (left_ == 0) {
@@ -88,10 +91,13 @@ class FailingBackend final : public PlainBackend {
 
   bool offers_descriptor() const override { return real_.offers_descriptor(); }
 
+  bool zeros_take_space() const override { return zeros_ || real_.zeros_take_space(); }
+
   std::string description() const override { return real_.description(); }
 
  private:
   Backend& real_;
+  bool zeros_ = false;
   std::function<void()> after_sync_all_;
   std::function<void(std::uint64_t id)> after_open_;
   std::atomic<int> left_{-1};

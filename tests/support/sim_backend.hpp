@@ -297,6 +297,8 @@ class SimBackend final : public PlainBackend {
 
   bool offers_descriptor() const override { return false; }
 
+  bool zeros_take_space() const override { return false; }
+
   std::string description() const override { return "simulated"; }
 
  private:

@@ -77,6 +77,9 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
                                 bool writes) try {
   if (writes) {
     free_removed_if(Room::noticeable);  // the kernel will not ask
+    if (room_.level() == Room::Level::scarce) {
+      free_zeros_left();
+    }
   }
   if (writes) {
     EFS_TRY(holder_of(ino).admit_writer());
@@ -117,7 +120,11 @@ bool Filesystem::read_moves_atime(std::uint64_t ino, int flags) const {
 }
 
 void Filesystem::release(std::uint64_t ino, int flags) {
-  if (!count_release(ino, flags) || room_.level() != Room::Level::scarce) {
+  const Closed closed = count_release(ino, flags);
+  if (closed == Closed::last_writer) {
+    return free_zeros(ino);
+  }
+  if (closed == Closed::any || room_.level() != Room::Level::scarce) {
     return;
   }
   {
@@ -135,11 +142,11 @@ void Filesystem::release(std::uint64_t ino, int flags) {
   free_removed_if(Room::noticeable);
 }
 
-bool Filesystem::count_release(std::uint64_t ino, int flags) {
+Filesystem::Closed Filesystem::count_release(std::uint64_t ino, int flags) {
   ReadLock lock(mutex_);
   Inode* found = names_.find(ino);
   if (found == nullptr) {
-    return false;
+    return Closed::any;
   }
   // Never below zero: the opens of an earlier process were not counted here.
   const auto count_down = [](std::atomic<std::uint32_t>& count) {
@@ -150,11 +157,13 @@ bool Filesystem::count_release(std::uint64_t ino, int flags) {
   if ((flags & O_ACCMODE) == O_RDWR) {
     count_down(found->read_write_opens);
   }
-  if (!found->is_unreachable()) {
-    return false;
+  if (found->is_unreachable()) {
+    ++removals_;
+    return Closed::last;
   }
-  ++removals_;
-  return true;
+  const bool was_writer = (flags & O_ACCMODE) != O_RDONLY;
+  return was_writer && found->write_opens == 0 && may_punch(*found) ? Closed::last_writer
+                                                                    : Closed::any;
 }
 
 }  // namespace efs::fs

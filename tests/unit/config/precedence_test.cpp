@@ -293,6 +293,25 @@ TEST_CASE("the site's share of a job's memory") {
             .value == "30% of the job's memory");
 }
 
+TEST_CASE("the site's default for huge pages") {
+  const auto huge = [](const std::string& site, const std::string& backends) {
+    return job("", {}, world({}, site), backends);
+  };
+  CHECK(huge("", "")->backends[0].huge_pages);
+  CHECK_FALSE(huge("huge: never\n", "")->backends[0].huge_pages);
+  CHECK_FALSE(huge("huge: never\n", "backends: [[id: d]]\n")->backends[0].huge_pages);
+  CHECK(huge("huge: never\n", "backends: [[id: d, huge: within_size]]\n")->backends[0].huge_pages);
+  CHECK_FALSE(
+      huge("huge: within_size\n", "backends: [[id: d, huge: never]]\n")->backends[0].huge_pages);
+  CHECK_FALSE(huge("huge: never\nbackends: [{id: s}]\n", "")->backends[0].huge_pages);
+  for (const char* backends : {"", "backends: [[id: d]]\n"}) {
+    const auto shown = value_of(*huge("huge: never\n", backends), "huge", "backends[1]");
+    CHECK(shown.value == "never");
+    CHECK(shown.source == Source::site);
+    CHECK(shown.where == "site.yaml:1");
+  }
+}
+
 TEST_CASE("the memory that Slurm has given the job of this environment") {
   const auto memory = [](const Variables& variables) {
     return memory_of_batch_job(world(variables));
@@ -328,6 +347,7 @@ TEST_CASE("site files that cannot be") {
   check("memory-share: 0%\n", "1:15: 'memory-share' is '0'");
   check("memory-share: 101%\n", "1 to 100");
   check("memory-share: half\n", "a whole number");
+  check("huge: nevr\n", "1:7: 'huge' is 'nevr'");
   check("a: [\n", "not valid YAML");
   CHECK(site("runtime-dir: /var/run/efs\n").runtime_dir == "/var/run/efs");
   CHECK(site("").file == "site.yaml");

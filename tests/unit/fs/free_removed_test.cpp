@@ -34,6 +34,8 @@ struct Kernel final : fs::KernelView {
 
   void attributes_changed(std::uint64_t) override {}
 
+  void space_given_back(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override {}
 
   void container_removed(std::uint64_t ino, std::uint64_t) override { held.push_back(ino); }

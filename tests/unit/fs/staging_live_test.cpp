@@ -71,6 +71,8 @@ struct AskingKernel final : fs::KernelView {
 
   void attributes_changed(std::uint64_t) override { request(); }
 
+  void space_given_back(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override { request(); }
 
   void container_removed(std::uint64_t, std::uint64_t) override {}
@@ -551,6 +553,8 @@ TEST_CASE("of a large directory every name is doubted once") {
     }
 
     void attributes_changed(std::uint64_t) override {}
+
+    void space_given_back(std::uint64_t) override {}
 
     void let_go(std::uint64_t) override {}
 

@@ -44,6 +44,8 @@ struct NamesTold final : fs::KernelView {
 
   void attributes_changed(std::uint64_t) override {}
 
+  void space_given_back(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override {}
 
   void container_removed(std::uint64_t, std::uint64_t) override {}
