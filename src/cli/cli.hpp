@@ -249,8 +249,8 @@ std::vector<LostStore> stores_without_instance(const std::string& directory);
 /// Returns the lost stores in all backend directories of the site file. Skips directories that do
 /// not answer.
 std::vector<LostStore> stores_of_site_without_instance();
-/// Returns the status of an instance. For a dead instance: its state and the reason. `changed`: with
-/// the changes that a stop would export.
+/// Returns the status of an instance. For a dead instance: its state and the reason. `changed`:
+/// with the changes that a stop would export.
 Json status_of(const control::Instance& instance, bool changed = false);
 /// Returns the commands that a user can apply to a dead instance with this status.
 std::string ways_on_from(const Json& status);
