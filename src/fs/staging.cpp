@@ -394,8 +394,7 @@ Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std
 // something of.
 void Staging::inherit_keep(const Inode* directory, std::string_view path, WalkStep& step) const {
   filesystem_.mutex_.assert_held_shared();
-  const Namespace& names = filesystem_.names_;
-  while (names.has_kept_directories()) {
+  while (filesystem_.names_.has_kept_directories()) {
     if (directory->extra && directory->extra->keep != Keep::by_rule) {
       step.keep = directory->extra->keep;
       step.keep_path = path;
@@ -404,7 +403,7 @@ void Staging::inherit_keep(const Inode* directory, std::string_view path, WalkSt
     if (directory->ino == root_ino) {
       return;
     }
-    directory = names.find(directory->parent);
+    directory = filesystem_.names_.find(directory->parent);
     const std::size_t slash = path.rfind('/');
     path = path.substr(0, slash == std::string_view::npos ? 0 : slash);
   }
@@ -412,8 +411,8 @@ void Staging::inherit_keep(const Inode* directory, std::string_view path, WalkSt
 
 Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const {
   filesystem_.mutex_.assert_held_shared();
-  const Namespace& names = filesystem_.names_;
-  WalkStep step{.inode = &names.root(), .path = below, .keep = Keep::by_rule, .keep_path = {}};
+  WalkStep step{
+      .inode = &filesystem_.names_.root(), .path = below, .keep = Keep::by_rule, .keep_path = {}};
   if (step.path.ends_with('/')) {
     step.path.pop_back();
   }
@@ -424,9 +423,10 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
   const std::string_view path = step.path;
   const std::size_t slash = path.rfind('/');
   const std::string_view above = path.substr(0, slash == std::string_view::npos ? 0 : slash);
-  const auto parent = known_directories_.find(names, above, below);
+  const auto parent = known_directories_.find(filesystem_.names_, above, below);
   const auto there =
-      parent ? names.child(**parent, std::string(path.substr(above.empty() ? 0 : above.size() + 1)))
+      parent ? filesystem_.names_.child(
+                   **parent, std::string(path.substr(above.empty() ? 0 : above.size() + 1)))
              : std::unexpected(parent.error());
   if (!there) {
     const int code = there.error().code;
