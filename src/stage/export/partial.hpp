@@ -29,8 +29,8 @@ struct PartialJob {
   const fs::WalkItem& item;
   int directory = -1;
   std::string partial;
-  // `directory` is hidden: a file there that has the partial's name is not a partial, and fails
-  // with EEXIST
+  // `directory` is hidden: a file there that has the partial's name is not a partial, and creating
+  // the partial fails with EEXIST
   bool is_hidden = false;
   // fsync the file at once. Otherwise the caller's syncfs of `synced` covers it; a file on another
   // file system is synced in any case
