@@ -1,16 +1,16 @@
 #pragma once
 // Exports results in batches, so that one slow call to the PFS serves many results.
 //
-// The order, and why. For every batch:
-//   1. write all partials                  real names still show the old version, or nothing
-//   2. make them durable                   a name must never lead to data that a crash can take
-//   away
-//      and what they are copies of         nor must the buffer be left with less, and bring that
-//      out again
-//   3. check and rename them               the step that anyone can see; atomic for each file
-//   4. make the names durable              fsync of each directory, once
-// 5. report them as staged-out only now, for nothing that may happen later undoes them The results
-// of a new directory are written under their real names while the directory is hidden
+// The order for every batch, and why:
+//
+//   1. write all partials         real names still have the old version, or do not exist
+//   2. make partials and their    a crash must not take away the data of a name; nor may the
+//      sources durable            buffer lose newer content and export older content again
+//   3. check and rename them      the visible step; atomic for each file
+//   4. make the names durable     one fsync of each directory
+//   5. report as staged-out       last, because no later event undoes steps 1 to 4
+//
+// The results of a new directory are written under their real names while the directory is hidden
 // (results_tree.hpp). Step 3 is then one rename of the directory. If another process has made the
 // directory meanwhile, each of its results is written again, with a partial of its own. A failure
 // or kill before step 3 leaves partials only. One between steps 3 and 5 leaves whole files that the

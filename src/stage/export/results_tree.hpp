@@ -58,8 +58,9 @@ class ResultsTree {
   Status make(const fs::WalkItem& item, const std::function<void()>& about_to = {});
 
   /// If this process owns the existing directory, adds the owner's rights that its mode lacks,
-  /// until restore_access(). The caller then repeats the refused call. False if no right is
-  /// missing, if the owner differs, or if the change would clear the set-group-ID bit.
+  /// until restore_access(). The caller then repeats the refused call. False if another user owns
+  /// the directory, if its mode cannot be changed, or if the change would clear the set-group-ID
+  /// bit.
   bool grant_owner_access(const std::string& path);
 
   bool has_let_in() {
