@@ -25,7 +25,7 @@ std::chrono::nanoseconds rest_of_second(const fs::Origin& seen, Nanoseconds now)
 
 void let_second_pass(const fs::Origin& seen, const std::atomic<bool>& cancel) {
   if (!in_whole_seconds(seen)) {
-    return;  // before the clock is read: that is for every input
+    return;  // before reading the clock, because this runs for every input
   }
   const auto rest = rest_of_second(seen, wall_clock());
   if (rest.count() == 0) {

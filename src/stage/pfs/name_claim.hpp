@@ -1,6 +1,6 @@
 #pragma once
-// A claim to a name on the PFS. Of several nodes or jobs, only the holder of the claim may give or
-// remove the name.
+// A claim to a name on the PFS. Only the holder of the claim may give or remove the name; other
+// nodes and jobs wait.
 //
 // A claim is a symbolic link in the directory of the name. Every PFS lets only one of several
 // clients create it. So efs needs no lock service and no lock file, and open files are not
