@@ -145,9 +145,9 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
   if (!made) {
     return std::unexpected(made.error());
   }
-  // The replaced version was another user's, and so are the remaining bytes of the new one.
-  // Otherwise the new version is this job's from now on, even if its name does not survive a crash;
-  // the inode number of a new file is not reused by another user's version.
+  // If the replaced version was another user's, nothing is recorded: the remaining bytes are that
+  // user's. Otherwise the new version is recorded as this job's, even if its name does not survive
+  // a crash. For a new file of the job the export log has the record.
   if (!made->lost.empty()) {
     entry.reason += "; without " + made->lost;
   }
