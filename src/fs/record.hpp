@@ -203,8 +203,8 @@ struct Settled {
   }
 };
 
-/// In snapshots: the file imported under `path` has no name any more (Namespace::gone()). `there`
-/// 0: forgets the entry; 2: the job did not remove the name.
+/// The file imported under `path` has no name any more (Namespace::gone()). `there` 0: forgets the
+/// entry; 2: the job did not remove the name.
 struct Gone {
   static constexpr std::uint8_t removed = 1, unloaded = 2;
   std::uint32_t mode = 0;

@@ -114,7 +114,7 @@ struct WalkItem {
   // this item
   std::shared_ptr<const GoneInput> replaced{};
   Keep keep = Keep::by_rule;       // its own, or that of the nearest ancestor that has one
-  std::string keep_path;           // the item that has `keep`; "" for the root
+  std::string keep_path;           // the path of the item that has `keep`; "" for the root
   unsigned place = 0;              // backend index of a regular file's content
   bool group_handed_down = false;  // the parent has the set-group-ID bit and the same group
   // For a stage-out (result_attributes.hpp). Set if no program chose the group: the group that a
@@ -252,9 +252,9 @@ class Staging {
   Result<std::vector<WalkItem>> look(std::span<const std::string> paths);
   /// Every name, in no order, at a fraction of the cost of walk().
   std::vector<std::string> names() const;
-  /// The items of walk(), without the classes of `efs set`, for the `wanted` names of files that
-  /// are not known to have changed since the import. `renamed`: also files under another name than
-  /// that of the import.
+  /// The items of walk(), without the classes of `efs set`, for files that are not known to have
+  /// changed since the import and for which `wanted` is true. `renamed`: the name differs from that
+  /// of the import.
   Result<std::vector<WalkItem>> unchanged(
       const std::function<bool(const std::string& path, bool renamed)>& wanted);
 
