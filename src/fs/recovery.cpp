@@ -82,7 +82,7 @@ Status Filesystem::replay() {
                                        .complete_to = options_.journal_to});
   if (!journal) {
     if (journal.error().code == EIO) {
-      note_failed_sync();  // the error may be of a sync whose failure mark it cleared
+      note_failed_sync();  // the error may come from the sync of the cleared journal tail
     }
     return std::unexpected(journal.error());
   }
