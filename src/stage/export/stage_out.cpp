@@ -663,7 +663,7 @@ class StageOut {
   std::vector<Outgoing> outgoing_;
   std::vector<Outgoing> further_names_;    // of files whose first name is in outgoing_ or before_
   std::vector<const Outgoing*> first_of_;  // that first name, for each of them
-  std::deque<Outgoing> before_;            // first names that were brought out before
+  std::deque<Outgoing> before_;            // first names that were exported before
   std::deque<fs::WalkItem> items_before_;  // the items of before_
   Receipt receipt_;
   std::set<std::string> told_;  // leftovers that stay
