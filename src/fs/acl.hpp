@@ -1,7 +1,7 @@
 #pragma once
-// POSIX access control lists (withdrawn standard POSIX.1e draft 17, acl(5)) in the form in which
-// Linux keeps them as extended attributes (linux/posix_acl_xattr.h, little-endian). The kernel
-// checks permissions against them; what they do to modes is done here. Pure functions.
+// POSIX access control lists (withdrawn standard POSIX.1e draft 17, acl(5)) in the format of
+// Linux's extended attributes (linux/posix_acl_xattr.h, little-endian). The kernel checks
+// permissions against them. This code computes their effects on modes. Pure functions.
 
 #include <sys/types.h>
 
@@ -23,18 +23,18 @@ inline bool is_acl_name(const std::string& name) {
 
 class Acl {
  public:
-  /// EINVAL where the bytes are no complete list: owner, group and other once each, a mask where
-  /// there are named entries, entries in the order of their tags.
+  /// EINVAL if the bytes are not a valid list. A valid list has owner, group and other once each, a
+  /// mask if it has named entries, and entries in the order of their tags.
   static Result<Acl> parse(const std::string& value);
   std::string format() const;
 
-  /// Does it say no more than a mode can?
+  /// True if a mode can express the whole list.
   bool is_minimal() const;
-  /// `mode` with the permission bits that this list stands for: the group's are the mask's.
+  /// `mode` with the permission bits of this list; the group's bits are the mask's.
   mode_t mode_of(mode_t mode) const;
-  /// chmod(2): owner, mask (or group, where there is none) and other become those of `mode`.
+  /// As chmod(2): sets owner, mask (or group, if there is no mask) and other from `mode`.
   void follow(mode_t mode);
-  /// What a new file of this requested mode keeps of a default ACL: no right that `mode` does not
+  /// Limits a default ACL for a new file of the requested mode: removes rights that `mode` does not
   /// give.
   void restrict(mode_t mode);
 
@@ -57,7 +57,7 @@ class Acl {
 
   Entry* find(Tag tag) { return const_cast<Entry*>(std::as_const(*this).find(tag)); }
 
-  /// The entry that the group bits of a mode stand for.
+  /// The entry that corresponds to the group bits of a mode.
   Entry& group_class() { return find(mask) != nullptr ? *find(mask) : *find(group_object); }
 
   bool is_valid() const;

@@ -41,8 +41,8 @@ void ContainerPool::end_fill(std::vector<Ready> made) {
     batch_ = std::min(batch_ * 2, largest_batch);
   }
   asked_ = 0;
-  // Taken from the back: the oldest first. Needs no memory: at most `most` are there, and as many
-  // have been taken.
+  // take() takes from the back: the oldest first. Does not allocate: the pool has at most `most`
+  // containers, and at most as many are taken.
   ready_.insert(ready_.begin(), std::make_move_iterator(made.rbegin()),
                 std::make_move_iterator(made.rend()));
 }

@@ -1,10 +1,9 @@
 #pragma once
-// The names of one directory. Every entry has a cookie, its position. A reader meets the entries
-// from the newest to the oldest, so that an entry which is made meanwhile never comes up: every
-// walk ends. A name that is there from the beginning to the end of a walk is met exactly once: the
-// cookie of a name stays, whatever file the name leads to. A file that is renamed within the
-// directory keeps its position, and is met once, too. The cookie of a name that went never comes
-// back.
+// The names of one directory. Every entry has a cookie, its position. A reader gets the entries
+// from the newest to the oldest. New entries never appear in a running walk, so every walk ends. A
+// name that exists during the whole walk appears exactly once: a name keeps its cookie when it
+// leads to another file. A file that is renamed within the directory keeps its position and also
+// appears once. The cookie of a removed name is never used again.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +15,7 @@
 
 namespace efs::fs {
 
-/// Makes a hash table large enough for one more, doubling it where it is not.
+/// Makes room for one more element of a hash table; doubles a full one.
 void make_room(auto& table) {
   if (static_cast<float>(table.size() + 1) >
       table.max_load_factor() * static_cast<float>(table.bucket_count())) {
@@ -24,8 +23,8 @@ void make_room(auto& table) {
   }
 }
 
-/// Not thread-safe: guarded by the namespace lock. What throws (std::bad_alloc) has changed
-/// nothing.
+/// Not thread-safe: guarded by the namespace lock. A member that throws (std::bad_alloc) has
+/// changed nothing.
 class Directory {
  public:
   struct Entry {
@@ -34,10 +33,10 @@ class Directory {
   };
 
   static constexpr std::uint64_t first_cookie = 3;  // 1 and 2 are "." and ".."
-  // far more than there will ever be
+  // far above any real number
   static constexpr std::uint64_t most_cookie = std::uint64_t{1} << 62;
 
-  /// One more name needs no larger table after this.
+  /// After this call one more name needs no larger table.
   void make_room() { efs::fs::make_room(names_); }
 
   const Entry* find(const std::string& name) const {
@@ -45,15 +44,15 @@ class Directory {
     return it == names_.end() ? nullptr : &it->second;
   }
 
-  /// `cookie`: of an entry that had one already, in rebuilding a directory; 0: the next. The name
-  /// must be new.
+  /// `cookie`: the former cookie when a directory is rebuilt; 0: the next one. The name must be
+  /// new.
   void insert(const std::string& name, std::uint64_t ino, std::uint64_t cookie = 0) {
     if (cookie == 0) {
       cookie = next_cookie_;
     }
     const auto [it, fresh] = names_.insert_or_assign(name, Entry{ino, cookie});
     try {
-      by_cookie_.emplace_hint(by_cookie_.end(), cookie, &*it);  // nearly always the last
+      by_cookie_.emplace_hint(by_cookie_.end(), cookie, &*it);  // nearly always at the end
     } catch (...) {
       names_.erase(it);
       throw;
@@ -61,7 +60,7 @@ class Directory {
     next_cookie_ = std::max(next_cookie_, cookie + 1);
   }
 
-  /// Makes `name`, which need not be new, an entry that leads to `ino`.
+  /// Makes `name` lead to `ino`. The name may exist.
   void put(const std::string& name, std::uint64_t ino) {
     if (const auto it = names_.find(name); it != names_.end()) {
       it->second.ino = ino;
@@ -70,8 +69,9 @@ class Directory {
     }
   }
 
-  /// Moves `name` of `from` here as `new_name`, in the place of another entry of that name. Its
-  /// cookie: that other entry's, else its own where the directory is the same, else the next.
+  /// Moves `name` of `from` here as `new_name` and replaces an entry of that name. The cookie is
+  /// the replaced entry's. Without one, it is the moved entry's if the directory is the same,
+  /// otherwise the next one.
   void take(Directory& from, const std::string& name, std::string new_name) {
     make_room();  // nothing allocates from here on
     auto place = from.by_cookie_.extract(from.names_.find(name)->second.cookie);
@@ -89,7 +89,7 @@ class Directory {
     by_cookie_.insert(std::move(place));
   }
 
-  /// May a new entry have this cookie? They grow, one by one.
+  /// True if a new entry may have this cookie: cookies grow one by one.
   bool takes(std::uint64_t cookie) const {
     return cookie == 0 || (cookie >= next_cookie_ && cookie < most_cookie);
   }
@@ -98,7 +98,7 @@ class Directory {
 
   void set_next_cookie(std::uint64_t next) { next_cookie_ = std::max(next_cookie_, next); }
 
-  /// Lets an existing name lead to another inode; its cookie stays.
+  /// Makes an existing name lead to another inode. Keeps its cookie.
   void replace(const std::string& name, std::uint64_t ino) { names_.at(name).ino = ino; }
 
   void erase(const std::string& name) {
@@ -107,8 +107,7 @@ class Directory {
     names_.erase(it);
   }
 
-  /// The name of the directory itself, in the one above; "": the root's, or of one that was
-  /// removed.
+  /// The directory's own name in its parent; "" for the root and for a removed directory.
   const std::string& own_name() const { return own_name_; }
 
   void set_own_name(std::string name) noexcept { own_name_ = std::move(name); }
@@ -118,7 +117,7 @@ class Directory {
   std::size_t size() const { return names_.size(); }
 
   /// Calls visit(name, entry) for each entry before `cookie`, the newest first, until it returns
-  /// false: how readers walk.
+  /// false. Readers walk in this order.
   template <typename Visit>
   void for_each_before(std::uint64_t cookie, Visit visit) const {
     for (auto it = by_cookie_.lower_bound(cookie); it != by_cookie_.begin();) {
@@ -128,7 +127,7 @@ class Directory {
     }
   }
 
-  /// The same for each entry behind `cookie`, the oldest first.
+  /// The same for each entry after `cookie`, the oldest first.
   template <typename Visit>
   void for_each_after(std::uint64_t cookie, Visit visit) const {
     for (auto it = by_cookie_.upper_bound(cookie); it != by_cookie_.end(); ++it) {
@@ -138,7 +137,7 @@ class Directory {
     }
   }
 
-  /// The same for all of them, in no order.
+  /// The same for all entries, in no order.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const auto& [name, entry] : names_) {
@@ -148,7 +147,7 @@ class Directory {
 
  private:
   std::unordered_map<std::string, Entry> names_;
-  // of names_, which stay where they are
+  // points to elements of names_, which never move
   std::map<std::uint64_t, const std::pair<const std::string, Entry>*> by_cookie_;
   std::uint64_t next_cookie_ = first_cookie;
   std::string own_name_;

@@ -13,9 +13,9 @@ namespace {
 
 constexpr const char* journal_name = "journal";
 constexpr std::size_t longest_name = 255;
-constexpr std::size_t most_files = 256;  // each may hold a container, that is a descriptor
+constexpr std::size_t most_files = 256;  // each may keep a container open, that is a descriptor
 
-// The inode whose attributes a record changes; 0 for the others.
+// The inode whose attributes a record changes; 0 for other records.
 struct ChangedInode {
   std::uint64_t operator()(const SetAttributes& r) const { return r.ino; }
 
@@ -26,7 +26,7 @@ struct ChangedInode {
   std::uint64_t operator()(const auto&) const { return 0; }
 };
 
-// As describe(), without memory.
+// As describe(), without allocation.
 const char* reason_of(const Error& error) {
   return error.what.empty() ? std::strerror(error.code) : error.what.c_str();
 }
@@ -82,16 +82,17 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   }
   EFS_TRY(settle_before(record));
   try {
-    // What apply() needs is there before the record is: its tables have room, and the rest is much
-    // less than what is kept back. That is of no use where the process is beyond a limit that was
-    // lowered: hence the question.
+    // Reserves the memory of apply() before the append: its tables have room, and the rest needs
+    // much less than the spare memory. The spare memory does not help if a lowered limit is already
+    // exceeded, so this checks for memory too.
     names_.make_room(record);
     scratch_.clear();
     encode(record, scratch_);
     if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) {
       return fail(ENOMEM);
     }
-    // Once it was wanted in vain, before the journal itself takes the room that a snapshot needs.
+    // After a record was rejected for missing room: shortens the journal before it takes the room
+    // that a snapshot needs.
     if (refused_for_room_ != 0) {
       (void)shortened_for_room();
     }
@@ -124,15 +125,14 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   return applied;
 }
 
-// What scratch_ has.
+// Appends the record in scratch_.
 Status Filesystem::append(std::uint64_t request, std::int64_t reserve) {
   return journal_->append(
       request, scratch_, reserve,
       backend_.durability() == Durability::volatile_memory ? 0 : durable_up_to());
 }
 
-// Elsewhere than behind a page cache each record survives what the store survives as soon as it is
-// there.
+// Without a page cache each record is as durable as the store right after the append.
 std::uint64_t Filesystem::durable_up_to() const {
   if (!journal_ || broken_) {
     return 0;
@@ -145,8 +145,8 @@ std::uint64_t Filesystem::durable_records() const {
   return durable_up_to();
 }
 
-// Want of space, memory or descriptors passes. A medium that cannot be written to has perhaps lost
-// what it was given before: as after a failed sync nothing more is built on it.
+// A shortage of space, memory or descriptors is temporary. A medium with write errors may have lost
+// earlier records, so the file system becomes read-only, as after a failed sync.
 void Filesystem::note_failed_append(const Error& error) {
   broken_ = true;
   log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"",
@@ -154,9 +154,9 @@ void Filesystem::note_failed_append(const Error& error) {
   note_failed_sync();
 }
 
-// The record is in the journal. So it takes effect, with the memory that was kept back for this if
-// need be, or nothing that follows is built on it. What is given back others may take first, so it
-// is given in pieces.
+// The record is in the journal, so it must take effect, if necessary with the spare memory. If that
+// fails, the file system becomes read-only. The spare memory is freed in pieces, because other
+// threads may take freed memory first.
 Status Filesystem::apply_appended(const Record& record) {
   do {
     try {
@@ -169,8 +169,8 @@ Status Filesystem::apply_appended(const Record& record) {
               "no memory for a change that is in the journal already: read-only from now on");
 }
 
-// Without room, memory or descriptors for a snapshot the old journal goes on; ask again when it has
-// grown by a quarter.
+// If a snapshot fails for missing room, memory or descriptors, the old journal stays in use. The
+// next attempt follows when it has grown by a quarter.
 void Filesystem::compact_if_due() {
   if (compact_at_ == 0 || journal_->size() < compact_at_) {
     return;
@@ -180,7 +180,7 @@ void Filesystem::compact_if_due() {
     return;
   }
   const Status done = compact();
-  // Once for as long as it goes on: it is tried again and again.
+  // Logs once for a series of failures: attempts repeat.
   if (!done && !snapshot_failed_) {
     log::warn("event=snapshot_failed reason=\"{}\"", reason_of(done.error()));
   }
@@ -192,9 +192,9 @@ void Filesystem::compact_if_due() {
                          done ? 2 * journal_->size() : journal_->size() * 5 / 4);
 }
 
-// A store can be full of a journal that no snapshot was made of: for want of descriptors, or of
-// room that there is by now. One that fails is tried again so seldom that it costs a call no more
-// than 64 records.
+// A journal without a snapshot can fill the store: earlier snapshots failed for missing descriptors
+// or room that is available by now. Failed attempts are repeated so rarely that they cost a call at
+// most 64 records.
 bool Filesystem::shortened_for_room() {
   if (compact_at_ == 0 || journal_->size() < options_.smallest_compaction || !saves_much()) {
     return false;
@@ -211,8 +211,8 @@ bool Filesystem::shortened_for_room() {
   return true;
 }
 
-// A snapshot has about a record for each inode, and holds everybody up while it is written. Of a
-// small journal that takes no time.
+// A snapshot has about one record for each inode, and blocks all requests while it is written. For
+// a small journal that takes almost no time.
 bool Filesystem::saves_much() const {
   constexpr std::uint64_t small = 4U << 20U;
   return journal_->size() < small || journal_->records() > names_.size() + names_.size() / 2;
@@ -220,7 +220,7 @@ bool Filesystem::saves_much() const {
 
 void Filesystem::compact_inherited() {
   WriteLock lock(mutex_);
-  // no snapshot since
+  // no snapshot since the recovery
   const bool as_it_was = journal_ && compact_at_ != 0 && journal_->size() >= recovery_.journal.tail;
   if (!as_it_was || broken_) {
     return;
@@ -266,12 +266,12 @@ Status Filesystem::compact() try {
       &switched);
   if (done) {
     durable_ = std::max(durable_.load(), journal_->sequence());
-  } else if (switched) {  // power loss could bring the old journal back, without what follows
+  } else if (switched) {  // power loss could restore the old journal without the following records
     broken_ = true;
     note_failed_sync();
   }
   return done;
-} catch (const std::bad_alloc&) {  // before the switch: that and what follows it take no memory
+} catch (const std::bad_alloc&) {  // before the switch: the switch and the rest do not allocate
 
   return fail(ENOMEM);
 }
@@ -317,12 +317,12 @@ Status Filesystem::check_new_name(const Inode& parent, const std::string& name) 
     return fail(ENAMETOOLONG);
   }
   if (parent.nlink == 0) {
-    return fail(ENOENT);  // a removed directory that somebody still stands in
+    return fail(ENOENT);  // a removed directory that is still a program's working directory
   }
   return parent.directory->find(name) == nullptr ? Status{} : fail(EEXIST);
 }
 
-// But for what the container of a regular file knows.
+// Without the values that the container of a regular file has.
 struct stat Filesystem::recorded_stat(const Inode& inode) {
   struct stat st{};
   st.st_ino = inode.ino;
@@ -379,8 +379,9 @@ Result<std::shared_ptr<Container>> Filesystem::container(std::uint64_t ino) cons
 
 Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
   auto attributes = stat_of(inode, opened);
-  // A program can remove and replace a file whose container is gone, or is none; only its content
-  // is an error. The kernel caches none of these attributes, because the container may be put back.
+  // A program can remove and replace a file whose container is missing or invalid; only access to
+  // its content fails. The kernel must not cache these attributes, because an administrator may
+  // restore the container.
   if (!attributes && (attributes.error().code == ENOENT || attributes.error().code == EUCLEAN)) {
     return Entry{inode.ino, recorded_stat(inode), inode.btime, true, true};
   }
@@ -398,14 +399,14 @@ Result<Entry> Filesystem::referenced(std::uint64_t ino) {
   }
   auto entry = entry_of(*found);
   if (entry) {
-    ++found->lookups;  // whoever is told of an error gives nothing back
+    ++found->lookups;  // after an error the kernel drops no reference
   }
   return entry;
 }
 
-// R1: content that is not known to be on the medium must be there before a record takes away that
-// the file is clean, or that there is a copy of it, for a clean file would be staged in again after
-// power loss. Only files that were staged in or brought out moments ago are not settled.
+// R1: content must be durable before a record that ends the clean state of the file or drops its
+// copy: only a clean file is imported again after power loss. Only recently imported or exported
+// files are not settled.
 Status Filesystem::settle_before(const Record& record) {
   const auto* change = std::get_if<SetAttributes>(&record);
   const auto* staging = std::get_if<SetStaging>(&record);
@@ -421,7 +422,7 @@ Status Filesystem::settle_before(const Record& record) {
   }
   slow_work_begins();
   auto container = backend_.open(inode->ino);
-  // gone: there is nothing that power loss could take
+  // no container: power loss cannot take anything
   if (!container && container.error().code == ENOENT) {
     return {};
   }
@@ -439,7 +440,7 @@ void Filesystem::note_unsettled(std::uint64_t ino) {
   try {
     unsettled_.push_back(ino);
   } catch (const std::bad_alloc&) {
-  }  // it is staged in again after power loss
+  }  // imported again after power loss
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
@@ -452,8 +453,8 @@ Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {
   return commit(request, record);
 }
 
-// The mark lies on the container, so that recovery and takeover need no record. What was staged in
-// may be sealed, also when nothing says any more that it was: its names went one after the other.
+// The seal is a mark on the container, so recovery and takeover need no record. Any imported file
+// may be sealed, even after its import record was dropped with its names.
 Status Filesystem::part_with_sharers(std::uint64_t ino) {
   std::string staged_as;
   {
@@ -475,13 +476,14 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
   if (fd >= 0 && ::fstat(fd, &st) == 0 && is_sealed(st)) {
     slow_work_begins();
     MutexLock turn(parting_);
-    // Who waited here for another open of the same file must not unseal it: it may be shared no
-    // more, and written to.
+    // Another open of the same file may have unsealed it meanwhile, and a program may already write
+    // to it; do not unseal it again.
     if (::fstat(fd, &st) == 0 && is_sealed(st)) {
       if (Sharer* sharer = sharer_) {
         sharer->part(fd, staged_as);
       }
-      EFS_TRY(backend_.label(ino));  // before: what has neither label nor seal is nobody's
+      // first the label: a container without label and seal belongs to no store
+      EFS_TRY(backend_.label(ino));
       EFS_TRY(unseal(fd));
     }
   }
@@ -531,8 +533,8 @@ Result<std::shared_ptr<MappedFile>> Filesystem::file(std::uint64_t ino) {
     return std::unexpected(container.error());
   }
   MutexLock lock(files_mutex_);
-  // Bounded as the descriptors are: what is dropped here lives on with its users and is made again
-  // when needed.
+  // Limited like descriptors. A dropped object lives on with its users and is made again when
+  // needed.
   if (files_.size() >= most_files) {
     std::erase_if(files_, [](const auto& entry) { return entry.second.use_count() == 1; });
   }

@@ -34,7 +34,8 @@ std::string without_name(std::string_view names, std::string_view path) {
       left += (left.empty() ? "" : std::string(1, '\0')) + name;
     }
   }
-  // That it had several is still to be seen: its origin's ctime moves with each of them.
+  // The record keeps the trailing NUL to show that the file had several names: changes of these
+  // change the origin's ctime.
   const bool only_one_left = !left.empty() && !left.contains('\0') && names.contains('\0');
   return only_one_left ? left + '\0' : left;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// One inode of the namespace, in memory. Size, blocks and data times of a regular file are its
-// container's.
+// One inode of the namespace, in memory. The container of a regular file has its size, blocks and
+// data times.
 
 #include <sys/stat.h>
 
@@ -21,17 +21,17 @@ namespace efs::fs {
 
 inline constexpr std::uint64_t root_ino = 1;
 
-/// What few inodes have.
+/// Members that few inodes need.
 struct InodeExtra {
   std::string target;  // of a symbolic link
   std::map<std::string, std::string> xattrs;
-  std::optional<Origin> origin;  // staged in
-  // under this name, or these: a NUL between them (is_one_of())
+  std::optional<Origin> origin;  // set if imported
+  // the name of the import; several are separated by NUL (is_one_of())
   std::string origin_path;
-  // the copy in results-dir that an unload made, as it was then
+  // the version of the copy that an unload has exported to results-dir
   std::optional<Origin> saved;
-  std::string saved_path;  // under this name, likewise
-  // that copy has the content that came in: under its other names nothing has changed
+  std::string saved_path;  // the name of that copy; several are separated by NUL
+  // the copy has the imported content, so the file is unchanged under its other names
   bool saved_as_staged = false;
   std::string parts;          // of a file of which only parts were loaded: which
   Keep keep = Keep::by_rule;  // set while the job runs; wins over the job file
@@ -45,30 +45,30 @@ struct InodeExtra {
   std::optional<KeptTime> kept_time;
 };
 
-/// Whether `path` is one of `names`, which have a NUL between them.
+/// True if `path` is one of `names`, which are separated by NUL.
 bool is_one_of(std::string_view names, std::string_view path);
-/// Each of them; and the same without `path`.
+/// The list of names; and the names without `path`.
 std::vector<std::string> split_names(std::string_view names);
 std::string without_name(std::string_view names, std::string_view path);
 
-/// Guarded by the namespace lock, except what is atomic.
+/// Guarded by the namespace lock, except atomic members.
 struct Inode {
   std::uint64_t ino = 0;
   std::uint64_t parent = 0;  // of a directory
   std::uint64_t rdev = 0;
-  FileTime atime;  // atime and mtime: of all but regular files
+  FileTime atime;  // atime and mtime: not used for regular files
   FileTime mtime;
-  FileTime ctime;  // of a regular file: of its record; its container's may be later
+  FileTime ctime;  // of a regular file: the time of its record; its container's may be later
   FileTime btime;  // birth
   mode_t mode = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  std::uint32_t nlink = 0;  // of a directory: 2 and its subdirectories
+  std::uint32_t nlink = 0;  // of a directory: 2 plus the number of subdirectories
   bool dirty = false;
   bool settled = false;  // clean, and its content survives power loss
-  // a predecessor of this process gave references to the kernel; lookups is no count then
+  // an earlier worker gave references to the kernel, so `lookups` is not exact
   bool inherited = false;
-  // false: the answer that tells the kernel of it may still have to be given
+  // false: the reply that tells the kernel of the inode may be pending
   bool had_name = false;
   bool withdrawn = false;  // staging took its last name
   bool reserved = false;   // fallocate(2) has reserved space for it; see Filesystem::may_punch()
@@ -76,34 +76,35 @@ struct Inode {
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
   // opens for writing that were not released yet, those included; see unknown_opens
   std::atomic<std::uint32_t> write_opens{0};
-  // opens for reading only that were not released yet
+  // read-only opens without a release
   std::atomic<std::uint32_t> read_opens{0};
-  std::atomic<bool> unshared{false};  // known: nobody else relies on its container's bytes
-  // grows with each open for writing and each change of attributes
+  // known not to be shared: no cache relies on its container's bytes
+  std::atomic<bool> unshared{false};
+  // incremented by each open for writing and each change of attributes
   std::atomic<std::uint64_t> edits{0};
-  // references of the kernel; may be too high, never too low
+  // references of the kernel; an upper bound
   std::atomic<std::uint64_t> lookups{0};
   std::unique_ptr<Directory> directory;
-  /// Of a regular file without a name whose container was removed before the kernel gave back its
-  /// last reference: the container's attributes. See Filesystem::free_unopened().
+  /// The attributes of a container that was removed before the kernel dropped the last reference of
+  /// an unnamed file. See Filesystem::free_unopened().
   std::unique_ptr<struct stat> freed;
   std::unique_ptr<InodeExtra> extra;
 
-  /// The opens of a predecessor's time are not counted: so many stand for them, and RELEASE never
-  /// counts them down.
+  /// Stands for the uncounted opens under an earlier worker. RELEASE never counts it down.
   static constexpr std::uint32_t unknown_opens = 1U << 30U;
 
-  /// A program may have it open for writing since before this process.
+  /// True if a program may have opened the file for writing before this worker started.
   bool may_be_open_from_before() const { return write_opens > unknown_opens / 2; }
 
-  /// Staging took its last name, and the kernel may be on its way here by that name still: what a
-  /// program stores in it would be nowhere. ESTALE has the name looked up again. (What a
-  /// predecessor did is not known: of what the job has written it was the job.)
+  /// True if staging removed the last name and a request of the kernel by that name may be on its
+  /// way. Data that a program writes through it would be lost. ESTALE makes the kernel look up the
+  /// name again. (Actions of an earlier worker are unknown; a file that the job has written was
+  /// removed by the job.)
   bool may_have_been_withdrawn() const {
     return nlink == 0 && (withdrawn || (inherited && !dirty));
   }
 
-  /// The value of an extended attribute; null: none.
+  /// The value of an extended attribute; null if it does not exist.
   const std::string* xattr(const std::string& name) const {
     if (!extra) {
       return nullptr;
@@ -112,14 +113,15 @@ struct Inode {
     return it == extra->xattrs.end() ? nullptr : &it->second;
   }
 
-  /// A first write by the wrong one takes this away, so every write has to be seen.
+  /// True if a write by an unprivileged caller must clear a privilege, so that the worker must see
+  /// every write.
   bool carries_privilege() const {
     return (mode & (S_ISUID | S_ISGID)) != 0 || xattr("security.capability") != nullptr;
   }
 
-  /// No program can reach the content any more: the last name is gone, and no open was counted that
-  /// was not released. One that never had a name may get one yet; the opens of an inherited one are
-  /// not known.
+  /// True if no program can reach the content: the last name is removed and all counted opens are
+  /// released. False for a file that never had a name, because it may get one; false for an
+  /// inherited inode, whose opens are unknown.
   bool is_unreachable() const {
     return is_regular() && nlink == 0 && had_name && !inherited && write_opens == 0 &&
            read_opens == 0;

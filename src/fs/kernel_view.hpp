@@ -1,27 +1,27 @@
 #pragma once
-// What the kernel has to be told when names change without its asking: it keeps names and
-// attributes for as long as it likes (docs/dev/staging.md). The FUSE session implements it.
+// Notifies the kernel of changes that it did not request, because it may cache names and attributes
+// for any time (docs/dev/staging.md). The FUSE session implements it.
 
 #include <cstdint>
 #include <string>
 
 namespace efs::fs {
 
-/// Thread-safe. Calls may wait for requests of the kernel to be answered (it takes the directory's
-/// lock), so no lock that a request needs is held around them, and no thread that serves requests
-/// makes them (fuse/mapped_pages.hpp has the one exception). Errors are the implementation's to
-/// log: a kernel that never knew the name is none.
+/// Thread-safe. A call may wait until requests of the kernel are answered, because the kernel takes
+/// the directory's lock. So the caller must hold no lock that a request needs, and must not be a
+/// thread that serves requests (fuse/mapped_pages.hpp has the only exception). The implementation
+/// logs errors. An unknown name is not an error.
 class KernelView {
  public:
   virtual ~KernelView() = default;
-  /// `name` in `parent` now leads to another inode, or to one where there was none.
+  /// `name` in `parent` now leads to another inode, or was made.
   virtual void name_changed(std::uint64_t parent, const std::string& name) = 0;
-  /// `name` led to `ino` and is gone; `last`: it was the only one.
+  /// `name`, which led to `ino`, was removed; `last`: it was the only name.
   virtual void name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino,
                             bool last) = 0;
-  /// Nobody knows what the kernel was told of `name`, and of `ino`, which it leads to (0: to
-  /// nothing): it asks again. What is open or mapped stays so, and whoever works in a directory
-  /// stays there.
+  /// Invalidates the kernel's entry `name` and the inode `ino` to which it leads (0: none), so that
+  /// the kernel asks again. Open and mapped files and working directories stay valid. Needed if the
+  /// kernel's state is unknown.
   virtual void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) = 0;
   virtual void attributes_changed(std::uint64_t ino) = 0;
   /// The file takes less space than the kernel may remember; its content is the same. Waits for
@@ -29,11 +29,11 @@ class KernelView {
   virtual void space_given_back(std::uint64_t ino) = 0;
   /// Gives up what is kept for a file that nobody has open: its passthrough registration.
   virtual void let_go(std::uint64_t ino) = 0;
-  /// The container of `ino` is gone, which held so many bytes. A registration would hold them; it
-  /// ends soon. Waits for nothing; any thread.
+  /// The container of `ino` with so many bytes was removed. Closes its registration soon, which
+  /// would keep the space. Does not wait; any thread may call it.
   virtual void container_removed(std::uint64_t ino, std::uint64_t bytes) = 0;
-  /// Returns when no registration of a removed container is left. Waits for the supervisor alone,
-  /// so a thread that serves requests may call it.
+  /// Returns when no registration of a removed container is left. Waits only for the supervisor, so
+  /// a thread that serves requests may call it.
   virtual void release_space() = 0;
 };
 

@@ -13,15 +13,15 @@ namespace efs::fs {
 namespace {
 
 constexpr std::uint64_t first_size = 2u << 20;  // bytes
-// of a file: far from vm.max_map_count, also for many files
+// for one file: far below vm.max_map_count, even for many files
 constexpr std::size_t most_segments = 32;
 
-std::atomic<bool> no_mapping_told{false};  // of all files: once
+std::atomic<bool> no_mapping_told{false};  // logged once for all files
 
 }  // namespace
 
-// A thread that serves others must not sleep here on a truncation, or on the I/O that a truncation
-// waits for.
+// A thread that serves requests must not sleep here for a truncation, or for the I/O that a
+// truncation waits for.
 class MappedFile::Shared {
  public:
   explicit Shared(SharedMutex& shape) : shape_(shape) {
@@ -73,8 +73,7 @@ Result<std::size_t> MappedFile::read(std::span<std::byte> into, std::uint64_t of
     slow_work_begins();
   }
   const Shared shape(shape_);
-  // A read(2) of persistent memory is one copy without a page fault: a mapping has nothing to win
-  // here.
+  // A read(2) of persistent memory is one copy without a page fault; a mapping would not be faster.
   return container_->read(into, offset);
 }
 
@@ -91,13 +90,14 @@ Result<std::size_t> MappedFile::write(std::span<const std::byte> from, std::uint
       stored.error().code != ENOMEM) {
     return std::unexpected(stored.error());
   }
-  return container_->write(from, offset);  // no mapping to be had, or a short write that fits
+  return container_->write(from, offset);  // no mapping is possible, or the write is short
 }
 
 Status MappedFile::store(std::span<const std::byte> from, std::uint64_t offset) {
   Range range;
   EFS_TRY(segment_at(offset, range));
-  // Space first: a store into a hole of a full file system would be a SIGBUS, this is an ENOSPC.
+  // Allocate first: a store into a hole of a full file system would raise SIGBUS; the allocation
+  // fails with ENOSPC.
   EFS_TRY(container_->allocate(0, offset, from.size()));
   std::uint64_t at = offset;
   while (!from.empty()) {
@@ -121,15 +121,14 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
   }
   const std::uint64_t size = size_at(offset);
   range = {offset / size * size, offset / size * size + size};
-  // A larger segment may stand beside a smaller one of earlier: take the gap between its
-  // neighbours.
+  // Earlier, smaller segments may overlap this range: use the gap between the neighbours.
   for (const Range& gap : tree_.gaps(range)) {
     if (gap.begin <= offset && offset < gap.end) {
       range = gap;
     }
   }
   if (tree_.size() >= most_segments) {
-    tree_.clear();  // segments in use live on with their users
+    tree_.clear();  // their users keep segments in use
   }
   auto mapped = container_->map(range.begin, range.length());
   if (!mapped) {
@@ -145,7 +144,7 @@ Result<std::shared_ptr<Segment>> MappedFile::segment_at(std::uint64_t offset, Ra
 
 Status MappedFile::truncate(std::uint64_t size) {
   const Exclusive shape(shape_);
-  // To free pages takes time.
+  // Freeing pages takes time.
   if (const auto now = container_->attributes();
       now && static_cast<std::uint64_t>(now->st_size) > size + slow_copy &&
       now->st_blocks * 512 > static_cast<blkcnt_t>(slow_copy)) {

@@ -1,6 +1,6 @@
 #pragma once
-// The daemon's own I/O on one file: through mapped segments where the backend maps persistent
-// memory, through the container otherwise. Passthrough files never come here while they are open.
+// The daemon's own I/O on one file: through mapped segments if the backend maps persistent memory,
+// otherwise through the container. Not used for a file that is open with passthrough.
 
 #include <cstdint>
 #include <functional>
@@ -13,14 +13,14 @@
 
 namespace efs::fs {
 
-/// Thread-safe. Reads and writes run side by side; a change of size waits for them, so that no
-/// store meets an end that has moved.
+/// Thread-safe. Reads and writes run in parallel. A change of size waits for them, so that no store
+/// passes a moved end of file.
 class MappedFile {
  public:
   static constexpr std::uint64_t default_segment_size = 128u << 20;  // bytes
 
-  /// `segment_size`: a multiple of 4 KiB. Segments grow with the file up to it: a small file costs
-  /// a small mapping, and a large one few.
+  /// `segment_size`: a multiple of 4 KiB. Segments grow with the file up to this size, so that a
+  /// small file needs a small mapping and a large file few mappings.
   explicit MappedFile(std::shared_ptr<Container> container,
                       std::uint64_t segment_size = default_segment_size)
       : container_(std::move(container)), segment_size_(segment_size) {}
@@ -38,11 +38,11 @@ class MappedFile {
  private:
   class Shared;
   class Exclusive;
-  /// The segment that holds `offset`, mapped if need be.
+  /// The segment that contains `offset`; maps it if necessary.
   Result<std::shared_ptr<Segment>> segment_at(std::uint64_t offset, Range& range);
   Status store(std::span<const std::byte> from, std::uint64_t offset);
 
-  /// Of the segment that is mapped for `offset`.
+  /// The size of a segment to map for `offset`.
   std::uint64_t size_at(std::uint64_t offset) const;
 
   const std::shared_ptr<Container> container_;

@@ -13,7 +13,7 @@ std::unexpected<Error> impossible(const char* what) {
   return fail(EPROTO, std::string("record does not fit the namespace: ") + what);
 }
 
-// What no request can have asked for: only a damaged or forged journal has it.
+// False for names that no request can have: only a damaged or forged journal has them.
 bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
          name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
@@ -204,7 +204,7 @@ Status Namespace::apply_one(const Link& r) {
   return {};
 }
 
-// Takes the count of a name away; the entry itself is erased or replaced by the caller.
+// Reduces the link count. The caller removes or replaces the entry.
 void Namespace::lose_name(Inode& inode, Inode& parent, FileTime time) {
   inode.ctime = time;
   if (inode.is_directory()) {
@@ -215,9 +215,9 @@ void Namespace::lose_name(Inode& inode, Inode& parent, FileTime time) {
   }
 }
 
-// Before an inode loses a name: what has none then, if it was staged in. What only parts were
-// loaded of is no input that could be missed. This and came_in() may run twice for one record: see
-// apply().
+// Call it before an inode loses a name. Records the removed input if it was the last name of an
+// imported file. A partly loaded file is not an input that could be missed. This and came_in() may
+// run twice for one record: see apply().
 void Namespace::remember_if_last(const Inode& inode) {
   if ((!inode.is_directory() && inode.nlink > 1) || !inode.extra || !inode.extra->origin ||
       !inode.extra->parts.empty()) {
@@ -225,8 +225,8 @@ void Namespace::remember_if_last(const Inode& inode) {
   }
   for (auto& path : split_names(inode.extra->origin_path)) {
     auto input = gone_input_of(inode, path);
-    // What results-dir has under the name may be another's that took its place, or this one's from
-    // before it was renamed.
+    // The file in results-dir under this name may be of another inode that replaced this one, or of
+    // this inode from before its rename.
     if (const auto before = gone_.find(path); before != gone_.end() && !input.saved) {
       input.saved = before->second.saved, input.linked = input.linked || before->second.linked;
     }
@@ -234,9 +234,9 @@ void Namespace::remember_if_last(const Inode& inode) {
   }
 }
 
-// Before an inode loses its name to another: programs write a new version beside a file and rename
-// it over the old one, and what the user said of the name (efs set) still holds. What only parts
-// were loaded of is temporary by itself.
+// Call it before an inode replaces another. Programs write a new version of a file and rename it
+// over the old one; the class that the user has set for the name (efs set) still applies. A partly
+// loaded file is temporary in any case.
 void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
   if (!replaced.extra || replaced.extra->keep == Keep::by_rule) {
     return;
@@ -256,8 +256,7 @@ void Namespace::note_keep(const Inode& inode) {
   }
 }
 
-// What has come in is not gone. Of parts that are loaded that is not true: they take no input's
-// place.
+// An imported file is not a removed input. A partly loaded file does not replace an input.
 void Namespace::came_in(const Inode& inode) {
   if (gone_.empty() || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) {
     return;
@@ -309,7 +308,7 @@ Status Namespace::apply_one(const Rename& r) {
   if (source.is_directory() && is_within(to->ino, source.ino)) {
     return impossible("rename");
   }
-  std::string name = r.new_name, old_name = r.name;  // nothing allocates once something has changed
+  std::string name = r.new_name, old_name = r.name;  // no allocation after the first change
   if ((r.flags & RENAME_EXCHANGE) != 0) {
     if (target == nullptr) {
       return impossible("exchange");
@@ -404,8 +403,8 @@ Status Namespace::apply_one(const SetStaging& r) {
   }
   InodeExtra& extra = inode->more();
   std::string origin_path = r.origin_path, saved_path = r.saved_path, parts = r.parts;
-  // What was clean and stays so has the same content as before; what becomes clean is not known to
-  // be on the medium.
+  // A file that stays clean has the same content as before. The content of a file that becomes
+  // clean is not known to be durable.
   inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
   inode->dirty = r.dirty != 0;
   extra.keep = static_cast<Keep>(r.keep);
@@ -473,7 +472,7 @@ Status Namespace::apply_one(const Settled& r) {
   for (std::size_t at = 0; at < r.inodes.size(); at += sizeof(std::uint64_t)) {
     std::uint64_t ino = 0;
     std::memcpy(&ino, r.inodes.data() + at, sizeof ino);
-    // One that was removed meanwhile is none of ours; one that was changed is not what was settled.
+    // Skips a file that was removed meanwhile, and a file that was changed after the sync.
     if (Inode* inode = find(ino); inode != nullptr && !inode->dirty) {
       inode->settled = true;
     }
@@ -537,7 +536,7 @@ void Namespace::inherit_references() {
     inode->lookups = never_counted_down;
     inode->inherited = true;
     if (!inode->dirty) {
-      continue;  // never opened for writing: that would have made it dirty
+      continue;  // never opened for writing, which would have made it dirty
     }
     inode->opened_read_write = true;
     inode->write_opens = Inode::unknown_opens;

@@ -1,6 +1,6 @@
 #pragma once
-// The namespace in memory: inodes and directories, changed only by apply(). Knows no journal, no
-// container, no lock.
+// The namespace in memory: inodes and directories. Only apply() changes it. Independent of journal,
+// containers and locks.
 
 #include <cstdint>
 #include <functional>
@@ -16,40 +16,41 @@
 
 namespace efs::fs {
 
-/// The record that leaves an inode's attributes as they are: where a change of some of them starts.
+/// A record with the inode's present attributes. A caller changes some of its fields.
 SetAttributes attributes_of(const Inode& inode);
 
 /// Not thread-safe: guarded by Filesystem's namespace lock.
 class Namespace {
  public:
-  /// A root directory (inode 1) with these attributes.
+  /// Makes a namespace with a root directory (inode 1) with these attributes.
   Namespace(mode_t mode, uid_t uid, gid_t gid, FileTime now);
 
   Inode* find(std::uint64_t ino) const;
-  /// The inode of a name in a directory: ENOENT, ENOTDIR.
+  /// The inode of a name in a directory. Errors: ENOENT, ENOTDIR.
   Result<Inode*> child(const Inode& directory, const std::string& name) const;
 
   Inode& root() const { return *find(root_ino); }
 
-  /// An inode number that was never used.
+  /// Assigns an inode number that was never used.
   std::uint64_t next_ino() { return next_ino_++; }
 
-  /// The one that next_ino() would give.
+  /// The number that next_ino() would assign.
   std::uint64_t next_unused() const { return next_ino_; }
 
-  /// Carries out a record. Total: it fails (EPROTO, no change) only where the record cannot follow
-  /// from this state, which on a live request is a bug and in recovery a damaged journal. What
-  /// throws (std::bad_alloc) has changed nothing that programs see, and can be applied again.
+  /// Carries out a record. Fails (EPROTO, no change) only if the record is impossible in this
+  /// state: a bug in a live request, a damaged journal in a recovery. If it throws
+  /// (std::bad_alloc), programs see no change, and the record can be applied again.
   Status apply(const Record& record);
 
-  /// After this, apply() of such a record allocates no more than a few times what the record holds:
-  /// the large tables have room for it. Throws std::bad_alloc, and then nothing has changed.
+  /// Makes room in the large tables for this record. apply() then allocates at most a few times the
+  /// size of the record. If it throws std::bad_alloc, nothing has changed.
   void make_room(const Record& record);
 
-  /// Records that rebuild this state from an empty namespace of the same root: the snapshot.
+  /// The snapshot: emits records that rebuild this state from an empty namespace with the same
+  /// root.
   void snapshot(const std::function<void(const Record&)>& emit) const;
 
-  /// Removes an inode that has no name any more.
+  /// Removes an inode without a name.
   void destroy(std::uint64_t ino) { inodes_.erase(ino); }
 
   /// Calls visit for every name, in no order.
@@ -62,20 +63,20 @@ class Namespace {
   /// Calls visit for every inode, also those without a name.
   void for_each(const std::function<void(Inode&)>& visit) const;
 
-  /// Numbers of inodes without a name (open when their last name went).
+  /// Inodes without a name (open when they lost their last name).
   std::vector<std::uint64_t> orphans() const;
 
-  /// The kernel has references, nobody knows how many: none is counted down to its end, see
-  /// Inode::inherited. Nor is it known what is open for writing, but that it is among the dirty.
+  /// Marks all inodes as inherited, because the number of the kernel's references is unknown: no
+  /// count then reaches zero, see Inode::inherited. Every dirty file may be open for writing.
   void inherit_references();
 
-  /// By the paths that they were staged in under, unless something was staged in there again. What
-  /// lives on under another name is not among them: its inode says where it came from.
+  /// Removed inputs, by the path of their import, unless another file was imported there later.
+  /// Does not contain files that still exist under another name: their inode has the record.
   const std::map<std::string, GoneInput>& gone() const { return gone_; }
 
   std::size_t size() const { return inodes_.size(); }
 
-  /// The path of `name` in `directory`, relative to the root: "a/b".
+  /// The path of `name` in `directory`, relative to the root ("a/b").
   std::string path_of(const Inode& directory, const std::string& name) const;
 
   /// Grows with each rename of a directory: what was known of paths is true no more.
@@ -102,7 +103,7 @@ class Namespace {
   Status apply_one(const Settled& record);
   Status apply_one(const Gone& record);
 
-  // About requests, not about names: Filesystem's business.
+  // These records concern requests and not names; Filesystem handles them.
   Status apply_one(const NewConnection&) { return {}; }
 
   Status apply_one(const Answered&) { return {}; }
@@ -122,11 +123,10 @@ class Namespace {
   std::map<std::string, GoneInput> gone_;
 };
 
-/// The record that leaves what staging keeps of an inode as it is; callers change a field or two.
+/// A record with the inode's present staging data. Callers change one or two fields.
 SetStaging staging_of(const Inode& inode);
 
-/// What is to be known of `path`, one of the names that the inode was staged in under, when it is
-/// gone.
+/// The data to keep for `path`, one of the inode's import names, after its removal.
 GoneInput gone_input_of(const Inode& inode, const std::string& path);
 Gone gone_record_of(const std::string& path, const GoneInput& input);
 

@@ -133,7 +133,7 @@ std::uint64_t inode_of(const Record& record) {
 
 void encode(const Record& record, std::vector<std::byte>& out) {
   out.push_back(static_cast<std::byte>(record.index()));
-  // fields() is one list for reading and writing; the encoder changes nothing.
+  // fields() serves reading and writing; the encoder changes nothing.
   std::visit([&]<typename T>(const T& one) { const_cast<T&>(one).fields(Encoder(out)); }, record);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// Every change of the namespace is one of these records; Namespace::apply() is the only code that
-// carries one out. A live request, recovery and takeover differ only in where the record comes
-// from. All values are absolute, so that carrying out a record twice gives the same state. The
-// bytes are described in src/store/README.md.
+// Every change of the namespace is one of these records. Only Namespace::apply() carries records
+// out. A live request, a recovery and a takeover differ only in the origin of the record. All
+// values are absolute, so that applying a record twice gives the same state. src/store/README.md
+// describes the bytes.
 
 #include <cstdint>
 #include <map>
@@ -18,19 +18,20 @@
 
 namespace efs::fs {
 
-/// A new inode under its first name: create, mkdir, symlink, mknod, and publication after a
-/// stage-in. Without a name (O_TMPFILE, and unlinked files in a snapshot) it is in no directory.
+/// A new inode under its first name: create, mkdir, symlink, mknod, and publication after an
+/// import. Without a name (O_TMPFILE, and unlinked files in a snapshot) the inode is in no
+/// directory.
 struct MakeNode {
   std::uint64_t ino = 0, parent = 0, rdev = 0;
   std::uint32_t mode = 0, uid = 0, gid = 0;
   FileTime atime, mtime, ctime, btime;
   std::uint8_t dirty = 1;
-  // 0 or: 1 origin counts; 2 its content as staged in is on the medium, too (Settled)
+  // 0: not imported; 1: `origin` is valid; 2: also, the imported content is durable (Settled)
   std::uint8_t staged = 0;
-  std::uint64_t cookie = 0;  // of the name in its directory; 0: the next
+  std::uint64_t cookie = 0;  // of the name; 0: the next one
   Origin origin;
   std::string name, target, origin_path;
-  std::map<std::string, std::string> xattrs;  // that it is born with
+  std::map<std::string, std::string> xattrs;  // initial attributes
 
   template <typename F>
   void fields(F&& f) {
@@ -40,7 +41,7 @@ struct MakeNode {
   }
 };
 
-/// One more name.
+/// A further name.
 struct Link {
   std::uint64_t ino = 0, parent = 0;
   std::uint64_t cookie = 0;  // as in MakeNode
@@ -53,7 +54,7 @@ struct Link {
   }
 };
 
-/// A name less: unlink and rmdir.
+/// Removes a name: unlink and rmdir.
 struct Unlink {
   std::uint64_t parent = 0;
   FileTime time;
@@ -65,8 +66,8 @@ struct Unlink {
   }
 };
 
-/// rename(2); an existing target loses its name in the same record, and its class where the other
-/// has none of its own. flags: RENAME_EXCHANGE or 0.
+/// rename(2). The same record removes the name of an existing target. The moved file inherits the
+/// target's class if it has none of its own. flags: RENAME_EXCHANGE or 0.
 struct Rename {
   std::uint64_t parent = 0, new_parent = 0;
   std::uint32_t flags = 0;
@@ -79,14 +80,14 @@ struct Rename {
   }
 };
 
-/// All attributes that the record keeps, as they are from now on. The access ACL is one of them,
-/// for it and the mode say the same thing and change together.
+/// All recorded attributes with their new values. They include the access ACL, because the ACL and
+/// the mode express the same permissions and change together.
 struct SetAttributes {
   std::uint64_t ino = 0;
   std::uint32_t mode = 0, uid = 0, gid = 0;
   FileTime atime, mtime, ctime;
   std::uint8_t dirty = 0;
-  std::string access_acl;  // as its extended attribute; empty: none beyond the mode
+  std::string access_acl;  // as an extended attribute; empty: only the mode
 
   template <typename F>
   void fields(F&& f) {
@@ -116,8 +117,8 @@ struct RemoveXattr {
   }
 };
 
-/// Inode numbers below `next` have been used: none is ever used twice, also when a snapshot has
-/// forgotten its file.
+/// Inode numbers below `next` are used. No number is used twice, even if a snapshot no longer has
+/// its file.
 struct UsedInodes {
   std::uint64_t next = 0;
 
@@ -127,8 +128,8 @@ struct UsedInodes {
   }
 };
 
-/// The next entry of this directory gets this cookie: readers that walk it go on after a snapshot
-/// as before.
+/// The next entry of this directory gets this cookie, so that walks continue unchanged after a
+/// snapshot.
 struct NextCookie {
   std::uint64_t ino = 0, next = 0;
 
@@ -138,8 +139,8 @@ struct NextCookie {
   }
 };
 
-/// A new connection to the kernel: request numbers begin again, those of earlier records mean
-/// nothing any more.
+/// A new connection to the kernel: request numbers start again, and numbers of earlier records are
+/// invalid.
 struct NewConnection {
   std::uint8_t unused = 0;
 
@@ -149,8 +150,8 @@ struct NewConnection {
   }
 };
 
-/// In a snapshot: the record's request was carried out and concerned this inode. Its answer may not
-/// have been heard.
+/// In a snapshot: the record's request was carried out and concerned this inode. The kernel may not
+/// have received the reply.
 struct Answered {
   std::uint64_t ino = 0;
 
@@ -160,13 +161,14 @@ struct Answered {
   }
 };
 
-/// What staging keeps of an inode, all of it, as it is from now on.
+/// All staging data of an inode with their new values.
 struct SetStaging {
   std::uint64_t ino = 0;
   std::uint8_t dirty = 0;
   std::uint8_t keep = 0;    // fs::Keep
-  std::uint8_t staged = 0;  // origin counts
-  std::uint8_t saved = 0;   // 0 or: 1 copy counts; 2 and it has the content that came in
+  std::uint8_t staged = 0;  // 1: `origin` is valid
+  // 0: no copy; 1: `copy` is valid; 2: also, the copy has the imported content
+  std::uint8_t saved = 0;
   Origin origin, copy;
   std::string origin_path, saved_path, parts;
 
@@ -178,7 +180,7 @@ struct SetStaging {
   }
 };
 
-/// A file gets a name, and who has that name loses it in the same record: as in Rename.
+/// Gives a file a name. The same record removes the name from another file, as in Rename.
 struct Replace {
   std::uint64_t ino = 0, parent = 0;
   FileTime time;
@@ -190,7 +192,7 @@ struct Replace {
   }
 };
 
-/// The content of these inodes, clean, survives power loss (R1: the backend was synced before this
+/// The content of these clean inodes survives power loss (R1: the backend was synced before this
 /// record).
 struct Settled {
   std::string inodes;  // u64 each, little-endian
@@ -201,13 +203,13 @@ struct Settled {
   }
 };
 
-/// Something that was staged in under `path` has no name any more (Namespace::gone()); in
-/// snapshots. Not `there`: that is forgotten; 2: the job did not take it away.
+/// The file imported under `path` has no name any more (Namespace::gone()). `there` 0: forgets the
+/// entry; 2: the job did not remove the name.
 struct Gone {
   static constexpr std::uint8_t removed = 1, unloaded = 2;
   std::uint32_t mode = 0;
   std::uint8_t there = 0, keep = 0, linked = 0;
-  std::uint8_t saved = 0;  // copy counts
+  std::uint8_t saved = 0;  // 1: `copy` is valid
   Origin origin, copy;
   std::string path, target;
 
@@ -218,18 +220,19 @@ struct Gone {
   }
 };
 
-/// The index of an alternative is its type on the medium: append only, never reorder.
+/// The index of an alternative is its type on the medium. Only append alternatives; never reorder
+/// them.
 using Record =
     std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
                  NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone>;
 
-/// The inode that the answer to the record's request names; of Unlink and Rename: none (0).
+/// The inode in the reply to the record's request; 0 for Unlink and Rename.
 std::uint64_t inode_of(const Record& record);
 
 /// Appends the record's bytes to `out`.
 void encode(const Record& record, std::vector<std::byte>& out);
 
-/// EPROTO where the bytes are no record.
+/// EPROTO if the bytes are not a record.
 Result<Record> decode(std::span<const std::byte> bytes);
 
 }  // namespace efs::fs

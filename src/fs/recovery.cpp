@@ -1,5 +1,5 @@
-// Bringing a file system back from its store: replay, then namespace and containers are made to fit
-// one another.
+// Recovers a file system from its store: replays the journal, then reconciles namespace and
+// containers.
 #include <algorithm>
 
 #include "base/log.hpp"
@@ -11,7 +11,7 @@ namespace efs::fs {
 namespace {
 
 constexpr const char* journal_name = "journal";
-constexpr const char* failure_name = "sync-failed";  // beside the journal
+constexpr const char* failure_name = "sync-failed";  // in the directory of the journal
 
 std::uint64_t removal_size(const std::string& name) {
   return store::Journal::record_size(name.size() + 32);
@@ -19,9 +19,9 @@ std::uint64_t removal_size(const std::string& name) {
 
 }  // namespace
 
-// A start after the death of all our processes and a takeover do the same, but for what the kernel
-// has: its references, its open files without a name and its unanswered requests live on in a
-// takeover only.
+// A start after the death of all processes and a takeover differ only in the state of the kernel:
+// its references, its open files without a name and its unanswered requests exist only in a
+// takeover.
 Status Filesystem::recover() {
   recovery_.found = true;
   {
@@ -30,8 +30,8 @@ Status Filesystem::recover() {
     emptied_ = EmptiedFiles::read(*medium_);
     std::vector<std::uint64_t> containers;
     const Status listed = backend_.for_each([&](std::uint64_t id) { containers.push_back(id); });
-    // A start waits until all can be listed. Programs are in the mount of a takeover, and a salvage
-    // brings out the rest.
+    // A start fails until all containers can be listed. A takeover continues, because programs use
+    // the mount. A salvage continues, to export the rest.
     if (!listed && !options_.takeover && !options_.read_only) {
       return listed;
     }
@@ -51,7 +51,7 @@ Status Filesystem::recover() {
     }
     settle_nameless(containers);
     EFS_TRY(match_containers(containers));
-    // Programs wait while a successor takes over: a snapshot has time until it has work of its own.
+    // Programs wait during a takeover, so the snapshot is made later.
     compact_at_ =
         options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
   }
@@ -83,7 +83,7 @@ Status Filesystem::replay() {
                                        .complete_to = options_.journal_to});
   if (!journal) {
     if (journal.error().code == EIO) {
-      note_failed_sync();  // it may be the sync of what it cleared
+      note_failed_sync();  // the error may come from the sync of the cleared journal tail
     }
     return std::unexpected(journal.error());
   }
@@ -92,8 +92,8 @@ Status Filesystem::replay() {
   return {};
 }
 
-// The medium's file system has failed and is read-only now: programs can read on, and a stage-out
-// brings out what is there.
+// True if the medium's file system has failed and is read-only. Programs can still read, and a
+// stage-out exports the remaining files.
 bool Filesystem::is_out_of_reach() {
   if (!options_.takeover) {
     return false;
@@ -108,11 +108,11 @@ bool Filesystem::is_out_of_reach() {
   return true;
 }
 
-// What is freed later may be known to records that are in the page cache only; on persistent memory
-// who died may have been storing the last one, and what is appended behind a record that power loss
-// takes is lost with it. After a failed sync, ours or a predecessor's, the kernel may call lost
-// pages clean, and the next sync would succeed without them: then all is written anew, to another
-// file.
+// Makes the replayed records durable before anything is freed. On a page-cache file system the
+// records may be in the page cache only. On persistent memory the dead worker may have been storing
+// the last record, and power loss that takes it also takes the records after it. After a failed
+// sync of this or an earlier process the kernel may mark lost pages clean, and the next sync would
+// succeed without them. Then the whole journal is written again, to another file.
 Status Filesystem::secure_journal() {
   const auto noted = medium_->open(failure_name, true);
   recovery_.sync_failed = noted || noted.error().code != ENOENT;
@@ -133,14 +133,14 @@ Status Filesystem::secure_journal() {
   if (!options_.takeover) {
     return written;
   }
-  // Programs can read on, and a stage-out brings out what is there.
+  // Programs can still read, and a stage-out exports the remaining files.
   broken_ = true;
   journal_.reset();
   return {};
 }
 
-// It must survive our death only: after power loss the journal is what the medium has, and nothing
-// else is taken for it.
+// The mark must survive only the process: after power loss the journal is read from the medium
+// alone.
 void Filesystem::note_failed_sync() {
   if (const auto noted = medium_->create(failure_name); !noted && noted.error().code != EEXIST) {
     log::error(
@@ -172,9 +172,9 @@ void Filesystem::rebuild_reserve() {
   }
 }
 
-// Files without a name. The kernel of a mount that goes on may have them open; what it has given
-// back needs no record, so that replay meets it again: then its container may be gone already.
-// After the death of all of us nobody has one (R3, R4).
+// Handles files without a name. In a takeover the kernel may have them open. A freed file has no
+// record, so replay finds it again, possibly without a container. After the death of all processes
+// no program has one open (R3, R4).
 void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
   if (options_.takeover) {
     names_.inherit_references();
@@ -202,7 +202,7 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
   }
 }
 
-// Is it called as it was staged in, and not otherwise?
+// True if the file has the names of its import and no others.
 bool Filesystem::has_its_names_only(const Inode& wanted) const {
   bool only = true;
   names_.for_each_name([&](const Inode& parent, const std::string& name,
@@ -214,9 +214,9 @@ bool Filesystem::has_its_names_only(const Inode& wanted) const {
   return only;
 }
 
-// Every regular file has a container and every container a file (R4: what is in use is what the
-// namespace says). In a takeover, too: no record, so no answer and nobody who could have it open;
-// and who was filling it died with the predecessor.
+// Matches regular files and containers (R4: the namespace decides which containers are in use).
+// This holds in a takeover too: a container without a record had no reply, so no program has it
+// open, and the thread that filled it died with the earlier worker.
 Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   std::vector<std::uint64_t> unknown;
   for (const auto id : there) {
@@ -232,7 +232,7 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   const bool keeps = backend_.durability() != Durability::volatile_memory;
   std::vector<std::uint64_t> missing, doubtful;
   names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
-    // without a name: the next start frees it, where there was no memory to
+    // without a name: the next start frees it if memory was missing
     if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) {
       return;
     }
@@ -245,19 +245,19 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
     if (lost && options_.takeover) {
       return missing.push_back(inode.ino);
     }
-    // An input comes again. What was brought out does not, nor what has another name now: without
-    // power loss somebody has removed its container.
+    // A stage-in imports an input again, but not an exported file or one with another name. Without
+    // power loss, a process or an administrator has removed its container.
     const bool comes_again =
         has_copy && (options_.after_power_loss ||
                      (!inode.extra->saved && (!lost || has_its_names_only(inode))));
-    // A clean file must be what the PFS has: after power loss only what was settled is known to be
-    // that.
+    // A clean file must equal the version on the PFS. After power loss only settled files are known
+    // to.
     if (lost ? comes_again : has_copy && options_.after_power_loss && !inode.settled && keeps) {
       doubtful.push_back(inode.ino);
     } else if (lost) {
       missing.push_back(inode.ino);
     }
-    // After a failed sync nothing can say any more that they are on the medium.
+    // After a failed sync no later sync can prove that they are durable.
     else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) {
       unsettled_.push_back(inode.ino);
     }
@@ -269,8 +269,8 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   if (!journal_ || !options_.rules.free_unknown || unknown.empty()) {
     return {};
   }
-  // Power loss may bring back what is removed here. So its number is nobody else's from now on;
-  // where the journal is full, it is so as long as this process lives.
+  // Power loss may undo these removals, so a record marks the numbers as used. If the journal is
+  // full, that holds only for the life of this process.
   const UsedInodes used{.next = unknown.back() + 1};
   if (used.next > names_.next_unused() && !commit(0, used)) {
     (void)names_.apply(used);
@@ -281,9 +281,9 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   return {};
 }
 
-// R4: a number is given by a record before it has a container. So without power loss one that no
-// record has given says that there were records which are not there any more, and the containers
-// may hold all that is left of their files.
+// R4: a record assigns a number before the container is made. So without power loss, a container
+// with an unassigned number shows that records are missing, and the containers may be the only
+// remainder of their files.
 Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) {
   if (options_.after_power_loss || containers.empty() || containers.back() < names_.next_unused()) {
     return {};
@@ -299,10 +299,10 @@ Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) 
                            "is removed. Put the last one back");
 }
 
-// Files whose containers power loss took are empty from now on: they were never synced. Without
-// power loss something else has removed the containers. An empty file would then take the place of
-// a result, so the names stay without a container, every read fails, and a stage-out names each of
-// them. A look at an image drops the names, unless not all containers could be listed.
+// Files whose containers power loss took become empty: they were never synced. Without power loss
+// the containers were removed otherwise, and an empty file could replace a result. So the names
+// then stay without a container, every read fails, and a stage-out lists each of them. Opening an
+// offline store read-only drops the names, unless some containers could not be listed.
 Status Filesystem::fill_in(const std::vector<std::uint64_t>& missing) {
   if (missing.empty()) {
     return {};
@@ -381,7 +381,7 @@ Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
         }
         records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
       });
-  // Lost, and not removed by the job: said first, so that nobody takes it for that.
+  // Records first that the file was lost, so that the removal does not count as the job's.
   for (const auto ino : sorted) {
     SetStaging staging = staging_of(*names_.find(ino));
     if (staging.staged == 0) {
@@ -418,10 +418,10 @@ Status Filesystem::sync_journal() {
     return fail(EIO);
   }
   if (durable_ < wanted) {
-    // Again: what came while we waited for our turn goes along.
+    // Read it again: this sync also covers records that were appended while this thread waited.
     const auto point = point_now();
     if (const Status done = point.file->sync(); !done) {
-      // After a failed fsync the kernel may call lost pages clean: a later success would prove
+      // After a failed fsync the kernel may mark lost pages clean: a later success would prove
       // nothing.
       broken_ = true;
       log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"",

@@ -1,5 +1,5 @@
 #pragma once
-// A removal that is on its way, counted for its scope.
+// Counts a running removal during its scope.
 
 #include <atomic>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace efs::fs {
 
-/// Begin it before the namespace says that the file is gone, and end it when the container is. It
-/// must not be in force in a thread that waits for removals.
+/// Construct it before the namespace drops the file, and destroy it after the container is removed.
+/// A thread that waits for removals must not own one.
 class Filesystem::Removing {
  public:
   explicit Removing(std::atomic<std::uint32_t>& running) : running_(running) { ++running_; }

@@ -1,7 +1,7 @@
 #pragma once
-// Which requests of the kernel were carried out, so that one that comes again after a takeover is
-// answered from here and not carried out twice. Kept in the journal (each record carries its
-// request), found again by replay.
+// The requests of the kernel that were carried out. After a takeover the kernel repeats requests;
+// the worker replies from this cache and does not carry them out twice. Each journal record has its
+// request, so a replay rebuilds the cache.
 
 #include <array>
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace efs::fs {
 
-/// The last `capacity` of them: far more than can be on their way at once, for each client thread
-/// has one at most. Not thread-safe: guarded by the namespace lock.
+/// Keeps the last `capacity` requests. That is far more than the number of requests in flight,
+/// because each client thread has at most one. Not thread-safe: guarded by the namespace lock.
 class ReplyCache {
  public:
   static constexpr std::size_t capacity = 1u << 14;
 
-  /// `ino`: the inode that the answer names, where it names one. Request 0 is none of the kernel's.
+  /// `ino`: the inode in the reply, if any. Request 0 is not from the kernel and is ignored.
   void note(std::uint64_t request, std::uint64_t ino) {
     if (request == 0) {
       return;
@@ -25,7 +25,7 @@ class ReplyCache {
     next_ = (next_ + 1) % capacity;
   }
 
-  /// The inode of a request that was carried out; none where it was not.
+  /// The inode of a request that was carried out; nullopt if it was not.
   std::optional<std::uint64_t> find(std::uint64_t request) const {
     for (const auto& one : *last_) {
       if (one.request == request && request != 0) {

@@ -11,7 +11,7 @@ constexpr mode_t plain_mode = 0600, sealed_mode = 0700;
 
 }  // namespace
 
-// In this order: what has neither seal nor label is nobody's.
+// In this order, because a container without seal and label belongs to no store.
 Status seal(int container) {
   if (::fchmod(container, sealed_mode) != 0) {
     return fail_errno("sealing a container");

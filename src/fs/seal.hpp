@@ -1,8 +1,8 @@
 #pragma once
-// Containers that somebody besides their store has a name for, and relies on: a cache of inputs.
-// Such a container is sealed: its bytes are what they were when it was sealed. The mark is the
-// inode's, so it is seen under every name, and whoever is about to change the bytes takes it away
-// first, also where the other names cannot be found any more.
+// Seals containers that a cache of inputs shares with their store. The bytes of a sealed container
+// have not changed since the seal. The seal is a mark on the file's inode, so it is visible under
+// every name. A process removes the seal before it changes the bytes, even if it cannot find the
+// other names.
 
 #include <sys/stat.h>
 
@@ -12,21 +12,21 @@
 
 namespace efs {
 
-/// The mark is the owner's execute bit of the file, which means nothing for a container and which
-/// every file system has. `container`: open in any way. Whose it was is forgotten (its label,
-/// backends/fsdax.hpp): the next one may be another job's.
+/// Seals a container. The mark is the owner's execute bit, which has no other use for a container
+/// and which every file system has. `container`: a descriptor with any access mode. Removes the
+/// container's label (backends/fsdax.hpp), because another job may adopt it next.
 Status seal(int container);
 Status unseal(int container);
 bool is_sealed(const struct stat& container);
 
-/// Who shares sealed containers. Thread-safe.
+/// The interface to the sharer of sealed containers. Thread-safe.
 class Sharer {
  public:
   virtual ~Sharer() = default;
-  /// A sealed container is about to be changed, and is unsealed when this returns. Until then
-  /// nobody changes it: what the sharer wants to keep of it, it copies now. May take long. Cannot
-  /// fail: what cannot be kept is given up. `staged_as`: the paths, relative to the root, that it
-  /// was staged in under, with a NUL between them; "": not known.
+  /// Called before a sealed container changes. The caller removes the seal after the return, and no
+  /// process changes the container before. The sharer copies the content now, or drops its entry if
+  /// it cannot. May take long. Cannot fail. `staged_as`: the import paths, relative to the root,
+  /// separated by NUL; "": not known.
   virtual void part(int container, const std::string& staged_as) = 0;
 };
 

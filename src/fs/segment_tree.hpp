@@ -1,7 +1,7 @@
 #pragma once
-// File offset -> segment, in O(log n). Segments do not overlap; absence is a gap. A pure data
-// structure: it knows neither memory nor files, and for containers with a descriptor it only caches
-// mappings (docs/dev/requests.md).
+// Maps file offsets to segments in O(log n). Segments do not overlap; offsets without a segment are
+// gaps. A pure data structure without access to memory or files. For containers with a descriptor
+// it only caches mappings (docs/dev/requests.md).
 
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Not thread-safe. `Value` is whatever stands for the memory of a segment.
+/// Not thread-safe. `Value` represents the memory of a segment.
 template <typename Value>
 class SegmentTree {
  public:
@@ -31,7 +31,7 @@ class SegmentTree {
     Value value;
   };
 
-  /// Inserts a segment; false (and no change) if the range is empty or overlaps one that is there.
+  /// Inserts a segment. Returns false without a change if the range is empty or overlaps a segment.
   bool insert(Range range, Value value) {
     if (range.begin >= range.end || overlaps(range)) {
       return false;
@@ -40,7 +40,7 @@ class SegmentTree {
     return true;
   }
 
-  /// The segment that holds `offset`, or null. Valid until the next change.
+  /// The segment that contains `offset`, or null. Valid until the next change.
   const Segment* find(std::uint64_t offset) const {
     auto after = segments_.upper_bound(offset);
     if (after == segments_.begin()) {
@@ -50,7 +50,7 @@ class SegmentTree {
     return offset < candidate.range.end ? &candidate : nullptr;
   }
 
-  /// Removes every segment that touches `range`, whole; returns how many.
+  /// Removes every segment that overlaps `range`; returns their number.
   std::size_t erase(Range range) {
     std::size_t count = 0;
     for (auto it = first_touching(range); it != segments_.end() && it->first < range.end; ++count) {
@@ -87,7 +87,7 @@ class SegmentTree {
  private:
   using Map = std::map<std::uint64_t, Segment>;
 
-  // The first segment that ends behind range.begin.
+  // The first segment that ends after range.begin.
   template <typename Self>
   static auto first_touching_in(Self& segments, Range range) {
     auto it = segments.upper_bound(range.begin);

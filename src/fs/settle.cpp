@@ -1,6 +1,5 @@
-// Clean files and the medium. The PFS has what a clean file holds, so its content is synced late
-// and for many at once; until that is booked (Settled) power loss takes the file, under whatever
-// name.
+// Persists clean files. The PFS has the content of a clean file, so efs syncs many files late and
+// together. Until the sync is recorded (Settled), power loss takes the file, under any name.
 #include <algorithm>
 
 #include "base/slow_work.hpp"
@@ -9,7 +8,7 @@
 namespace efs::fs {
 namespace {
 
-constexpr std::uint64_t not_while_clean = ~std::uint64_t{0};  // no inode has so many edits
+constexpr std::uint64_t not_while_clean = ~std::uint64_t{0};  // above any real number of edits
 
 }  // namespace
 
@@ -25,8 +24,8 @@ Status Filesystem::book_settled(std::span<const Unsettled> synced) {
   Settled record;
   for (const auto& one : synced) {
     const Inode* inode = names_.find(one.ino);
-    // Who was opened for writing meanwhile may hold what was not synced, also where an unload made
-    // it clean again.
+    // A file that was opened for writing meanwhile may have unsynced content, even if an unload
+    // made it clean again.
     if (inode == nullptr || inode->dirty || inode->settled ||
         (inode->edits != one.edits && options_.rules.book_unchanged)) {
       continue;
@@ -62,12 +61,12 @@ Status Filesystem::settle() {
   return done ? sync_journal() : done;
 }
 
-// R1: the data before the record that says they are there.
+// R1: the data before the record that declares them durable.
 Status Filesystem::sync_and_book(std::span<const Unsettled> clean) {
   if (options_.rules.settle_after_sync) {
     if (const Status synced = backend_.sync_all(); !synced) {
-      // These are never settled: the failure was told once, and the next sync would succeed without
-      // what was lost. The PFS has them, so power loss may take them.
+      // These files are never settled: the kernel reports the failure once, and the next sync would
+      // succeed without the lost data. The PFS has them, so power loss may take them.
       note_failed_sync();
       return synced;
     }
@@ -91,14 +90,14 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
     const bool done = std::any_of(synced.begin(), synced.end(), [&](const Unsettled& one) {
       return one.ino == inode.ino && (!clean || one.edits == clean->edits);
     });
-    // What was dirty when it was synced may have been written to and unloaded since: booked is only
-    // what was clean.
+    // A file that was dirty at the sync may have been written and unloaded since: record only files
+    // that were clean.
     if (!done && (clean || (anyway && inode.is_regular() && !inode.settled))) {
       wanted.push_back(clean.value_or(Unsettled{inode.ino, not_while_clean}));
     }
   };
   look_at(moved, replaces);
-  // Once: what is loaded into it while we sync would hold up the rename for ever.
+  // Once: files that are loaded during the sync would delay the rename without limit.
   if (!moved.is_directory() || !synced.empty() || (unsettled_.empty() && settling_ == 0)) {
     return wanted;
   }
@@ -118,7 +117,7 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
 }
 
 Status Filesystem::secure(std::span<const std::uint64_t> inos) {
-  // of more one sync of all is cheaper, though it waits for other files' content
+  // for more files one sync of all is cheaper, although it waits for other files
   constexpr std::size_t few = 16;
   if (backend_.durability() == Durability::volatile_memory || inos.empty()) {
     return {};
@@ -129,8 +128,8 @@ Status Filesystem::secure(std::span<const std::uint64_t> inos) {
                            [](std::uint64_t ino) { return Unsettled{ino, not_while_clean}; });
     EFS_TRY(sync_containers(files));
   } else if (const Status synced = backend_.sync_all(); !synced) {
-    // As in sync_and_book(): nobody is told of this failure again, so what waits to be settled
-    // never is.
+    // As in sync_and_book(): the kernel does not report this failure again, so waiting files are
+    // never settled.
     note_failed_sync();
     WriteLock lock(mutex_);
     unsettled_.clear();
@@ -149,7 +148,7 @@ Status Filesystem::sync_containers(std::span<const Unsettled> files) {
     if (!container) {
       return std::unexpected(container.error());
     }
-    EFS_TRY((*container)->sync(true));  // the times, too: by them a settled file is known
+    EFS_TRY((*container)->sync(true));  // the times too: they identify a settled file
     EFS_TRY(backend_.sync_name(file.ino));
   }
   return {};

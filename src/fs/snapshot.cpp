@@ -1,4 +1,5 @@
-// The records that rebuild a namespace, and those that say all of something that an inode has.
+// The records that rebuild a namespace, and the records with an inode's complete attributes or
+// staging data.
 #include <unordered_set>
 
 #include "fs/acl.hpp"
@@ -47,7 +48,7 @@ void emit_extras(const Inode& inode, const std::function<void(const Record&)>& e
   if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) {
     emit(staging_of(inode));
   }
-  // The MakeNode says so only of what was staged in.
+  // MakeNode has this flag only for imported files.
   if (inode.settled && !extra.origin) {
     emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
   }
@@ -99,7 +100,8 @@ Gone gone_record_of(const std::string& path, const GoneInput& input) {
 
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   std::vector<const Inode*> directories{&root()};
-  std::unordered_set<std::uint64_t> linked;  // inodes of several names that have their first one
+  // inodes with several names whose first name is emitted
+  std::unordered_set<std::uint64_t> linked;
   for (std::size_t i = 0; i < directories.size(); ++i) {
     const Inode& parent = *directories[i];
     parent.directory->for_each_after(
@@ -121,18 +123,18 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
           return true;
         });
   }
-  // What is open without a name: records about it may still follow.
+  // Files that are open without a name: later records may concern them.
   for (const auto ino : orphans()) {
     emit(make_node_of(*find(ino), find(ino)->parent, "", 0));
     emit_extras(*find(ino), emit);
   }
   emit_extras(root(), emit);
   emit(UsedInodes{next_ino_});
-  // Behind the nodes: one that came in under such a name would take it away.
+  // After the nodes: an imported node of the same name would remove the entry.
   for (const auto& [path, input] : gone_) {
     emit(gone_record_of(path, input));
   }
-  // Last, for the records above have moved their times.
+  // Last, because the records above have changed their times.
   for (const Inode* directory : directories) {
     emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});
     emit(attributes_of(*directory));

@@ -1,7 +1,6 @@
 #pragma once
-// What staging may do with the file system: fill containers that have no name yet, publish them
-// whole, and walk the namespace to bring results out. Works whether or not the file system is
-// mounted.
+// The interface of staging to the file system: fills unnamed containers, publishes whole files, and
+// walks the namespace for exports. Works with and without a mount.
 
 #include <sys/stat.h>
 
@@ -31,37 +30,37 @@ struct Place;
 struct Replace;
 struct SetStaging;
 
-/// The version of a PFS file as it was staged in: what a stage-out compares to see that it is still
-/// the same.
+/// The version of a PFS file at its import. A stage-out compares it with the present version.
 struct Origin {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t size = 0;  // bytes
   Nanoseconds mtime = 0;
-  // 0: of a copy that another node may have, too: no version of it is known
+  // 0: an exported copy that another node may also have exported; its version is unknown
   Nanoseconds ctime = 0;
-  // of a copy that is about to get its name, which moves it: the rest tells
+  // for a copy that is about to get its name, which changes ctime: compare the other members
   static constexpr Nanoseconds any_ctime = -1;
   bool operator==(const Origin&) const = default;
 };
 
-/// By all that does not move when the file gets another name, or a PFS is mounted again: a hard
-/// link to it is not another version.
+/// Compares the members that stay the same when the file gets another name or the PFS is mounted
+/// again. A hard link does not make another version.
 bool is_same_file(const Origin& a, const Origin& b);
 
-/// What a user said of a name while the job ran (efs set); for a directory it holds for all below
-/// that says nothing itself.
+/// The class that a user has set for a name during the job (efs set). A directory's class applies
+/// to everything below without a class of its own.
 enum class Keep : std::uint8_t { by_rule = 0, temporary = 1, persistent = 2 };
 
-/// What is known of something that was staged in and is not there under its name any more.
+/// The record of an imported file whose name was removed.
 struct GoneInput {
   mode_t type = 0;              // S_IFMT
   Origin origin;                // of a file
-  std::optional<Origin> saved;  // the copy of that name in results-dir
+  std::optional<Origin> saved;  // the copy with that name in results-dir
   bool linked = false;
   Keep keep = Keep::by_rule;
-  std::string target;     // of a symbolic link
-  bool unloaded = false;  // not the job took the name away, but an unload: it is not missed
+  std::string target;  // of a symbolic link
+  // an unload removed the name, not the job: the input does not count as removed
+  bool unloaded = false;
 };
 
 struct StagedAttributes {
@@ -72,93 +71,92 @@ struct StagedAttributes {
   Nanoseconds mtime = 0;
 };
 
-/// A file whose container stays open as long as this lives.
+/// Keeps the container of a file open during its lifetime.
 struct HeldFile {
   std::uint64_t ino = 0;
   int fd = -1;                  // for reading and writing
-  std::shared_ptr<void> holds;  // what keeps `fd` open
+  std::shared_ptr<void> holds;  // keeps `fd` open
 };
 
-/// A filled file on its way to a name. `path` is relative to the root.
+/// A filled file before its publication. `path` is relative to the root.
 struct StagedFile {
   std::uint64_t ino = 0;
   std::string path;
-  StagedAttributes attributes;  // for publish_files(): the container has these times already
+  StagedAttributes attributes;  // for publish_files(): the container already has these times
   Origin origin;
   std::map<std::string, std::string> xattrs{};
 };
 
-/// Has the time passed that work on many names has? Called by several threads.
+/// Returns true after the deadline of work on many names. Called by several threads.
 using IsOver = std::function<bool()>;
-/// Fewer names than these are listed in any case: that takes milliseconds.
+/// A walk over fewer names ignores IsOver: it takes milliseconds.
 inline constexpr std::size_t many_names = 16384;
 
-/// One name of the namespace, as walk() reports it.
+/// One name of the namespace in the result of walk().
 struct WalkItem {
-  std::string path;  // relative to the root: "a/b"; the root itself is not reported
+  std::string path;  // relative to the root ("a/b"); the root itself is left out
   std::uint64_t ino = 0;
   struct stat attributes{};
   std::string target;  // of a symbolic link
   std::map<std::string, std::string> xattrs{};
-  // content, attributes or name may differ from what was staged in (true for new files)
+  // content, attributes or name may differ from the import (true for new files)
   bool dirty = false;
-  // present where the inode was staged in (and still has the name it was given)
+  // set if the inode was imported and still has the name of the import
   std::optional<Origin> origin;
-  bool linked = false;  // with an origin: the PFS had several names of it
-  // where nobody has changed it since it was staged in, under whatever name: the size and mtime
-  // that it must have
+  bool linked = false;  // with an origin: the file had several names on the PFS
+  // set if the file has not changed since the import, under any name: its required size and mtime
   std::optional<Origin> content{};
-  bool settled = false;       // clean, and its content survives power loss
-  bool saved_linked = false;  // that copy has several names, or had: its ctime says nothing
-  // present where an unload or a stage-out brought it to results-dir (under this name)
+  bool settled = false;       // clean, and the content survives power loss
+  bool saved_linked = false;  // that copy has or had several names: ignore its ctime
+  // set if an unload or a stage-out has exported it under this name
   std::optional<Origin> saved;
-  // the other name of it under which an unload or stage-out brought this very version of a file out
+  // another name of the file under which an unload or stage-out has exported this version
   std::string copy_path{};
-  std::optional<Origin> copy{};  // as that was
-  // by walk(): the file or link that was staged in under this name, where the job put this in its
-  // place
+  std::optional<Origin> copy{};  // the version of that copy
+  // by walk(): the file or link that was imported under this name, if the job has replaced it by
+  // this item
   std::shared_ptr<const GoneInput> replaced{};
-  Keep keep = Keep::by_rule;       // its own, or of the nearest directory above that has one
-  std::string keep_path;           // whose; "" for the root's
-  unsigned place = 0;              // of the backend, where the content of a regular file lies
-  bool group_handed_down = false;  // the directory above has the set-group-ID bit, and this group
-  // Of a stage-out (result_attributes.hpp). No program chose its group: what a new file of its
-  // owner gets where no directory hands one down. And: results-group chose it.
+  Keep keep = Keep::by_rule;       // its own, or that of the nearest ancestor that has one
+  std::string keep_path;           // the path of the item that has `keep`; "" for the root
+  unsigned place = 0;              // backend index of a regular file's content
+  bool group_handed_down = false;  // the parent has the set-group-ID bit and the same group
+  // For a stage-out (result_attributes.hpp). Set if no program chose the group: the group that a
+  // new file of the owner gets without a set-group-ID directory. results-group also sets it.
   std::optional<gid_t> plain_group{};
   bool group_is_asked = false;
   // why nothing of a regular file's content can be read (its size is unknown, and 0 here), or is
   // left (lost_its_content()); "": nothing says so
   std::string unreadable{};
-  // only these parts of it were loaded ("0+4096,8192+100"); "": it is whole
+  // the loaded parts of a partial file ("0+4096,8192+100"); "": the file is whole
   std::string parts;
 };
 
-/// What is known of those who can write to a file at this moment.
+/// The present writers of a file.
 struct Writers {
-  // to be compared later: grows with each open for writing and each change of attributes
+  // for a later comparison: incremented by each open for writing and each change of attributes
   std::uint64_t edits = 0;
-  std::uint32_t open = 0;  // opens for writing that the kernel has not released
-  // `open` is no count: it was opened before this process took over, and nobody knows whether it
-  // was closed
+  std::uint32_t open = 0;  // opens for writing without a release
+  // `open` is not exact: the file was open before the takeover, and a release may be missing
   bool from_before = false;
-  bool possible = true;  // somebody may write, or nothing proves that nobody can
+  bool possible = true;  // a program can write, or there is no proof that none can
 };
 
-/// Which of what is known of an inode a name on the PFS concerns: what it came in as, or what it
-/// was brought out as, too.
+/// Which records of an inode a name on the PFS concerns: its imports, or its imports and exports.
 enum class Side : std::uint8_t { inputs, both };
 
 struct PfsName {
   std::string path;
-  std::optional<Origin> version{};  // that it has; none: what it is about to get is nobody's yet
-  // whose it is: who has the name by now may have got it since; 0: who has it
+  // the present version; nullopt: the name is about to get a new version
+  std::optional<Origin> version{};
+  // the inode of the version, because the name may lead to another inode by now; 0: the inode that
+  // has the name
   std::uint64_t by = 0;
 };
 
-/// What a name of the buffer is called in results-dir; none: the same.
+/// Maps a name of the buffer to the name in results-dir. Empty: the names are equal.
 using ResultName = std::function<std::string(const std::string&)>;
 
-/// What a published name may take the place of.
+/// Which existing files a published name may replace.
 enum class Over : std::uint8_t { nothing, clean, anything };
 
 /// Thread-safe: any number of threads may call any member at once.
@@ -166,58 +164,58 @@ class Staging {
  public:
   explicit Staging(Filesystem& filesystem) : filesystem_(filesystem) {}
 
-  /// A new regular file without a name and its empty container. Abandoned files vanish with the
-  /// instance.
+  /// Makes a regular file without a name, with an empty container. Abandoned files disappear with
+  /// the instance.
   Result<std::uint64_t> begin_file();
 
-  /// The same with its container open: one step instead of two, for many small files. Let go of it
-  /// before abandon(): what was written into it counts as used from then on.
+  /// The same with the container open: one step instead of two, for many small files. Destroy the
+  /// HeldFile before abandon(); its space counts as used until then.
   Result<HeldFile> begin_open_file();
-  /// Its content is to go to this place of the backend (Backend::create_at()).
+  /// The same on backend number `place` (Backend::create_at()).
   Result<HeldFile> begin_open_file_at(unsigned place);
 
-  /// The same with the open file `fd` for its container, under one more name (Backend::adopt()).
+  /// The same with a hard link to the open file `fd` as its container (Backend::adopt()).
   Result<HeldFile> adopt_file(int fd);
 
-  /// The container of a file that is there; cheaper than a descriptor of the caller's own.
+  /// Opens the container of an existing file. Cheaper than a separate descriptor.
   Result<HeldFile> hold(std::uint64_t ino);
 
   /// As Filesystem::secure().
   Status secure(std::span<const std::uint64_t> inos);
 
-  /// The container's descriptor, for reading (O_RDONLY) or filling (O_RDWR). Offsets are those of
-  /// the file.
+  /// A descriptor of the container, for reading (O_RDONLY) or filling (O_RDWR). Its offsets are the
+  /// file's.
   Result<UniqueFd> open_container(std::uint64_t ino, int flags);
 
-  /// Frees a file that begin_file() made and that was not published.
+  /// Frees an unpublished file of begin_file().
   void abandon(std::uint64_t ino);
 
-  /// Gives the file its name and attributes: one journal record, after which it is visible, whole
-  /// and clean. The data must be in the container. EEXIST if the name is taken, ENOENT if the
+  /// Gives the file its name and attributes by one journal record. The file is then visible, whole
+  /// and clean. Requires: the container has the data. EEXIST if the name exists, ENOENT if the
   /// parent is missing.
   Status publish_file(std::uint64_t ino, const std::string& path,
                       const StagedAttributes& attributes, const Origin& origin);
 
-  /// The same for several files, which appear one after the other. Returns how many did; `failed`
-  /// is set where that is not all of them, and says why the next one did not.
+  /// The same for several files, which appear one after the other. Returns the number of published
+  /// files. If it is not all, sets `failed` to the error of the next file.
   std::size_t publish_files(std::span<const StagedFile> files, Status& failed);
 
-  /// Further names of a file that was staged in as `existing`: one inode, clean under all of them.
-  /// Each takes the place of what `over` allows, as in publish_over(). After an error those before
-  /// the one it names are there.
+  /// Gives further names to a file that was imported as `existing`: one inode, clean under all
+  /// names. Each name may replace files as `over` permits, see publish_over(). After an error the
+  /// names before the failed one exist.
   Status link_files(const std::string& existing, std::span<const std::string> names, Over over);
 
-  /// A directory (an existing directory is given the attributes) or a symbolic link, likewise.
+  /// Makes a directory or a symbolic link, clean. An existing directory gets the attributes.
   Status make_directory(const std::string& path, const StagedAttributes& attributes);
   Status make_symlink(const std::string& path, const std::string& target,
                       const StagedAttributes& attributes);
 
-  /// All extended attributes of a directory, before the mount; it stays clean.
+  /// Sets all extended attributes of a directory before the mount. The directory stays clean.
   Status set_xattrs(const std::string& path, const std::map<std::string, std::string>& xattrs);
 
-  /// Of a directory that was staged in: `version` stands for what the PFS has of its attributes,
-  /// and comes back as origin.size of its item. Nothing where it was not, or is no directory any
-  /// more. The root takes root-dir's group and extended attributes.
+  /// Records the version of an imported directory's attributes on the PFS. walk() returns it as
+  /// origin.size. Without effect if the path is not an imported directory. The root takes
+  /// root-dir's group and extended attributes.
   Status set_root(gid_t gid, const std::map<std::string, std::string>& xattrs);
   Status note_directory(const std::string& path, std::uint64_t version);
 
@@ -225,132 +223,134 @@ class Staging {
   /// program has changed it since.
   bool lost_its_content(const WalkItem& item) const;
 
-  /// Takes a name away that nobody may be using: before the mount, for what is staged in anew.
-  /// ENOTEMPTY as rmdir(2).
+  /// Removes an unused name, before the mount, for a file that is imported again. ENOTEMPTY as
+  /// rmdir(2).
   Status remove(const std::string& path);
 
-  /// As set_saved(), after the unmount: nobody can have changed it.
+  /// As set_saved(), after the unmount, when no program can change the file.
   Status mark_saved(const std::string& path, const Origin& copy, bool in_place,
                     const GoneInput* replaced = nullptr);
 
-  /// What results-dir has under that name is a copy of some version of this file: a stage-out may
-  /// take its place. The file stays dirty; of a clean one nothing is noted.
+  /// Records that results-dir has a copy of some version of this file under that name, which a
+  /// stage-out may replace. The file stays dirty. Without effect for a clean file.
   Status note_copy(const std::string& path, const Origin& copy, bool in_place,
                    const GoneInput* replaced = nullptr);
 
-  /// The same of the file `ino`, whatever has become of it and of its name since it was copied:
-  /// before the copy gets its name (any_ctime), when the version before stays known, too, and once
-  /// it has it.
+  /// The same for the file `ino`, even if the file or its name has changed since the copy. Call it
+  /// before the copy gets its name (any_ctime), which also keeps the former version, and again
+  /// afterwards.
   Status note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place,
                     const GoneInput* replaced);
 
-  /// What results-dir has under this name is not what the file holds: it counts as changed. ENOENT
-  /// where the name leads elsewhere by now.
+  /// Marks the file changed, because results-dir has another content under this name. ENOENT if the
+  /// name leads to another inode by now.
   Status mark_changed(std::uint64_t ino, const std::string& path);
 
-  /// The whole namespace, parents before children, names in byte order; or `below` and what is in
-  /// it: ENOENT, ENOTDIR where there is none. ECANCELED once `is_over` says so: it is asked again
-  /// and again, and only where there are many names.
+  /// Lists the whole namespace, or `below` and its content: parents before children, names in byte
+  /// order. ENOENT, ENOTDIR if `below` does not exist. ECANCELED after `is_over` returns true; with
+  /// many names the walk calls it repeatedly.
   Result<std::vector<WalkItem>> walk(const std::string& below = {}, const IsOver& is_over = {});
 
-  /// Of that, those of `paths` that are there (still), in their order.
+  /// The items of walk() for those `paths` that exist, in their order.
   Result<std::vector<WalkItem>> look(std::span<const std::string> paths);
-  /// Every name, in no order, at a fraction of what walk() costs.
+  /// Every name, in no order, at a fraction of the cost of walk().
   std::vector<std::string> names() const;
-  /// Of walk(), without what `efs set` said, the `wanted` names of files whose content is what came
-  /// in, for all that is known: under that very name, or (`renamed`) under another one.
+  /// The items of walk(), without the classes of `efs set`, for files that are not known to have
+  /// changed since the import and for which `wanted` is true. `renamed`: the name differs from that
+  /// of the import.
   Result<std::vector<WalkItem>> unchanged(
       const std::function<bool(const std::string& path, bool renamed)>& wanted);
 
-  /// What was staged in and is not there under that name any more, removed or renamed: by path,
-  /// with type, origin, saved, keep and target; `ino` where it lives under another name, else 0.
-  /// Not what a staging took away itself, but for what an unload took with `unloaded`: that of
-  /// which it brought another version out before. Survives what names survive.
+  /// The imported names that were removed or renamed, by path, with type, origin, saved, keep and
+  /// target. `ino` is set if the file exists under another name, otherwise 0. Leaves out names that
+  /// staging removed. With `unloaded` it includes names that an unload removed after the export of
+  /// another version. As durable as names.
   std::vector<WalkItem> gone(bool unloaded = false);
-  /// Lets these never have been staged in.
+  /// Drops the records that these paths were imported.
   Status forget_gone(const std::vector<std::string>& paths);
-  /// What was brought to results-dir under these names is not there any more. That they were staged
-  /// in stays.
+  /// Drops the records of exported copies under these names. Keeps the records of imports.
   Status forget_copies(const std::vector<std::string>& paths);
 
-  /// The PFS has, or is about to get, these versions under these names. What inodes that have other
-  /// names by now came in as, or brought out, under them is there no more: they are dirty where
-  /// nothing else is known of them, so that they are brought out should they get such a name back.
-  /// Durable on return. The names of which that could not be noted, and why: nothing may go there.
+  /// Call it before other files get these versions under these PFS names. Inodes that were imported
+  /// or exported under such a name and have another name now lose that record. An inode without
+  /// another record becomes dirty, so that it is exported if it gets the name back. Durable on
+  /// return. Returns the names whose records could not be dropped, with the error: the caller must
+  /// not write to those.
   std::map<std::string, Error> revoke(std::span<const PfsName> names, Side side,
                                       const ResultName& called = {});
 
-  /// What was brought out under such names, whoever has them now, counts as not brought out:
-  /// results go elsewhere.
+  /// Drops the export records of all names for which `is_elsewhere` is true, because results now go
+  /// to another path.
   Status forget_saved(const std::function<bool(const std::string&)>& is_elsewhere);
 
-  /// Bytes that the buffer can still take (the journal's reserve left out).
+  /// Bytes that the buffer can still take, without the journal's reserve.
   Result<std::uint64_t> available_bytes();
-  /// The same for each place of the backend.
+  /// The same for each of several backends.
   std::vector<std::uint64_t> available_by_place();
 
-  // While programs run (staging_live.cpp). What changes a name tells the kernel so, after the lock
-  // is released.
+  // While programs run (staging_live.cpp). Members that change a name notify the kernel after they
+  // have released the lock.
 
-  /// The name itself, without what is below it.
+  /// The item of this name, without its content.
   Result<WalkItem> find(const std::string& path);
-  /// As publish_files of one, but takes the place of what `over` allows, in one step: who has the
-  /// old file open keeps it. EEXIST where the name is taken, EBUSY where that is dirty or open for
-  /// writing, EISDIR. `parts`: see WalkItem.
+  /// As publish_file(), but replaces an existing file in one step as `over` permits. Programs that
+  /// have the old file open keep it. EEXIST if the name exists, EBUSY if that file is dirty or open
+  /// for writing, EISDIR. `parts`: see WalkItem.
   Status publish_over(const StagedFile& file, Over over, const std::string& parts = {});
-  /// A directory, unless it is there; its number if it was made, or else 0. One that is there keeps
-  /// its attributes.
+  /// Makes a directory and returns its number; 0 if it exists. An existing directory keeps its
+  /// attributes.
   Result<std::uint64_t> add_directory(const std::string& path, const StagedAttributes& attributes,
                                       const std::map<std::string, std::string>& xattrs = {});
-  /// Times and mode of a directory that add_directory made, after names were made in it; unless a
+  /// Sets times and mode of a directory of add_directory() after names were made in it, unless a
   /// program has changed them since.
   Status settle_directory(const std::string& path, const StagedAttributes& attributes);
-  /// Returns its number.
+  /// Returns the inode number.
   Result<std::uint64_t> add_symlink(const std::string& path, const std::string& target,
                                     const StagedAttributes& attributes);
 
-  /// Who can write to the file now. Not possible: proved, either because every open for writing was
-  /// released and none could have left a mapping behind, or because the kernel grants a read lease
-  /// on the container, which it does only while nobody has it open or mapped for writing.
+  /// The present writers of the file. `possible` is false only with a proof. Either every open for
+  /// writing is released and none can have left a mapping. Or the kernel grants a read lease on the
+  /// container, which it does only while no process has the container open or mapped for writing.
   Result<Writers> writers(std::uint64_t ino);
-  /// Nobody can write to the file: proved by counting alone, at no cost. False where that does not
-  /// tell.
+  /// True if the counted opens prove, at no cost, that no program can write to the file. False if
+  /// they do not.
   bool is_counted_quiet(std::uint64_t ino) const;
-  /// Somebody has its container open for writing: a proof. False where that cannot be known.
+  /// True if a process is proved to have the container open for writing. False if that is unknown.
   bool is_written(std::uint64_t ino);
   Result<std::uint64_t> edits(std::uint64_t ino);
   Result<struct stat> attributes(std::uint64_t ino);
 
-  /// The file is at results-dir in `copy`'s version. It is clean from now on, if its edits are
-  /// still `edits` and it still has that name: else false, and nothing changes. `in_place`: the
-  /// copy has taken the place of its origin. `replaced`: what walk() said, so that this copy is
-  /// known as ours to what the job puts there next.
+  /// Records that results-dir has the file in version `copy` and marks the file clean. Returns
+  /// false without a change if its edits are no longer `edits` or it no longer has that name.
+  /// `in_place`: the copy has replaced the file's origin. `replaced`: the value of walk(); later
+  /// files of this name then recognise the copy as this job's.
   Result<bool> set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits,
                          const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
-  /// Removes a regular file's name if it is clean and not open for writing: else EBUSY.
+  /// Removes a regular file's name if the file is clean and not open for writing; otherwise EBUSY.
   Status remove_clean(const std::string& path);
-  /// The same for what a load has just made, whatever it is, if the name still leads to `ino`: else
-  /// ESTALE; ENOTEMPTY as rmdir(2).
+  /// The same for a name of any type that a load has just made. ESTALE if the name no longer leads
+  /// to `ino`; ENOTEMPTY as rmdir(2).
   Status take_back(const std::string& path, std::uint64_t ino);
   Status set_keep(const std::string& path, Keep keep);
-  /// A predecessor of this process died over a load or an unload, and nobody knows of which of its
-  /// names it had told the kernel: that asks again for all. (staging_invalidate.cpp)
+  /// Makes the kernel look up all names again. Needed after an earlier worker died during a load or
+  /// an unload, because it may not have notified the kernel of all changed names.
+  /// (staging_invalidate.cpp)
   void invalidate_entries();
 
   /// What searches for directories by their paths cost so far: steps from one to the next.
   std::uint64_t path_steps() const { return known_directories_.steps(); }
 
  private:
-  /// A name that a walk comes to, and what `efs set` said above it.
+  /// A name in a walk, and the class that `efs set` gave to an ancestor.
   struct WalkStep {
     const Inode* inode;
     std::string path;
     Keep keep = Keep::by_rule;
     std::string keep_path;
-    const Inode* parent = nullptr;  // the directory that it was reached by
+    const Inode* parent = nullptr;  // the directory of the name
   };
 
-  /// A name that was made, of which the kernel is to be told.
+  /// A new name, of which the kernel must be notified.
   struct NewName {
     std::uint64_t parent = 0;
     std::string name;
@@ -374,13 +374,13 @@ class Staging {
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
-  // that the job took from it: it is about to end
+  // names that the job removed from the inode, which is about to be freed
   Status remember_further_names(const Inode& inode, const std::string& path);
-  Status forget_name(const std::string& path);  // nothing that was staged in under it is missed
-  // what the PFS has there is known still, and not missed
+  Status forget_name(const std::string& path);  // drops the record of a removed input
+  // keeps the record of the PFS's version; the input does not count as removed
   Status note_unloaded(const Inode& inode, const std::string& path);
 
-  /// A further name that was given, and which inode had it before; 0: none.
+  /// A further name, and the inode that had the name before; 0: none.
   struct LinkedName {
     std::uint64_t parent = 0;
     std::string name;
@@ -403,7 +403,7 @@ class Staging {
   Status note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   void find_replaced(std::vector<WalkItem>& items) const;
 
-  /// Names that an inode is known by on the PFS and does not have.
+  /// Names on the PFS in the records of an inode that does not have these names.
   struct Claims {
     std::vector<std::string> staged, saved;
 

@@ -1,5 +1,6 @@
-// What inodes are known as on the PFS, under names that they had before. Such a name may come back
-// to them: until then nothing may stand there that is another's, or they would pass for clean.
+// Names on the PFS in the records of inodes that no longer have these names. An inode may get such
+// a name back. If another file had taken the name on the PFS meanwhile, the inode would wrongly
+// count as clean.
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
@@ -9,8 +10,8 @@
 
 namespace efs::fs {
 
-/// The names that somebody else has on the PFS by now, and what results-dir calls those of the
-/// buffer.
+/// The names that other files have on the PFS by now, and the map from names of the buffer to names
+/// in results-dir.
 struct Staging::Taken {
   std::unordered_map<std::string_view, const PfsName*> names;
   Side side;
@@ -64,8 +65,8 @@ Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) co
 
 Status Staging::give_up(const Inode& inode, const Claims& claims) {
   filesystem_.mutex_.assert_held();
-  // What has the name now has taken the place of that version; its own inode does not say so any
-  // more.
+  // The file that has the name now has replaced that version; its own inode no longer has a record
+  // of it.
   for (const auto& name : claims.staged) {
     if (!filesystem_.names_.gone().contains(name)) {
       EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
@@ -135,7 +136,7 @@ std::map<std::string, Error> Staging::revoke(std::span<const PfsName> names, Sid
       given_up.push_back(std::move(claims));
     }
   }
-  // Before the PFS loses what they were copies of.
+  // Before the PFS loses the versions of these copies.
   if (given_up.empty()) {
     return still;
   }

@@ -1,4 +1,4 @@
-// Names that were staged in and that the job removed or renamed.
+// Imported names that the job removed or renamed.
 #include <unordered_map>
 #include <unordered_set>
 
@@ -21,7 +21,7 @@ WalkItem Staging::gone_item(const std::string& path, const GoneInput& input) con
   item.saved = input.saved;
   item.linked = input.linked;
   item.target = input.target;
-  // What was said of a directory that is still there holds for what was below it.
+  // The class of an existing directory applies to removed names below it.
   const Inode* directory = &filesystem_.names_.root();
   const bool any = filesystem_.names_.has_kept_directories();
   for (std::size_t at = 0; any && directory != nullptr && directory->is_directory();) {
@@ -73,7 +73,7 @@ void Staging::find_replaced(std::vector<WalkItem>& items) const {
   const auto is_file = [](mode_t type) {
     return S_ISREG(type) || S_ISLNK(type);
   };
-  // names of the job's own, which an input may have had that lives on elsewhere
+  // the job's own names; an input that exists under another name may have had one of them
   std::unordered_map<std::string_view, WalkItem*> wanted;
   for (auto& item : items) {
     if (!is_file(item.attributes.st_mode)) {
@@ -122,7 +122,7 @@ Status Staging::forget_name(const std::string& path) {
                                                   : Status();
 }
 
-// Nor did the job remove an input that this file took the place of.
+// An input that this file replaced was also not removed by the job.
 Status Staging::note_unloaded(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
   const auto before = filesystem_.names_.gone().find(path);

@@ -1,4 +1,4 @@
-// After a takeover: what the kernel may not have been told.
+// After a takeover: invalidates entries of which the kernel may not have been notified.
 #include <string>
 #include <vector>
 
@@ -12,12 +12,13 @@ namespace {
 struct Doubted {
   std::uint64_t parent = 0;
   std::string name;
-  std::uint64_t ino = 0;  // that it leads to; 0: to nothing
+  std::uint64_t ino = 0;  // the inode of the name; 0: none
 };
 
-constexpr std::size_t names_in_a_row = 4096;  // of a directory that may have millions
+constexpr std::size_t names_in_a_row = 4096;  // names in one step; a directory may have millions
 
-/// The next names of a directory behind `cookie`, which moves on. Under the namespace lock.
+/// The next names of a directory after `cookie`, and advances `cookie`. Call it under the namespace
+/// lock.
 std::vector<Doubted> next_names(const Inode& directory, std::uint64_t& cookie) {
   std::vector<Doubted> names;
   directory.directory->for_each_after(cookie,
@@ -31,8 +32,8 @@ std::vector<Doubted> next_names(const Inode& directory, std::uint64_t& cookie) {
 
 }  // namespace
 
-// Of what has a name all, for a load leaves no mark on each name that it brings; of what has none
-// what was unloaded, or taken back by a load.
+// Invalidates all existing names, because a load does not mark its names, and the removed names
+// that an unload or a failed load took away.
 void Staging::invalidate_entries() {
   KernelView* kernel = filesystem_.kernel_;
   if (kernel == nullptr) {
@@ -58,7 +59,7 @@ void Staging::invalidate_entries() {
     kernel->name_doubted(one.parent, one.name, one.ino);
   }
   for (const auto ino : directories) {
-    kernel->attributes_changed(ino);  // and what is in it
+    kernel->attributes_changed(ino);  // and its content
     for (std::uint64_t cookie = 0;;) {
       std::vector<Doubted> names;
       {

@@ -1,4 +1,4 @@
-// Further names of a file that was staged in.
+// Further names of an imported file.
 #include <new>
 #include <ranges>
 #include <utility>
@@ -68,9 +68,9 @@ Status Staging::link_files(const std::string& existing, std::span<const std::str
   return done;
 }
 
-// Behind the names, and of those that are there only: one that was staged in and is missing is one
-// that the job took away. Should we die in between, they are names of the job's own, with the
-// content that the PFS has.
+// Records the names after they exist, and only existing ones: a recorded name that is missing would
+// count as removed by the job. If the process dies in between, they are the job's own names with
+// the content on the PFS.
 Status Staging::book_names(std::uint64_t ino, std::span<const std::string> names) {
   filesystem_.mutex_.assert_held();
   if (names.empty()) {
@@ -90,8 +90,8 @@ Status Staging::book_names(std::uint64_t ino, std::span<const std::string> names
   }
 }
 
-// Names of the job's own they would be, and go back to the PFS. What took another's place stays:
-// the other is gone.
+// Removes the new names, which would otherwise count as the job's own and be exported. A name that
+// replaced another file stays, because the other file no longer exists.
 void Staging::take_back_links(std::span<const LinkedName> links) {
   filesystem_.mutex_.assert_held();
   for (const auto& one : std::views::reverse(links)) {

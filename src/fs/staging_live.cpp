@@ -1,5 +1,5 @@
-// Staging while programs run: names that appear, are replaced or go, and what can be proved of a
-// file's writers.
+// Staging while programs run: makes, replaces and removes names, and proves that files have no
+// writers.
 #include <algorithm>
 
 #include "fs/filesystem.hpp"
@@ -10,8 +10,8 @@
 namespace efs::fs {
 namespace {
 
-// Until the PFS has the copy it has the one before, which in place is what the job's is to take the
-// place of. One of which it is not known that it ever got its name is none.
+// Until the PFS has the new copy it has the former one, which in place is the version that the job
+// may replace. A copy that is not known to have got its name does not count.
 bool is_before(const std::optional<Origin>& before, const Origin& copy, bool in_place) {
   return in_place && copy.ctime == Origin::any_ctime && before && before->ctime > 0 &&
          !is_same_file(*before, copy);
@@ -57,7 +57,7 @@ bool Staging::lost_its_content(const WalkItem& item) const {
          filesystem_.emptied_.contains(item.ino, item.attributes);
 }
 
-// Of a node that has no name yet.
+// Completes a node without a name and gives it the name.
 Status Staging::complete_and_name(const MakeNode& node,
                                   const std::map<std::string, std::string>& bulky,
                                   const std::string& parts, const Replace& replace,
@@ -110,8 +110,8 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
       EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
       filesystem_.note_unsettled(ino);
     } else {
-      // Without a name first: whoever recovers between these records frees an inode that nobody has
-      // seen.
+      // Without a name first: a recovery between these records frees the inode, which no program
+      // has seen.
       node.name.clear();
       EFS_TRY(filesystem_.commit(0, node));
       const std::uint64_t old = there ? (*there)->ino : 0;
@@ -120,7 +120,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
       const Status done =
           complete_and_name(node, bulky, parts, replace, there ? 0 : removal_reserve(name));
       if (!done) {
-        (void)filesystem_.reap(ino);  // the caller abandons its container
+        (void)filesystem_.reap(ino);  // the caller removes its container
         return done;
       }
       filesystem_.note_unsettled(ino);
@@ -220,10 +220,10 @@ Result<std::uint64_t> Staging::add_symlink(const std::string& path, const std::s
   return made->ino;
 }
 
-// A descriptor that was opened for writing only cannot be mapped. A release comes after the last
-// write, also of what was sent off asynchronously. A mapping of passthrough outlives a mount, so
-// the counts of a start on what another left say too little; those of a takeover are whole where
-// they are not marked (inherit_references()).
+// True if the counts are exact. A write-only descriptor cannot be mapped. The kernel sends a
+// RELEASE after the last write, including asynchronous ones. A passthrough mapping outlives the
+// mount, so the counts are not exact after a start on an existing store. After a takeover they are
+// exact unless marked (inherit_references()).
 bool Staging::is_counted(const Inode& inode) const {
   return !inode.opened_read_write &&
          (!filesystem_.recovery_.found || filesystem_.options_.takeover);
@@ -245,7 +245,7 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
       return std::unexpected(found.error());
     }
     const Inode& inode = **found;
-    // Before anything is looked at: who opens it for writing after this is seen by the number.
+    // Read first: a later open for writing changes this number.
     writers.edits = inode.edits;
     writers.open = inode.write_opens;
     writers.from_before = inode.may_be_open_from_before();
@@ -263,7 +263,7 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
   return writers;
 }
 
-// What we hold ourselves would count as writers.
+// Containers that this process keeps open would count as writers.
 void Staging::let_go(std::uint64_t ino) {
   MutexLock lock(filesystem_.files_mutex_);
   if (const auto it = filesystem_.files_.find(ino);
@@ -364,7 +364,7 @@ Status Staging::note(const Inode& inode, const std::string& path, const Origin& 
   filesystem_.mutex_.assert_held();
   SetStaging staging = staging_of(inode);
   if (staging.dirty == 0) {
-    return {};  // a note would make it clean under this name, too
+    return {};  // a record would make the file clean under this name too
   }
   if (staging.saved == 0 || !is_same_file(staging.copy, copy)) {
     EFS_TRY(remember_copies(inode, path));
@@ -384,8 +384,8 @@ Status Staging::note(const Inode& inode, const std::string& path, const Origin& 
   return filesystem_.commit(0, staging);
 }
 
-// Should the job remove or replace it yet, this is the version that goes, not the input that it
-// took the place of. That may live under another name, and then nothing says so here yet.
+// If the job later removes or replaces the file, this version is the removed one, not the input
+// that it replaced. That input may exist under another name; no record here shows that yet.
 Status Staging::book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place,
                           const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
@@ -398,7 +398,7 @@ Status Staging::book_gone(bool linked, const std::string& path, const Origin& co
     input.origin = *input.saved;
   }
   input.saved = copy;
-  // so has the copy, and its ctime moves with each of its names
+  // the copy has several names too, and its ctime changes with each of them
   input.linked = input.linked || linked;
   return filesystem_.commit(0, gone_record_of(path, input));
 }
@@ -411,8 +411,8 @@ bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   return there && (*there)->ino == ino;
 }
 
-// An input that was brought out under its name, renamed, and is now brought out under another:
-// results-dir has the first one, too.
+// An input was exported under its name and renamed, and is now exported under another name:
+// results-dir also has the first copy.
 Status Staging::remember_copies(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
   if (!inode.extra || !inode.extra->saved || !inode.extra->origin) {
@@ -429,8 +429,9 @@ Status Staging::remember_copies(const Inode& inode, const std::string& path) {
   return {};
 }
 
-// An input of several names that was brought out in place under all of them, and is now brought out
-// again under one: what the PFS has under the others is that copy, and no longer what came in.
+// An input with several names was exported in place under all of them, and is now exported again
+// under one. The PFS has the earlier copy under the other names, and no longer the imported
+// version.
 void Staging::keep_of_others(SetStaging& staging, const std::string& path) const {
   if (staging.saved == 0 || staging.staged == 0 || staging.copy.ctime == 0 ||
       !is_one_of(staging.origin_path, path)) {
@@ -442,7 +443,7 @@ void Staging::keep_of_others(SetStaging& staging, const std::string& path) const
       continue;
     }
     if (!is_one_of(staging.saved_path, name)) {
-      return;  // that has what came in
+      return;  // this name has the imported version
     }
     any = true;
   }
@@ -475,17 +476,17 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
                                                            : split_names(staging.origin_path);
   const bool still_there = std::ranges::any_of(
       before, [&](const std::string& name) { return leads_to(name, inode.ino); });
-  // Of a file with several names the others still have the old version on the PFS: it keeps its
-  // origin besides its copy.
+  // The other names of a file still have the old version on the PFS, so the inode keeps its origin
+  // beside the copy.
   if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0') && !still_there) {
-    // Of a directory that is note_directory()'s; under another name nothing was noted.
+    // note_directory() records this for a directory; under another name there is no record.
     if (!inode.is_directory()) {
       staging.origin = copy;
     } else if (!before.empty()) {
       staging.origin = Origin{};
     }
-    // Under the old names it is gone, which its inode does not say any more.
-    // (What took its place there may have been brought out and said more.)
+    // The input is gone under its old names, and the inode loses its record of them. (A file that
+    // replaced the input may have been exported and have a newer record.)
     for (const auto& name : before) {
       if (!filesystem_.names_.gone().contains(name)) {
         EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
@@ -528,7 +529,7 @@ Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_
   return {};
 }
 
-// A regular file, or with `only` that inode.
+// Removes the name of a regular file, or with `only` the name of that inode.
 Status Staging::remove_name(const std::string& path, std::uint64_t only) {
   std::uint64_t parent = 0, ino = 0;
   std::string name;
@@ -549,14 +550,14 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     name = place->name;
     ino = (*there)->ino;
     last = (*there)->nlink == 1 || (*there)->is_directory();
-    // First, and for good: the PFS has it and keeps it. Without its origin it counts as changed,
-    // should we die in between.
+    // First, and permanently: the PFS has the file and keeps it. If the process dies in between,
+    // the file without an origin counts as changed.
     SetStaging staging = staging_of(**there);
     staging.origin_path = without_name(staging.origin_path, path);
     staging.saved_path = without_name(staging.saved_path, path);
     staging.staged = staging.staged != 0 && !staging.origin_path.empty();
-    // Was it clean for the sake of a copy that had this name, the others still have to be brought
-    // out; not of an input as it came in.
+    // If the file was clean because of a copy with this name, the other names must still be
+    // exported. An unchanged input needs no export.
     const bool as_staged = staging.saved == 2 && staging.staged != 0;
     if (!last && staging.saved != 0 && !as_staged && staging.saved_path.empty()) {
       staging.dirty = 1;

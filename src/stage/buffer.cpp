@@ -19,7 +19,7 @@ Status StagingBuffer::refuse_writers(std::uint64_t ino) {
   if (quiet_.contains(ino)) {
     return {};
   }
-  // After an unmount the kernel takes a moment to let go.
+  // After an unmount the kernel releases files with a short delay.
   while (staging_.is_written(ino)) {
     if (std::chrono::steady_clock::now() >= let_go_by_) {
       return fail(EBUSY,

@@ -1,6 +1,6 @@
 #pragma once
-// The job's buffer as staging sees it: fs::Staging behind an interface, so that tests can put a
-// plain directory there.
+// The job's buffer as staging sees it. Buffer is an interface in front of fs::Staging, so that
+// tests can use a plain directory instead.
 
 #include <cerrno>
 #include <chrono>
@@ -18,69 +18,70 @@
 
 namespace efs::stage {
 
-/// Members, durability and errors as fs::Staging promises them. Thread-safe: any member from any
-/// thread. Every member is pure, so that no implementation can leave one out unnoticed. A buffer in
-/// front of another one derives from ForwardingBuffer (forwarding_buffer.hpp), one that stands for
-/// itself from PlainBuffer.
+/// The members have the effects, durability and errors of the members of fs::Staging. Thread-safe:
+/// any thread may call any member. Every member is pure, so that no implementation omits one
+/// unnoticed. A buffer that wraps another buffer derives from ForwardingBuffer
+/// (forwarding_buffer.hpp). A buffer that wraps none derives from PlainBuffer.
 class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual Result<fs::HeldFile> begin_open_file() = 0;
-  /// In this place of the backend, where the buffer knows of several.
+  /// The same on backend number `place`, if the buffer has several backends.
   virtual Result<fs::HeldFile> begin_open_file_at(unsigned place) = 0;
   virtual Result<fs::HeldFile> adopt_file(int fd) = 0;
   virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
-  /// Further names of a file that was published.
+  /// Gives a published file further names.
   virtual Status link_files(const std::string& existing, std::span<const std::string> names) = 0;
   virtual Status make_directory(const std::string& path,
                                 const fs::StagedAttributes& attributes) = 0;
   virtual Status make_symlink(const std::string& path, const std::string& target,
                               const fs::StagedAttributes& attributes) = 0;
   virtual Result<std::vector<fs::WalkItem>> walk() = 0;
-  /// What walk() says of the plan's names, at least; where it can, at their cost alone: the job may
-  /// have made a million others.
+  /// Returns at least the items of walk() that have a name of the plan. An implementation avoids
+  /// the cost of a full walk if it can: the job may have made a million other files.
   virtual Result<std::vector<fs::WalkItem>> look(const Plan& plan) = 0;
-  /// All extended attributes of a directory that was made.
+  /// Sets all extended attributes of a directory that make_directory() made.
   virtual Status set_xattrs(const std::string& path,
                             const std::map<std::string, std::string>& xattrs) = 0;
-  /// What the PFS has of the attributes of a directory that came in (directory_version()).
+  /// Records the version of an imported directory's attributes on the PFS (directory_version()).
   virtual Status note_directory(const std::string& path, std::uint64_t version) = 0;
-  /// Inputs whose names the job took away. None, where that is not the buffer's to know.
+  /// Inputs whose names the job removed. Empty if the buffer does not track removals.
   virtual std::vector<fs::WalkItem> gone() = 0;
-  /// All that was staged in, whether it is there yet or not (and whatever else is there).
+  /// All imported names, present or removed, and all other names of the buffer.
   virtual Result<std::vector<fs::WalkItem>> inputs() = 0;
-  /// As fs::Staging::revoke(): names that results-dir is about to get, with nothing of what was
-  /// known of them.
+  /// As fs::Staging::revoke(). Call it before results-dir gets `names`.
   virtual std::map<std::string, Error> revoke(std::span<const fs::PfsName> names, fs::Side side,
                                               const fs::ResultName& called) = 0;
   virtual Result<std::uint64_t> available_bytes() = 0;
-  /// Whether there is such a name, where walk() shows only some.
+  /// True if the name exists. Needed where walk() lists a subset of the names.
   virtual bool has(const std::string& path) = 0;
-  /// The path in the buffer of what walk() calls so.
+  /// Maps a path that walk() returned to the path in the buffer.
   virtual std::string own_path(const std::string& path) = 0;
-  /// Why what walk() calls so cannot be a result; "": it can.
+  /// The reason why this item of walk() cannot be a result; "" if it can.
   virtual std::string refusal(const std::string& path) = 0;
-  /// False while programs run: what walk() calls clean has been looked at already.
+  /// False while programs run. The caller has then already checked the items that walk() calls
+  /// clean.
   virtual bool is_at_rest() const = 0;
 
-  /// Asked when a file has been copied out, before it gets its name: may the copy be taken for the
-  /// file? `same`: its size and mtime did not change meanwhile.
+  /// Called after a file was copied out and before the copy gets its name. Success accepts the copy
+  /// as the file's content. `same`: size and mtime did not change during the copy.
   virtual Status confirm(std::uint64_t ino, bool same) = 0;
-  /// Called before results get their names: returns when what was copied out of these files would
-  /// survive power loss as the buffer does. Else the buffer could be left with less than the PFS
-  /// has, and bring that out again in its place.
+  /// Called before results get their names. Returns when the copied content of these files survives
+  /// power loss as the buffer does. Otherwise power loss could leave the buffer with older content
+  /// than the PFS, and the next stage-out would export that older content over the newer copy.
   virtual Status secure(std::span<const std::uint64_t> inos) = 0;
-  /// Told just before a result gets its name on the PFS, and again when it has it; `version` asks
-  /// what it is there. Who finds that later is to know it for ours, whatever the job does to the
-  /// file meanwhile, and should this process die. Nothing fails because of it.
+  /// Called just before a result gets its name on the PFS, and again afterwards. `version` returns
+  /// the version that has the name. The record lets later stage-outs recognise the copy as this
+  /// store's, even if the job changes the file or this process dies. An error does not stop the
+  /// export.
   virtual Status named(const fs::WalkItem& item,
                        const std::function<Result<fs::Origin>()>& version) = 0;
 };
 
-/// The plain answers of a buffer that stands for itself: one place, no cache of inputs, nothing
-/// removed, nothing to make durable.
+/// Defaults of a buffer that wraps none: one backend, no cache of inputs, no removed inputs,
+/// nothing to persist.
 class PlainBuffer : public Buffer {
  public:
   Result<fs::HeldFile> begin_open_file_at(unsigned) override { return begin_open_file(); }
@@ -130,7 +131,7 @@ class PlainBuffer : public Buffer {
   }
 };
 
-/// A buffer that is only brought out of: nothing comes into it.
+/// A buffer for exports alone. Every import fails with EROFS.
 class OutgoingBuffer : public PlainBuffer {
  public:
   Result<fs::HeldFile> begin_open_file() final { return fail(EROFS); }
@@ -157,15 +158,15 @@ class OutgoingBuffer : public PlainBuffer {
   }
 };
 
-/// Programs that write past the mount, in files that they have open with passthrough since before
-/// its end. refused: the mount has ended, and what one of them writes to is not held (EBUSY); who
-/// is not there when it is looked for comes no more.
+/// Programs can still write to files that they opened with passthrough before the unmount. refused:
+/// the mount has ended, and hold() fails with EBUSY for a file that such a program can write to. No
+/// new writer can appear after the unmount, so one check per file is enough.
 enum class Writers : std::uint8_t { possible, refused };
 
-/// The real buffer. Does not own the Staging, which must outlive it.
+/// The buffer of an instance. The Staging is borrowed and must outlive this object.
 class StagingBuffer final : public PlainBuffer {
  public:
-  /// `is_over`: when walk() ends without having listed all, see fs::Staging.
+  /// `is_over`: ends walk() early, see fs::Staging::walk().
   explicit StagingBuffer(fs::Staging& staging, Writers writers = Writers::possible,
                          fs::IsOver is_over = {})
       : staging_(staging), writers_(writers), is_over_(std::move(is_over)) {}
@@ -203,7 +204,8 @@ class StagingBuffer final : public PlainBuffer {
 
   Result<std::vector<fs::WalkItem>> look(const Plan& plan) override {
     std::vector<fs::WalkItem> items;
-    // a directory, with a slash behind it: parents come first, and nothing below it is there
+    // the path of a missing directory with a slash at the end; parents come first in the plan, and
+    // nothing exists below a missing directory
     std::string missing;
     for (const auto& entry : plan.entries) {
       if (!missing.empty() && entry.path.starts_with(missing)) {
@@ -249,10 +251,10 @@ class StagingBuffer final : public PlainBuffer {
   const fs::IsOver is_over_;
   const std::chrono::steady_clock::time_point let_go_by_ =
       std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  // rank 6; what we hold ourselves would look like a writer: one look at a time, and none at what
-  // is held
+  // rank 6. A container that this process holds would look like one with a writer: the check runs
+  // one at a time, and never on a held container
   Mutex mutex_;
-  std::unordered_set<std::uint64_t> quiet_ EFS_GUARDED_BY(mutex_);  // nobody writes to them
+  std::unordered_set<std::uint64_t> quiet_ EFS_GUARDED_BY(mutex_);  // checked: no writer
 };
 
 }  // namespace efs::stage

@@ -1,11 +1,11 @@
 #pragma once
-// A Buffer that hands every call on, for those that change a few of them.
+// A Buffer that forwards every call. Classes that change a few calls derive from it.
 
 #include "stage/buffer.hpp"
 
 namespace efs::stage {
 
-/// Thread-safe as `inner` is, which has to live longer.
+/// Thread-safe if `inner` is. `inner` is borrowed and must outlive the object.
 class ForwardingBuffer : public Buffer {
  public:
   explicit ForwardingBuffer(Buffer& inner) : inner_(inner) {}

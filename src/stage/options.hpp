@@ -1,5 +1,5 @@
 #pragma once
-// What a transfer is told besides what it moves.
+// The options of a transfer.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,34 +17,35 @@ class OpenedDirectories;
 class PlacedNames;
 
 struct Options {
-  // threads at most; 0: as many as the PFS keeps waiting, up to 64
+  // upper bound on threads; 0: up to 64, as many as the PFS keeps waiting
   unsigned workers = 0;
-  // load, unload: one processor stays theirs, where there are several
+  // load, unload: leaves one of several processors to programs
   bool beside_programs = false;
   std::uint64_t transfer_size = 2U << 20U;  // bytes per PFS request
-  // Stage-out: what is made durable together; an eighth of it where time may run out.
+  // stage-out: bytes that one batch makes durable together; an eighth of that if there is a
+  // deadline
   std::uint64_t batch_bytes = 1U << 30U;
-  // stage-out: named in the receipt, of what a deadline left
+  // stage-out: how many files left by a deadline the receipt names
   std::size_t most_not_tried = 100'000;
-  bool by_rank = false;  // stage-out: in the order of the job file's rules, where time may run out
-  std::string partial_tag = {};  // stage-out: of the store that it comes from (partial_tag_of())
-  // stage-out: an earlier process of the store may have been killed at work, or a transfer of this
-  // one have failed where it could not clean up
+  bool by_rank = false;          // stage-out with a deadline: in the order of the job file's rules
+  std::string partial_tag = {};  // stage-out: the tag of the store (partial_tag_of())
+  // stage-out: an earlier process of the store may have been killed during a transfer, or a
+  // transfer of this process may have failed without cleaning up
   bool has_a_past = false;
-  // stage-out: that the receipt is to get in results-dir: no result can have it; "": none
+  // stage-out: the receipt's name in results-dir, which no result can have; "": none
   std::string receipt_name = {};
-  // what the store has put under names of results-dir; null: what is there is nobody else's.
-  // Outlives the transfer
+  // the export log of the store; null: only this store writes to results-dir. Must outlive the
+  // transfer
   PlacedNames* placed = nullptr;
-  // stage-out: which directories there a process of the store has opened to their owner; outlives
-  // the transfer
+  // stage-out: the directories whose mode a process of the store has changed; must outlive the
+  // transfer
   OpenedDirectories* opened = nullptr;
-  Cache* cache = nullptr;  // stage-in: of reusable inputs; outlives the transfer
-  // load, unload: called once, before anything moves; an error ends it
+  Cache* cache = nullptr;  // stage-in: reusable inputs; must outlive the transfer
+  // load, unload: called once before the transfer begins; an error ends the transfer
   std::function<Status(std::uint64_t bytes)> wait_for_turn = {};
-  Pauses* pauses = &real_pauses();  // where the time goes by in which another's name is waited for
+  Pauses* pauses = &real_pauses();  // the clock of waits for claimed names
 
-  /// On which the transfer computes; at least 1.
+  /// The number of processors for the transfer; at least 1.
   unsigned processors() const {
     const unsigned all = std::max(1U, std::thread::hardware_concurrency());
     return beside_programs && all > 1 ? all - 1 : all;

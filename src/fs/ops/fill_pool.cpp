@@ -38,7 +38,7 @@ void Filesystem::fill_pool(
       log::debug("event=pool_not_filled made={} of={} reason=\"{}\"", made.size(), wanted,
                  describe(status.error()));
     }
-    // of those that may be: the kernel does I/O on no others
+    // only containers that permit passthrough
     std::vector<ContainerPool::Ready> registered;
     std::ranges::copy_if(made, std::back_inserter(registered), [this](const auto& one) {
       return holder_of(one.ino).offers_descriptor();
@@ -46,13 +46,14 @@ void Filesystem::fill_pool(
     if (!registered.empty()) {
       prepare(registered);
     }
-  } catch (const std::exception& problem) {  // the create is answered already: nobody could be told
+    // the reply to the create was already sent, so no caller can receive the error
+  } catch (const std::exception& problem) {
     log::warn("event=pool_not_filled reason=\"{}\"", problem.what());
   }
   pool_.end_fill(std::move(made));
 }
 
-// By a record, so that none of them is used twice, also after a crash.
+// Reserves by a record, so that no number is used twice, even after a crash.
 Result<std::uint64_t> Filesystem::reserve_numbers(std::size_t count) {
   const std::uint64_t first = names_.next_ino();
   EFS_TRY(commit(0, UsedInodes{first + count}));

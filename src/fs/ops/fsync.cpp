@@ -20,7 +20,7 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
     return std::unexpected(container.error());
   }
   // R1: the data before the record that leads to it.
-  EFS_TRY((*container)->sync(!data_only || clean));  // what is settled has its times, too
+  EFS_TRY((*container)->sync(!data_only || clean));  // a settled file has durable times too
   if (backend_.durability() != Durability::volatile_memory) {
     EFS_TRY(backend_.sync_name(ino));  // R6
   }
@@ -31,7 +31,7 @@ Status Filesystem::fsync(std::uint64_t ino, bool data_only) {
   return fsync_metadata();
 }
 
-// Else each record was persisted when it was appended, or nothing could keep it.
+// Otherwise each append persisted its record, or the store is volatile.
 Status Filesystem::fsync_metadata() {
   return sync_journal();
 }

@@ -2,8 +2,8 @@
 
 namespace efs::fs {
 
-// A clean file that is not settled is synced before: power loss would take the new name with it,
-// and stage-in brings the old one.
+// Syncs a clean file that is not settled first: power loss would take the new name with the file,
+// and a stage-in restores only the old name.
 Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uint64_t new_parent,
                                const std::string& new_name) {
   std::vector<Unsettled> synced;
@@ -27,7 +27,7 @@ Result<Entry> Filesystem::link(const Caller& caller, std::uint64_t ino, std::uin
       if ((*source)->freed) {
         return fail(ENOENT);
       }
-      // nlink 0 is fine: the kernel lets only a file of O_TMPFILE come here without a name.
+      // nlink 0 is valid: the kernel passes only O_TMPFILE files without a name.
       EFS_TRY(check_new_name(**dir, new_name));
       auto first = unsynced(**source, false, synced);
       if (first.empty()) {

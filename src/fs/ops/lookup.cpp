@@ -7,7 +7,7 @@ namespace efs::fs {
 
 Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) {
   ReadLock lock(mutex_);
-  // "." of any inode: how the kernel finds the one of a file handle again (open_by_handle_at(2)).
+  // "." of any inode: the kernel resolves a file handle this way (open_by_handle_at(2)).
   auto self = inode(parent);
   if (name == "." && self && (*self)->nlink == 0) {
     return fail(ENOENT);
@@ -32,7 +32,7 @@ Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) 
 
 Filesystem::Forgotten Filesystem::forget(std::uint64_t ino, std::uint64_t count) {
   {
-    // The usual case, an inode that lives on, needs no exclusive lock.
+    // The usual case, an inode that stays, needs no exclusive lock.
     ReadLock lock(mutex_);
     Inode* found = names_.find(ino);
     if (found == nullptr || ino == root_ino) {
@@ -82,8 +82,8 @@ bool Filesystem::exists(std::uint64_t ino) const {
   return found != nullptr && !found->freed;
 }
 
-// What had a name was told of: the kernel holds the directory's lock until it has the answer, and
-// it alone takes names away.
+// The kernel knows every inode that had a name: it holds the directory's lock until it has the
+// reply, and only the kernel removes names.
 std::vector<std::uint64_t> Filesystem::inherited_orphans(bool told) const {
   ReadLock lock(mutex_);
   std::vector<std::uint64_t> found = names_.orphans();

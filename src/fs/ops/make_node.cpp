@@ -4,14 +4,13 @@
 namespace efs::fs {
 namespace {
 
-// What a removal of this name will need in the journal: kept back now, so that unlink works when
-// all is full.
+// The journal space for a removal of this name, reserved now so that unlink works on a full store.
 std::int64_t removal_reserve(const std::string& name) {
   return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
 }
 
-// A directory with the setgid bit hands its group down, and directories hand the bit down too
-// (inode(7)).
+// New files in a directory with the setgid bit inherit its group, and new directories also inherit
+// the bit (inode(7)).
 void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
   if ((parent.mode & S_ISGID) == 0) {
     return;
@@ -25,9 +24,8 @@ void inherit_group(const Inode& parent, const Caller& caller, MakeNode& node) {
   }
 }
 
-// The default ACL of the directory takes the umask's place: it becomes the access ACL, as far as
-// the requested mode allows, and subdirectories hand it down (acl(5), "OBJECT CREATION AND DEFAULT
-// ACLs").
+// The default ACL of the directory replaces the umask. It becomes the access ACL, limited by the
+// requested mode. Subdirectories inherit it (acl(5), "OBJECT CREATION AND DEFAULT ACLs").
 Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
   const std::string* inherited = parent.xattr(default_acl_name);
   if (inherited == nullptr) {
@@ -53,8 +51,8 @@ Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
 
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent,
                                     const std::string& name, mode_t mode, dev_t rdev) {
-  free_removed_if(Room::noticeable);  // the kernel will not ask
-  // not under the lock: it may look at every container
+  free_removed_if(Room::noticeable);  // the kernel sends no request for this
+  // without the lock: it may examine every container
   const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};
   WriteLock lock(mutex_);
   if (const auto ino = done_before(caller)) {
@@ -129,7 +127,7 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent,
   if (entry) {
     ++made->lookups;
   } else if (const Reaped reaped = reap(node.ino); reaped.container != 0 && !reaped.waits) {
-    // it has no name, and the kernel never hears of it
+    // it has no name, and the kernel does not know it
     backend_.remove(reaped.container);
   }
   return entry;
@@ -143,13 +141,13 @@ Result<unsigned> Filesystem::place_of_new(const Inode& parent, const std::string
 
 Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
   auto taken = pool_.take();
-  // made ahead for another sort of files, or before its place was full
+  // the pool made it for another backend, or before its backend was full
   if (taken && backend_.place_of(taken->ino) != place) {
     pool_.put_back(std::move(*taken));
     taken.reset();
   }
   if (taken) {
-    // It is older than the file that it becomes.
+    // The container is older than the new file.
     if (const Status set = taken->container->set_times(stamp_now, stamp_now); !set) {
       pool_.put_back(std::move(*taken));
       return std::unexpected(set.error());

@@ -15,7 +15,7 @@ Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t
   }
   std::vector<DirectoryItem> items;
   if ((*dir)->nlink == 0) {
-    return items;  // removed: not even "." is left
+    return items;  // a removed directory does not even have "."
   }
   if (cookie < 1) {
     items.push_back({".", ino, S_IFDIR, 1});
@@ -40,8 +40,8 @@ Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t
   return items;
 }
 
-// A record only where the policy asks for one: with relatime a directory that is read again and
-// again costs nothing. Where the journal is full the time stays as it is: reading works on a full
+// Writes a record only if the policy requires it: with relatime repeated reads of a directory cost
+// nothing. If the journal is full the time stays unchanged, because reading must work on a full
 // store.
 void Filesystem::touch_atime(std::uint64_t ino) {
   const auto due = [this](const Inode* dir) {

@@ -7,7 +7,7 @@
 namespace efs::fs {
 namespace {
 
-// The rules of rename(2) on what may take whose place.
+// The rules of rename(2) for replacing a target.
 Status check_target(const Inode& source, const Inode& target, unsigned flags) {
   if ((flags & RENAME_NOREPLACE) != 0) {
     return fail(EEXIST);
@@ -29,16 +29,16 @@ Status check_target(const Inode& source, const Inode& target, unsigned flags) {
 
 }  // namespace
 
-// R6, the checkpoint pattern: what takes a name's place must be as durable as what it replaces. A
-// program that writes on while it renames gets what it deserves. And what power loss would take,
-// because the PFS has it, the PFS has under the old name.
+// R6, the checkpoint pattern: a file that replaces another must be as durable as the replaced one.
+// Writes that race with the rename are not covered. A clean file that is not settled is also
+// synced: power loss may take it because the PFS has it, but the PFS has it under the old name.
 Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std::string& name,
                           std::uint64_t new_parent, const std::string& new_name, unsigned flags) {
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 ||
       flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) {
     return fail(EINVAL);
   }
-  // The sync is made without the lock, so that it holds up nobody, and once more if the name means
+  // Syncs without the lock, so that no other request waits. Syncs again if the name leads to
   // another file by then.
   std::vector<Unsettled> synced;
   while (true) {
@@ -99,7 +99,7 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
       names_.is_within(parent, (*target)->ino)) {
     return fail(EINVAL);
   }
-  // two names of one file: nothing happens
+  // two names of one file: no change
   if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) {
     return RenameStep{};
   }

@@ -18,8 +18,8 @@ std::vector<ContainerPool::Ready> Filesystem::servable(
       }
     }
   }
-  // One that has gone since has none. Nobody has asked for them: where descriptors or memory end it
-  // is left at that.
+  // A file removed meanwhile has no container. No request needs the result, so a shortage of
+  // descriptors or memory only ends the loop.
   bool goes_on = true;
   std::erase_if(found, [&](ContainerPool::Ready& one) {
     if (!goes_on || !holder_of(one.ino).offers_descriptor()) {

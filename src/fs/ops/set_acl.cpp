@@ -5,8 +5,7 @@
 namespace efs::fs {
 
 // setfacl(1). The kernel has checked that the caller owns the inode and that the list is valid. An
-// empty value takes the list away; one that was not there is no error (as on other file systems,
-// where the kernel removes ACLs).
+// empty value removes the list. Removing a missing list is not an error, as on other file systems.
 Status Filesystem::set_acl(const Caller& caller, std::uint64_t ino, const std::string& name,
                            const std::string& value) {
   auto found = inode(ino);

@@ -9,14 +9,13 @@ bool changes_record(const AttributeChange& c) {
   return c.mode || c.uid || c.gid || c.atime || c.mtime || c.touch;
 }
 
-// The attributes after the change at this time. Times of regular files are the container's and not
-// kept in the record.
+// The attributes after the change at this time. The container, not the record, has the times of a
+// regular file.
 Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const AttributeChange& c,
                               FileTime now) {
   SetAttributes record = attributes_of(inode);
   mode_t mode = c.mode ? (inode.mode & S_IFMT) | (*c.mode & 07777) : inode.mode;
-  // chown(2) clears the set-ID bits of all but directories. The group that counts is the one before
-  // the change.
+  // chown(2) clears the set-ID bits except for directories. The group before the change counts.
   if ((c.uid || c.gid) && !c.mode && !inode.is_directory()) {
     mode = mode_without_privilege(caller, inode);
   }
@@ -56,15 +55,15 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
     EFS_TRY(part_with_sharers(ino));
   }
   if (change.size) {
-    // Before the lock: the data path has its own. The dirty bit first, so that no changed file
-    // looks clean.
+    // Before the lock, because the data path has its own locks. The dirty bit first, so that no
+    // changed file appears clean.
     {
       WriteLock lock(mutex_);
       auto found = regular(ino);
       if (!found) {
         return std::unexpected(found.error());
       }
-      // by path: who has it open may
+      // by path; a program that has the file open may
       if ((*found)->may_have_been_withdrawn() && (*found)->write_opens == 0) {
         return fail(ESTALE);
       }
@@ -84,14 +83,14 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
     return std::unexpected(found.error());
   }
   Inode& target = **found;
-  // A request without any attribute is what a write sends that has to take privilege bits away, and
-  // what chown(-1, -1) sends: then only the owner may. They look the same, but nobody writes where
-  // nobody has it open for writing.
+  // The kernel sends a request without any attribute for a write that must clear privilege bits,
+  // and for chown(-1, -1), which only the owner may do. Without an open for writing it must be a
+  // chown.
   if (change.touch && !target.is_directory() && target.write_opens == 0 && caller.uid != 0 &&
       caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) {
     return fail(EPERM);
   }
-  // again, behind the change: who looked between the dirty bit and it must see a difference
+  // again after the change: a reader between the dirty bit and the change must see a difference
   if (change.size) {
     ++target.edits;
   }

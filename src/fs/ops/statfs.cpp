@@ -13,7 +13,7 @@ struct statvfs Filesystem::statfs() {
   result.f_bfree = (space.capacity - std::min(space.capacity, space.used)) / 4096;
   result.f_bavail = space.available / 4096;
   ReadLock lock(mutex_);
-  result.f_files = names_.size() + result.f_bavail;  // an inode needs at least a block in the end
+  result.f_files = names_.size() + result.f_bavail;  // an inode needs at least one block
   result.f_ffree = result.f_favail = result.f_bavail;
   result.f_namemax = 255;
   return result;

@@ -3,9 +3,8 @@
 
 namespace efs::fs {
 
-// Common to unlink and rmdir. R3: the space is free for others only after the record is in the
-// journal, and only when no program can reach it any more: see reap_unnamed(); else forget() frees
-// it.
+// Common to unlink and rmdir. R3: the space is freed only after the record is in the journal and
+// when no program can reach the file: see reap_unnamed(). Otherwise forget() frees it.
 Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const std::string& name,
                                bool directories) {
   const Room::Level level = room_.level();

@@ -1,5 +1,5 @@
 #pragma once
-// Where the data of a file lie, and where its holes.
+// The data ranges and the holes of a file.
 
 #include <cstdint>
 
@@ -15,12 +15,13 @@ struct DataRange {
 /// The ranges of a file's first `size` bytes that hold data, in order. Not thread-safe.
 class DataRanges {
  public:
-  /// `seeking`: holes are looked for; else all is data, as it is on a file system that cannot tell.
+  /// `seeking`: finds holes. Otherwise the whole file counts as data, as on a file system without
+  /// SEEK_HOLE.
   DataRanges(const End& source, std::uint64_t size, bool seeking)
       : source_(source), size_(size), seeking_(seeking) {}
 
-  /// The first one at or after `from`, cut to what lies behind that; one of no length at the end
-  /// says that no data is left.
+  /// The first range at or after `from`; bytes before `from` are cut off. An empty range at the end
+  /// of the file means that no data is left.
   Result<DataRange> next(std::uint64_t from);
 
  private:

@@ -1,13 +1,13 @@
 #pragma once
-// In which order pieces of work are begun whose neighbours are in one another's way.
+// The order in which threads begin pieces of work whose neighbours contend with each other.
 
 #include <cstddef>
 #include <vector>
 
 namespace efs::stage {
 
-/// All of `items`, so ordered that `ways` in a row come from as many stretches of it: who works
-/// beside whom works far away.
+/// Returns all of `items` in an order in which `ways` consecutive items come from `ways` different
+/// stretches of the input. Concurrent threads then work far apart.
 template <typename Item>
 std::vector<Item> partition(const std::vector<Item>& items, std::size_t ways) {
   std::vector<Item> all;

@@ -9,7 +9,7 @@
 
 namespace efs::stage {
 
-/// What a reader of Progress sees; the counters are read one by one and may be a chunk apart.
+/// A copy of the counters of Progress. The counters are read one by one and may differ by a chunk.
 struct ProgressSnapshot {
   std::uint64_t bytes_total = 0;
   std::uint64_t bytes_done = 0;
@@ -18,18 +18,18 @@ struct ProgressSnapshot {
   Nanoseconds started = 0;  // wall clock; 0: not started
 };
 
-/// Thread-safe. bytes are of data, without holes (data_of()); done reaches total. `cancel` is
-/// looked at before every chunk; once set, a transfer ends soon and reports what it did not do.
-/// Staging never clears it; stage_in sets it when a file fails.
+/// Thread-safe. The byte counters leave holes out (data_of()); done reaches total. A transfer
+/// checks `cancel` before every chunk. After `cancel` is set the transfer ends soon and reports the
+/// unfinished entries. Staging never clears `cancel`; stage_in sets it when a file fails.
 struct Progress {
-  // What every thread adds to, and what every thread looks at, in cache lines of their own: else
-  // each look would wait for the last sum.
+  // The counters that every thread updates and the flag that every thread reads have separate cache
+  // lines. Otherwise each read of the flag would wait for the last update of a counter.
   static constexpr std::size_t cache_line = 64;
   alignas(cache_line) std::atomic<std::uint64_t> bytes_done{0};
   std::atomic<std::uint64_t> files_done{0};
   alignas(cache_line) std::atomic<bool> cancel{false};
-  std::atomic<bool> time_is_up{false};  // why; set before
-  std::atomic<bool> listing{false};     // it computes: no call to the PFS is under way
+  std::atomic<bool> time_is_up{false};  // the reason for `cancel`; set before it
+  std::atomic<bool> listing{false};     // computing; no call to the PFS is in progress
   std::atomic<std::uint64_t> bytes_total{0};
   std::atomic<std::uint64_t> files_total{0};
   std::atomic<Nanoseconds> started{0};

@@ -16,8 +16,8 @@ namespace efs::stage {
 namespace {
 
 constexpr std::uint64_t writeback_step = 32U << 20U;
-// The kernel reads ahead for one reader that goes straight on; to it, several threads in one file
-// look like random access.
+// The kernel reads ahead for one sequential reader. Several threads in one file look like random
+// access to it.
 constexpr std::uint64_t read_ahead = 16U << 20U;
 
 /// Reads `data.size()` bytes at `offset`, or fails.
@@ -37,10 +37,10 @@ Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t of
   return {};
 }
 
-/// What one step of a copy moves, and the hole before it.
+/// The data of one step of a copy, and the hole before them.
 struct Step {
   std::uint64_t hole_begin = 0;
-  std::uint64_t begin = 0;  // == end: nothing but the hole
+  std::uint64_t begin = 0;  // == end: only the hole
   std::uint64_t end = 0;
   std::uint64_t turn = 0;
 };
@@ -51,7 +51,7 @@ class Steps {
   Steps(const CopyJob& job, std::uint64_t chunk)
       : job_(job), chunk_(chunk), ranges_(job.source, job.size, job.allocated < job.size) {}
 
-  /// The next step; none behind the file's end.
+  /// The next step; nullopt at the file's end.
   Result<std::optional<Step>> next() {
     if (at_ == job_.size) {
       return std::nullopt;
@@ -65,7 +65,7 @@ class Steps {
       step.begin = range->begin;
       range_end_ = range->end;
     }
-    // Ends of steps are multiples of the chunk, so that no page, however large, is written in two
+    // Ends of steps are multiples of the chunk, so that no page of any size is written in two
     // parts.
     step.end = std::min(range_end_, (step.begin / chunk_ + 1) * chunk_);
     at_ = step.end;
@@ -81,15 +81,15 @@ class Steps {
   std::uint64_t turn_ = 0;
 };
 
-/// One file's copy by one or several threads, each of which reads, hashes and writes whole steps: a
-/// step stays in one CPU's cache from the first to the last. Reads and writes go side by side,
-/// hashing in the order of the file.
+/// The copy of one file by one or several threads. Each thread reads, hashes and writes whole
+/// steps, so that a step stays in one CPU's cache. Reads and writes run in parallel; hashing runs
+/// in the order of the file.
 class Copy {
  public:
   Copy(const CopyJob& job, std::uint64_t chunk, bool shared, FileChecksum* sum, Progress& progress)
       : job_(job), shared_(shared), sum_(sum), progress_(progress), steps_(job, chunk) {}
 
-  /// Takes steps until there are none, or one fails; with a buffer of its own.
+  /// Does steps until none is left or one fails. Each thread passes its own buffer.
   void take_part(std::span<std::byte> buffer) noexcept {
     try {
       while (const auto step = take()) {
@@ -97,16 +97,16 @@ class Copy {
           return broken(std::move(done.error()));
         }
       }
-    } catch (const std::exception&) {  // no memory for the text of an error
+    } catch (const std::exception&) {  // out of memory for the text of an error
       broken({.code = ENOMEM, .what = {}});
     }
   }
 
-  /// After all that took part: gives the file its size where it ends in a hole.
+  /// Call it after all threads have ended. Sets the file's size if the file ends in a hole.
   Status finish() {
     const MutexLock lock(mutex_);
     EFS_TRY(std::move(status_));
-    // As it was announced, whatever the blocks come to.
+    // The announced total, even if the copied blocks add up to another number.
     progress_.bytes_done += data_of(job_.size, job_.allocated) - moved_;
     if (data_end_ == job_.size) {
       return {};
@@ -158,7 +158,7 @@ class Copy {
     return {};
   }
 
-  /// What comes `read_ahead` behind this step; with the first one, all up to there.
+  /// Announces the range `read_ahead` after this step; with the first step, everything up to there.
   void announce(const Step& step) {
     const std::uint64_t begin =
         step.turn == 0 ? step.end : std::min(job_.size, step.begin + read_ahead);
@@ -178,7 +178,7 @@ class Copy {
         changed_.wait(mutex_);
       }
       if (!status_) {
-        return fail(ECANCELED, "cancelled");  // another's error is the one that counts
+        return fail(ECANCELED, "cancelled");  // the error of another thread counts
       }
     }
     sum_->skip(step.begin - step.hole_begin);
@@ -216,7 +216,8 @@ class Copy {
       if (written_ - flushed_ < writeback_step) {
         return;
       }
-      // Of about what was written since: a hint need not be exact where several threads write.
+      // About the range written since the last call: a hint may be inexact if several threads
+      // write.
       range = {step.end - std::min(step.end, written_ - flushed_), step.end};
       flushed_ = written_;
     }
@@ -225,7 +226,7 @@ class Copy {
 
   const CopyJob& job_;
   const bool shared_;        // by several threads
-  FileChecksum* const sum_;  // used by the thread whose turn it is
+  FileChecksum* const sum_;  // used by the thread whose step is `turn_`
   Progress& progress_;
   std::atomic<std::uint64_t> moved_{0};
   Mutex mutex_;  // rank 90 (leaf): nothing is taken under it, but a seek for holes is made
@@ -238,13 +239,13 @@ class Copy {
   std::uint64_t flushed_ EFS_GUARDED_BY(mutex_) = 0;
 };
 
-// No more than there are CPUs: those that wait for a file's lock to write to it spin, and take the
-// time of who holds it.
+// At most one a CPU: threads that wait for a file's write lock spin, and take CPU time from the
+// holder.
 std::size_t most_threads() {
   return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, Scratch::most);
 }
 
-// False where there is no memory for its buffer, or no thread: those that are there do the work.
+// False if no memory for a buffer or no thread is available: the running threads do the work.
 bool add_helper(std::jthread& helper, Copy& copy, Scratch& scratch, std::size_t index) {
   try {
     auto thread = start_thread([&copy, buffer = scratch.buffer(index)] { copy.take_part(buffer); });
@@ -268,7 +269,7 @@ Result<DataRange> DataRanges::next(std::uint64_t from) {
     return DataRange{size_, size_};
   }
   if (!begin && (begin.error().code == EINVAL || begin.error().code == EOPNOTSUPP)) {
-    seeking_ = false;  // a file system that cannot tell: all is data
+    seeking_ = false;  // without SEEK_HOLE all is data
     return DataRange{from, size_};
   }
   auto end = begin ? source_.io.seek(source_.fd, *begin, SEEK_HOLE) : begin;
@@ -305,7 +306,7 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
   try {
     free_.push_back(std::move(scratch));
   } catch (const std::bad_alloc&) {
-  }  // the next one is made anew; called where nothing may be thrown
+  }  // must not throw; the next borrower makes a new one
 }
 
 Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progress& progress) {

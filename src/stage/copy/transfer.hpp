@@ -20,17 +20,18 @@
 
 namespace efs::stage {
 
-/// Files with so many bytes of data are copied by two threads, or by as many as there are buffers
-/// and CPUs; by no more than the copy's Scratch has buffers.
+/// From `shared_from` bytes of data on two threads copy a file; from `widely_shared_from` on, as
+/// many threads as there are CPUs. The Scratch of the copy has one buffer a thread and so limits
+/// the number of threads.
 inline constexpr std::uint64_t shared_from = 32U << 20U;
 inline constexpr std::uint64_t widely_shared_from = 256U << 20U;
 
-/// The memory that copies go through; made once per task, so that small files do not pay for it
-/// each. Pages are taken when first used. Not thread-safe.
+/// The buffers of a copy. A task makes one Scratch for all its files, because small files should
+/// not pay for one each. The kernel allocates the pages at first use. Not thread-safe.
 class Scratch {
  public:
   static constexpr std::size_t most = 4;
-  /// `count`: of buffers, one for each thread of a large copy; at least 1, `most` at most.
+  /// `count`: number of buffers, one for each thread of a large copy; from 1 to `most`.
   explicit Scratch(std::uint64_t chunk, std::size_t count = most);
   std::span<std::byte> buffer(std::size_t index);
 
@@ -44,8 +45,8 @@ class Scratch {
   std::array<std::unique_ptr<std::byte[]>, most> buffers_;
 };
 
-/// Scratches that threads lend one another, so that each is made once. Thread-safe; outlives what
-/// it lends.
+/// A pool of Scratches that threads share, so that each is made once. Thread-safe. The pool must
+/// outlive the borrowed Scratches.
 class ScratchPool {
  public:
   explicit ScratchPool(std::uint64_t chunk, std::size_t count = Scratch::most)
@@ -85,25 +86,26 @@ struct End {
 
 struct CopyJob {
   End source;
-  End destination;               // empty and nobody else's
+  End destination;               // empty; only this copy uses it
   std::uint64_t size = 0;        // of the source
-  std::uint64_t allocated = 0;   // below size: holes are looked for, and kept
-  bool early_writeback = false;  // large files: let the device work while we copy
+  std::uint64_t allocated = 0;   // if below size: the copy finds and keeps holes
+  bool early_writeback = false;  // for large files: the device writes back during the copy
 };
 
-/// Copies `size` bytes; on success the destination has exactly that size and `sum`, where one is
-/// given, has been fed its full content. Nothing is made durable. Progress advances by what was
-/// copied, also where the copy then fails, and by data_of() in the end: holes take no time. Errors:
-/// those of the ends (text names which end); ESTALE where the source ends early; ECANCELED. Starts
-/// threads of its own for files from `shared_from` on; joined before it returns.
+/// Copies `size` bytes. On success the destination has exactly that size, and `sum`, if given, has
+/// received the full content. Nothing is durable on return. Progress advances by the copied bytes,
+/// even if the copy then fails. On success it has advanced by data_of(): holes take no time.
+/// Errors: those of the two ends (the text names the end); ESTALE if the source ends early;
+/// ECANCELED. Files from `shared_from` on are copied on additional threads, which end before the
+/// call returns.
 Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progress& progress);
 
-/// The checksum of the first `size` bytes; as xxh3-sparse at the cost of the data alone. Errors: as
+/// The checksum of the first `size` bytes. An xxh3-sparse checksum does not read holes. Errors: as
 /// copy_data.
 Result<FileSum> hash_data(const End& source, std::uint64_t size, SumKind kind, Scratch& scratch,
                           const std::atomic<bool>& cancel);
 
-/// What there is to move of a file: its size without its holes.
+/// The bytes of a file to transfer: its size without its holes.
 inline std::uint64_t data_of(std::uint64_t size, std::uint64_t allocated) {
   return std::min(size, allocated);
 }

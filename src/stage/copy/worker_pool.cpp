@@ -23,7 +23,7 @@
 namespace efs::stage {
 namespace {
 
-// per thread: what a decision is based on; more than a turn on a CPU lasts
+// time per thread before a decision; longer than a scheduler's time slice
 constexpr Nanoseconds window = 5'000'000;
 
 Nanoseconds read_clock(clockid_t id) {
@@ -32,20 +32,20 @@ Nanoseconds read_clock(clockid_t id) {
   return to_ns(now);
 }
 
-/// Where this thread's time goes.
+/// Measures this thread's time.
 class Meter {
  public:
   struct Lap {
     Nanoseconds begin = 0;
     Nanoseconds wall = 0;
-    // neither running nor ready to run, nor behind another thread of ours: more of them would not
-    // help
+    // neither running nor ready to run, nor waiting for another thread of this pool: more threads
+    // would not shorten those
     Nanoseconds waited = 0;
   };
 
   Meter() : schedstat_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)), last_(now()) {}
 
-  /// To be asked after each piece of work; what short ones took is looked at together.
+  /// Call it after each piece of work. Short pieces are measured together.
   bool is_due() const { return read_clock(CLOCK_MONOTONIC) - last_.wall >= window / 8; }
 
   /// Since the last call, or since construction.
@@ -86,11 +86,11 @@ class Meter {
   Reading last_;
 };
 
-/// How many threads are to work, from what the work of those that do takes. They get company while
-/// they wait, as long as that pays: where each waits for a PFS more of them get as much more done,
-/// and use as much more of the processors; where they wait for one another (in the kernel, for a
-/// directory in which all of them make files) they do not, and those that came leave again. A later
-/// try is made, for what was waited for may have been another thing.
+/// Computes the number of threads from the times of the running ones. It adds threads while the
+/// running ones wait and more threads pay. If each thread waits for a PFS, more threads finish more
+/// work and use more of the processors. If they wait for each other (in the kernel, for a directory
+/// in which all make files), more threads do not pay, and the added ones rest again. A later try
+/// follows, because the reason for the wait may have changed.
 class Size {
  public:
   Size(unsigned first, unsigned most, unsigned cpus)
@@ -100,18 +100,18 @@ class Size {
 
   unsigned wanted() const { return wanted_; }
 
-  /// Did the threads mostly wait when that was last looked at? Nothing if it never was.
+  /// True if the threads mostly waited at the last decision. nullopt before the first.
   std::optional<bool> slow() const { return slow_; }
 
-  /// From now on. `used`: the time that all threads have run so far.
+  /// Begins a measurement. `used`: CPU time of all threads so far.
   void begin(Nanoseconds now, Nanoseconds used) {
     since_ = now;
     used_ = used;
     wall_ = waited_ = 0;
   }
 
-  /// What one of them did, of which a part may be of the time before. True where enough is known to
-  /// decide.
+  /// Adds the lap of one thread, a part of which may be from before begin(). True if the data
+  /// suffice for decide().
   bool note(const Meter::Lap& lap) {
     const Nanoseconds wall = std::min(lap.wall, lap.begin + lap.wall - since_);
     if (wall <= 0) {
@@ -123,7 +123,7 @@ class Size {
     return wall_ >= window * wanted_;
   }
 
-  /// To be followed by begin(), when there are as many as are wanted.
+  /// Call begin() when the wanted number of threads runs.
   void decide(Nanoseconds now, Nanoseconds used) {
     // processors
     const double in_use = static_cast<double>(used - used_) /
@@ -148,7 +148,7 @@ class Size {
   }
 
  private:
-  /// A quarter of what so many more could do at best.
+  /// True if the added threads achieve at least a quarter of their best possible gain.
   bool has_paid(double in_use) {
     const double more = static_cast<double>(wanted_) / before_ - 1;
     if (in_use >= in_use_before_ * (1 + more / 4)) {
@@ -169,7 +169,7 @@ class Size {
   Nanoseconds wall_ = 0;  // all threads together
   Nanoseconds waited_ = 0;
   std::optional<bool> slow_;  // the last decision
-  // how many there were before they got company, until it is known whether that pays; or 0
+  // number of threads before an addition, until its benefit is known; otherwise 0
   unsigned before_ = 0;
   double in_use_before_ = 0;  // processors
   unsigned left_ = 0;         // decisions until the next try
@@ -183,7 +183,8 @@ class Run {
       bool& told)
       : count_(count), grain_(grain), most_(size.most()), work_(work), size_(size), told_(told) {}
 
-  /// The most threads that it had, the caller's included. Throws what the work threw first.
+  /// Returns the largest number of threads, the caller's included. Rethrows the first exception of
+  /// the work.
   unsigned carry_out() {
     {
       const MutexLock lock(mutex_);
@@ -193,7 +194,7 @@ class Run {
       size_.begin(read_clock(CLOCK_MONOTONIC), used());
     }
     take_part(0);
-    // No thread adds another once nothing is left, and the caller leaves take_part() only then.
+    // No thread adds another when no work is left, and the caller leaves take_part() only then.
     std::vector<std::jthread> threads;
     {
       const MutexLock lock(mutex_);
@@ -218,8 +219,8 @@ class Run {
   }
 
  private:
-  /// The threads are numbered in the order in which they came: those with the highest numbers rest
-  /// where fewer are wanted. The caller's is 0.
+  /// The threads are numbered in the order of their start; the caller's is 0. If fewer threads are
+  /// wanted, those with the highest numbers rest.
   void take_part(unsigned number) noexcept {
     std::optional<Meter> meter(std::in_place);
     if (number > 0) {
@@ -250,7 +251,7 @@ class Run {
     next_ = count_;
   }
 
-  /// True where this thread has rested, so that its time since is nobody's.
+  /// True if this thread has rested, so that its time since then does not count.
   bool consider(const Meter::Lap& lap, unsigned number) {
     const MutexLock lock(mutex_);
     if (ended_ || next_ >= count_) {
@@ -275,8 +276,8 @@ class Run {
     return true;
   }
 
-  // At once, so that a thread that adds others needs no memory for them. Where there is none nobody
-  // is added.
+  // Allocates in advance, so that adding threads needs no memory. Without memory no thread is
+  // added.
   void make_room() EFS_REQUIRES(mutex_) {
     try {
       clocks_.reserve(most_);
@@ -285,7 +286,7 @@ class Run {
     }
   }
 
-  // Of this thread, to the one that decides.
+  // Registers this thread's clock for decide().
   void show_clock() EFS_REQUIRES(mutex_) {
     clockid_t clock{};
     if (clocks_.size() == clocks_.capacity() ||
@@ -296,7 +297,7 @@ class Run {
     used_before_ += read_clock(clock);
   }
 
-  // How long all of them have run. (While there is work left none has ended.)
+  // CPU time of all threads. (No thread ends while work is left.)
   Nanoseconds used() const EFS_REQUIRES(mutex_) {
     Nanoseconds sum = -used_before_;
     for (const clockid_t clock : clocks_) {
@@ -305,7 +306,7 @@ class Run {
     return sum;
   }
 
-  /// Those that are wanted, as far as there is work for them.
+  /// Adds the wanted threads, as far as there is work for them.
   void add() EFS_REQUIRES(mutex_) {
     const std::size_t begun = std::min(next_.load(), count_);
     std::size_t left = (count_ - begun + grain_ - 1) / grain_;
@@ -316,7 +317,7 @@ class Run {
       auto thread = start_thread(
           [this, number = static_cast<unsigned>(threads_.size()) + 1] { take_part(number); });
       if (!thread) {
-        return tell();  // a limit on threads: those that are there do the work
+        return tell();  // a limit on threads: the running ones do the work
       }
       threads_.push_back(std::move(*thread));
     }
@@ -334,18 +335,19 @@ class Run {
   const unsigned most_;
   const WorkerPool::Work& work_;
   std::atomic<std::size_t> next_{0};
-  // short ones until it is known how many threads it takes
+  // short until the number of threads is known
   std::atomic<std::size_t> step_{std::max<std::size_t>(1, grain_ / 8)};
   Mutex mutex_;        // rank 90 (leaf)
   Condition changed_;  // of size_ and ended_
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
   Size size_ EFS_GUARDED_BY(mutex_);
-  bool& told_;  // the pool's, which has one run at a time: under mutex_
-  std::exception_ptr thrown_ EFS_GUARDED_BY(mutex_);      // by the work, first
-  std::vector<clockid_t> clocks_ EFS_GUARDED_BY(mutex_);  // of the time that each thread has run
-  // by them, before they took part: to make a thread takes time as well
+  bool& told_;  // of the pool, which has one run at a time; used under mutex_
+  std::exception_ptr thrown_ EFS_GUARDED_BY(mutex_);      // the first exception of the work
+  std::vector<clockid_t> clocks_ EFS_GUARDED_BY(mutex_);  // the CPU clock of each thread
+  // by these threads before take_part(): starting a thread takes time too
   Nanoseconds used_before_ EFS_GUARDED_BY(mutex_) = 0;
-  std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);  // last: they end before what they use
+  // last, so that threads end before the members that they use
+  std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);
 };
 
 }  // namespace

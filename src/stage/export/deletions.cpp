@@ -14,7 +14,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t files_in_a_row = 64;  // files that one thread removes in a row
+constexpr std::size_t files_in_a_row = 64;  // consecutive files that one thread removes
 constexpr const char* was_gone = "it was not there any more";
 
 ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
@@ -23,7 +23,7 @@ ReceiptEntry failure_of(const fs::WalkItem& item, const Error& error) {
   return entry;
 }
 
-/// Of one whose name another is about to give or to take: for carry_out(), which tries it again.
+/// The entry of an input whose name another node or job has claimed. carry_out() tries it again.
 ReceiptEntry held_entry(const fs::WalkItem& item, const Error& held) {
   auto entry = receipt_entry(item, Action::failed, held.what);
   entry.code = held.code;
@@ -124,7 +124,7 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
       }
     }
   }
-  // What is in a directory goes before it: the paths are in order.
+  // The content of a directory goes before the directory: the paths are sorted.
   for (std::size_t i = inputs.size(); i-- > 0;) {
     if (S_ISDIR(inputs[i].attributes.st_mode)) {
       each(i, &Deletions::remove_directory);
@@ -161,7 +161,7 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   }
   const PlacedName known{.name = item.path, .own = item.path};
   bool ours = is_ours(placed_, known, item, *now);
-  // What was brought out may lead elsewhere than what was staged in.
+  // An exported link may have another target than the imported one.
   if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode) && !item.saved &&
       (placed_ == nullptr || !placed_->knows(item.path))) {
     const auto target = pfs_.readlink(directory->get(), name);
@@ -185,7 +185,7 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
     }
     reason = "a version that changed on the PFS since it was staged in";
   }
-  // As for a result: between the look and this somebody may change it.
+  // As for a result: another process may have changed the file since the check.
   if (placed_ != nullptr) {
     (void)placed_->coming(known, nullptr, &*now);
   }
@@ -222,7 +222,7 @@ ReceiptEntry Deletions::not_there(const fs::WalkItem& item) {
   return receipt_entry(item, Action::removed, was_gone);
 }
 
-/// As for a rename (merge.hpp): what is newer than the job.
+/// As for a rename (merge.hpp): a file that is newer than the job.
 bool Deletions::is_of_another_node(const struct stat& there) const {
   return config_.nodes > 1 && to_ns(there.st_ctim) >= config_.merge_since;
 }
@@ -253,7 +253,7 @@ ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
   return failure_of(item, done.error());
 }
 
-/// The directories that are left tell what went from them.
+/// An fsync of the remaining directories makes the removals durable.
 void Deletions::make_durable(std::vector<ReceiptEntry>& entries) {
   std::unordered_set<std::string> removed;
   for (const auto& entry : entries) {

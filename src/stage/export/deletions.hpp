@@ -1,5 +1,5 @@
 #pragma once
-// What removed_inputs() gives, taken away at the PFS.
+// Removes from the PFS the inputs that removed_inputs() returns.
 
 #include <vector>
 
@@ -14,30 +14,30 @@
 
 namespace efs::stage {
 
-/// Removes from results-dir what removed_inputs() gives: in place, else only the copies that were
-/// brought there earlier. A file or link goes if it is what was staged in or brought out; where it
-/// is something else, on-conflict decides: fail: a conflict; keep-both: it stays; overwrite: it
-/// goes all the same, unless another node of the job may have put it there. A directory goes when
-/// it is empty.
+/// Removes the result of removed_inputs() from results-dir. If results-dir is not root-dir, it
+/// removes only copies that an earlier stage-out exported. A file or link is removed if it is the
+/// imported or exported version. If the PFS has another version, on-conflict decides. fail: a
+/// conflict. keep-both: the other version stays. overwrite: it is removed too, unless another node
+/// of the job may have exported it. A directory is removed when it is empty.
 class Deletions {
  public:
-  /// `placed`: what it takes away is noted there; null: nowhere. `partial_tag`: as of the results.
+  /// `placed`: records the removals; may be null. `partial_tag`: the same as for the results.
   Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, WorkerPool& pool,
             const Progress& progress, PlacedNames* placed, std::string partial_tag);
 
-  /// Entries for all of them, and durable. Call it when all results are back: a renamed file is a
-  /// result, and an input that is gone. The tree is open. What another is about to give or to take
-  /// is tried again, for so long.
+  /// Returns an entry for each input; the removals are durable. Call it after all results are
+  /// exported, because a renamed file is both a result and a removed input. The tree must be open.
+  /// A name that another node or job has claimed is tried again for as long as `patience` lasts.
   std::vector<ReceiptEntry> carry_out(const std::vector<fs::WalkItem>& inputs, Patience& patience);
 
-  /// The same where it must not begin: not_saved, for this reason.
+  /// Returns not_saved entries with this reason, if the removals must not begin.
   std::vector<ReceiptEntry> refuse(const std::vector<fs::WalkItem>& inputs,
                                    const std::string& reason, int code = 0) const;
 
-  /// Entries for what take_dropped() gave.
+  /// Entries for the result of take_dropped().
   std::vector<ReceiptEntry> leave(const std::vector<fs::WalkItem>& inputs) const;
 
-  /// What there is to do at results-dir.
+  /// The inputs to remove from results-dir.
   std::vector<fs::WalkItem> due(std::vector<fs::WalkItem> inputs) const;
 
  private:

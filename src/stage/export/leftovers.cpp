@@ -48,7 +48,7 @@ class Removal {
   }
 
  private:
-  // A claim says whose it is.
+  // A claim names its claimant.
   bool is_left(int directory, const std::string& name) {
     if (name.ends_with(ending_)) {
       return true;
@@ -98,7 +98,7 @@ class Removal {
   const std::string ending_;
   ResultsTree& tree_;
   PfsIo& pfs_;
-  std::unordered_set<std::string_view> results_;  // that are called as partials are
+  std::unordered_set<std::string_view> results_;  // results whose names look like partials
   std::once_flag known_once_;
   std::unordered_set<std::string_view> known_;
   Mutex mutex_;  // rank 90 (leaf)

@@ -1,6 +1,6 @@
 #pragma once
-// Partials that a killed stage-out, unload or salvage has left, and that no later one would
-// replace: what they were of has been removed or renamed since.
+// Partials of a killed stage-out, unload or salvage that no later one would replace, because the
+// job has since removed or renamed the file.
 
 #include <cstddef>
 #include <functional>
@@ -15,13 +15,14 @@
 
 namespace efs::stage {
 
-/// Removes from these directories (paths below results_dir) what has the `tag` of a store's
-/// partials (partial_tag_of()), and claims that were made for one (name_claim.hpp), unless it is a
-/// name of `items`, or one that the tree has hidden. Of a directory that was hidden, which has the
-/// tag, go what `items` know below its name, and partials; with what else somebody has put there it
-/// stays. A directory that is not there, or cannot be read, and what may not be removed are passed
-/// over: nothing hangs on it. Partials with a hashed name (partial_name()) do not say whose they
-/// are, and stay. Requires: nothing of that store is on its way.
+/// Removes leftovers of a store from these directories (paths below results_dir). A leftover is a
+/// file with the `tag` of the store's partials (partial_tag_of()), or a claim made for such a
+/// partial (name_claim.hpp). Names of `items` and directories that the tree has hidden stay. From a
+/// directory with the tag, which a killed stage-out had hidden, it removes partials and the files
+/// that `items` know below its real name. If that directory holds any other file, the file and the
+/// directory stay. Missing or unreadable directories and files that cannot be removed are skipped;
+/// that is no error. Partials with a hashed name (partial_name()) do not show their store, and
+/// stay. Requires: no other process exports from that store.
 struct Leftovers {
   std::size_t removed = 0;
   std::vector<std::string> left{};  // hidden directories: paths below results_dir

@@ -1,5 +1,5 @@
 #pragma once
-// One result on its way back to the PFS.
+// One result during its export.
 
 #include <cstdint>
 #include <string>
@@ -11,34 +11,35 @@
 
 namespace efs::stage {
 
-/// Touched by one thread at a time. `waiting` -> `written` (the partial is whole) -> `named` (under
-/// its real name) -> `settled` (the receipt's entry is final); every state may go straight to
-/// `settled`.
+/// Used by one thread at a time. The states are `waiting` -> `written` (the partial is whole) ->
+/// `named` (it has its real name) -> `settled` (the receipt's entry is final). Every state may go
+/// directly to `settled`.
 struct Outgoing {
   enum class State : std::uint8_t { waiting, written, named, settled };
   const fs::WalkItem* item = nullptr;
   std::string name;     // in its directory on the PFS
-  std::string partial;  // likewise, until it is whole and durable
-  // written under its name at once, in a directory that is hidden still: that is its partial
+  std::string partial;  // the name in that directory until the file is whole and durable
+  // written directly under its real name in a hidden directory, which serves as the partial
   bool straight = false;
-  bool fsync = false;  // by itself; else one syncfs covers it
-  // another one, whose name a PFS may take for this one's (spelling.hpp)
+  bool fsync = false;  // fsync for this file; otherwise one syncfs covers all
+  // an earlier result whose name collides with this one on a case-insensitive PFS (spelling.hpp)
   const fs::WalkItem* elder = nullptr;
-  bool there_already = false;  // `named`, by an earlier stage-out
-  std::uint64_t data = 0;      // bytes to move: without holes
+  bool there_already = false;  // `named` by an earlier stage-out
+  std::uint64_t data = 0;      // bytes to transfer, without holes
   State state = State::waiting;
-  // settled by an earlier stage-out: results-dir may have another version by now
+  // settled by an earlier stage-out; results-dir may have another version by now
   bool brought_before = false;
-  // by another node or job, as the claim to its name says: to be tried again behind all else
+  // not empty: another node or job has a claim to the name (the text says which); the export tries
+  // again after all other results
   std::string held;
-  bool partial_left = false;  // settled, but its partial still has to go
-  bool no_room = false;       // settled, for want of space only
-  // its name is that of something else than the job's own input or result
+  bool partial_left = false;  // settled, but the partial must still be removed
+  bool no_room = false;       // settled as failed because of missing space only
+  // the name belongs to a file that is neither the job's input nor its result
   bool replaces = false;
   PartialFile file;
   ReceiptEntry entry;
 
-  /// What it is called until it has its name.
+  /// The temporary name during the export.
   const std::string& way_name() const { return straight ? name : partial; }
 
   void settle(Action action, std::string reason = {}) {

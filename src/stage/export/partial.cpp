@@ -21,7 +21,7 @@
 namespace efs::stage {
 namespace {
 
-/// The partial goes, as `error` says why; where it cannot, the error tells of it as well.
+/// Removes the partial and returns `error`. If the removal fails, the error says so too.
 std::unexpected<Error> without_partial(const PartialJob& job, Error error, PfsIo& pfs) {
   const Status gone = pfs.unlink(job.directory, job.partial);
   if (!gone && gone.error().code != ENOENT) {
@@ -61,8 +61,8 @@ Error not_named(const Error& error) {
       .error();
 }
 
-/// Owner, extended attributes, mode, times; the owner first, for changing it clears setuid bits and
-/// capabilities. Returns what the PFS does not take, as set_xattrs().
+/// Sets owner, extended attributes, mode and times. The owner comes first, because a change of
+/// owner clears setuid bits and capabilities. Returns the rejected attributes as set_xattrs().
 Result<std::string> set_attributes(int fd, const PartialJob& job, const struct stat& now,
                                    PfsIo& pfs) {
   const fs::WalkItem& item = job.item;
@@ -108,7 +108,7 @@ bool same_version(const struct stat& a, const struct stat& b) {
   return a.st_size == b.st_size && to_ns(a.st_mtim) == to_ns(b.st_mtim);
 }
 
-/// Data and attributes into the new file `fd`.
+/// Writes data and attributes to the new file `fd`.
 Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, PfsIo& pfs,
                                  Scratch& scratch, Progress& progress) {
   if (is_foreign(job.item)) {
@@ -140,7 +140,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
     return with_context(written.error(), "reading back its attributes");
   }
   if (static_cast<std::uint64_t>(written->st_size) != size) {
-    // a network's client tells only now that the server was full
+    // a network client reports a full server only now
     if (auto done = pfs.fsync(fd); !done) {
       return with_context(done.error(), "fsync");
     }
@@ -168,11 +168,11 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, 
 Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                Progress& progress) {
   const auto& wanted = job.item.attributes;
-  // Nobody who may not read the result may read its partial: where owner or group are still to be
-  // set, no one may.
+  // Users without read access to the result must not read its partial. Until owner and group are
+  // set, only this user may read it.
   const bool ours = wanted.st_uid == ::geteuid() && job.item.plain_group.has_value();
-  // Nor whom only the directory's default ACL names: a mode without group bits masks that.
-  // The owner may write until it is done: who may not cannot set extended attributes, either.
+  // Nor may users that only the directory's default ACL names: a mode without group bits masks
+  // them. The owner keeps write access until the end, because setting extended attributes needs it.
   const mode_t mode = ours && !job.inherits_acl ? (wanted.st_mode & 0777U) | 0200U : 0600U;
   auto fd = make_partial(job, pfs, [&] {
     return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
@@ -184,8 +184,8 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   if (written) {
     return written;
   }
-  // NFS only renames what is open: it would stay, and on a full server take the room that others
-  // need
+  // NFS only renames an open file when it is removed: the file would stay and take space on a full
+  // server
   fd->reset();
   return without_partial(job, written.error(), pfs);
 }
@@ -232,7 +232,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
   Status done = now ? Status() : Status(with_context(now.error(), "checking its partial"));
   if (done &&
       (now->st_ino != written.inode || static_cast<std::uint64_t>(now->st_size) != written.size)) {
-    // Another's file under our partial's name: it is not for us to remove.
+    // Another process's file has the partial's name; this process must not remove it.
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
   if (done) {

@@ -1,5 +1,5 @@
 #pragma once
-// A result on its way: written under a partial name, checked, and renamed when it is durable.
+// Exports one result: writes it under a partial name, checks it, and renames it when it is durable.
 
 #include <atomic>
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace efs::stage {
 
-/// What write_partial() made: to be recognised before it gets its real name.
+/// Identifies the file that write_partial() made, for the check before it gets its real name.
 struct PartialFile {
   std::uint64_t inode = 0;
   std::uint64_t size = 0;
-  std::optional<FileSum> checksum;  // of files, as read from the buffer
-  // what the PFS does not take: "user.x: Operation not supported"; "": nothing
+  std::optional<FileSum> checksum;  // of files: the content as read from the buffer
+  // attributes that the PFS rejected: "user.x: Operation not supported"; "": none
   std::string lost{};
 };
 
@@ -29,20 +29,24 @@ struct PartialJob {
   const fs::WalkItem& item;
   int directory = -1;
   std::string partial;
-  bool is_hidden = false;  // `directory` is: what has the name of the partial there is none, EEXIST
-  // now, by itself; else the caller's syncfs of `synced` covers it, and what lies elsewhere is
-  // synced all the same
+  // `directory` is hidden: a file there that has the partial's name is not a partial, and creating
+  // the partial fails with EEXIST
+  bool is_hidden = false;
+  // fsync the file at once. Otherwise the caller's syncfs of `synced` covers it; a file on another
+  // file system is synced in any case
   bool fsync = false;
   dev_t synced = 0;
-  std::string name{};         // that it is to get; "": the item's
-  bool inherits_acl = false;  // from its directory, and must not: it has the item's ACL or none
-  mode_t acl_allows = 0777;   // else: what the directory's default ACL leaves of a mode
-  bool is_new = false;        // the name must be nobody's: EEXIST, and the partial stays
-  const struct stat* over = nullptr;  // or this file's: the same where another one has it by now
+  std::string name{};  // the name to give; "": the item's
+  // the file would inherit an ACL from its directory and must not: it gets the item's ACL or none
+  bool inherits_acl = false;
+  mode_t acl_allows = 0777;  // otherwise: the mode bits that the directory's default ACL permits
+  bool is_new = false;       // the name must be free: otherwise EEXIST, and the partial stays
+  // or it must belong to this file: otherwise EEXIST, and the partial stays
+  const struct stat* over = nullptr;
 };
 
-/// Creates with `make` what must not exist. What has the name of a partial was left by one that was
-/// killed, or is in the way (a pipe, a link): it is removed, never opened.
+/// Creates a new file with `make`. A file that already has the partial's name is the remainder of a
+/// killed stage-out or an obstacle (a pipe, a link). It is removed and never opened.
 template <typename Make>
 auto make_afresh(PfsIo& pfs, int directory, const std::string& partial, Make make) {
   auto made = make();
@@ -56,7 +60,7 @@ auto make_afresh(PfsIo& pfs, int directory, const std::string& partial, Make mak
   return make();
 }
 
-/// Does `work` while there is a partial. What it throws, for want of memory, leaves none.
+/// Runs `work` while a partial exists. If `work` throws (out of memory), the partial is removed.
 template <typename Work>
 auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work work) {
   try {
@@ -67,31 +71,33 @@ auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work wo
   }
 }
 
-/// Writes data, owner and extended attributes (both where permitted), mode and times of a file, or
-/// a symbolic link. A partial left by a stage-out that was killed is replaced. After an error no
-/// partial is left, unless removing it failed too, which the error tells. Not durable without
-/// `fsync`. Thread-safe for different items.
+/// Writes the data, owner and extended attributes (both if permitted), mode and times of a file, or
+/// a symbolic link. It replaces the partial of a killed stage-out. After an error no partial is
+/// left, unless its removal failed too; the error then says so. Not durable without `fsync`.
+/// Thread-safe for different items.
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs,
                                   Scratch& scratch, Progress& progress);
 
-/// Checks that the partial is the one that was written, of its full size, and gives it the item's
-/// name, replacing what has it. Requires: the partial is durable. After an error the partial is
-/// gone, as above, but for EEXIST as `job` says and is_held(): it is to be tried again then.
-/// `about_to` is called with the partial's attributes as PfsIo::rename() calls its own.
+/// Checks that the partial is the file that was written and has its full size. Then gives it the
+/// item's name and replaces the file that has the name. Requires: the partial is durable. After an
+/// error the partial is removed, as above. Exceptions are EEXIST as `job` requests it and
+/// is_held(): the partial stays, and the caller may try again. `about_to` is called with the
+/// partial's attributes as PfsIo::rename() calls its own.
 using AboutToPublish = std::function<void(const struct stat& partial, bool is_shared)>;
 Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs,
                        const AboutToPublish& about_to = {});
 
-/// Compares what the PFS holds with the checksum of what was written, after the cached pages of
-/// this client were dropped. Requires: a checksum; durable, for dirty pages cannot be dropped. How
-/// strong that is depends on the PFS: it is asked again where it keeps no other cache on this node.
-/// EIO where the two differ.
+/// Reads the file back from the PFS and compares it with the checksum of the written data. Drops
+/// this client's cached pages first. Requires: a checksum, and a durable file, because the kernel
+/// cannot drop dirty pages. The read reaches the PFS servers only if the PFS client has no other
+/// cache on this node. EIO if the two differ.
 Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch,
                  const std::atomic<bool>& cancel);
 
-/// Gives the file `from` (in the open directory `from_at`) the item's name too, replacing what has
-/// it: by a link of the partial name, renamed. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV where the
-/// PFS cannot; EEXIST as `job` says; is_held(); no partial is left.
+/// Gives the file `from` (in the open directory `from_at`) the item's name too. It makes a link
+/// with the partial name and renames it, which replaces the file that has the name. Errors: EPERM,
+/// EOPNOTSUPP, EMLINK, EXDEV if the PFS cannot link; EEXIST as `job` requests it; is_held(). No
+/// partial is left.
 Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs,
                     const AboutToName& about_to = {});
 

@@ -24,7 +24,7 @@ namespace efs::stage {
 namespace {
 
 /// "2026-01-31T12:00:00.123456789Z"
-// By hand: a receipt has a time for each of what may be a million files.
+// Formats by hand for speed: a receipt may have a million times.
 void append_digits(std::string& text, std::int64_t number, std::size_t width, char behind) {
   const std::size_t begin = text.size();
   text.append(width, '0').push_back(behind);
@@ -69,7 +69,7 @@ bool left_behind(Action action) {
   return action == Action::failed || action == Action::conflict || action == Action::not_saved;
 }
 
-/// But for time.
+/// Except for missing time.
 bool has_cause(const Receipt& receipt) {
   return !receipt.reason.empty() ||
          std::ranges::any_of(receipt.entries, [](const ReceiptEntry& entry) {
@@ -77,7 +77,7 @@ bool has_cause(const Receipt& receipt) {
          });
 }
 
-/// Appends JSON; only what is plain text needs no library to be right.
+/// Appends JSON. Plain text needs no escaping; the library formats all other text.
 class JsonText {
  public:
   explicit JsonText(std::string& text) : text_(text) {}
@@ -211,8 +211,8 @@ void append_staged_in(JsonText& json, const StagedIn& in) {
   json.end('}');
 }
 
-/// The whole receipt, an entry a line. Written as text: a document of a million entries in memory
-/// costs seconds.
+/// The whole receipt, one entry a line. Built as text, because a JSON document of a million entries
+/// in memory costs seconds.
 std::string json_text(const Receipt& receipt) {
   std::string text;
   text.reserve(512 + receipt.entries.size() * 256);
@@ -263,7 +263,7 @@ Status write_all(PfsIo& pfs, int fd, std::span<const std::byte> bytes) {
   return {};
 }
 
-/// Text into the new file `fd`, durable on return.
+/// Writes the text to the new file `fd`, durably.
 Result<PartialFile> fill_receipt(PfsIo& pfs, int fd, const std::string& text) {
   EFS_TRY(write_all(pfs, fd, std::as_bytes(std::span(text))));
   if (auto synced = pfs.fsync(fd); !synced) {
@@ -287,7 +287,7 @@ Status write_beside(PfsIo& pfs, int directory, const std::string& name, const st
   EFS_TRY(with_partial(pfs, directory, partial, [&]() -> Status {
     const auto written = fill_receipt(pfs, fd->get(), text);
     if (!written) {
-      fd->reset();  // NFS only renames what is open
+      fd->reset();  // NFS only renames an open file when it is removed
       (void)pfs.unlink(directory, partial);
       return std::unexpected(written.error());
     }

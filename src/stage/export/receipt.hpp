@@ -1,5 +1,5 @@
 #pragma once
-// What a stage-out did, file by file, with one verdict.
+// The receipt: the outcome of a stage-out for each file, with one verdict.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -26,14 +26,17 @@ class PfsIo;
 enum class Action : std::uint8_t {
   staged_out,  // whole and durable under its real name
   unchanged,   // clean: nothing to do
-  // there already, whole and the same: an earlier stage-out that was interrupted has brought it out
+  // an earlier, interrupted stage-out has already exported the same content
   kept,
-  dropped,    // changed, and temporary by the job file
-  skipped,    // nothing that can be staged
-  failed,     // was tried; the reason says what happened; still in the buffer
-  conflict,   // the PFS has another version than was staged in; still in the buffer, PFS untouched
-  not_saved,  // not tried (PFS full, cancelled); still in the buffer
-  // an input that the job removed or renamed, gone from results-dir too (deletions: propagate)
+  dropped,  // changed, and temporary by the job file
+  skipped,  // a type that cannot be staged
+  failed,   // the export failed for `reason`; the file is still in the buffer
+  // the PFS has another version than the imported one and is unchanged; the file is still in the
+  // buffer
+  conflict,
+  not_saved,  // not tried (PFS full, cancelled); the file is still in the buffer
+  // an input that the job removed or renamed; efs removed it from results-dir too (deletions:
+  // propagate)
   removed,
 };
 const char* name_of(Action action);  // "staged-out"
@@ -44,29 +47,26 @@ struct ReceiptEntry {
   std::uint64_t bytes = 0;
   std::optional<FileSum> checksum;  // of the whole content, as read from the buffer
   Nanoseconds mtime = 0;
-  double seconds = 0;  // spent on copying it
+  double seconds = 0;  // time to copy it
   std::string reason;
-  // where it is not called as in the buffer: its name on the PFS, or by an output rule its path in
-  // results-dir
+  // if it differs from the name in the buffer: the name on the PFS, or the path in results-dir by
+  // an output rule
   std::string placed_as;
-  // errno of a failure, where it is known, or ECANCELED of what has no cause of its own (time was
-  // up); not in the file
+  // errno of a failure, if known; ECANCELED if time was up; not in the file
   int code = 0;
   // It took the place of something that was neither an input of the job nor its own earlier result.
   bool replaced = false;
-  // copied while it could be written to: what was copied is no state that the file ever had, for
-  // all we know
+  // copied while a program could write to it; the copy may mix several states of the file
   bool unverified = false;
-  // the buffer has lost its content, or cannot read it: no retry brings it before that is mended
+  // the buffer has lost the content or cannot read it; a retry fails until the buffer is repaired
   bool unreadable = false;
   std::string evidence;  // of a salvage: "verified" or "as-found"
 };
 
-/// What became of an item, with its name, size and time.
+/// An entry with the item's name, size and time, and this outcome.
 ReceiptEntry receipt_entry(const fs::WalkItem& item, Action action, std::string reason);
 
-/// complete: nothing failed. partial: some results are not back. failed: none of those that should
-/// be.
+/// complete: nothing failed. partial: some results were not exported. failed: none was.
 enum class Verdict : std::uint8_t { complete, partial, failed };
 const char* name_of(Verdict verdict);
 
@@ -75,14 +75,15 @@ struct ReceiptTotals {
                 conflict = 0, not_saved = 0, removed = 0;
   std::uint64_t replaced = 0;  // of staged_out
   std::uint64_t bytes_staged_out = 0;
-  std::uint64_t bytes_left = 0;  // failed, conflict and not-saved: only the buffer has them
+  // failed, conflict and not-saved: these bytes are in the buffer only
+  std::uint64_t bytes_left = 0;
 };
 
-/// What the stage-in of the instance brought, and how much of it came from the cache of inputs.
+/// The imports of the instance's stage-in, and the part of them that came from the cache of inputs.
 struct StagedIn {
   std::uint64_t files = 0, bytes = 0;
   std::uint64_t files_reused = 0, bytes_reused = 0;
-  // that the job took away before, in an earlier life of the instance
+  // not imported again, because the job removed them in an earlier run of the instance
   std::uint64_t files_away = 0;
   std::vector<PlanSkip> skipped;
 };
@@ -93,32 +94,32 @@ struct Receipt {
   Nanoseconds started = 0;  // wall clock
   Nanoseconds ended = 0;
   Verdict verdict = Verdict::complete;
-  std::string reason;         // why nothing could be done; "" elsewhere
-  bool read_back = false;     // checksums were compared with what the PFS gave back
+  std::string reason;         // why the whole stage-out failed; otherwise ""
+  bool read_back = false;     // the stage-out read the results back and compared the checksums
   std::uint64_t retries = 0;  // repeated calls to the PFS
-  std::string note;           // where it comes from, if not from a running instance
-  // how what is left comes out, without the name of the job
+  std::string note;           // the origin of the receipt, if not a running instance
+  // the command that exports the remaining results, without the job's name
   std::string way_out = "retry: efs stop";
-  /// not-saved, counted and not among the entries: time was up, and there are too many to name
+  /// not-saved files that are counted but not listed: time was up, and there are too many
   std::uint64_t unlisted = 0, unlisted_bytes = 0;
-  // of what is left: the buffer has not got it any more, and there is no way out; not in the file
+  // of the remaining results: no longer in the buffer and not recoverable; not in the file
   std::uint64_t lost = 0;
-  std::optional<StagedIn> staged_in;  // where the process that staged in is the one that stages out
+  std::optional<StagedIn> staged_in;  // set if the same process did the stage-in
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths
 };
 
-/// Adds the entry. A not-saved one is only counted if `most` of them are listed. `not_tried`: their
+/// Adds the entry. After `most` not-saved entries further ones are only counted. `not_tried`: their
 /// number so far.
 void add_or_count(Receipt& receipt, ReceiptEntry entry, std::size_t& not_tried, std::size_t most);
 
 /// Sorts the entries and derives totals and verdict from them (and from `reason` and `unlisted`).
 void settle(Receipt& receipt);
 
-/// Of one that could not even begin, or ended with an exception.
+/// The receipt of a stage-out that could not begin or ended with an exception.
 Receipt failed_receipt(const config::JobConfig& config, std::string reason);
 
-/// Results whose content the buffer cannot read.
+/// The number of results whose content the buffer cannot read.
 std::uint64_t count_unreadable(const Receipt& receipt);
 
 /// 0 complete, 3 some files failed, 1 nothing could be done.
@@ -131,19 +132,19 @@ inline constexpr std::size_t names_shown = 5, names_shown_without_receipt = 2000
 /// "format": "efs-receipt-1". Names that are not UTF-8: base/json_text.hpp.
 nlohmann::json to_json(const Receipt& receipt);
 
-/// An entry of it, in one line; and that read again: none where it is no such line.
+/// One entry as one line of text, and the inverse: nullopt if the line is not an entry.
 std::string entry_text(const ReceiptEntry& entry);
 std::optional<ReceiptEntry> entry_of(const nlohmann::json& json);
 
-/// For people: totals, and by name every file that is not back and why, at most `names` of each
+/// For people: totals, and each file that was not exported with its reason, at most `names` of each
 /// kind.
 std::string describe(const Receipt& receipt, std::size_t names = names_shown);
 
-/// Writes the JSON to `path`: a partial beside it, fsync, rename, fsync of the directory. On an
-/// error `path` is as it was before (after a failed fsync of the directory: new, but perhaps not
-/// durable) and the partial is gone, unless removing it failed too. What lies under the partial's
-/// name is no result of this receipt, and is removed without being opened. `partial_tag`: as of the
-/// results.
+/// Writes the JSON to `path`: writes a partial in the same directory, syncs it, renames it, and
+/// syncs the directory. After an error `path` is unchanged and the partial is removed, unless the
+/// removal failed too. After a failed fsync of the directory `path` is new but perhaps not durable.
+/// A file that already has the partial's name is removed without being opened. `partial_tag`: the
+/// same as for the results.
 Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs,
                      const std::string& partial_tag = {});
 

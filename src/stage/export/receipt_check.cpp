@@ -34,8 +34,8 @@ Result<nlohmann::json> read_receipt(const std::string& path) {
   return json;
 }
 
-/// Where the result is, below results_dir. The name of one that on-conflict or existing put beside
-/// another file is there without its directory.
+/// The path of the result below results_dir. If on-conflict or existing gave the result another
+/// name, placed_as is that name without its directory.
 std::string place_of(const ReceiptEntry& entry, const std::string& job) {
   if (entry.placed_as.empty()) {
     return entry.path;
@@ -44,7 +44,7 @@ std::string place_of(const ReceiptEntry& entry, const std::string& job) {
   return is_beside ? join(parent_of(entry.path), entry.placed_as) : entry.placed_as;
 }
 
-/// Why the file is not the result; "": it is.
+/// Why the file differs from the result; "" if it is equal.
 std::string difference_of(const ReceiptEntry& entry, int top, const std::string& place, PfsIo& pfs,
                           Scratch& scratch, const std::atomic<bool>& cancel) {
   const auto file = pfs.open_beneath(top, place, O_RDONLY | O_NONBLOCK | O_NOCTTY);

@@ -1,5 +1,5 @@
 #pragma once
-// Whether the PFS still has what a receipt says that it got.
+// Compares the PFS with a receipt.
 
 #include <atomic>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace efs::stage {
 
 struct ReceiptCheck {
   struct Difference {
-    std::string path;  // relative to results_dir, as the PFS has it
+    std::string path;  // on the PFS, relative to results_dir
     std::string reason;
   };
 
@@ -23,9 +23,9 @@ struct ReceiptCheck {
   std::vector<Difference> differences;
 };
 
-/// Reads every result of the receipt that has a checksum, and compares. How a file is read follows
-/// from the name of its checksum, not from the holes that it has by now: a copy without holes has
-/// the same value. Writes nothing. EPROTO where `path` is no receipt of efs.
+/// Reads every result that has a checksum in the receipt and compares the two. The kind of the
+/// checksum decides how the file is read, not the file's present holes: a copy without holes has
+/// the same checksum. Writes nothing. EPROTO if `path` is not a receipt of efs.
 Result<ReceiptCheck> check_receipt(const std::string& path, PfsIo& pfs,
                                    const std::atomic<bool>& cancel);
 

@@ -12,8 +12,8 @@
 namespace efs::stage {
 namespace {
 
-/// Do the job file's lists, as they are now, name a path or a directory above it? One that cannot
-/// be read names nothing.
+/// Looks up whether the job file's lists, in their present state, name a path or a directory above
+/// it. An unreadable list names no path.
 class Listed {
  public:
   explicit Listed(const config::JobConfig& config) : config_(config) {}
@@ -77,7 +77,8 @@ std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config,
   if (inputs.empty()) {
     return dropped;
   }
-  std::unordered_map<std::uint64_t, bool> lives_on;  // by inode: under a name that is not dropped
+  // by inode: true if it has a name that is not dropped
+  std::unordered_map<std::uint64_t, bool> lives_on;
   for (const auto& item : items) {
     bool& known = lives_on[item.ino];
     known = known || !is_dirty(item) || class_of(config, item) == config::FileClass::persistent;

@@ -1,5 +1,5 @@
 #pragma once
-// Inputs that the job took away: which of them are to be taken away at the PFS too (deletions:
+// Selects the inputs removed by the job that efs must remove from the PFS too (deletions:
 // propagate).
 
 #include <vector>
@@ -9,15 +9,16 @@
 
 namespace efs::stage {
 
-/// Of what is gone (Buffer::gone()) the inputs whose removal the job file declares to be one of the
-/// PFS's: persistent, and named or held by a resource. None without `deletions: propagate`. What
-/// only a list can name is looked up there: a file that a load brought is no input, and where the
-/// list cannot be read nothing of it is.
+/// Selects from Buffer::gone() the inputs whose removal the job file propagates to the PFS:
+/// persistent ones that a resource names or contains. Empty without `deletions: propagate`. For a
+/// resource with a list, the list decides: a file that a load imported is not an input. If the list
+/// cannot be read, none of its files is selected.
 std::vector<fs::WalkItem> removed_inputs(const config::JobConfig& config,
                                          const std::vector<fs::WalkItem>& gone);
 
-/// Takes from `inputs`, and gives, those whose file lives on in the buffer (`items`) under names
-/// that are dropped, and no others: when the buffer goes only the PFS has them. Pure.
+/// Moves inputs out of `inputs` and returns them, if their file still exists in the buffer
+/// (`items`) but only under names that the stage-out drops. The PFS has the only copy after the
+/// buffer is removed. Pure.
 std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config,
                                        const std::vector<fs::WalkItem>& items,
                                        std::vector<fs::WalkItem>& inputs);

@@ -31,7 +31,7 @@ Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
   if (!items) {
     return items;
   }
-  std::unordered_set<std::string> names;  // at the top, of all that keeps its own
+  std::unordered_set<std::string> names;  // top-level names of items that keep their own name
   for (const auto& item : *items) {
     if (!item.path.contains('/') && config::result_path(config_, item.path) == item.path) {
       names.insert(item.path);
@@ -60,7 +60,7 @@ Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
                                                                          : fs::Keep::temporary;
     item.keep_path = item.path;
     item.origin.reset();
-    // The input whose name it takes, not the one of its own name.
+    // The input whose name the result takes, not the input of the result's own name.
     item.replaced = nullptr;
     if (const auto input = gone_by_name.find(path); input != gone_by_name.end()) {
       item.replaced = std::make_shared<fs::GoneInput>(gone_input(*input->second));
@@ -89,7 +89,7 @@ void RenamingBuffer::give_names_back(Receipt& receipt) const {
     }
     const bool is_there = entry.action == Action::staged_out || entry.action == Action::kept ||
                           entry.action == Action::unchanged;
-    const std::string& kept_as = entry.placed_as;  // beside another file
+    const std::string& kept_as = entry.placed_as;  // in the same directory as another file
     if (is_there) {
       entry.placed_as = kept_as.empty() ? entry.path : join(parent_of(entry.path), kept_as);
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Results that are called otherwise in results-dir than in the buffer (`as` of output rules).
+// Results whose name in results-dir differs from the name in the buffer (`as` of output rules).
 
 #include <string>
 #include <unordered_map>
@@ -12,16 +12,16 @@
 
 namespace efs::stage {
 
-/// The buffer as a stage-out sees it: such results have the names that they get, and are new files
-/// there, whatever they were made of. One whose name something else in the buffer has keeps its own
-/// and does not go (refusal()). Owns nothing; not thread-safe but for what the stage-out's threads
+/// The buffer as a stage-out sees it. Renamed results appear under their names in results-dir, as
+/// new files. A result keeps its own name and is refused (refusal()) if another item of the buffer
+/// has its new name. Owns nothing. Thread-safe are only the members that threads of the stage-out
 /// call: hold(), has(), confirm(), named(), refusal(), own_path().
 class RenamingBuffer final : public ForwardingBuffer {
  public:
   RenamingBuffer(const config::JobConfig& config, Buffer& inner)
       : ForwardingBuffer(inner), config_(config) {}
 
-  /// In the receipt every result is called as in the buffer again; `placed_as` is its path in
+  /// Replaces the names in the receipt by the names in the buffer. `placed_as` gets the path in
   /// results-dir.
   void give_names_back(Receipt& receipt) const;
 
@@ -37,10 +37,10 @@ class RenamingBuffer final : public ForwardingBuffer {
     return own_names_.contains(path) || inner_.has(path);
   }
 
-  /// Without those of which a result has the name.
+  /// Leaves out the inputs whose name a result now has.
   std::vector<fs::WalkItem> gone() override;
 
-  /// What has another name there is a new file each time.
+  /// Does nothing for a renamed result: every stage-out exports it as a new file.
   Status named(const fs::WalkItem& item,
                const std::function<Result<fs::Origin>()>& version) override {
     return own_names_.contains(item.path) ? Status() : inner_.named(item, version);

@@ -13,7 +13,7 @@
 namespace efs::stage {
 namespace {
 
-/// The primary groups of users. Of the process's own user it is that which new files get.
+/// The primary groups of users. For the process's own user, the group that new files get.
 class PrimaryGroups {
  public:
   gid_t of(uid_t uid) {
@@ -47,7 +47,7 @@ std::string choose_attributes(const config::JobConfig& config, std::vector<fs::W
   const auto asked = group.empty() ? Result<gid_t>(fail(ENOENT)) : find_group(group);
   const bool in_place = config::has_results_in_place(config);
   PrimaryGroups groups;
-  // Directories with a group that a program gave them: what is in them has it for that reason.
+  // Directories whose group a program has chosen: their content inherits it.
   std::unordered_set<std::string> chosen;
   for (auto& item : items) {
     auto& attributes = item.attributes;
@@ -60,7 +60,7 @@ std::string choose_attributes(const config::JobConfig& config, std::vector<fs::W
       continue;
     }
     const gid_t plain = groups.of(attributes.st_uid);
-    const bool came_in = in_place && item.origin;  // the PFS has it with this group
+    const bool came_in = in_place && item.origin;  // it has this group on the PFS
     const bool by_directory = item.group_handed_down && !chosen.contains(parent_of(item.path));
     if (!came_in && (attributes.st_gid == plain || by_directory)) {
       item.plain_group = plain;

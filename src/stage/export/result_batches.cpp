@@ -21,12 +21,12 @@ namespace {
 constexpr std::size_t batch_files = 131072;
 // such files are synced by their own thread as soon as they are written
 constexpr std::uint64_t fsync_from = 8U << 20U;
-// other files of a batch: one syncfs for all, since it waits for strangers too
+// from so many other files of a batch on, one syncfs for all; it also waits for other users' data
 constexpr std::size_t syncfs_from = 16;
 constexpr std::size_t most_files = 64;
 constexpr std::uint64_t most_bytes = 8U << 20U;
 
-/// What `work` throws fails the results of the task.
+/// An exception of `work` fails the results of the task.
 void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
   try {
     work();
@@ -35,7 +35,7 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
       if (out.state == Outgoing::State::settled) {
         continue;
       }
-      out.partial_left = out.state != Outgoing::State::named;  // it may be there
+      out.partial_left = out.state != Outgoing::State::named;  // the partial may exist
       out.settle(Action::failed, exception.what());
     }
   }
@@ -44,7 +44,7 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
 }  // namespace
 
 std::span<Outgoing> ResultBatches::take_batch(std::span<Outgoing>& rest) const {
-  // Where time may run out, what goes first must be whole before the next begins.
+  // With a deadline, the first results must be whole before the next begin.
   const std::uint64_t most = options_.by_rank ? options_.batch_bytes / 8 : options_.batch_bytes;
   std::size_t count = 0;
   for (std::uint64_t bytes = 0; count < rest.size() && count < batch_files && bytes < most;
@@ -59,14 +59,14 @@ std::span<Outgoing> ResultBatches::take_batch(std::span<Outgoing>& rest) const {
 void ResultBatches::run(std::span<Outgoing> results) {
   for (auto rest = results; !rest.empty();) {
     run_batch(take_batch(rest));
-    // Where time may run out there may be none left behind the last one.
+    // With a deadline, no time may be left after the last batch.
     if (options_.by_rank && !rest.empty()) {
       finish_held(results.first(results.size() - rest.size()));
     }
   }
 }
 
-/// Once more, of these results.
+/// Tries these results again.
 void ResultBatches::finish_held(std::span<Outgoing> results) {
   std::vector<Outgoing*> held;
   for (auto& out : results) {
@@ -80,7 +80,7 @@ void ResultBatches::finish_held(std::span<Outgoing> results) {
 }
 
 void ResultBatches::run_batch(std::span<Outgoing> batch) {
-  // What is thrown between the tasks leaves no partial either.
+  // An exception between the tasks leaves no partial either.
   guarded(batch, [&] {
     choose_durability(batch);
     in_tasks(batch, [this](std::span<Outgoing> task) { writer_.write(task); });
@@ -98,8 +98,8 @@ void ResultBatches::run_batch(std::span<Outgoing> batch) {
   sync_names(batch);
 }
 
-/// Those of the batch that are hidden. (What failed in them must be gone by then: it has its name
-/// already.)
+/// Shows the hidden directories of the batch. (Failed results in them must be removed before,
+/// because they already have their real names.)
 void ResultBatches::show_directories(std::span<Outgoing> batch) {
   std::map<std::string, std::vector<Outgoing*>> hidden;
   for (auto rest = batch; !rest.empty();) {
@@ -138,7 +138,8 @@ void ResultBatches::show_directories(std::span<Outgoing> batch) {
   }
 }
 
-/// Each under a name of its own on its way, in a directory that anybody may have made meanwhile.
+/// Writes each result with its own partial, in a directory that another process may have made
+/// meanwhile.
 void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* const> results) {
   std::vector<Outgoing*> again;
   for (auto* out : results) {
@@ -163,7 +164,7 @@ void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* co
       continue;
     }
     progress_.bytes_done -= out->data;
-    --progress_.files_done;  // which the batch counts
+    --progress_.files_done;  // the batch counts it
     try_again(*out, nullptr);
   }
 }
@@ -189,7 +190,7 @@ void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
   writer_.remove_partials(one);
   sync_names(one);
   const bool is_out = out.entry.action == Action::staged_out || out.entry.action == Action::kept;
-  // what it left is there still
+  // its remainder still exists
   if (!is_out && before.contains(out.partial) && !out.entry.reason.contains(out.partial)) {
     out.entry.reason += "; before: " + before;
   }
@@ -207,12 +208,12 @@ void ResultBatches::choose_durability(std::span<Outgoing> batch) {
   }
 }
 
-/// Runs `work` over the batch in pieces of neighbours, in parallel. What it throws fails that
-/// piece's results.
+/// Runs `work` over the batch in parallel, in pieces of consecutive results. An exception fails the
+/// results of its piece.
 void ResultBatches::in_tasks(std::span<Outgoing> batch,
                              const std::function<void(std::span<Outgoing>)>& work) {
   std::vector<std::span<Outgoing>> tasks;
-  // Several for each thread: a pool that waits for the PFS grows when the first ones are done.
+  // Several pieces for each thread: a pool that waits for the PFS grows after the first pieces.
   const std::size_t most = std::clamp<std::size_t>(
       batch.size() / (std::size_t{16} * WorkerPool::automatic_most), 1, most_files);
   while (!batch.empty()) {
@@ -224,7 +225,8 @@ void ResultBatches::in_tasks(std::span<Outgoing> batch,
     tasks.push_back(batch.first(count));
     batch = batch.subspan(count);
   }
-  // A directory takes one new name at a time, and who works beside whom should not wait for that.
+  // A directory accepts one new name at a time. Concurrent threads should work in different
+  // directories.
   if (!options_.by_rank) {
     tasks = partition(tasks, WorkerPool::automatic_most);
   }
@@ -235,9 +237,9 @@ void ResultBatches::in_tasks(std::span<Outgoing> batch,
   });
 }
 
-/// Step 2, for those that were not synced one by one. The descriptor of results_dir is older than
-/// the writes, so an error of their write-back is seen; it does not tell whose it was, so none of
-/// them is believed.
+/// Step 2 for results without an fsync of their own. The descriptor of results_dir was opened
+/// before the writes, so syncfs reports an error of their write-back. The error does not name a
+/// file, so it fails all of them.
 void ResultBatches::sync_partials(std::span<Outgoing> batch) {
   const auto waits = [](const Outgoing& out) {
     return out.state == Outgoing::State::written && !out.fsync;
@@ -258,7 +260,7 @@ void ResultBatches::sync_partials(std::span<Outgoing> batch) {
   }
 }
 
-/// Where time may run out it is not waited for: the buffer's disk could take all of it.
+/// With a deadline the stage-out does not wait here: the buffer's disk could use up the time.
 void ResultBatches::secure(std::span<const Outgoing> batch) {
   std::vector<std::uint64_t> written;
   for (const auto& out : batch) {
@@ -283,7 +285,7 @@ void ResultBatches::sync_names_of(const Results& results) {
     }
   }
   const Status synced = tree_.sync_with_made(directories);
-  // where that fails, power loss leaves what the inodes know
+  // if that fails, only the records of the inodes survive power loss
   if (options_.placed != nullptr && !directories.empty()) {
     (void)options_.placed->sync();
   }

@@ -1,20 +1,20 @@
 #pragma once
-// Results on their way to the PFS, many at once, so that what is slow there is asked for once for
-// all of them.
+// Exports results in batches, so that one slow call to the PFS serves many results.
 //
-// The order, and why. For every batch:
-//   1. write all partials                  real names still show the old version, or nothing
-//   2. make them durable                   a name must never lead to data that a crash can take
-//   away
-//      and what they are copies of         nor must the buffer be left with less, and bring that
-//      out again
-//   3. check and rename them               the step that anyone can see; atomic for each file
-//   4. make the names durable              fsync of each directory, once
-//   5. report them as staged-out           only now, for nothing that may happen later undoes them
-// What fills a directory that is new is written under its own name, while the directory is hidden
-// (results_tree.hpp): step 3 is one rename for all of it then. Where that cannot be, for somebody
-// has made the directory meanwhile, it is written once more, each file by itself. A failure or kill
-// before 3 leaves partials only; between 3 and 5 whole files which the receipt does not claim.
+// The order for every batch, and why:
+//
+//   1. write all partials         real names still have the old version, or do not exist
+//   2. make partials and their    a crash must not take away the data of a name; nor may the
+//      sources durable            buffer lose newer content and export older content again
+//   3. check and rename them      the visible step; atomic for each file
+//   4. make the names durable     one fsync of each directory
+//   5. report as staged-out       last, because no later event undoes steps 1 to 4
+//
+// The results of a new directory are written under their real names while the directory is hidden
+// (results_tree.hpp). Step 3 is then one rename of the directory. If another process has made the
+// directory meanwhile, each of its results is written again, with a partial of its own. A failure
+// or kill before step 3 leaves partials only. One between steps 3 and 5 leaves whole files that the
+// receipt does not list.
 
 #include <cstdint>
 #include <functional>
@@ -30,8 +30,8 @@
 
 namespace efs::stage {
 
-/// Of one stage-out; not thread-safe itself. Owns nothing that it is given, all of which outlives
-/// it.
+/// One object serves one stage-out. Not thread-safe. All arguments are borrowed and must outlive
+/// the object.
 class ResultBatches {
  public:
   ResultBatches(Buffer& buffer, const Options& options, bool reads_back, ResultsTree& tree,
@@ -46,18 +46,18 @@ class ResultBatches {
         pool_(pool),
         progress_(progress) {}
 
-  /// All five steps: each is settled then, or `written` and `held`.
+  /// Does all five steps. Each result is then settled, or `written` and `held`.
   void run(std::span<Outgoing> results);
 
-  /// The same for one that failed for want of room, in this thread; as another name of `first`
-  /// where there is one and the PFS can.
+  /// Does the same, in the calling thread, for one result that failed because of missing space. If
+  /// `first` is given and the PFS can link, the result becomes another name of `first`.
   void try_again(Outgoing& out, const Outgoing* first);
 
-  /// Steps 3 to 5 of what is `written` and was `held`. Not `goes_on`: what is held even now is
-  /// given up.
+  /// Does steps 3 to 5 for results that are `written` and were `held`. If `goes_on` is false,
+  /// results that are still held fail.
   void finish(std::span<Outgoing* const> held, bool goes_on);
 
-  /// Steps 4 and 5, of those that are `named`.
+  /// Does steps 4 and 5 for the `named` results.
   void sync_names(std::span<Outgoing> batch);
 
  private:

@@ -44,8 +44,8 @@ PlacedDirectory ResultDirectories::state_of(const fs::WalkItem& item) const {
              : placed_->directory({.name = item.path, .own = buffer_.own_path(item.path)});
 }
 
-// What cannot be noted is taken for somebody else's where this one is killed, or when it changes
-// again: a conflict at worst.
+// If this record fails, the attributes count as another user's after a kill or another change: at
+// worst a conflict.
 void ResultDirectories::note_coming(const fs::WalkItem& item, const DirectoryAttributes* has) {
   if (placed_ != nullptr) {
     (void)placed_->coming_directory({.name = item.path, .own = buffer_.own_path(item.path)}, has);
@@ -89,7 +89,7 @@ std::vector<ReceiptEntry> ResultDirectories::make(const std::vector<DirectoryToM
 void ResultDirectories::show_hidden() {
   const auto paths = tree_.hidden();
   for (const auto& path : paths) {
-    // where that fails, finish() says so
+    // if that fails, finish() reports it
     if (tree_.is_hidden(path) && !tree_.show(path)) {
       (void)tree_.unhide(path);
     }
@@ -102,13 +102,14 @@ void ResultDirectories::show_hidden() {
   }
 }
 
-// Who is killed before finish() leaves one that has not its attributes yet: it is to be known for
-// ours, and what somebody makes of it till then for his.
+// A process that is killed before finish() leaves a directory without its attributes. A later
+// process must recognise it as this store's, and must recognise attributes that another user has
+// set since.
 Status ResultDirectories::make_one(const fs::WalkItem& item) {
   bool is_noted = false;
   const Status made = tree_.make(item, [&] { is_noted = true, note_coming(item, nullptr); });
   if (is_noted && !tree_.is_new(item.path)) {
-    note_placed(item, {});  // somebody was faster
+    note_placed(item, {});  // another process was faster
   }
   if (is_noted && made && placed_ != nullptr && tree_.is_new(item.path)) {
     if (const auto has = tree_.attributes_of(item.path)) {
@@ -118,7 +119,7 @@ Status ResultDirectories::make_one(const fs::WalkItem& item) {
   return made;
 }
 
-// Children first: a parent's final mode may close the way to them.
+// Children first: a parent's final mode may forbid access to them.
 std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryToMake>& directories,
                                                     Patience& patience) {
   std::vector<ReceiptEntry> entries;
@@ -139,7 +140,7 @@ std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryT
   const std::string doubt = !synced ? describe(synced.error()) : not_durable_;
   for (const auto& one : all) {
     const auto& item = *one.directory->item;
-    // Only now: after a crash of the PFS what it had before may be there again.
+    // Only now: a crash of the PFS may have restored the former attributes.
     if (doubt.empty() && one.version) {
       note_placed(item, one.version);
     }
@@ -207,7 +208,7 @@ Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& 
   if (!claim) {
     return std::unexpected(claim.error());
   }
-  decided = decide(item);  // nobody else of efs changes it from here on
+  decided = decide(item);  // no other efs process changes it from here on
   Status done = !decided                       ? std::unexpected(decided.error())
                 : decided->takes_ours(config_) ? replace(item, fsync, *decided, finished)
                                                : leave_theirs(item, fsync, *decided, finished);
@@ -238,8 +239,8 @@ Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem&
   const bool is_known =
       decided.merge == DirectoryMerge::same || decided.merge == DirectoryMerge::take_ours;
   const PlacedDirectory state = state_of(item);
-  // A part of the job's may be there. And what was made for the job, with its mode perhaps, is the
-  // job's wish as well.
+  // The directory may have some of the job's attributes. A directory that was made for the job,
+  // perhaps with its mode, also has the job's attributes.
   if (!is_known && state.interrupted) {
     decided.merge = is_between(state.was, ours, decided.there) ? DirectoryMerge::take_ours
                                                                : DirectoryMerge::conflict;
@@ -268,8 +269,8 @@ Status ResultDirectories::leave_theirs(const fs::WalkItem& item, bool fsync, con
   return tree_.finish_times(item, fsync);
 }
 
-// What fails leaves half of it, perhaps, which is the job's as well. (One that was made stays to be
-// finished.)
+// A failure may leave some of the new attributes, which also count as the job's. (A directory that
+// was made stays unfinished.)
 Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const Decided& decided,
                                   Finished& finished) {
   if (const Status applied = apply(item, fsync, &decided.there, finished); !applied) {
@@ -293,8 +294,8 @@ Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const De
   return {};
 }
 
-/// None where this user may make nothing beside it, or nobody can: a full PFS takes attributes
-/// still.
+/// nullopt if this user cannot create files in the parent, or if the PFS is full: a full PFS still
+/// accepts attributes.
 Result<std::optional<NameClaim>> ResultDirectories::claim_name(int parent, const fs::WalkItem& item,
                                                                Patience& patience) {
   const std::string name = leaf_of(item.path), claimant = partial_name(name, options_.partial_tag);
@@ -320,7 +321,7 @@ Result<std::optional<NameClaim>> ResultDirectories::claim_name(int parent, const
   }
 }
 
-/// What was there last by our doing, or came in.
+/// The version that this store has set last, or the imported version.
 std::optional<std::uint64_t> ResultDirectories::known_of(const fs::WalkItem& item,
                                                          std::uint64_t theirs) const {
   const PlacedDirectory state = state_of(item);

@@ -1,5 +1,6 @@
 #pragma once
-// The directories of a stage-out: made before what is in them, finished behind it, and reported.
+// The directories of a stage-out. They are made before their content is exported, get their
+// attributes afterwards, and are reported.
 
 #include <cstdint>
 #include <optional>
@@ -19,18 +20,18 @@
 
 namespace efs::stage {
 
-/// Parents come before children. Each call returns entries of the receipt. Not thread-safe; nothing
-/// may be written meanwhile.
+/// In all lists parents come before children. Each call returns entries of the receipt. Not
+/// thread-safe; no other thread may export during a call.
 ///
-/// In place a directory has exactly the job's attributes at the end, unless somebody has changed
-/// those of the PFS since the stage-in, or since a stage-out brought the job's there: where the job
-/// has not, his stay, else on-conflict decides. Where nothing is known of what is there, it stays,
-/// too. What is decided, and done, is so under a claim to the directory's name, as of a file
-/// (name_claim.hpp); who is no efs may come between all the same.
+/// In place a directory gets exactly the job's attributes, unless the attributes on the PFS have
+/// changed since the stage-in or since the last stage-out. If only the PFS's attributes have
+/// changed, they stay. If both have changed, on-conflict decides. Attributes of unknown origin stay
+/// too. efs decides and acts under a claim to the directory's name, as for a file (name_claim.hpp).
+/// The claim does not stop programs other than efs.
 class ResultDirectories {
  public:
-  /// `writer` is told of a full PFS. `options`: the store's partial_tag, and its `placed`, which
-  /// knows, and is told, what the directories have by our doing.
+  /// The object reports a full PFS to `writer`. `options`: the store's partial_tag, and its
+  /// `placed`, which records the attributes that this store has given to directories.
   ResultDirectories(const config::JobConfig& config, const Options& options, Buffer& buffer,
                     PfsIo& pfs, ResultsTree& tree, ResultWriter& writer)
       : config_(config),
@@ -42,37 +43,40 @@ class ResultDirectories {
         in_place_(config::has_results_in_place(config)),
         placed_(in_place_ ? options.placed : nullptr) {}
 
-  /// Durably. Those that could not be made.
+  /// Makes the directories, durably. Returns entries for those that could not be made.
   std::vector<ReceiptEntry> make(const std::vector<DirectoryToMake>& directories);
 
-  /// What no batch has shown, for nothing was to be written there.
+  /// Shows the hidden directories that no batch has shown because no result is in them.
   void show_hidden();
 
-  /// Gives them their attributes, durably, when everything in them is in place. What became of
-  /// those that make() made. What another has a claim to is waited for as long as `patience` lasts.
+  /// Gives the directories their attributes, durably. Call it after their content is exported.
+  /// Returns entries for the directories that make() made. Waits for names that another node or job
+  /// has claimed for as long as `patience` lasts.
   std::vector<ReceiptEntry> finish(const std::vector<DirectoryToMake>& directories,
                                    Patience& patience);
 
-  /// None is made, for this reason.
+  /// Returns entries for directories that are not made, with this reason.
   static std::vector<ReceiptEntry> leave(const std::vector<DirectoryToMake>& directories,
                                          const std::string& reason);
 
-  /// Why those that make() made may not survive a crash, nor what is in them; "": they will.
+  /// Why the directories that make() made, and their content, may not survive a crash; "" if they
+  /// will.
   const std::string& not_durable() const { return not_durable_; }
 
  private:
   struct Finished {
     const DirectoryToMake* directory = nullptr;
-    std::string lost{};    // what the PFS does not take
-    bool refused = false;  // its mode is among that
+    std::string lost{};    // attributes that the PFS rejected
+    bool refused = false;  // the mode is one of them
     std::string reason{};
-    bool stays = false;                      // as somebody else has it: a conflict
-    std::optional<std::uint64_t> version{};  // that it has, by our doing or as we would have it
+    bool stays = false;  // a conflict: another user's attributes stay
+    // the present version, if this store has set it or would set the same
+    std::optional<std::uint64_t> version{};
   };
 
-  /// Of a directory that was there before.
+  /// The decision for a directory that existed before.
   struct Decided {
-    std::optional<std::uint64_t> known{};  // the job's to replace
+    std::optional<std::uint64_t> known{};  // the version that the job may replace
     DirectoryAttributes there{};
     std::uint64_t theirs = 0;  // its version
     DirectoryMerge merge = DirectoryMerge::same;
@@ -105,7 +109,8 @@ class ResultDirectories {
   ResultsTree& tree_;
   ResultWriter& writer_;
   const bool in_place_;
-  PlacedNames* const placed_;  // null: elsewhere what is there is replaced whoever made it
+  // null: no export log; directories get the job's attributes regardless of their origin
+  PlacedNames* const placed_;
   bool is_patient_ = true;
   std::unordered_set<std::string> failed_;
   std::string not_durable_;

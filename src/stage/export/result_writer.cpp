@@ -14,7 +14,7 @@ namespace efs::stage {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int most_tries = 1000;  // to take a name that others take, too
+constexpr int most_tries = 1000;  // of getting a name for which other processes compete
 
 PartialJob job_of(const Outgoing& out, int directory) {
   return {.item = *out.item,
@@ -30,14 +30,14 @@ bool is_full(const Error& error) {
   return error.code == ENOSPC || error.code == EDQUOT;
 }
 
-/// `known`: of a name that something is known of.
+/// `known`: the name has a record.
 bool is_conflict(const PfsCheck& there, bool known) {
   return (there.version == PfsVersion::other || there.version == PfsVersion::of_another_path) &&
          (known || there.whose == WhoseCopy::unsure);
 }
 
-/// What says that the PFS has no second names, or none for this file: no failure, the result is
-/// then a file of its own.
+/// True if the PFS cannot link, or cannot link this file. That is no failure: the result is then a
+/// separate file.
 bool cannot_link(const Error& error) {
   constexpr std::array codes{EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV};
   return std::ranges::find(codes, error.code) != codes.end();
@@ -133,20 +133,20 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   if (!directory) {
     return give_up(out, directory.error());
   }
-  // In a directory that we have just made nothing can be there.
+  // A directory that this stage-out has made has no other files.
   if ((may_conflict(out) || out.elder != nullptr || !tree_.is_new(parent_of(out.item->path))) &&
       !may_write(out, *directory, scratch)) {
     return;
   }
   out.straight = out.elder == nullptr && tree_.is_hidden(parent_of(out.item->path));
   auto written = write_in(out, *directory, scratch);
-  // somebody has found it all the same
+  // another process has made the file all the same
   if (!written && out.straight && written.error().code == EEXIST) {
     out.straight = false;
     written = write_in(out, *directory, scratch);
   }
   if (!written) {
-    out.partial_left = out.straight;  // the directory is not shown before it is gone for certain
+    out.partial_left = out.straight;  // the directory stays hidden until the file is removed
     return give_up(out, written.error());
   }
   out.file = *written;
@@ -160,9 +160,9 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   out.state = Outgoing::State::written;
 }
 
-/// Has the directory a default ACL, and what does that leave of a mode? In place the job's files
-/// have what they are to have of it. (Elsewhere results-dir says which users may read what comes
-/// there.)
+/// The mode bits that the directory's default ACL permits; nullopt without a default ACL. In place
+/// the job's files already have the right ACL. (Elsewhere results-dir decides which users may read
+/// its new files.)
 std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, int directory) {
   {
     const MutexLock lock(mutex_);
@@ -180,15 +180,15 @@ std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, int
   return acl_directories_[path] = allows;
 }
 
-/// May what has its name be somebody else's, and to be left alone? A new file of the job's takes
-/// the place of what is there, as any program's would; not of what was put there in the place of
-/// its own.
+/// True if the file that has the name may belong to another user and must stay. A new file of the
+/// job replaces an existing file, as a program would, but not a file that replaced the job's own.
 bool ResultWriter::may_conflict(const Outgoing& out) const {
   return in_place_ && (out.item->origin || out.item->replaced || out.item->saved ||
                        (placed_ != nullptr && placed_->knows(out.item->path)));
 }
 
-/// Is it neither an input of the job nor what an earlier stage-out or unload of it put there?
+/// True if the file is neither an input of the job nor a result of its earlier stage-outs and
+/// unloads.
 bool ResultWriter::is_anothers(const Outgoing& out, const PfsCheck& there) const {
   const bool is_known =
       there.version == PfsVersion::origin_or_none || there.version == PfsVersion::same_content;
@@ -199,9 +199,9 @@ bool ResultWriter::is_anothers(const Outgoing& out, const PfsCheck& there) const
   return !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, there.seen);
 }
 
-/// Is that to be left alone, for the job file says so of what is there already? Of several nodes,
-/// what came since the job began is not meant: that may be another node's, and the PFS's rename
-/// sees to it.
+/// True if the job file protects existing files (`existing`) and this is one. With several nodes,
+/// files from after the job's start do not count: they may be another node's, and the PFS's rename
+/// handles them.
 bool ResultWriter::is_in_the_way(const Outgoing& out, const PfsCheck& there) const {
   if (config_.existing == config::Existing::replace || !is_anothers(out, there)) {
     return false;
@@ -211,7 +211,7 @@ bool ResultWriter::is_in_the_way(const Outgoing& out, const PfsCheck& there) con
          to_ns(there.seen.st_ctim) < config_.merge_since;
 }
 
-/// May it be so of a name of which nothing is known?
+/// True if a name without a record may be this store's.
 bool ResultWriter::is_unsure() const {
   return in_place_ && placed_ != nullptr && placed_->is_incomplete();
 }
@@ -222,7 +222,7 @@ Result<PfsCheck> ResultWriter::check(const Outgoing& out, int directory, Scratch
   return check_version(*out.item, there, directory, buffer_, pfs_, scratch, progress_.cancel);
 }
 
-/// False where the result is settled, or `named` by an earlier stage-out.
+/// False if the result is settled, or `named` by an earlier stage-out.
 bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   out.replaces = false;
   const auto there = check(out, directory, scratch);
@@ -243,8 +243,8 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   return out.state == Outgoing::State::waiting;
 }
 
-/// Does what answers to its name answer to that of its elder, too? (Not where both are names of one
-/// file.)
+/// True if the PFS resolves this name and the name of its elder to the same file. (False if both
+/// are names of one file in the buffer.)
 bool ResultWriter::is_elders(const Outgoing& out, int directory) {
   if (out.elder == nullptr || out.elder->ino == out.item->ino) {
     return false;
@@ -256,14 +256,15 @@ bool ResultWriter::is_elders(const Outgoing& out, int directory) {
   return elder && own && identity_of(*elder) == identity_of(*own);
 }
 
-/// Was it brought out under this name, and is that what answers to it? The PFS has spelled it so.
+/// True if the result was exported under this name and the name still leads to that copy; the PFS
+/// has chosen the spelling.
 bool ResultWriter::is_own_copy(const Outgoing& out, int directory) {
   const auto there = out.item->saved ? pfs_.lstat(directory, out.name) : fail(ENOENT);
   return there && there->st_ino == out.item->saved->inode;
 }
 
-/// The result is settled where what answers to its name is called otherwise: in its place it would
-/// be lost, or the other one, which may be the job's, too.
+/// Settles the result if its name leads to a file with another spelling. Otherwise the result or
+/// that other file, perhaps also a result, would be lost.
 bool ResultWriter::is_spelled_so(Outgoing& out, int directory) {
   const bool is_anothers = spelled_.is_anothers(parent_of(out.item->path), directory, out.name) &&
                            !is_own_copy(out, directory);
@@ -277,8 +278,8 @@ bool ResultWriter::is_spelled_so(Outgoing& out, int directory) {
   return false;
 }
 
-/// The result is settled where what has its name is an input of the job: no name of results-dir
-/// should lead there, but one may.
+/// Settles the result if its name leads to an input of the job. No name in results-dir should, but
+/// one may.
 bool ResultWriter::is_over_input(Outgoing& out, int directory) {
   const auto there = pfs_.lstat(directory, out.name);
   if (!there && there.error().code == ENOENT) {
@@ -298,7 +299,7 @@ bool ResultWriter::is_over_input(Outgoing& out, int directory) {
   return *input;
 }
 
-/// Its name may not be durable yet: like one just renamed, it waits for the sync of its directory.
+/// The name may not be durable yet: as after a rename, it needs the sync of its directory.
 void ResultWriter::found_there(Outgoing& out, std::optional<FileSum> checksum) {
   out.entry.checksum = checksum;
   out.there_already = true;
@@ -306,8 +307,8 @@ void ResultWriter::found_there(Outgoing& out, std::optional<FileSum> checksum) {
   progress_.bytes_done += out.data;
 }
 
-/// The PFS has another version than was staged in or brought out: by the job file's on-conflict.
-/// True where the result may be written, under out.name.
+/// Applies the job file's on-conflict, because the PFS has another version than the imported or
+/// exported one. True if the result may be written, under out.name.
 bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch) {
   const bool of_job = there.version == PfsVersion::of_another_path;
   const bool existed = !is_conflict(there, may_conflict(out));
@@ -334,7 +335,7 @@ bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, 
         if (!check) {
           return give_up(out, check.error()), false;
         }
-        // kept by another run, or of another result
+        // kept by another run, or by another result
         if (check->version == PfsVersion::other || !take_kept_name(out, name)) {
           continue;
         }
@@ -360,8 +361,8 @@ bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, 
   return false;
 }
 
-/// False where another result of this stage-out has it: names that differ behind what a name can
-/// hold give the same one.
+/// False if another result of this stage-out has the name: names that differ only beyond the
+/// longest name are equal after cutting.
 bool ResultWriter::take_kept_name(const Outgoing& out, const std::string& name) {
   const std::string parent = parent_of(out.item->path),
                     path = parent.empty() ? name : parent + "/" + name;
@@ -415,7 +416,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     out.partial_left = true;
     return give_up(out, directory.error());
   }
-  // it has its name, and this version is the one that will be seen
+  // the file has its name, and programs will see this version
   if (out.straight) {
     return note_named(out, *directory, false);
   }
@@ -446,7 +447,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
       return give_up_name(
           out, {EEXIST, "others go on replacing what has its name: it is kept in the buffer only"});
     }
-    // Another run has kept its version under that name since: this one gets the next.
+    // Another run has since used that name: this version gets the next one.
     if (!out.entry.placed_as.empty() &&
         !resolve(out, {.version = PfsVersion::other}, *directory, scratch)) {
       return;
@@ -457,7 +458,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
   note_named(out, *directory, false);
 }
 
-/// May what has its name be somebody else's, and does the job file leave it to him?
+/// True if the file that has the name may belong to another user and the job file protects it.
 bool ResultWriter::is_looked_at(const Outgoing& out) const {
   if (config_.existing != config::Existing::replace) {
     return true;
@@ -465,15 +466,15 @@ bool ResultWriter::is_looked_at(const Outgoing& out) const {
   return (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite;
 }
 
-/// Then nothing else than what was looked at may lose the name: two jobs may be bringing out the
-/// same. (Of several nodes, the PFS's rename sees to it.)
+/// True if only the checked file may be replaced, because two jobs may export the same name. (With
+/// several nodes, the PFS's rename handles that.)
 bool ResultWriter::is_guarded(const Outgoing& out) const {
   return is_looked_at(out) && config_.nodes <= 1 && !config_.merges;
 }
 
-/// What has the name is looked at once more, as late as can be, for writing may have taken minutes;
-/// where that is an input of the job's, or what it has brought out, nothing else may lose the name.
-/// Nothing: the result is settled. What is returned points into `there`.
+/// Checks the file that has the name once more, as late as possible, because writing may have taken
+/// minutes. If that file is an input or an earlier result of the job, only it may be replaced.
+/// Returns nullopt if the result is settled. The returned job points into `there`.
 std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory, Scratch& scratch,
                                                    PfsCheck& there) {
   if (!is_looked_at(out) || !out.entry.placed_as.empty()) {
@@ -498,8 +499,8 @@ std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory,
   return job;
 }
 
-/// A program may change the file any time, and this process die: then only this tells that nobody
-/// else has changed the PFS's.
+/// A program may change the file at any time, and this process may die. Only this record then shows
+/// that no other process has changed the copy on the PFS.
 void ResultWriter::note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy,
                                bool is_shared) {
   if (!out.entry.placed_as.empty()) {
@@ -515,7 +516,7 @@ void ResultWriter::note_naming(const Outgoing& out, const PartialJob& job, const
                         before ? &*before : nullptr);
 }
 
-/// What results-dir has under its name, if that is what got it.
+/// The file in results-dir under this name, if it is the exported copy.
 Result<struct stat> ResultWriter::named_copy(const Outgoing& out, int directory) {
   auto now = pfs_.lstat(directory, out.name);
   const bool ours =
@@ -524,8 +525,8 @@ Result<struct stat> ResultWriter::named_copy(const Outgoing& out, int directory)
   return ours ? now : fail(ESTALE, "somebody has replaced or changed it");
 }
 
-/// `is_theirs`: it is the same, and somebody else's: should the job change it yet, that one is not
-/// to be replaced.
+/// `is_theirs`: another user's file has the same content. If the job changes the result later, that
+/// file must not be replaced.
 void ResultWriter::note_named(Outgoing& out, int directory, bool is_theirs) {
   if (!out.entry.placed_as.empty()) {
     return;
@@ -561,7 +562,8 @@ Status ResultWriter::note_placed(const Outgoing& out, int directory, const struc
                          pfs_.is_shared(directory, out.name, copy));
 }
 
-/// Its copy has got another name, which moves its ctime, and so will the end of that one.
+/// The copy has got another name. That changes its ctime, and so does the later removal of that
+/// name.
 void ResultWriter::note_linked(const Outgoing& first, int directory) {
   const auto now = placed_ != nullptr && first.entry.placed_as.empty()
                        ? pfs_.lstat(directory, first.name)
@@ -601,8 +603,8 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
     return true;
   }
   const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
-  // Another version than was staged in: to be written like any other, which knows what is to be
-  // done then.
+  // Another version than the imported one: write the result as any other; that code applies the
+  // policy.
   const std::string own = buffer_.own_path(out.item->path);
   const bool conflict =
       !linked && present && is_looked_at(out) &&

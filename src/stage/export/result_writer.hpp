@@ -1,6 +1,6 @@
 #pragma once
-// How one result gets to its place: what is there already, the partial, its check, its name, and
-// the policy for versions that others have put there meanwhile.
+// Exports one result: looks at the file that has its name, writes and checks the partial, gives it
+// the name, and applies the policy for versions from elsewhere.
 
 #include <atomic>
 #include <optional>
@@ -23,56 +23,57 @@
 
 namespace efs::stage {
 
-/// Thread-safe for different results. Nothing here makes anything durable but the fsync of single
-/// files.
+/// Thread-safe for different results. Makes nothing durable except by fsync of single files.
 class ResultWriter {
  public:
-  /// `placed`: what the names that it gives are noted in; null: nowhere.
+  /// `placed`: the export log, which records the names given; may be null.
   ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree,
                Progress& progress, const Options& options);
 
-  /// Its name is for no other result that on-conflict: keep-both puts beside its file.
+  /// Reserves the item's name, so that on-conflict: keep-both does not choose it for another
+  /// result.
   void reserve(const fs::WalkItem& item);
 
-  /// Writes the partials: `written`, `named` where an earlier stage-out has brought the result out,
-  /// or settled.
+  /// Writes the partials. Each result is then `written`, or `named` if an earlier stage-out has
+  /// exported it, or settled.
   void write(std::span<Outgoing> task);
 
-  /// Of those that are `written`, and durable: compares what the PFS holds with what was written
-  /// (verify: read-back).
+  /// Compares the PFS's data of `written`, durable results with the written data (verify:
+  /// read-back).
   void verify(std::span<Outgoing> task);
 
-  /// Those that are `written` get their names, but for those that have theirs and are hidden with
-  /// their directory. They stay so, and are `held`, where another is about to give or to take the
-  /// name.
+  /// Gives `written` results their names. Results in a hidden directory already have theirs. A
+  /// result stays `written` and becomes `held` if another node or job has a claim to its name.
   void publish(std::span<Outgoing> task);
 
-  /// Makes `out` another name of `first`, which must be settled as staged out or kept: `named`.
-  /// False where the PFS cannot, or `first` is not what it should be: then it is to be written like
-  /// any other. Stays `waiting` where its name is `held`, or that of `first`.
+  /// Makes `out` another name of `first`, which must be settled as staged out or kept; `out`
+  /// becomes `named`. Returns false if the PFS cannot link, or if `first` has changed; the caller
+  /// then writes `out` as any other result. `out` stays `waiting` if its name or the name of
+  /// `first` is `held`.
   bool link(Outgoing& out, const Outgoing& first);
 
-  /// Removes the partials of those that failed after theirs was whole.
+  /// Removes the partials of results that failed after their partial was whole.
   void remove_partials(std::span<Outgoing> batch);
 
-  /// Settles it as failed (or not saved: cancelled).
+  /// Settles the result as failed (or not-saved after a cancel).
   void give_up(Outgoing& out, const Error& error);
 
-  /// Settles what is `held` still.
+  /// Settles a result that is still `held`.
   void give_up_held(Outgoing& out);
 
-  /// After a full PFS nothing new is begun: partials would take the last space from one another,
-  /// and possibly none would be whole.
+  /// Records a full PFS. No new result is begun afterwards: partials would compete for the last
+  /// space, and possibly none would become whole.
   void note_full(const Error& error);
 
   bool full() const { return full_; }
 
-  /// There may be space again.
+  /// Forgets that the PFS was full.
   void forget_full() { full_ = false; }
 
  private:
   DirectoryCursor cursor() const;
-  /// The same, where it did not get its name: another node may have one there (merge.hpp).
+  /// The same for a result that did not get its name; another node may have a result of that name
+  /// (merge.hpp).
   void give_up_name(Outgoing& out, const Error& error);
   Result<PartialFile> write_in(const Outgoing& out, int directory, Scratch& scratch);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
@@ -115,9 +116,9 @@ class ResultWriter {
   ScratchPool scratches_;
   std::atomic<bool> full_{false};
   Mutex mutex_;  // rank 90 (leaf)
-  // handed_down_acl(), where it was asked.
+  // A cache of handed_down_acl().
   std::unordered_map<std::string, std::optional<mode_t>> acl_directories_ EFS_GUARDED_BY(mutex_);
-  // taken by these: on-conflict: keep-both
+  // names reserved or chosen for these items (on-conflict: keep-both)
   std::unordered_map<std::string, const fs::WalkItem*> kept_names_ EFS_GUARDED_BY(mutex_);
 };
 

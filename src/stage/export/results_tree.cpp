@@ -14,14 +14,15 @@
 namespace efs::stage {
 namespace {
 
-// directories from which on one syncfs is cheaper than an fsync each
+// from so many directories on, one syncfs is cheaper than an fsync each
 constexpr std::size_t many = 16;
 
 bool not_permitted(const Error& error) {
   return error.code == EPERM || error.code == EACCES;
 }
 
-/// Who is not of its group takes the set-group-ID bit away with any chmod, and cannot give it back.
+/// A chmod by a user outside the file's group clears the set-group-ID bit, and the user cannot
+/// restore it.
 bool keeps_group_bit(const struct stat& there) {
   return ::geteuid() == 0 || ::group_member(there.st_gid) != 0;
 }
@@ -42,7 +43,7 @@ Status ResultsTree::open(const std::string& path) {
   paths_.emplace(pfs_, root_.get());
   device_ = attributes->st_dev;
   path_ = path;
-  // before the lock: both are leaves
+  // before the lock: both locks are leaves
   auto left_open = opened_ != nullptr ? opened_->take(path) : std::map<std::string, mode_t>();
   const MutexLock lock(mutex_);
   granted_.merge(left_open);
@@ -135,13 +136,12 @@ Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& 
     return fail(ENOTDIR,
                 "something that is not a directory has its name: move that away, and try again");
   }
-  // it may be from a stage-out that was killed before it made it durable
+  // a killed stage-out may have made it without making it durable
   unsynced_.insert(parent_path);
   if ((there->st_mode & 0700U) == 0700U) {
     return {};
   }
-  (void)grant_owner_access(
-      item.path);  // not ours to change: then what cannot be written will say so itself
+  (void)grant_owner_access(item.path);  // if this fails, a later write reports the error
   return {};
 }
 
@@ -150,10 +150,10 @@ void ResultsTree::hide(std::unordered_set<std::string> paths, std::string tag) {
   tag_ = std::move(tag);
 }
 
-/// False where something has the partial name: then it is none to hide.
+/// False if the partial name exists: the directory is then not hidden.
 Result<bool> ResultsTree::make_hidden(int parent, const fs::WalkItem& item) {
   made_.insert(item.path);
-  // First: what is thrown must not leave one that nobody knows of.
+  // First, so that an exception leaves no unrecorded directory.
   Hidden& hidden =
       hidden_[item.path] = {.name = partial_name(leaf_of(item.path), tag_), .item = &item};
   const auto made = pfs_.mkdir(parent, hidden.name, (item.attributes.st_mode & 0777U) | 0700U);
@@ -194,7 +194,7 @@ Status ResultsTree::show(const std::string& path) {
     return with_context(parent.error(), "opening its parent directory");
   }
   if (const Status renamed = pfs_.rename_new(parent->get(), hidden.name, leaf_of(path)); !renamed) {
-    // The answer to the call may have been lost.
+    // The PFS may have lost the reply to the call.
     const auto there = pfs_.lstat(parent->get(), leaf_of(path));
     if (!there || there->st_ino != hidden.inode) {
       return with_context(renamed.error(), "giving the directory its name");
@@ -245,7 +245,7 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
       !noted) {
     log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
   }
-  // First: what is thrown must not leave one that nobody knows of.
+  // First, so that an exception leaves no unrecorded directory.
   const bool is_first = [&] {
     const MutexLock lock(mutex_);
     return granted_.try_emplace(path, mode).second;
@@ -279,7 +279,8 @@ ResultsTree::~ResultsTree() {
       (void)take_away(hidden_.begin()->first);
     }
     (void)restore_access();
-  } catch (const std::exception&) {  // no memory: they stay open to their owner, or hidden
+    // out of memory: the directories keep the owner's access, or stay hidden
+  } catch (const std::exception&) {
   }
 }
 
@@ -290,7 +291,7 @@ Status ResultsTree::restore_access(bool for_good) {
     grant_owner_access.swap(granted_);
   }
   Status all;
-  // What is in a directory before it: its own mode may close the way.
+  // Children before parents: the restored mode of a parent may forbid access to them.
   for (auto it = grant_owner_access.rbegin(); it != grant_owner_access.rend(); ++it) {
     const auto& [path, mode] = *it;
     const auto parent = paths_->open(parent_of(path), passage_flags);
@@ -308,7 +309,7 @@ Status ResultsTree::restore_access(bool for_good) {
       stays_open(path);
       continue;
     }
-    // else it is gone, or was changed by somebody
+    // otherwise it was removed, or another process has changed it
     const bool is_open =
         there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);
     const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
@@ -346,7 +347,7 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool ex
   };
   for (const auto& [name, value] : *there) {
     const auto own = wanted.xattrs.find(name);
-    // no version tells whether somebody has changed it (directory_version())
+    // directory_version() leaves it out, so a change by another user is not visible
     const bool foreign = !made && name.starts_with("trusted.");
     if (own != wanted.xattrs.end()) {
       if (own->second != value && foreign) {
@@ -375,7 +376,7 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool ex
   if (!changes) {
     return false;
   }
-  // before the mode, which may forbid it; of an ACL the mask is the mode's
+  // before the mode, which may forbid reading; the mask of an ACL follows the mode
   auto now = pfs_.xattrs(fd);
   if (!now) {
     return with_context(now.error(), "reading the directory's extended attributes");
@@ -384,15 +385,15 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool ex
   return true;
 }
 
-/// The item's mode, as far as the directory above it on the PFS does not decide: that hands down a
-/// set-group-ID bit or none, and a default ACL which leaves some of the mode.
+/// The item's mode, adapted to the parent directory on the PFS, which decides about the
+/// set-group-ID bit, and whose default ACL may limit the mode.
 mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now,
                             const Finished& finished) const {
   mode_t mode = item.attributes.st_mode & 07777U;
   if (finished.exactly && !made_.contains(item.path)) {
     return mode;
   }
-  // What a directory of the buffer handed down counts for nothing here.
+  // Bits inherited from a directory of the buffer do not count.
   const bool was_handed_down = item.group_handed_down && (mode & S_ISGID) != 0;
   if (item.plain_group && was_handed_down) {
     mode &= ~static_cast<mode_t>(S_ISGID);
@@ -412,7 +413,7 @@ Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct st
                                Finished& finished) {
   const mode_t there = now.st_mode & 07777U, mode = mode_in(item, now, finished);
   const mode_t both = there & mode & (S_ISUID | S_ISGID);
-  mode_t wanted = safe_mode(mode, owned) | both;  // what it has already is nobody's to lose
+  mode_t wanted = safe_mode(mode, owned) | both;  // bits that it already has stay
   if ((there & S_ISGID) == 0 && !keeps_group_bit(now)) {
     wanted &= ~static_cast<mode_t>(S_ISGID);
   }
@@ -491,7 +492,7 @@ Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool
   if (!changed) {
     return std::unexpected(changed.error());
   }
-  // An ACL may have changed the mode, and an owner.
+  // An ACL or a change of owner may have changed the mode.
   if (*changed || was_another) {
     now = pfs_.fstat(fd->get());
   }
@@ -530,7 +531,7 @@ Result<DirectoryAttributes> ResultsTree::attributes_of(const std::string& path) 
     return with_context(now.error(), "reading the directory's attributes");
   }
   const MutexLock lock(mutex_);
-  // Else somebody has changed it meanwhile.
+  // Otherwise another process has changed it meanwhile.
   if (const auto opened = granted_.find(path);
       opened != granted_.end() && now->mode == (opened->second | 0700U)) {
     now->mode = opened->second & 07777U;

@@ -1,6 +1,5 @@
 #pragma once
-// The directories below results_dir: made, found and finished without ever following a symbolic
-// link there.
+// Makes, finds and finishes the directories below results_dir. Never follows a symbolic link there.
 
 #include <sys/types.h>
 
@@ -24,42 +23,44 @@
 
 namespace efs::stage {
 
-/// Paths are relative to results_dir, "" is itself. Thread-safe after the last make() and before
-/// restore_access(), but beside show() and unhide().
+/// Paths are relative to results_dir; "" is results_dir. Thread-safe between the last make() and
+/// restore_access(), except during show() and unhide().
 ///
-/// A new directory can be filled before anybody sees it: hidden, under a partial name. What is in
-/// it has its own names then from the start, and gets them all at once, by one rename.
+/// A new directory can be hidden under a partial name until its content is exported. The content
+/// has its real names from the start; one rename of the directory shows all of it.
 class ResultsTree {
  public:
-  /// `opened` (or null) is told of what grant_owner_access() opens, for a successor, and what a
-  /// predecessor had opened is shut again, too.
+  /// `opened` records the directories that grant_owner_access() opens, so that a later process can
+  /// restore their modes; may be null. restore_access() also restores the directories that an
+  /// earlier process had opened.
   explicit ResultsTree(PfsIo& pfs, OpenedDirectories* opened = nullptr)
       : pfs_(pfs), opened_(opened) {}
 
-  /// As restore_access(), where an exception kept it from being called; what is hidden still, and
-  /// empty, is taken away.
+  /// Calls restore_access() if an exception has prevented the call. Removes empty hidden
+  /// directories.
   ~ResultsTree();
   ResultsTree(const ResultsTree&) = delete;
   ResultsTree& operator=(const ResultsTree&) = delete;
 
-  /// Opens `path`, made durably with its missing parents. Must succeed before anything else is
-  /// called, and before the first write: syncfs tells of write-back errors since the descriptor was
+  /// Opens `path`. Makes it and its missing parents, durably. Must succeed before any other call
+  /// and before the first write: syncfs reports the write-back errors since the descriptor was
   /// opened.
   Status open(const std::string& path);
 
-  /// Does its path lead to another directory by now, or to none?
+  /// True if the path no longer leads to the directory that was opened.
   bool was_moved(const std::string& path);
 
   Result<UniqueFd> directory(const std::string& path);
 
-  /// Makes a directory that its owner can fill, whatever its final mode. One that is there stays as
-  /// it is, but for what grant_owner_access() gives its owner. `about_to` is called before one is
+  /// Makes a directory that its owner can fill, whatever its final mode. An existing directory
+  /// stays unchanged, except for grant_owner_access(). `about_to` is called before a directory is
   /// made.
   Status make(const fs::WalkItem& item, const std::function<void()>& about_to = {});
 
-  /// Gives the owner of a directory that is there, if that is us, the rights in it that its mode
-  /// denies him, for as long as this goes on. False where he has none to give, or would take the
-  /// set-group-ID bit away. What was refused is to be tried once more.
+  /// If this process owns the existing directory, adds the owner's rights that its mode lacks,
+  /// until restore_access(). The caller then repeats the refused call. False if another user owns
+  /// the directory, if its mode cannot be changed, or if the change would clear the set-group-ID
+  /// bit.
   bool grant_owner_access(const std::string& path);
 
   bool has_let_in() {
@@ -67,82 +68,86 @@ class ResultsTree {
     return !granted_.empty();
   }
 
-  /// Gives all that grant_owner_access() opened, and that are there still, their modes again; the
-  /// first error. Not `for_good`: what is not there is expected back.
+  /// Restores the modes of the directories that grant_owner_access() opened and that still exist.
+  /// Returns the first error. If `for_good` is false, a missing directory is expected to return.
   Status restore_access(bool for_good = true);
 
-  /// Of these directories make() hides those that are not there. None of them is the parent of
-  /// another that is made. `tag`: of partial_name().
+  /// Makes make() hide those of these directories that do not exist yet. None of them may be the
+  /// parent of another new directory. `tag`: of partial_name().
   void hide(std::unordered_set<std::string> paths, std::string tag);
 
   bool is_hidden(const std::string& path) const { return hidden_.contains(path); }
 
   std::vector<std::string> hidden() const;
-  /// Is it what a hidden one is called now?
+  /// True if it is the temporary path of a hidden directory.
   bool is_way_name(const std::string& path) const;
 
-  /// What hidden ones were called that could not be taken away: paths.
+  /// The temporary paths of hidden directories that could not be removed.
   const std::vector<std::string>& left() const { return left_; }
 
-  /// Gives a hidden one its name; sync() of its parent makes that durable. EEXIST where something
-  /// has it by now. After an error it is hidden still.
+  /// Gives a hidden directory its real name; sync() of its parent makes the name durable. EEXIST if
+  /// the name exists by now. After an error the directory is still hidden.
   Status show(const std::string& path);
-  /// Takes a hidden one away, which must be empty, and makes it as make() would have without
-  /// hide(). It is not hidden any more whatever is returned.
+  /// Removes a hidden directory, which must be empty, and makes the directory as make() does
+  /// without hide(). It no longer counts as hidden, even after an error.
   Status unhide(const std::string& path);
 
-  /// Was it made by make()? Then nothing is in it but what this stage-out puts there.
+  /// True if make() made the directory. It then holds only files of this stage-out.
   bool is_new(const std::string& path) const { return made_.contains(path); }
 
-  /// Durability of the names in these directories, and of what make() made and show() named.
+  /// Makes durable: the names in these directories, the directories that make() made, and the names
+  /// that show() gave.
   Status sync_with_made(std::set<std::string> directories);
 
-  /// What finish() has made of a directory.
+  /// The outcome of finish().
   struct Finished {
-    std::string lost{};         // what the PFS does not take or permit, as set_xattrs()
-    bool refused = false;       // its mode is among that
-    DirectoryAttributes has{};  // what it has been given
-    bool exactly = false;       // as asked for
+    std::string lost{};         // attributes that the PFS rejected, as by set_xattrs()
+    bool refused = false;       // the mode is one of them
+    DirectoryAttributes has{};  // the attributes that were set
+    bool exactly = false;       // all attributes are as requested
   };
 
-  /// Owner and extended attributes (where permitted), mode and times: last, when everything in it
-  /// is in place. Where the directory was there before and belongs to someone else, it keeps its
-  /// own. `exactly`: attributes that the item does not have go, too, but for trusted.* that make()
-  /// has not put there: nobody knows whose those are. `fsync`: durable on return; else sync_all()
-  /// is to follow. (Not sync(): the final mode may forbid opening it.)
+  /// Sets owner and extended attributes (if permitted), mode and times. Call it last, after the
+  /// directory's content is exported. An existing directory of another owner keeps its attributes.
+  /// `exactly`: removes extended attributes that the item lacks. It keeps foreign trusted.*
+  /// attributes of a directory that make() has not made, because their owner is unknown. `fsync`:
+  /// durable on return; otherwise the caller must call sync_all(). (Not sync(): the final mode may
+  /// forbid opening the directory.)
   Result<Finished> finish(const fs::WalkItem& item, bool exactly, bool fsync);
 
-  /// Its times alone, where they are ours to set.
+  /// Sets the times only, if this process may set them.
   Status finish_times(const fs::WalkItem& item, bool fsync);
 
-  /// What a directory has, or had before grant_owner_access().
+  /// The attributes of a directory, with the mode that it had before grant_owner_access().
   Result<DirectoryAttributes> attributes_of(const std::string& path);
 
-  /// Durability of the names in these directories.
+  /// Makes the names in these directories durable.
   Status sync(const std::set<std::string>& directories);
 
-  /// Whether one syncfs is cheaper than an fsync of so many directories each, and to be believed.
+  /// True if one syncfs is cheaper than an fsync for each of so many directories, and reports
+  /// errors.
   bool sync_all_at_once(std::size_t directories) const;
 
-  /// Durability of everything written below results_dir, on its file system, by one syncfs.
+  /// Makes all data below results_dir durable by one syncfs of its file system.
   Status sync_all() { return pfs_.syncfs(root_.get()); }
 
-  /// Is that to be believed?
+  /// True if sync_all() reports all write errors.
   bool sync_all_reports_errors() const { return pfs_.syncfs_reports_errors(root_.get()); }
 
-  /// That file system: what lies below on another one is not synced with it.
+  /// The file system that sync_all() syncs. It does not sync other file systems mounted below.
   dev_t device() const { return device_; }
 
  private:
   struct Hidden {
-    std::string name{};  // beside the path's
+    std::string name{};  // the temporary name, in the same directory
     std::uint64_t inode = 0;
     const fs::WalkItem* item = nullptr;
   };
 
   const fs::WalkItem& take_away(const std::string& path);
   Result<bool> make_hidden(int parent, const fs::WalkItem& item);
-  /// `finished` learns what is lost, and which there are then. True: some were changed.
+  /// Records in `finished` the rejected and the present attributes. True if an attribute was
+  /// changed.
   Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly, Finished& finished);
   mode_t mode_in(const fs::WalkItem& item, const struct stat& now, const Finished& finished) const;
   Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned,
@@ -152,7 +157,7 @@ class ResultsTree {
   Result<UniqueFd> let_in_and_open(const std::string& path);
   Result<UniqueFd> make_path(const std::string& path);
 
-  /// It has the mode that it is to have: nobody has to give it back any more.
+  /// The directory has its final mode; restore_access() may skip it.
   void is_shut(const std::string& path);
   void stays_open(const std::string& path);
   bool is_elsewhere(const std::string& path);
@@ -161,16 +166,17 @@ class ResultsTree {
   OpenedDirectories* opened_;
   std::string path_;  // of results_dir
   UniqueFd root_;
-  std::optional<DeepPaths> paths_;  // there when root_ is
+  std::optional<DeepPaths> paths_;  // set with root_
   dev_t device_ = 0;
-  std::unordered_set<std::string> made_;  // by us, in this stage-out
+  std::unordered_set<std::string> made_;  // made by this stage-out
   std::unordered_set<std::string> to_hide_;
-  std::string tag_;  // of the names of hidden ones
+  std::string tag_;  // in the names of hidden directories
   std::unordered_map<std::string, Hidden> hidden_;
   std::vector<std::string> left_;
-  std::set<std::string> unsynced_;  // parents of those
+  std::set<std::string> unsynced_;  // parents of made_
   Mutex mutex_;                     // rank 90 (leaf): guards granted_ and elsewhere_
-  std::map<std::string, mode_t> granted_ EFS_GUARDED_BY(mutex_);  // what they had, without the type
+  // the former modes, without the type
+  std::map<std::string, mode_t> granted_ EFS_GUARDED_BY(mutex_);
   // directories on other file systems than results_dir
   std::unordered_set<std::string> elsewhere_ EFS_GUARDED_BY(mutex_);
 };

@@ -26,8 +26,8 @@ const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& i
                                                       : "temporary by the job file";
 }
 
-/// Of a file whose content cannot be read: a changed one is a result that is not back, an unchanged
-/// one is named only.
+/// The entry of a file with unreadable content. A changed file counts as a result that was not
+/// exported; an unchanged one is only listed.
 ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
   const bool is_result = is_dirty(item);
   std::string reason = "its content cannot be read from the buffer: " + item.unreadable;
@@ -54,8 +54,8 @@ config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& 
                            std::string* why) {
   std::string reason;
   config::FileClass result = config::classify(config, item.path, item.origin.has_value(), reason);
-  // One that was brought out in place counts as staged in under the name that it has there, and may
-  // be a result of the job's all the same.
+  // A file that was exported in place counts as imported under its name there, and may also be a
+  // result of the job.
   if (std::string as_new;
       result == config::FileClass::temporary && item.origin && item.saved &&
       !config::is_input(config, item.path) &&
@@ -82,7 +82,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
                           bool by_rank) {
   Selection selection;
   std::unordered_set<std::string_view> results;  // dirty persistent directories
-  std::unordered_set<std::string_view> needed;   // those and all on the way to what goes out
+  std::unordered_set<std::string_view> needed;   // those and all parents of exported items
   const auto need = [&](std::string_view path) {
     for (; !path.empty() && needed.insert(path).second; path = parent_view(path)) {
     }
@@ -125,13 +125,13 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
     selection.directories.push_back(
         {.item = &item, .apply_attributes = is_result || !same_place, .reported = is_result});
   }
-  // A dropped directory that is needed after all is made, so it must not be listed as lost.
+  // A dropped directory that is needed as a parent is made, so it must not be listed as lost.
   std::erase_if(selection.settled, [&](const ReceiptEntry& entry) {
     return entry.action == Action::dropped && needed.contains(entry.path);
   });
   std::ranges::stable_sort(selection.outgoing, {},
                            [](const fs::WalkItem* item) { return parent_view(item->path); });
-  // Where time may run out, what is small goes before what is large: more is back by then.
+  // With a deadline, small files go first, so that more files are exported in time.
   const auto rank = [&](const fs::WalkItem* item) {
     return std::pair(config::rank(config, item->path), data_of(item->attributes));
   };

@@ -1,5 +1,5 @@
 #pragma once
-// Which names go back to the PFS. A pure function of the job file and the walk.
+// Selects the names to export. A pure function of the job file and the walk.
 
 #include <vector>
 
@@ -9,39 +9,41 @@
 
 namespace efs::stage {
 
-/// A directory that has to be there, and whether it is given its attributes if it is there already:
-/// not so in place for one that is only on the way, for it has its own.
+/// A directory that must exist on the PFS. `apply_attributes`: an existing directory gets the job's
+/// attributes too. False in place for a directory that is only the parent of a result, for it has
+/// its own attributes.
 struct DirectoryToMake {
   const fs::WalkItem* item = nullptr;
   bool apply_attributes = true;
-  bool reported = true;  // itself a result, not merely on the way to one
+  bool reported = true;  // a result itself, not only the parent of one
 };
 
 /// Pointers into the items given to select_outgoing.
 struct Selection {
   std::vector<DirectoryToMake> directories;  // parents before children
-  // files and symbolic links, those of a directory side by side
+  // files and symbolic links; those of one directory are adjacent
   std::vector<const fs::WalkItem*> outgoing;
-  // what does not go, and why: unchanged, dropped, skipped
+  // items that are not exported, with the reason: unchanged, dropped, skipped
   std::vector<ReceiptEntry> settled;
 };
 
-/// What this job's results-dir calls the names of the buffer. Keeps `config`.
+/// Maps names of the buffer to names in this job's results-dir. `config` must outlive the function.
 fs::ResultName result_names(const config::JobConfig& config);
 
-/// What `efs set` said of the item or of a directory above it, or else the class by the job file;
-/// `why` for people.
+/// The class set by `efs set` for the item or a directory above it, otherwise the class by the job
+/// file. `why`: the reason, for people.
 config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item,
                            std::string* why = nullptr);
 
-/// Would it go to results-dir if it were persistent? A file is clean where the PFS is known to have
+/// True if a persistent item with this content would be exported. A file is clean if the PFS has
 /// it: as its origin or as the copy of an unload.
 bool is_dirty(const fs::WalkItem& item);
 
-/// `items` as walk() gives them. Clean files stay (also where results_dir is another directory:
-/// they are inputs); a file that is clean but has no origin counts as dirty, for nothing says that
-/// the PFS has it. What is dirty goes if it is persistent and is listed as dropped if not. Each
-/// name of a hard-linked file is listed. `by_rank`: what the job file names first goes first.
+/// `items`: the result of walk(). Clean files are inputs and are not exported, even to another
+/// results_dir. A clean file without an origin counts as dirty, because no record shows that the
+/// PFS has it. Dirty persistent items are exported; dirty temporary items are listed as dropped.
+/// Each name of a hard-linked file is listed. `by_rank`: orders the results by the rules of the job
+/// file.
 Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items,
                           bool by_rank = false);
 

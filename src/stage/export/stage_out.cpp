@@ -31,19 +31,20 @@
 #include "stage/versions/placed_names.hpp"
 #include "stage/versions/version_check.hpp"
 
-// Of results the order is that of result_batches.hpp. Directories are made, durably, before all
-// batches and are given their modes and times after them, since every rename moves their times and
-// a read-only directory takes no files. A symbolic link cannot be synced by itself: with journalled
-// metadata the fsync of its directory covers it. Inputs that the job took away go when all results
-// are back (deletions.hpp): a renamed one is a result first. A name that another node or job is
-// about to give or to take is tried again behind all others (finish_held_names()). Where the PFS is
-// full, what did not fit is tried once more after all batches, alone: use_what_is_left().
+// result_batches.hpp has the order for results. Directories are made, durably, before all batches.
+// They get their modes and times after the batches, since every rename changes their times and a
+// read-only directory accepts no files. A symbolic link cannot be synced by itself: with journalled
+// metadata the fsync of its directory covers it. Inputs that the job removed go after all results
+// are exported (deletions.hpp), because a renamed input is a result first. Names that another node
+// or job has claimed are tried again after all others (finish_held_names()). If the PFS is full,
+// the results that did not fit are tried once more after all batches, one at a time:
+// use_what_is_left().
 
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t looks_in_a_row = 64;  // names that one thread looks at in a row
-// results: below that, hiding their directory costs more calls than it saves
+constexpr std::size_t looks_in_a_row = 64;  // consecutive names that one thread checks
+// results; with fewer, hiding their directory costs more calls than it saves
 constexpr std::size_t well_filled_from = 4;
 
 class StageOut {
@@ -102,8 +103,8 @@ class StageOut {
            " while the files were listed: none was brought out, and all are in the buffer";
   }
 
-  /// Is the time over before the first of many files? To name them would take as long as to list
-  /// them.
+  /// True if time is up before the first of many files. Naming them all would take as long as
+  /// listing them.
   bool gives_up(const std::vector<fs::WalkItem>& items) {
     if (!progress_.cancel || items.size() < fs::many_names) {
       return false;
@@ -113,9 +114,8 @@ class StageOut {
     return true;
   }
 
-  /// A clean result that results-dir does not have any more is nowhere but here: it has to be
-  /// brought out again, and so has one of which that cannot be told, or that another node may have
-  /// replaced.
+  /// Marks clean results dirty if results-dir no longer has them, because the buffer has the only
+  /// copy. The same applies if the look-up fails, or if another node may have replaced the result.
   void look_for_copies(std::vector<fs::WalkItem>& items) {
     std::vector<fs::WalkItem*> saved;
     for (auto& item : items) {
@@ -149,17 +149,17 @@ class StageOut {
     progress_.listing = true;
   }
 
-  /// A node that was started after this one had brought the result out takes it for an earlier
-  /// run's. (What several nodes have is nobody's version, and any of theirs will do.)
+  /// A node that was started after this node's export takes this result for one of an earlier run
+  /// and may replace it. (A shared result belongs to no single node; any node's copy is right.)
   bool is_of_another_node(int directory, const std::string& name, const struct stat& there,
                           const fs::Origin& copy) const {
     return config_.nodes > 1 && copy.ctime != 0 &&
            (!is_copy(there, copy) || pfs_.is_shared(directory, name, there));
   }
 
-  /// Several names of one file on the PFS that came in one after the other (a load) are files of
-  /// their own here. What replaces or removes one there moves the ctime of the others, which then
-  /// tells nothing of them.
+  /// Several names of one file on the PFS that were imported one after the other (by a load) are
+  /// separate files in the buffer. Replacing or removing one name on the PFS changes the ctime of
+  /// the others, so their ctime must not count.
   static void note_siblings(std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem>& gone) {
     std::map<std::pair<dev_t, ino_t>, std::vector<fs::WalkItem*>> by_origin;
     for (auto* list : {&items, &gone}) {
@@ -194,7 +194,7 @@ class StageOut {
     auto removed = deletions_.due(removed_inputs(config_, std::move(gone)));
     add(deletions_.leave(take_dropped(config_, items, removed)));
     reserve(removed);
-    // Also where nothing goes there: the receipt does.
+    // Even if nothing is exported, because the receipt is written there.
     if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() &&
         removed.empty()) {
       return;
@@ -208,7 +208,7 @@ class StageOut {
         tree_.hide(well_filled(selection.directories), options_.partial_tag);
       }
       add(directories_.make(selection.directories));
-      // where that could not be done before
+      // if an earlier attempt failed
       if (options_.has_a_past && tree_.has_let_in()) {
         clear_leftovers(items, removed);
       }
@@ -261,8 +261,8 @@ class StageOut {
     }
   }
 
-  /// Last: what the job renamed is a result under its new name, and must be back before the old one
-  /// goes.
+  /// Last: a renamed file is a result under its new name, and must be exported before the old name
+  /// is removed.
   void remove_inputs(const std::vector<fs::WalkItem>& removed) {
     const auto is_back = [](Action action) {
       return action != Action::failed && action != Action::conflict && action != Action::not_saved;
@@ -279,7 +279,7 @@ class StageOut {
   void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
     const auto elders = move_twins_back(items, all);
     const std::size_t twins_from = items.size() - elders.size();
-    // A result may itself be called "x.efs-partial": then that is no name for the partial of x.
+    // A result may itself be named "x.efs-partial"; the partial of x then needs another name.
     std::unordered_set<std::string_view> reserved;
     const std::string& tag = options_.partial_tag;
     for (const auto& item : all) {
@@ -289,7 +289,7 @@ class StageOut {
     }
     reserve(all);
     std::uint64_t bytes = 0;
-    // of files with several, by inode
+    // of files with several names, by inode
     std::unordered_map<std::uint64_t, const Outgoing*> first_names;
     outgoing_.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -340,7 +340,8 @@ class StageOut {
     }
   }
 
-  /// What the job has, or is about to take away, is no place for another version of something else.
+  /// Reserves the names of the job's files and removed inputs, so that keep-both does not choose
+  /// them.
   void reserve(const std::vector<fs::WalkItem>& items) {
     for (const auto& item : items) {
       if (leaf_of(item.path).contains(".efs-" + config_.name)) {
@@ -349,8 +350,8 @@ class StageOut {
     }
   }
 
-  /// The name under which an earlier unload or stage-out has brought the file out: results-dir may
-  /// have it still.
+  /// The name under which an earlier unload or stage-out has exported the file; results-dir may
+  /// still have that copy.
   const Outgoing& brought_before(const fs::WalkItem& item) {
     fs::WalkItem& there = items_before_.emplace_back();
     there.path = item.copy_path;
@@ -363,8 +364,8 @@ class StageOut {
     return out;
   }
 
-  /// A file that was brought out under one of these names, and has another one now, is not known by
-  /// it any more: it may get it back.
+  /// Revokes these names from files that were exported under them and have other names now: such a
+  /// file may get the name back.
   void revoke(const std::vector<DirectoryToMake>& directories) {
     std::vector<fs::PfsName> names;
     for (const auto* list : {&outgoing_, &further_names_}) {
@@ -394,7 +395,7 @@ class StageOut {
     }
   }
 
-  /// What of efs's own files lies in results-dir under this name; "": none.
+  /// Which of efs's own files has this name in results-dir; "": none.
   std::string own_file(const std::string& path) const {
     if (path == options_.receipt_name) {
       return "the receipt";
@@ -411,7 +412,7 @@ class StageOut {
     return {};
   }
 
-  /// What is out already under such a name.
+  /// Refuses items whose copy already has such a name.
   void refuse_overwritten(const std::vector<fs::WalkItem>& items) {
     for (const auto& item : items) {
       const std::string file = item.saved && !item.dirty ? own_file(item.path) : "";
@@ -428,7 +429,7 @@ class StageOut {
     }
   }
 
-  /// Does anything go to what is mounted there, or away from it?
+  /// True if the stage-out exports or removes files below this mount.
   bool uses(const std::string& mount, const std::vector<DirectoryToMake>& directories,
             const std::vector<fs::WalkItem>& removed) const {
     const auto is_in = [&](const std::string& path) {
@@ -462,8 +463,8 @@ class StageOut {
     return receipt_.reason.empty();
   }
 
-  /// First, for they take room. In all directories that the buffer knows, or knew, whatever of it
-  /// goes back.
+  /// Runs first, because leftovers take space. Covers all present and removed directories of the
+  /// buffer, exported or not.
   void clear_leftovers(const std::vector<fs::WalkItem>& items,
                        const std::vector<fs::WalkItem>& removed) {
     std::set<std::string, std::less<>> directories{""};
@@ -493,7 +494,7 @@ class StageOut {
     }
   }
 
-  /// Directories, none of them above another one, with many results right in them.
+  /// Directories with many results directly in them. None is an ancestor of another.
   std::unordered_set<std::string> well_filled(
       const std::vector<DirectoryToMake>& directories) const {
     std::unordered_map<std::string_view, std::size_t> results;
@@ -522,8 +523,8 @@ class StageOut {
     return filled;
   }
 
-  /// The others are at the end, and go one by one behind all of these: each meets what has its name
-  /// by then.
+  /// Returns the results without case-insensitive collisions. The colliding ones are at the end and
+  /// are exported one at a time afterwards: each then finds the file that has its name.
   std::span<Outgoing> apart_from_twins() {
     const auto first =
         std::ranges::find_if(outgoing_, [](const Outgoing& out) { return out.elder != nullptr; });
@@ -541,11 +542,11 @@ class StageOut {
     }
   }
 
-  /// Further names of files, when all first ones have their fate. Where the PFS cannot link, each
-  /// is a file of its own.
+  /// Exports the further names of files after all first names are settled. If the PFS cannot link,
+  /// each becomes a separate file.
   void link_names() {
     std::span<Outgoing> all = further_names_;
-    std::size_t single = 0;  // what has to be written is moved to the front
+    std::size_t single = 0;  // results to write are moved to the front
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (writer_.link(all[i], *first_of_[i])) {
         continue;
@@ -558,8 +559,8 @@ class StageOut {
     batches_.run(all.first(single));
   }
 
-  /// What others were about to give or to take, until it is theirs or ours, or nothing of it moves
-  /// any more; behind it further names of that.
+  /// Retries names that other nodes or jobs have claimed, until they are resolved or make no
+  /// progress. Then exports the further names of these files.
   void finish_held_names() {
     finish_held_results();
     const auto waits = [](const Outgoing& out) {
@@ -568,7 +569,7 @@ class StageOut {
     while (std::ranges::any_of(further_names_, waits)) {
       for (std::size_t i = 0; i < further_names_.size(); ++i) {
         if (auto& out = further_names_[i]; waits(out) && !writer_.link(out, *first_of_[i])) {
-          --progress_.files_done;  // which link_names() has counted
+          --progress_.files_done;  // link_names() has counted it
           batches_.run({&out, 1});
         }
       }
@@ -578,7 +579,7 @@ class StageOut {
         batches_.finish(held, false);
       }
     }
-    finish_held_results();  // of which some were written after all
+    finish_held_results();  // some of them were written after all
   }
 
   void finish_held_results() {
@@ -608,9 +609,9 @@ class StageOut {
     return claims;
   }
 
-  /// After a full PFS, when all other partials are gone or have their names: one result at a time,
-  /// the smallest first, until one does not fit any more. So as many as can be are saved, and one
-  /// attempt at most is in vain.
+  /// After a full PFS, when all other partials are removed or named: exports one result at a time,
+  /// the smallest first, until one does not fit. That saves as many results as possible with at
+  /// most one failed attempt.
   void use_what_is_left() {
     std::vector<Outgoing*> waiting;
     for (auto& out : outgoing_) {
@@ -618,10 +619,10 @@ class StageOut {
         waiting.push_back(&out);
       }
     }
-    // By blocks, since holes take no space; then by path, as all else is.
+    // By blocks, since holes take no space; then by path.
     std::ranges::stable_sort(waiting, {},
                              [](const Outgoing* out) { return out->item->attributes.st_blocks; });
-    // and the first name of each: a link takes next to nothing
+    // with the first name of each: a link takes almost no space
     std::vector<std::pair<Outgoing*, const Outgoing*>> names;
     for (std::size_t i = 0; i < further_names_.size(); ++i) {
       if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) {
@@ -655,15 +656,15 @@ class StageOut {
   Options options_;
   Progress& progress_;
   const bool in_place_;
-  // what others may bring to the same directories is to be looked at name by name, and what is
-  // hidden must be known for ours
+  // false if other nodes or jobs may export to the same directories, whose names need a check each,
+  // or if hidden directories could not be recognised as this store's
   const bool hides_;
   ResultsTree tree_;
   std::vector<Outgoing> outgoing_;
   std::vector<Outgoing> further_names_;    // of files whose first name is in outgoing_ or before_
   std::vector<const Outgoing*> first_of_;  // that first name, for each of them
-  std::deque<Outgoing> before_;            // first names that were brought out before
-  std::deque<fs::WalkItem> items_before_;  // theirs
+  std::deque<Outgoing> before_;            // first names that were exported before
+  std::deque<fs::WalkItem> items_before_;  // the items of before_
   Receipt receipt_;
   std::set<std::string> told_;  // leftovers that stay
   WorkerPool pool_;

@@ -1,6 +1,6 @@
 #pragma once
-// From the buffer to results_dir: what is persistent and dirty, whole or not at all under its real
-// name.
+// Exports persistent, dirty files from the buffer to results_dir. A result gets its real name only
+// when it is whole.
 
 #include "config/job_config.hpp"
 #include "stage/buffer.hpp"
@@ -11,12 +11,12 @@
 
 namespace efs::stage {
 
-/// Stages out on threads that end before it returns. Requires: nobody writes to the buffer (the
-/// mount is gone); a file that changes while it is read fails. Every error is one entry's; the
-/// others go on, but after ENOSPC or EDQUOT no new file is begun, nor after a cancel. An entry is
+/// Exports on threads that end before the call returns. Requires: no program writes to the buffer
+/// (the mount is gone). A file that changes during its copy fails. An error concerns one entry, and
+/// the other entries continue. After ENOSPC, EDQUOT or a cancel no new file is begun. An entry is
 /// staged-out only when its data, attributes and name are durable. The buffer is not changed, so
-/// that it can be called again: partials of an earlier, killed call are replaced, and where
-/// results_dir is root_dir, what that call brought out is recognised by its content.
+/// the call can be repeated: it replaces partials of an earlier, killed call. If results_dir is
+/// root_dir, it recognises the files that the killed call exported by their content.
 Receipt stage_out(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs,
                   const Options& options, Progress& progress);
 

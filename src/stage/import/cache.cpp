@@ -42,7 +42,7 @@ Status link_open_file(int fd, int directory, const std::string& name) {
              : fail_errno("linking " + name);
 }
 
-// By the fine clock: the kernel's own stamps do not tell apart what happens within a few
+// Uses the fine clock: the kernel's own time stamps do not distinguish events within a few
 // milliseconds.
 void note_use(int directory, const std::string& name) {
   const std::array<timespec, 2> now{to_timespec(wall_time()), to_timespec(wall_time())};
@@ -65,8 +65,8 @@ std::vector<std::string> names_in(int directory) {
 
 }  // namespace
 
-/// One user of the cache at a time, of all threads and processes. Short: what takes long is done
-/// before or behind it.
+/// Lets one thread of all processes use the cache at a time. Held briefly: long work is done before
+/// or after.
 class Cache::Lock {
  public:
   static Result<Lock> take(int directory) {
@@ -77,7 +77,7 @@ class Cache::Lock {
     if (!lock.state_) {
       return fail_errno(state_name);
     }
-    // A process that was stopped in the middle must not stop all others.
+    // A stopped process that holds the lock must not stop all others.
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     for (auto pause = std::chrono::microseconds(50);
          ::flock(lock.state_.get(), LOCK_EX | LOCK_NB) != 0;
@@ -102,7 +102,7 @@ class Cache::Lock {
     }
   }
 
-  // bytes of all entries; what died processes left out or in, until all are looked at
+  // bytes of all entries; inexact after the death of a process until the next scan
   std::uint64_t used = 0;
 
  private:
@@ -119,7 +119,7 @@ class Cache::Lock {
            boot_id() == boot.data();
   }
 
-  /// Of another boot or another version of this format, or new.
+  /// The state is new, of another boot, or of another version of the format.
   void start_anew() {
     for (const auto& name : names_in(directory_)) {
       const std::string_view entry = std::string_view(name).substr(
@@ -194,7 +194,7 @@ std::optional<Cache::Found> Cache::find(const CacheKey& key,
   }
   const std::string name = entry_name(key.path);
   const auto entry = read_entry(name);
-  // of another version: what is offered next takes its place
+  // of another version: the next offer replaces it
   if (!entry || entry->key != key) {
     return std::nullopt;
   }
@@ -239,8 +239,8 @@ Status Cache::offer(const CacheKey& key, int container, Nanoseconds read_from) {
 }
 
 Status Cache::publish(const CacheKey& key, int container) {
-  // Before the name: what has one in the cache is sealed. A seal too many costs a look at the first
-  // write.
+  // Before the name: every named container of the cache is sealed. A needless seal costs one check
+  // at the first write.
   EFS_TRY(seal(container));
   struct stat st{};
   if (::fstat(container, &st) != 0) {
@@ -257,7 +257,7 @@ Status Cache::publish(const CacheKey& key, int container) {
   return add(*lock, name, format_entry({.key = key, .held = to_ns(st.st_mtim)}), container);
 }
 
-// The container first: without its text it is nothing yet.
+// The container first: without its text it is not an entry.
 Status Cache::add(Lock& lock, const std::string& name, const std::string& text, int container) {
   const UniqueFd file(::openat(directory_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!file ||
@@ -278,7 +278,7 @@ Status Cache::add(Lock& lock, const std::string& name, const std::string& text, 
   return {};
 }
 
-// The text first, likewise.
+// The text first, for the same reason.
 void Cache::drop(Lock& lock, const std::string& name) {
   struct stat st{};
   ::unlinkat(directory_.get(), (name + std::string(key_suffix)).c_str(), 0);
@@ -290,7 +290,7 @@ void Cache::drop(Lock& lock, const std::string& name) {
   }
 }
 
-// Counts anew, and removes what has one half only.
+// Recounts, and removes incomplete entries.
 std::vector<CachedFile> Cache::scan(Lock& lock) {
   std::vector<CachedFile> files;
   std::uint64_t used = 0;
@@ -319,7 +319,7 @@ std::vector<CachedFile> Cache::scan(Lock& lock) {
                      .in_use = data.st_nlink > 1});
   }
   std::ranges::sort(files, {}, &CachedFile::used);
-  // not before all are counted: a count that is too low lets the cache outgrow its capacity
+  // only after all are counted: with too low a count the cache would exceed its capacity
   lock.used = used;
   return files;
 }
@@ -329,7 +329,7 @@ void Cache::make_room(Lock& lock, std::uint64_t bytes) {
     return;
   }
   const auto files = scan(lock);
-  // A cache full of small files is not to be looked through for each new one.
+  // Frees more than needed, so that a cache full of small files is not scanned for each new one.
   const std::uint64_t spare = files.size() > 64 ? capacity_ / 16 : 0;
   for (const auto& file : files) {
     if (lock.used + bytes + spare <= capacity_) {
@@ -345,7 +345,7 @@ Result<UniqueFd> Cache::copy_of(int container) const {
   if (::fstat(container, &st) != 0 || ::fstatvfs(directory_.get(), &fs) != 0) {
     return fail_errno("container");
   }
-  // Others have use for the file system, too.
+  // Leaves space of the file system to others.
   if (fs.f_bavail * fs.f_frsize < bytes_of(st) + fs.f_blocks * fs.f_frsize / 16) {
     return fail(ENOSPC, "the file system of the cache is almost full");
   }
@@ -373,7 +373,7 @@ void Cache::part(int container, const std::string& path) {
   const std::string name = entry_name(path);
   struct stat st{};
   if (::fstat(container, &st) != 0 || !has(name, st)) {
-    return;  // it has gone from the cache
+    return;  // no longer in the cache
   }
   auto copy = copy_of(container);
   Status kept = copy ? seal(copy->get()) : std::unexpected(copy.error());
@@ -385,7 +385,7 @@ void Cache::part(int container, const std::string& path) {
   }
   const auto entry = read_entry(name);
   if (!has(name, st)) {
-    return;  // by now
+    return;  // no longer in the cache
   }
   drop(*lock, name);
   if (!entry) {

@@ -1,18 +1,19 @@
 #pragma once
-// The cache of inputs: containers of files that later jobs on this node stage in without reading
-// the PFS. A directory `efs-cache-UID` of one user's, below a directory that the job file or the
-// site names.
+// The cache of inputs. It keeps containers of files, so that later jobs on this node can import
+// them without reading the PFS. The cache is a directory `efs-cache-UID` of one user, below a
+// directory that the job file or the site configures.
 //
-// Where it lies on the file system of a job's store, a container is in both under two names (hard
-// links): nothing is copied. It is sealed then (fs/seal.hpp), and the first open for writing parts
-// them: the job keeps the container, as its programs may have it open, and the cache a copy. A
-// container is in the store of one job at a time; others get copies.
+// If the cache is on the file system of a job's store, both share a container by hard links,
+// without a copy. A shared container is sealed (fs/seal.hpp). The first open for writing ends the
+// sharing: the job keeps the container, as its programs may have it open, and the cache gets a
+// copy. One job at a time shares a container; other jobs get copies.
 //
-// What it holds is of this boot of the machine: nothing is synced, and what power loss leaves is
-// dropped. Under CAPACITY the least recently used goes. A file `state` is the lock of all threads
-// and processes that use the cache, for moments, and counts its bytes; names appear and go under it
-// only. A process that dies leaves whole entries, or halves that the next look at all of them
-// removes. Everything here is done with the rights of the user; nobody else has any.
+// Entries are valid for one boot of the machine: the cache syncs nothing and drops entries after
+// power loss. To stay within its capacity the cache evicts the least recently used entries. The
+// file `state` is a lock for all threads and processes that use the cache, and holds the number of
+// bytes. Names are made and removed only under this lock, which is held for moments. A process that
+// dies leaves whole entries, or incomplete ones that the next scan removes. All calls use the
+// rights of the user; other users have none.
 
 #include <functional>
 #include <memory>
@@ -30,59 +31,59 @@ namespace efs::stage {
 struct CachedFile {
   CacheKey key;
   std::string name;         // in the cache's directory
-  std::uint64_t bytes = 0;  // that it takes
-  FileTime used;            // when a job last staged it in
-  bool in_use = false;      // in place, in the store of a job
+  std::uint64_t bytes = 0;  // space that it takes
+  FileTime used;            // the time of the last import
+  bool in_use = false;      // shared with the store of a job
 };
 
 /// Thread-safe.
 class Cache {
  public:
-  /// So old a change must be: a file that changed again at once could keep its time stamps, which
-  /// are coarse on some PFS.
+  /// The minimum age of a file's last change. A file that changes twice in a short time could keep
+  /// its time stamps, which are coarse on some PFS.
   static constexpr Nanoseconds settling = 2'000'000'000;
 
-  /// This user's cache below `base`, made where it is missing and `make` is set; else ENOENT. EPERM
-  /// where the directory is not his own, or others may enter it. `capacity`: bytes; absent: half of
-  /// the file system.
+  /// Opens this user's cache below `base`. If it is missing, makes it if `make` is set, otherwise
+  /// fails with ENOENT. EPERM if another user owns the directory or may enter it. `capacity`:
+  /// bytes; absent: half of the file system.
   static Result<std::unique_ptr<Cache>> open(const std::string& base,
                                              std::optional<std::uint64_t> capacity,
                                              bool make = true);
 
   struct Found {
-    // for reading; may stop being `key`'s content at any time: see still_whole()
+    // open for reading; its content may change at any time: see still_whole()
     UniqueFd container;
-    bool adopted = false;  // `adopt` took it
+    bool adopted = false;  // `adopt` accepted it
   };
 
-  /// What is there for `key`. Where no job has it in place, `adopt` is called with its descriptor,
-  /// to give it one more name; no other job can take it meanwhile. An entry that is not as it was
-  /// put there is dropped.
+  /// Returns the entry for `key`. If no job shares the container, calls `adopt` with its descriptor
+  /// to give it another name; no other job can adopt it meanwhile. Drops the entry if it was
+  /// modified.
   std::optional<Found> find(const CacheKey& key, const std::function<bool(int)>& adopt);
-  /// After it was copied: were the bytes those of the entry until now?
+  /// Call it after a copy. True if the container has had the entry's content until now.
   static bool still_whole(int container);
 
-  /// Keeps `container`, which has the content of `key`, whole and with its times, and which nobody
-  /// writes to before it is unsealed. `read_from`: when reading it from the PFS began, wall clock.
-  /// Linked where that is possible, else copied. EAGAIN: changed on the PFS too shortly before to
-  /// be sure of. EFBIG, ENOSPC: does not fit. The container is as good as before after an error.
+  /// Adds `container` to the cache, by a link if possible, otherwise by a copy. Requires: the
+  /// container has the whole content of `key` and its times, and no process writes to it before it
+  /// is unsealed. `read_from`: when the read from the PFS began, wall clock. EAGAIN: the file
+  /// changed on the PFS too recently. EFBIG, ENOSPC: it does not fit. After an error the container
+  /// is unchanged.
   Status offer(const CacheKey& key, int container, Nanoseconds read_from);
 
-  /// What would come free without the entries that no job has in place, if the cache is on this
-  /// file system.
+  /// Bytes that dropping all unshared entries would free, if the cache is on this file system.
   std::uint64_t idle_bytes(dev_t device);
-  /// Drops of those, the least recently used first, until so many bytes are free.
+  /// Drops unshared entries, the least recently used first, until so many bytes are freed.
   void give_up(std::uint64_t bytes);
 
-  /// The sealed container of the PFS file `path` is about to be changed: where it is the cache's,
-  /// too, the cache gets a copy, or drops the entry. See Sharer.
+  /// Call it before a sealed container of the PFS file `path` changes. If the cache shares the
+  /// container, it makes a copy or drops the entry. See Sharer.
   void part(int container, const std::string& path);
 
-  /// What is there, the least recently used first.
+  /// All entries, the least recently used first.
   Result<std::vector<CachedFile>> list();
 
-  /// Removes those for which `chosen` is true; how many, and what they took. What is in place in a
-  /// job stays there.
+  /// Removes the entries for which `chosen` is true. Returns their number and bytes. A job that
+  /// shares a container keeps it.
   struct Removed {
     std::uint64_t files = 0, bytes = 0;
   };
@@ -108,7 +109,7 @@ class Cache {
   Result<UniqueFd> copy_of(int container) const;
   bool has(const std::string& name, const struct stat& container) const;
 
-  // rank 8: of this process's threads, so that one of them waits for the lock of all processes
+  // rank 8: one thread of this process at a time waits for the lock between processes
   Mutex turn_;
   const UniqueFd directory_;
   const std::string path_;
@@ -117,8 +118,8 @@ class Cache {
 
 class Scratch;
 struct Progress;
-/// Fills the empty file `to` with the content of `from`, both on this node: by sharing blocks where
-/// the file system can, else by copying, holes kept. Progress as copy_data().
+/// Fills the empty file `to` with the content of `from`; both are on this node. Shares blocks if
+/// the file system can, otherwise copies and keeps holes. Progress as copy_data().
 Status copy_content(int from, int to, Scratch& scratch, Progress& progress);
 
 }  // namespace efs::stage

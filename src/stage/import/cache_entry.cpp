@@ -36,7 +36,7 @@ std::optional<CacheEntry> parse_entry(const std::string& text) {
                   "efs-cache-entry 1\ndevice %" SCNu64 " inode %" SCNu64 " size %" SCNu64
                   " mtime %" SCNd64 " ctime %" SCNd64 " held %" SCNd64 "\npath %" SCNu64 "%n",
                   &v.device, &v.inode, &v.size, &v.mtime, &v.ctime, &entry.held, &length, &begin);
-  const auto path = static_cast<std::size_t>(begin) + 1;  // behind the end of the line
+  const auto path = static_cast<std::size_t>(begin) + 1;  // after the end of the line
   if (fields != 7 || text.size() < path || length != text.size() - path - 1 ||
       text[path - 1] != '\n' || text.back() != '\n') {
     return std::nullopt;

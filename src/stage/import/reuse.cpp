@@ -64,14 +64,14 @@ std::optional<fs::HeldFile> Reuse::take(File& file, unsigned place, Scratch& scr
   return held;
 }
 
-// Another job has it in place, or the store is on another file system.
+// Copies because another job shares the container, or because the store is on another file system.
 std::optional<fs::HeldFile> Reuse::copied(int container, unsigned place, Scratch& scratch,
                                           Progress& progress) {
   auto held = buffer_.begin_open_file_at(place);
   if (!held) {
     return std::nullopt;
   }
-  // Looked at behind the copy: until the seal was broken nobody wrote.
+  // Checked after the copy: no process writes before the seal is broken.
   if (copy_content(container, held->fd, scratch, progress) && Cache::still_whole(container)) {
     return std::move(*held);
   }

@@ -1,6 +1,5 @@
 #pragma once
-// The cache of inputs as a stage-in uses it. Nothing that goes wrong with the cache is an error of
-// the stage-in.
+// Access of a stage-in to the cache of inputs. No failure of the cache is an error of the stage-in.
 
 #include <atomic>
 #include <cstdint>
@@ -16,8 +15,8 @@
 
 namespace efs::stage {
 
-/// The cache as it is told of changes by the file system of the job's inputs; `config` outlives it.
-/// Thread-safe.
+/// Connects the job's file system to the cache: the file system reports changes of shared
+/// containers. `config` must outlive the object. Thread-safe.
 class InputSharer final : public Sharer {
  public:
   InputSharer(Cache& cache, const config::JobConfig& config) : cache_(cache), config_(config) {}
@@ -29,32 +28,34 @@ class InputSharer final : public Sharer {
   const config::JobConfig& config_;
 };
 
-/// Thread-safe. `cache` may be null: then nothing is found and nothing kept.
+/// Thread-safe. `cache` may be null: then no file is found or kept.
 class Reuse {
  public:
   struct Report {
-    std::uint64_t files = 0, bytes = 0;  // came from the cache
-    std::uint64_t not_kept = 0;          // reusable files that the cache did not take
-    std::string reason;                  // of the first of them
+    std::uint64_t files = 0, bytes = 0;  // imported from the cache
+    std::uint64_t not_kept = 0;          // reusable files that the cache did not keep
+    std::string reason;                  // for the first of them
   };
 
   Reuse(Cache* cache, Buffer& buffer, std::string root_dir)
       : cache_(cache), buffer_(buffer), root_dir_(std::move(root_dir)) {}
 
-  /// One file's way through the cache. `source` is the file of the PFS, which the user could open.
+  /// The state of one file. `source`: the attributes of the file on the PFS, which the user could
+  /// open.
   struct File {
-    std::optional<CacheKey> key;  // absent: the cache has nothing to do with it
-    Nanoseconds since = 0;        // when it was looked at, wall clock
+    std::optional<CacheKey> key;  // absent: the file does not use the cache
+    Nanoseconds since = 0;        // when its attributes were read, wall clock
     std::uint64_t data = 0;       // bytes, without holes
     bool reused = false;
   };
 
   File look_at(const PlanEntry& entry, const Result<struct stat>& source) const;
-  /// A nameless file with its content, where the cache has it; nothing is read from the PFS.
-  /// `place`: of a copy, see PlanEntry.
+  /// Returns an unnamed file with the content, if the cache has it. Reads nothing from the PFS.
+  /// `place`: the backend for a copy, see PlanEntry.
   std::optional<fs::HeldFile> take(File& file, unsigned place, Scratch& scratch,
                                    Progress& progress);
-  /// The file has been read from the PFS as `version`, is whole and has its times.
+  /// Offers a file to the cache. Requires: it was read from the PFS as `version`, is whole and has
+  /// its times.
   void keep(const File& file, const fs::Origin& version, int container);
 
   Report report() const;

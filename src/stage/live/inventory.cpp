@@ -32,7 +32,7 @@ const char* staged(const fs::WalkItem& item) {
   return item.origin ? "in" : "no";
 }
 
-/// What a stop would do with it, in words.
+/// The effect of a stop on the file, in words.
 std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
                  config::FileClass file_class) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
@@ -85,7 +85,7 @@ std::string writers_text(const fs::Writers& writers) {
   return "nobody can write to it now: an unload would be verified";
 }
 
-/// What becomes of an input that the job took away; "" of what was none.
+/// The effect of a stop on an input that the job removed; "" for other names.
 std::string fate_of_gone(const config::JobConfig& config, const std::string& name,
                          fs::Staging& staging) {
   const auto gone = staging.gone();

@@ -18,9 +18,9 @@
 namespace efs::stage {
 namespace {
 
-/// ctime is left out: a chmod or a new link on the PFS is no other content; and the device: a PFS
-/// that is mounted again may have another number. Of what was changed and brought to results-dir
-/// the copy there counts alone.
+/// Ignores ctime, because a chmod or a new link on the PFS does not change the content. Ignores the
+/// device, whose number may change when the PFS is mounted again. For a changed and exported file
+/// only the copy in results-dir counts.
 bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
   const auto& known = item.saved ? item.saved : item.origin;
   return !item.dirty && known && known->inode == version.inode && known->size == version.size &&
@@ -31,13 +31,13 @@ bool is_whole(const fs::WalkItem& item) {
   return item.parts.empty() && item.unreadable.empty();
 }
 
-/// The buffer as stage_in() sees it during a load: what it publishes is kept back until all is
-/// there.
+/// The buffer as stage_in() sees it during a load. It keeps published files unnamed until all are
+/// complete.
 class LoadBuffer final : public PlainBuffer {
  public:
   explicit LoadBuffer(fs::Staging& staging) : staging_(staging) {}
 
-  /// Frees what was not given a name.
+  /// Frees the files without a name.
   ~LoadBuffer() override {
     for (const auto& file : files_) {
       staging_.abandon(file.ino);
@@ -88,18 +88,18 @@ class LoadBuffer final : public PlainBuffer {
     return {};
   }
 
-  /// Nothing that stage_in() should look at: what is there already has been left out of its plan.
+  /// Empty, because the plan already leaves out the files in the buffer.
   Result<std::vector<fs::WalkItem>> walk() override { return std::vector<fs::WalkItem>(); }
 
   Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
 
-  /// The files that are whole, to be given their names; the caller answers for them from now on.
+  /// The whole files that need their names; the caller now owns them.
   std::vector<fs::StagedFile> take() {
     const MutexLock lock(mutex_);
     return std::exchange(files_, {});
   }
 
-  /// Those of directories, by path.
+  /// The extended attributes of directories, by path.
   std::map<std::string, std::map<std::string, std::string>> take_xattrs() {
     const MutexLock lock(mutex_);
     return std::exchange(xattrs_, {});
@@ -171,7 +171,7 @@ class Load {
     return static_cast<bool>(turn);
   }
 
-  /// What is to move, after everything that can be refused was; nothing where something was.
+  /// The plan, after all checks; nullopt if a check has failed.
   std::optional<Plan> planned() {
     config::JobConfig config = config_;
     config.resources.clear();
@@ -214,7 +214,7 @@ class Load {
     return std::move(*plan);
   }
 
-  /// As the job file says of a resource that holds it.
+  /// True if a resource of the job file that contains the path is reusable.
   bool is_reusable(const std::string& path) const {
     return std::ranges::any_of(config_.resources, [&](const config::Resource& r) {
       return r.reusable && (r.is_glob ? config::glob_match(r.path.substr(1), path.substr(1))
@@ -240,12 +240,12 @@ class Load {
     sum_up(plan);
   }
 
-  /// True where nothing is to be done for the entry; what must not be replaced is a failure.
+  /// True if the buffer already has the entry. An entry that must not be replaced is a failure.
   bool is_there(const PlanEntry& entry) {
     auto found = staging_.find(entry.path);
     if (!found) {
-      // Below a name that is no directory, or a container that cannot be read: publishing would
-      // fail as well.
+      // The parent is not a directory, or the container cannot be read: publishing would fail as
+      // well.
       if (found.error().code != ENOENT) {
         failed(entry.path, found.error());
       }
@@ -273,7 +273,7 @@ class Load {
     if (same && is_whole(*found)) {
       return ++report_.already, true;
     }
-    // more of it, or the whole, takes the place of parts, or of what cannot be read
+    // more parts or the whole file replace parts or an unreadable file
     if (same) {
       return false;
     }
@@ -354,16 +354,16 @@ class Load {
     publish(plan);
   }
 
-  /// What this load gave a name.
+  /// A name that this load gave.
   struct Published {
     std::string path;
     std::uint64_t ino = 0;
-    bool in_place_of = false;                           // of another, which is gone
+    bool in_place_of = false;  // it replaced another file, which no longer exists
     std::optional<std::uint64_t> bytes = std::nullopt;  // of a file
   };
 
-  /// Behind what gave the name. Throws nothing, as publish() has made room: what is not noted is
-  /// not taken back.
+  /// Call it after the name was given. Does not throw, because publish() has reserved the memory:
+  /// an unrecorded name would not be taken back.
   void note(Published given) {
     if (given.bytes) {
       ++report_.files;
@@ -372,8 +372,8 @@ class Load {
     published_.push_back(std::move(given));
   }
 
-  /// A name that a program took, or a change that it made, while all was read: to be found before
-  /// the first name appears.
+  /// Finds names that programs made, and changes that they made, during the import. Runs before the
+  /// first name appears.
   void look_again(const Plan& plan) {
     const auto already = report_.already;
     for (const auto& entry : plan.entries) {
@@ -384,8 +384,8 @@ class Load {
     report_.already = already;
   }
 
-  /// Where the burst failed nothing of it stays but what took another's place, and what a program
-  /// has changed, or put something into.
+  /// After a failed publish() removes all its names, except files that replaced others, and files
+  /// and directories that a program has changed or filled.
   void take_back() {
     for (const auto& one : std::views::reverse(published_)) {
       if (one.in_place_of || !staging_.take_back(one.path, one.ino) || !one.bytes) {
@@ -401,7 +401,7 @@ class Load {
     }
   }
 
-  /// All names, in a burst: directories, links, files.
+  /// Gives all names in quick succession: directories, links, files.
   void publish(const Plan& plan) {
     std::vector<const PlanEntry*> made;
     try {
@@ -426,8 +426,8 @@ class Load {
     if (options_.placed != nullptr && config::has_results_in_place(config_)) {
       forget_staged(plan, pfs_, staging_, *options_.placed);
     }
-    // Children first: each name made inside a directory has moved its times. All else is done:
-    // these are no failure.
+    // Children first: each new name has changed the times of its directory. Errors here are no
+    // failure, because everything else is done.
     try {
       for (const auto* entry : std::views::reverse(made)) {
         (void)staging_.settle_directory(entry->path, entry->attributes);
@@ -451,7 +451,7 @@ class Load {
       return failed(entry.path, added.error());
     }
     if (*added == 0) {
-      return;  // it was there
+      return;  // it existed before
     }
     if (is_directory) {
       note_directory(entry), made.push_back(&entry);
@@ -460,7 +460,7 @@ class Load {
     note(std::move(given));
   }
 
-  /// Without it the PFS's attributes stay when it is brought out.
+  /// Without this record a stage-out leaves the PFS's attributes unchanged.
   void note_directory(const PlanEntry& entry) {
     const auto version = directory_versions_.find(entry.path);
     if (version == directory_versions_.end() ||
@@ -472,7 +472,7 @@ class Load {
     }
   }
 
-  /// The last of files_, which is not among them from then on.
+  /// Publishes the last file of files_ and removes it from the list.
   void publish_one() {
     const fs::StagedFile& file = files_.back();
     Published given{.path = file.path,
@@ -506,8 +506,7 @@ class Load {
     }
   }
 
-  /// The whole file, or more of it, may take the place of parts of the same version without being
-  /// asked.
+  /// The whole file, or more parts, may replace parts of the same version without `replace`.
   fs::Over over_of(const std::string& path, const fs::Origin& origin) {
     auto there = staging_.find(path);
     const bool is_lacking = there && !is_whole(*there) && has_version(*there, origin);
@@ -544,7 +543,7 @@ class Load {
       return failed(entry.path, done.error());
     }
     plan.entries.pop_back();
-    publish(plan);  // with the directories above
+    publish(plan);  // with their parent directories
     if (!report_.failure) {
       report_.bytes = progress_.bytes_done;
     }
@@ -595,10 +594,10 @@ class Load {
   PfsIo& pfs_;
   const Options& options_;
   Progress& progress_;
-  // by path, of those that have any
+  // by path, of directories that have any
   std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;
   std::map<std::string, std::uint64_t> directory_versions_;
-  // whole or under way, without a name; they are freed with this. By path, the first one last
+  // unnamed files, whole or incomplete; the destructor frees them. By path, in reverse order
   std::vector<fs::StagedFile> files_;
   std::string parts_;  // of the one file of which a part is loaded
   std::vector<Published> published_;

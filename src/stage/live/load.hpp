@@ -1,6 +1,6 @@
 #pragma once
-// From the PFS into the buffer while programs run. No name appears before all of the request is in
-// the buffer; then all appear, each in one step. No file that can be seen is ever written to.
+// Imports files from the PFS while programs run. No name appears before the buffer has the data of
+// the whole request. Then each name appears in one step. A load never writes to a visible file.
 
 #include <string>
 #include <vector>
@@ -16,19 +16,19 @@
 namespace efs::stage {
 
 struct LoadRequest {
-  // below root-dir, as buffer_name() gives them: files, directories, patterns
+  // below root-dir, from buffer_name(): files, directories, patterns
   std::vector<std::string> names;
-  // a file that is there and clean, but another version than the PFS has
+  // replace clean files whose version differs from the PFS's
   bool replace = false;
-  // with replace: one that a program changed or has open for writing, too
+  // with replace: also files that a program has changed or has open for writing
   bool force = false;
-  std::string backend = {};  // the id of the one that all goes to; "": as the job file says
-  Part part = {};            // of one file; else the whole
+  std::string backend = {};  // the id of the backend for all files; "": as in the job file
+  Part part = {};            // a part of one file; otherwise whole files
 };
 
 struct LoadReport {
-  std::uint64_t files = 0;    // new in the buffer, or in another's place
-  std::uint64_t already = 0;  // were there, clean, in the PFS's version
+  std::uint64_t files = 0;    // new in the buffer, or replaced
+  std::uint64_t already = 0;  // already in the buffer, clean, in the PFS's version
   std::uint64_t bytes = 0;
   double seconds = 0;
   std::optional<StageFailure> failure;
@@ -36,18 +36,19 @@ struct LoadReport {
   bool ok() const { return !failure; }
 };
 
-/// Loads, on `workers` threads that end before it returns. Files that are there already in the
-/// PFS's version stay. Refused before anything moves: what is missing or unreadable, what is there
-/// in another version without `replace` (EEXIST), what would lose a change without `force` (EBUSY),
-/// what does not fit (ENOSPC). After an error or a cancel nothing is there and no space is taken.
-/// Names that fail in the very last step (a program took one) take back those that were given
-/// before, which could be seen for a moment; but for what took another's place and what a program
-/// has changed since: the error says how many files these are.
+/// Loads on `workers` threads that end before the call returns. Files that the buffer already has
+/// in the PFS's version stay. The load is rejected before any data move: for missing or unreadable
+/// files, for files in another version without `replace` (EEXIST), if a change would be lost
+/// without `force` (EBUSY), and if the space is too small (ENOSPC). After an error or a cancel the
+/// buffer has no new name and its space is free again. If the very last step fails for a name (a
+/// program made the same name), the load removes the names that it had already given; programs
+/// could see these for a moment. Replaced files, and files that a program has changed since, stay:
+/// the error gives their number.
 ///
-/// With a part, `names` is one file. It appears with the size that it has on the PFS and holes for
-/// the rest, is temporary, never goes back whole, and `efs ls` and `efs explain` say which parts it
-/// has. Loading another part of it reads all its parts again into a new file, which takes its
-/// place; with no part missing it is a whole file.
+/// With a part, `names` is one file. The file appears with its size on the PFS and holes for the
+/// rest. It is temporary and is never exported whole. `efs ls` and `efs explain` list its parts.
+/// Loading another part reads all its parts again into a new file, which replaces the old one. With
+/// no part missing it is a whole file.
 LoadReport load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging,
                 PfsIo& pfs, const Options& options, Progress& progress);
 

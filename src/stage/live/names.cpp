@@ -5,7 +5,7 @@
 namespace efs::stage {
 namespace {
 
-// The deepest directory that holds all that a pattern can match.
+// The deepest directory that contains every possible match of a pattern.
 std::string base_of(const std::string& pattern) {
   const auto slash = pattern.rfind('/', pattern.find_first_of("*?["));
   return slash == std::string::npos ? "" : pattern.substr(0, slash);
@@ -24,7 +24,7 @@ Result<std::string> buffer_name(const config::JobConfig& config, const std::stri
     return config::relative_path(given).value_or("");
   }
   const std::string path = "/" + config::relative_path(given).value_or("");
-  // The mount first: it may lie below root-dir.
+  // The mount first, because it may be below root-dir.
   for (const auto& top : {config.mount_dir, config.root_dir}) {
     if (config::is_within(path, top)) {
       return std::string(config::part_below(path, top));
@@ -44,7 +44,7 @@ Result<std::vector<fs::WalkItem>> items_of(fs::Staging& staging, const std::stri
     return below;
   }
   std::vector<fs::WalkItem> matching;
-  std::string taken;  // a directory that matched: what is in it comes with it
+  std::string taken;  // a directory that matched, which includes its content
   for (auto& item : *below) {
     const bool inside = !taken.empty() && config::is_within(item.path, taken);
     if (!inside && !config::glob_match(name, item.path)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Names as a user gives them while a job runs, and the items of the buffer that they mean.
+// Resolves the names that a user gives while a job runs to items of the buffer.
 
 #include <string>
 #include <vector>
@@ -9,13 +9,14 @@
 
 namespace efs::stage {
 
-/// A path on the mount, an absolute path of the PFS below root-dir, or a path relative to root-dir,
-/// as the name that it has in the buffer ("" is the root). EINVAL, with the way out, for any other.
+/// Converts a path to its name in the buffer ("" is the root). Accepts a path on the mount, an
+/// absolute path of the PFS below root-dir, or a path relative to root-dir. EINVAL, with advice,
+/// for any other path.
 Result<std::string> buffer_name(const config::JobConfig& config, const std::string& given);
 
-/// The items that a name means: a directory with all that is in it, or what matches it as a pattern
-/// (`name` is of buffer_name(); one that is there is no pattern). ENOENT where there is none.
-/// Parents before children.
+/// The items of a name, parents before children: the file, a directory with all its content, or the
+/// matches of a pattern. `name`: from buffer_name(). An existing name is not treated as a pattern.
+/// ENOENT if there is no item.
 Result<std::vector<fs::WalkItem>> items_of(fs::Staging& staging, const std::string& name);
 
 }  // namespace efs::stage

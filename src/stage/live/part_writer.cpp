@@ -32,15 +32,15 @@ std::unexpected<Error> PartWriter::conflict(ReceiptEntry& entry, std::string rea
   return fail(ESTALE, std::move(reason));
 }
 
-/// Of a new file of the job's, that takes the place of what is there?
+/// True for a new file of the job, which replaces an existing file.
 bool PartWriter::is_unknown_name(const fs::WalkItem& item) const {
   const bool is_known = options_.placed != nullptr &&
                         (options_.placed->knows(item.path) || options_.placed->is_incomplete());
   return !item.origin && !item.replaced && !is_known;
 }
 
-/// As ResultWriter does, of a whole file: what somebody else wrote is not ours to change unless the
-/// job file says so.
+/// As ResultWriter for a whole file: another user's version may be changed only if the job file
+/// permits it.
 Status PartWriter::may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours,
                                 ReceiptEntry& entry) {
   const PlacedName name{.name = item.path, .own = item.path};
@@ -76,13 +76,13 @@ Status PartWriter::may_lay_over(const fs::WalkItem& item, const struct stat& bef
   return {};
 }
 
-/// Not the version of another file that had the name before.
+/// Ignores the version of another file that had the name before.
 bool PartWriter::is_its_own(const struct stat& there, fs::WalkItem item) {
   item.replaced = nullptr;
   return is_origin(there, item);
 }
 
-/// As late as can be: laying the part over it may have taken minutes.
+/// Checks as late as possible, because writing the part may have taken minutes.
 Status PartWriter::is_still(const fs::WalkItem& item, int directory, const struct stat& before,
                             ReceiptEntry& entry) {
   const auto now = pfs_.lstat(directory, leaf_of(item.path));
@@ -99,8 +99,8 @@ Status PartWriter::is_still(const fs::WalkItem& item, int directory, const struc
   return conflict(entry, changed_meanwhile);
 }
 
-/// The file of results-dir with the part laid over it, in its place. `entry` gets its checksum, or
-/// what keeps it from there.
+/// Replaces the file in results-dir by a version with the part. `entry` gets the checksum or the
+/// obstacle.
 Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntry& entry) {
   auto part = clipped(asked, static_cast<std::uint64_t>(item.attributes.st_size));
   if (!part) {
@@ -129,7 +129,7 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
   }
   const bool ours = is_ours(in_place_ ? options_.placed : nullptr,
                             {.name = item.path, .own = item.path}, item, *before);
-  // it has the part: another version of it would be taken for somebody else's
+  // the copy already has the part; a new version would count as another user's
   if (!is_dirty(item) && is_its_own(*before, item)) {
     return part;
   }
@@ -145,9 +145,9 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
   if (!made) {
     return std::unexpected(made.error());
   }
-  // What it took the place of was another's: so is what it has besides the part. Else it is ours
-  // from here on, whether its name survives a crash or not; of a new file's name it is known who
-  // changed it last.
+  // If the replaced version was another user's, nothing is recorded: the remaining bytes are that
+  // user's. Otherwise the new version is recorded as this job's, even if its name does not survive
+  // a crash. For a new file of the job the export log has the record.
   if (!made->lost.empty()) {
     entry.reason += "; without " + made->lost;
   }
@@ -170,10 +170,10 @@ Status PartWriter::note_part(const fs::WalkItem& item, const PartialFile& made) 
     return std::unexpected(version.error());
   }
   if (version->inode != made.inode) {
-    return {};  // somebody else's by now
+    return {};  // by now another user's
   }
   const Status noted = staging_.note_copy(item.path, *version, in_place_, item.replaced.get());
-  // removed meanwhile: what has the name next takes its place
+  // removed meanwhile: the next file of this name replaces it
   const bool is_gone = !noted && noted.error().code == ENOENT;
   if (options_.placed == nullptr || (!noted && !is_gone)) {
     return noted;
@@ -199,11 +199,11 @@ Status PartWriter::note_placed(const fs::WalkItem& item, const PartialFile& made
                                  pfs_.is_shared(directory->get(), leaf_of(item.path), *now));
 }
 
-/// Under its partial name first, and then under its own. After an error there is no partial.
+/// Writes the partial and renames it. After an error no partial is left.
 Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int old,
                                            const struct stat& before, bool ours,
                                            ReceiptEntry& entry) {
-  // of one that was killed; unloads of an instance run one after the other
+  // left by a killed unload; unloads of an instance run one at a time
   (void)pfs_.unlink(job.directory, job.partial);
   auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (!fd) {
@@ -222,7 +222,7 @@ Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int
     if (good) {
       good = is_still(job.item, job.directory, before, entry);
     }
-    // What it is laid over is another's, and so is the rest of what results-dir has then.
+    // The replaced version is another user's, and so are the remaining bytes in results-dir.
     if (good && !is_dirty(job.item) && job.item.parts.empty()) {
       good = staging_.mark_changed(job.item.ino, job.item.path);
     }
@@ -241,7 +241,8 @@ Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int
       }
     };
     EFS_TRY(buffer_.secure({&job.item.ino, 1}));
-    // Nor in the moment in which it gets its name. (Of several nodes, the PFS's rename sees to it.)
+    // Nor may it change while the new version gets its name. (With several nodes, the PFS's rename
+    // handles that.)
     PartialJob last = job;
     if (config_.nodes <= 1 && !config_.merges) {
       last.over = &before;
@@ -258,7 +259,7 @@ Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int
   });
 }
 
-/// Another may be about to give or to take the name.
+/// Waits for another node or job that has a claim to the name.
 Status PartWriter::publish_patiently(const PartialJob& job, const PartialFile& made,
                                      const AboutToPublish& about_to) {
   Patience patience(progress_.cancel, *options_.pauses);
@@ -294,7 +295,7 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, in
         EINVAL,
         "the version in results-dir ends before the part begins: a hole would stand for data");
   }
-  // Of both versions: where either has holes they are kept.
+  // The sum of both versions: holes of either are kept.
   const auto blocks = static_cast<std::uint64_t>(before.st_blocks + item.attributes.st_blocks);
   FileChecksum sum(sum_kind_for(size, blocks * 512));
   EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {0, part.offset}, scratch, progress_, &sum));
@@ -319,8 +320,8 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, in
       .inode = made->st_ino, .size = size, .checksum = sum.finish(), .lost = std::move(*lost)};
 }
 
-/// Owner, extended attributes and mode of the version that it takes the place of. Returns what the
-/// PFS does not take, as set_xattrs().
+/// Copies owner, extended attributes and mode from the replaced version. Returns the rejected
+/// attributes as set_xattrs().
 Result<std::string> PartWriter::take_attributes(int old, const struct stat& before, int fd) {
   auto made = pfs_.fstat(fd);
   if (!made) {

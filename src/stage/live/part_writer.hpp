@@ -1,5 +1,5 @@
 #pragma once
-// A part of a file, laid over the version that results-dir has.
+// Exports a part of a file over the version in results-dir.
 
 #include <atomic>
 #include <string>
@@ -16,7 +16,8 @@
 
 namespace efs::stage {
 
-/// Of one unload; not thread-safe. Owns nothing that it is given, all of which outlives it.
+/// One object serves one unload. Not thread-safe. All arguments are borrowed and must outlive the
+/// object.
 class PartWriter {
  public:
   PartWriter(const config::JobConfig& config, fs::Staging& staging, UnloadBuffer& buffer,
@@ -30,9 +31,10 @@ class PartWriter {
         in_place_(config::has_results_in_place(config)),
         inputs_(config, buffer, pfs) {}
 
-  /// What of `asked` the item has. The file of results-dir with that laid over it has its name
-  /// then, durably; `entry` gets its checksum and what is to be told. After an error, which the
-  /// entry's action may tell from a failure, results-dir has what it had, and no partial.
+  /// Writes the bytes of `asked` that the item has, and returns that part. On success a new version
+  /// of the file in results-dir, with these bytes replaced, has the name durably. `entry` gets its
+  /// checksum and any remarks. After an error results-dir is unchanged and has no partial; the
+  /// entry's action distinguishes a conflict from a failure.
   Result<Part> write(const fs::WalkItem& item, Part asked, ReceiptEntry& entry);
 
  private:

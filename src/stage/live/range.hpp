@@ -1,5 +1,5 @@
 #pragma once
-// Parts of files: which bytes a request means, which a file has, and the copy of some of them.
+// Parts of files: parsing, union and copy of byte ranges.
 
 #include <cstdint>
 #include <string>
@@ -19,21 +19,20 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-/// The part within a file of `size` bytes. EINVAL where it begins at or behind the end; what
-/// reaches beyond is cut.
+/// Cuts the part to a file of `size` bytes. EINVAL if the part begins at or after the end.
 Result<Part> clipped(Part part, std::uint64_t size);
 
-/// "0+4096,8192+100" and back; parts in order, none touching another. Text that says anything else
-/// gives no parts.
+/// Converts to "0+4096,8192+100" and back. The parts are in order and do not touch. parts_of()
+/// returns none for any other text.
 std::string to_text(const std::vector<Part>& parts);
 std::vector<Part> parts_of(const std::string& text);
 
-/// All bytes of both.
+/// The union of both.
 std::vector<Part> united(std::vector<Part> parts, Part added);
 
-/// Copies a part to the same offsets of a file that has nothing there, holes as holes (where the
-/// part ends in one, the file's size is the caller's to set); on success `sum`, where one is given,
-/// has been fed it. Errors: as copy_data.
+/// Copies a part to the same offsets of a file that has a hole there. Keeps holes: if the part ends
+/// in a hole, the caller must set the file's size. On success `sum`, if given, has received the
+/// part. Errors: as copy_data.
 Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch,
                  Progress& progress, FileChecksum* sum = nullptr);
 

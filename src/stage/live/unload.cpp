@@ -21,7 +21,7 @@
 namespace efs::stage {
 namespace {
 
-// How long a close may take to be told to us: the kernel sends it behind the program's back.
+// How long the kernel may delay the RELEASE after a program's close.
 constexpr auto closing_time = std::chrono::milliseconds(500);
 constexpr auto closing_step = std::chrono::milliseconds(10);
 constexpr const char* busy_text =
@@ -33,7 +33,7 @@ constexpr const char* unproved_text =
     "nothing proves that no program has it mapped for writing while others have it open; unload it "
     "as it is with --as-is";
 
-/// At results-dir, or known to be on the PFS.
+/// True if the file is in results-dir, or known to be on the PFS.
 bool is_there(Action action) {
   return action == Action::staged_out || action == Action::kept || action == Action::unchanged;
 }
@@ -83,7 +83,7 @@ class Unload {
     receipt_.entries.push_back(std::move(entry));
   }
 
-  /// Before anything is looked at that the wait would make old.
+  /// Waits before it reads any state that the wait would make stale.
   bool has_turn() {
     if (!options_.wait_for_turn) {
       return true;
@@ -108,7 +108,7 @@ class Unload {
     return static_cast<bool>(turn);
   }
 
-  /// The items that were asked for, each once.
+  /// Collects the requested items, each once.
   void choose() {
     for (const auto& name : request_.names) {
       auto items = items_meant(name);
@@ -135,7 +135,7 @@ class Unload {
         results.insert(directory.item);
       }
     }
-    std::set<std::string_view> unreadable;  // named, though nothing brings them out
+    std::set<std::string_view> unreadable;  // listed, although no export can succeed
     for (const auto& entry : selection.settled) {
       if (entry.unreadable && entry.action == Action::failed) {
         unreadable.insert(entry.path);
@@ -158,8 +158,8 @@ class Unload {
     return is_booked(item) && is_dirty(item) && item.unreadable.empty();
   }
 
-  /// Before the attributes are read that the copy will get: a file that is quiet from here on is
-  /// what they say.
+  /// Before reading the attributes for the copy: a file without writers from here on has these
+  /// attributes.
   void prove() {
     std::vector<fs::WalkItem*> waiting;
     for (auto& [path, item] : chosen_) {
@@ -191,7 +191,7 @@ class Unload {
       if (!now || now->ino != item.ino) {
         continue;
       }
-      // What a walk alone can tell stays.
+      // Only a walk knows this value.
       now->keep = item.keep;
       now->keep_path = item.keep_path;
       now->replaced = std::move(item.replaced);
@@ -217,7 +217,7 @@ class Unload {
     return !writers->possible;
   }
 
-  /// Nobody writes to a symbolic link: what can change yet are its attributes and its names.
+  /// A symbolic link has no content to write: only its attributes and names can change.
   bool quiet_link(const fs::WalkItem& item) {
     const auto edits = staging_.edits(item.ino);
     if (edits) {
@@ -239,7 +239,7 @@ class Unload {
         if (!directory) {
           break;
         }
-        directory->keep = fs::Keep::temporary;  // on the way only: no result itself
+        directory->keep = fs::Keep::temporary;  // only a parent, not a result
         items.emplace(above, std::move(*directory));
       }
     }
@@ -258,8 +258,8 @@ class Unload {
     }
   }
 
-  /// What got such a name while it was copied, renamed back or loaded, is not what results-dir has
-  /// there.
+  /// Revokes the names from files that got them during the copy by a rename or a load: results-dir
+  /// has another file there.
   void disown_late(Receipt& done) {
     std::vector<fs::PfsName> names;
     for (const auto& entry : done.entries) {
@@ -283,7 +283,7 @@ class Unload {
     }
   }
 
-  /// Clean, unverified or removed: what an entry's file is from now on.
+  /// Marks the entry's file as clean, unverified or removed.
   void finish(ReceiptEntry& entry) {
     const auto chosen = chosen_.find(entry.path);
     if (chosen == chosen_.end() || !is_there(entry.action)) {
@@ -307,7 +307,7 @@ class Unload {
   }
 
   void mark(ReceiptEntry& entry, const fs::WalkItem& item) {
-    // an output rule calls it otherwise, and so it was brought out: what it is here is known
+    // exported under another name by an output rule: the records under this name stay valid
     if (!is_dirty(item)) {
       return;
     }
@@ -319,7 +319,7 @@ class Unload {
     }
     const std::string name = config::result_path(config_, item.path);
     const bool is_renamed = name != item.path;
-    // Its place on the PFS is another version's: a stop has to see to it again.
+    // Another version has its name on the PFS: a stop must handle the file again.
     if (!entry.placed_as.empty() && entry.placed_as != name) {
       return append(entry.reason, "still marked as changed");
     }
@@ -327,7 +327,7 @@ class Unload {
     const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy,
                                                  in_place_ && !is_renamed, item.replaced.get())
                             : std::unexpected(copy.error());
-    // The copy is good all the same: it was whole when it was made.
+    // The copy is valid: it was whole when it was made.
     if (!clean) {
       append(entry.reason, "still marked as changed: " + describe(clean.error()));
     } else if (!*clean) {
@@ -344,7 +344,7 @@ class Unload {
                                           : proof.doubt;
   }
 
-  /// A clean file goes only while the PFS has what it is a copy of.
+  /// A clean file is removed only while the PFS has its source or copy.
   Status still_there(const fs::WalkItem& item) {
     const auto& known = item.saved ? item.saved : item.origin;
     if (!known) {
@@ -359,8 +359,8 @@ class Unload {
     return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
   }
 
-  /// What results-dir has under the item's name now: what got it, or somebody has put another one
-  /// there since.
+  /// The present version in results-dir under the item's name. ESTALE if another process has
+  /// replaced the copy since.
   Result<fs::Origin> version_of_copy(const fs::WalkItem& item) {
     const auto named = buffer_.version_of(item.path);
     auto now = version_below(pfs_, config_.results_dir, item.path);
@@ -373,8 +373,8 @@ class Unload {
     return now;
   }
 
-  /// The same of one that an output rule calls otherwise there, of which nothing was noted when it
-  /// got its name.
+  /// The same for a result that an output rule renames; no version was recorded when it got its
+  /// name.
   Result<fs::Origin> version_of_renamed(const fs::WalkItem& item, const std::string& name) {
     auto now = version_below(pfs_, config_.results_dir, name);
     const auto& ours = item.attributes;

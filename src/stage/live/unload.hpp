@@ -1,5 +1,5 @@
 #pragma once
-// From the buffer to results-dir while programs run, by the machinery of stage-out.
+// Exports files to results-dir while programs run, by the code of stage-out.
 
 #include <string>
 #include <vector>
@@ -15,42 +15,43 @@
 namespace efs::stage {
 
 struct UnloadRequest {
-  // below root-dir, as buffer_name() gives them: files, directories, patterns
+  // below root-dir, from buffer_name(): files, directories, patterns
   std::vector<std::string> names;
-  // also what may be written to meanwhile; the receipt calls such files unverified
+  // also files that a program may write to during the copy; the receipt marks them as unverified
   bool as_is = false;
-  bool remove = false;  // from the buffer, once results-dir has it
-  // of what the names mean, what a stop would bring out; else whatever its class
+  bool remove = false;  // remove the name from the buffer after the export
+  // only files that a stop would export; otherwise files of every class
   bool results_only = false;
-  Part part;  // of one file; else the whole
+  Part part;  // a part of one file; otherwise whole files
 };
 
-/// Brings out what is dirty of the named files, whatever their class, as stage_out() does: whole
-/// and durable under its real name or not at all. Every error is one entry's.
+/// Exports the dirty files of the request, of every class, as stage_out() does: a result gets its
+/// real name only when it is whole and durable. An error concerns one entry.
 ///
-/// Writes that pass through the kernel are not seen here. A file is copied only if it is proved
-/// (fs::Staging::writers) that nobody can write to it when the copy begins, and nobody has opened
-/// it for writing when it ends: then the copy is the file, which is clean from then on. Where there
-/// is no such proof, the entry failed with EBUSY's reason, or with `as_is` is copied as it is
-/// found, unverified, and stays dirty.
+/// The worker does not see passthrough writes. So a file is copied only if fs::Staging::writers()
+/// proves that no program can write to it when the copy begins, and if no program has opened it for
+/// writing by the end of the copy. The copy then equals the file, and the file becomes clean.
+/// Without this proof the entry fails with the reason of EBUSY. With `as_is` the file is copied
+/// anyway; the copy is unverified and the file stays dirty.
 ///
-/// With `remove`, files that are clean then (also those that were before) lose their name in the
-/// buffer; a program that has one open keeps it.
+/// With `remove`, files that are clean after the copy, or were before, lose their name in the
+/// buffer. A program that has such a file open keeps it.
 ///
-/// With a part: the bytes of that part replace those of the file that results-dir has, in a new
-/// version of that file which takes its place whole; ENOENT where there is none. The file stays
-/// dirty, and is not removed. A version of somebody else's, or one that changes meanwhile, is a
-/// conflict as of whole files; on-conflict: keep-both keeps the part back.
+/// With a part, the export writes a new version of the file in results-dir in which the bytes of
+/// the part are replaced; the new version replaces the file whole. ENOENT if results-dir has no
+/// such file. The file in the buffer stays dirty and is not removed. A version from elsewhere, or
+/// one that changes meanwhile, is a conflict as for whole files. With on-conflict: keep-both the
+/// part is not exported.
 Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging,
                PfsIo& pfs, const Options& options, Progress& progress);
 
-/// What the reason of an entry has whose file is in results-dir only, as was asked for.
+/// The reason in the entry of a file that was removed from the buffer as requested.
 inline constexpr const char* removed_from_buffer = "removed from the buffer";
 
-/// For people: totals, and by name what failed, is unverified or stays in the buffer.
+/// For people: totals, and the names of files that failed, are unverified or stay in the buffer.
 std::string describe_unload(const Receipt& receipt);
 
-/// The errno of the first entry that is not at results-dir; 0 where all are.
+/// The errno of the first entry that was not exported; 0 if all were.
 int error_code(const Receipt& receipt);
 
 }  // namespace efs::stage

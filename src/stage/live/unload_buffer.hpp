@@ -1,5 +1,5 @@
 #pragma once
-// What an unload shows of the buffer to a stage-out, and what can be proved of the files' writers.
+// The view of the buffer that an unload gives to stage_out(), and proofs that files have no writer.
 
 #include <cerrno>
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace efs::stage {
 
-/// What was known of a file's writers when its copy was about to begin.
+/// The state of a file's writers before its copy began.
 struct Proof {
   std::string path;
   std::uint64_t edits = 0;
   bool quiet = false;
-  std::string doubt;  // why the copy is unverified; "": it is not
+  std::string doubt;  // why the copy is unverified; "" if it is verified
 };
 
 /// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
@@ -102,7 +102,7 @@ class UnloadBuffer final : public OutgoingBuffer {
     return fail(ENOMEM);
   }
 
-  /// What the result of this name was on the PFS when it got it.
+  /// The version of the result when it got this name on the PFS.
   std::optional<fs::Origin> version_of(const std::string& path) {
     const MutexLock lock(mutex_);
     const auto known = versions_.find(path);
@@ -110,7 +110,7 @@ class UnloadBuffer final : public OutgoingBuffer {
   }
 
  private:
-  /// False where it is not what was about to get the name.
+  /// False if it is not the file that was about to get the name.
   bool take_version(const std::string& path, const fs::Origin& version) {
     const MutexLock lock(mutex_);
     auto& known = versions_.try_emplace(path, version).first->second;

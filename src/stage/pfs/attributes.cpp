@@ -10,8 +10,9 @@
 namespace efs::stage {
 namespace {
 
-/// ENOSPC is also ext4's word for a value that does not fit beside the others, whatever room there
-/// is. Where there is hardly any, it is none: that passes.
+/// ext4 returns ENOSPC also for a value that does not fit into the inode's attribute space, however
+/// much room the file system has. If the file system has hardly any room, ENOSPC means a full file
+/// system, which is temporary.
 bool has_room(int fd, PfsIo& pfs) {
   constexpr std::uint64_t hardly_any = 1U << 20U;  // bytes
   constexpr std::uint64_t few = 16;                // inodes
@@ -44,7 +45,7 @@ mode_t safe_mode(mode_t mode, bool owner_is_right) {
   return mode & (owner_is_right ? 07777U : 07777U & ~static_cast<mode_t>(S_ISUID | S_ISGID));
 }
 
-// Where a directory hands down a group other than the process's own, a new file has that.
+// If a directory hands down a group other than the process's own, a new file has that group.
 gid_t group_of(const fs::WalkItem& item, gid_t now) {
   if (!item.plain_group) {
     return item.attributes.st_gid;

@@ -1,5 +1,5 @@
 #pragma once
-// Attributes of a result, as far as the PFS takes them.
+// Sets attributes of results as far as the PFS permits.
 
 #include <sys/types.h>
 
@@ -10,19 +10,21 @@
 
 namespace efs::stage {
 
-/// What the PFS does not take or permit is told ("user.x: Operation not supported; ..."), not an
-/// error: the data are worth more. Other errors are.
+/// Returns the attributes that the PFS rejects or forbids as text ("user.x: Operation not
+/// supported; ..."). They are not an error, because the data matter more. Other errors are returned
+/// as errors.
 Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
 
-/// The mode to give a file whose owner could not be set: no setuid or setgid bit for the wrong one.
+/// The mode for a file whose owner could not be set: without setuid and setgid bits if the owner is
+/// wrong.
 mode_t safe_mode(mode_t mode, bool owner_is_right);
 
-/// The group to give a new file or directory that came into being with the group `now`: the item's
-/// where a program or the job file chose that, else what its directory handed down, or what a new
-/// file of its owner gets.
+/// The group for a new file or directory that was made with the group `now`. It is the item's group
+/// if a program or the job file chose that group. Otherwise it is the group inherited from the
+/// directory, or the default group of the owner.
 gid_t group_of(const fs::WalkItem& item, gid_t now);
 
-/// The mode of `item` once it has this owner and group: no setuid or setgid bit for a wrong one.
+/// The mode of `item` with this owner and group: without setuid or setgid bits if they are wrong.
 mode_t mode_of(const fs::WalkItem& item, uid_t uid, gid_t gid);
 
 }  // namespace efs::stage

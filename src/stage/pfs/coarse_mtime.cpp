@@ -38,7 +38,7 @@ std::chrono::nanoseconds rest_of_second(const fs::Origin& seen, Nanoseconds now)
 
 void let_second_pass(const fs::Origin& seen, const std::atomic<bool>& cancel) {
   if (!in_whole_seconds(seen)) {
-    return;  // before the clock is read: that is for every input
+    return;  // before reading the clock, because this runs for every input
   }
   wait(rest_of_second(seen, wall_clock()), cancel);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A PFS that keeps times in whole seconds (ext4 with small inodes, and many an older one) cannot
-// tell a version of a file from the next one of the same size that is written within the same
+// Some file systems keep times in whole seconds (ext4 with small inodes, older file systems). They
+// cannot distinguish two versions of a file that have the same size and are written within the same
 // second.
 
 #include <atomic>
@@ -10,12 +10,12 @@
 
 namespace efs::stage {
 
-/// Before `seen` is read, `now`: how long until whatever changes the file from then on gets another
-/// time. Nothing where its times are finer than seconds, or its last change is two seconds old; at
-/// most four seconds, for the clocks of node and PFS may differ by one or two.
+/// How long to wait at time `now`, before the file `seen` is read, until any later change gets
+/// another time. Zero if the times are finer than seconds or the last change is two seconds old. At
+/// most four seconds: the clocks of the node and the PFS may differ by one or two.
 std::chrono::nanoseconds rest_of_second(const fs::Origin& seen, Nanoseconds now);
 
-/// Waits for it, less where `cancel` is set.
+/// Waits that long. Ends early if `cancel` is set.
 void let_second_pass(const fs::Origin& seen, const std::atomic<bool>& cancel);
 
 /// Behind a look at a file that was changed just now, `seen`: how long until a further change gets

@@ -1,6 +1,6 @@
 #pragma once
-// Paths below one directory, opened in time that does not grow with their depth where neighbours
-// are opened one after the other.
+// Opens paths below one directory. If neighbours are opened one after the other, the time does not
+// grow with their depth.
 
 #include <list>
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace efs::stage {
 
-/// Thread-safe. Keeps some directories open that deep paths led through. A path of few components
-/// is opened from the root each time, by one call:
-/// each call to a PFS costs more than the kernel's walk.
+/// Thread-safe. Keeps some directories of deep paths open. A path of few components is opened from
+/// the root each time by one call, because a call to a PFS costs more than the kernel's walk.
 class DeepPaths {
  public:
   static constexpr std::size_t few = 32;  // components
-  // components between the directories of one path that stay open: the next path may be above it
+  // components between two directories of a path that stay open; the next path may branch off above
+  // the deepest one
   static constexpr std::size_t stride = 16;
   static constexpr std::size_t most_open = 64;  // directories
 
@@ -35,13 +35,13 @@ class DeepPaths {
 
   Result<Directory> passage(const std::string& path);
   Directory remember(Directory directory);
-  /// The deepest open directory that is `path` or above it; fd null: there is none.
+  /// The deepest open directory that is `path` or an ancestor; fd is null if there is none.
   Directory nearest(const std::string& path);
 
   PfsIo& pfs_;
   const int root_;
   Mutex mutex_;                                       // rank 90 (leaf)
-  std::list<Directory> open_ EFS_GUARDED_BY(mutex_);  // the last used first
+  std::list<Directory> open_ EFS_GUARDED_BY(mutex_);  // the most recently used first
 };
 
 }  // namespace efs::stage

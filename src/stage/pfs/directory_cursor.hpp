@@ -1,5 +1,6 @@
 #pragma once
-// The directory of the item at hand, kept open for the next one: neighbours mostly share theirs.
+// Keeps the directory of the current item open for the next item: neighbours mostly share a
+// directory.
 
 #include <functional>
 #include <string>
@@ -16,7 +17,7 @@ class DirectoryCursor {
 
   explicit DirectoryCursor(Open open) : open_(std::move(open)) {}
 
-  /// The open directory `path`; valid until the next call with another one.
+  /// The open directory `path`; valid until the next call with another path.
   Result<int> at(const std::string& path) {
     if (!fd_ || path != path_) {
       auto opened = open_(path);

@@ -27,8 +27,8 @@ bool ExistingNames::may_be_there(std::string_view path) {
 
 std::optional<ExistingNames::Names> ExistingNames::list(std::string_view directory,
                                                         std::size_t expected) const {
-  constexpr std::size_t few = 4;  // names for which a list is not worth its open and close
-  const std::size_t most = 2 * expected + 64;  // somebody else's directory may have millions
+  constexpr std::size_t few = 4;  // for so few names a listing costs more than it saves
+  const std::size_t most = 2 * expected + 64;  // another user's directory may have millions
   UniqueFd fd(
       ::open(absolute(top_, std::string(directory)).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) {

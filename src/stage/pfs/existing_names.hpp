@@ -1,5 +1,5 @@
 #pragma once
-// Which of many names a directory of the PFS has, where most are expected not to be there.
+// Finds which of many names exist in directories of the PFS, if most are expected to be missing.
 
 #include <cstddef>
 #include <optional>
@@ -11,19 +11,20 @@
 
 namespace efs::stage {
 
-/// A list of a directory tells of all its names what else each would be a request of its own for.
+/// One listing of a directory answers for all its names; otherwise each name would need a request.
 /// Not thread-safe.
 class ExistingNames {
  public:
   /// Below the directory `top`.
   explicit ExistingNames(std::string top) : top_(std::move(top)) {}
 
-  /// `path` (relative to the top) will be asked for. To be said of all before the first is.
+  /// Announces that may_be_there() will be called for `path` (relative to the top). Announce all
+  /// paths before the first such call.
   void expect(std::string_view path);
 
-  /// False: its directory is not there, or had no such name when it was first asked for. True: it
-  /// may be there, lstat tells; so where the directory cannot be listed, or has far more names than
-  /// are expected.
+  /// False: the directory does not exist, or did not have the name when it was listed. True: the
+  /// name may exist, and the caller must use lstat. The answer is also true if the directory cannot
+  /// be listed or has far more names than expected.
   bool may_be_there(std::string_view path);
 
  private:
@@ -33,7 +34,7 @@ class ExistingNames {
   struct Directory {
     std::size_t expected = 0;
     bool looked = false;
-    std::optional<Names> names{};  // none: not known
+    std::optional<Names> names{};  // nullopt: not known
   };
 
   std::string top_;

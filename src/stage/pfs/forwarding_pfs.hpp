@@ -1,11 +1,11 @@
 #pragma once
-// A PfsIo that hands every call on, for those that change a few of them.
+// A PfsIo that forwards every call. Classes that change a few calls derive from it.
 
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
 
-/// Thread-safe as `real` is, which has to live longer.
+/// Thread-safe if `real` is. `real` is borrowed and must outlive the object.
 class ForwardingPfs : public PfsIo {
  public:
   explicit ForwardingPfs(PfsIo& real) : real_(real) {}

@@ -37,7 +37,7 @@ Result<bool> same_link(PfsIo& pfs, int at, const std::string& a, const std::stri
   return *first == *second;
 }
 
-// As much as fits, or all that is left.
+// Reads until `into` is full or the file ends.
 Result<std::size_t> read_full(PfsIo& pfs, int fd, std::span<std::byte> into, std::uint64_t offset) {
   for (std::size_t done = 0;;) {
     const auto n = done < into.size() ? pfs.read(fd, into.subspan(done), offset + done)
@@ -81,8 +81,8 @@ Result<bool> same_file(PfsIo& pfs, int at, const std::string& a, const std::stri
   }
 }
 
-// One that takes the other's place takes nothing away, but for its time. `first` is `a` as it was
-// before, `second` is `b`.
+// True if replacing one file by the other loses nothing but its time. `first`: the former
+// attributes of `a`; `second`: those of `b`.
 Result<bool> same_content(PfsIo& pfs, int at, const std::string& a, const struct stat& first,
                           const std::string& b, const struct stat& second) {
   if (first.st_mode != second.st_mode || first.st_uid != second.st_uid ||
@@ -96,7 +96,8 @@ Result<bool> same_content(PfsIo& pfs, int at, const std::string& a, const struct
                                                                    : Result<bool>(false);
 }
 
-// A comparison, or the wait for a claim, may have taken minutes: `from` must be ours still.
+// A comparison or the wait for a claim may have taken minutes: checks that `from` is still this
+// process's partial.
 Status is_still(PfsIo& pfs, int at, const std::string& from, const struct stat& ours) {
   const auto now = pfs.lstat(at, from);
   if (!now) {
@@ -107,8 +108,8 @@ Status is_still(PfsIo& pfs, int at, const std::string& from, const struct stat& 
              : fail(ESTALE, "its partial was replaced or changed by someone else");
 }
 
-// The one that was seen, and no later one with its inode. Its links may come and go, which moves
-// its ctime.
+// True if it is the file that was seen and not a later file with the same inode number. New and
+// removed links change its ctime.
 bool is_seen(const struct stat& now, const struct stat& seen) {
   if (now.st_ino != seen.st_ino || now.st_dev != seen.st_dev) {
     return false;
@@ -118,8 +119,8 @@ bool is_seen(const struct stat& now, const struct stat& seen) {
           to_ns(now.st_mtim) == to_ns(seen.st_mtim));
 }
 
-// The directory is asked first: a client of NFS takes what it knew of a name for true until it sees
-// that the directory has changed.
+// Reads the directory's attributes first: an NFS client uses cached names until it sees that the
+// directory has changed.
 Result<struct stat> look_anew(PfsIo& pfs, int at, const std::string& name) {
   if (const auto directory = pfs.fstat(at); !directory) {
     return std::unexpected(directory.error());
@@ -127,9 +128,9 @@ Result<struct stat> look_anew(PfsIo& pfs, int at, const std::string& name) {
   return pfs.lstat(at, name);
 }
 
-// The same, and no link of it has come or gone. Where a PFS keeps whole seconds a client of NFS may
-// not see that a directory has changed, and still find the file under a name that it has lost
-// since.
+// The same, and the file has gained or lost no link. If a PFS keeps whole seconds, an NFS client
+// may not see that a directory has changed, and may still find the file under a name that it has
+// lost.
 bool is_untouched(const struct stat& now, const struct stat& seen) {
   return now.st_ino == seen.st_ino && now.st_dev == seen.st_dev &&
          to_ns(now.st_ctim) == to_ns(seen.st_ctim) && now.st_nlink == seen.st_nlink;
@@ -150,9 +151,9 @@ Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::str
   return pfs.rename_new(at, from, to);
 }
 
-// What is there under the name that a partial is to get.
+// The file whose name a partial must get.
 struct InTheWay {
-  bool is_free = false;  // nothing, or what this node may replace
+  bool is_free = false;  // no file, or a file that this node may replace
   Result<bool> is_same = true;
 };
 
@@ -165,7 +166,7 @@ InTheWay in_the_way(PfsIo& pfs, int at, const std::string& from, const struct st
   return {.is_same = same_content(pfs, at, from, ours, to, there)};
 }
 
-// Why one that is there stays.
+// The error for a file that must not be replaced.
 Error conflict_with(const Result<bool>& is_same) {
   if (is_same) {
     return {EEXIST, conflict_text};
@@ -206,13 +207,12 @@ Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const
     if (!there && there.error().code != ENOENT) {
       return std::unexpected(there.error());
     }
-    // a removal takes the file's last link before its name, and moves its ctime
+    // a removal drops the file's link count before its name, and changes its ctime
     if (there && there->st_nlink == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
-    // A link whose answer the PFS lost, and which was made again; rename(2) would let both names
-    // stay.
+    // The PFS has lost the reply to a link that was then repeated. rename(2) would keep both names.
     if (there && there->st_ino == ours->st_ino && there->st_dev == ours->st_dev) {
       EFS_TRY(pfs.unlink(at, from));
       return Placed::shared;
@@ -231,8 +231,8 @@ Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const
         about_to(!found.is_free);
       }
     };
-    // Also where it is the same: the other node must not take what stands for ours as well for its
-    // own, and replace it.
+    // Also for an identical file: otherwise the other node would count the shared file as its own
+    // and replace it later.
     const Status done = there ? rename_over(pfs, at, from, to, *ours, *there, tell)
                               : give_new_name(pfs, at, from, to, *ours, tell);
     if (done) {
@@ -308,8 +308,8 @@ Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct sta
 }
 
 Result<Nanoseconds> pfs_now(const std::string& directory) {
-  // Where the file system can, one that never has a name: a kill leaves nothing. Else what it
-  // leaves is no input of anybody's.
+  // A file without a name if the file system supports that: a kill leaves nothing. Otherwise the
+  // remainder has a name that no stage-in imports.
   UniqueFd fd(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   std::string name = directory + "/.efs-clock-XXXXXX" + partial_suffix;
   const bool is_named = !fd;

@@ -1,6 +1,6 @@
 #pragma once
-// Results of several nodes that go into one directory: no node's file is lost under another's
-// (merging_pfs.hpp).
+// Merges the results of several nodes into one directory. No node overwrites the file of another
+// node (merging_pfs.hpp).
 
 #include <functional>
 #include <span>
@@ -12,39 +12,38 @@
 
 namespace efs::stage {
 
-/// What is there, of which this node's results-dir has a copy. Where another node may have it as
-/// well, no version of it is known (ctime is 0): nobody's to replace or to remove. `there` is what
-/// `name` in the open directory `at` has.
+/// The version of an exported copy, to be recorded. If another node may have exported the same
+/// file, the version is unknown (ctime is 0), and no node may replace or remove the file. `there`:
+/// the attributes of `name` in the open directory `at`.
 fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there);
 
-/// The same of what `path` below the directory `top` leads to, past no symbolic link.
+/// The same for `path` below the directory `top`. Follows no symbolic link.
 Result<fs::Origin> version_below(PfsIo& pfs, const std::string& top, const std::string& path);
 
-/// The same of a partial that is about to get its name. `is_shared`: as AboutToName says.
+/// The same for a partial that is about to get its name. `is_shared`: as in AboutToName.
 fs::Origin coming_version(const struct stat& partial, bool is_shared);
 
-/// What `items` say that was put there, for `own`.
+/// The versions that this node has exported according to `items`, for `own`.
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 
 enum class Placed : std::uint8_t { ours, shared };
 
-/// The rename of merging_pfs(). ESTALE where another file has the name `from` in the end; EAGAIN
-/// where other nodes keep it from an end. `own`: a file that it replaces as well, as it was seen;
-/// null: none.
+/// The rename of merging_pfs(). ESTALE if another file has the name `from` after the rename. EAGAIN
+/// if other nodes prevent the rename from finishing. `own`: the attributes of one more file that it
+/// may replace; may be null.
 Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to,
                               Nanoseconds since, const struct stat* own = nullptr,
                               const AboutToName& about_to = {});
 
-/// rename(2) over the file `seen`, which is there still: EEXIST where it has been changed, has got
-/// or lost another name, or another one has this one by now. `ours`: what `from` is. Of several who
-/// saw the same file, on whatever node, one succeeds: who has the claim to the name
-/// (name_claim.hpp), whose errors are told. `about_to` is called when nothing stands between but
-/// the call.
+/// rename(2) over the file `seen`. EEXIST if that file has changed, has gained or lost a name, or
+/// no longer has this name. `ours`: the attributes of `from`. If processes on several nodes saw the
+/// same file, only the process with the claim to the name succeeds (name_claim.hpp); errors of the
+/// claim are returned. `about_to` is called just before the rename.
 Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to,
                    const struct stat& ours, const struct stat& seen,
                    const std::function<void()>& about_to = {});
 
-/// The removal of an input, likewise. `claimant`: as of NameClaim.
+/// Removes an input under the same conditions. `claimant`: as in NameClaim.
 Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen,
                    const std::string& claimant);
 

@@ -45,7 +45,7 @@ class MergingPfs final : public ForwardingPfs {
     if (!there && there.error().code != ENOENT) {
       return std::unexpected(there.error());
     }
-    // What this node brought out before is as old to it as what was there at the start.
+    // This node treats files that it has exported before as files from before the start.
     if (there) {
       keep_old(at, to, *there);
     }
@@ -82,15 +82,15 @@ class MergingPfs final : public ForwardingPfs {
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
-  using Birth = std::optional<Nanoseconds>;  // nothing where the PFS does not keep it
+  using Birth = std::optional<Nanoseconds>;  // nullopt if the PFS does not keep birth times
 
-  /// Of what a node has placed. Numbers are used again: its birth tells it from another file of its
-  /// number, size and mtime.
+  /// A file that this node has exported. Inode numbers are reused: the birth time distinguishes a
+  /// later file with the same number, size and mtime.
   struct Version {
     std::uint64_t size = 0;
     Nanoseconds mtime = 0;
     Birth birth{};
-    // of what an earlier process has placed; it moves with each name that a file gets and loses
+    // for exports of an earlier process; changes with each name that the file gains or loses
     std::optional<Nanoseconds> ctime{};
     bool is_shared = false;
   };
@@ -104,7 +104,7 @@ class MergingPfs final : public ForwardingPfs {
                                             : std::unexpected(birth.error());
   }
 
-  /// Only what can be told for sure is.
+  /// True only if that is certain.
   bool is_own(int at, const std::string& name, const struct stat& st) {
     Version known;
     {
@@ -130,13 +130,13 @@ class MergingPfs final : public ForwardingPfs {
       return *birth == known.birth;
     }
     if (*birth) {
-      return **birth <= *known.ctime;  // one that got the number later was made later
+      return **birth <= *known.ctime;  // a later file with this number has a later birth time
     }
     return st.st_nlink > 1 || *known.ctime == to_ns(st.st_ctim);
   }
 
-  /// One more name of a file that is shared does not make it ours. (A file with one name that is
-  /// ours is another one, with its number.)
+  /// Another name for a shared file does not make the file this node's. (An own file with one name
+  /// is a new file with the same number.)
   void note_placed(const struct stat& st, Birth birth, Placed placed) {
     MutexLock lock(mutex_);
     Version& known = own_[{st.st_dev, st.st_ino}];
@@ -147,8 +147,8 @@ class MergingPfs final : public ForwardingPfs {
              .is_shared = placed == Placed::shared || stays_shared};
   }
 
-  /// What was there at the start is to lose one of several names, which moves its ctime: the others
-  /// are as old as ever, to this node.
+  /// A file from before the start is about to lose one of several names, which changes its ctime.
+  /// This node still treats the other names as old.
   void keep_old(int at, const std::string& name, const struct stat& seen) {
     if (seen.st_nlink == 1 || to_ns(seen.st_ctim) >= since_) {
       return;
@@ -166,8 +166,8 @@ class MergingPfs final : public ForwardingPfs {
     }
   }
 
-  /// What this node has placed loses one of several names: its ctime, which moves then, tells
-  /// nothing of the others any more.
+  /// A file that this node has exported is about to lose one of several names. That changes its
+  /// ctime, which is then useless for the other names.
   void about_to_lose(int at, const std::string& name, const struct stat& seen) {
     if (seen.st_nlink == 1) {
       return;
@@ -185,8 +185,8 @@ class MergingPfs final : public ForwardingPfs {
     }
   }
 
-  /// This node took a name from what it had placed: where that was the last one, its number is
-  /// anybody's.
+  /// This node has removed a name of a file that it had exported. If it was the last name, a new
+  /// file may get the number.
   void forget(const struct stat& seen) {
     MutexLock lock(mutex_);
     if (seen.st_nlink == 1) {
@@ -196,7 +196,7 @@ class MergingPfs final : public ForwardingPfs {
 
   const Nanoseconds since_;
   Mutex mutex_;                                             // rank 90 (leaf): guards own_
-  std::map<Identity, Version> own_ EFS_GUARDED_BY(mutex_);  // what this node has placed
+  std::map<Identity, Version> own_ EFS_GUARDED_BY(mutex_);  // the exports of this node
 };
 
 }  // namespace

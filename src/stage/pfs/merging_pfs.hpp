@@ -1,5 +1,5 @@
 #pragma once
-// The PFS of a node whose results go where those of other nodes go.
+// The PFS of a node that shares results-dir with other nodes.
 
 #include <memory>
 #include <span>
@@ -10,14 +10,14 @@
 
 namespace efs::stage {
 
-/// The PFS for the stage-out of one of several nodes. Its rename replaces only what was there
-/// before `since` (the PFS's clock, before any node of the job could stage out). Of what was put
-/// there later, by another node: the same (type, content, owner, mode and attributes; not the time)
-/// is replaced too, and belongs to no node alone from then on (is_shared()); anything else is
-/// EEXIST, and nothing is changed. What this object itself has put there it replaces, as long as
-/// nobody has touched it, and so it does with `own`: what this node's earlier processes have put
-/// there, as it was then, the oldest first. It removes only what was seen. What it asks `pfs`,
-/// which has to live longer, is several calls for each of these.
+/// The PFS for the stage-out of one of several nodes. Its rename replaces only files from before
+/// `since` (the PFS's clock, before any node of the job could stage out), and these later files: a
+/// file of another node with the same type, content, owner, mode and attributes (times may differ),
+/// which then belongs to no node alone (is_shared()); an unmodified file that this object itself
+/// has exported; and an unmodified file of `own`. For any other file it fails with EEXIST and
+/// changes nothing. `own`: the versions exported by earlier processes of this node, the oldest
+/// first. Its remove removes only the file that the caller saw. Each of these calls makes several
+/// calls to `pfs`, which is borrowed and must outlive the object.
 std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own = {},
                                    PfsIo& pfs = posix_pfs());
 

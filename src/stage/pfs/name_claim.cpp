@@ -28,7 +28,7 @@ bool has_no_links(int code) {
   return code == EPERM || code == EOPNOTSUPP || code == ENOSYS;
 }
 
-// Not at once: where this fails, or who makes it is killed, it may be nobody's.
+// Not atomic: after a failure or a kill the claim may have no claimant.
 Status make_file(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
   const auto fd = pfs.open(at, claim, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
   if (!fd) {
@@ -70,7 +70,7 @@ Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
 
 Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name,
                                   const std::string& claimant, std::chrono::milliseconds moment) {
-  // all that takes memory, before there is a claim that would stay
+  // allocate first, so that no claim is left after std::bad_alloc
   std::string claim = claim_to(name), own = claimant;
   const auto end = Clock::now() + moment;
   for (bool is_first = true;; is_first = false, std::this_thread::sleep_for(between_looks)) {
@@ -82,11 +82,12 @@ Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name,
       return std::unexpected(made.error());
     }
     const auto theirs = claimant_of(pfs, at, claim);
-    // Left by who was killed at the same, or the answer to the call was lost.
+    // A killed process with the same partial has left it, or the PFS has lost the reply to the
+    // call.
     if (theirs && *theirs == claimant) {
       return NameClaim(pfs, at, std::move(claim), std::move(own));
     }
-    // Not after one look only: the machine may have stood still meanwhile, and not the other.
+    // Not after a single check: this machine may have been suspended while the other one ran.
     if (!is_first && Clock::now() >= end) {
       return fail(EALREADY, claim + " in the same directory is its claim" +
                                 (theirs ? ", of " + *theirs : ""));
@@ -111,7 +112,7 @@ NameClaim::~NameClaim() {
   try {
     (void)give_back();
   } catch (const std::exception&) {
-  }  // no memory
+  }  // out of memory
 }
 
 bool NameClaim::is_lost(PfsIo& pfs) const {
@@ -126,7 +127,7 @@ Status NameClaim::give_back() {
   PfsIo& pfs = *std::exchange(pfs_, nullptr);
   Status released;
   for (int tries = 0; tries < most_tries_to_release; ++tries) {
-    // It may be gone, whatever was answered, and another's by now.
+    // The claim may be removed despite the error, and another claimant may have made a new one.
     if (tries > 0 && is_lost(pfs)) {
       return {};
     }

@@ -1,14 +1,14 @@
 #pragma once
-// Of several nodes or jobs that would give or take one name on the PFS, one may, for as long as it
-// has the claim to it.
+// A claim to a name on the PFS. Only the holder of the claim may give or remove the name; other
+// nodes and jobs wait.
 //
-// A claim is a symbolic link beside the name, which every PFS makes for one of several only: no
-// service for locks is needed, nor a file that can be opened, and who has the name open stays what
-// he is. (Over NFS a rename over a file that this client has open is two calls, between which
-// nobody has the name.) It leads nowhere: its target is who made it, the name of the partial that
-// is to get the name. No PFS gives a claim back for a client that died: who goes on with that
-// partial has it still, and the leftovers of a store (leftovers.hpp) are removed with their claims.
-// Nobody takes another's.
+// A claim is a symbolic link in the directory of the name. Every PFS lets only one of several
+// clients create it. So efs needs no lock service and no lock file, and open files are not
+// affected. (Over NFS a rename over a file that this client has open is two calls, and between them
+// the name does not exist.) The link's target names its claimant: the partial that is to get the
+// name. No PFS removes the claims of a dead client. A process that continues with the same partial
+// still has the claim, and efs removes the leftovers of a store together with their claims
+// (leftovers.hpp). No process removes the claim of another claimant.
 
 #include <cerrno>
 #include <chrono>
@@ -21,24 +21,23 @@
 
 namespace efs::stage {
 
-/// What names of claims begin with; they end as those of partials do, so that no stage-in takes
-/// them for inputs.
+/// The prefix of claim names. Their suffix is that of partials, so that no stage-in imports them.
 inline constexpr std::string_view claim_prefix = ".efs-claim-";
 
 class NameClaim {
  public:
-  /// To `name` in the open directory `at`, for `claimant`: a partial's name, which nobody else is
-  /// at work on. EALREADY, saying where it is and whose, where another has it and does not give it
-  /// back in the moment that most need: to be tried again behind all else (Patience). Or any other
-  /// error of the PFS. Where the PFS has no symbolic links, a file stands for it, with the claimant
-  /// for its content.
+  /// Claims `name` in the open directory `at` for `claimant`: the name of a partial that no other
+  /// process uses. EALREADY, with the claim and its claimant, if another claimant does not release
+  /// the name within `moment`; the caller should try again after all other results (Patience).
+  /// Otherwise any error of the PFS. If the PFS has no symbolic links, the claim is a file whose
+  /// content is the claimant.
   static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name,
                                 const std::string& claimant,
                                 std::chrono::milliseconds moment = std::chrono::milliseconds(10));
-  /// Gives it back, if give_back() has not; without a word where that fails.
+  /// Releases the claim unless give_back() has. Ignores errors.
   ~NameClaim();
-  /// An error says what stays, for the next stage-out of this store to remove, and is in everybody
-  /// else's way.
+  /// Releases the claim. An error names the claim that stays. It blocks other nodes and jobs until
+  /// the next stage-out of this store removes it.
   Status give_back();
   NameClaim(NameClaim&& other) noexcept;
   NameClaim& operator=(NameClaim&&) = delete;
@@ -56,19 +55,19 @@ class NameClaim {
   std::string claim_, claimant_;
 };
 
-/// Who has made a claim, as its name in `at` says.
+/// The claimant of a claim, read from the claim's name in `at`.
 Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim);
 
-/// Is this error one of take(), that another has the claim?
+/// True if take() failed because another claimant has the claim.
 inline bool is_held(const Error& error) {
   return error.code == EALREADY;
 }
 
-/// The same, where it is given up: EBUSY, and what is to be done.
+/// The final error after the last try: EBUSY, with advice.
 Error given_up(const Error& held);
 
-/// Does `work` under a claim. Where the claim cannot be given back, the error of the work tells of
-/// that as well; of work that is done the log does.
+/// Runs `work` under a claim. If the claim cannot be released, the error of the work says so too;
+/// if the work succeeded, the log says so.
 Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant,
                    const std::function<Status()>& work);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A file on the PFS that is this user's, whatever its mode.
+// Opens this user's files on the PFS, whatever their mode.
 
 #include <cstdint>
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace efs::stage {
 
-/// For reading. What this user brought out with a mode that keeps him from reading it has another
-/// one for the time of an open. EACCES where it is not his. ESTALE where it is not the file `inode`
-/// any more.
+/// Opens for reading. If the mode of the user's file forbids reading, changes the mode for the
+/// duration of the open. EACCES if another user owns the file. ESTALE if the name no longer leads
+/// to the file `inode`.
 Result<UniqueFd> open_owned(int directory, const std::string& name, std::uint64_t inode,
                             PfsIo& pfs);
 

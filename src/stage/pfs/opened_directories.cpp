@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view closed = "----";
 constexpr std::size_t mode_digits = 4;
-constexpr off_t longest_file = 64 << 20;  // of ours none comes near
+constexpr off_t longest_file = 64 << 20;  // far above the size of any valid file
 
 std::string record_of(std::string_view mode, const std::string& path) {
   return std::string(mode) + " " + path + '\0';

@@ -1,11 +1,11 @@
 #pragma once
-// Directories on the PFS that deny their owner writing or reading, and were opened to him for as
-// long as a stage-out needs it: what mode each is to get again, in `meta/opened` of the store.
-// Where the process dies meanwhile its successor gives it back.
+// Records the directories on the PFS whose owner lacks read or write permission and whose mode a
+// stage-out has changed for its duration. The file `meta/opened` of the store has the original
+// modes. If the process dies, a later process restores them.
 //
-// Format: records of a mode (four octal digits; "----": it has it again), a blank, the absolute
-// path and a NUL byte; of a path the last one counts. What is behind the last whole record came too
-// late to be acted upon. Empty where all have their modes.
+// Format: each record is a mode (four octal digits; "----" means restored), a blank, the absolute
+// path and a NUL byte. The last record of a path counts. An incomplete last record is ignored: its
+// directory's mode was not changed yet. The file is empty if all modes are restored.
 
 #include <sys/types.h>
 
@@ -24,26 +24,27 @@ inline constexpr const char* opened_name = "opened";
 /// Thread-safe.
 class OpenedDirectories {
  public:
-  /// Of the store with this open metadata directory, which outlives it. A file that is not there,
-  /// or is none, says nothing.
+  /// Opens the record of the store with this metadata directory, which is borrowed and must outlive
+  /// the object. A missing file, or one that is not a regular file, counts as empty.
   static std::unique_ptr<OpenedDirectories> open(int metadata);
 
-  /// The directory `path` is about to be opened; its mode is `mode`, without the type. Durable on
-  /// return. After an error the mode is given back by this process or not at all.
+  /// Call it before the mode of the directory `path` changes. `mode`: the original mode, without
+  /// the type. Durable on return. After an error only this process can restore the mode.
   Status note(const std::string& path, mode_t mode);
 
-  /// It has its mode again, or needs it no more. Not durable: who reads of it looks whether it is
-  /// open still.
+  /// The mode is restored, or needs no restoring. Not durable: a later process checks whether the
+  /// directory's mode is still changed.
   void done(const std::string& path);
 
-  /// It could not be given its mode again: take() gives it out once more.
+  /// The mode could not be restored: take() returns the directory again.
   void stays_open(const std::string& path);
 
-  /// Is there anything for take() to give out?
+  /// True if take() has a directory to return.
   bool has_any_of_before();
 
-  /// Those below `directory` that were noted by a process that is gone, or stayed open, by their
-  /// paths relative to it. Each is given out once: whoever has them says done().
+  /// Returns the directories below `directory` that a dead process recorded, or whose mode could
+  /// not be restored, by paths relative to it. Each is returned once. The caller restores the mode
+  /// and calls done().
   std::map<std::string, mode_t> take(const std::string& directory);
 
  private:
@@ -54,9 +55,9 @@ class OpenedDirectories {
 
   const int metadata_;
   Mutex mutex_;                           // rank 90 (leaf): guards what follows
-  UniqueFd file_ EFS_GUARDED_BY(mutex_);  // none until something is noted
+  UniqueFd file_ EFS_GUARDED_BY(mutex_);  // opened by the first note()
   off_t end_ EFS_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, mode_t> opened_ EFS_GUARDED_BY(mutex_);  // all that have not their modes
+  std::map<std::string, mode_t> opened_ EFS_GUARDED_BY(mutex_);  // all whose mode is not restored
   std::map<std::string, mode_t> from_before_ EFS_GUARDED_BY(mutex_);
 };
 

@@ -127,7 +127,7 @@ Status PacedPfs::access(int at, const std::string& name, int mode) {
 
 Result<std::vector<std::string>> PacedPfs::list(int directory) {
   auto names = paced(CallKind::reading, 0, [&] { return pfs_.list(directory); });
-  charge(2);  // it opens the directory anew, and closes it
+  charge(2);  // it also opens and closes the directory
   return names;
 }
 
@@ -176,7 +176,7 @@ Status PacedPfs::rmdir(int at, const std::string& name) {
 Result<std::map<std::string, std::string>> PacedPfs::xattrs(int fd) {
   auto found = paced(CallKind::reading, 0, [&] { return pfs_.xattrs(fd); });
   if (found) {
-    charge(found->size());  // the list of names is one call, each value another
+    charge(found->size());  // one call lists the names, and one more reads each value
   }
   return found;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A PfsIo that is patient and modest: it repeats what failed for a passing reason, and keeps to a
-// bandwidth and to a number of operations per second, so that one job does not flood the PFS's
+// A PfsIo with retries and rate limits. It repeats calls that failed for a temporary reason. It
+// limits the bandwidth and the operations per second, so that one job does not overload the PFS's
 // servers.
 
 #include <atomic>
@@ -22,17 +22,17 @@ struct Pace {
   Nanoseconds first_pause = 100'000'000;
 };
 
-/// As the job file says.
+/// The pace in the job file.
 Pace pace_of(const config::JobConfig& config);
 
-/// One queue for all threads: each call is given its moment, and waits for it. Thread-safe.
+/// One queue for all threads: each caller gets a start time and waits until then. Thread-safe.
 class RateLimit {
  public:
   /// `per_second` units; 0: no limit.
   explicit RateLimit(std::uint64_t per_second) : per_second_(per_second) {}
 
-  /// How long the caller has to wait before it uses so many units. What was not used in the last
-  /// tenth of a second may be caught up on; nothing older.
+  /// How long the caller must wait before it uses so many units. Units that were unused in the last
+  /// tenth of a second are still available; older ones are not.
   Nanoseconds take(std::uint64_t units, Nanoseconds now);
 
  private:
@@ -41,7 +41,7 @@ class RateLimit {
   Nanoseconds next_ EFS_GUARDED_BY(mutex_) = 0;
 };
 
-/// What all transfers of a job keep to together. Thread-safe.
+/// The limits that all transfers of a job share. Thread-safe.
 struct Throttle {
   explicit Throttle(const Pace& pace) : operations(pace.max_ops), bytes(pace.max_rate) {}
 
@@ -49,27 +49,27 @@ struct Throttle {
   RateLimit bytes;
 };
 
-/// May this call, which failed with `code`, be repeated? Three kinds of calls:
-///  - `reading` changes nothing: after whatever may pass, EIO included (a Lustre client that was
-///  evicted says so).
-///  - `idempotent` does the same when done twice (pwrite, chmod ...): not after EIO, which may mean
-///  that data are lost.
-///  - `once` (create, rename, unlink ...) may have been carried out although it failed: only after
-///  EAGAIN, which says that
-///    it was not. fsync and syncfs too: the kernel reports lost data once, and a second call would
-///    report success.
+/// True if a call that failed with `code` may be repeated. There are three kinds of calls:
+///
+///  - `reading` calls change nothing. They are repeated after every temporary error, EIO included
+///    (an evicted Lustre client returns EIO).
+///  - `idempotent` calls have the same effect when done twice (pwrite, chmod ...). They are not
+///    repeated after EIO, which may mean that data are lost.
+///  - `once` calls (create, rename, unlink ...) may have taken effect although they failed. They
+///    are repeated only after EAGAIN, which excludes that. fsync and syncfs belong here too: the
+///    kernel reports lost data once, and a second call would report success.
 enum class CallKind : std::uint8_t { reading, idempotent, once };
 bool may_pass(int code, CallKind kind);
 
-/// Thread-safe. A pause ends a tenth of a second after `cancel` is set, at the latest. Owns none of
-/// them. What one of its calls is of several to the PFS is known when it is done: then the next
-/// caller waits for it. A close counts with its open.
+/// Thread-safe. A pause ends at the latest a tenth of a second after `cancel` is set. All arguments
+/// are borrowed. If a call makes several calls to the PFS, their number is known only afterwards;
+/// the next caller then waits for them. A close counts with its open.
 class PacedPfs final : public PfsIo {
  public:
   PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel,
            Pauses& pauses = real_pauses());
 
-  /// Repetitions so far.
+  /// Number of retries so far.
   std::uint64_t retried() const { return retried_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode = 0) override;

@@ -17,8 +17,8 @@ inline std::string_view parent_view(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 
-/// Of a path that has patterns (`open`), what lies above the first of them; all of it where it has
-/// none.
+/// The directory above the first pattern of a path with patterns (`open`); otherwise the whole
+/// path.
 inline std::string known_part(const std::string& path, bool open) {
   if (!open) {
     return path;
@@ -27,7 +27,7 @@ inline std::string known_part(const std::string& path, bool open) {
   return above.empty() && path.starts_with('/') ? "/" : above;
 }
 
-/// What is `relative` below the directory `root`, as a whole path.
+/// The absolute path of `relative` below the directory `root`.
 inline std::string absolute(const std::string& root, const std::string& relative) {
   if (relative.empty()) {
     return root;

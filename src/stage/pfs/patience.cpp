@@ -20,7 +20,7 @@ bool Patience::wait(std::vector<std::string> held) {
   if (cancel_ || pauses_.now() >= end_) {
     return false;
   }
-  // Of hundreds of nodes not all are to ask at once.
+  // Jitter, so that hundreds of nodes do not retry at once.
   pause_until(pauses_.now() + jittered(pause_), cancel_, pauses_);
   pause_ = std::min(pause_ * 3 / 2, longest_round);
   return !cancel_;

@@ -1,5 +1,5 @@
 #pragma once
-// How long what others have is tried again, behind all that nobody has.
+// The backoff of retries for names that other nodes or jobs have claimed.
 
 #include <atomic>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace efs::stage {
 
-/// Of one transfer, for all that it waits for. Not thread-safe; owns neither of what it is given.
+/// One object serves all waits of one transfer. Not thread-safe. Both arguments are borrowed.
 class Patience {
  public:
   static constexpr Nanoseconds longest = 10'000'000'000;
@@ -18,9 +18,9 @@ class Patience {
   explicit Patience(const std::atomic<bool>& cancel, Pauses& pauses)
       : cancel_(cancel), pauses_(pauses) {}
 
-  /// Lets a while pass, a longer one each time, up to half a second. `held`: what is waited for,
-  /// and who has it. False, at once, where that has been the same for `longest`, or `cancel` is
-  /// set: it is given up.
+  /// Sleeps, longer each time, up to half a second. `held`: the awaited names and their claimants.
+  /// Returns false at once if `held` has been the same for `longest` or `cancel` is set; the caller
+  /// then gives up.
   bool wait(std::vector<std::string> held);
 
  private:

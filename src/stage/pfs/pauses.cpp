@@ -8,7 +8,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr Nanoseconds longest_sleep = 100'000'000;  // between looks at `cancel`
+constexpr Nanoseconds longest_sleep = 100'000'000;  // between checks of `cancel`
 
 class RealPauses final : public Pauses {
  public:

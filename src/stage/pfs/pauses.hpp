@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of pauses goes by.
+// The clock of pauses; tests replace it.
 
 #include <atomic>
 
@@ -11,18 +11,18 @@ namespace efs::stage {
 class Pauses {
  public:
   virtual ~Pauses() = default;
-  /// Of a clock that never goes back; its zero means nothing.
+  /// A monotonic clock with an arbitrary zero.
   virtual Nanoseconds now() = 0;
   virtual void sleep(Nanoseconds duration) = 0;
 };
 
 Pauses& real_pauses();
 
-/// Until `end`, or a tenth of a second after `cancel` is set at the latest.
+/// Sleeps until `end`, or at most a tenth of a second after `cancel` is set.
 void pause_until(Nanoseconds end, const std::atomic<bool>& cancel, Pauses& pauses);
 
-/// Between three and five quarters of it, so that the threads (and nodes) that failed together do
-/// not return together.
+/// A random duration between three and five quarters of `pause`, so that threads and nodes that
+/// failed together do not retry together.
 Nanoseconds jittered(Nanoseconds pause);
 
 }  // namespace efs::stage

@@ -51,15 +51,15 @@ Result<UniqueFd> fd_of(long result) {
   return UniqueFd(static_cast<int>(result));
 }
 
-/// Asked of the server: of a network's file system the client may have cached what it was a minute
-/// ago, when another client has changed it since. (Local ones do not mind.) `flags` as for
+/// Asks the server: the client of a network file system may have cached old attributes, although
+/// another client has changed the file since. (Local file systems ignore the flag.) `flags`: as for
 /// statx(2).
 Result<struct stat> attributes_of(int at, const char* name, int flags) {
   struct statx now{};
   struct stat attributes{};
   if (::statx(at, name, flags | AT_NO_AUTOMOUNT | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now) !=
       0) {
-    // What seccomp filters answer to a system call that they do not know.
+    // Seccomp filters return EPERM for an unknown system call.
     if (errno != EPERM || ::fstatat(at, name, &attributes, flags) != 0) {
       return fail_errno();
     }
@@ -81,14 +81,14 @@ Result<struct stat> attributes_of(int at, const char* name, int flags) {
   return attributes;
 }
 
-/// The client has the name cached, too: that there is none, or that it leads to a file which
-/// another client has replaced.
+/// The client may also have cached the name: as missing, or as leading to a file that another
+/// client has replaced.
 bool may_be_of_old(const Result<struct stat>& found) {
   return found ? found->st_nlink == 0 : found.error().code == ENOENT;
 }
 
-/// For kernels (before 5.6) and sandboxes without openat2: one component after the other, none a
-/// link.
+/// For kernels before 5.6 and sandboxes without openat2: opens one component after the other and
+/// rejects symbolic links.
 Result<UniqueFd> walk_beneath(int root, std::string_view path, int flags, mode_t mode) {
   UniqueFd held;
   int at = root;
@@ -119,7 +119,7 @@ class PosixPfs final : public PfsIo {
 
   Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
                                 mode_t mode) override {
-    // openat2 would take a path that comes back; the walk, none.
+    // openat2 would accept a ".." that stays below root; the walk rejects it.
     if (path.starts_with('/') || config::has_dot_dot(path)) {
       return fail(EXDEV);
     }
@@ -133,8 +133,8 @@ class PosixPfs final : public PfsIo {
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
     auto opened = fd_of(
         retried([&] { return ::syscall(SYS_openat2, root, relative.c_str(), &how, sizeof how); }));
-    // EPERM: what seccomp filters answer to a system call they do not know; then the walk says the
-    // truth. EAGAIN: a rename elsewhere raced with RESOLVE_BENEATH.
+    // EPERM: seccomp filters return it for an unknown system call; the walk then gives the true
+    // result. EAGAIN: a rename elsewhere raced with RESOLVE_BENEATH.
     if (opened || (opened.error().code != ENOSYS && opened.error().code != EPERM &&
                    opened.error().code != EAGAIN)) {
       return opened;
@@ -189,7 +189,7 @@ class PosixPfs final : public PfsIo {
 
   Result<struct stat> lstat(int at, const std::string& name) override {
     auto found = attributes_of(at, name.c_str(), AT_SYMLINK_NOFOLLOW);
-    // Whoever has asked for the directory's attributes looks for its names anew where they have
+    // After reading the directory's attributes, the client looks up the name again if they have
     // changed.
     if (at != AT_FDCWD && may_be_of_old(found) && attributes_of(at, "", AT_EMPTY_PATH)) {
       found = attributes_of(at, name.c_str(), AT_SYMLINK_NOFOLLOW);
@@ -217,7 +217,7 @@ class PosixPfs final : public PfsIo {
   }
 
   Result<std::vector<std::string>> list(int directory) override {
-    // a position of its own
+    // a separate file position
     UniqueFd own(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!own) {
       return fail_errno();
@@ -234,7 +234,7 @@ class PosixPfs final : public PfsIo {
       if (name != "." && name != "..") {
         names.emplace_back(name);
       }
-      errno = 0;  // readdir tells the end from an error by it alone
+      errno = 0;  // only errno distinguishes readdir's end from an error
     }
     if (errno != 0) {
       return fail_errno();
@@ -298,9 +298,9 @@ class PosixPfs final : public PfsIo {
   }
 
   Result<std::map<std::string, std::string>> xattrs(int fd) override {
-    // Most files have none: then this is one system call.
+    // Most files have none; this is then one system call.
     std::map<std::string, std::string> found;
-    std::array<char, 256> small;  // filled by the kernel, which most have nothing for
+    std::array<char, 256> small;  // filled by the kernel; empty for most files
     ssize_t length = ::flistxattr(fd, small.data(), small.size());
     std::string names;
     if (length > 0) {
@@ -416,7 +416,7 @@ class PosixPfs final : public PfsIo {
   }
 
  private:
-  /// One that no system call takes whole.
+  /// Opens a path that is too long for one system call.
   Result<UniqueFd> open_in_pieces(int root, const std::string& path, int flags, mode_t mode) {
     const auto slash = path.rfind('/', PATH_MAX - 2);
     if (slash == std::string::npos) {
@@ -443,8 +443,8 @@ Status PfsIo::rename_new(int at, const std::string& from, const std::string& to)
   if (renamed || !is_unsupported(renamed.error().code)) {
     return renamed;
   }
-  // Of a client of NFS that renames over a file which somebody has open there: for a moment nobody
-  // has the name.
+  // When an NFS client renames over a file that a program on it has open, the name does not exist
+  // for a moment.
   return under_claim(*this, at, to, from, [&]() -> Status {
     const Status linked = link(at, from, at, to);
     if (linked) {

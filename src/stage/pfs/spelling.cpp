@@ -14,7 +14,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::size_t most_names = 1'000'000;  // that are remembered
+constexpr std::size_t most_names = 1'000'000;  // upper bound on remembered names
 
 bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
@@ -24,14 +24,13 @@ char lower_ascii(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-/// A locale that knows Unicode, whatever the user's is; null where the C library has none. Lives as
-/// long as the process.
+/// A Unicode locale, independent of the user's; null if the C library has none. Never freed.
 locale_t unicode() {
   static const locale_t locale = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   return locale;
 }
 
-/// What is no UTF-8 stays as it is.
+/// Bytes that are not UTF-8 stay unchanged.
 std::string lower_unicode(std::string_view text) {
   std::string lower;
   const locale_t before = ::uselocale(unicode());
@@ -72,7 +71,7 @@ std::uint64_t case_folded(std::string_view path) {
 
 std::vector<const fs::WalkItem*> move_twins_back(std::vector<const fs::WalkItem*>& items,
                                                  std::span<const fs::WalkItem> all) {
-  std::unordered_map<std::uint64_t, const fs::WalkItem*> firsts;  // by what they may be taken for
+  std::unordered_map<std::uint64_t, const fs::WalkItem*> firsts;  // by folded name
   firsts.reserve(items.size());
   for (const auto& item : all) {
     if (item.saved && !item.dirty && !S_ISDIR(item.attributes.st_mode)) {

@@ -1,6 +1,5 @@
 #pragma once
-// Names that a PFS may not tell apart: upper and lower case are one on SMB, on vfat, in a directory
-// with casefold.
+// Case-insensitive collisions: names that SMB, vfat or a directory with casefold treats as equal.
 
 #include <cstdint>
 #include <span>
@@ -16,25 +15,25 @@
 
 namespace efs::stage {
 
-/// The same for two paths that differ in upper and lower case only (by the simple mappings of
-/// Unicode), and by chance for others. Pure.
+/// A hash that is equal for two paths that differ in upper and lower case only (by the simple
+/// mappings of Unicode). Other paths may collide by chance. Pure.
 std::uint64_t case_folded(std::string_view path);
 
-/// Moves each item that such a PFS may take for an earlier one of the list, or for one of `all`
-/// that is brought out already, to the end of the list; the order stays otherwise. For each of
-/// those which one that is, in their order.
+/// Finds the items that collide with an earlier item of the list, or with an already exported item
+/// of `all`. Moves them to the end of the list and keeps the order otherwise. Returns for each
+/// moved item the item that it collides with, in the same order.
 std::vector<const fs::WalkItem*> move_twins_back(std::vector<const fs::WalkItem*>& items,
                                                  std::span<const fs::WalkItem> all);
 
-/// How the names of directories of the PFS are spelled. Thread-safe.
+/// The exact names in directories of the PFS. Thread-safe.
 class SpelledNames {
  public:
   explicit SpelledNames(PfsIo& pfs) : pfs_(pfs) {}
 
-  /// Something in the open directory `directory`, whose path is `path`, answers to `name`. Is that
-  /// something of which the name differs in upper and lower case? (Other ways of writing a name,
-  /// such as that of composed letters, are taken for it; and so is all where nobody may list the
-  /// directory.) Lists a directory once, and anew where a name is missing.
+  /// Call it if `name` exists in the open directory `directory`, whose path is `path`. True if the
+  /// existing file's name differs from `name` in case only. Other equivalent spellings, such as
+  /// composed letters, count as `name`. If the directory cannot be listed, every name does. Lists a
+  /// directory once, and again if a name is missing.
   bool is_anothers(const std::string& path, int directory, const std::string& name);
 
  private:
@@ -46,7 +45,7 @@ class SpelledNames {
   PfsIo& pfs_;
   Mutex mutex_;                                                           // rank 90 (leaf)
   std::unordered_map<std::string, Names> listed_ EFS_GUARDED_BY(mutex_);  // by path
-  std::size_t names_ EFS_GUARDED_BY(mutex_) = 0;                          // in all of them
+  std::size_t names_ EFS_GUARDED_BY(mutex_) = 0;  // number of names in all of them
 };
 
 }  // namespace efs::stage

@@ -8,7 +8,7 @@
 namespace efs::stage {
 namespace {
 
-// The resource that names the path or holds it most deeply, as for its class.
+// The resource that decides the path's class: the one that names the path, or its deepest ancestor.
 const config::Resource* resource_of(const config::JobConfig& config, const std::string& path) {
   const config::Resource* best = nullptr;
   const auto place = [&](const config::Resource& resource) {
@@ -57,7 +57,7 @@ std::vector<Dealt> deal_out(const config::JobConfig& config, std::vector<PlanEnt
   std::set<std::string> others;
   for (const auto* entry : dealt) {
     const auto least = std::ranges::min_element(load);
-    *least += entry->size + 4096;  // many empty files are work, too
+    *least += entry->size + 4096;  // so that empty files count too
     parts.push_back({.path = entry->path, .node = static_cast<unsigned>(least - load.begin())});
     if (parts.back().node != config.node) {
       others.insert(entry->path);

@@ -14,7 +14,7 @@
 namespace efs::stage {
 namespace {
 
-// `target`, as the link in the directory says it, is the path without a link that it leads to.
+// True if `target`, the text of the link in `directory`, leads to `path` without another link.
 bool leads_straight(const std::string& target, int directory, const std::string& path) {
   std::error_code problem;
   std::filesystem::path said = target;
@@ -29,8 +29,8 @@ bool leads_straight(const std::string& target, int directory, const std::string&
   return !problem && straight == path;
 }
 
-/// The target as a path from the top of the mount, without "." and ".."; nullopt where it leads out
-/// of there.
+/// The target as a path from the top of the mount, without "." and ".."; nullopt if it leaves the
+/// mount.
 std::optional<std::string> inside(const std::string& link, std::string_view target) {
   std::string at = parent_of(link);
   while (!target.empty()) {

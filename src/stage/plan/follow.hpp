@@ -1,5 +1,5 @@
 #pragma once
-// Symbolic links among the inputs: what they lead to, and how it is opened.
+// Resolves symbolic links among the inputs and opens their targets.
 
 #include <sys/stat.h>
 
@@ -11,37 +11,36 @@
 
 namespace efs::stage {
 
-/// What the end of a message says of an input that has vanished.
+/// The advice at the end of a message about an input that has vanished.
 inline constexpr const char* vanished_hint =
     "'vanished: skip' in the job file leaves such files out, see efs-job(5)";
 
-/// Is there nothing of this name any more, or something else on the way to it?
+/// True if the error means that the name, or a directory above it, no longer exists.
 bool is_gone(const Error& error);
 
 struct LinkTarget {
-  std::string path;  // a whole path without symbolic links
+  std::string path;  // an absolute path without symbolic links
   struct stat attributes{};
-  UniqueFd directory;  // for listing; of a directory only
+  UniqueFd directory;  // for listing; only for a directory
 };
 
-/// A regular file or a directory that the caller may read. An error says what is wrong with the
-/// link. For root a link counts only
-/// where root or the owner of the target made it: others' links must not lead root to files of
-/// third parties.
-/// `path`: of the link, below the open directory `root`.
+/// Returns the target of a link: a regular file or a directory that the caller may read. An error
+/// describes the problem with the link. If the caller is root, the owner of the link must be root
+/// or the owner of the target, so that a user's link cannot lead root to files of third parties.
+/// `path`: the link, below the open directory `root`.
 Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const Found& link);
 
-/// Where the entry's content is: relative to root-dir, or a whole path.
+/// The path of the entry's content: relative to root-dir, or absolute.
 inline const std::string& source_of(const PlanEntry& entry) {
   return entry.outside.empty() ? entry.from() : entry.outside;
 }
 
 std::string directory_of_source(const PlanEntry& entry);
 
-/// Opens such a path, the one below `root`, without following a symbolic link anywhere in it.
+/// Opens such a path; a relative one is below `root`. Follows no symbolic link in any component.
 Result<UniqueFd> open_source(PfsIo& pfs, int root, const std::string& path, int flags);
 
-/// The symbolic links of the plan whose target is not what the mount has in its place.
+/// The symbolic links of the plan whose target on the mount differs from the target on the PFS.
 std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config,
                                           const std::vector<PlanEntry>& entries);
 

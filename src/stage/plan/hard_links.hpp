@@ -1,6 +1,6 @@
 #pragma once
-// Files that have several names on the PFS: read once, and one file with those names in the buffer
-// too.
+// Files with several names on the PFS. A stage-in reads such a file once, and the buffer has one
+// file with those names too.
 
 #include <cstdint>
 #include <string>
@@ -10,17 +10,16 @@
 
 namespace efs::stage {
 
-/// The space that so many bytes take in a buffer.
+/// The space that so many bytes take in the buffer.
 std::uint64_t rounded(std::uint64_t bytes);
 
-/// Lets every further name of a file among `entries` (in the order of their paths) lead to its
-/// first one, by link_to. Memory is taken for files with several names only. What the names of one
-/// file may take together in the journal is bounded: where they are longer (64 KiB), the next name
-/// begins a file of its own.
+/// Sets link_to of every further name of a file in `entries` (sorted by path) to the first name.
+/// Allocates memory only for files with several names. The names of one file are limited to 64 KiB
+/// in the journal; beyond that, the next name begins a separate file.
 void group_links(std::vector<PlanEntry>& entries);
 
-/// Bytes, needed, inodes, files and what is reusable of the plan, from its entries, and what each
-/// of those needs: the data of a file with several names count once.
+/// Computes the sums of the plan (bytes, needed, inodes, files, reusable files) and `needed` of
+/// each entry. The data of a file with several names count once.
 void sum_up(Plan& plan);
 
 }  // namespace efs::stage

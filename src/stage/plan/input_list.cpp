@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t largest_list = 64U << 20U;  // bytes
 constexpr std::size_t most_problems = 20;
 
-/// The words of one line, as they are or in double quotes, in which \ takes the meaning from the
-/// next character. A # that begins a word ends the line.
+/// The words of one line, plain or in double quotes. In quotes a \ escapes the next character. A #
+/// at the beginning of a word ends the line.
 Result<std::vector<std::string>> words_of(std::string_view line) {
   std::vector<std::string> words;
   for (std::size_t at = 0; true;) {
@@ -48,8 +48,8 @@ Result<std::vector<std::string>> words_of(std::string_view line) {
   }
 }
 
-/// Relative to `top`, which the job file calls `key`, without needless slashes and "."; the reason
-/// where it is no path below it.
+/// Normalises a path relative to `top`, which the job file calls `key`: without needless slashes
+/// and ".". An error if the path is not below `top`.
 Result<std::string> path_below(std::string_view given, const std::string& top, const char* key) {
   if (given.starts_with('/')) {
     const std::string prefix = top == "/" ? top : top + "/";
@@ -80,8 +80,8 @@ Result<std::string> path_below(std::string_view given, const std::string& top, c
   return path;
 }
 
-/// Where a word without quotes begins or ends with a character that a reader does not see; "":
-/// nowhere. In quotes it is part of the path.
+/// Describes an invisible character at the beginning or end of a word without quotes; "": none. In
+/// quotes it is part of the path.
 std::string odd_end_of_word(std::string_view line) {
   const auto is_blank = [](char c) {
     return c == ' ' || c == '\t';
@@ -112,7 +112,7 @@ struct Places {
   bool in_place;
 };
 
-/// What the line names; nothing where it is blank or a comment.
+/// The input on the line; nullopt for a blank line or a comment.
 Result<std::optional<ListedInput>> input_in(std::string_view line, const Places& places) {
   if (line.contains('\0')) {
     return fail(EINVAL, "holds a NUL character: a list is a text file");

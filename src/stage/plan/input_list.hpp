@@ -1,5 +1,5 @@
 #pragma once
-// Inputs that a text file names, a line each (efs-job(5), LISTS).
+// Inputs listed in a text file, one a line (efs-job(5), LISTS).
 
 #include <string>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace efs::stage {
 
 struct ListedInput {
   std::string path;  // relative to root-dir; "" is root-dir itself
-  std::string as;    // its place on the mount, relative to mount-dir; "": as `path`
+  std::string as;    // its path on the mount, relative to mount-dir; "": as `path`
   int line = 0;
 };
 
@@ -23,17 +23,17 @@ struct ListProblem {
 
 struct InputList {
   std::vector<ListedInput> inputs;
-  std::vector<ListProblem> problems;  // the first few, and how many more there are
+  std::vector<ListProblem> problems;  // the first few, and the number of others
 };
 
-/// The paths in `text`, relative to root-dir or absolute below it, and the destinations of those
-/// that have one, relative to mount-dir or absolute below it; in place there is none but the own
-/// place. Pure.
+/// Parses the paths in `text`, which are relative to root-dir or absolute below it. A line may add
+/// a destination, relative to mount-dir or absolute below it. In place the destination must equal
+/// the path. Pure.
 InputList parse_list(std::string_view text, const std::string& root_dir,
                      const std::string& mount_dir = {}, bool in_place = false);
 
-/// The file's text. EINVAL for what is no regular file (without waiting for a FIFO), EFBIG beyond
-/// 64 MiB.
+/// The file's text. EINVAL if it is not a regular file (never waits for a FIFO); EFBIG if it is
+/// longer than 64 MiB.
 Result<std::string> read_list(PfsIo& pfs, const std::string& path);
 
 }  // namespace efs::stage

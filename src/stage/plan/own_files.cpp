@@ -9,8 +9,8 @@
 namespace efs::stage {
 namespace {
 
-/// efs-UID-JOB, as daemon/store_setup.cpp calls a store, or efs-cache-UID, as
-/// stage/import/cache.cpp calls a cache.
+/// True for efs-UID-JOB, the name of a store (daemon/store_setup.cpp), and efs-cache-UID, the name
+/// of a cache (stage/import/cache.cpp).
 bool is_store_name(std::string_view leaf) {
   if (!leaf.starts_with("efs-")) {
     return false;
@@ -37,7 +37,8 @@ OwnFiles::OwnFiles(const config::JobConfig& config, PfsIo& pfs, int root)
   if (!config.access_log.empty()) {
     add(config.access_log + ".1", "this job's access-log");
   }
-  add_name(config.mount_dir, "this job's mount-dir");  // not opened: the daemon would ask itself
+  // not opened: the daemon would send the request to itself
+  add_name(config.mount_dir, "this job's mount-dir");
   add(config.interleaving, "the queue of turns at the PFS");
   for (const auto& backend : config.backends) {
     if (backend.type == config::BackendType::fsdax) {
@@ -105,7 +106,7 @@ std::optional<OwnFile> OwnFiles::by_name(const std::string& path, mode_t mode) c
   if (path == receipt_name(config_.name) || path == salvage_receipt_name(config_.name)) {
     return OwnFile{.reason = "this job's receipt"};
   }
-  // In place, the receipts of all jobs on this directory lie at its top.
+  // In place, the receipts of all jobs on this directory are at its top.
   if (config_.in_place && !path.contains('/') && is_receipt_name(path)) {
     return OwnFile{.reason = "a job's receipt"};
   }

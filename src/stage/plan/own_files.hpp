@@ -1,6 +1,6 @@
 #pragma once
-// The files that efs itself makes on the PFS for this job. They are not inputs (efs-job(5),
-// "What is not an input").
+// The files that efs makes on the PFS for this job. They are not inputs (efs-job(5), "What is not
+// an input").
 
 #include <sys/stat.h>
 
@@ -25,24 +25,23 @@ struct OwnFile {
 /// Not thread-safe.
 class OwnFiles {
  public:
-  /// Looks for the files and directories that the job file names. `root`: root-dir, open and
+  /// Looks up the files and directories that the job file names. `root`: root-dir, open and
   /// borrowed.
   OwnFiles(const config::JobConfig& config, PfsIo& pfs, int root);
 
-  /// What `path`, relative to root-dir, is by its name alone: the part of a result, or a receipt.
-  /// nullopt: an input. `mode`: its
-  /// st_mode, 0 where that is not known.
+  /// Classifies `path`, relative to root-dir, by its name alone: a partial or a receipt. nullopt:
+  /// an input. `mode`: its st_mode; 0 if unknown.
   std::optional<OwnFile> by_name(const std::string& path, mode_t mode) const;
 
   /// The same by name, by device and inode, and by the directory that holds it.
   std::optional<OwnFile> find(const std::string& path, const struct stat& attributes) const;
 
  private:
-  /// Remembers the file or directory `path`, which `reason` describes. A file may be replaced at
-  /// any time: its name counts too.
+  /// Records the file or directory `path`, which `reason` describes. Also records its name, because
+  /// a file may be replaced at any time.
   void add(const std::string& path, const std::string& reason);
   void add_name(const std::string& path, const std::string& reason);
-  /// Remembers that the directories of stores and caches below `directory` are efs's.
+  /// Records that directories of stores and caches below `directory` belong to efs.
   void add_stores(const std::string& directory, const std::string& reason);
   std::optional<Identity> identity_of_parent(const std::string& path) const;
 

@@ -22,7 +22,7 @@ class Placing {
   }
 
   void run(std::optional<unsigned> home) {
-    // All who belong somewhere before the first who does not.
+    // Files with a backend of their own come before all others.
     for (auto& entry : plan_.entries) {
       if (entry.type != EntryType::file || !entry.link_to.empty()) {
         continue;
@@ -102,7 +102,7 @@ class Placing {
 
   const config::JobConfig& config_;
   Plan& plan_;
-  std::vector<PlanEntry*> homeless_;  // found no room at home
+  std::vector<PlanEntry*> homeless_;  // files that do not fit on their own backend
 };
 
 }  // namespace

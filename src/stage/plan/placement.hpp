@@ -1,5 +1,5 @@
 #pragma once
-// Which backend each input goes to, decided before anything moves. Pure.
+// Assigns each input to a backend before the import begins. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -10,10 +10,11 @@
 
 namespace efs::stage {
 
-/// Gives every file of the plan its place: the backend that the job file names for it, or `home`
-/// for all; where that has no room, and the job file says `on-full: spill`, the next one that has.
-/// Files stay at home as long as any do that belong there. Fills Plan::shares; what does not fit is
-/// a problem of the plan. Without effect where there is one backend.
+/// Sets the backend of every file of the plan: the backend that the job file names for the file, or
+/// `home` for all files. If that backend has no room and the job file says `on-full: spill`, the
+/// next backend with room. A file that belongs to a backend has priority there over spilled files.
+/// Fills Plan::shares. Files that fit nowhere are a problem of the plan. Without effect if there is
+/// one backend.
 void place_entries(const config::JobConfig& config, Plan& plan, const Rooms& rooms,
                    std::optional<unsigned> home = {});
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a stage-in would move, found before anything moves: the job's resources expanded, summed and
-// checked.
+// The plan of a stage-in: the job's resources, expanded, summed and checked before the import
+// begins.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -23,50 +23,50 @@ enum class EntryType : std::uint8_t { directory, file, symlink };
 /// One name to stage in.
 struct PlanEntry {
   std::string path;  // relative to the mount point
-  // where it comes from, relative to root_dir; nullopt: as `path`
+  // its source, relative to root_dir; nullopt: as `path`
   std::optional<std::string> source = std::nullopt;
-  // what a symbolic link leads to that is followed: a whole path, without links; "": source counts
+  // the target of a followed symbolic link: an absolute path without links; "": use `source`
   std::string outside = {};
   EntryType type = EntryType::file;
   std::uint64_t size = 0;       // bytes; 0 for directories
   std::uint64_t allocated = 0;  // bytes on the PFS: less than size for sparse files
-  std::uint64_t needed = 0;     // bytes of the buffer: as Plan::needed
-  unsigned place = 0;           // the backend that its content goes to, of those of the job file
+  std::uint64_t needed = 0;     // bytes in the buffer: as Plan::needed
+  unsigned place = 0;  // index of the backend for its content, in the order of the job file
   fs::StagedAttributes attributes;
   fs::Origin origin;
   std::string target;  // of a symbolic link
   config::FileClass file_class = config::FileClass::temporary;
-  int priority = 0;     // of the resource that asks for it; the highest of several
-  bool linked = false;  // the PFS has more names of this file, perhaps not below a resource
-  // "", or another name of the same file: one of the plan without a link_to, or one in the buffer
+  int priority = 0;     // of the resource; the highest of several
+  bool linked = false;  // the file has more names on the PFS, perhaps outside the resources
+  // "", or another name of the same file: a name of the plan without link_to, or a name in the
+  // buffer
   std::string link_to;
-  bool found = false;       // in a directory or by a pattern: no resource names it
-  bool may_vanish = false;  // found, and left out where it is gone when it is to be copied
-  bool reusable = false;    // one of them says so: it may come from the cache, and go there
+  bool found = false;       // in a directory or by a pattern; not named by a resource
+  bool may_vanish = false;  // found, and skipped if it no longer exists when it is copied
+  bool reusable = false;    // a resource permits it to be imported from, and kept in, the cache
 
   const std::string& from() const { return source ? *source : path; }
 };
 
-/// What there is to move, without holes.
+/// The bytes to transfer, without holes.
 inline std::uint64_t data_of(const PlanEntry& entry) {
   return std::min(entry.size, entry.allocated);
 }
 
-/// Takes what the PFS says of a file or directory over into its entry.
+/// Copies the attributes of a file or directory on the PFS to its entry.
 void take_version(PlanEntry& entry, const struct stat& attributes);
 
-/// Why the job must not start: the object, what is wrong with it, and where the job file asks for
-/// it (0: nowhere).
+/// Why the job must not start: the object, the reason, and the line of the job file (0: none).
 struct PlanProblem {
   std::string path;
   std::string reason;
   int line = 0;
-  // what may not be read would have this name in the buffer; "": another problem
+  // for an unreadable file: the name that it would have in the buffer; "": another problem
   std::string unreadable{};
-  std::string not_there{};  // the PFS has nothing of this name in root-dir; "": another problem
+  std::string not_there{};  // the name that does not exist in root-dir; "": another problem
 };
 
-/// A symbolic link among the inputs that leads to something else on the mount than on the PFS.
+/// A symbolic link among the inputs whose target on the mount differs from the target on the PFS.
 struct PlanNote {
   std::string path;
   std::string target;
@@ -79,14 +79,14 @@ struct Dealt {
   unsigned node = 0;
 };
 
-/// What one of several backends has to take.
+/// The part of the plan that goes to one of several backends.
 struct Share {
   std::string backend;                                      // its id
-  bool memory = false, journal = false, new_files = false;  // what it is, and what it holds besides
+  bool memory = false, journal = false, new_files = false;  // its kind and other content
   std::uint64_t files = 0;
   std::uint64_t needed = 0;           // bytes, as Plan::needed
-  std::uint64_t spilled = 0;          // of its files: because their own backend has no room
-  std::optional<std::uint64_t> room;  // bytes that it can take, where known
+  std::uint64_t spilled = 0;          // those of its files whose own backend has no room
+  std::optional<std::uint64_t> room;  // bytes that it can take, if known
 };
 
 /// Bytes that each backend can take, in the order of the job file; nullopt: not known.
@@ -98,23 +98,24 @@ struct Plan {
   std::string results_dir;
   std::vector<PlanEntry> entries;  // byte order of paths, hence parents first; each name once
   std::uint64_t bytes = 0;         // sum of sizes; a file with several names counts once
-  // what the buffer must hold, holes left out (an upper bound where that decides nothing)
+  // bytes of the buffer, without holes (an upper bound if the exact value decides nothing)
   std::uint64_t needed = 0;
   std::uint64_t inodes = 0;
   std::uint64_t files = 0;
   std::uint64_t reusable_files = 0, reusable_bytes = 0;
   std::string cache;  // the base directory; "": there is none
   std::optional<std::uint64_t> capacity;
-  bool deletions = false;  // persistent inputs that the job removes go from results_dir, too
+  // the stage-out also removes from results_dir the persistent inputs that the job removes
+  bool deletions = false;
   std::map<std::string, std::string> listed;  // as JobConfig::listed
   std::vector<Dealt> parts;                   // of several nodes, in byte order of paths
-  std::vector<Share> shares;                  // of each backend, where there are several
-  std::vector<PlanProblem> problems;          // all that were found; empty: the job may start
+  std::vector<Share> shares;                  // of each backend, if there are several
+  std::vector<PlanProblem> problems;          // all problems; empty: the job may start
   std::vector<PlanSkip> skipped;
   std::vector<PlanNote> links;  // in byte order of paths
 };
 
-/// The same of all its files; one with several names counts once.
+/// The same for all files of the plan; a file with several names counts once.
 inline std::uint64_t data_of(const Plan& plan) {
   std::uint64_t bytes = 0;
   for (const auto& entry : plan.entries) {
@@ -123,22 +124,22 @@ inline std::uint64_t data_of(const Plan& plan) {
   return bytes;
 }
 
-/// Takes the holes of sparse files out of `needed`. Asks the PFS for each such file; holes that it
-/// does not tell stay counted.
+/// Subtracts the holes of sparse files from `needed`. Asks the PFS for each such file; holes that
+/// the PFS does not report stay counted.
 void leave_out_holes(Plan& plan, PfsIo& pfs);
 
-/// Reads, never writes. Symbolic links below root_dir are entries, and followed where the resource
-/// says so. `capacity`: what the buffer can take, where known. A plan with problems is a value; an
-/// error is only what kept the planner itself from working.
+/// Reads the PFS and never writes. Symbolic links below root_dir are entries, and are followed if
+/// the resource says so. `capacity`: bytes that the buffer can take, if known. A plan with problems
+/// is a value; an error means that the planner itself failed.
 Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs,
                        std::optional<std::uint64_t> capacity = std::nullopt);
 
-/// The same with what each backend of the job file can take: every file is given its place
+/// The same with the room of each backend of the job file: every file is assigned to a backend
 /// (placement.hpp).
 Result<Plan> make_plan(const config::JobConfig& config, PfsIo& pfs, const Rooms& rooms);
 
 nlohmann::json to_json(const Plan& plan);
-/// For people: totals, then every problem, then what is skipped.
+/// For people: totals, then problems, then skipped files.
 std::string describe(const Plan& plan);
 
 }  // namespace efs::stage

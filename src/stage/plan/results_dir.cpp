@@ -29,7 +29,7 @@ class ResultsDirCheck {
     if (config_.results_dir.empty()) {
       return;
     }
-    // stage-out creates what is missing, so the nearest ancestor that exists decides.
+    // stage-out creates missing directories, so the nearest existing ancestor decides.
     std::string path = known_part(config_.results_dir, config_.results_open);
     auto there = pfs_.open(AT_FDCWD, path, O_PATH);
     const bool exists = there.has_value() && !config_.results_open;
@@ -79,8 +79,8 @@ class ResultsDirCheck {
             ": the job's user is not a member of it");
   }
 
-  /// The directories of results-dir that an output rule names: those that are there already must
-  /// take results.
+  /// Checks the directories of results-dir that an output rule names: existing ones must accept
+  /// results.
   void check_place_of(const config::OutputRule& rule, int results) {
     const auto wildcard = rule.pattern.find_first_of("*?[");
     for (std::size_t slash = rule.pattern.find('/'); slash < wildcard;
@@ -113,7 +113,7 @@ class ResultsDirCheck {
 
   void problem(std::string reason) { problem_at(config_.results_dir, std::move(reason)); }
 
-  /// Several rules name one directory.
+  /// Reports once, because several rules may name one directory.
   void problem_at(const std::string& path, std::string reason) {
     if (std::ranges::none_of(problems_,
                              [&](const ResultsDirProblem& known) { return known.path == path; })) {
@@ -155,7 +155,8 @@ class ResultsDirCheck {
     }
   }
 
-  /// A directory and all above it, by whatever names. (What may not be passed hides the rest.)
+  /// A directory and all its ancestors, independent of names. (Ends at a directory without search
+  /// permission.)
   Result<std::vector<Identity>> up_from(int directory) {
     std::vector<Identity> all;
     UniqueFd held;
@@ -187,7 +188,7 @@ class ResultsDirCheck {
   std::vector<ResultsDirProblem> problems_;
 };
 
-// For reading, which mounts what is mounted on demand.
+// Opens for reading, which triggers an automount.
 Result<UniqueFd> open_directory(const std::string& path, PfsIo& pfs) {
   auto there = pfs.open(AT_FDCWD, path, directory_flags);
   return !there && there.error().code == EACCES ? pfs.open(AT_FDCWD, path, passage_flags)

@@ -1,6 +1,6 @@
 #pragma once
-// Whether results-dir can take results, and whether it lies apart from the inputs: found before
-// anything moves. (input_guard.hpp asks once more, when a result is about to take its place.)
+// Checks before the import that results-dir can take results and is separate from the inputs.
+// (input_guard.hpp checks again before a result replaces a file.)
 
 #include <sys/stat.h>
 
@@ -15,18 +15,18 @@
 
 namespace efs::stage {
 
-/// What a directory is, by whatever name: device and inode.
+/// Identifies a directory independent of its name: device and inode.
 using Identity = std::pair<dev_t, ino_t>;
 
 inline Identity identity_of(const struct stat& st) {
   return {st.st_dev, st.st_ino};
 }
 
-/// Directories that inputs come from, and where they are below root-dir.
+/// Directories of inputs, with their paths below root-dir.
 struct InputDirectories {
-  bool root = false;                      // root-dir comes with all that is in it
-  std::map<Identity, std::string> whole;  // so do these
-  std::map<Identity, std::string> above;  // hold named inputs
+  bool root = false;                      // all of root-dir is an input
+  std::map<Identity, std::string> whole;  // all of these are inputs
+  std::map<Identity, std::string> above;  // these contain named inputs
 };
 
 struct ResultsDirProblem {
@@ -34,27 +34,27 @@ struct ResultsDirProblem {
   std::string reason;
 };
 
-/// Reads, never writes. `root`: root-dir, open and borrowed, or -1 where it could not be opened:
-/// then nothing is said of inputs. Empty: results-dir can take results, or there is none. Of
-/// results-dir with patterns that only the job's nodes know, what lies above the patterns is looked
-/// at.
+/// Reads and never writes. `root`: root-dir, open and borrowed, or -1 if it could not be opened;
+/// inputs are then not checked. Returns an empty list if results-dir can take results, or if the
+/// job has none. If results-dir has patterns that only the job's nodes can expand, checks the
+/// directory above the patterns.
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs,
                                                  int root, const InputDirectories& inputs);
 
-/// Where the file system is mounted that `results_dir` lies on, or would lie on once it is made.
-/// ENOENT where that is out of sight (chroot).
+/// The mount point of the file system on which `results_dir` is, or would be made. ENOENT if the
+/// mount point is not visible (chroot).
 Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs);
 
-/// What is mounted below results-dir, as paths relative to it; not what this job mounts there.
+/// The mount points below results-dir, relative to it, except this job's own.
 std::vector<std::string> mounts_below(const config::JobConfig& config);
 
-/// ESTALE where nothing is mounted any more where results-dir's file system was when the instance
-/// began: what is brought to the directory below is nowhere that anybody looks. Ok where that is
-/// not known.
+/// ESTALE if results-dir's file system was mounted when the instance began and is no longer
+/// mounted. Results would go to the directory under the mount point, where no user looks for them.
+/// Succeeds if the mount point is not known.
 Status check_mounted(const config::JobConfig& config, PfsIo& pfs);
 
-/// The same of what was mounted below results-dir (JobConfig::mounts_below), where something is to
-/// go there, or to be removed: `is_used`.
+/// The same for the mounts below results-dir (JobConfig::mounts_below). Checks those for which
+/// `is_used` is true: the stage-out exports or removes files there.
 Status check_mounted_below(const config::JobConfig& config, PfsIo& pfs,
                            const std::function<bool(const std::string& mount)>& is_used);
 

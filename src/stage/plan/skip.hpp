@@ -1,19 +1,19 @@
 #pragma once
-// What a stage-in leaves out, and why.
+// The files that a stage-in skips, and why.
 
 #include <string>
 #include <vector>
 
 namespace efs::stage {
 
-/// Left out without harm: sockets, FIFOs and devices below a resource, what efs itself makes for
-/// the job, what is not there yet, and
-/// what has vanished.
+/// A file that is skipped without harm: a socket, FIFO or device below a resource, a file that efs
+/// makes for the job, a file that does not exist yet, or one that has vanished.
 struct PlanSkip {
   std::string path;
   std::string reason;
-  bool awaited = false;   // an earlier job makes it
-  bool vanished = false;  // it was found, and was gone when it was looked at or copied
+  bool awaited = false;  // an earlier job will make it
+  // it existed when it was listed, and did not when it was examined or copied
+  bool vanished = false;
 };
 
 }  // namespace efs::stage

@@ -18,8 +18,8 @@ constexpr std::size_t names_in_a_row = 64;  // names that one thread asks for in
 constexpr std::size_t few_names = 8;
 constexpr std::chrono::microseconds starts_thread{100};  // about what it takes to start one
 
-/// Where the mode bits say so nobody needs to be asked. Should an access control list say
-/// otherwise, opening the file will tell.
+/// True if the mode bits suffice to grant read access. If an access control list forbids it,
+/// opening the file will fail.
 bool surely_readable(const struct stat& attributes, uid_t user) {
   if (attributes.st_uid == user) {
     return (attributes.st_mode & S_IRUSR) != 0;
@@ -27,12 +27,12 @@ bool surely_readable(const struct stat& attributes, uid_t user) {
   return (attributes.st_mode & 0444U) == 0444U;
 }
 
-/// What several threads find in any order, for one of them at a time to tell of in the order of the
-/// items: while the others go on, and while it is in a CPU's cache.
+/// Puts the findings of several threads in order. One thread at a time reports them in the order of
+/// the items while the others continue and the data are in a CPU's cache.
 class InOrder {
  public:
-  /// The items from `begin` on. True: the caller tells what next() gives, until that is nothing.
-  /// Else another does.
+  /// Adds the items from `begin` on. If true, the caller must report the results of next() until it
+  /// is empty. If false, another thread does.
   bool put(std::size_t begin, std::vector<Found> found) {
     const MutexLock lock(mutex_);
     waiting_.emplace(begin, std::move(found));
@@ -134,7 +134,7 @@ std::size_t Survey::alone(std::size_t count, const WorkerPool::Work& work) {
 }
 
 void Survey::below(const std::string& path, const Tell& tell) {
-  // Level by level, so that all directories of a level are listed side by side.
+  // Level by level, so that all directories of a level are listed in parallel.
   for (std::vector<std::string> level{path}, next; !level.empty();
        level = std::exchange(next, {})) {
     auto listings = list(level);

@@ -1,6 +1,5 @@
 #pragma once
-// What is there on the PFS: names and attributes, asked for side by side, since each question may
-// take milliseconds.
+// Lists names and reads attributes on the PFS in parallel, since each call may take milliseconds.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,13 +15,13 @@
 
 namespace efs::stage {
 
-/// A name below the root and what the PFS said of it.
+/// A name below the root and its attributes on the PFS.
 struct Found {
   enum class Problem : std::uint8_t { none, attributes, unreadable, target, listing };
   std::string path;  // relative to the root
   struct stat attributes{};
   std::string target;               // of a symbolic link
-  Problem problem = Problem::none;  // what could not be had; `listing`: of a directory's names
+  Problem problem = Problem::none;  // what could not be read; `listing`: the directory's names
   Error error;
 };
 
@@ -32,15 +31,15 @@ class Survey {
   /// `root`: an open directory, borrowed.
   Survey(PfsIo& pfs, int root) : pfs_(pfs), paths_(pfs, root) {}
 
-  /// Called by one thread at a time, not always the same. Returns whether what is in a directory is
-  /// to be looked at.
+  /// Receives each name. Called by one thread at a time, not always the same. Returns true if the
+  /// survey must descend into the directory.
   using Tell = std::function<bool(Found&& found)>;
 
-  /// Tells of everything below the directory `path`, parents first, while it looks on. A directory
-  /// that cannot be listed is told of once more, behind itself.
+  /// Calls `tell` for every name below the directory `path`, parents first, while the survey
+  /// continues. A directory that cannot be listed is reported a second time, after its own entry.
   void below(const std::string& path, const Tell& tell);
 
-  /// These names; those of one directory should be neighbours.
+  /// Looks up these paths; the paths of one directory should be adjacent.
   std::vector<Found> look(std::vector<std::string> paths);
 
  private:

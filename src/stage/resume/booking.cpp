@@ -51,8 +51,8 @@ void Booking::saved(const Receipt& receipt) {
   if (removed.empty()) {
     return;
   }
-  // Where results are in place there is no such input any more; else it is still there, and not to
-  // be staged in again.
+  // In place the input no longer exists on the PFS. Otherwise it still exists and must not be
+  // imported again.
   if (const Status booked =
           in_place_ ? staging_.forget_gone(removed) : staging_.forget_copies(removed);
       !booked) {
@@ -60,10 +60,10 @@ void Booking::saved(const Receipt& receipt) {
   }
 }
 
-// What it has brought to results-dir has the size and the time, as the PFS keeps it, of what the
-// buffer holds, or held: neither tells that nothing was stored since, for programs set times, and
-// stores through a mapping may leave them. So the file stays dirty, and what is there is noted as
-// ours, to be compared or replaced.
+// The copies in results-dir may have the size and the time, as the PFS keeps it, of the file in the
+// buffer. That does not prove that the file was not written since: programs set times, and stores
+// through a mapping may leave them unchanged. So the file stays dirty, and the copy is recorded as
+// this job's, to be compared or replaced.
 void Booking::salvaged() {
   std::error_code problem;
   if (config_.results_dir.empty() || std::filesystem::is_empty(config_.results_dir, problem) ||
@@ -92,7 +92,7 @@ void Booking::salvaged() {
       files.push_back(item.path);
     }
   }
-  // That is not what a file brought there that has another name by now.
+  // Revokes these names from files that were exported under them and have other names by now.
   for (const auto& [path, error] : staging_.revoke(there, fs::Side::both, result_names(config_))) {
     tell(path, error);
   }
@@ -105,7 +105,7 @@ Status Booking::forget_renamed(const config::JobConfig* before) {
   });
 }
 
-// What cannot be looked at is booked for nothing.
+// A failed look-up counts as no copy.
 std::optional<struct stat> Booking::brought_out(const std::string& result) {
   const auto there = pfs_.lstat(AT_FDCWD, result);
   if (there) {
@@ -117,8 +117,8 @@ std::optional<struct stat> Booking::brought_out(const std::string& result) {
   return {};
 }
 
-// Where results are in place, the PFS file is also what the buffer's was staged in from. Where that
-// has changed again already, the doubt stays.
+// In place, the PFS's file is also the source of the import. If that file has already changed
+// again, the file in the buffer stays dirty.
 void Booking::book(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items,
                    Note note) {
   std::unordered_map<std::string_view, const fs::WalkItem*> in_buffer;
@@ -149,7 +149,7 @@ void Booking::book(const std::vector<std::string>& paths, std::span<const fs::Wa
   }
 }
 
-// Those of a million of which results-dir may have something.
+// Those names that may exist in results-dir; the list may have a million.
 std::vector<std::string> Booking::names_in_results(std::vector<std::string> names) const {
   ExistingNames present(config_.results_dir);
   for (const auto& name : names) {

@@ -1,6 +1,6 @@
 #pragma once
-// What is known of the results that are on the PFS, so that the next stage-out brings what is left,
-// and takes none of its own for somebody else's.
+// Records in the buffer which results the PFS has. The next stage-out then exports only the
+// remaining results, and recognises this job's results as its own.
 
 #include <functional>
 #include <optional>
@@ -16,25 +16,25 @@
 
 namespace efs::stage {
 
-/// Notes in the buffer what results-dir has. What cannot be noted, or looked at, is logged and
-/// left: should the job change it again, it is compared, and a conflict at worst. Keeps what it is
-/// made of. Not thread-safe; nothing may be written to the buffer meanwhile.
+/// Updates the records of exported copies in the buffer. If a record or a look-up fails, the
+/// failure is logged and the file is skipped. If the job changes such a file again, the next
+/// stage-out compares it with the PFS; at worst it reports a conflict. All arguments are borrowed.
+/// Not thread-safe; no program may write to the buffer during a call.
 class Booking {
  public:
-  /// `placed`: null where results meet nobody else's.
+  /// `placed`: the export log; null if only this store writes to results-dir.
   Booking(const config::JobConfig& config, fs::Staging& staging, PfsIo& pfs,
           const PlacedNames* placed);
 
-  /// After a stage-out that is not the last: what is back is clean from now on.
+  /// Call it after a stage-out that is not the last. Marks the exported files clean.
   void saved(const Receipt& receipt);
 
-  /// Of a buffer that somebody else may have brought out: a salvage, or a stop that was killed.
-  /// Nothing gets clean.
+  /// Call it for a buffer that a salvage or a killed stop may have exported. Records the copies,
+  /// and marks no file clean.
   void salvaged();
 
-  /// What the job file now calls otherwise in results-dir than `before` has not been brought there
-  /// yet; nor, for all that is known, has anything where nobody can tell what the last one called
-  /// it (null).
+  /// Forgets the copies of results whose name in results-dir differs between `before` and the
+  /// present job file. If the former job file is unknown (null), forgets all copies.
   Status forget_renamed(const config::JobConfig* before);
 
  private:

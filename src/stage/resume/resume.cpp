@@ -15,19 +15,19 @@
 namespace efs::stage {
 namespace {
 
-/// stuck: changed by the job, and of another kind on the PFS now.
+/// stuck: changed by the job, and now of another type on the PFS.
 enum class Fate : std::uint8_t { stage, replace, keep, of_the_job, stuck };
 
 bool is_clean(const fs::WalkItem& item) {
   return !item.dirty && !item.saved && item.origin;
 }
 
-/// The device is left out: a PFS that is mounted again may have another number.
+/// Ignores the device, whose number may change when the PFS is mounted again.
 bool is_same_version(const fs::Origin& a, const fs::Origin& b) {
   return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime && a.ctime == b.ctime;
 }
 
-/// Has the PFS something else under this name by now than what came in?
+/// True if the PFS now has another version under this name than the imported one.
 bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
   switch (entry.type) {
     case EntryType::directory: return !S_ISDIR(gone.attributes.st_mode);
@@ -38,7 +38,7 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
   if (!S_ISREG(gone.attributes.st_mode)) {
     return true;
   }
-  // in place it is what the job made of it
+  // in place it is the job's version
   if (gone.saved && fs::is_same_file(*gone.saved, entry.origin)) {
     return false;
   }
@@ -71,7 +71,8 @@ Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
              : Fate::replace;
 }
 
-/// Files with several names some of which are in the buffer: the others become names of that file.
+/// For files with several names, some of which are in the buffer: the other names become links to
+/// the file in the buffer.
 void link_to_kept(std::vector<PlanEntry>& left, const std::vector<const PlanEntry*>& kept) {
   // by device and inode
   std::map<std::pair<std::uint64_t, std::uint64_t>, const std::string*> there;
@@ -121,8 +122,7 @@ class Subtraction {
         take(entry, fate);
       }
     }
-    // What is in a directory before it: what is brought in needs those above, empty directories
-    // too.
+    // Children before parents: imported items, including empty directories, need their parents.
     for (auto it = directories_.rbegin(); it != directories_.rend(); ++it) {
       take_directory(*it->first, it->second);
     }
@@ -140,7 +140,7 @@ class Subtraction {
     return found == there_.end() ? nullptr : found->second;
   }
 
-  /// What is in directories of the buffer that are none on the PFS any more.
+  /// Finds the items in directories of the buffer that are no longer directories on the PFS.
   void find_inside(const std::vector<PlanEntry>& entries) {
     for (const auto& path : displaced_directories(entries, items_)) {
       inside_[path];
@@ -166,8 +166,7 @@ class Subtraction {
         !std::ranges::all_of(held->second, [](const auto* below) { return is_clean(*below); })) {
       fate = Fate::stuck;
     }
-    // Below what the job has put in a directory's place there is no room for what the PFS has
-    // there.
+    // The job has replaced the directory, so its content on the PFS cannot be imported.
     if (barred_.contains(parent_view(entry.path))) {
       fate = Fate::of_the_job;
     }
@@ -227,9 +226,9 @@ class Subtraction {
         (fate == Fate::stage && (!gone_.contains(entry.path) || needed_.contains(entry.path)))) {
       return bring(entry);
     }
-    // A clean directory looks as on the PFS when all is in: its attributes may have been changed
-    // there since, and where a stage-in was interrupted it never got them. One that the job has
-    // changed stays as it is.
+    // A clean directory gets the PFS's attributes again at the end: they may have changed there, or
+    // an interrupted stage-in has not set them. A directory that the job has changed stays
+    // unchanged.
     const auto* item = item_at(entry.path);
     if (fate == Fate::keep && !item->dirty && !item->saved) {
       left_.push_back(entry);
@@ -240,9 +239,9 @@ class Subtraction {
   std::unordered_map<std::string_view, const fs::WalkItem*> there_;
   std::unordered_set<std::string_view> gone_;
   std::unordered_map<std::string, std::vector<const fs::WalkItem*>> inside_;
-  // directories of the plan in whose place the job has something else
+  // directories of the plan that the job has replaced
   std::unordered_set<std::string_view> barred_;
-  std::unordered_set<std::string_view> needed_;  // directories above what is staged in
+  std::unordered_set<std::string_view> needed_;  // ancestors of imported items
   std::vector<std::pair<const PlanEntry*, Fate>> directories_;
   std::vector<const PlanEntry*> kept_links_;
   std::vector<PlanEntry> left_;

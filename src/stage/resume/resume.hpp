@@ -1,6 +1,6 @@
 #pragma once
-// A stage-in into a buffer that holds something already: what is missing, what has changed, what is
-// the job's own.
+// Plans a stage-in into a buffer that already has files: missing files, changed files, and files of
+// the job.
 
 #include <functional>
 #include <map>
@@ -13,47 +13,47 @@
 namespace efs::stage {
 
 struct Subtracted {
-  // clean names in the buffer that the plan brings anew: to be removed first
+  // clean names in the buffer that the plan imports again; remove them first
   std::vector<std::string> outdated;
-  std::uint64_t kept_files = 0;  // of the plan, that are there in the same version
+  std::uint64_t kept_files = 0;  // of the plan: already in the buffer in the same version
   std::uint64_t kept_bytes = 0;
-  std::uint64_t job_files = 0;   // of the plan, that the job has changed: its version stays
-  std::uint64_t away_files = 0;  // of the plan, that stay away
-  // neither can be kept: the start must not go on, and nothing is to be removed
+  std::uint64_t job_files = 0;   // of the plan: changed by the job, whose version stays
+  std::uint64_t away_files = 0;  // of the plan: removed by the job, not imported again
+  // conflicts between the job's and the PFS's files: the start must fail, and nothing may be
+  // removed
   std::vector<PlanProblem> problems;
 };
 
-/// Directories in the buffer that the plan has as files or links: subtract() needs to know all that
-/// is in them, too. Pure.
+/// Directories in the buffer whose names are files or links in the plan. subtract() also needs all
+/// items in them. Pure.
 std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& entries,
                                                const std::vector<fs::WalkItem>& items);
 
-/// What of all that is gone (fs::Staging::gone()) a start does not bring back. Where an instance
-/// died, or ended with results that are not back: all of it. Where it was `kept` in order: what
-/// removed_inputs() has and, but in place, where the PFS has the newest version, what lives on
-/// under another name and what was brought out in another version than came in, or for all that is
-/// known may have been
-/// (`is_out`: results-dir has something of that name). But for removed_inputs(), not where the PFS
-/// has something else than came in by now. An error of `is_out` ends it: what cannot be told is not
-/// guessed.
+/// The removed inputs (fs::Staging::gone()) that a start must not import again. A file is never in
+/// the list if the PFS now has another version than the imported one, except by removed_inputs().
+/// If the instance died, or ended with results not exported: all of them. If the instance was
+/// `kept` in order: the result of removed_inputs(). Unless results are in place, where the PFS has
+/// the newest version, these are added: files that still exist under another name, and files that
+/// were exported in another version than the imported one, or may have been (`is_out`: results-dir
+/// has the name). An error of `is_out` ends the call.
 Result<std::vector<fs::WalkItem>> stays_away(
     const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept,
     const std::function<Result<bool>(const std::string&)>& is_out);
 
-/// Takes out of `plan` what `items` (what the buffer says of the plan's names, at least, and of
-/// what is in displaced_directories()) have: files whose origin is the PFS' version of now (by
-/// whatever device number) and whose container is theirs (is_foreign()), links with the same
-/// target, directories, and everything that the job has changed, or removed where that counts
-/// (`removed`, see stays_away()). The sums of the plan follow. Pure.
+/// Removes from `plan` the entries that `items` already have, and updates its sums. `items`: at
+/// least the buffer's items with names of the plan, and all items in displaced_directories().
+/// Removed are: files whose origin is the present version on the PFS (under any device number) and
+/// whose container is intact (is_foreign()); links with the same target; directories; and every
+/// entry that the job has changed, or removed if `removed` lists it (see stays_away()). Pure.
 Subtracted subtract(Plan& plan, const std::vector<fs::WalkItem>& items,
                     const std::vector<fs::WalkItem>& removed = {});
 
-/// Of the answer of fs::Staging::revoke(): an error that names the first of those that are still
-/// known by another's name.
+/// Converts the result of fs::Staging::revoke() to an error that names the first name that could
+/// not be revoked.
 Status all_disowned(const std::map<std::string, Error>& still);
 
-/// What had one of the plan's names and has another now is no input under that any more, where the
-/// PFS has another version of it by now: fs::Staging::revoke().
+/// Revokes (fs::Staging::revoke()) the records of files that were imported under a name of the plan
+/// and now have another name, if the PFS has another version of that name by now.
 Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Staging& staging);
 
 }  // namespace efs::stage

@@ -27,7 +27,7 @@ using Xattrs = std::map<std::string, std::string>;
 
 constexpr mode_t permissions = 0777, of_owner = 0700, of_group = 070;
 
-// which only root sees, and a salvage may not be root's
+// only root can read them, and a salvage may run as another user
 bool is_roots(const std::string& name) {
   return name.starts_with("trusted.");
 }
@@ -71,8 +71,8 @@ DirectoryShape shape_of(const DirectoryAttributes& attributes) {
           .xattrs = sum.digest()};
 }
 
-// A group that may not be given, or a bit of set-group-ID that goes with it, is no change of
-// somebody's.
+// A group that this user cannot set, or the set-group-ID bit that depends on it, does not count as
+// another user's change.
 bool is_between(const std::optional<DirectoryShape>& was, const DirectoryAttributes& ours,
                 const DirectoryAttributes& theirs) {
   if (!was) {
@@ -81,7 +81,7 @@ bool is_between(const std::optional<DirectoryShape>& was, const DirectoryAttribu
   const DirectoryShape there = shape_of(theirs);
   const bool has_acl =
       ours.xattrs.contains(fs::access_acl_name) || theirs.xattrs.contains(fs::access_acl_name);
-  // an ACL brings its mask with it
+  // an ACL sets the group bits to its mask
   const mode_t compared = has_acl ? permissions & ~of_group : permissions;
   const auto is_mode = [&](mode_t mode) {
     return ((there.mode ^ mode) & compared) == 0;

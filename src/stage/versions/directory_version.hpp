@@ -1,5 +1,5 @@
 #pragma once
-// What the PFS had of a directory's attributes, to be told from what somebody has made of them
+// Versions of a directory's attributes on the PFS, which show whether another user has changed them
 // since.
 
 #include <sys/types.h>
@@ -20,14 +20,14 @@ struct DirectoryAttributes {
   std::map<std::string, std::string> xattrs{};  // ACLs among them
 };
 
-/// Of the open directory `fd`, as it is now.
+/// The present attributes of the open directory `fd`.
 Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd);
 
-/// Differs where one of them does, trusted.* left out (but for one chance in 2^64); never 0.
-/// XXH3-64 of them, in the machine's byte order.
+/// The XXH3-64 of the attributes without trusted.*, in the machine's byte order. It differs if an
+/// attribute differs, except by a chance of 1 in 2^64. Never 0.
 std::uint64_t directory_version(const DirectoryAttributes& attributes);
 
-/// What can be told of each by itself.
+/// The attributes as separate values.
 struct DirectoryShape {
   mode_t mode = 0;
   uid_t uid = 0;
@@ -37,15 +37,15 @@ struct DirectoryShape {
 
 DirectoryShape shape_of(const DirectoryAttributes& attributes);
 
-/// Can `theirs` be what is left of a change from `was` to `ours` that was cut off? `was` (none): it
-/// was being made. Else somebody has changed it since, or had it been changed in several extended
-/// attributes at once. Pure.
+/// True if `theirs` can result from an interrupted change from `was` to `ours`. `was` is nullopt if
+/// the directory was being made. If false, another user has changed the directory since, or the
+/// interrupted change concerned several extended attributes at once. Pure.
 bool is_between(const std::optional<DirectoryShape>& was, const DirectoryAttributes& ours,
                 const DirectoryAttributes& theirs);
 
-/// Of what the job has, what the PFS has now, and `known`, what is the job's to replace: what came
-/// in, or what its stage-outs have put there since. Where nothing is known (none), what is there
-/// stays. Pure.
+/// Decides between the job's version `ours` and the PFS's present version `theirs`. `known`: the
+/// version that the job may replace: the imported one, or the one that its stage-outs have set
+/// since. If nothing is known (nullopt), the PFS's attributes stay. Pure.
 enum class DirectoryMerge : std::uint8_t { same, take_ours, keep_theirs, conflict };
 DirectoryMerge merge_directory(std::optional<std::uint64_t> known, std::uint64_t ours,
                                std::uint64_t theirs);

@@ -26,9 +26,9 @@ void InputGuard::read() {
   }
 }
 
-// The version tells it, by whatever name; or the name where it came from, whatever became of it
-// since. (The number alone may be that of a removed input, given anew. The device's may be another
-// after a remount.)
+// The version identifies the input under any name, and the input's own path identifies it in any
+// version. (The inode number alone is not enough: a new file may have the number of a removed
+// input. The device number may change after a remount.)
 Result<bool> InputGuard::is_input(const struct stat& there) {
   std::call_once(asked_, [this] { read(); });
   if (!readable_) {

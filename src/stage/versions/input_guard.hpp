@@ -1,6 +1,6 @@
 #pragma once
-// The last line of defence of the inputs: by whatever way results-dir leads to one, no result takes
-// its place.
+// The last protection of the inputs: no result replaces an input, whatever path in results-dir
+// leads to it.
 
 #include <cstdint>
 #include <mutex>
@@ -15,15 +15,15 @@
 
 namespace efs::stage {
 
-/// Thread-safe. Owns none of what it is given, all of which must outlive it.
+/// Thread-safe. All arguments are borrowed and must outlive the object.
 class InputGuard {
  public:
   InputGuard(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs)
       : config_(config), buffer_(buffer), pfs_(pfs) {}
 
-  /// Is `there`, which a result is about to take the place of, what an input was staged in from?
-  /// For who does not work in place: there on-conflict decides. Asks the buffer once, the first
-  /// time. Errors: the buffer's.
+  /// True if the file `there`, which a result is about to replace, is the source of an input. Only
+  /// for jobs that do not work in place; in place on-conflict decides. Reads the buffer's inputs
+  /// once, at the first call. Errors: the buffer's.
   Result<bool> is_input(const struct stat& there);
 
  private:
@@ -40,8 +40,8 @@ class InputGuard {
   Buffer& buffer_;
   PfsIo& pfs_;
   std::once_flag asked_;
-  // Constant once asked.
-  std::unordered_map<std::uint64_t, std::vector<Input>> inputs_;  // by the inode number on the PFS
+  // Constant after the first call. Key: the inode number on the PFS.
+  std::unordered_map<std::uint64_t, std::vector<Input>> inputs_;
   Status readable_;
 };
 

@@ -20,11 +20,11 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::uint64_t few_records = 4096;  // are not worth making less of
+constexpr std::uint64_t few_records = 4096;  // too few to compact
 constexpr const char* shorter_name = "placed.new";
 
-/// Bytes: a full buffer is when results are brought out. Of a large one it may be as many as a
-/// quarter of a thousandth.
+/// Bytes reserved for records, because the buffer may be full when results are exported. At most
+/// 1/4000 of a large buffer.
 std::uint64_t room_ahead(int metadata) {
   constexpr std::uint64_t least = 256u << 10, most = 16u << 20, share = 4096;
   struct statvfs values{};
@@ -116,7 +116,7 @@ Status PlacedNames::load() {
       continue;
     }
     is_whole = is_whole && static_cast<std::size_t>(n) == whole * sizeof(Record);
-    break;  // what is behind the last whole record is written over
+    break;  // later writes replace an incomplete last record
   }
   if (!is_whole) {
     unsure_since_ = 0;
@@ -198,7 +198,7 @@ Status PlacedNames::coming(const PlacedName& name, const struct stat* copy,
                            const struct stat* before) {
   const MutexLock lock(mutex_);
   const std::uint64_t at = key(name.name);
-  // One that was about to come, and has: this one may come to nothing.
+  // An announced version has got its name; record it first, because the new change may fail.
   Status noted;
   if (const auto last = coming_.find(at); last != coming_.end() && before != nullptr &&
                                           last->second.version &&
@@ -433,7 +433,7 @@ Status PlacedNames::append(Record record) {
   EFS_TRY(write(record, records_));
   ++records_;
   make_room();
-  // the long one is as good
+  // the long file is equally valid
   if (records_ > few_records &&
       records_ > 4 * (placed_.size() + coming_.size() + directories_.size())) {
     (void)rewrite();
@@ -453,14 +453,14 @@ Status PlacedNames::write(const Record& record, std::uint64_t at) {
   if (n < 0) {
     return fail_errno(std::string("meta/") + placed_name);
   }
-  // half a record is taken for damage
+  // an incomplete record would count as damage
   if (at == records_) {
     (void)::ftruncate(fd_.get(), static_cast<off_t>(at * sizeof record));
   }
   return fail(ENOSPC, std::string("meta/") + placed_name);
 }
 
-/// In the head, which is there, and takes no room.
+/// Written in the head record, which exists and needs no space.
 void PlacedNames::note_missed(Nanoseconds since) {
   if (missed_since_ && *missed_since_ <= since) {
     return;
@@ -471,7 +471,7 @@ void PlacedNames::note_missed(Nanoseconds since) {
   }
 }
 
-/// Without it the next record may find no room, which is said then.
+/// If the reservation fails, a later record may fail for missing space, and reports that then.
 void PlacedNames::make_room() {
   if (!fd_ || records_ * sizeof(Record) + room_ahead_ / 4 < room_) {
     return;
@@ -482,7 +482,7 @@ void PlacedNames::make_room() {
   }
 }
 
-/// To what counts. The old file stays until the new one is whole.
+/// Compacts the file to the records that count. The old file stays until the new one is whole.
 bool PlacedNames::rewrite() {
   (void)::unlinkat(metadata_, shorter_name, 0);
   UniqueFd fd(
@@ -534,7 +534,7 @@ bool PlacedNames::rewrite() {
 
 namespace {
 
-/// Is it what the buffer was given?
+/// True if it is the version that the buffer imported.
 bool is_staged_in(const PlanEntry& entry, const struct stat& there, fs::Staging& staging) {
   const auto item = staging.find(entry.path);
   if (!item || !item->origin) {

@@ -1,14 +1,16 @@
 #pragma once
-// What a store has put under names of results-dir, where somebody else's files may lie there too:
-// `meta/placed`. An inode knows one copy of itself, and forgets that when it is linked, renamed,
-// replaced or removed; whose file a name on the PFS leads to must not hang on it.
+// The export log of a store, `meta/placed`: which versions the store has exported under which names
+// of results-dir. It is needed if other users' files may be there too. An inode records only one
+// copy of itself and loses that record when it is linked, renamed, replaced or removed, so it
+// cannot tell the owner of a file on the PFS.
 //
-// Format: records of 112 bytes in the machine's byte order, each with its XXH3-64; of a name the
-// last one counts. The first says since when there may be names that nothing could be noted of, for
-// a full buffer; a record that does not verify may have been of any. Names are known by their
-// XXH3-64, with results-dir; two that share one are taken for somebody else's, which is a conflict
-// and no loss. Of a directory the versions are those of its attributes (directory_version()), and
-// lie where a file's have their sizes; the shape that it had lies in the first one's other fields.
+// Format: records of 112 bytes in the machine's byte order, each with its XXH3-64. The last record
+// of a name counts. The first record says since when records may be missing because the buffer was
+// full; a record that does not verify may have been of any name. The key of a name is the XXH3-64
+// of results-dir and the name. Two names with the same key count as another user's, which causes a
+// conflict and no loss. The record of a directory has the versions of its attributes
+// (directory_version()) in the fields for a file's sizes, and its former shape in the other fields
+// of the first version.
 
 #include <sys/stat.h>
 
@@ -32,94 +34,97 @@ namespace efs::stage {
 
 inline constexpr const char* placed_name = "placed";
 
-/// Is there to be such a record of a job? Elsewhere what is in results-dir is replaced whoever made
-/// it.
+/// True if the job needs an export log. Without one, a stage-out replaces files in results-dir
+/// regardless of their origin.
 bool may_meet_others(const config::JobConfig& config);
 
-/// A name below results-dir, and the path in the buffer of what got it or is to get it (not the
-/// same with `as` of output rules).
+/// A name below results-dir, and the path in the buffer of the result that has or will get it. The
+/// two differ with `as` of output rules.
 struct PlacedName {
   std::string_view name, own;
 };
 
-/// What is under a name: nothing is known of the name; a version that this store has put there, for
-/// this path or for another one; somebody else's; either, for it came when what this store did
-/// could not be noted.
+/// The origin of the file that has a name. unknown: the log has no record of the name. ours,
+/// of_another_path: this store has exported it for this path or for another one. theirs: not
+/// exported by this store. unsure: it appeared while this store could not write records.
 enum class WhoseCopy : std::uint8_t { unknown, ours, of_another_path, theirs, unsure };
 
-/// Can only the inode tell?
+/// True if only the inode's record can decide.
 inline bool is_unknown(WhoseCopy whose) {
   return whose == WhoseCopy::unknown || whose == WhoseCopy::unsure;
 }
 
-/// What this store has made of a directory's attributes. Nothing: it has not, or they were another
-/// path's.
+/// The attributes that this store has given to a directory. Empty if it has given none, or for
+/// another path.
 struct PlacedDirectory {
-  std::optional<std::uint64_t> version{};  // what it got last
-  // it was about to get others, and nobody says that it has: half of them may be there
+  std::optional<std::uint64_t> version{};  // the version set last
+  // a change was begun and not recorded as done: the directory may have some of the new attributes
   bool interrupted = false;
-  std::optional<DirectoryShape> was{};  // what it had then; none: it was being made
-  // made, with that version, and about to get its own attributes
+  // the attributes before that change; nullopt: the directory was being made
+  std::optional<DirectoryShape> was{};
+  // made with that version, before it got its final attributes
   bool unfinished = false;
-  // it has got these since, and a crash of the PFS may bring those of `version` back
+  // the version set since then, not yet durable: a crash of the PFS may restore `version`
   std::optional<std::uint64_t> applied{};
 };
 
-/// Thread-safe. What was told is in the file on return, which survives the process, and with sync()
-/// power loss. After an error it is known to this process all the same, and the next one is unsure.
+/// Thread-safe. On return a record is in the file and survives the process; sync() makes it survive
+/// power loss. After an error this process still knows the record, and a later process is unsure.
 class PlacedNames {
  public:
-  /// Of the store with this open metadata directory; made where it is not there. What cannot be
-  /// written to is read alone.
+  /// Opens the log of the store with this metadata directory, which is borrowed. Makes a missing
+  /// log. Opens a log without write permission for reading.
   static Result<std::unique_ptr<PlacedNames>> open(int metadata, std::string_view results_dir);
 
-  /// Whose is `there`, which has the name? `by_ctime`: attributes changed by somebody are a change,
-  /// too, as far as ctime can tell (not of a copy with several names, whose ctime moves with
-  /// those).
+  /// The origin of `there`, the file that has the name. `by_ctime`: a changed ctime counts as a
+  /// change too, except for a copy with several names: changes of these names change its ctime.
   WhoseCopy look(const PlacedName& name, const struct stat& there, bool by_ctime) const;
 
   bool knows(std::string_view name) const;
 
-  /// Is it this store that took what had the name from there?
+  /// True if this store has removed the file of that name.
   bool has_removed(std::string_view name) const;
 
-  /// May look() be unsure of anything?
+  /// True if look() may return `unsure`.
   bool is_incomplete() const;
 
-  /// `copy` (null: nothing, what is there goes) is about to get the name, that `before` has (null:
-  /// nothing). Who finds `before` there later knows that it came to nothing.
+  /// Call it before `copy` replaces `before` under the name. `copy` null: the name is removed.
+  /// `before` null: no file has the name. If a later process still finds `before` there, it knows
+  /// that the change was not made.
   Status coming(const PlacedName& name, const struct stat* copy, const struct stat* before);
-  /// It has got it; null: what was there is gone. `is_shared`: another node may have the same;
-  /// nobody's to replace.
+  /// Call it after the change. `copy` null: the name was removed. `is_shared`: another node may
+  /// have exported the same file; no node may replace it.
   Status placed(const PlacedName& name, const struct stat* copy, bool is_shared);
-  /// What is there was staged in: its inode knows what it was.
+  /// The file of that name was imported: its inode has the record.
   Status forget(std::string_view name);
 
   PlacedDirectory directory(const PlacedName& name) const;
-  /// It is about to be made, or to get other attributes than it has (null: than are known already).
+  /// Call it before the directory is made or its attributes change. `has`: the present attributes;
+  /// null: as already recorded.
   Status coming_directory(const PlacedName& name, const DirectoryAttributes* has = nullptr);
-  /// It has been made, and has these until it gets its own.
+  /// The directory was made with these attributes and will get its final ones.
   Status made_directory(const PlacedName& name, const DirectoryAttributes& has);
-  /// It has got them, which are not durable yet: either may be there from now on.
+  /// The attributes were set and are not durable yet: after a crash the directory may have the
+  /// former ones.
   Status applied_directory(const PlacedName& name, std::uint64_t version);
-  /// It has them, durably, or (none) nothing was done after all.
+  /// The attributes are durable; nullopt: nothing was changed.
   Status placed_directory(const PlacedName& name, std::optional<std::uint64_t> version);
 
-  /// All versions that have got their names, the oldest first.
+  /// All versions that got their names, the oldest first.
   std::vector<fs::Origin> copies() const;
 
-  /// What could not be written is tried once more.
+  /// Makes the log durable. Tries failed writes again.
   Status sync();
 
  private:
   struct Version {
     fs::Origin file;
-    bool linked = false;  // it had several names
+    bool linked = false;  // the file had several names
   };
 
   struct Placed {
-    std::uint64_t own = 0, number = 0;  // number: in the order of time
-    std::optional<Version> version;     // none: it was removed
+    std::uint64_t own = 0, number = 0;  // number: a sequence number
+    std::optional<Version> version;     // nullopt: removed
   };
 
   struct Coming {
@@ -150,34 +155,34 @@ class PlacedNames {
   void make_room() EFS_REQUIRES(mutex_);
   bool rewrite() EFS_REQUIRES(mutex_);
 
-  const int metadata_;  // the store's, which outlives this
+  const int metadata_;  // borrowed from the store
   const std::uint64_t room_ahead_;
   const std::string results_dir_;
   mutable Mutex mutex_;  // rank 90 (leaf): guards all below
   UniqueFd fd_ EFS_GUARDED_BY(mutex_);
   std::uint64_t records_ EFS_GUARDED_BY(mutex_) = 0;  // in the file
-  std::uint64_t room_ EFS_GUARDED_BY(mutex_) = 0;     // bytes that the file has been promised
-  // records of this process and those that it found
+  std::uint64_t room_ EFS_GUARDED_BY(mutex_) = 0;     // bytes reserved for the file
+  // number of records, found and written
   std::uint64_t told_ EFS_GUARDED_BY(mutex_) = 0;
-  // the PFS's clock; nothing: all was noted before this process
+  // the PFS's clock; nullopt: no record of an earlier process is missing
   std::optional<Nanoseconds> unsure_since_ EFS_GUARDED_BY(mutex_);
-  // what this one knows, and the file does not
+  // since when records of this process are missing in the file
   std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Placed> placed_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Coming> coming_ EFS_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Directory> directories_ EFS_GUARDED_BY(mutex_);
 };
 
-/// Of what was just staged in, names that somebody else had taken are forgotten: it is their file,
-/// and now this job's input. For results in place.
+/// Call it after a stage-in, for results in place. Forgets the names of imported files that another
+/// user had replaced: these files are now inputs of this job.
 void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNames& placed);
 
-/// What just came in of this directory, for results in place. By its name: the job may put another
-/// one in its place.
+/// Records the imported attributes of this directory, for results in place. The record is kept by
+/// name, because the job may replace the directory.
 void note_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed);
 
-/// Is what has the name ours to replace: as `placed` (null: none) says where it knows the name,
-/// else as is_origin() says of the item?
+/// True if this job may replace the file that has the name. `placed` (may be null) decides if it
+/// has a record of the name; otherwise is_origin() decides.
 bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item,
              const struct stat& there);
 

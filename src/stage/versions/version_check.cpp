@@ -22,8 +22,8 @@ bool is_origin(const struct stat& now, const fs::WalkItem& item) {
                              .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
     return version == *known;
   };
-  // Of a result the ctime moves when we give its copy another name, or replace one that it has; and
-  // it may have had one then.
+  // A result's ctime changes when efs gives its copy another name or replaces one of its names; the
+  // copy may have had several.
   const bool only_saved = !item.origin && !item.replaced;
   if (is_now(item.saved, item.linked || item.saved_linked || only_saved || now.st_nlink > 1) ||
       is_now(item.origin, item.linked)) {
@@ -58,25 +58,26 @@ bool is_foreign(const fs::WalkItem& item) {
 
 namespace {
 
-/// Has the copy the size and the time of what the buffer holds? A PFS may keep whole seconds only.
+/// True if the copy has the size and the time of the file in the buffer. A PFS may keep whole
+/// seconds only.
 bool has_stamp(const struct stat& copy, const struct stat& ours) {
   return copy.st_size == ours.st_size && same_or_coarser(copy.st_mtim, ours.st_mtim);
 }
 
-/// As write_partial() leaves it. Not in place a default ACL of its directory may have left less.
+/// Compares with the mode that write_partial() sets. Unless in place, a default ACL of the
+/// directory may have removed bits.
 bool same_mode(const struct stat& there, const fs::WalkItem& item, bool in_place) {
   const mode_t wanted = mode_of(item, there.st_uid, there.st_gid), now = there.st_mode & 07777U;
   const bool is_part = (now & wanted) == now && !item.xattrs.contains(fs::access_acl_name);
   return now == wanted || (!in_place && is_part);
 }
 
-/// Of a symbolic link that was staged in, or of one that the job put something else in the place
-/// of.
+/// The target of an imported symbolic link, or of one that the job has replaced.
 constexpr const char* comparing_versions = "comparing it with what the PFS has";
 
 bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
-  // Where another version of it was brought out since, it is that which must be there. (One of
-  // which no more is known than that it was about to be may not be.)
+  // If another version was exported since, the PFS must have that version. (A version that was only
+  // announced may be missing.)
   const auto is_out = [](const std::optional<fs::Origin>& copy) {
     return copy && copy->ctime != fs::Origin::any_ctime;
   };
@@ -89,7 +90,7 @@ bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
   return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
 }
 
-/// Both in the way that is right for what the buffer has.
+/// Hashes both files by the method that suits the file in the buffer.
 Result<FileSum> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& scratch,
                         const std::atomic<bool>& cancel) {
   const auto size = static_cast<std::uint64_t>(item.attributes.st_size);
@@ -97,7 +98,7 @@ Result<FileSum> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& sc
   return hash_data({io, fd}, size, sum_kind_for(size, allocated), scratch, cancel);
 }
 
-/// A link, or a regular file, that is not known as the item's own.
+/// Compares the item with a link or a regular file that has no record as the item's own.
 Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const struct stat& now,
                          int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                          const std::atomic<bool>& cancel) {
@@ -119,7 +120,7 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
     return PfsCheck{.version = PfsVersion::other};
   }
   auto theirs = open_owned(directory, with.name, now.st_ino, pfs);
-  // The user may not read what is there: for all that he can tell it is another one.
+  // The user may not read the file, so it counts as another version.
   if (!theirs && theirs.error().code == EACCES) {
     return PfsCheck{.version = PfsVersion::other};
   }
@@ -150,8 +151,8 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
   if (!with.to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) {
     attributes->erase(fs::access_acl_name);
   }
-  // Another node's file is not taken for ours: ours goes in its place, so that neither node
-  // replaces it later.
+  // Another node's file does not count as this node's. This node's file replaces it, so that
+  // neither node replaces it later.
   const auto compared = pfs.fstat(theirs->get());
   if (!compared) {
     return with_context(compared.error(), comparing_versions);
@@ -161,8 +162,8 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
                ? PfsCheck{.version = PfsVersion::same_data}
                : PfsCheck{.version = PfsVersion::same_content, .checksum = *our_sum};
   }
-  // What it lacks was set since, or is what the PFS does not take; what it has besides is
-  // another's, or was taken from ours since.
+  // Attributes that the copy lacks were set since, or were rejected by the PFS. Additional
+  // attributes are another user's, or the job has removed them since.
   const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) {
     return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second;
   });
@@ -206,7 +207,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, 
                                Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                const std::atomic<bool>& cancel) {
   auto now = pfs.lstat(directory, with.name);
-  // Removed there since: nothing is lost by bringing it back.
+  // Removed there since: exporting it again loses nothing.
   if (!now && now.error().code == ENOENT) {
     return PfsCheck{};
   }

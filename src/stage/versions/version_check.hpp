@@ -1,5 +1,5 @@
 #pragma once
-// How what the PFS has under a name stands towards what the buffer holds.
+// Compares the file that has a name on the PFS with the item in the buffer.
 
 #include <sys/stat.h>
 
@@ -15,31 +15,29 @@
 
 namespace efs::stage {
 
-/// Is `now` the version that the item was staged in from, or that was brought out later, or that of
-/// the input whose name it took? Of a file with several names, and of a result, ctime does not
-/// count: it moves when we replace one of the others.
+/// True if `now` is the version that the item was imported from, that was exported later, or that
+/// of the input whose name the item took. ctime does not count for a file with several names or for
+/// a result: it changes when efs replaces one of the other names.
 bool is_origin(const struct stat& now, const fs::WalkItem& item);
 
-/// Is `theirs` what a PFS makes of the time `ours`? It may keep whole seconds only.
+/// True if a PFS may store the time `ours` as `theirs`. It may keep whole seconds only.
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours);
 
-/// Of a file that nobody changed, whatever its name is now: is its container, by size and mtime,
-/// not the one that was filled? Nobody has written to it, so somebody has put another one in its
-/// place, or cut it short. Of what is dirty nothing can be told.
+/// True if the container of an unmodified file (under any name) has another size or mtime than the
+/// container that was filled. No program has written to the file, so the container was exchanged or
+/// truncated. Always false for a dirty file, for which nothing is known.
 bool is_foreign(const fs::WalkItem& item);
 
-/// Is what is there what was brought out as `copy`? Its ctime has moved with each name that it got
-/// since.
+/// True if the file `now` was exported as `copy`. Ignores ctime, which changes with each new name.
 bool is_copy(const struct stat& now, const fs::Origin& copy);
-/// Of an item that is out: the copy, which had one name when it was seen last, has neither changed
-/// nor got or lost a name since; where it has or had several its ctime tells nothing, and is not
-/// asked.
+/// For an exported item: true if its copy has not changed and has gained or lost no name since.
+/// ctime counts only if the copy has and had one name.
 bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item);
 
 class PlacedNames;
 enum class WhoseCopy : std::uint8_t;
 
-/// How the PFS stands towards an item that is to replace its origin.
+/// The relation of the file on the PFS to an item that will replace it.
 enum class PfsVersion : std::uint8_t {
   origin_or_none,
   same_content,
@@ -51,26 +49,26 @@ enum class PfsVersion : std::uint8_t {
 struct PfsCheck {
   PfsVersion version = PfsVersion::origin_or_none;
   std::optional<FileSum> checksum;  // with same_content
-  WhoseCopy whose{};                // as `placed` says
-  bool exists = false;              // something answers to the name
+  WhoseCopy whose{};                // by `placed`
+  bool exists = false;              // a file has the name
   struct stat seen{};               // what
 };
 
-/// What is compared with an item: what has this name in its directory. `to_origin`: it is the
-/// item's own name, in place, where what was staged in under it, or brought out, is the job's to
-/// replace: as `placed` says where it knows the name, else as is_origin() does.
+/// The file to compare with an item: the file that has `name` in the directory. `to_origin`: `name`
+/// is the item's own name, under which the job may replace the imported or exported version.
+/// `placed` decides that if it has a record of the name; otherwise is_origin() decides.
 struct Comparand {
   std::string name;
   bool to_origin = true;
   const PlacedNames* placed = nullptr;
 };
 
-/// origin_or_none: nothing of this name, or, with `to_origin`, the version that was staged in or
-/// brought out. of_another_path: what was brought out of another path of the buffer, which calls it
-/// so in results-dir. same_content: an earlier stage-out, killed before its receipt, has brought
-/// the item out: size, mtime, mode, owner, extended attributes and checksum are the item's.
-/// same_data: the same, but for owner or extended attributes, or it may be another node's: to be
-/// replaced by ours.
+/// origin_or_none: the name does not exist, or, with `to_origin`, has the imported or exported
+/// version. of_another_path: the file was exported from another path of the buffer, which has the
+/// same name in results-dir. same_content: an earlier stage-out, killed before its receipt, has
+/// exported the item: size, mtime, mode, owner, extended attributes and checksum are the item's.
+/// same_data: the same except for owner or extended attributes, or another node may have exported
+/// it; the item must replace it.
 Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory,
                                Buffer& buffer, PfsIo& pfs, Scratch& scratch,
                                const std::atomic<bool>& cancel);

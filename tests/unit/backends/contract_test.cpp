@@ -1,5 +1,5 @@
-// One contract for every backend: each case runs on memory, on a real file system, on both with a
-// capacity that the daemon counts, and on a virtual device of two, whose second takes the
+// One contract for every backend. Each case runs on memory, on a real file system, on both with a
+// capacity that the daemon counts, and on a virtual device of two whose second backend has the
 // containers.
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -109,7 +109,7 @@ TEST_CASE("a container is opened and removed under its own number only") {
   CHECK(backend->ownership(2) == Ownership::own);
   CHECK(make(directory, kind)->open(2));
   REQUIRE(::removexattr((data + "02/0000000000000002").c_str(), label_name) == 0);
-  // Sealed, it is shared with somebody, and nobody's; it becomes this store's.
+  // A sealed container is shared and belongs to no store; opening it makes it this store's.
   ::chmod((data + "02/0000000000000002").c_str(), 0700);
   REQUIRE(backend->open(2));
   REQUIRE(backend->label(2));
@@ -210,7 +210,7 @@ TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
   CHECK(written >= capacity - (64u << 10));
   CHECK(backend->space().available < 64u << 10);
   CHECK(container->allocate(0, 1u << 30, 1u << 20).error().code == ENOSPC);
-  // What is there may be overwritten, and a hole of any size costs nothing.
+  // Existing data may be overwritten, and a hole of any size takes no space.
   CHECK(container->write(data, 0) == data.size());
   CHECK(container->truncate(1ull << 40));
   REQUIRE(container->allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4u << 20));

@@ -1,4 +1,4 @@
-// The containers that production has: which calls reach the kernel and libpmem, and on what.
+// The production containers: the calls that reach the kernel and libpmem, and their objects.
 #include "backends/fsdax.hpp"
 
 #include <fcntl.h>

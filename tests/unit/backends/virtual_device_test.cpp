@@ -1,5 +1,5 @@
-// What several backends are as one, beyond the contract: where a container goes, and that it is in
-// one place only.
+// Several backends as one, beyond the contract: the choice of the backend for a container, and that
+// only one backend has the container.
 #include "backends/virtual_device.hpp"
 
 #include <fcntl.h>

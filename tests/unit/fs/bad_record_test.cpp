@@ -1,5 +1,4 @@
-// Records that no request can have asked for: a journal with good checksums may have them all the
-// same.
+// Records that no request can cause. A journal with correct checksums may still have them.
 #include <linux/fs.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
-// When a journal is replaced by a snapshot, where descriptors or room were missing for one: on a
-// real directory, whose shortages a medium in front of it plays.
+// Snapshots after a shortage of descriptors or room. Runs on a real directory; a wrapping medium
+// simulates the shortages.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -139,7 +139,7 @@ struct CompactionScene {
     ino = filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
   }
 
-  /// A record of 32 KiB about one and the same thing: a snapshot has one of them.
+  /// Appends a record of 32 KiB that replaces the previous one: a snapshot has only one of them.
   Status change() {
     return filesystem->setxattr(
         {}, ino, "user.x", std::string(32U << 10U, static_cast<char>('a' + changes++ % 26)), 0);
@@ -156,7 +156,7 @@ TEST_CASE(
     "a journal that grew while descriptors were missing is replaced soon after there are some "
     "again",
     "[fs]") {
-  // Of different lengths: each comes at another moment between two tries.
+  // Uses different lengths, so that each shortage ends at another moment between two attempts.
   for (std::uint64_t chunks = 4; chunks <= 20; ++chunks) {
     CAPTURE(chunks);
     CompactionScene scene;
@@ -187,7 +187,7 @@ TEST_CASE("a store that is full of a journal takes changes again when there is r
   REQUIRE_FALSE(done);
   REQUIRE(done.error().code == ENOSPC);
   scene.shortage.descriptors = false;
-  // Room is missing for a snapshot, too.
+  // The snapshot also lacks room.
   for (int i = 0; i < 300; ++i) {
     REQUIRE(scene.change().error().code == ENOSPC);
   }

@@ -1,6 +1,6 @@
-// What is promised of each change, by the calls that production makes on a real directory:
-// containers, journal and names in the order of the rules in src/store/README.md. (tests/crash
-// proves the order itself, on a medium and a backend of its own.)
+// The durability of each change, checked by the system calls on a real directory: containers,
+// journal and names in the order of the rules in src/store/README.md. (tests/crash proves the order
+// itself on its own medium and backend.)
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/stat.h>
@@ -53,7 +53,7 @@ struct Scene {
     return directory_of(ino) + name;
   }
 
-  // A file with content, of which the kernel knows nothing any more.
+  // Makes a file with content and without references of the kernel.
   std::uint64_t file(const std::string& name) {
     const auto made = filesystem->make_node({}, root_ino, name, S_IFREG | 0644, 0);
     REQUIRE(made);
@@ -81,7 +81,7 @@ struct Scene {
   std::unique_ptr<Filesystem> filesystem;
 };
 
-// The data of a file before what the journal says of it, and that before the answer.
+// The data of a file are durable before its record, and the record before the reply.
 void check_file_first(const Scene& scene, std::uint64_t ino, const DurableCalls& noted,
                       const std::vector<test::DurableEvent>& then) {
   const auto calls = noted.so_far();

@@ -1,4 +1,4 @@
-// The space of removed files: when it is free again, and when it must not be.
+// The space of removed files: when it must be freed and when it must not.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -24,7 +24,7 @@ using fs::root_ino;
 constexpr std::uint64_t mebibyte = 1U << 20U;
 constexpr std::uint64_t capacity = 16 * mebibyte;
 
-// A kernel that holds what was removed until it is asked not to.
+// A kernel that keeps removed containers until it must release them.
 struct Kernel final : fs::KernelView {
   void name_changed(std::uint64_t, const std::string&) override {}
 

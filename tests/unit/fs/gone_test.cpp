@@ -1,5 +1,4 @@
-// What was staged in and has no name any more: known as long as the names are, through every kind
-// of recovery.
+// Removed inputs: their records are as durable as names, through every kind of recovery.
 #include <catch2/catch_test_macros.hpp>
 
 #include "fs/namespace.hpp"
@@ -59,7 +58,7 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   CHECK(items[1].ino == 0);                                     // nowhere any more
   CHECK(items[2].ino == buffer.staging->find("moved/b")->ino);  // under another name
   CHECK(items[4].target == "target");
-  // Back under its name it is not gone, nor is what is staged in anew.
+  // A file that gets its name back is not gone, and neither is one that is imported again.
   REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "moved", fs::root_ino, "d", 0));
   stage_one(buffer, "d/a");
   CHECK(gone(buffer) == "e l x ");
@@ -92,7 +91,7 @@ TEST_CASE("a snapshot keeps what is gone, with its class and copy", "[fs][gone]"
                                  .new_name = "g"}));
   REQUIRE(names.apply(fs::Unlink{.parent = fs::root_ino, .time = 1, .name = "g"}));
   names.destroy(2);
-  // And a living one that took its name once: the snapshot must not lose the first for it.
+  // And an existing inode that once had its name: the snapshot must still have the first.
   REQUIRE(names.apply(fs::MakeNode{
       .ino = 3, .parent = fs::root_ino, .mode = S_IFREG | 0644, .dirty = 1, .name = "f"}));
   fs::Namespace copy(0755, 0, 0, 1);
@@ -151,7 +150,7 @@ TEST_CASE("an input whose place was taken is not missed when its follower is unl
       buffer.open();
     }
     CHECK(gone(buffer) == "kept ");
-    CHECK(buffer.staging->gone().front().saved == copy);  // what would go is what was brought out
+    CHECK(buffer.staging->gone().front().saved == copy);  // the exported version would be removed
   }
 }
 
@@ -166,7 +165,7 @@ TEST_CASE("one of several names is gone while the file lives", "[fs][gone]") {
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "c"));
   REQUIRE(buffer.staging->forget_gone({"b", "c"}));
   CHECK(gone(buffer).empty());
-  CHECK(buffer.staging->find("a")->linked);  // the PFS's file lost names, which moved its ctime
+  CHECK(buffer.staging->find("a")->linked);  // the PFS's file lost names, which changed its ctime
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
   buffer.open();
   CHECK(gone(buffer) == "a ");
@@ -254,7 +253,7 @@ TEST_CASE("of a removed input whose copy is gone, too, stays that it was staged 
 TEST_CASE("extended attributes of a staged directory stay through its second round of times",
           "[fs][xattr]") {
   LiveBuffer buffer;
-  const std::string acl = "a list";  // nobody looks into it here
+  const std::string acl = "a list";  // no code here parses it
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0750}));
   REQUIRE(buffer.staging->set_xattrs(
       "d", {{"user.x", "1"}, {"user.y", "2"}, {"system.posix_acl_default", "v"}}));

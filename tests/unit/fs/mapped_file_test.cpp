@@ -1,5 +1,5 @@
-// The daemon's own I/O on mapped segments, over a container that is plain memory and notes what is
-// mapped.
+// The daemon's own I/O on mapped segments, with a container in plain memory that records its
+// mappings.
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,4 +1,4 @@
-// What a recovery makes of a store: on a real directory, after the death of the process.
+// Recovery of a store on a real directory after the death of the process.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -70,7 +70,7 @@ TEST_CASE("recovery frees containers that no record knows and keeps the others")
   CHECK(scene.containers() == 1);
   CHECK(scene.backend->attributes(known));
   CHECK_FALSE(scene.backend->attributes(unfinished));
-  // R4: the numbers that are free again do not stand in anybody's way.
+  // R4: freed numbers cause no conflict.
   for (int i = 0; i < 5; ++i) {
     CHECK(scene.filesystem->make_node({}, fs::root_ino, "new" + std::to_string(i), S_IFREG | 0644,
                                       0));
@@ -182,7 +182,7 @@ TEST_CASE("the names of a hard link are saved together") {
   scene.open({});
   CHECK_FALSE(dirty(0));
   CHECK_FALSE(dirty(1));
-  // Of another copy only the name that it has counts.
+  // A new copy under another name: only its own name counts.
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("b", {.device = 2, .inode = 8}, false));
   CHECK(dirty(0));
   CHECK_FALSE(dirty(1));
@@ -209,7 +209,7 @@ TEST_CASE(
   REQUIRE(scene.backend->remove(ino));
   scene.open({.takeover = GENERATE(false, true)});
   CHECK(scene.filesystem->recovery().lost == std::vector<std::string>{"lost"});
-  // Nothing that a kernel could keep: the container may be put back.
+  // The kernel must cache nothing, because the container may be restored.
   const auto entry = scene.filesystem->lookup(fs::root_ino, "lost");
   REQUIRE(entry);
   CHECK(entry->may_change_now);

@@ -45,8 +45,8 @@ Status publish(LiveBuffer& buffer, const std::string& path, const std::string& c
   return done;
 }
 
-// Answers every call with a request of another thread, which must not have to wait for a lock of
-// the caller.
+// Makes a request on another thread during every call. The request must not wait for a lock of the
+// caller.
 struct AskingKernel final : fs::KernelView {
   explicit AskingKernel(fs::Filesystem& filesystem) : filesystem_(filesystem) {
     filesystem.attach(this);
@@ -185,7 +185,7 @@ TEST_CASE("opens for writing are counted until they are released; each can be se
   CHECK_FALSE(*buffer.staging->set_saved(ino, "f", before->edits, staged_version, false));
   buffer.filesystem->release(ino, O_WRONLY);
   CHECK_FALSE(buffer.staging->writers(ino)->possible);
-  buffer.filesystem->release(ino, O_WRONLY);  // one too many must not make it less than none
+  buffer.filesystem->release(ino, O_WRONLY);  // a surplus release must not make the count negative
   CHECK(buffer.staging->writers(ino)->open == 0);
   const auto quiet = buffer.staging->writers(ino)->edits;
   REQUIRE(buffer.filesystem->open({}, ino, O_RDONLY));
@@ -334,7 +334,8 @@ TEST_CASE(
     CHECK_FALSE(item.dirty);
     CHECK(item.attributes.st_nlink == 3);
   }
-  // Brought out under one name, it is dirty under the others: the PFS has their old content.
+  // After an export under one name the file is dirty under the others, because the PFS has their
+  // old content.
   (void)buffer.write("a", "new");
   REQUIRE(buffer.staging->mark_saved("a", {.device = 9, .inode = 9}, true));
   CHECK_FALSE(buffer.staging->find("a")->dirty);

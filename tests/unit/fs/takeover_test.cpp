@@ -1,4 +1,4 @@
-// A successor of a daemon that died: the same store, requests that come again.
+// A takeover after the worker's death: the same store, repeated requests.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -42,8 +42,8 @@ struct TakeoverScene {
   /// The next request of the kernel.
   fs::Caller next() { return {.uid = 0, .gid = 0, .request = request += 2}; }
 
-  /// The daemon dies with the request carried out and unanswered: its successor, to whom it comes
-  /// again as `resent`.
+  /// The worker dies after it has carried out the request and before the reply. Returns the file
+  /// system of the next worker, which gets the request again as `resent`.
   Filesystem* restarted(const fs::Caller& caller) {
     open(true);
     resent = caller;
@@ -176,7 +176,7 @@ TEST_CASE(
   CHECK(as_set(s.filesystem->inherited_orphans(false)) == std::set{nameless, linked, named});
 }
 
-// Removed directories leave nothing but records: each replay meets them again.
+// Removed directories leave only records, which every replay reads again.
 TEST_CASE("successors that die soon do not replay more and more", "[takeover]") {
   TakeoverScene s;
   s.smallest_compaction = 2U << 20U;
@@ -209,7 +209,7 @@ TEST_CASE("of what a predecessor had open for writing it is known that it is dir
   CHECK_FALSE(now.writers(clean)->possible);
   CHECK(now.writers(dirty)->from_before);
   CHECK(now.writers(dirty)->possible);
-  // What is opened from now on is counted.
+  // Opens from now on are counted.
   REQUIRE(s.filesystem->open(s.next(), clean, O_WRONLY));
   CHECK(now.writers(clean)->open == 1);
   s.filesystem->release(clean, O_WRONLY);
@@ -302,8 +302,8 @@ TEST_CASE("answers and places in directories survive snapshots", "[takeover]") {
 TEST_CASE("a container that no record knows is in nobody's way", "[takeover]") {
   TakeoverScene s;
   const auto last = s.file("last");
-  // The predecessor died between the container and its record: for the next create, and one behind
-  // it.
+  // The earlier worker died between a container and its record: for the next create, and for the
+  // one after it.
   for (const auto number : {last + 1, last + 2}) {
     auto left = s.backend->create(number);
     REQUIRE(left);

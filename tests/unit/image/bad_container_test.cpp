@@ -1,5 +1,5 @@
-// Containers that somebody exchanged, cut short, copied or removed: told by name where that can be
-// known.
+// Containers that were exchanged, truncated, copied or removed. efs reports their names if it can
+// detect them.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -33,7 +33,7 @@ namespace stdfs = std::filesystem;
 
 namespace {
 
-// Which inputs a start would stage in anew.
+// The inputs that a start would import again.
 std::vector<std::string> outdated_at_start(const DeadImage& dead) {
   Started started(dead);
   REQUIRE(started.filesystem);
@@ -136,8 +136,8 @@ TEST_CASE(
         (moved ? std::vector<std::string>{"moved"} : std::vector<std::string>()));
 }
 
-// Whichever container it is: a start names one that does not come again, and touches none of the
-// others.
+// For any container: a start reports a file that cannot be imported again, and leaves all others
+// unchanged.
 TEST_CASE(
     "containers that are removed, exchanged for something else or put elsewhere at random are "
     "missed by a start, which leaves the others alone",
@@ -319,14 +319,14 @@ TEST_CASE(
   CHECK_FALSE(fs::Staging(**started.filesystem).find("input/clean"));
 }
 
-// Asked of the file system, not of the store: tmpfs does since Linux 6.6, and where it does a store
-// without labels is a failure.
+// Checks the file system, not the store. tmpfs keeps labels since Linux 6.6. If the file system
+// does, a store without labels is a failure.
 bool keeps_labels(const DeadImage& dead) {
   return ::setxattr(dead.store().c_str(), "user.probe", "1", 1, 0) == 0;
 }
 
-// Neither a look nor a salvage nor a program gets the content of another file under this one's
-// name, and nothing that somebody does to the file touches it.
+// Checks that no read-only open, salvage or program gets the content of another file under this
+// name, and that no action on this file changes the other one.
 void is_refused(const DeadImage& dead, const std::string& path, const std::string& why) {
   INFO(path);
   const std::string told = "container " + std::to_string(dead.ino(path)) + " " + why;
@@ -407,7 +407,7 @@ TEST_CASE(
   }
 }
 
-// As ext4 and XFS can leave what was made just before: the name is one transaction, the label the
+// The state that ext4 and XFS can leave after a crash: the name is one transaction, the label the
 // next.
 TEST_CASE(
     "after power loss an empty container without a label is that of an empty file; without one it "

@@ -1,5 +1,5 @@
-// Damaged journals: refused with a text, or recovered up to the damage. Never a crash, never a
-// state that was not one.
+// Damaged journals are rejected with a text, or recovered up to the damage. efs never crashes and
+// never recovers a state that did not exist.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -222,15 +222,16 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
   const auto states = write_history(store);
   const std::string whole = read_all(store.journal());
   const Met met = damage_each(store, whole, random, 150, 5, [&](Filesystem& filesystem) {
-    // A look drops what has no container any more; the names must be those of a moment that was.
+    // A read-only open drops files without a container. The names must be those of an earlier
+    // state.
     const bool known = states.contains(names_of(filesystem));
     CHECK((known || !filesystem.recovery().emptied.empty()));
     CHECK_FALSE(filesystem.make_node({}, fs::root_ino, "new", S_IFREG | 0644, 0));
   });
   CHECK(met.refused > 5);
   CHECK(met.recovered > 50);
-  // And for good: what is recovered after power loss can be gone on with. Without one good records
-  // behind a bad one are refused.
+  // The recovery after power loss is final, and work can continue. Without a power loss, valid
+  // records after an invalid one are rejected.
   std::string flipped = whole;
   flipped[used_bytes(whole) / 2] = static_cast<char>(flipped[used_bytes(whole) / 2] ^ 1);
   std::ofstream(store.journal(), std::ios::binary | std::ios::trunc) << flipped;
@@ -255,7 +256,7 @@ TEST_CASE("a damaged journal is refused, or recovered up to the damage", "[image
   }
 }
 
-// It has no history: where it ends early, what is there of it is part of what it was made of.
+// A snapshot has no history: if it ends early, its names are a subset of the original ones.
 TEST_CASE("a damaged snapshot is refused, or recovered up to the damage", "[image][replay]") {
   const auto seed = test::seed();
   INFO("EFS_TEST_SEED=" << seed);
@@ -313,9 +314,9 @@ std::set<std::uint64_t> containers_in(const Store& store) {
   return all;
 }
 
-// Damages the journal at random and goes on with it. Refused: nothing is changed. Recovered: what
-// is named has its content, and, but for what power loss may have done, all is there that the
-// undamaged journal names.
+// Damages the journal at random and continues with it. If it is rejected, nothing changes. If it is
+// recovered, named files have their content, and except for possible effects of power loss all
+// files of the undamaged journal exist.
 void go_on_with_damaged(const Store& store, const std::set<std::string>& states,
                         bool after_power_loss, int rounds) {
   const auto seed = test::seed();
@@ -412,8 +413,7 @@ TEST_CASE("a damaged snapshot that is gone on with is refused, or no file that i
   }
 }
 
-// Every record that is left verifies, and what the others had would look like containers that
-// nobody knows.
+// All remaining records verify, and the containers of the missing records would look unknown.
 TEST_CASE("a snapshot that is cut at any of its records is refused, and nothing is removed",
           "[image][replay]") {
   const Store store;

@@ -1,5 +1,5 @@
-// Journals that somebody exchanged, cut short, copied or put back: told where that can be known,
-// and nothing is removed. (Random damage: bad_image_test.cpp.)
+// Journals that were exchanged, truncated, copied or restored. efs reports those that it can
+// detect, and removes nothing. (Random damage: bad_image_test.cpp.)
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -75,7 +75,7 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   CHECK(receipt.note.contains("files may be missing"));
   CHECK(receipt.verdict != stage::Verdict::complete);
   CHECK(test::told_of(receipt, ".").action == Action::failed);
-  // What power loss may have done is recovered.
+  // efs recovers from possible effects of power loss.
   const Started after(dead, true);
   CHECK(after.filesystem);
 }
@@ -139,7 +139,7 @@ TEST_CASE(
   CHECK((*started.filesystem)->recovery().journal.torn);
 }
 
-// Of the same job, with the same files and the same sizes: nothing but the id tells them apart.
+// Two stores of the same job with the same files and sizes differ only in their id.
 TEST_CASE(
     "a journal, containers or a manifest of another instance are refused, and nothing is changed",
     "[image][journal]") {
@@ -186,7 +186,7 @@ TEST_CASE(
     "a journal that is older than the numbers of the containers is refused, and nothing is removed",
     "[image][journal]") {
   const DeadImage dead;
-  stdfs::remove(dead.journal() + ".last");  // it is the numbers alone that tell
+  stdfs::remove(dead.journal() + ".last");  // only the numbers show it
   const std::string whole = test::text_of(dead.journal());
   std::string older = whole;
   SECTION("the one of the start") {

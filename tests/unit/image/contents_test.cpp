@@ -1,5 +1,5 @@
-// What the containers were when their instance was left: cut, overwritten or replaced ones are told
-// afterwards.
+// The list of container contents at the end of an instance: efs later detects truncated,
+// overwritten and replaced containers.
 #include "image/contents.hpp"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace stdfs = std::filesystem;
 
 namespace {
 
-// As a stop that keeps it leaves an image.
+// An offline store as a stop with --keep leaves it.
 struct LeftImage : DeadImage {
   LeftImage() {
     const auto meta = open_meta();
@@ -96,8 +96,7 @@ TEST_CASE(
   CHECK(left.damage().empty());
   CHECK(left.brought_out().verdict == stage::Verdict::complete);
   CHECK(left.brought_out(true).verdict == stage::Verdict::complete);
-  // A line for each file that has content of its own; of an input that nobody changed the PFS says
-  // what it is.
+  // One line for each file with content of its own; the PFS identifies an unchanged input.
   const std::string text = test::text_of(left.list());
   for (const char* path : {"saved", "d/big", "d/sparse", "d/empty", "linked", "input/changed"}) {
     CHECK(("\n" + text).contains("\n" + std::to_string(left.ino(path)) + " "));
@@ -138,7 +137,7 @@ TEST_CASE(
     CHECK(test::told_of(receipt, "linked").action == Action::staged_out);
     CHECK_FALSE(stdfs::exists(left.results() + (all ? "/all" : "") + "/d/big"));
   }
-  // Who wants it all the same gets it.
+  // The user can export the file anyway.
   stdfs::remove(left.list());
   CHECK(left.changed()->empty());
   CHECK(test::told_of(left.brought_out(), "d/big").action == Action::staged_out);

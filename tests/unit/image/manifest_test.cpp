@@ -1,4 +1,5 @@
-// The manifest changes without new room, so that a full store can tell how it was left.
+// The manifest is rewritten without new space, so that a full store can still record its final
+// state.
 #include "image/manifest.hpp"
 
 #include <fcntl.h>
@@ -93,7 +94,7 @@ TEST_CASE(
   CHECK(before->journal_to == 7);
   CHECK(before->left == image::ShutdownState::in_use);
   CHECK(before->contents.empty());
-  CHECK(before->merges);  // nothing newer is replaced: what was said of that last is lost
+  CHECK(before->merges);  // newer files are not replaced: the last value of this field is lost
   SECTION("and it is put right with what is written next") {
     REQUIRE(image::write_left(directory.get(), image::ShutdownState::salvaged));
     CHECK(image::read_manifest(directory.get())->left == image::ShutdownState::salvaged);
@@ -168,7 +169,7 @@ TEST_CASE(
       "}\nresources: [ { path: a, flags: persistent } ]\n"));
   REQUIRE(image::write_listed(directory.get(), listed));
   const auto manifest = image::read_manifest(directory.get()).value();
-  // As far as a salvage looks at it.
+  // The fields that a salvage reads.
   const auto said = [&]() -> std::string {
     const auto read = image::read_manifest(directory.get());
     const auto job = read ? image::job_of(directory.get(), *read) : std::unexpected(read.error());

@@ -1,5 +1,5 @@
-// Looking at an image, repairing it and removing it while each allocation of memory fails in turn:
-// what is told is true, no descriptor stays open, and a second call does what the first could not.
+// Check, repair and removal of an offline store while each allocation of memory fails in turn. The
+// reports are true, no descriptor stays open, and a second call completes the work.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <optional>
@@ -20,7 +20,7 @@ std::ptrdiff_t descriptors_now() {
   return std::distance(stdfs::directory_iterator("/proc/self/fd"), stdfs::directory_iterator{});
 }
 
-/// What a death in the middle of a stage-in and of a snapshot leaves.
+/// Adds the remainders of a process that died during a stage-in and a snapshot.
 void add_leftovers(const DeadImage& dead) {
   DeadImage::put(dead.store() + "/meta/journal.new", "half a snapshot");
   const std::uint64_t unknown = dead.ino("replaced") + 10;
@@ -48,8 +48,8 @@ std::uint64_t allocations_of(const std::function<void()>& work) {
   return test::allocations() - before;
 }
 
-/// As each_allocation_fails(), without those of reading a manifest: to destroy a Json takes memory
-/// and cannot fail (docs/dev/style.md).
+/// As each_allocation_fails(), without the allocations of reading a manifest: destroying a Json may
+/// allocate and must not throw (docs/dev/style.md).
 template <typename Round>
 void each_but_of_manifests_fails(const DeadImage& dead, Round round) {
   const auto read_manifests = [&] {
@@ -76,7 +76,7 @@ void each_but_of_manifests_fails(const DeadImage& dead, Round round) {
 
 }  // namespace
 
-// Where it is short for good they only end early.
+// With a permanent shortage they only end early.
 TEST_CASE("check: every allocation of memory fails once", "[image][faults][memory]") {
   const DeadImage dead;
   add_leftovers(dead);
@@ -168,7 +168,7 @@ TEST_CASE("removal: every allocation of memory fails once, and for good",
     });
     REQUIRE(descriptors_now() == descriptors);
     failed += !done;
-    // Whoever comes next is told by its metadata that it is being removed, until nothing is left of
+    // The metadata show later processes that the store is being removed, until nothing is left of
     // it.
     const UniqueFd meta(::open((store + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     const bool untouched = stdfs::exists(store + "/meta/journal");

@@ -24,7 +24,7 @@ namespace {
 
 const std::string saved_corpus = EFS_SOURCE_DIR "/tests/fuzz/corpus/replay/";
 
-// What a scenario leaves in its journal: the bytes, and the payload of each record.
+// The journal of a scenario: its bytes, and the payload of each record.
 struct LeftJournal {
   std::string bytes;
   std::vector<std::string> payloads;
@@ -59,8 +59,8 @@ LeftJournal left_by(const test::Scenario& scenario, std::uint64_t smallest_compa
   return left;
 }
 
-// The two forms that tests/fuzz/replay.cpp takes: a journal as it is, and payloads that it makes a
-// journal of.
+// The two input forms of tests/fuzz/replay.cpp: a journal, and payloads from which it makes a
+// journal.
 void write_saved(const std::string& name, const LeftJournal& left) {
   std::ofstream(saved_corpus + name + ".journal", std::ios::binary) << '\0' << left.bytes;
   std::ofstream file(saved_corpus + name + ".records", std::ios::binary);

@@ -40,8 +40,8 @@ bool is_out(Action action) {
   return action == Action::staged_out || action == Action::kept || action == Action::removed;
 }
 
-/// What results-dir has once all is out, by the walk of the image: the whole content, or "->
-/// TARGET", or "directory".
+/// The state of results-dir after a complete export, from the walk of the offline store: the whole
+/// content, or "-> TARGET", or "directory".
 using Outcome = std::map<std::string, std::string>;
 
 Outcome what_is_at(const std::string& directory, const std::set<std::string>& paths) {
@@ -61,7 +61,7 @@ Outcome what_is_at(const std::string& directory, const std::set<std::string>& pa
 }
 
 struct Expected {
-  std::set<std::string> paths;  // that a salvage brings out, or removes
+  std::set<std::string> paths;  // that a salvage exports or removes
   Outcome whole;
 };
 
@@ -96,7 +96,7 @@ std::string outcome_of(const Outcome& all, const std::string& path) {
   return all.contains(path) ? all.at(path) : "nothing";
 }
 
-/// No file is in part.
+/// Checks that no file is incomplete.
 std::string check_files(const DeadImage& dead, const Expected& expected, const Outcome& before) {
   const Outcome now = what_is_at(dead.results(), expected.paths);
   for (const auto& path : expected.paths) {
@@ -108,8 +108,8 @@ std::string check_files(const DeadImage& dead, const Expected& expected, const O
   return "";
 }
 
-// `failed`: the first call that did. Of a claim that could not be given back behind a name that was
-// given, only the log tells.
+// `failed`: the first failed call. If a claim could not be released after its name was given, only
+// the log reports it.
 std::string check(const DeadImage& dead, const Expected& expected, const stage::Receipt& receipt,
                   const Outcome& before, const std::string& failed = "") {
   if (std::string wrong = check_files(dead, expected, before); !wrong.empty()) {
@@ -147,7 +147,7 @@ std::string check(const DeadImage& dead, const Expected& expected, const stage::
   return "";
 }
 
-// But for the names that were given at results-dir, which are noted.
+// Without the export log, which records the names given in results-dir.
 std::map<std::string, std::string> image_below(const DeadImage& dead) {
   auto all = test::everything_below(dead.store());
   all.erase("/meta");
@@ -162,7 +162,7 @@ struct Faults {
   bool in_place = false;
 };
 
-// One image serves all, as long as it stays the same; in place the inputs are part of it.
+// One offline store serves all rounds while it stays unchanged; in place the inputs are part of it.
 void every_call_fails(const Faults& faults) {
   std::optional<DeadImage> dead(std::in_place, DeadImage::Kind{.in_place = faults.in_place});
   Expected expected = expected_of(*dead);
@@ -272,7 +272,7 @@ bool salvage_killed_at(const DeadImage& dead, std::uint64_t n) {
   return code.has_value();
 }
 
-/// Somebody puts files of his under all names that a salvage which died has given, or taken away.
+/// Puts another user's files under all names that a killed salvage has given or removed.
 std::set<std::string> take_names(const DeadImage& dead, const Expected& expected,
                                  const Outcome& before) {
   std::set<std::string> taken;

@@ -18,8 +18,8 @@
 
 namespace efs::stage::test {
 
-/// Thread-safe as Buffer demands. Owns no directory. Never short of memory: what it does is all or
-/// nothing.
+/// Thread-safe as Buffer requires. The directory is borrowed. Assumes enough memory: each call
+/// succeeds completely or does nothing.
 class FakeBuffer final : public PlainBuffer {
  public:
   struct Node {
@@ -30,7 +30,7 @@ class FakeBuffer final : public PlainBuffer {
     bool dirty = false;
     std::optional<fs::Origin> origin;
     std::map<std::string, std::string> xattrs{};
-    bool handed_down = false;  // its group, by its directory
+    bool handed_down = false;  // the directory's group was inherited
   };
 
   explicit FakeBuffer(std::string directory) : directory_(std::move(directory)) {
@@ -203,7 +203,7 @@ class FakeBuffer final : public PlainBuffer {
     return {};
   }
 
-  /// What a job does: a new file (or directory, or link), dirty and without an origin.
+  /// Acts as a job: makes a new file, directory or link, dirty and without an origin.
   void put(const std::string& path, mode_t type, const std::string& content = {},
            mode_t mode = 0644) {
     const std::uint64_t ino = next_++;
@@ -227,7 +227,7 @@ class FakeBuffer final : public PlainBuffer {
                    .origin = {}};
   }
 
-  /// What a job does to an input: other content, dirty.
+  /// Acts as a job: changes an input's content and makes it dirty.
   void overwrite(const std::string& path, const std::string& content) {
     Node& node = nodes.at(path);
     const UniqueFd fd(::open(container(node.ino).c_str(), O_RDWR | O_TRUNC | O_CLOEXEC));
@@ -251,9 +251,9 @@ class FakeBuffer final : public PlainBuffer {
     return pending_.size();
   }
 
-  std::set<std::uint64_t> secured;       // what secure() was called for
-  std::vector<fs::WalkItem> gone_items;  // what gone() answers
-  std::map<std::string, Node> nodes;     // tests may look and change while no transfer runs
+  std::set<std::uint64_t> secured;       // arguments of secure()
+  std::vector<fs::WalkItem> gone_items;  // result of gone()
+  std::map<std::string, Node> nodes;     // tests may read and change it while no transfer runs
 
  private:
   Status add(const std::string& path, Node node) {

@@ -1,5 +1,5 @@
 #pragma once
-// A PfsIo that counts the calls and lets a chosen one fail.
+// A PfsIo that counts calls and makes a chosen one fail.
 
 #include <signal.h>
 #include <strings.h>
@@ -23,14 +23,14 @@ namespace efs::stage::test {
 
 /// One call of a transfer: the nth (from 0) of one function of PfsIo.
 struct NthCall {
-  std::string function;  // as PfsIo has it; "": none
+  std::string function;  // a member of PfsIo; "": none
   std::uint64_t number = 0;
   int code = 0;  // its error
 };
 
-/// Before every call `hook(number, call, object)` is asked; a code other than 0 is that call's
-/// error, and the call is not made. `object` is the name given, or "" for calls on descriptors.
-/// Thread-safe if the hook is.
+/// Calls `hook(number, call, object)` before every call. If the hook returns a code other than 0,
+/// the call is not made and fails with this code. `object`: the name given, or "" for calls on
+/// descriptors. Thread-safe if the hook is.
 class FaultPfs final : public PfsIo {
  public:
   using Hook =
@@ -43,7 +43,7 @@ class FaultPfs final : public PfsIo {
 
   std::uint64_t calls() const { return calls_; }
 
-  /// How often each function was called. To be asked when no call is under way.
+  /// The number of calls of each function. Use it when no call is in progress.
   const std::map<std::string, std::uint64_t>& calls_of() const { return calls_of_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
@@ -230,17 +230,17 @@ class FaultPfs final : public PfsIo {
   }
 
   std::function<void()> on_drop_cache;  // cannot fail
-  // all that is done before a file gets its name is done
+  // called after all other work, just before a file gets its name
   std::function<void(const std::string& name)> on_naming;
-  int no_replace_code = 0;  // of rename_noreplace(), where the file system has none
+  int no_replace_code = 0;  // error of rename_noreplace(); simulates a file system without it
   bool trust_syncfs = true;
-  // opens, looks at and renames what has the name but for upper and lower case
+  // open, lstat and rename ignore upper and lower case
   bool folds_case = false;
-  std::function<void(int fd, struct stat&)> on_fstat;  // may change what it says
-  std::size_t most = SIZE_MAX;                         // bytes that one read or write moves at most
+  std::function<void(int fd, struct stat&)> on_fstat;  // may change the result
+  std::size_t most = SIZE_MAX;  // upper bound on the bytes of one read or write
 
  private:
-  /// What a PFS that folds case would find.
+  /// The name that a case-insensitive PFS would find.
   std::string there(int at, const std::string& name) {
     if (!folds_case || name.contains('/')) {
       return name;
@@ -279,8 +279,8 @@ class FaultPfs final : public PfsIo {
   std::map<std::string, std::uint64_t> calls_of_;
 };
 
-/// Does `work(pfs)` in a child, which is killed before its nth call (from 0) to the PFS. What work
-/// returned; empty: it was killed.
+/// Runs `work(pfs)` in a child process that is killed before its nth call (from 0) to the PFS.
+/// Returns the result of work; empty if the child was killed.
 template <typename Work>
 std::optional<int> killed_at_call(std::uint64_t n, Work work) {
   const pid_t child = ::fork();
@@ -303,11 +303,11 @@ std::optional<int> killed_at_call(std::uint64_t n, Work work) {
   return std::nullopt;
 }
 
-/// Lets every call of a transfer fail once: `round` does the whole of it anew with the PFS that it
-/// is given, first with one in which nothing fails. Goes through the calls of one function after
-/// another, since the order of all hangs on threads (EFS_SAMPLE: through a part of them, of each
-/// function one at least). Returns the functions that failed. (What is called after a failure only
-/// cannot fail: one call of a round does.)
+/// Makes every call of a transfer fail once: `round` does a whole transfer with the PFS that it
+/// gets, the first time without a failure. Goes through the calls of one function after another,
+/// since the order of all calls depends on threads. (EFS_SAMPLE: a part of the calls, at least one
+/// of each function.) Returns the functions that failed. (Calls that happen only after a failure do
+/// not fail here: only one call of a round does.)
 template <typename Round>
 std::set<std::string> each_call_fails(int code, Round round) {
   const auto calls_with = [&](const NthCall& chosen) {

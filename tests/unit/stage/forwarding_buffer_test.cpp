@@ -1,4 +1,4 @@
-// What stands in front of a buffer hands on every member of it.
+// ForwardingBuffer forwards every member of a buffer.
 
 #include "stage/forwarding_buffer.hpp"
 
@@ -9,7 +9,7 @@ using namespace efs::stage;
 
 namespace {
 
-/// Notes what is called. It has to override every member: none has a body to inherit.
+/// Records the calls. It must override every member, because all are pure.
 class Recorder final : public Buffer {
  public:
   mutable std::vector<std::string> calls{};

@@ -1,5 +1,5 @@
-// Somebody puts a symbolic link in a directory's or file's place between two calls to the PFS: at
-// every call in turn. Nothing outside of root-dir and results-dir is read, written or removed.
+// An attacker replaces a directory or file by a symbolic link between two calls to the PFS: at
+// every call in turn. efs reads, writes and removes nothing outside root-dir and results-dir.
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* secret = "what lies elsewhere";
 
-/// What is outside: a directory with the same names below it as the inside has.
+/// Makes a directory outside, with the same names below it as the inside.
 std::string make_elsewhere(const std::string& top) {
   const std::string elsewhere = top + "/elsewhere";
   for (const char* name : {"f", "g", "sub/h", "f.efs-partial"}) {
@@ -30,12 +30,12 @@ std::string make_elsewhere(const std::string& top) {
   return elsewhere;
 }
 
-/// What the link at `place`, which is d or below it, leads to.
+/// The target of the link at `place`, which is d or below it.
 std::string target_of(const std::string& place, const std::string& elsewhere) {
   return elsewhere + place.substr(1);
 }
 
-/// Puts a link in the place of `path`, which is moved aside; where nothing is, the link alone.
+/// Moves `path` aside, if it exists, and makes a link in its place.
 void put_link(const std::string& path, const std::string& target) {
   std::error_code ignored;
   stdfs::rename(path, path + ".aside", ignored);
@@ -54,9 +54,9 @@ struct Racing {
   }};
 };
 
-/// `race` does all of it once with the link coming before call `at`, and says how many calls there
-/// were: it is run for each of them (EFS_SAMPLE: for a part). Returns how many there are where no
-/// link comes. `failing`: of openat2(2).
+/// `race` does one whole transfer in which the link appears before call `at`, and returns the
+/// number of calls. Runs `race` for each call (EFS_SAMPLE: for a part). Returns the number of calls
+/// without a link. `failing`: the error of openat2(2).
 std::uint64_t at_every_call(int failing,
                             const std::function<std::uint64_t(std::uint64_t at)>& race) {
   const auto seed = efs::test::seed();
@@ -80,7 +80,7 @@ std::vector<std::string> names_below(const std::string& directory) {
   return names;
 }
 
-/// All that is outside, to see that it stays.
+/// The files outside, to check that they stay.
 struct Outside {
   explicit Outside(std::string path) : directory(std::move(path)) {}
 
@@ -93,13 +93,13 @@ struct Outside {
   std::vector<std::string> names = names_below(directory);
 };
 
-/// Nothing below holds what lies elsewhere, but by way of the link.
+/// True if no file below `directory` has content from elsewhere, except through the link.
 bool holds_no_secret(const std::string& directory) {
   return std::ranges::none_of(snapshot_of(directory),
                               [](const auto& file) { return file.second.first.contains(secret); });
 }
 
-/// Inputs below d, and what lies elsewhere.
+/// Makes inputs below d, and files elsewhere.
 void prepare(const LiveScene& scene) {
   for (const char* name : {"d/f", "d/g", "d/sub/h"}) {
     write_file(scene.config.root_dir + "/" + name, "input of some length");

@@ -1,4 +1,4 @@
-// The bytes of every record, pinned: what one version of efs writes another one reads.
+// Pins the bytes of every record, so that one version of efs reads the records of another.
 #include "store/format.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -111,7 +111,7 @@ std::string content(const std::string& path) {
   return std::move(text).str();
 }
 
-// What another version would have written, whole: the checksum is right.
+// Writes a header as another version would, with a correct checksum.
 void change_header(const std::string& path,
                    const std::function<void(efs::store::JournalHeader&)>& change) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -405,8 +405,7 @@ Status nothing(const Record&) {
   return {};
 }
 
-// A process that dies before its store of number `left`: what it wrote by then is there, and
-// nothing after it.
+// A process that dies before its store number `left`: only its earlier writes exist.
 class Mortal final : public efs::store::MediumFile {
  public:
   Mortal(std::unique_ptr<efs::store::MediumFile> file, int& left)

@@ -1,5 +1,5 @@
-// The medium that production has: which calls reach the kernel and libpmem, on what, and in which
-// order. (What the order is good for, tests/crash shows on a medium of its own.)
+// The production medium: the calls that reach the kernel and libpmem, their objects and their
+// order. (tests/crash proves on its own medium why the order matters.)
 #include "store/medium.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What the job took away of its inputs, at the PFS.
+// Removes from the PFS the inputs that the job removed.
 #include "stage/export/deletions.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -65,7 +65,7 @@ TEST_CASE("deletions: only declared ones, of persistent inputs", "[stage][out][d
     CHECK_FALSE(stdfs::exists(scene.root + "/d/a"));
     CHECK(entry_of(receipt, "t/c") == nullptr);
     CHECK(stdfs::exists(scene.root + "/t/c"));
-    CHECK(action_of(scene.out(), "d/a") == Action::removed);  // once more: it is gone already
+    CHECK(action_of(scene.out(), "d/a") == Action::removed);  // a second call: already removed
   }
   SECTION("in another results-dir nothing is ours") {
     scene.config.in_place = false;
@@ -86,7 +86,7 @@ TEST_CASE("deletions: what goes is no place for the job's version of another fil
   write_file(scene.root + "/d/a", "somebody else's");
   REQUIRE(scene.out().verdict == Verdict::complete);
   REQUIRE(content_of(scene.root + "/d/a.efs-job") == "the job's");
-  // As the next start stages it in, and the job takes it away.
+  // The next start imports the file again, and the job removes it.
   auto kept = scene.buffer.nodes.at("d/b");
   const auto st = stat_of(scene.root + "/d/a.efs-job");
   kept.origin = fs::Origin{.device = st.st_dev,

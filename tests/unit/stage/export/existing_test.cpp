@@ -1,5 +1,5 @@
-// What results meet in results-dir that is not the job's: it is counted, left alone, or kept
-// beside.
+// Existing files in results-dir that are not the job's: a stage-out counts them, leaves them, or
+// keeps both files.
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ struct ExistingScene : Scene {
     reopen();
   }
 
-  /// As a process does that goes on with the store.
+  /// As a later process of the store.
   void reopen() {
     if (!may_meet_others(config)) {
       return;
@@ -78,8 +78,8 @@ TEST_CASE("existing: fail leaves what is there, and the results in the buffer",
   }
   CHECK(scene.there("new") == "half");
   CHECK(partials_below(scene.results) == 0);
-  // What it has brought out itself is no obstacle: not to the same process, nor to one that goes on
-  // when the job has changed it.
+  // The store's own exports are no obstacle: neither to the same process, nor to a later process
+  // after the job has changed the file.
   scene.reopen();
   scene.buffer.overwrite("new", "whole");
   stdfs::remove(scene.results + "/good");

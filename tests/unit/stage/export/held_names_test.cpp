@@ -1,5 +1,5 @@
-// Names to which another node or job has a claim: all else goes first, and they are waited for
-// together.
+// Names that another node or job has claimed: the stage-out exports all others first and then waits
+// for all claims together.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -25,7 +25,7 @@ const std::string is_named =
 const std::string whose =
     " is its claim, of another.efs-partial; where that is dead, remove it, and try again";
 
-/// Claims of another's to names in one directory.
+/// Claims of another node to names in one directory.
 class Claims {
  public:
   explicit Claims(const std::string& directory)
@@ -113,7 +113,7 @@ TEST_CASE("stage-out: a name that is given back in time is given", "[stage][out]
   Claims claims(scene.root);
   claims.make("a");
   claims.make("b");
-  // Each of them is waited for: what moves is not given up.
+  // The stage-out waits for each claim: it does not give up while claims are released.
   scene.meanwhile = [&] {
     if (scene.pauses.passed() > 8 * in_a_second) {
       claims.give_back("a");

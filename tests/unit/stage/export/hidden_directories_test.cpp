@@ -1,4 +1,4 @@
-// Directories that are filled before anybody sees them (ResultsTree::hide()).
+// Directories that are filled before they are visible (ResultsTree::hide()).
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

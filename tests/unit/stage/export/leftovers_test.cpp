@@ -24,7 +24,7 @@ TEST_CASE("leftovers: also in a directory that the stage-out has to open to its 
   write_file(gone, "left");
   write_file(d + "/new.0123456789ab.efs-partial/1", "left");
   stdfs::permissions(d, stdfs::perms{0555});
-  // As for one who is not root.
+  // As for a user other than root.
   FaultPfs pfs([&](auto, const std::string& call, const auto&) {
     return (call == "unlink" || call == "rmdir") && (stat_of(d).st_mode & 0200U) == 0 ? EACCES : 0;
   });

@@ -1,4 +1,4 @@
-// efs receipt --verify: what the PFS has against what a receipt says.
+// efs receipt --verify: compares the PFS with a receipt.
 
 #include "stage/export/receipt_check.hpp"
 

@@ -1,4 +1,4 @@
-// What of the buffer goes back, and what becomes of files whose content cannot be read.
+// Selects the results to export. Covers files with unreadable content.
 #include "stage/export/selection.hpp"
 
 #include <sys/stat.h>

@@ -23,8 +23,7 @@ namespace {
 
 constexpr const char* theirs = "as somebody else left it";
 
-/// Inputs, and what becomes of them where the job's results go back to them: some removed, one
-/// changed on both sides.
+/// Inputs of a job with results in place: some are removed, one is changed on both sides.
 void prepare_inputs(Scene& scene, bool in_place) {
   for (const char* name : {"input", "removed", "clash"}) {
     write_file(scene.root + "/d/" + name, std::string("the input as it was: ") + name);
@@ -58,7 +57,7 @@ void prepare_inputs(Scene& scene, bool in_place) {
 }
 
 /// One of each: files, a hole, two names of one file, extended attributes, other owners, links,
-/// directories, and what is on the PFS already, whole, old, or in part.
+/// directories, and files that the PFS already has, whole, old, or as a partial.
 void prepare(Scene& scene, bool in_place) {
   scene.options.workers = 1;
   prepare_inputs(scene, in_place);
@@ -94,8 +93,8 @@ void prepare(Scene& scene, bool in_place) {
   set_mtime(results + "/there", scene.buffer.nodes.at("there").attributes.mtime);
 }
 
-/// Under every real name there is nothing, the old version or the whole new one, and somebody
-/// else's version stays.
+/// True if every real name is missing or has the old version or the whole new one, and another
+/// user's version stays.
 bool whole(Scene& scene) {
   const std::string& results = scene.config.results_dir;
   if (scene.config.in_place && content_of(results + "/d/clash") != theirs) {
@@ -156,8 +155,8 @@ bool claims_are_true(Scene& scene, const Receipt& receipt) {
   return true;
 }
 
-/// One of several nodes of a job: some of its results are there already, old, or the same from
-/// another node, or another's.
+/// One of several nodes of a job. Some of its results exist on the PFS: old, identical from another
+/// node, or different.
 class OneOfSeveral {
  public:
   explicit OneOfSeveral(bool clashes) {
@@ -196,7 +195,7 @@ class OneOfSeveral {
     return scene.out(*merging);
   }
 
-  /// As whole() says, and what another node brought out has stayed, or the same is there.
+  /// As whole(); also, exports of another node stay or are replaced by identical files.
   bool whole() const {
     for (const auto& [path, node] : scene.buffer.nodes) {
       const std::string real = scene.config.results_dir + "/" + path;
@@ -228,8 +227,8 @@ class OneOfSeveral {
   Scene scene;
 
  private:
-  /// This node's own, of an earlier stage-out, which has been changed since; of "own-of-two"
-  /// somebody has made one more name.
+  /// This node's own export of an earlier stage-out; the job has changed the file since.
+  /// "own-of-two" has got one more name on the PFS.
   void bring_out_before(const std::string& name) {
     const std::string there = scene.config.results_dir + "/e/" + name;
     write_file(there, "old");
@@ -248,7 +247,7 @@ class OneOfSeveral {
   std::vector<fs::Origin> own_;
 };
 
-/// None but the one that was there before.
+/// True if the only partial is the one from before.
 bool only_stale_partial(Scene& scene) {
   const std::string stale =
       scene.config.results_dir + "/" + partial_name("replaced", scene.options.partial_tag);
@@ -257,7 +256,7 @@ bool only_stale_partial(Scene& scene) {
   return partials_below(scene.config.results_dir) == ours;
 }
 
-/// Where the cause has gone, all comes out.
+/// After the fault a second stage-out exports everything.
 void require_rerun(Scene& scene) {
   const Receipt again = scene.out();
   INFO("again: " << describe(again));
@@ -274,7 +273,7 @@ std::set<std::string> paths_of(const Receipt& receipt) {
   return paths;
 }
 
-/// `prepare_scene` makes a scene from which all comes out.
+/// `prepare_scene` makes a scene whose results can all be exported.
 template <typename Prepare>
 std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage,
                                                     Prepare prepare_scene) {
@@ -294,7 +293,7 @@ std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage
     if (receipt) {
       REQUIRE(claims_are_true(scene, *receipt));
     }
-    // For want of any memory at all a partial may have to stay until the next stage-out.
+    // Without any memory a partial may stay until the next stage-out.
     if (shortage == efs::test::Shortage::once) {
       REQUIRE((partials_below(scene.config.results_dir) == 0 || only_stale_partial(scene)));
     }
@@ -308,7 +307,7 @@ std::uint64_t every_allocation_of_a_stage_out_fails(efs::test::Shortage shortage
 
 using Functions = std::set<std::string>;
 
-/// Returns what has failed.
+/// Returns the functions that failed.
 Functions every_call_fails(int code, bool in_place, const std::string& tag = {}) {
   std::size_t rounds = 0;
   const Functions failed = each_call_fails(code, [&](FaultPfs& pfs, const NthCall& chosen) {
@@ -322,7 +321,7 @@ Functions every_call_fails(int code, bool in_place, const std::string& tag = {})
                  << describe(receipt));
     REQUIRE(whole(scene));
     REQUIRE(claims_are_true(scene, receipt));
-    // The stale partial is there as long as its file was not begun or could not be begun.
+    // The stale partial stays until its file is begun.
     const auto* replaced = entry_of(receipt, "replaced");
     const bool begun = receipt.reason.empty() && replaced->action == Action::staged_out;
     const bool unlink_failed = chosen.function == "unlink" || chosen.function == "remove";
@@ -349,7 +348,8 @@ Functions every_call_fails(int code, bool in_place, const std::string& tag = {})
   return failed;
 }
 
-/// All that every stage-out calls. (access, list and seek are a stage-in's, statvfs is nobody's.)
+/// The functions that every stage-out calls. (access, list and seek belong to a stage-in; no
+/// transfer here calls statvfs.)
 const Functions of_a_stage_out{
     "open",      "open_beneath", "list",    "read",      "write",      "truncate",       "fstat",
     "lstat",     "mkdir",        "symlink", "link",      "rename",     "unlink",         "xattrs",

@@ -1,5 +1,5 @@
-// What a job file can say about a stage-out: conflicts, verification; and what goes without saying:
-// links, and nothing twice.
+// The job file's rules for a stage-out: conflicts and verification. Also hard links, and that no
+// file is exported twice.
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -16,7 +16,7 @@ using namespace efs::stage::test;
 
 namespace {
 
-/// An input that the job changed, in place, and somebody else too.
+/// An input in place that the job and another user have changed.
 void make_conflict(Scene& scene) {
   scene.config.results_dir = scene.root;
   scene.config.in_place = true;

@@ -82,7 +82,7 @@ TEST_CASE("stage-out: a result of 1 TiB of hole costs what its data cost", "[sta
     std::atomic<std::uint64_t> calls{0};
     Progress progress;
     FaultPfs pfs([&](auto, const std::string& call, const auto&) {
-      // Counted, not waited for: every mebibyte of hole would be a call more.
+      // The test counts calls: reading the hole would add one call a mebibyte.
       if ((call == "read" || call == "write") && ++calls == 1000) {
         progress.cancel = true;
       }
@@ -96,7 +96,7 @@ TEST_CASE("stage-out: a result of 1 TiB of hole costs what its data cost", "[sta
     CHECK(entry_of(receipt, "hole")->bytes == static_cast<std::uint64_t>(size));
     CHECK(entry_of(receipt, "hole")->checksum->kind == SumKind::xxh3_sparse);
     CHECK(stat_of(scene.results + "/hole").st_blocks <= 16);
-    // What a killed stage-out left is compared at the same cost.
+    // Comparing the files of a killed stage-out costs the same.
     const Receipt again = scene.out(pfs);
     CHECK(action_of(again, "hole") == Action::kept);
     CHECK(calls < 200);
@@ -165,7 +165,7 @@ TEST_CASE(
   scene.resource("d/changed");
   scene.resource("d/second");
   REQUIRE(scene.in().ok());
-  scene.config.results_dir = scene.root + "/d";  // what the planner refuses, had it seen that it is
+  scene.config.results_dir = scene.root + "/d";  // the planner would refuse this if it knew
   write_file(scene.root + "/d/changed", "input, changed since");
   scene.buffer.put("first", S_IFREG, "ours");
   REQUIRE(scene.buffer.link_files("first", std::array<std::string, 1>{"second"}));
@@ -212,7 +212,7 @@ TEST_CASE("stage-out: in place, a changed PFS copy is a conflict and stays", "[s
   CHECK(content_of(scene.root + "/theirs") == "three");
   CHECK(scene.buffered("theirs") == "two");
   CHECK(partials_below(scene.root) == 0);
-  // Again: what the first call brought out is recognised, the conflict stays one.
+  // The second call recognises the exports of the first. The conflict stays.
   const Receipt again = scene.out();
   CHECK(action_of(again, "mine") == Action::kept);
   CHECK(entry_of(again, "mine")->checksum == hash("two"));

@@ -1,5 +1,5 @@
-// The cache of inputs: keys, damage, the order in which entries go, several users at once, and what
-// dies in the middle.
+// The cache of inputs: keys, damage, the order of eviction, concurrent use, and the death of a
+// process.
 #include "stage/import/cache.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -32,7 +32,7 @@ CacheKey key_of(const std::string& path, std::uint64_t size, unsigned version = 
 
 constexpr Nanoseconds long_after = 100'000'000'000;
 
-/// A cache, and beside it, on the same file system, the containers of a job.
+/// A cache, and the containers of a job on the same file system.
 struct Place {
   efs::test::TempDirectory top{"/dev/shm"};
   std::string store = top.path() + "/store";
@@ -62,7 +62,7 @@ struct Place {
     return UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   }
 
-  /// Puts it there, and takes it out of the job's store.
+  /// Adds the container to the cache and removes it from the job's store.
   Status put(const CacheKey& key, const std::string& content) {
     std::string name;
     const UniqueFd fd = container(content, &name);
@@ -238,7 +238,7 @@ TEST_CASE("before its container is changed the cache gets a copy", "[cache]") {
   place.cache->part(fd.get(), "/pfs/a");
   CHECK(stat_of(name).st_nlink == 1);
   REQUIRE(unseal(fd.get()));
-  // who copies from the job's container learns of it
+  // a reader that copies from the job's container detects the change
   CHECK_FALSE(Cache::still_whole(reader->container.get()));
   write_file(name, "changed");
   CHECK((place.get(key) == content));
@@ -415,7 +415,7 @@ TEST_CASE("several daemons at once: what is found is what was put there", "[cach
 
 namespace {
 
-// What `state` counts, and what the whole entries take.
+// The bytes counted in `state`, and the bytes of all whole entries.
 std::pair<std::uint64_t, std::uint64_t> counted_and_taken(const Place& place) {
   const std::string state = content_of(place.directory() + "/state"), key(key_suffix);
   std::uint64_t taken = 0;
@@ -516,7 +516,7 @@ TEST_CASE("the cache: every allocation of memory fails once, and for good",
               }
             });
             REQUIRE(open_descriptors_here() == descriptors);
-            // The count is never too low: the cache would outgrow its capacity.
+            // The count is never too low; otherwise the cache would exceed its capacity.
             const auto [counted, taken] = counted_and_taken(full.place);
             REQUIRE(counted >= taken);
             for (const char name : {'a', 'b', 'c', 'd'}) {

@@ -170,7 +170,7 @@ TEST_CASE("a write in place changes neither the cache nor what the next job gets
     job.live.open();
     job.live.write("data", "changed");
     Job after(s.scene, s.cache.get());
-    CHECK(after.reads > 0);  // the entry was given up: nobody was there to copy it
+    CHECK(after.reads > 0);  // the entry was dropped, because no process could copy it
     CHECK((after.live.read("data") == s.content));
     return;
   }

@@ -108,8 +108,8 @@ std::map<std::string, std::string> state_of(const std::string& directory) {
   return state;
 }
 
-/// What a name of the store leads to is the whole input, with its times; 0 if something is not.
-/// Else names + 1.
+/// Returns the number of names + 1 if every name of the store leads to the whole input with its
+/// times; otherwise 0.
 std::size_t whole_names(const Scene& scene, RealStore& store) {
   fs::Staging staging(*store.filesystem);
   const auto items = staging.walk();

@@ -85,7 +85,7 @@ Transfer load_of_a_directory() {
               }};
 }
 
-/// What has taken the place of another version stays (load.hpp).
+/// Files that replaced another version stay (load.hpp).
 Transfer load_of_other_versions() {
   return {.name = "load --replace",
           .calls = of_a_load,
@@ -151,7 +151,7 @@ Transfer load_of_a_first_part() {
           }};
 }
 
-/// What results-dir has of a file is the old version or the whole new one.
+/// Checks that results-dir has the old version of a file or the whole new one.
 void check_result(LiveScene& scene, const std::string& name, const std::string& before,
                   const std::string& now, bool done) {
   const std::string there = scene.out(name);
@@ -180,8 +180,8 @@ Transfer unload_of_all() {
                  LiveScene& scene, PfsIo& pfs) { return is_complete(scene.back(request, pfs)); },
       .check =
           [](LiveScene& scene, bool done) {
-            // What fails last may be the word of it: then all is there, and clean. What is clean is
-            // there.
+            // If only the last report fails, all files are exported and clean. Every clean file is
+            // in results-dir.
             const auto is_there = [&](const char* name) {
               return done || !scene.buffer.staging->find(name)->dirty;
             };
@@ -211,7 +211,7 @@ Transfer unload_and_remove() {
                     ->ino;
             const auto file =
                 scene.buffer.filesystem->make_node({}, directory, "g", S_IFREG | 0600, 0)->ino;
-            // nobody has them open
+            // no program has them open
             for (const auto ino : {scene.buffer.ino("f"), file}) {
               (void)scene.buffer.filesystem->forget(ino, 1);
             }
@@ -229,7 +229,7 @@ Transfer unload_and_remove() {
             if (scene.out("made/g") == gone) {
               CHECK(scene.buffer.exists("made/g"));
             }
-            CHECK(scene.out("d/a") == gone);  // an input that nobody changed
+            CHECK(scene.out("d/a") == gone);  // an unchanged input
             for (const char* name : {"f", "made/g", "d/a"}) {
               CHECK((!scene.buffer.exists(name) || !done ||
                      !scene.buffer.staging->find(name)->dirty || scene.out(name) != gone));
@@ -308,7 +308,7 @@ Transfer unload_of_a_part(bool in_place) {
               CHECK((result_has_xattr(scene) ||
                      receipt.entries.at(0).reason.contains("without user.k")));
             }
-            // Who is told so says in the job file that it is his own.
+            // After this message the user declares in the job file that the file is the job's own.
             const bool told =
                 receipt.entries.size() == 1 &&
                 receipt.entries[0].reason.contains("will take it for somebody else's");

@@ -27,7 +27,7 @@ namespace stdfs = std::filesystem;
 
 namespace {
 
-/// What programs do when they see a name.
+/// Acts as programs do when they see a name.
 struct NamesTold final : fs::KernelView {
   NamesTold(fs::Filesystem& filesystem, std::function<void(const std::string&)> told)
       : filesystem_(filesystem), told_(std::move(told)) {
@@ -335,7 +335,8 @@ TEST_CASE(
   }
 }
 
-// A worker that dies between the two would leave its own result for somebody else's.
+// If the worker dies between the record and the rename, a later worker would take the job's own
+// result for another user's.
 TEST_CASE(
     "what is about to get its name is known for ours before it has it, whole or with a part laid "
     "over") {

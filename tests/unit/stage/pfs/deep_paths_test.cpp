@@ -40,7 +40,8 @@ struct LookedUp {
   std::uint64_t plan = 0, in = 0, out = 0;
 };
 
-/// Of a chain of directories with a file at its end, that goes in, is changed, and goes out.
+/// The look-ups for a chain of directories with a file at its end that is imported, changed and
+/// exported.
 LookedUp looked_up_of_chain(std::size_t depth) {
   Scene scene;
   const std::string path = chain(depth);

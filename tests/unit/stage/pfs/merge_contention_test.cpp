@@ -21,8 +21,7 @@
 namespace efs::stage {
 namespace {
 
-// One on which another node has the claim to each name first, and somebody does something
-// meanwhile.
+// A PFS on which another node gets the claim to a name first and then calls `meanwhile`.
 class ContendedPfs final : public ForwardingPfs {
  public:
   explicit ContendedPfs(std::function<void()> meanwhile)

@@ -64,7 +64,7 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   scene.write("p", "theirs");
   CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now));
   CHECK_FALSE(scene.exists("p"));
-  // Who could not read the one must not read the other.
+  // A user without read access to one version must not get read access to the other.
   scene.write("p", "theirs");
   REQUIRE(::fchmodat(scene.fd.get(), "p", 0600, 0) == 0);
   CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now).error().code == EEXIST);
@@ -138,11 +138,12 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
     CHECK(conflict.error().code == EEXIST);
     CHECK(scene.read("out") == "same");
   }
-  // What the first has seen before is not removed either, and a successor knows no better.
+  // The first node does not remove the file that it saw before, and neither does its next process.
   CHECK(first->remove(at, "out", alone, "r").error().code == EEXIST);
   const auto copy = copy_version(*second, at, "out", both);
   CHECK_FALSE(bring(*merging_pfs(*now, std::span(&copy, 1)), "else", "out"));
-  // A third that has the same is welcome; another name of the shared file makes it nobody's own.
+  // A third node with the same content succeeds. Another name for the shared file does not make it
+  // any node's own.
   CHECK(bring(*merging_pfs(*now), "same", "out"));
   REQUIRE(bring(*second, "same", "out"));
   REQUIRE(::linkat(at, "out", at, "p", 0) == 0);
@@ -293,14 +294,14 @@ TEST_CASE("an old file of several names is old under each of them, until somebod
   CHECK(pfs->rename(at, "p2", "r2"));
   CHECK(scene.read("r2") == "p2");
   CHECK(pfs->remove(at, "t1", there, "r"));
-  // another node cannot know who touched it
+  // another node cannot know the origin of the change
   CHECK_FALSE(merging_pfs(since, {})->rename(at, "p3", "t2"));
   scene.write("t2", "somebody's");
   CHECK_FALSE(pfs->rename(at, "p3", "t2"));
   CHECK(scene.read("t2") == "somebody's");
 }
 
-// What lies in the way of a node that brings out "ours".
+// The existing file when a node exports "ours".
 enum class InTheWay : std::uint8_t { nothing, old, same, another };
 
 TEST_CASE("merging: every allocation of memory fails once, and for good",
@@ -339,7 +340,7 @@ TEST_CASE("merging: every allocation of memory fails once, and for good",
               REQUIRE((scene.read("p") == "ours" &&
                        scene.read("out") == (in_the_way == InTheWay::nothing ? "" : before)));
             }
-            // A second stage-out brings the same once more.
+            // A second stage-out exports the same again.
             scene.write("p", "ours");
             REQUIRE(node->rename(scene.fd.get(), "p", "out").has_value() ==
                     (in_the_way != InTheWay::another));

@@ -1,4 +1,4 @@
-// Who of several may give or take a name.
+// Claims decide which of several nodes may give or remove a name.
 #include "stage/pfs/name_claim.hpp"
 
 #include <sys/stat.h>
@@ -88,7 +88,7 @@ TEST_CASE(
   const auto there = names_in(directory);
   REQUIRE(there.size() == 1);
   CHECK(there.front().starts_with(claim_prefix));
-  CHECK(there.front().ends_with(".efs-partial"));  // which no stage-in takes
+  CHECK(there.front().ends_with(".efs-partial"));  // which no stage-in imports
   CHECK(describe(given_up(ours.error()))
             .contains(there.front() + " in the same directory is its claim, of "
                                       "out.theirs.efs-partial; where that is dead, remove it"));
@@ -97,7 +97,7 @@ TEST_CASE(
   CHECK(names_in(directory).empty());
 }
 
-// The PFS removes it, and says that it has not; somebody else makes one.
+// The PFS removes the claim and reports an error. Another claimant makes a new claim.
 class LostAnswer final : public ForwardingPfs {
  public:
   LostAnswer() : ForwardingPfs(posix_pfs()) {}

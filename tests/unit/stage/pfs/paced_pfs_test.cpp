@@ -1,4 +1,4 @@
-// Patience and modesty towards the PFS, on a PFS that fails by plan.
+// Retries and rate limits, on a PFS that fails as planned.
 
 #include <sys/xattr.h>
 
@@ -161,7 +161,7 @@ TEST_CASE("paced PFS: calls within calls count, and so do closes", "[stage][pace
   }
   const Pace slow{.max_ops = 1};
   Throttle throttle(slow);
-  // Nobody waits where all was cancelled; the queue is so long that the time of day moves nothing.
+  // After a cancel no call waits. The queue is so long that the present time does not matter.
   const std::atomic<bool> cancel{true};
   PacedPfs paced(posix_pfs(), slow, throttle, cancel);
   (void)throttle.operations.take(1'000'000,

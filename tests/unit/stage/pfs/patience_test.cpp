@@ -1,4 +1,4 @@
-// How long what others have is tried again.
+// The backoff of retries for claimed names.
 #include "stage/pfs/patience.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -183,8 +183,7 @@ TEST_CASE("no symbolic link is passed, wherever it leads, with openat2 and witho
   });
 }
 
-// Somebody puts links in the places of directories and files and takes them away again, as fast as
-// he can.
+// A thread replaces directories and files by links and restores them, as fast as possible.
 TEST_CASE(
     "whenever a link takes a directory's or a file's place, nothing outside is opened, with "
     "openat2 and without",

@@ -1,4 +1,4 @@
-// Names that a PFS does not tell apart.
+// Names that collide on a case-insensitive PFS.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -64,7 +64,7 @@ TEST_CASE("spelling: where the PFS folds case no result takes the place of anoth
   CHECK(fate(receipt, "data") == Action::conflict);
   CHECK(fate(receipt, "other") == Action::staged_out);
   CHECK(spelled(scene.results + "/Data") == "first");
-  // Whatever is brought out first the next time.
+  // The next time the order of the exports does not matter.
   const Receipt again = scene.out(pfs);
   CHECK(again.verdict == Verdict::partial);
   CHECK(spelled(scene.results + "/Data") == "first");

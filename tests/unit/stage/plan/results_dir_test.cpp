@@ -125,7 +125,7 @@ TEST_CASE("results-dir whose file system is not mounted any more is told", "[sta
     CHECK(unmounted.error().what.contains("nothing is mounted on " + point));
   }
   CHECK(!stdfs::exists(scene.top + "/new"));
-  // What cannot be looked at is not taken for unmounted, nor for mounted.
+  // After a failed look-up the check reports neither mounted nor unmounted.
   FaultPfs pfs(
       [](auto, const std::string& call, const std::string&) { return call == "statx" ? EIO : 0; });
   CHECK(check(*mount, pfs).error().code == EIO);

@@ -1,4 +1,4 @@
-// What is noted of results that are on the PFS.
+// The records of results on the PFS.
 #include "stage/resume/booking.hpp"
 
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ using stage::test::LiveScene;
 namespace {
 
 struct Booked : LiveScene {
-  /// As a stage-out leaves it, and says.
+  /// Acts as a stage-out: exports the file and adds its entry.
   void bring_out(const std::string& name, const std::string& content) {
     buffer.write(name, content);
     const auto item = buffer.staging->find(name);

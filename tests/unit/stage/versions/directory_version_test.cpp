@@ -1,5 +1,5 @@
-// Of a directory's attributes three versions: what came in, what the job made of them, and what
-// somebody has on the PFS by now.
+// Merges three versions of a directory's attributes: the imported ones, the job's, and the present
+// ones on the PFS.
 #include "stage/versions/directory_version.hpp"
 
 #include <catch2/catch_test_macros.hpp>

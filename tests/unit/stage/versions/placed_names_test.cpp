@@ -1,4 +1,4 @@
-// Whose the file under a name is, by what was noted of it.
+// The export log: finds the origin of the file that has a name.
 #include "stage/versions/placed_names.hpp"
 
 #include <fcntl.h>
@@ -226,7 +226,7 @@ TEST_CASE("placed: damage takes nothing for ours that is not", "[stage][placed]"
     scene.reopen();
     INFO("round " << round << ", EFS_TEST_SEED=" << seed);
     ++met.at(static_cast<std::size_t>(scene.ownership("d/x", copy)));
-    // Only of what was cut off between two records nothing tells.
+    // Only a cut between two records cannot be detected.
     const bool is_cut = cut && *cut % 112 == 0;
     for (const char* name : {"d/x", "y"}) {
       const WhoseCopy whose = scene.ownership(name, file_of(9));
@@ -354,7 +354,8 @@ TEST_CASE(
   CHECK(scene.names->directory(x).version == 17);
   CHECK_FALSE(scene.names->directory(x).interrupted);
   CHECK_FALSE(scene.names->directory(other).version);
-  CHECK(scene.ownership("d/x", file_of(7)) == WhoseCopy::unknown);  // a file would be nobody's
+  // a file of this name has no record
+  CHECK(scene.ownership("d/x", file_of(7)) == WhoseCopy::unknown);
   // the file is made shorter
   for (std::uint64_t i = 0; i < 20'000; ++i) {
     REQUIRE(scene.names->placed_directory({.name = "e", .own = "e"}, i));
