@@ -278,7 +278,7 @@ job_with_memory 'one that has as much is staged' 64M cpu=1,mem=64M,node=1,billin
 job_with_memory 'one with more CPUs here, too' 16M cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
 job_with_memory 'one with all memory of its nodes' 0 cpu=5,mem=80M,node=2,billing=5 SLURM_JOB_CPUS_PER_NODE=4,1
 # A check of the memory that hangs leaves time for the start.
-mkdir "$S/mute" && printf '#!/bin/sh\n[ "$1" != check ] || exec sleep 600\nexec "%s" "$@"\n' "$EFS" >"$S/mute/efs"; chmod 755 "$S/mute" "$S/mute/efs"
+mkdir "$S/mute" && printf '#!/bin/sh\n[ "$1" != check ] || exec sleep 600\n[ "$1" != start ] || sleep 3\nexec "%s" "$@"\n' "$EFS" >"$S/mute/efs"; chmod 755 "$S/mute" "$S/mute/efs"
 given 64M cpu=1,mem=64M,node=1,billing=1; prolog HOOK_TIMEOUT=45 -- efs="$S/mute/efs"
 check 'a check of the memory that hangs is given up, and the job has its inputs' result_is 'running '
 epilog
