@@ -177,8 +177,10 @@ void Instance::open_session() {
                          return may_be_stacked(one.root.get());
                        });
   fuse::Counters* const kept = options_.figures != nullptr ? &options_.figures->counters : nullptr;
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(), sinks(), traced,
-                                             stacked, kept);
+  session_ = std::make_unique<fuse::Session>(
+      *filesystem_, passthrough_registry(),
+      fuse::Session::Options{
+          .sinks = sinks(), .uncached = traced, .stacked = stacked, .counters = kept});
 }
 
 // Neither root's rights nor the answer to INIT guarantee passthrough, so try it. The lock files of

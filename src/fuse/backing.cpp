@@ -144,10 +144,27 @@ int BackingTable::register_now(std::uint64_t ino, Container& container) {
   }
 }
 
+// The file gained a privilege bit since its last open: it returns to the daemon's path.
+BackingTable::Ids BackingTable::revoke_unopened(Slot& slot) {
+  if (slot.opens != 0 || slot.id == 0) {
+    return {};
+  }
+  close_later(std::exchange(slot.id, 0), 0);
+  return take_closing(false);
+}
+
+void BackingTable::count_open(std::uint64_t ino, Slot& slot) {
+  if (slot.id == 0 && slot.opens == 0) {
+    registrar_->keep_to_daemon(ino, true);
+  }
+  ++slot.opens;
+}
+
 Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted,
                                                      Container* container) try {
+  const bool lacks_container = wanted && container == nullptr;
   if (registrar_ == nullptr) {
-    return Acquired{.needs_container = wanted && container == nullptr};
+    return Acquired{.needs_container = lacks_container};
   }
   Acquired acquired;
   Ids due;
@@ -155,23 +172,18 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     MutexLock lock(mutex_);
     const auto known = slots_.find(ino);
     const bool fresh = known == slots_.end();
-    if (fresh && wanted && container == nullptr) {
+    if (fresh && lacks_container) {
       return Acquired{.needs_container = true};
     }
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
     if (fresh && wanted) {
       slot.id = register_now(ino, *container);
-      acquired.row = slot.id != 0 && has_others_of_row(ino) && has_room_for_row();
-    } else if (slot.opens == 0 && !wanted && slot.id != 0) {
-      // it gained a privilege bit since: back to the daemon's path
-      close_later(std::exchange(slot.id, 0), 0);
-      due = take_closing(false);
+      acquired.row = slot.id != 0 && deserves_batch(ino);
+    } else if (!wanted) {
+      due = revoke_unopened(slot);
     }
-    if (slot.id == 0 && slot.opens == 0) {
-      registrar_->keep_to_daemon(ino, true);
-    }
-    ++slot.opens;
+    count_open(ino, slot);
     acquired.id = slot.id;
   }
   close(due);

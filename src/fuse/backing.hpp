@@ -142,8 +142,15 @@ class BackingTable final {
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
+  /// Ends the registration of an inode that is not open, if there is one; the ids to close now.
+  Ids revoke_unopened(Slot& slot) EFS_REQUIRES(mutex_);
+  void count_open(std::uint64_t ino, Slot& slot) EFS_REQUIRES(mutex_);
   int register_now(std::uint64_t ino, Container& container) EFS_REQUIRES(mutex_);
   bool has_others_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
+
+  bool deserves_batch(std::uint64_t ino) const EFS_REQUIRES(mutex_) {
+    return has_others_of_row(ino) && has_room_for_row();
+  }
 
   /// Those that are open count, too: after a takeover it is not known which are.
   bool has_room_for_row() const EFS_REQUIRES(mutex_) {

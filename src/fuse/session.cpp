@@ -103,6 +103,19 @@ class FuseReader final : public RequestReader {
   std::vector<std::byte> answer_;
 };
 
+// Gives the session the descriptor, which the session closes. The loop waits with poll(2), so that
+// it can look without waiting. The flag belongs to the open file and so to every process that has
+// it.
+bool attach(fuse_session* session, UniqueFd& fuse_fd) {
+  const int flags = ::fcntl(fuse_fd.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+      fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
+    return false;
+  }
+  fuse_fd.release();
+  return true;
+}
+
 // Brings a new session to where its predecessor was. Its answer to INIT meets a kernel that waits
 // for none, which libfuse takes for an interrupted request.
 Status resume(fuse_session* session, InitRequest init) {
@@ -218,13 +231,12 @@ bool offers_resend(const InitRequest& init) {
   return (said.flags & FUSE_INIT_EXT) != 0 && (std::uint64_t{said.flags2} << 32 & has_resend) != 0;
 }
 
-Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar,
-                 std::vector<EventSink*> sinks, bool uncached, bool stacked, Counters* kept)
+Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Options options)
     : connection_{.filesystem = filesystem,
                   .backing = BackingTable(registrar, ids_to_keep()),
-                  .observer = Observer(std::move(sinks), kept),
-                  .uncached = uncached,
-                  .stacked = stacked},
+                  .observer = Observer(std::move(options.sinks), options.counters),
+                  .uncached = options.uncached,
+                  .stacked = options.stacked},
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }
@@ -363,31 +375,26 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
   if (session == nullptr) {
     return fail(EIO, "libfuse refused the session");
   }
-  Status status;
   Shared shared{
       .session = session, .end = end_.get(), .keep = hooks.keep, .progress = hooks.progress};
-  // The loop waits with poll(2), so that it can look without waiting. The flag belongs to the open
-  // file and so to every process that has it.
-  const int flags = ::fcntl(fuse_fd.get(), F_GETFL);
-  if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
-      fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
+  Status status;
+  if (!attach(session, fuse_fd)) {
     shared.failure = EIO;
   } else {
-    fuse_fd.release();  // the session closes it
     connection_.session = session;
     publish_session(session);
     if (init != nullptr) {
       status = resume(session, *init);
     }
-    std::optional<Prober> prober;
-    if (status && init != nullptr) {
-      prober.emplace(connection_);
-    }
-    if (status && hooks.resumed) {
-      hooks.resumed();
-    }
-    Upkeep upkeep(connection_);
     if (status) {
+      std::optional<Prober> prober;
+      if (init != nullptr) {
+        prober.emplace(connection_);
+      }
+      if (hooks.resumed) {
+        hooks.resumed();
+      }
+      Upkeep upkeep(connection_);
       RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
     }
   }

@@ -32,14 +32,17 @@ bool offers_resend(const InitRequest& init);
 
 class Session final : public fs::KernelView {
  public:
-  /// `registrar`: null for the daemon's path only. `sinks` are told of every request. All must
-  /// outlive the session. `uncached`: each read and write of a program is a request, or several (as
-  /// far as the kernel can have files that are opened so mapped, too: from 6.6 on, and of those
-  /// without passthrough). `stacked`: containers lie on an overlay or the like. Then no overlay can
-  /// lie on the mount. `kept`: see Observer.
-  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar,
-          std::vector<EventSink*> sinks = {}, bool uncached = false, bool stacked = false,
-          Counters* kept = nullptr);
+  struct Options {
+    std::vector<EventSink*> sinks = {};  // are told of every request; must outlive the session
+    // Each read and write of a program is a request, or several, as far as the kernel (from 6.6 on)
+    // can map files that are opened so, and only of files without passthrough.
+    bool uncached = false;
+    bool stacked = false;          // containers lie on an overlay: no overlay can lie on the mount
+    Counters* counters = nullptr;  // see Observer
+  };
+
+  /// `registrar`: null for the daemon's path only. Both must outlive the session.
+  Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Options options);
   ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
