@@ -57,6 +57,7 @@ struct JobArguments {
   bool brief = false;
   bool foreground = false;
   bool show = false;
+  bool keys = false;  // check: list the keys of job files; no job file is read
   // of the batch job on a node; "": as the environment says, where it does
   std::string memory;
   std::string node_memory;  // check and plan: of the largest node; "": not known

@@ -3,18 +3,15 @@
 // goes on with a default, so that one run finds all problems; the result counts only where no
 // problem was reported.
 
-#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
 
 #include "config/document.hpp"
 #include "config/job_config.hpp"
+#include "config/keys.hpp"
 
 namespace efs::config {
-
-/// Of a size that may be anything.
-inline constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
 
 /// All of it, and the rules that span sections. `file` gives the default name.
 JobConfig validate(Document document, const std::string& file, const Overrides& overrides,
@@ -24,8 +21,6 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
 // `config`.
 void read_settings(const Section& settings, const std::string& file, JobConfig& config,
                    ProblemList& problems);
-void read_cache(const Section& settings, JobConfig& config, ProblemList& problems);
-void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_placement(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
@@ -40,36 +35,20 @@ std::string read_path(const Section& section, std::string_view key, ProblemList&
 std::optional<std::uint64_t> read_size(const Section& section, std::string_view key,
                                        std::uint64_t least, std::uint64_t most,
                                        ProblemList& problems);
-/// A whole number from `least` to `most`, or `fallback`.
-int read_number(const Section& section, std::string_view key, int least, int most, int fallback,
-                ProblemList& problems);
-
-/// One of the words that a key can have as its value.
-struct Word {
-  std::string_view name;
-  int value;
-};
+/// A whole number from `least` to `most`, perhaps below 0; nullopt likewise.
+std::optional<std::uint64_t> read_number(const Section& section, std::string_view key, int least,
+                                         int most, ProblemList& problems);
 
 /// The entry of `words` that `key` names (capitals do not matter); null where there is none or it
 /// is bad (reported).
 const Word* find_word(const Section& section, std::string_view key, std::span<const Word> words,
                       ProblemList& problems);
 
-/// The same as a value of T, or `fallback`.
-template <typename T>
-T read_word(const Section& section, std::string_view key, std::span<const Word> words, T fallback,
-            ProblemList& problems) {
-  const auto* word = find_word(section, key, words, problems);
-  return word ? static_cast<T>(word->value) : fallback;
-}
-
 /// The id, as its backend has it, of the backend that `key` names; `fallback` where it names none,
 /// "" where it is bad (reported).
 std::string read_backend_id(const Section& section, std::string_view key,
                             const std::string& fallback, const JobConfig& config,
                             ProblemList& problems);
-Vanished read_vanished(const Section& section, Vanished fallback, ProblemList& problems);
-FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems);
 
 /// Reports a path no part of efs can take: one with a NUL.
 bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems);
