@@ -216,6 +216,15 @@ Status drop_mount(const image::Manifest& manifest, const control::Instance& inst
 /// (daemon/death_pipe.hpp), and holds the store and programs. Waits for what is left of the daemon
 /// to be gone, and some seconds for the mount to answer.
 void end_silent_mount(const control::Instance& instance);
+/// Are they two names of one file? False where that cannot be told.
+bool is_same_path(const std::string& a, const std::string& b);
+/// Where the store of a job of `owner` lies that is not in the directory of its instance.
+std::string store_path(const config::JobConfig& config, uid_t owner);
+/// The name of a job whose name nobody has given is the job file's, unless another job has that
+/// name here; then a suffix follows that depends on the path of the job file alone. An instance, or
+/// a store, with that suffix is the job's own and is found again. Changes `config`. The job file
+/// of the other job, for a message; "": none has the name.
+std::string choose_default_name(config::JobConfig& config, uid_t owner);
 /// Where a job file of an instance that left no directory (a restart of the machine empties /run)
 /// would have had its store.
 std::optional<std::string> store_of_job(const std::string& job_file);

@@ -79,6 +79,12 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
     config->job_memory = job_memory_of(arguments);
   }
   if (config) {
+    const std::string other =
+        arguments.at_submission ? "" : choose_default_name(*config, user->uid);
+    if (!other.empty() && !world.json) {
+      world.err << "efs: another job has the name of this job file (" << escaped(other)
+                << "): the instance is called " << escaped(config->name) << "\n";
+    }
     return *config;
   }
   if (world.json) {
@@ -147,6 +153,13 @@ int as_job_user(World& world, const JobArguments& arguments, const std::function
   return as_user(world, *user, work);
 }
 
+bool is_same_path(const std::string& a, const std::string& b) {
+  std::error_code problem;
+  return std::filesystem::weakly_canonical(a, problem) ==
+             std::filesystem::weakly_canonical(b, problem) &&
+         !problem;
+}
+
 namespace {
 
 // seconds for each instance: some may be another user's, and say nothing
@@ -157,29 +170,22 @@ Result<Json> ask_status(const control::Instance& instance) {
                                      std::chrono::seconds(status_patience));
 }
 
-bool same_file(const std::string& a, const std::string& b) {
-  std::error_code problem;
-  return std::filesystem::weakly_canonical(a, problem) ==
-             std::filesystem::weakly_canonical(b, problem) &&
-         !problem;
-}
-
 bool has_path(const control::Instance& instance, const std::string& which) {
   if (!instance.alive) {
     const auto manifest = manifest_of(instance);
     // No look at the mount point itself: it may be a dead mount.
-    return manifest && (manifest->mount_dir == which || same_file(manifest->job_file, which));
+    return manifest && (manifest->mount_dir == which || is_same_path(manifest->job_file, which));
   }
   const auto status = ask_status(instance);
   if (!status) {
     return false;
   }
   // what efs run names, of a job file from a pipe
-  if (same_file(instance.directory + "/job.yaml", which)) {
+  if (is_same_path(instance.directory + "/job.yaml", which)) {
     return true;
   }
-  return same_file(status->value("mount", ""), which) ||
-         same_file(status->value("job_file", ""), which);
+  return is_same_path(status->value("mount", ""), which) ||
+         is_same_path(status->value("job_file", ""), which);
 }
 
 std::string names_of(const std::vector<control::Instance>& instances) {
