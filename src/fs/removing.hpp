@@ -1,12 +1,20 @@
 #pragma once
-// A removal that is on its way, counted for its scope.
+// What a removal needs: a removal that is on its way, counted for its scope; space in the journal.
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "fs/filesystem.hpp"
 
 namespace efs::fs {
+
+inline constexpr const char* journal_name = "journal";
+
+/// Journal space to keep back for the removal of a name, so that unlink works when all is full.
+inline std::int64_t removal_reserve(const std::string& name) {
+  return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
+}
 
 /// Begin it before the namespace says that the file is gone, and end it when the container is. It
 /// must not be in force in a thread that waits for removals.

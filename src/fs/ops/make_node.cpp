@@ -1,14 +1,9 @@
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 namespace {
-
-// What a removal of this name will need in the journal: kept back now, so that unlink works when
-// all is full.
-std::int64_t removal_reserve(const std::string& name) {
-  return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
-}
 
 // A directory with the setgid bit hands its group down, and directories hand the bit down too
 // (inode(7)).
