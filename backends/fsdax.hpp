@@ -6,6 +6,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/container_cache.hpp"
+#include "backends/container_marks.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs {
@@ -13,11 +14,6 @@ namespace efs {
 /// A symbolic link to nowhere in the directory: its target is the id of the store whose containers
 /// these are. Made by who makes the store, before the first container.
 inline constexpr const char* owner_link = "instance";
-
-/// Extended attribute of each container that was created: "STORE/NUMBER", STORE as in owner_link,
-/// 16 hexadecimal digits. The directory has it where its file system can and the store was made so;
-/// then a container without one is refused, but for a sealed one (fs/seal.hpp).
-inline constexpr const char* label_name = "user.efs.container";
 
 struct FsdaxOptions {
   UniqueFd directory;                     // an empty or former store, writable by this process
