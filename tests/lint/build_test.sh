@@ -23,6 +23,8 @@ unnamed() {
     grep -qwF "$(basename "$file")" "$1"/CMakeLists.txt "$1"/{tests,slurm-plugin}/CMakeLists.txt $(find "$1" -name sources.cmake) || echo "$file"
   done
 }
+# without_licence TREE: files without the line of the licence
+without_licence() { "$SOURCE/cmake/spdx.sh" --check "$1"; }
 globs() { grep -nE 'GLOB' "$1"/CMakeLists.txt "$1"/{tests,slurm-plugin}/CMakeLists.txt; }
 locks() { "$SOURCE/tests/lint/locks.py" "$1"; }
 nothing() { [ -z "$1" ] || { echo "$1"; return 1; }; }
@@ -43,10 +45,13 @@ printf 'class Planted {\n  Mutex mutex_;  // rank 90 (leaf)\n  Mutex other_;\n};
 check 'a mutex that the table lacks is found' grep -q 'Planted::mutex_ has rank 90' <<<"$(locks "$S/copy")"
 check 'a mutex without a rank is found' grep -q 'Planted::other_ says no rank' <<<"$(locks "$S/copy")"
 
+check 'a file without the line of the licence is found' grep -q 'src/base/planted.hpp' <<<"$(without_licence "$S/copy")"
+
 # --- the tree ---
 check 'there are sources' test "$(cat "$SOURCE"/src/*/sources.cmake | grep -c '\.cpp$')" -gt 200
 check 'the lists are those of the tree (cmake/list_sources.sh)' nothing "$(stale_lists "$SOURCE")"
 check 'each source belongs to a target' nothing "$(unnamed "$SOURCE")"
+check 'each file has the line of the licence (cmake/spdx.sh)' nothing "$(without_licence "$SOURCE")"
 check 'no list is a glob' nothing "$(globs "$SOURCE")"
 check 'docs/dev/locks.md has every mutex with its rank' nothing "$(locks "$SOURCE")"
 if command -v ctest >/dev/null && [ -e "$BIN/../tests/CTestTestfile.cmake" ]; then

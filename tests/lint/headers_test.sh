@@ -13,6 +13,7 @@ if [ -z "$CLANG" ] || [ ! -r "$COMMANDS" ]; then
   finish
 fi
 SOURCE=$(realpath "$SOURCE")
+# fuse/reply.* is made to be included behind libfuse.
 
 # Flags of the layer that uses all others.
 flags=$(python3 - "$COMMANDS" <<'END'
@@ -29,7 +30,7 @@ for command in json.load(open(sys.argv[1])):
 END
 )
 headers() { find "$1/src" "$1/backends" -name '*.hpp' ! -path '*/api/*' ! -path '*/fuse/reply.hpp' | sort; }
-sources() { find "$1/src" "$1/backends" -name '*.cpp' ! -path '*/api/*' | sort; }
+sources() { find "$1/src" "$1/backends" -name '*.cpp' ! -path '*/api/*' ! -path '*/fuse/reply.cpp' | sort; }
 # includes_first SOURCE HEADER
 includes_first() { [ -e "$1" ] && grep -m1 '^#include' "$1" | grep -qF "${2##*/}\""; }
 # without_source TREE: headers that no source of the same name includes first
