@@ -37,6 +37,7 @@ build: deps configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
 # Before the configuration, which looks for Slurm's headers. Without Slurm its plugin and tests are left out, and say so.
+check: PRESET = ci
 check: slurm-deps-where-possible build
 	@tests/run-all.sh $(BUILD)
 

@@ -243,7 +243,7 @@ class Fsdax final : public PlainBackend {
       return Ownership::own;
     }
     const auto st = attributes(id);
-    return st && st->st_size == 0 && !is_sealed(*st) ? Ownership::unfinished : Ownership::own;
+    return st && st->st_size == 0 && !has_seal(*st) ? Ownership::unfinished : Ownership::own;
   }
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
@@ -485,9 +485,6 @@ class Fsdax final : public PlainBackend {
                : fail_errno("the label of a container");
   }
 
-  // See fs/seal.hpp.
-  static bool is_sealed(const struct stat& st) { return (st.st_mode & S_IXUSR) != 0; }
-
   // Only a label that names another store or number contradicts. A label or store without an id
   // does not.
   bool contradicts(std::string_view label, std::uint64_t id) const {
@@ -515,7 +512,7 @@ class Fsdax final : public PlainBackend {
     const bool none = length < 0 && errno == ENODATA;
     const std::string_view label(text.data(),
                                  static_cast<std::size_t>(std::max<ssize_t>(0, length)));
-    if (none ? ::fstat(fd, &st) == 0 && is_sealed(st) : !contradicts(label, id)) {
+    if (none ? ::fstat(fd, &st) == 0 && has_seal(st) : !contradicts(label, id)) {
       return {};
     }
     if (!options_.read_only && !told_.exchange(true)) {

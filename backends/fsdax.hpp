@@ -6,6 +6,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/container_cache.hpp"
+#include "backends/container_marks.hpp"
 #include "base/unique_fd.hpp"
 
 namespace efs {
@@ -13,12 +14,6 @@ namespace efs {
 /// A dangling symbolic link in the directory. Its target is the id of the store that owns the
 /// containers. The creator of the store makes it before the first container.
 inline constexpr const char* owner_link = "instance";
-
-/// Extended attribute of each created container: "STORE/NUMBER". STORE is the target of owner_link;
-/// NUMBER has 16 hexadecimal digits. The directory has the attribute too, if its file system
-/// supports it and the store was created with labels. Then a container without a label is rejected
-/// unless it is sealed (fs/seal.hpp).
-inline constexpr const char* label_name = "user.efs.container";
 
 struct FsdaxOptions {
   UniqueFd directory;                     // an empty or former store, writable by this process

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
-# Runs all tests.
-#   usage: tests/run-all.sh BUILD_DIR
-# Each part prints "N passed, N failed, N skipped". A table lists the time of each part. At the end
-# the failed parts are listed again with their output; the last line is the total. EFS_FAST=1 leaves
-# out fuzzing and the sanitizers.
+# All tests: usage: tests/run-all.sh BUILD_DIR [LABEL PART]
+# The parts are those of tests/parts.list, but for label soak; with LABEL and PART this one alone, as ctest calls it.
+# Each part prints "N passed, N failed, N skipped"; the parts that failed are named again at the end with what they said
+# of it, how long each part took is in the table before; the last line is the sum. EFS_FAST=1 leaves out fuzzing and the
+# sanitizers.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build}" && pwd)
+list=tests/parts.list
 work=$(mktemp -d) lanes=()
 trap 'for lane in ${lanes[@]+"${lanes[@]}"}; do kill -- -"${lane%%:*}" 2>/dev/null; done; rm -rf "$work"' EXIT
 touch "$work/sums" "$work/failures" "$work/queue"
 echo 0 >"$work/taken"
-# python3 may be a wrapper that starts ten times slower than the interpreter, and the tests start it
-# some thousand times.
+# What is called python3 may be a wrapper that takes ten times as long to start as the interpreter, which is started some thousand times.
 mkdir "$work/bin" && ln -s "$(python3 -c 'import sys; print(sys.executable)')" "$work/bin/python3" && PATH=$work/bin:$PATH
 
-# timed FILE COMMAND...: records the processor seconds of the command's processes. Runs in a
-# subshell, which has no other children.
+# timed FILE COMMAND...: notes what the command's processes used of a processor, in seconds. In a subshell, whose only children they are.
 timed() {
   local file=$1 code; shift
   "$@"; code=$?
@@ -24,8 +23,7 @@ timed() {
   return "$code"
 }
 
-# run NAME COMMAND...: adds the part's closing line to the totals; a part without one counts as one
-# test.
+# run NAME COMMAND...: adds the part's closing line to the sums; a part without one counts as one test.
 run() {
   local name=$1 line code passed failed skipped begin=$SECONDS log used
   shift
@@ -42,7 +40,7 @@ run() {
   return 0
 }
 
-# Converts Catch2's summary to our form.
+# Catch2's summary in our form.
 catch() {
   local said code count bad skips
   said=$("$@" --reporter compact --colour-mode none 2>&1); code=$?
@@ -58,13 +56,12 @@ catch() {
   return "$code"
 }
 
-# sanitized PRESET TESTS SAMPLE: builds the unit and model tests with a sanitizer and runs them. The
-# plain build injects a failure at every place. The sanitizers look for memory errors or data races
-# after failures, and use one of SAMPLE places.
+# sanitized PRESET TESTS SAMPLE: builds the unit and model tests with a sanitizer and runs them; the plain build lets everything fail, at every
+# place, these look for what that does to memory, or between threads, and take one of SAMPLE places.
 sanitized() {
   local compiler=c++ c_compiler=cc linking= library names=
-  # clang instruments faster, and its programs run faster. The tests have their own operator new;
-  # the thread sanitizer permits that only from a shared library.
+  # clang instruments in less time, and what it makes takes less. The tests have an operator new of their own: for that of its thread sanitizer there is
+  # room in a shared library only.
   library=$(clang++-19 -print-file-name="libclang_rt.tsan-$(uname -m).so" 2>/dev/null)
   case $1 in
     asan) compiler=$(command -v clang++-19 || echo c++) ;;
@@ -75,18 +72,45 @@ sanitized() {
   EFS_SAMPLE=$3 ASAN_OPTIONS=detect_leaks=1$names TSAN_OPTIONS=halt_on_error=1$names catch "$build-$1/bin/efs-tests" "$2"
 }
 
-scripts() {  # scripts DIRECTORY ARGUMENTS...: every test script in it
-  local test directory=$1
-  shift
-  for test in tests/"$directory"/*_test.sh; do [ -e "$test" ] && run "$test" alone "$test" "$@"; done
+# perform LABEL PART: a line of the list.
+perform() {
+  case $1/$2 in
+    unit/plain) catch "$build/bin/efs-tests" ;;
+    # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
+    # The crash enumeration and the injected faults bring a store of their own; where memory ends does not hang on the store, and
+    # where the PFS fails does little: one place of five.
+    unit/mapped-segments) EFS_SAMPLE=5 PMEM_IS_PMEM_FORCE=1 catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]' ;;
+    # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
+    # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
+    # two that wait for each other); the thread sanitizer has nothing to find there.
+    # What proves that the enumeration would notice ([bites]) goes where the enumeration goes.
+    address/sanitizer) sanitized asan '~[killed]~[bites]' 40 ;;
+    address/killed) sanitized asan '[killed]' 10 ;;
+    thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 50 ;;
+    fuzz/*) tests/fuzz/fuzz_test.sh ;;
+    mount/*) "tests/mount/$2_test.sh" "$build/bin" "$build/bin/efs-parity" ;;
+    package/*) "tests/package/$2_test.sh" "$build" ;;
+    soak/*) "tests/soak/$2.sh" "$build/bin" ;;
+    *) "tests/$1/$2_test.sh" "$build/bin" ;;
+  esac
 }
-# Scripts mostly wait, each for its own time: the next free lane takes the next script.
-queue() {  # queue DIRECTORY ARGUMENTS...: likewise, behind what is in the queue
-  local test directory=$1
-  shift
-  for test in tests/"$directory"/*_test.sh; do [ ! -e "$test" ] || printf '%q %s\n' "$test" "${*@Q}" >>"$work/queue"; done
+# title LABEL PART: what it is called in the sums.
+title() {
+  case $1/$2 in
+    unit/plain) echo 'unit and model tests' ;;
+    unit/mapped-segments) echo 'unit and model tests on mapped segments' ;;
+    address/sanitizer) echo 'address and undefined sanitizers' ;;
+    address/killed) echo 'address and undefined sanitizers, processes killed' ;;
+    thread/sanitizer) echo 'thread sanitizer' ;;
+    fuzz/*) echo fuzzing ;;
+    *) echo "tests/$1/$2_test.sh" ;;
+  esac
 }
-# Takes the next line of the queue, which no other lane gets.
+of_label() { grep -E "^$1 " "$list"; }
+parts() { local label part; while read -r label part; do run "$(title "$label" "$part")" alone "$label" "$part"; done < <(of_label "$1"); }   # parts LABEL: all with this label
+# Scripts mostly wait, each for a time of its own: whichever lane is free takes the next one.
+queue() { of_label "$1" >>"$work/queue"; }
+# The next line of the queue, which no other lane gets.
 next() {
   (
     flock 9
@@ -96,23 +120,27 @@ next() {
   ) 9>"$work/queue.lock"
 }
 from_queue() {
-  local line words
+  local line label part
   while line=$(next); [ -n "$line" ]; do
-    eval "words=($line)"
-    run "${words[0]}" alone "${words[@]}"
+    read -r label part <<<"$line"
+    run "$(title "$label" "$part")" alone "$label" "$part"
   done
 }
-# A test that stops daemons leaves hung mounts, and a test that inspects all mounts of the machine
-# would hang with them.
+# A test that stops daemons leaves mounts that hang, one that looks at all mounts of the machine hangs with them.
 alone() {
-  case $1 in
-    */away_test.sh | */suites_test.sh) flock "$work/mounts" "$@" ;;
-    *) "$@" ;;
+  case $1/$2 in
+    slurm/away | mount/suites) (flock 8; perform "$@") 8>"$work/mounts" ;;
+    *) perform "$@" ;;
   esac
 }
 
-# lane NAME COMMAND...: runs beside all others, in a separate process group that ends with this one;
-# join shows its output.
+if [ $# -gt 1 ]; then
+  grep -qx "$2 $3" "$list" || { echo "no part $2 $3 in $list"; exit 2; }
+  perform "$2" "$3"
+  exit
+fi
+
+# lane NAME COMMAND...: beside all else, in a process group of its own, to be ended with this one; shown by join.
 lane() {
   local name=$1
   shift
@@ -127,42 +155,21 @@ join() {
   lanes=()
 }
 
-unit() {
-  run "unit and model tests" catch "$build/bin/efs-tests"
-  # libpmem takes this memory for persistent: the daemon's I/O uses mapped segments, and the journal
-  # is flushed. The crash enumeration and the injected faults use their own store. Memory shortage
-  # does not depend on the store, and PFS failures hardly do, so these use one place of five.
-  EFS_SAMPLE=5 PMEM_IS_PMEM_FORCE=1 run "unit and model tests on mapped segments" catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]'
-}
+# What only computes gives way to what waits for answers.
+address() { renice -n 10 "$BASHPID" >/dev/null; parts address; }
+threads() { renice -n 10 "$BASHPID" >/dev/null; parts thread; parts fuzz; }
 
-# Computing parts have a lower priority than waiting ones.
-address() {
-  renice -n 10 "$BASHPID" >/dev/null
-  # A sanitizer enlarges processes and so slows fork: parts that fork a thousand times run
-  # separately. Such children, the crash enumeration, the injected faults, memory shortage, the
-  # replay of damaged journals and tests tagged [alone] have one thread (or two that wait for each
-  # other), so the thread sanitizer would find nothing there. The proofs that the enumeration works
-  # ([bites]) run with the enumeration.
-  run "address and undefined sanitizers" sanitized asan '~[killed]~[bites]' 40
-  run "address and undefined sanitizers, processes killed" sanitized asan '[killed]' 10
-}
-threads() {
-  renice -n 10 "$BASHPID" >/dev/null
-  run "thread sanitizer" sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 50
-  run "fuzzing" tests/fuzz/fuzz_test.sh
-}
-
-queue cli "$build/bin"
-queue mount "$build/bin" "$build/bin/efs-parity"
-queue lint "$build/bin"
+queue cli
+queue mount
+queue lint
 # A cluster mostly waits.
-slurm() { scripts slurm "$build/bin"; from_queue; }
+slurm() { parts slurm; from_queue; }
 lane slurm slurm
-unit_first() { unit; from_queue; }
+unit_first() { parts unit; from_queue; }
 lane unit unit_first
 lane queue from_queue
 if [ -z "${EFS_FAST:-}" ]; then lane address address; lane threads threads; fi
-scripts package "$build"
+parts package
 from_queue
 join
 

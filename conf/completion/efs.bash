@@ -16,19 +16,9 @@ _efs_positional() { _efs_help "$1" | sed -n '/^Positionals:/,/^$/s/^  \([a-z_]*\
 # The values of an option, or of the first argument, where they are a fixed set: TEXT:{a,b} in the help.
 _efs_choices() { _efs_help "$1" | sed -nE "s/^  (-[^ ]*,)?$2(,-[^ ]*)? [A-Z]+:\\{([^}]*)\\}.*/\\3/p" | tr ',' '\n'; }
 # What --set takes: the keys of global-settings, and the values of those that have a fixed set.
-_efs_settings='name root-dir mount-dir results-dir in-place log-file log-level status-file trace access-log access-log-size workers transfer-size on-conflict verify max-rate max-ops retries interleaving deadline deletions new-files on-full cache cache-capacity results-group results-mode existing vanished'
-_efs_setting_values() {
-  case $1 in
-    in-place) echo true false ;;
-    log-level) echo error warn info debug ;;
-    on-conflict) echo fail keep-both overwrite ;;
-    existing) echo replace fail keep-both ;;
-    verify) echo stream read-back ;;
-    deletions) echo ignore propagate ;;
-    on-full) echo error spill ;;
-    vanished) echo fail skip ;;
-  esac
-}
+_efs_keys() { "${_efs_program:-efs}" check --keys 2>/dev/null | awk '$1 == "global-settings"'; }
+_efs_settings() { _efs_keys | awk '{ print $2 }'; }
+_efs_setting_values() { _efs_keys | awk -v key="$1" '$2 == key && $3 ~ /[|]/ { gsub(/[|]/, "\n", $3); print $3 }'; }
 # Does -i name an instance here? (For top it is the interval.)
 _efs_names_instance() { [[ $2 == --instance ]] || { [[ $2 == -i ]] && _efs_help "$1" | grep -q -e '^  -i,--instance'; }; }
 # Is the first argument of the verb, the word with this number, there already?
@@ -47,7 +37,7 @@ _efs_setting() {
   local key=$1 word=$2 whole=$3
   if [[ -z $key ]]; then
     compopt -o nospace 2>/dev/null
-    mapfile -t COMPREPLY < <(compgen -S = -W "$_efs_settings" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -S = -W "$(_efs_settings)" -- "$word")
   else
     _efs_offer "$(_efs_setting_values "$key")" "$word"
     [[ -z $whole ]] || COMPREPLY=("${COMPREPLY[@]/#/$key=}")

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "cli/preflight.hpp"
+#include "config/keys.hpp"
 
 namespace efs::cli {
 
@@ -188,9 +189,39 @@ int check_here(World& world, const JobArguments& arguments) {
   return exit_good;
 }
 
+int show_keys(World& world) {
+  Json keys = Json::array();
+  for (const auto& key : config::describe_keys()) {
+    const std::string fallback = key.is_mandatory ? "mandatory" : key.fallback;
+    if (world.json) {
+      keys.push_back({{"section", key.section},
+                      {"key", key.name},
+                      {"values", key.values},
+                      {"default", fallback},
+                      {"site", key.site},
+                      {"help", key.help}});
+      continue;
+    }
+    world.out << std::left << std::setw(16) << key.section << std::setw(16) << key.name
+              << std::setw(30) << key.values << std::setw(10) << (key.site.empty() ? "-" : key.site)
+              << key.help
+              << (key.is_mandatory   ? "; mandatory"
+                  : fallback.empty() ? ""
+                                     : "; default: " + fallback)
+              << "\n";
+  }
+  if (world.json) {
+    print_document(world, {{"ok", true}, {"keys", keys}});
+  }
+  return exit_good;
+}
+
 }  // namespace
 
 int check(World& world, const JobArguments& arguments) {
+  if (arguments.keys) {
+    return show_keys(world);
+  }
   return as_job_user(world, arguments, [&] { return check_here(world, arguments); });
 }
 

@@ -58,6 +58,7 @@ struct JobArguments {
   bool brief = false;
   bool foreground = false;
   bool show = false;
+  bool keys = false;  // check: list the keys of job files; no job file is read
   // memory of the batch job on one node; "": as in the environment, if the environment states a
   // size
   std::string memory;
@@ -226,6 +227,15 @@ Status drop_mount(const image::Manifest& manifest, const control::Instance& inst
 /// store locked. Aborts the connection of such a mount of a dead instance. Waits until the rest of
 /// the daemon has exited, and up to some seconds for an answer of the mount.
 void end_silent_mount(const control::Instance& instance);
+/// True if both paths name one file. False if that cannot be determined.
+bool is_same_path(const std::string& a, const std::string& b);
+/// Returns the path of a store that is not in the directory of its instance.
+std::string store_path(const config::JobConfig& config, uid_t owner);
+/// Sets the name of a job without a given name: the stem of the job file. If another job has that
+/// name here, a suffix follows that depends only on the path of the job file. An instance or a
+/// store with that suffix is the job's own. Returns the job file of the other job, for a message;
+/// "": no other job has the name.
+std::string choose_default_name(config::JobConfig& config, uid_t owner);
 /// Returns the path of the store that a job file implies. Use this if the instance left no
 /// directory: a restart of the machine empties /run.
 std::optional<std::string> store_of_job(const std::string& job_file);

@@ -79,6 +79,12 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
     config->job_memory = job_memory_of(arguments);
   }
   if (config) {
+    const std::string other =
+        arguments.at_submission ? "" : choose_default_name(*config, user->uid);
+    if (!other.empty() && !world.json) {
+      world.err << "efs: another job has the name of this job file (" << escaped(other)
+                << "): the instance is called " << escaped(config->name) << "\n";
+    }
     return *config;
   }
   if (world.json) {
@@ -145,6 +151,13 @@ int as_job_user(World& world, const JobArguments& arguments, const std::function
                                      ": only root may look with the rights of somebody else"});
   }
   return as_user(world, *user, work);
+}
+
+bool is_same_path(const std::string& a, const std::string& b) {
+  std::error_code problem;
+  return std::filesystem::weakly_canonical(a, problem) ==
+             std::filesystem::weakly_canonical(b, problem) &&
+         !problem;
 }
 
 namespace {

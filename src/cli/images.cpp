@@ -34,14 +34,12 @@ std::optional<std::string> store_of_job(const std::string& job_file) {
   if (!user) {
     return std::nullopt;
   }
-  const auto config = config::load_for_user(job_file, {}, *user);
+  auto config = config::load_for_user(job_file, {}, *user);
   if (!config) {
     return std::nullopt;
   }
-  const auto& backend = config->backends.front();
-  // The first backend holds the journal, which names the other backends.
-  const std::string parent = backend.type == config::BackendType::dram ? "/dev/shm" : backend.daxfs;
-  return parent + "/efs-" + std::to_string(::geteuid()) + "-" + config->name;
+  choose_default_name(*config, user->uid);
+  return store_path(*config, user->uid);
 }
 
 std::optional<std::string> store_of(const std::string& which) {

@@ -331,6 +331,9 @@ int run_verb_of(World& world, int argc, char** argv) {
   CLI::App* check_job_verb =
       verb("check", "report all problems of a job file", [&] { return check(world, job); });
   add_job_options(*check_job_verb, job, false);
+  check_job_verb->add_flag(
+      "--keys", job.keys,
+      "list every key of job files: section, name, values, what a site may do, meaning, default");
   check_job_verb->add_option(
       "--memory-source", job.memory_source,
       "which option or setting that comes from, for the message (default: --mem)");
@@ -529,8 +532,8 @@ int run_verb_of(World& world, int argc, char** argv) {
     }
   }
   const bool needs_job =
-      std::ranges::any_of(std::array{"run", "start", "plan", "check"},
-                          [&](const char* name) { return app.got_subcommand(name); });
+      !job.keys && std::ranges::any_of(std::array{"run", "start", "plan", "check"},
+                                       [&](const char* name) { return app.got_subcommand(name); });
   if (needs_job && job.job_file.empty()) {
     return report(world, {EINVAL, "no job file: name one, or set EFS_CONFIG"}, exit_usage);
   }

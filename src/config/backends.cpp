@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <limits>
 
 #include "config/validate.hpp"
 
@@ -8,25 +6,17 @@ namespace efs::config {
 namespace {
 
 constexpr std::uint64_t page = 4096;
-// bytes: with smaller segments, most writes would map a new one
-constexpr std::uint64_t smallest_segment = 64u << 10;
-// bytes: the segments of all open files must fit in the address space
-constexpr std::uint64_t largest_segment = 4ull << 30;
 
 // Returns nullopt if the type is bad; then the keys that depend on it are not checked.
 std::optional<BackendType> read_type(const Section& section, ProblemList& problems) {
-  static constexpr std::array words{Word{"DRAM", static_cast<int>(BackendType::dram)},
-                                    Word{"NVRAM-NVML", static_cast<int>(BackendType::fsdax)},
-                                    Word{"NVRAM-DEVDAX", static_cast<int>(BackendType::devdax)},
-                                    // the spelling in the ancestor's paper
-                                    Word{"NVRAM-DEVDAIX", static_cast<int>(BackendType::devdax)}};
   if (section.bad.contains("type")) {
     return std::nullopt;
   }
   if (!section.find("type")) {
     return BackendType::dram;
   }
-  const auto* word = find_word(section, "type", words, problems);
+  const auto* word =
+      find_word(section, "type", find_key(backend_keys(), "type")->range.words, problems);
   if (!word) {
     return std::nullopt;
   }
@@ -53,9 +43,7 @@ void read_daxfs(const Section& section, Backend& backend, ProblemList& problems)
 
 Backend read_backend(const Section& section, ProblemList& problems) {
   Backend backend;
-  if (const auto* id = section.require("id", problems)) {
-    backend.id = id->text;
-  }
+  read_keys(section, backend_keys(), backend, problems);
   if (const auto type = read_type(section, problems)) {
     backend.type = *type;
     read_daxfs(section, backend, problems);
@@ -63,19 +51,10 @@ Backend read_backend(const Section& section, ProblemList& problems) {
   if (const auto* capacity = section.find("capacity"); capacity && capacity->text != "all") {
     backend.capacity = read_size(section, "capacity", smallest_capacity, no_limit, problems);
   }
-  backend.segment_size =
-      read_size(section, "segment-size", smallest_segment, largest_segment, problems)
-          .value_or(backend.segment_size);
   if (backend.segment_size % page != 0) {
     problems.add(section.mark_of("segment-size"), "'segment-size' is not a multiple of 4 KiB",
                  "use a binary unit, for example \"128 MiB\"");
   }
-  static constexpr std::array words{Word{"advisory", static_cast<int>(Enforce::advisory)},
-                                    Word{"strict", static_cast<int>(Enforce::strict)}};
-  backend.enforce = read_word(section, "enforce", words, backend.enforce, problems);
-  static constexpr std::array huge_words{Word{"never", 0}, Word{"within_size", 1}};
-  backend.huge_pages =
-      read_word(section, "huge", huge_words, static_cast<int>(backend.huge_pages), problems) != 0;
   return backend;
 }
 

@@ -1,7 +1,7 @@
 #include "config/cache_place.hpp"
 
+#include "config/keys.hpp"
 #include "config/precedence.hpp"
-#include "config/validate.hpp"
 
 namespace efs::config {
 
@@ -19,7 +19,10 @@ std::expected<CachePlace, std::vector<Problem>> cache_place(const User& user,
   }
   ProblemList problems;
   JobConfig config;
-  read_cache(resolve_settings({}, overrides, surroundings, problems), config, problems);
+  const auto settings = resolve_settings({}, overrides, surroundings, problems);
+  for (const auto* name : {"cache", "cache-capacity"}) {
+    read_key(settings, *find_key(settings_keys(), name), config, problems);
+  }
   if (!problems.empty()) {
     return std::unexpected(problems.take_sorted());
   }

@@ -13,31 +13,12 @@ namespace {
 using Kind = YamlNode::Kind;
 using Keys = std::span<const std::string_view>;
 
-constexpr std::array<std::string_view, 4> top_level_keys{"global-settings", "backends", "resources",
-                                                         "outputs"};
-constexpr std::array<std::string_view, 29> settings_keys{
-    "name",           "root-dir",      "mount-dir",    "results-dir", "in-place",        "log-file",
-    "log-level",      "status-file",   "trace",        "access-log",  "access-log-size", "workers",
-    "transfer-size",  "on-conflict",   "verify",       "max-rate",    "max-ops",         "retries",
-    "interleaving",   "deadline",      "deletions",    "new-files",   "on-full",         "cache",
-    "cache-capacity", "results-group", "results-mode", "existing",    "vanished"};
-constexpr std::array<std::string_view, 7> backend_keys{
-    "id", "type", "capacity", "daxfs", "segment-size", "enforce", "huge"};
-constexpr std::array<std::string_view, 11> resource_keys{
-    "path",     "list",     "as",       "backend",  "flags", "distribute",
-    "from-job", "priority", "reusable", "vanished", "follow"};
-constexpr std::array<std::string_view, 5> output_keys{"path", "as", "flags", "backend", "inputs"};
-constexpr std::array<std::string_view, 7> site_keys{
-    "runtime-dir", "memory-share", "huge", "global-settings", "backends", "limits", "fixed"};
-constexpr std::array<std::string_view, 3> limit_keys{"capacity", "workers", "transfer-size"};
-constexpr std::array key_sections{
-    SectionKeys{"the top level", top_level_keys}, SectionKeys{"global-settings", settings_keys},
-    SectionKeys{"backends", backend_keys},        SectionKeys{"resources", resource_keys},
-    SectionKeys{"outputs", output_keys},          SectionKeys{"site file", site_keys},
-    SectionKeys{"site limits", limit_keys}};
-
 bool contains(Keys keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
+}
+
+Keys keys_of(std::string_view section) {
+  return std::ranges::find(schema(), section, &SectionKeys::section)->keys;
 }
 
 struct Pair {
@@ -93,7 +74,7 @@ std::string suggest_key(std::string_view key, Keys keys) {
   if (const auto near = nearest(key, keys); !near.empty()) {
     return "did you mean " + in_quotes(near) + "?";
   }
-  for (const auto& place : key_sections) {
+  for (const auto& place : schema()) {
     if (!place.section.starts_with("site ") && contains(place.keys, key)) {
       return "it belongs to " + std::string(place.section);
     }
@@ -190,8 +171,10 @@ const Value* Section::find(std::string_view key) const {
 const Value* Section::require(std::string_view key, ProblemList& problems) const {
   const auto* value = find(key);
   if (!value && !malformed && !bad.contains(key)) {
-    problems.add(mark, in_quotes(key) + " is missing from " + title,
-                 "add " + std::string(key) + ": \"...\"");
+    problems.add(
+        mark, in_quotes(key) + " is missing from " + title,
+        "add " + std::string(key) + ": \"...\"" +
+            (key == "mount-dir" ? "; for a job of Slurm's the site says it: --at-submission" : ""));
   }
   return value;
 }
@@ -206,17 +189,20 @@ Document read_document(const YamlNode& root, ProblemList& problems) {
   document.settings = {.title = "global-settings", .mark = {1, 1}};
   std::vector<Pair> pairs;
   document.settings.malformed = !read_pairs(root, "the job file", pairs, problems);
-  for (const auto& pair : known_pairs(std::move(pairs), "the job file", top_level_keys, problems)) {
+  for (const auto& pair :
+       known_pairs(std::move(pairs), "the job file", keys_of("the top level"), problems)) {
     if (pair.key == "global-settings") {
-      document.settings = read_section(*pair.value, pair.mark, pair.key, settings_keys, problems);
+      document.settings =
+          read_section(*pair.value, pair.mark, pair.key, settings_schema(), problems);
     } else if (pair.key == "backends") {
-      document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
+      document.backends =
+          read_list(*pair.value, pair.key, "this backend", backend_schema(), problems);
     } else if (pair.key == "resources") {
       document.resources =
-          read_list(*pair.value, pair.key, "this resource", resource_keys, problems);
+          read_list(*pair.value, pair.key, "this resource", keys_of("resources"), problems);
     } else {
       document.outputs =
-          read_list(*pair.value, pair.key, "this output rule", output_keys, problems);
+          read_list(*pair.value, pair.key, "this output rule", keys_of("outputs"), problems);
     }
   }
   return document;
@@ -247,13 +233,17 @@ SiteDocument read_site_document(const YamlNode& root, ProblemList& problems) {
   document.top.title = "the site file";
   std::vector<Pair> pairs;
   document.top.malformed = !read_pairs(root, document.top.title, pairs, problems);
-  for (const auto& pair : known_pairs(std::move(pairs), document.top.title, site_keys, problems)) {
+  for (const auto& pair :
+       known_pairs(std::move(pairs), document.top.title, keys_of("site file"), problems)) {
     if (pair.key == "global-settings") {
-      document.settings = read_section(*pair.value, pair.mark, pair.key, settings_keys, problems);
+      document.settings =
+          read_section(*pair.value, pair.mark, pair.key, settings_schema(), problems);
     } else if (pair.key == "limits") {
-      document.limits = read_section(*pair.value, pair.mark, pair.key, limit_keys, problems);
+      document.limits =
+          read_section(*pair.value, pair.mark, pair.key, keys_of("site limits"), problems);
     } else if (pair.key == "backends") {
-      document.backends = read_list(*pair.value, pair.key, "this backend", backend_keys, problems);
+      document.backends =
+          read_list(*pair.value, pair.key, "this backend", backend_schema(), problems);
     } else if (pair.key == "fixed") {
       document.fixed = read_words(*pair.value, pair.key, problems);
     } else if (pair.value->kind == Kind::scalar && !pair.value->text.empty()) {
@@ -263,18 +253,6 @@ SiteDocument read_site_document(const YamlNode& root, ProblemList& problems) {
     }
   }
   return document;
-}
-
-std::span<const SectionKeys> schema() {
-  return key_sections;
-}
-
-std::span<const std::string_view> settings_schema() {
-  return settings_keys;
-}
-
-std::span<const std::string_view> backend_schema() {
-  return backend_keys;
 }
 
 }  // namespace efs::config

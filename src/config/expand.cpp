@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "config/keys.hpp"
+
 namespace efs::config {
 namespace {
-
-constexpr std::array<std::string_view, 11> expanded_keys{
-    "name",  "root-dir",   "mount-dir",    "results-dir", "log-file", "status-file",
-    "trace", "access-log", "interleaving", "cache",       "daxfs"};
 
 struct Directive {
   char letter;
@@ -189,12 +187,13 @@ class Expansion {
 }  // namespace
 
 bool is_expanded(std::string_view key) {
-  return key == "path" || key == "list" || key == "as" ||
-         std::ranges::find(expanded_keys, key) != expanded_keys.end();
+  const auto type = type_of(key);
+  return type == Type::name || type == Type::place || is_path_of_its_own(key);
 }
 
 bool is_path_of_its_own(std::string_view key) {
-  return is_expanded(key) && key != "path" && key != "list" && key != "as" && key != "name";
+  const auto type = type_of(key);
+  return type == Type::path || type == Type::directory;
 }
 
 std::string escape(std::string_view text) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "base/text.hpp"
 #include "config/paths.hpp"
@@ -156,9 +155,6 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
 }  // namespace
 
 void read_placement(const Section& settings, JobConfig& config, ProblemList& problems) {
-  static constexpr std::array words{Word{"error", static_cast<int>(OnFull::error)},
-                                    Word{"spill", static_cast<int>(OnFull::spill)}};
-  config.on_full = read_word(settings, "on-full", words, config.on_full, problems);
   config.new_files =
       find_backend(config, read_backend_id(settings, "new-files", config.backends.front().id,
                                            config, problems))
@@ -190,17 +186,12 @@ void read_as(const Section& section, Resource& resource, const JobConfig& config
 
 namespace {
 
-constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
-
-bool read_follow(const Section& section, const JobConfig& config, ProblemList& problems) {
-  const bool follow = read_word(section, "follow", yes_or_no, false, problems);
-  if (!follow || !config.in_place) {
-    return follow;
+void check_follow(const Section& section, const JobConfig& config, ProblemList& problems) {
+  if (config.in_place) {
+    problems.add(section.mark_of("follow"),
+                 "'follow' does not go with in-place: a result would take the place of the link",
+                 "name a results-dir");
   }
-  problems.add(section.mark_of("follow"),
-               "'follow' does not go with in-place: a result would take the place of the link",
-               "name a results-dir");
-  return false;
 }
 
 }  // namespace
@@ -209,20 +200,14 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config,
                     ProblemList& problems) {
   std::map<std::string, int> first_lines;
   for (const auto& section : sections) {
-    static constexpr std::array distributions{
-        Word{"replicate", static_cast<int>(Distribute::replicate)},
-        Word{"partition", static_cast<int>(Distribute::partition)}};
     Resource resource{.backend = read_backend_id(section, "backend", config.backends.front().id,
                                                  config, problems),
-                      .file_class = read_flags(section, FileClass::temporary, problems),
-                      .distribute = read_word(section, "distribute", distributions,
-                                              Distribute::replicate, problems),
-                      .from_job = read_word(section, "from-job", yes_or_no, false, problems),
-                      .priority = read_number(section, "priority", -100, 100, 0, problems),
-                      .reusable = read_word(section, "reusable", yes_or_no, false, problems),
-                      .vanished = read_vanished(section, config.vanished, problems),
-                      .follow = read_follow(section, config, problems),
+                      .vanished = config.vanished,
                       .line = section.mark_of("path").line};
+    read_keys(section, resource_keys(), resource, problems);
+    if (resource.follow) {
+      check_follow(section, config, problems);
+    }
     if (section.find("list") || section.bad.contains("list")) {
       read_list(section, resource, config, problems);
       config.resources.push_back(std::move(resource));
@@ -277,9 +262,8 @@ void read_result_name(const Section& section, OutputRule& rule, const JobConfig&
 
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   for (const auto& section : sections) {
-    OutputRule rule{.file_class = read_flags(section, FileClass::persistent, problems),
-                    .backend = read_backend_id(section, "backend", "", config, problems),
-                    .holds_inputs = read_word(section, "inputs", yes_or_no, false, problems)};
+    OutputRule rule{.backend = read_backend_id(section, "backend", "", config, problems)};
+    read_keys(section, output_keys(), rule, problems);
     if (const auto* value = section.require("path", problems)) {
       // The mount point itself stands for all files below it.
       if (const auto pattern = output_pattern(*value, config, problems)) {

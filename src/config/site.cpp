@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <limits>
 
 #include "base/text.hpp"
+#include "config/keys.hpp"
 #include "config/read_file.hpp"
-#include "config/validate.hpp"
 
 namespace efs::config {
 namespace {
@@ -47,30 +46,9 @@ void check_fixed(const Site& site, ProblemList& problems) {
   }
 }
 
-void read_limits(Site& site, ProblemList& problems) {
-  site.most_capacity = read_size(site.limits, "capacity", 1, no_limit, problems);
-  site.most_transfer_size = read_size(site.limits, "transfer-size", 64u << 10, no_limit, problems);
-  if (const auto workers = read_size(site.limits, "workers", 1, 256, problems)) {
-    site.most_workers = static_cast<unsigned>(*workers);
-  }
-}
-
-// "50%"
-std::optional<unsigned> read_share(Section top, ProblemList& problems) {
-  const auto share = top.values.find("memory-share");
-  if (share == top.values.end()) {
-    return std::nullopt;
-  }
-  std::string& text = share->second.text;
-  if (text.ends_with('%')) {
-    text.pop_back();
-  }
-  return static_cast<unsigned>(read_number(top, "memory-share", 1, 100, 50, problems));
-}
-
 void read_huge(const Section& top, Site& site, ProblemList& problems) {
-  static constexpr std::array words{Word{"never", 0}, Word{"within_size", 1}};
-  if (const Value* huge = top.find("huge"); huge && find_word(top, "huge", words, problems)) {
+  const auto* key = find_key(site_keys(), "huge");
+  if (const Value* huge = top.find("huge"); huge && read_value(top, *key, problems)) {
     site.huge = *huge;
     site.huge->mark.origin = site.file;
     site.huge->source = Source::site;
@@ -112,14 +90,15 @@ std::expected<Site, Problems> parse_site(const std::string& text, const std::str
       problems.add(directory->mark, "'runtime-dir' must be an absolute path");
     }
   }
-  site.memory_share = read_share(document.top, problems);
+  read_keys(document.top, site_keys(), site, problems);
   read_huge(document.top, site, problems);
-  read_limits(site, problems);
+  read_keys(site.limits, limit_keys(), site, problems);
   check_fixed(site, problems);
-  for (const auto* key : {"name", "in-place"}) {
-    if (site.settings.find(key)) {
-      problems.add(site.settings.mark_of(key),
-                   in_quotes(key) + " is of one job: it cannot have a value for all", "remove it");
+  for (const auto& key : settings_keys()) {
+    if ((key.flags & of_one_job) != 0 && site.settings.find(key.name)) {
+      problems.add(site.settings.mark_of(key.name),
+                   in_quotes(key.name) + " is of one job: it cannot have a value for all",
+                   "remove it");
     }
   }
   mark_origin(site.settings, file);

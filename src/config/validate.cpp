@@ -172,7 +172,6 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   }
   JobConfig config;
   read_settings(document.settings, file, config, problems);
-  read_pfs_rules(document.settings, config, problems);
   read_backends(document.backends, config, problems);
   read_placement(document.settings, config, problems);
   read_resources(document.resources, config, problems);

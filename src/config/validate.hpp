@@ -3,28 +3,23 @@
 // continues with a default, so that one run finds all problems. The result is valid only if there
 // is no problem.
 
-#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
 
 #include "config/document.hpp"
 #include "config/job_config.hpp"
+#include "config/keys.hpp"
 
 namespace efs::config {
 
-/// The upper bound of a size without a limit.
-inline constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
-
-/// Validates all sections, and the rules across sections. `file` gives the default name.
+/// All of it, and the rules that span sections. `file` gives the default name.
 JobConfig validate(Document document, const std::string& file, const Overrides& overrides,
                    const Surroundings& surroundings, ProblemList& problems);
 
 // The steps of validate(), in this order. Each step reads the results of earlier steps in `config`.
 void read_settings(const Section& settings, const std::string& file, JobConfig& config,
                    ProblemList& problems);
-void read_cache(const Section& settings, JobConfig& config, ProblemList& problems);
-void read_pfs_rules(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_placement(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
@@ -39,36 +34,20 @@ std::string read_path(const Section& section, std::string_view key, ProblemList&
 std::optional<std::uint64_t> read_size(const Section& section, std::string_view key,
                                        std::uint64_t least, std::uint64_t most,
                                        ProblemList& problems);
-/// Reads a whole number from `least` to `most`; `fallback` if it is absent or bad.
-int read_number(const Section& section, std::string_view key, int least, int most, int fallback,
-                ProblemList& problems);
-
-/// A word that a key can have as its value.
-struct Word {
-  std::string_view name;
-  int value;
-};
+/// A whole number from `least` to `most`, perhaps below 0; nullopt likewise.
+std::optional<std::uint64_t> read_number(const Section& section, std::string_view key, int least,
+                                         int most, ProblemList& problems);
 
 /// Returns the entry of `words` that `key` names (case does not matter); null if the value is
 /// absent or bad (reported).
 const Word* find_word(const Section& section, std::string_view key, std::span<const Word> words,
                       ProblemList& problems);
 
-/// The same as a value of T; `fallback` if the value is absent or bad.
-template <typename T>
-T read_word(const Section& section, std::string_view key, std::span<const Word> words, T fallback,
-            ProblemList& problems) {
-  const auto* word = find_word(section, key, words, problems);
-  return word ? static_cast<T>(word->value) : fallback;
-}
-
-/// Returns the id of the backend that `key` names, as written in the backend. Returns `fallback` if
-/// the key is absent, and "" if the value is bad (reported).
+/// The id, as its backend has it, of the backend that `key` names; `fallback` where it names none,
+/// "" where it is bad (reported).
 std::string read_backend_id(const Section& section, std::string_view key,
                             const std::string& fallback, const JobConfig& config,
                             ProblemList& problems);
-Vanished read_vanished(const Section& section, Vanished fallback, ProblemList& problems);
-FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems);
 
 /// Reports a path with a NUL, which no part of efs accepts.
 bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems);

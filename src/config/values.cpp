@@ -46,12 +46,6 @@ const Word* find_word(const Section& section, std::string_view key, std::span<co
   return nullptr;
 }
 
-FileClass read_flags(const Section& section, FileClass fallback, ProblemList& problems) {
-  static constexpr std::array words{Word{"persistent", static_cast<int>(FileClass::persistent)},
-                                    Word{"temporary", static_cast<int>(FileClass::temporary)}};
-  return read_word(section, "flags", words, fallback, problems);
-}
-
 std::optional<std::uint64_t> read_size(const Section& section, std::string_view key,
                                        std::uint64_t least, std::uint64_t most,
                                        ProblemList& problems) {
@@ -74,21 +68,21 @@ std::optional<std::uint64_t> read_size(const Section& section, std::string_view 
   return size;
 }
 
-int read_number(const Section& section, std::string_view key, int least, int most, int fallback,
-                ProblemList& problems) {
+std::optional<std::uint64_t> read_number(const Section& section, std::string_view key, int least,
+                                         int most, ProblemList& problems) {
   const auto* value = section.find(key);
   if (!value) {
-    return fallback;
+    return std::nullopt;
   }
   const char* const end = value->text.data() + value->text.size();
   int number = 0;
   const auto [stop, error] = std::from_chars(value->text.data(), end, number);
   if (error == std::errc{} && stop == end && number >= least && number <= most) {
-    return number;
+    return static_cast<std::uint64_t>(number);
   }
   problems.add(value->mark, in_quotes(key) + " is " + in_quotes(value->text),
                "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-  return fallback;
+  return std::nullopt;
 }
 
 bool is_usable_path(const Value& value, std::string_view key, ProblemList& problems) {

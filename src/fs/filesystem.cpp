@@ -7,11 +7,11 @@
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
 #include "fs/mapped_file.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 namespace {
 
-constexpr const char* journal_name = "journal";
 constexpr std::size_t longest_name = 255;
 constexpr std::size_t most_files = 256;  // each may keep a container open, that is a descriptor
 

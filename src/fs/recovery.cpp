@@ -10,7 +10,6 @@
 namespace efs::fs {
 namespace {
 
-constexpr const char* journal_name = "journal";
 constexpr const char* failure_name = "sync-failed";  // in the directory of the journal
 
 std::uint64_t removal_size(const std::string& name) {

@@ -2,7 +2,7 @@
 
 #include <sys/xattr.h>
 
-#include "backends/fsdax.hpp"
+#include "backends/container_marks.hpp"
 
 namespace efs {
 namespace {
@@ -26,7 +26,7 @@ Status unseal(int container) {
 }
 
 bool is_sealed(const struct stat& container) {
-  return S_ISREG(container.st_mode) && (container.st_mode & 07777) == sealed_mode;
+  return has_seal(container);
 }
 
 }  // namespace efs

@@ -72,10 +72,6 @@ std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
   return bytes <= most ? std::map<std::string, std::string>() : std::exchange(node.xattrs, {});
 }
 
-std::int64_t removal_reserve(const std::string& name) {
-  return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
-}
-
 // Several at once: who makes many files would otherwise wait, for each, behind those who publish
 // theirs.
 Result<std::uint64_t> Staging::new_number() {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fs/filesystem.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 
@@ -23,8 +24,5 @@ std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node);
 
 /// May a published file take the place of `there`? EISDIR, EEXIST, EBUSY.
 Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path);
-
-/// Journal space to keep back for the removal of a name.
-std::int64_t removal_reserve(const std::string& name);
 
 }  // namespace efs::fs

@@ -71,15 +71,17 @@ offers_only 'one that is begun' 'verify=read-back' efs run --set verify=r
 offers_only 'as readline takes it apart' 'fail keep-both overwrite' efs start --set on-conflict =
 offers_only 'a begun one, too' 'read-back' efs plan --set verify = r
 offers_only 'none where any value will do' '' efs start --set workers=
-# The offers are those of this efs, which lists its own words.
+# They are those of this efs: it says itself what it takes.
+check 'efs lists its keys' test "$("$EFS" check --keys | awk '$1 == "resources" { print $2 }' | head -n 3 | tr '\n' ' ')" = 'path list as '
+check 'as JSON, too' test "$("$EFS" check --keys --json | python3 -c 'import json,sys; print(*[[k["values"], k["default"], k["site"]] for k in json.load(sys.stdin)["keys"] if k["key"] == "transfer-size"][0])')" = 'size 2 MiB fix,limit'
 job "$JOB" 'resources: [ [ path: input ] ]'
 keys=$("$EFS" check --show --json "$JOB" | python3 -c 'import json,sys; print(*(v["key"] for v in json.load(sys.stdin)["values"] if v["section"] == "global-settings"))')
-check 'the settings are those of this efs' test "$_efs_settings" = "$keys"
+check 'the settings are those of this efs' test "$(_efs_settings | tr '\n' ' ')" = "$keys "
 taken() { "$EFS" check --set "$1=zzzzzzzzzzzz" "$JOB" 2>&1 | sed -n 's/.*(one of: \(.*\))$/\1/p' | tr -d ','; }
 check 'it says what a setting takes' test "$(taken verify)" = 'stream read-back'
 for key in $keys; do
   case $key in in-place) continue ;; esac   # which has several words for yes
-  check "the values of $key" test "$(_efs_setting_values "$key")" = "$(taken "$key")"
+  check "the values of $key" test "$(_efs_setting_values "$key" | tr '\n' ' ')" = "$(taken "$key" | sed 's/.$/& /')"
 done
 
 if command -v zsh >/dev/null; then
@@ -90,7 +92,7 @@ if command -v zsh >/dev/null; then
   check 'both forms of an option' test "$(zsh_says _efs_options start | grep -cE '^(-c|--config):the job file')" -eq 2
   check 'zsh knows the classes' test "$(zsh_says _efs_choices set class | tr '\n' ' ')" = 'persistent temporary default '
   check 'and the settings' test "$(zsh_says _efs_settings | tr '\n' ' ')" = "$keys "
-  for key in $keys; do check "zsh knows the values of $key" test "$(zsh_says _efs_setting_values "$key" | tr '\n' ' ')" = "$(_efs_setting_values "$key" | sed 's/$/ /')"; done
+  for key in $keys; do check "zsh knows the values of $key" test "$(zsh_says _efs_setting_values "$key" | tr '\n' ' ')" = "$(_efs_setting_values "$key" | tr '\n' ' ')"; done
   check 'zsh knows where an instance is named' zsh_says _efs_names_instance ls -i
   check_not 'and where not' zsh_says _efs_names_instance top -i
   check 'zsh knows what a verb takes' test "$(zsh_says _efs_positional stop)" = instance

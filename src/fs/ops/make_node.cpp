@@ -1,13 +1,9 @@
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/removing.hpp"
 
 namespace efs::fs {
 namespace {
-
-// The journal space for a removal of this name, reserved now so that unlink works on a full store.
-std::int64_t removal_reserve(const std::string& name) {
-  return static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
-}
 
 // New files in a directory with the setgid bit inherit its group, and new directories also inherit
 // the bit (inode(7)).

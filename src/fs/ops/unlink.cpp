@@ -32,8 +32,7 @@ Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const
         return fail(ENOTEMPTY);
       }
       const std::uint64_t ino = inode.ino;
-      const auto reserve =
-          -static_cast<std::int64_t>(store::Journal::record_size(name.size() + 32));
+      const auto reserve = -removal_reserve(name);
       EFS_TRY(commit(caller.request, Unlink{.parent = parent, .time = clock_.now(), .name = name},
                      reserve));
       reaped = reap_unnamed(ino, level);

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  container_cache.cpp
+  container_file.cpp
+  fsdax.cpp
+  virtual_device.cpp
+)

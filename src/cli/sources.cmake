@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  cache.cpp
+  cancel.cpp
+  check.cpp
+  check_image.cpp
+  clean.cpp
+  common.cpp
+  daemon_program.cpp
+  dead_mount.cpp
+  default_name.cpp
+  doctor.cpp
+  doctor_cleaners.cpp
+  doctor_kernel.cpp
+  doctor_limits.cpp
+  doctor_plugin.cpp
+  doctor_slurm.cpp
+  doctor_stores.cpp
+  explain.cpp
+  holders.cpp
+  image_path.cpp
+  images.cpp
+  job_instance.cpp
+  job_records.cpp
+  job_status.cpp
+  launch.cpp
+  load.cpp
+  ls.cpp
+  output.cpp
+  plan.cpp
+  preflight.cpp
+  queue.cpp
+  receipt.cpp
+  run.cpp
+  salvage.cpp
+  salvage_lost.cpp
+  set.cpp
+  slurm_site.cpp
+  start.cpp
+  status.cpp
+  stop.cpp
+  top.cpp
+  unload.cpp
+  unreachable.cpp
+  wait.cpp
+  words.cpp
+)

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  asking.cpp
+  client.cpp
+  end_watch.cpp
+  instances.cpp
+  protocol.cpp
+  server.cpp
+)

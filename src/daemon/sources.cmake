@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  channel.cpp
+  config_memfds.cpp
+  deadline_exit.cpp
+  death_pipe.cpp
+  efsd.cpp
+  instance.cpp
+  instance_control.cpp
+  instance_directory.cpp
+  instance_drain.cpp
+  instance_files.cpp
+  instance_mount.cpp
+  instance_resume.cpp
+  instance_start.cpp
+  instance_stop.cpp
+  instance_unmount.cpp
+  kept_figures.cpp
+  memory_stores.cpp
+  mount.cpp
+  requests.cpp
+  signal_watch.cpp
+  slot_keeper.cpp
+  starter.cpp
+  status_file.cpp
+  store_members.cpp
+  store_setup.cpp
+  supervisor.cpp
+  supervisor_client.cpp
+  tasks.cpp
+  unloaded.cpp
+  watchers.cpp
+  worker_watch.cpp
+)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  acl.cpp
+  container_pool.cpp
+  filesystem.cpp
+  free_removed.cpp
+  inode.cpp
+  mapped_file.cpp
+  namespace.cpp
+  ops/fill_pool.cpp
+  ops/fsync.cpp
+  ops/getattr.cpp
+  ops/link.cpp
+  ops/lookup.cpp
+  ops/make_node.cpp
+  ops/open.cpp
+  ops/read.cpp
+  ops/readdir.cpp
+  ops/readlink.cpp
+  ops/rename.cpp
+  ops/servable.cpp
+  ops/set_acl.cpp
+  ops/setattr.cpp
+  ops/statfs.cpp
+  ops/unlink.cpp
+  ops/write.cpp
+  ops/xattr.cpp
+  record.cpp
+  recovery.cpp
+  room.cpp
+  seal.cpp
+  settle.cpp
+  snapshot.cpp
+  staging.cpp
+  staging_claims.cpp
+  staging_gone.cpp
+  staging_invalidate.cpp
+  staging_links.cpp
+  staging_live.cpp
+)

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  instance_id.cpp
+  journal.cpp
+  medium.cpp
+)

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  crash_test.cpp
+  enumeration.cpp
+  scenarios.cpp
+  staging_test.cpp
+  unsettled_test.cpp
+)

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Made by cmake/list_sources.sh.
+set(sources
+  filesystem_model_test.cpp
+)
