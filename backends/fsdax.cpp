@@ -496,13 +496,25 @@ class Fsdax final : public PlainBackend {
            (!label.starts_with('/') && !own.starts_with('/') && label != own);
   }
 
-  Status refuse_other(int fd, std::uint64_t id) {
+  static Status refuse_irregular(int fd, std::uint64_t id) {
     struct stat st{};
+    if (::fstat(fd, &st) != 0) {
+      return fail_errno();
+    }
+    if (!S_ISREG(st.st_mode)) {
+      return fail(EUCLEAN, "container " + std::to_string(id) + " is no regular file");
+    }
+    return {};
+  }
+
+  static bool is_sealed(int fd) {
+    struct stat st{};
+    return ::fstat(fd, &st) == 0 && has_seal(st);
+  }
+
+  Status refuse_other(int fd, std::uint64_t id) {
     if (!labels_) {
-      return ::fstat(fd, &st) != 0 ? fail_errno()
-             : S_ISREG(st.st_mode)
-                 ? Status{}
-                 : fail(EUCLEAN, "container " + std::to_string(id) + " is no regular file");
+      return refuse_irregular(fd, id);
     }
     std::array<char, 96> text{};
     const ssize_t length = ::fgetxattr(fd, label_name, text.data(), text.size());
@@ -512,9 +524,15 @@ class Fsdax final : public PlainBackend {
     const bool none = length < 0 && errno == ENODATA;
     const std::string_view label(text.data(),
                                  static_cast<std::size_t>(std::max<ssize_t>(0, length)));
-    if (none ? ::fstat(fd, &st) == 0 && has_seal(st) : !contradicts(label, id)) {
+    if (none ? is_sealed(fd) : !contradicts(label, id)) {
       return {};
     }
+    return exchanged(id, label, none);
+  }
+
+  /// Returns the error of a container that has another one's label, or lost its label (`none`).
+  /// Logs the first of them.
+  std::unexpected<Error> exchanged(std::uint64_t id, std::string_view label, bool none) {
     if (!options_.read_only && !told_.exchange(true)) {
       log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"",
                  std::string_view(ContainerName(id)), printable(label), label_of(id));

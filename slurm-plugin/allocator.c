@@ -192,11 +192,32 @@ static int hand_over(spank_t spank, const struct efs_text* text, const struct ef
   return 0;
 }
 
+/* Returns whether an option is given that has a meaning only together with a file system. */
+static int has_dependent_option(const struct efs_options* given) {
+  return given->no_stage_out || given->in_job || given->keeps || given->attach[0] != '\0' ||
+         given->capacity[0] != '\0';
+}
+
+static int check_names(const struct efs_options* given) {
+  if (given->keep[0] != '\0' && given->attach[0] != '\0' &&
+      strcmp(given->keep, given->attach) != 0) {
+    slurm_error(
+        "efs: --efs-attach=%s goes on under that name; write --efs-keep alone to keep it once more",
+        given->attach);
+    return -1;
+  }
+  return 0;
+}
+
+/* Returns whether an option is given that a job file would contradict. */
+static int describes_job(const struct efs_options* given) {
+  return given->ins > 0 || given->outs > 0 || given->capacity[0] != '\0';
+}
+
 /* Checks the combinations of options. */
 static int check_options(const struct efs_options* given) {
   if (!efs_is_wanted()) {
-    if (!given->no_stage_out && !given->in_job && !given->keeps && given->attach[0] == '\0' &&
-        given->capacity[0] == '\0') {
+    if (!has_dependent_option(given)) {
       return 0;
     }
     slurm_error(
@@ -204,7 +225,7 @@ static int check_options(const struct efs_options* given) {
         "--efs-attach need --efs=JOB.yaml or --efs-stage-in");
     return -1;
   }
-  if (given->job[0] != '\0' && (given->ins > 0 || given->outs > 0 || given->capacity[0] != '\0')) {
+  if (given->job[0] != '\0' && describes_job(given)) {
     slurm_error(
         "efs: --efs=%s says what to stage and how much to store; leave out --efs-stage-in, "
         "--efs-stage-out and --efs-capacity",
@@ -217,14 +238,7 @@ static int check_options(const struct efs_options* given) {
         "which keeps what is back");
     return -1;
   }
-  if (given->keep[0] != '\0' && given->attach[0] != '\0' &&
-      strcmp(given->keep, given->attach) != 0) {
-    slurm_error(
-        "efs: --efs-attach=%s goes on under that name; write --efs-keep alone to keep it once more",
-        given->attach);
-    return -1;
-  }
-  return 0;
+  return check_names(given);
 }
 
 static int inherited; /* by a step, from its job */
@@ -256,38 +270,45 @@ int efs_check_step(void) {
   return -1;
 }
 
+/* Checks the job file that the options make. */
+static int check_made_file(const struct efs_site* site, const struct efs_options* given,
+                           struct efs_text* text) {
+  char file[EFS_PATH];
+  int good;
+  if (given->outs == 0 && !given->no_stage_out) {
+    slurm_spank_log(
+        "efs: warning: nothing that the job writes to its file system comes back: no "
+        "--efs-stage-out says what");
+  }
+  if (write_temporary(text, file, sizeof file) != 0) {
+    return -1;
+  }
+  good = resolve(site, file, "what the options say", text) == 0;
+  unlink(file);
+  return good ? 0 : -1;
+}
+
 int efs_allocator_check(spank_t spank, const struct efs_site* site) {
   const struct efs_options* given = efs_given_options();
   static char bytes[EFS_LARGEST_JOB];
   struct efs_text text = {bytes, 0, sizeof bytes, 0};
-  char file[EFS_PATH];
-  int good;
+  int has_file, is_good;
   if (given->bad || check_options(given) != 0) {
     return -1;
   }
   if (!efs_is_wanted()) {
     return 0;
   }
-  if ((given->job[0] != '\0' ? read_job_file(given->job, given->job, &text)
-                             : efs_make_job_file(given, &text)) != 0) {
+  has_file = given->job[0] != '\0';
+  if ((has_file ? read_job_file(given->job, given->job, &text) : efs_make_job_file(given, &text)) !=
+      0) {
     return -1;
   }
   if (text.full) {
     slurm_error("efs: too many options; use a job file");
     return -1;
   }
-  if (given->job[0] != '\0') {
-    return resolve(site, given->job, given->job, &text) == 0 ? hand_over(spank, &text, given) : -1;
-  }
-  if (given->outs == 0 && !given->no_stage_out) {
-    slurm_spank_log(
-        "efs: warning: nothing that the job writes to its file system comes back: no "
-        "--efs-stage-out says what");
-  }
-  if (write_temporary(&text, file, sizeof file) != 0) {
-    return -1;
-  }
-  good = resolve(site, file, "what the options say", &text) == 0;
-  unlink(file);
-  return good ? hand_over(spank, &text, given) : -1;
+  is_good = (has_file ? resolve(site, given->job, given->job, &text)
+                      : check_made_file(site, given, &text)) == 0;
+  return is_good ? hand_over(spank, &text, given) : -1;
 }

@@ -34,13 +34,19 @@ static int keep_field(char** rest, char* to, size_t size) {
   return field == NULL ? -1 : efs_copy(to, size, field);
 }
 
-/* Sends one query; `line` points after the job's number. */
-static int ask(const struct efs_site* site, uint32_t id, const char* format, const char* begin,
+/* Sends one query; `line` points after the job's number, which is first in each `format`:
+ * "--format=%A|..." or "--Format=JobID:24,...". */
+static int ask(const struct efs_site* site, uint32_t id, const char* format,
                struct efs_outcome* outcome, char** line) {
-  char squeue[EFS_PATH], jobs[48];
+  char begin[32], squeue[EFS_PATH], jobs[48];
   const char* words[] = {squeue, "--noheader", "--all", "--states=all", jobs, format, NULL};
   efs_slurm_program(site, "squeue", squeue);
   efs_format(jobs, sizeof jobs, "--jobs=%u", id);
+  if (strncmp(format, "--Format=", 9) == 0) {
+    efs_format(begin, sizeof begin, "%-24u", id);
+  } else {
+    efs_format(begin, sizeof begin, "%u|", id);
+  }
   outcome->wanted = begin;
   efs_run(words, NULL, ANSWER_TIME, NULL, NULL, outcome);
   if (outcome->code > 0 && strstr(outcome->text, "Invalid job id") != NULL) {
@@ -55,10 +61,9 @@ static int ask(const struct efs_site* site, uint32_t id, const char* format, con
 
 int efs_ask_job(const struct efs_site* site, uint32_t id, struct efs_record* record) {
   static struct efs_outcome outcome;
-  char begin[32], *line = NULL;
+  char* line = NULL;
   int known;
-  efs_format(begin, sizeof begin, "%u|", id);
-  known = ask(site, id, "--format=%A|%T|%l|%B", begin, &outcome, &line);
+  known = ask(site, id, "--format=%A|%T|%l|%B", &outcome, &line);
   if (known != 1) {
     return known;
   }
@@ -103,15 +108,13 @@ static int begins_again(time_t until) {
   return 1;
 }
 
-/* Repeats a query that the job cannot run without; `format` begins with JobID:24. */
+/* Repeats a query that the job cannot run without. */
 static int ask_patiently(const struct efs_site* site, uint32_t id, const char* format,
                          struct efs_outcome* outcome, char** line) {
   const time_t until = time(NULL) + PATIENCE;
-  char begin[32];
   int known;
-  efs_format(begin, sizeof begin, "%-24u", id);
   do {
-    known = ask(site, id, format, begin, outcome, line);
+    known = ask(site, id, format, outcome, line);
   } while (known == -1 && begins_again(until));
   return known;
 }
@@ -157,15 +160,14 @@ static char* keep_column(char* line, size_t width, char* to) {
 int efs_ask_end(const struct efs_site* site, uint32_t id, struct efs_end* end) {
   enum { BEFORE_FLAG = 48, BEFORE = 56 };
   static struct efs_outcome outcome;
-  char begin[32], *line = NULL;
+  char* line = NULL;
   unsigned number, index;
   int known;
   memset(end, 0, sizeof *end);
-  efs_format(begin, sizeof begin, "%-24u", id);
   known = ask(
       site, id,
       "--Format=JobID:24,ArrayJobID:24,ArrayTaskID:24,BatchFlag:8,Name:256,WorkDir:512,STDOUT:1000",
-      begin, &outcome, &line);
+      &outcome, &line);
   if (known != 1) {
     return known;
   }
@@ -201,10 +203,9 @@ int efs_ask_name(const struct efs_site* site, uint32_t id, char* name, size_t si
 /* A list that fills its field may be truncated. */
 int efs_ask_licences(const struct efs_site* site, uint32_t id, char* licences, size_t size) {
   static struct efs_outcome outcome;
-  char begin[32], *line = NULL;
+  char* line = NULL;
   size_t length;
-  efs_format(begin, sizeof begin, "%-24u", id);
-  if (ask(site, id, "--Format=JobID:24,Licenses:512", begin, &outcome, &line) != 1) {
+  if (ask(site, id, "--Format=JobID:24,Licenses:512", &outcome, &line) != 1) {
     return -1;
   }
   length = strcspn(line, " ");
@@ -218,19 +219,17 @@ int efs_ask_licences(const struct efs_site* site, uint32_t id, char* licences, s
 
 int efs_ask_restarts(const struct efs_site* site, uint32_t id) {
   static struct efs_outcome outcome;
-  char begin[32], *line = NULL;
-  efs_format(begin, sizeof begin, "%-24u", id);
-  return ask(site, id, "--Format=JobID:24,RestartCnt:12", begin, &outcome, &line) == 1
+  char* line = NULL;
+  return ask(site, id, "--Format=JobID:24,RestartCnt:12", &outcome, &line) == 1
              ? (int)strtoul(line, NULL, 10)
              : -1;
 }
 
 enum efs_run_state efs_ask_run(const struct efs_site* site, uint32_t id, uint32_t restart) {
   static struct efs_outcome outcome;
-  char begin[32], state[32], *line = NULL;
+  char state[32], *line = NULL;
   unsigned count;
-  efs_format(begin, sizeof begin, "%-24u", id);
-  if (ask(site, id, "--Format=JobID:24,RestartCnt:12,State:24", begin, &outcome, &line) != 1 ||
+  if (ask(site, id, "--Format=JobID:24,RestartCnt:12,State:24", &outcome, &line) != 1 ||
       sscanf(line, "%u %31s", &count, state) != 2) {
     return EFS_RUN_UNKNOWN;
   }
@@ -242,10 +241,9 @@ enum efs_run_state efs_ask_run(const struct efs_site* site, uint32_t id, uint32_
 
 int efs_has_script(const struct efs_site* site, uint32_t id) {
   static struct efs_outcome outcome;
-  char begin[32], *line = NULL;
+  char* line = NULL;
   int known;
-  efs_format(begin, sizeof begin, "%-24u", id);
-  known = ask(site, id, "--Format=JobID:24,BatchFlag:8", begin, &outcome, &line);
+  known = ask(site, id, "--Format=JobID:24,BatchFlag:8", &outcome, &line);
   return known == 1 ? strtoul(line, NULL, 10) != 0 : -1;
 }
 
@@ -263,10 +261,9 @@ static int find_resource(const char* resources, const char* key, char* value, si
 
 int efs_ask_allocated(const struct efs_site* site, uint32_t id, struct efs_allocated* allocated) {
   static struct efs_outcome outcome;
-  char begin[32], cpus[32], nodes[32], *line = NULL;
+  char cpus[32], nodes[32], *line = NULL;
   int known;
-  efs_format(begin, sizeof begin, "%-24u", id);
-  known = ask(site, id, "--Format=JobID:24,MinMemory:24,tres-alloc:256", begin, &outcome, &line);
+  known = ask(site, id, "--Format=JobID:24,MinMemory:24,tres-alloc:256", &outcome, &line);
   if (known != 1) {
     return known;
   }
@@ -306,7 +303,7 @@ int efs_find_node(const struct efs_site* site, uint32_t id, unsigned* node, unsi
   static const char* const names[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
   const time_t until = time(NULL) + PATIENCE;
   static struct efs_outcome outcome;
-  char begin[32], *nodes_list = NULL;
+  char* nodes_list = NULL;
   size_t i;
   int known;
   for (i = 0; i < sizeof names / sizeof names[0]; ++i) {
@@ -314,9 +311,8 @@ int efs_find_node(const struct efs_site* site, uint32_t id, unsigned* node, unsi
       return 0;
     }
   }
-  efs_format(begin, sizeof begin, "%u|", id);
   do {
-    known = ask(site, id, "--format=%A|%N", begin, &outcome, &nodes_list);
+    known = ask(site, id, "--format=%A|%N", &outcome, &nodes_list);
   } while (known == -1 && begins_again(until));
   return known == 1              ? find_in(nodes_list, site->node, node, nodes)
          : known == EFS_TOO_LONG ? known

@@ -108,9 +108,10 @@ static int is_passing(long code) {
 struct stopping {
   int stages_out;
   int keeps;
-  int seconds; /* limit of the stage-out; 0: none */
-  int merges;  /* another run of the job, or another job, may have exported results meanwhile */
-  int after;   /* seconds for the stop beyond that limit */
+  int seconds;  /* limit of the stage-out; 0: none */
+  int merges;   /* another run of the job, or another job, may have exported results meanwhile */
+  int after;    /* seconds for the stop beyond that limit */
+  time_t until; /* the end of all tries; 0: none */
 };
 
 /* Limits the times to what slurmd allows. */
@@ -129,13 +130,13 @@ static void bound(struct stopping* how) {
   how->seconds = left - how->after > 0 ? left - how->after : 1;
 }
 
-/* Sends one stop request. `until`: the end of all tries; 0: none. */
+/* Sends one stop request. */
 static void ask_once(const struct efs_site* site, const struct efs_job* job,
-                     const struct stopping* how, time_t until, const char* const* environment,
+                     const struct stopping* how, const char* const* environment,
                      struct efs_outcome* outcome) {
   char deadline[32];
   const char* words[12];
-  const long left = until == 0 ? 0 : (long)(until - time(NULL));
+  const long left = how->until == 0 ? 0 : (long)(how->until - time(NULL));
   int n = 0;
   words[n++] = site->efs;
   words[n++] = "stop";
@@ -159,27 +160,26 @@ static void ask_once(const struct efs_site* site, const struct efs_job* job,
   }
   words[n++] = job->name;
   words[n] = NULL;
-  efs_run(words, environment, until == 0 ? 0 : left > 0 ? (int)left : 1, NULL, NULL, outcome);
+  efs_run(words, environment, how->until == 0 ? 0 : left > 0 ? (int)left : 1, NULL, NULL, outcome);
 }
 
 static void ask_to_stop(const struct efs_site* site, const struct efs_job* job,
                         struct stopping* how, const char* const* environment,
                         struct efs_outcome* outcome) {
-  time_t until;
   int tries;
   bound(how);
-  until = how->seconds > 0 ? time(NULL) + how->seconds + how->after : 0;
+  how->until = how->seconds > 0 ? time(NULL) + how->seconds + how->after : 0;
   for (tries = 0; tries < 10; ++tries) {
     wake_daemons(site, job);
     if (tries > 0) {
       efs_kill_holders(job);
     }
-    ask_once(site, job, how, until, environment, outcome);
+    ask_once(site, job, how, environment, outcome);
     if (code_of(outcome) == ENOENT) {
       end_daemons(site, job);
     }
     if ((!is_passing(code_of(outcome)) && outcome->code < 128) || !efs_is_there(site, job) ||
-        (until != 0 && time(NULL) >= until)) {
+        (how->until != 0 && time(NULL) >= how->until)) {
       return;
     }
     sleep(1);
@@ -446,69 +446,111 @@ static void leave_doubtful(const struct efs_site* site, const struct efs_job* jo
   }
 }
 
-static void stop_locked(const struct efs_site* site, const struct efs_job* job) {
-  char runtime[EFS_PATH + 24], result[EFS_TEXT], flags[160], name[EFS_KEPT_NAME + 1];
-  const char* environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                               runtime, NULL};
-  struct stopping how = {.stages_out = 1, .seconds = site->stage_out};
-  enum unknown unknown = HOLDS_NOTHING;
-  enum efs_life life = EFS_OWN;
-  int started, attaches;
-  if (efs_read_file(job->directory, "result", result, sizeof result) != 0) {
-    result[0] = '\0';
+/* The job's state on this node, as its prolog recorded it. */
+struct record {
+  char result[EFS_TEXT]; /* "": the prolog did not come to its end */
+  int started;
+  int attaches;
+  enum unknown unknown; /* of a job without a result */
+};
+
+/* Reads a file of the job; "" if it is missing. */
+static void read_or_nothing(const struct efs_job* job, const char* file, char* text, size_t size) {
+  if (efs_read_file(job->directory, file, text, size) != 0) {
+    text[0] = '\0';
   }
-  if (efs_read_file(job->directory, "flags", flags, sizeof flags) != 0) {
-    flags[0] = '\0';
+}
+
+static void read_record(const struct efs_site* site, const struct efs_job* job,
+                        const char* const* environment, struct record* record,
+                        struct stopping* how) {
+  char flags[160], name[EFS_KEPT_NAME + 1];
+  read_or_nothing(job, "result", record->result, sizeof record->result);
+  read_or_nothing(job, "flags", flags, sizeof flags);
+  how->stages_out = !efs_has_word(flags, "no-stage-out");
+  how->keeps = efs_flag(flags, "keep=", name, sizeof name);
+  record->attaches = efs_flag(flags, "attach=", name, sizeof name);
+  record->started =
+      strncmp(record->result, "running ", 8) == 0 || strncmp(record->result, "unsaved ", 8) == 0;
+  record->unknown = HOLDS_NOTHING;
+  if (record->result[0] == '\0') {
+    record->unknown = look_at_unknown(site, job, environment);
   }
-  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
-  how.stages_out = !efs_has_word(flags, "no-stage-out");
-  how.keeps = efs_flag(flags, "keep=", name, sizeof name);
-  attaches = efs_flag(flags, "attach=", name, sizeof name);
-  started = strncmp(result, "running ", 8) == 0 || strncmp(result, "unsaved ", 8) == 0;
-  if (result[0] == '\0') {
-    unknown = look_at_unknown(site, job, environment);
-  }
-  how.merges = (started || unknown == IS_ALIVE) && is_late(site, job);
-  if (strncmp(result, "unasked ", 8) == 0) {
-    efs_remove_job(site, job);
-  } else if (started && !efs_is_there(site, job) && efs_node_was_restarted(job)) {
-    /* A store on a disk remains, and no instance leads to it. Report this once. */
-    if (strncmp(result, "running ", 8) == 0) {
-      not_saved(site, job,
-                "the node was restarted: what was in memory is lost, what is on its disks efs ls "
-                "--instances shows",
-                "salvage");
-    } else {
-      efs_remove_job(site, job);
-    }
-  } else if (started && !efs_is_there(site, job)) {
+  how->merges = (record->started || record->unknown == IS_ALIVE) && is_late(site, job);
+}
+
+/* Ends a job whose instance started and is not there any more. */
+static void end_gone(const struct efs_site* site, const struct efs_job* job,
+                     const struct record* record) {
+  if (!efs_node_was_restarted(job)) {
     if (!end_hidden(site, job)) {
       tell_back(site, job, "the job has stopped it itself");
     }
-  } else if (unknown == MAY_HOLD_RESULTS) {
-    leave_unknown(site, job, environment);
-  } else if (!started && (how.keeps || attaches) &&
-             (life = efs_whose_life(site, job, environment)) != EFS_OWN) {
-    if (life == EFS_NOT_OWN) {
-      efs_remove_job(site,
-                     job); /* an instance of that name belongs to another job, or existed before */
-    } else {
-      leave_doubtful(site, job, unknown == IS_ALIVE);
-    }
+    return;
+  }
+  /* A store on a disk remains, and no instance leads to it. Report this once. */
+  if (strncmp(record->result, "running ", 8) == 0) {
+    not_saved(site, job,
+              "the node was restarted: what was in memory is lost, what is on its disks efs ls "
+              "--instances shows",
+              "salvage");
   } else {
-    if (site->view[0] != '\0') {
-      efs_kill_holders(job);
-    }
-    /* If the job ran, there are results. If not, nothing is exported, and only an instance that
-     * was already kept stays kept. */
-    if (unknown == IS_ALIVE) {
-      how.keeps = attaches || efs_has_kept(site, job);
-    }
-    if (started || unknown == IS_ALIVE) {
-      end_started(site, job, &how, environment);
-    } else {
-      end_unstarted(site, job, attaches, environment);
-    }
+    efs_remove_job(site, job);
+  }
+}
+
+/* Returns whether the instance of the job's name may not be ended: the job did not start it. Then
+ * the job is done with. */
+static int leaves_other(const struct efs_site* site, const struct efs_job* job,
+                        const struct record* record, int keeps, const char* const* environment) {
+  enum efs_life life;
+  if (record->started || (!keeps && !record->attaches)) {
+    return 0;
+  }
+  life = efs_whose_life(site, job, environment);
+  if (life == EFS_NOT_OWN) {
+    efs_remove_job(site,
+                   job); /* an instance of that name belongs to another job, or existed before */
+  } else if (life != EFS_OWN) {
+    leave_doubtful(site, job, record->unknown == IS_ALIVE);
+  }
+  return life != EFS_OWN;
+}
+
+static void end_own(const struct efs_site* site, const struct efs_job* job,
+                    const struct record* record, struct stopping* how,
+                    const char* const* environment) {
+  if (site->view[0] != '\0') {
+    efs_kill_holders(job);
+  }
+  /* If the job ran, there are results. If not, nothing is exported, and only an instance that
+   * was already kept stays kept. */
+  if (record->unknown == IS_ALIVE) {
+    how->keeps = record->attaches || efs_has_kept(site, job);
+  }
+  if (record->started || record->unknown == IS_ALIVE) {
+    end_started(site, job, how, environment);
+  } else {
+    end_unstarted(site, job, record->attaches, environment);
+  }
+}
+
+static void stop_locked(const struct efs_site* site, const struct efs_job* job) {
+  char runtime[EFS_PATH + 24];
+  const char* environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                               runtime, NULL};
+  struct stopping how = {.stages_out = 1, .seconds = site->stage_out};
+  struct record record;
+  efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
+  read_record(site, job, environment, &record, &how);
+  if (strncmp(record.result, "unasked ", 8) == 0) {
+    efs_remove_job(site, job);
+  } else if (record.started && !efs_is_there(site, job)) {
+    end_gone(site, job, &record);
+  } else if (record.unknown == MAY_HOLD_RESULTS) {
+    leave_unknown(site, job, environment);
+  } else if (!leaves_other(site, job, &record, how.keeps, environment)) {
+    end_own(site, job, &record, &how, environment);
   }
 }
 

@@ -200,41 +200,45 @@ static int is_meant(const char* process, const struct efs_job* job, const char* 
          (run != NULL ? is_own_daemon(process, job, run) : is_holder(process, job));
 }
 
-/* Signals the job's daemons in this runtime directory; if `run` is NULL, the processes that use
- * the mount. Only the user's own processes. Returns their number. A pid may be reused between a
+/* Signals the process if is_meant(). Returns 1 if it did, else 0. A pid may be reused between a
  * check and a signal, but an open pidfd stays valid. */
+static int signal_one(const struct efs_job* job, const char* run, long pid, int number,
+                      const char* told) {
+  char path[EFS_PATH];
+  int fd, meant;
+  efs_format(path, sizeof path, "/proc/%ld", pid);
+  if (!is_meant(path, job, run)) {
+    return 0;
+  }
+  fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+  if (fd < 0 && errno != ENOSYS && errno != EPERM) {
+    return 0; /* no pidfd before Linux 5.3, or in some containers: use the pid */
+  }
+  meant = fd < 0 || is_meant(path, job, run);
+  if (meant && told != NULL) {
+    slurm_info("efs: job %u: process %ld still holds %s: %s", job->id, pid, job->mount, told);
+  }
+  if (fd < 0) {
+    kill((pid_t)pid, number);
+    return 1;
+  }
+  if (meant) {
+    syscall(SYS_pidfd_send_signal, fd, number, NULL, 0U);
+  }
+  close(fd);
+  return meant;
+}
+
+/* Signals the job's daemons in this runtime directory; if `run` is NULL, the processes that use
+ * the mount. Only the user's own processes. Returns their number. */
 static int signal_those(const struct efs_job* job, const char* run, int number, const char* told) {
   int count = 0;
   DIR* processes = opendir("/proc");
   const struct dirent* entry;
-  char path[EFS_PATH];
   while (processes != NULL && (entry = readdir(processes)) != NULL) {
     const long pid = strtol(entry->d_name, NULL, 10);
-    int fd;
-    if (pid <= 1) {
-      continue;
-    }
-    efs_format(path, sizeof path, "/proc/%ld", pid);
-    if (!is_meant(path, job, run)) {
-      continue;
-    }
-    fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-    if (fd < 0 && errno != ENOSYS && errno != EPERM) {
-      continue; /* no pidfd before Linux 5.3, or in some containers: use the pid */
-    }
-    if (fd < 0 || is_meant(path, job, run)) {
-      if (told != NULL) {
-        slurm_info("efs: job %u: process %ld still holds %s: %s", job->id, pid, job->mount, told);
-      }
-      if (fd >= 0) {
-        syscall(SYS_pidfd_send_signal, fd, number, NULL, 0U);
-      } else {
-        kill((pid_t)pid, number);
-      }
-      ++count;
-    }
-    if (fd >= 0) {
-      close(fd);
+    if (pid > 1) {
+      count += signal_one(job, run, pid, number, told);
     }
   }
   if (processes != NULL) {

@@ -47,6 +47,20 @@ static int wait_for(pid_t script, const sigset_t* signals) {
                         : NOT_SAVED << 8; /* another waiter has reaped it: its code is unknown */
 }
 
+/* Appends the begin of a step's command line. Returns the number of words. */
+static int append_step(const char** words, const char* srun) {
+  static const char* const step[] = {
+      "--quiet",  "--overlap",  "--mem=0",  "--ntasks-per-node=1", "--kill-on-bad-exit=0",
+      "--wait=0", "--mpi=none", "--chdir=/"};
+  size_t i;
+  int n = 0;
+  words[n++] = srun;
+  for (i = 0; i < sizeof step / sizeof step[0]; ++i) {
+    words[n++] = step[i];
+  }
+  return n;
+}
+
 /* Stages out on the other nodes by a step of the job; user_init tells each step its own
  * instance. Skips an instance that the script has already stopped. */
 static int stage_out(const struct efs_site* site, const struct efs_job* job, unsigned nodes) {
@@ -75,15 +89,8 @@ static int stage_out(const struct efs_site* site, const struct efs_job* job, uns
   efs_format(count, sizeof count, "--nodes=%u", nodes);
   efs_format(tasks, sizeof tasks, "--ntasks=%u", nodes);
   if (nodes > 1) {
-    static const char* const step[] = {
-        "--quiet",  "--overlap",  "--mem=0",  "--ntasks-per-node=1", "--kill-on-bad-exit=0",
-        "--wait=0", "--mpi=none", "--chdir=/"};
-    size_t i;
     efs_slurm_program(site, "srun", srun);
-    words[n++] = srun;
-    for (i = 0; i < sizeof step / sizeof step[0]; ++i) {
-      words[n++] = step[i];
-    }
+    n += append_step(words, srun);
     words[n++] = id;
     words[n++] = count;
     words[n++] = tasks;

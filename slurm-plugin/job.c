@@ -124,24 +124,32 @@ int efs_make_job(const struct efs_site* site, const struct efs_job* job) {
   return make_mount_point(job);
 }
 
+/* Writes a new file in the directory `at`. On failure, the file may be there. */
+static int write_new(int at, const char* name, const char* text, mode_t mode, uid_t owner) {
+  const size_t length = strlen(text);
+  const int fd = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  int good;
+  if (fd < 0) {
+    return -1;
+  }
+  good = write(fd, text, length) == (ssize_t)length &&
+         (owner == geteuid() || fchown(fd, owner, (gid_t)-1) == 0) && fchmod(fd, mode) == 0 &&
+         fsync(fd) == 0;
+  close(fd);
+  return good ? 0 : -1;
+}
+
 int efs_write_file(const char* directory, const char* name, const char* text, mode_t mode,
                    uid_t owner) {
-  const size_t length = strlen(text);
-  int at = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd, good;
+  const int at = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int good;
   char temporary[EFS_PATH];
   if (at < 0) {
     return -1;
   }
   efs_format(temporary, EFS_PATH, ".%s.%d", name, (int)getpid());
   unlinkat(at, temporary, 0);
-  fd = openat(at, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-  good = fd >= 0 && write(fd, text, length) == (ssize_t)length &&
-         (owner == geteuid() || fchown(fd, owner, (gid_t)-1) == 0) && fchmod(fd, mode) == 0 &&
-         fsync(fd) == 0;
-  if (fd >= 0) {
-    close(fd);
-  }
-  good = good && renameat(at, temporary, at, name) == 0;
+  good = write_new(at, temporary, text, mode, owner) == 0 && renameat(at, temporary, at, name) == 0;
   if (!good) {
     unlinkat(at, temporary, 0);
   }

@@ -66,6 +66,13 @@ static int is_below(const char* path, const char* top) {
   return strncmp(path, top, length) == 0 && path[length] == '/';
 }
 
+/* Removes the last component from the absolute path of `n` bytes; returns the rest's length. */
+static size_t length_of_parent(const char* path, size_t n) {
+  while (n > 0 && path[--n] != '/') {
+  }
+  return n;
+}
+
 /* Makes a path absolute, without "." and ".."; "" is the root. */
 static int make_absolute(const char* here, const char* path, char* to) {
   char whole[2 * EFS_PATH];
@@ -80,8 +87,7 @@ static int make_absolute(const char* here, const char* path, char* to) {
       continue;
     }
     if (length == 2 && p[0] == '.' && p[1] == '.') {
-      while (n > 0 && to[--n] != '/') {
-      }
+      n = length_of_parent(to, n);
       continue;
     }
     if (n + length + 2 > EFS_PATH) {
@@ -113,17 +119,26 @@ static int is_elsewhere(const char* path, const char* here) {
   return path[0] != '\0' && strcmp(path, here) != 0 && !is_below(path, here);
 }
 
+/* Returns whether an input is known to be outside of the directory of the submission. */
+static int has_input_elsewhere(const struct efs_options* given, const char* here) {
+  char path[EFS_PATH];
+  int i;
+  for (i = 0; i < given->ins; ++i) {
+    find_input(given->in[i], here, path);
+    if (is_elsewhere(path, here)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
 /* root-dir is the directory of the submission; or, if inputs are elsewhere, their deepest common
  * directory. */
 static int find_root(const struct efs_options* given, const char* here, char* root) {
   char path[EFS_PATH];
-  int i, elsewhere = 0;
+  int i;
   efs_copy(root, EFS_PATH, here);
-  for (i = 0; i < given->ins; ++i) {
-    find_input(given->in[i], here, path);
-    elsewhere = elsewhere || is_elsewhere(path, here);
-  }
-  if (!elsewhere) {
+  if (!has_input_elsewhere(given, here)) {
     return 0;
   }
   for (i = 0; i < given->ins; ++i) {
@@ -176,13 +191,15 @@ static int append_input(struct efs_text* text, const char* word) {
 static int append_far_input(struct efs_text* text, const char* word, const char* here) {
   char path[EFS_PATH], place[EFS_PATH], above[2 * EFS_PATH], whole[3 * EFS_PATH];
   const char* to = split(word, path);
+  int is_whole;
   if (to == NULL) {
     return -1;
   }
   find_input(word, here, place);
   escape(here, above, sizeof above);
-  if (efs_format(whole, sizeof whole, "%s%s%s", path[0] == '/' || is_variable(path) ? "" : above,
-                 path[0] == '/' || is_variable(path) ? "" : "/", path) != 0) {
+  is_whole = path[0] == '/' || is_variable(path);
+  if (efs_format(whole, sizeof whole, "%s%s%s", is_whole ? "" : above, is_whole ? "" : "/", path) !=
+      0) {
     return -1;
   }
   if (!is_renamed(word)) {
@@ -192,8 +209,6 @@ static int append_far_input(struct efs_text* text, const char* word, const char*
   append_quoted(text, whole);
   if (*to != '\0') {
     append(text, "\n    as: ");
-  }
-  if (*to != '\0') {
     append_quoted(text, to);
   }
   append(text, "\n");
@@ -247,6 +262,21 @@ static int is_directory(const char* here, const char* path) {
   return make_absolute(here, path, whole) == 0 && stat(whole, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Returns the path without "./" at its begin. */
+static const char* without_dots(const char* path) {
+  while (path[0] == '.' && path[1] == '/') {
+    path += 1 + strspn(path + 1, "/");
+  }
+  return path;
+}
+
+/* Returns whether DST is the directory of several results, or may be one: only efs can resolve a
+ * DST with variables. */
+static int is_for_several(const struct efs_options* given, const char* word, const char* source,
+                          const char* to) {
+  return strpbrk(source, "*?[") != NULL || strpbrk(to, "$%~") != NULL || !is_own(given, word, to);
+}
+
 /* Splits the destination of SRC[:DST] into a directory and a name; "" if there is no DST. As
  * with cp, DST is a directory if it exists as one, ends in a slash, or is the DST of several
  * results; else it is the result's own path. (Only efs can resolve a DST with variables.) If DST
@@ -254,22 +284,19 @@ static int is_directory(const char* here, const char* path) {
 static int find_place(const struct efs_options* given, const char* word, const char* here,
                       char* directory, char* name) {
   char path[EFS_PATH];
-  const char *to = split(word, path), *source = path;
+  const char *to = split(word, path), *source;
   const size_t length = to == NULL ? 0 : strlen(to);
   name[0] = '\0';
   if (to == NULL || efs_copy(directory, EFS_PATH, to) != 0) {
     return -1;
   }
-  while (source[0] == '.' && source[1] == '/') {
-    source += 1 + strspn(source + 1, "/");
-  }
+  source = without_dots(path);
   drop_slashes(path);
   drop_slashes(directory);
   if (length == 0 || to[length - 1] == '/' || cut_off(directory, source) == 0) {
     return 0;
   }
-  if (strpbrk(source, "*?[") != NULL || strpbrk(to, "$%~") != NULL || !is_own(given, word, to) ||
-      is_directory(here, directory)) {
+  if (is_for_several(given, word, source, to) || is_directory(here, directory)) {
     return 0;
   }
   efs_copy(name, EFS_PATH, leaf_of(directory));
@@ -307,28 +334,89 @@ static int find_results(const struct efs_options* given, const char* here, char*
   return 0;
 }
 
-int efs_make_job_file(const struct efs_options* given, struct efs_text* text) {
-  char here[EFS_PATH], root[EFS_PATH], path[EFS_PATH], directory[EFS_PATH], place[EFS_PATH],
-      name[EFS_PATH];
-  const char* results = directory;
-  int i, renamed = 0;
-  if (getcwd(here, sizeof here) == NULL) {
-    slurm_error(
-        "efs: the directory of the submission cannot be told, or its path is longer than %d bytes; "
-        "use a job file",
-        EFS_PATH - 1);
-    return -1;
-  }
-  if (find_results(given, here, directory) != 0) {
-    return -1;
-  }
-  if (directory[0] == '\0') {
-    results = NULL;
-  }
+static int has_renamed_input(const struct efs_options* given) {
+  int i;
   for (i = 0; i < given->ins; ++i) {
-    renamed = renamed || is_renamed(given->in[i]);
+    if (is_renamed(given->in[i])) {
+      return 1;
+    }
   }
-  if (renamed && results == NULL && given->outs > 0) {
+  return 0;
+}
+
+/* `results`: the directory of the results; "": the results replace the inputs. */
+static void append_settings(struct efs_text* text, const char* root, const char* results,
+                            int renamed) {
+  append(text, "global-settings:\n  mount-dir: /efs\n  root-dir: ");
+  append_escaped(text, root);
+  if (results[0] != '\0') {
+    append(text, "\n  results-dir: ");
+    append_quoted(text, results);
+  } else if (!renamed) {
+    append(text, "\n  in-place: true\n");
+  }
+}
+
+static int append_resources(struct efs_text* text, const struct efs_options* given,
+                            const char* here, const char* root) {
+  const int is_near = strcmp(root, here) == 0;
+  int i;
+  append(text, "\nresources:\n");
+  for (i = 0; i < given->ins; ++i) {
+    if ((is_near ? append_input(text, given->in[i]) : append_far_input(text, given->in[i], here)) !=
+        0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static void append_output(struct efs_text* text, const struct efs_options* given, const char* word,
+                          const char* here) {
+  char path[EFS_PATH], place[EFS_PATH], name[EFS_PATH];
+  split(word, path);
+  append(text, "  - path: ");
+  append_quoted(text, path);
+  if (find_place(given, word, here, place, name) == 0 && name[0] != '\0') {
+    append(text, "\n    as: ");
+  }
+  if (name[0] != '\0') {
+    append_quoted(text, name);
+  }
+  append(text, "\n    inputs: true\n"); /* all named files are exported, also inputs */
+}
+
+static void append_outputs(struct efs_text* text, const struct efs_options* given,
+                           const char* here) {
+  int i;
+  append(text, "outputs:\n");
+  for (i = 0; i < given->outs; ++i) {
+    append_output(text, given, given->out[i], here);
+  }
+  if (given->outs == 0) {
+    append(text, "  - path: \"**\"\n    flags: temporary\n");
+  }
+}
+
+static void append_capacity(struct efs_text* text, const char* capacity) {
+  append(text, "backends:\n  - id: memory\n    capacity: ");
+  append_quoted(text, capacity);
+  append(text, "\n");
+}
+
+/* Returns whether the results' directory is root-dir. */
+static int is_root(const char* here, const char* results, const char* root) {
+  char path[EFS_PATH];
+  return make_absolute(here, results, path) == 0 && strcmp(path, root) == 0;
+}
+
+/* Finds root-dir and the directory of the results; "" if the results replace the inputs. */
+static int find_directories(const struct efs_options* given, const char* here, int renamed,
+                            char* root, char* results) {
+  if (find_results(given, here, results) != 0) {
+    return -1;
+  }
+  if (renamed && results[0] == '\0' && given->outs > 0) {
     slurm_error(
         "efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of "
         "other names: --efs-stage-out=SRC:DST");
@@ -337,43 +425,32 @@ int efs_make_job_file(const struct efs_options* given, struct efs_text* text) {
   if (find_root(given, here, root) != 0) {
     return -1;
   }
-  append(text, "global-settings:\n  mount-dir: /efs\n  root-dir: ");
-  append_escaped(text, root);
-  if (results != NULL && !renamed && make_absolute(here, results, path) == 0 &&
-      strcmp(path, root) == 0) {
-    results = NULL;
+  if (results[0] != '\0' && !renamed && is_root(here, results, root)) {
+    results[0] = '\0';
   }
-  append(text, results != NULL ? "\n  results-dir: " : renamed ? "" : "\n  in-place: true\n");
-  if (results != NULL) {
-    append_quoted(text, results);
+  return 0;
+}
+
+int efs_make_job_file(const struct efs_options* given, struct efs_text* text) {
+  char here[EFS_PATH], root[EFS_PATH], results[EFS_PATH];
+  const int renamed = has_renamed_input(given);
+  if (getcwd(here, sizeof here) == NULL) {
+    slurm_error(
+        "efs: the directory of the submission cannot be told, or its path is longer than %d bytes; "
+        "use a job file",
+        EFS_PATH - 1);
+    return -1;
   }
-  append(text, "\nresources:\n");
-  for (i = 0; i < given->ins; ++i) {
-    if ((strcmp(root, here) == 0 ? append_input(text, given->in[i])
-                                 : append_far_input(text, given->in[i], here)) != 0) {
-      return -1;
-    }
+  if (find_directories(given, here, renamed, root, results) != 0) {
+    return -1;
   }
-  append(text, "outputs:\n");
-  for (i = 0; i < given->outs; ++i) {
-    split(given->out[i], path);
-    append(text, "  - path: ");
-    append_quoted(text, path);
-    if (find_place(given, given->out[i], here, place, name) == 0 && name[0] != '\0') {
-      append(text, "\n    as: ");
-    }
-    if (name[0] != '\0') {
-      append_quoted(text, name);
-    }
-    append(text, "\n    inputs: true\n"); /* all named files are exported, also inputs */
+  append_settings(text, root, results, renamed);
+  if (append_resources(text, given, here, root) != 0) {
+    return -1;
   }
-  if (given->outs == 0) {
-    append(text, "  - path: \"**\"\n    flags: temporary\n");
-  }
+  append_outputs(text, given, here);
   if (given->capacity[0] != '\0') {
-    append(text, "backends:\n  - id: memory\n    capacity: ");
-    append_quoted(text, given->capacity);
-    append(text, "\n");
+    append_capacity(text, given->capacity);
   }
   return 0;
 }

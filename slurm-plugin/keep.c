@@ -48,15 +48,11 @@ int efs_is_kept_now(const struct efs_site* site, const struct efs_job* job,
 #define PATIENCE 60     /* seconds to wait for the lock: its holder may make several checks */
 #define TO_ACT_ON_IT 10 /* seconds of the hook's time that the wait for the lock must leave */
 
-/* Locks a user's kept instances. A job that chooses one, and the sweep, hold this lock from
- * their check to their action. The lock is a file of root's that no other user can open, and so
- * cannot lock. Each user has a separate lock, because the user can delay the check of an
- * instance. Returns -1 if the lock is not free within `seconds`. */
-static int lock_kept(const struct efs_site* site, uid_t uid, int seconds) {
-  const time_t until = time(NULL) + seconds;
+/* Opens the lock of a user's kept instances. */
+static int open_lock(const struct efs_site* site, uid_t uid) {
   char path[2 * EFS_PATH];
   struct stat st;
-  int fd, locked;
+  int fd;
   if (efs_format(path, sizeof path, "%s/.lock.%u", site->state, (unsigned)uid) != 0) {
     return -1;
   }
@@ -66,6 +62,20 @@ static int lock_kept(const struct efs_site* site, uid_t uid, int seconds) {
   }
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0) {
     close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+/* Locks a user's kept instances. A job that chooses one, and the sweep, hold this lock from
+ * their check to their action. The lock is a file of root's that no other user can open, and so
+ * cannot lock. Each user has a separate lock, because the user can delay the check of an
+ * instance. Returns -1 if the lock is not free within `seconds`. */
+static int lock_kept(const struct efs_site* site, uid_t uid, int seconds) {
+  const time_t until = time(NULL) + seconds;
+  const int fd = open_lock(site, uid);
+  int locked;
+  if (fd < 0) {
     return -1;
   }
   while (!(locked = flock(fd, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK &&
@@ -79,6 +89,17 @@ static int lock_kept(const struct efs_site* site, uid_t uid, int seconds) {
   return -1;
 }
 
+/* Returns whether the job with this state directory has chosen the instance and its epilog has not
+ * stopped it yet. */
+static int uses(const char* directory, const char* instance) {
+  char name[EFS_PATH], result[EFS_TEXT];
+  if (efs_read_file(directory, "instance", name, sizeof name) != 0 || strcmp(name, instance) != 0) {
+    return 0;
+  }
+  return efs_read_file(directory, "result", result, sizeof result) != 0 ||
+         strncmp(result, "running ", 8) == 0;
+}
+
 /* Returns whether a job on this node has chosen the instance and its epilog has not stopped it
  * yet. Ignores the job `but`. */
 static int has_job(const struct efs_site* site, const char* instance, const struct efs_job* but) {
@@ -86,21 +107,15 @@ static int has_job(const struct efs_site* site, const char* instance, const stru
   const struct dirent* entry;
   int found = 0;
   while (!found && state != NULL && (entry = readdir(state)) != NULL) {
-    char directory[2 * EFS_PATH], name[EFS_PATH], result[EFS_TEXT], more;
+    char directory[2 * EFS_PATH], more;
     unsigned id, restart;
     if (sscanf(entry->d_name, "%u.%u%c", &id, &restart, &more) != 2 ||
         efs_format(directory, sizeof directory, "%s/%s", site->state, entry->d_name) != 0) {
       continue;
     }
-    if (but != NULL && strcmp(directory, but->directory) == 0) {
-      continue;
+    if (but == NULL || strcmp(directory, but->directory) != 0) {
+      found = uses(directory, instance);
     }
-    if (efs_read_file(directory, "instance", name, sizeof name) != 0 ||
-        strcmp(name, instance) != 0) {
-      continue;
-    }
-    found = efs_read_file(directory, "result", result, sizeof result) != 0 ||
-            strncmp(result, "running ", 8) == 0;
   }
   if (state != NULL) {
     closedir(state);
@@ -108,29 +123,40 @@ static int has_job(const struct efs_site* site, const char* instance, const stru
   return found;
 }
 
+/* A job's request for an instance that is kept. */
+struct wish {
+  const struct efs_site* site;
+  const char* name;
+  int attaches; /* to an instance that is there; 0: makes a new one */
+  const char* const* environment;
+  char* why; /* the reason of a refusal */
+  size_t size;
+};
+
 /* Rejects an instance that is missing, or that is not in the state in which it was kept. */
-static int may_attach(const struct efs_site* site, const struct efs_job* job, const char* name,
-                      const char* const* environment, char* why, size_t size) {
+static int may_attach(const struct wish* wish, const struct efs_job* job) {
+  const struct efs_site* site = wish->site;
+  const char* name = wish->name;
   char state[64];
   if (!efs_is_there(site, job)) {
-    efs_format(why, size,
+    efs_format(wish->why, wish->size,
                "there is nothing of yours on %s that was kept as %s. An earlier job keeps it with "
                "--efs-keep=%s; ask for the same node (-w) with --efs-attach. It may have been "
                "removed after %d hours, or by a restart of the node",
                site->node, name, name, site->keep);
     return 0;
   }
-  efs_state_of(site, job, environment, state, sizeof state);
+  efs_state_of(site, job, wish->environment, state, sizeof state);
   if (strcmp(state, "kept") == 0) {
     return 1;
   }
   if (strcmp(state, "dead") == 0) {
-    efs_format(why, size,
+    efs_format(wish->why, wish->size,
                "what is there as %s on %s was left by a job that died, or whose results are not "
                "back. Have it brought out: efs salvage %s",
                name, site->node, job->name);
   } else {
-    efs_format(why, size,
+    efs_format(wish->why, wish->size,
                "what was kept as %s on %s is in use by another job of yours (%s). Submit with "
                "--dependency=afterany:JOB",
                name, site->node, state);
@@ -156,15 +182,14 @@ static int is_own(const struct efs_site* site, const struct efs_job* job,
   return efs_has_kept(site, job) && efs_will_be_kept(site, job, environment);
 }
 
-static int may_keep(const struct efs_site* site, const struct efs_job* job, const char* name,
-                    const char* const* environment, char* why, size_t size) {
-  if (!efs_is_there(site, job) || is_own(site, job, environment)) {
+static int may_keep(const struct wish* wish, const struct efs_job* job) {
+  if (!efs_is_there(wish->site, job) || is_own(wish->site, job, wish->environment)) {
     return 1;
   }
-  efs_format(why, size,
+  efs_format(wish->why, wish->size,
              "there is something of yours on %s already that is kept as %s. Go on with it "
              "(--efs-attach=%s), or take another name for --efs-keep",
-             site->node, name, name);
+             wish->site->node, wish->name, wish->name);
   return 0;
 }
 
@@ -238,63 +263,74 @@ void efs_sweep_kept(const struct efs_site* site) {
 }
 
 /* Requires the lock. */
-static int choose_locked(const struct efs_site* site, struct efs_job* job, const char* name,
-                         int attaches, const char* const* environment, char* why, size_t size) {
+static int choose_locked(const struct wish* wish, struct efs_job* job) {
+  const char* node = wish->site->node;
   struct efs_job chosen = *job;
-  efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, name, site->node);
-  if (has_job(site, chosen.name, NULL)) {
-    efs_format(why, size,
+  efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, wish->name, node);
+  if (has_job(wish->site, chosen.name, NULL)) {
+    efs_format(wish->why, wish->size,
                "what is kept as %s on %s is in use by another job of yours. Submit with "
                "--dependency=afterany:JOB",
-               name, site->node);
-  } else if (!(attaches ? may_attach(site, &chosen, name, environment, why, size)
-                        : may_keep(site, &chosen, name, environment, why, size))) {
+               wish->name, node);
+  } else if (!(wish->attaches ? may_attach(wish, &chosen) : may_keep(wish, &chosen))) {
     slurm_info("efs: job %u: %s is refused to it", job->id, chosen.name);
   } else if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0) {
-    efs_format(why, size, "the state of the job cannot be kept on this node");
+    efs_format(wish->why, wish->size, "the state of the job cannot be kept on this node");
   }
-  if (why[0] != '\0') {
+  if (wish->why[0] != '\0') {
     return -1;
   }
   *job = chosen;
   return 0;
 }
 
+/* Returns whether the site keeps instances, and the name is valid. */
+static int is_possible(const struct wish* wish) {
+  if (wish->site->keep == 0) {
+    efs_format(wish->why, wish->size, "this site keeps nothing on its nodes (--efs-keep)");
+  } else if (!efs_is_kept_name(wish->name)) {
+    efs_format(wish->why, wish->size, "that is no name for --efs-keep or --efs-attach");
+  }
+  return wish->why[0] == '\0';
+}
+
+static int choose(const struct wish* wish, struct efs_job* job) {
+  const int lock = lock_kept(wish->site, job->uid, PATIENCE);
+  int done = -1;
+  if (lock >= 0) {
+    done = choose_locked(wish, job);
+    close(lock);
+  }
+  if (done != 0 && wish->why[0] == '\0') {
+    efs_format(
+        wish->why, wish->size,
+        "what is kept for you on %s (--efs-keep, --efs-attach) cannot be looked at: another job of "
+        "yours looks at it (%s/.lock.%u). Submit again; if it stays so, tell the administrators",
+        wish->site->node, wish->site->state, (unsigned)job->uid);
+  }
+  return done;
+}
+
 int efs_choose_kept(const struct efs_site* site, struct efs_job* job, const char* flags,
                     const char* const* environment, char* why, size_t size) {
   char name[EFS_KEPT_NAME + 1];
-  int lock, done;
   const int attaches = efs_flag(flags, "attach=", name, sizeof name),
             keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
+  const struct wish wish = {.site = site,
+                            .name = name,
+                            .attaches = attaches,
+                            .environment = environment,
+                            .why = why,
+                            .size = size};
   why[0] = '\0';
   if (keeps && name[0] == '\0') {
     efs_format(name, sizeof name, "%u", job->id);
   }
-  if ((attaches || keeps) && site->keep == 0) {
-    efs_format(why, size, "this site keeps nothing on its nodes (--efs-keep)");
-  } else if ((attaches || keeps) && !efs_is_kept_name(name)) {
-    efs_format(why, size, "that is no name for --efs-keep or --efs-attach");
-  }
-  if (why[0] != '\0') {
+  if ((attaches || keeps) && !is_possible(&wish)) {
     return -1;
   }
   efs_sweep_kept(site);
-  if (!attaches && !keeps) {
-    return 0;
-  }
-  lock = lock_kept(site, job->uid, PATIENCE);
-  done = lock >= 0 ? choose_locked(site, job, name, attaches, environment, why, size) : -1;
-  if (lock >= 0) {
-    close(lock);
-  }
-  if (done != 0 && why[0] == '\0') {
-    efs_format(
-        why, size,
-        "what is kept for you on %s (--efs-keep, --efs-attach) cannot be looked at: another job of "
-        "yours looks at it (%s/.lock.%u). Submit again; if it stays so, tell the administrators",
-        site->node, site->state, (unsigned)job->uid);
-  }
-  return done;
+  return attaches || keeps ? choose(&wish, job) : 0;
 }
 
 void efs_note_kept(const struct efs_site* site, const struct efs_job* job) {

@@ -111,6 +111,16 @@ int efs_memory_is_counted(const struct efs_site* site) {
   return ask_scontrol(site, "config", &config) == 0 && counts_memory(config.text);
 }
 
+/* Returns the most tasks of the job that may run on one node. */
+static unsigned long long most_tasks(const struct options* options) {
+  const unsigned long long per_node = number_of(options, "ntasks-per-node"),
+                           tasks = number_of(options, "ntasks");
+  if (tasks == 0 || (per_node > 0 && per_node < tasks)) {
+    return per_node > 0 ? per_node : 1;
+  }
+  return tasks;
+}
+
 /* Returns the most CPUs that a node can give the job: all its tasks may run on one node, and
  * each has whole cores. 0: unknown. */
 static unsigned long long most_cpus(const struct options* options, const char* config,
@@ -118,17 +128,12 @@ static unsigned long long most_cpus(const struct options* options, const char* c
   static const char* const others[] = {"exclusive",        "core-spec",       "thread-spec",
                                        "mincpus",          "extra-node-info", "sockets-per-node",
                                        "cores-per-socket", "tres-per-task",   NULL};
-  const unsigned long long per_node = number_of(options, "ntasks-per-node"),
-                           each = number_of(options, "cpus-per-task");
-  unsigned long long tasks = number_of(options, "ntasks");
+  const unsigned long long each = number_of(options, "cpus-per-task"), tasks = most_tasks(options);
   char units[256];
   find_value(config, "SelectTypeParameters", units, sizeof units);
   if (has_one_of(options, others) || threads == 0 ||
       (strcasestr(units, "CR_CORE") == NULL && strcasestr(units, "CR_CPU") == NULL)) {
     return 0;
-  }
-  if (tasks == 0 || (per_node > 0 && per_node < tasks)) {
-    tasks = per_node > 0 ? per_node : 1;
   }
   if (tasks > 100000 || each > 100000 || threads > 100000) {
     return 0;
@@ -189,6 +194,15 @@ static int count_of(const char* list) {
   return count;
 }
 
+/* Returns whether this partition is among `names`; or the default one, if `names` is "". */
+static int is_chosen(const char* partition, const char* names) {
+  char value[256];
+  if (names[0] == '\0') {
+    return find_value(partition, "Default", value, sizeof value) == 0 && strcmp(value, "YES") == 0;
+  }
+  return find_value(partition, "PartitionName", value, sizeof value) == 0 && is_named(value, names);
+}
+
 /* Uses the partition that the job names, the best of several named ones, or the default one. */
 static mebibytes most_in_partitions(const struct efs_site* site, const struct options* options,
                                     const struct request* request, const char* config,
@@ -198,27 +212,23 @@ static mebibytes most_in_partitions(const struct efs_site* site, const struct op
   const int has_names = names[0] != '\0';
   int missing = has_names ? count_of(names) : 1;
   mebibytes most = 0;
-  char *line, *rest, value[256], text[EFS_WHENCE];
+  char *line, *rest, text[EFS_WHENCE];
   if ((!has_names && options->is_set(options->table, "reservation")) ||
       ask_scontrol(site, "partition", &outcome) != 0) {
     return 0;
   }
   for (line = strtok_r(outcome.text, "\n", &rest); line != NULL;
        line = strtok_r(NULL, "\n", &rest)) {
-    const int is_one =
-        find_value(line, has_names ? "PartitionName" : "Default", value, sizeof value) == 0 &&
-        (has_names ? is_named(value, names) : strcmp(value, "YES") == 0);
-    const mebibytes here = is_one ? most_in(request, config, line, text) : 0;
-    if (!is_one) {
+    mebibytes here;
+    if (!is_chosen(line, names)) {
       continue;
     }
+    here = most_in(request, config, line, text);
     if (here == 0) {
       return 0;
     }
     if (here > most) {
       efs_copy(whence, EFS_WHENCE, text);
-    }
-    if (here > most) {
       most = here;
     }
     --missing;
@@ -322,17 +332,20 @@ static mebibytes share_of(const struct efs_site* site, uint32_t id,
   if (allocated->nodes == 1 || sum == 0) {
     return sum;
   }
-  if (least > 0 && least * allocated->nodes == sum) {
+  if (least == 0) {
+    return 0; /* all memory of each node, which may differ */
+  }
+  if (least * allocated->nodes == sum) {
     return least;
   }
   if (cpus == NULL || allocated->nodes == 0) {
     return 0;
   }
-  if (least > 0 && strchr(cpus, ',') == NULL) {
+  if (strchr(cpus, ',') == NULL) {
     return sum / allocated->nodes;
   }
-  if (least == 0 || least * allocated->cpus != sum || efs_find_node(site, id, &node, &nodes) != 0) {
-    return 0; /* 0: all memory of each node, which may differ */
+  if (least * allocated->cpus != sum || efs_find_node(site, id, &node, &nodes) != 0) {
+    return 0;
   }
   return least * cpus_of(cpus, node);
 }

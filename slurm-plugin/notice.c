@@ -100,22 +100,31 @@ static int become_owner(const struct efs_site* site, const struct efs_job* job) 
              : -1;
 }
 
+static int make_directory(const char* path) {
+  return mkdir(path, 0755) == 0 || errno == EEXIST ? 0 : -1;
+}
+
+static int make_job_directory(const struct efs_site* site, const struct efs_job* job, char* path) {
+  char jobs[EFS_PATH];
+  if (efs_format(jobs, EFS_PATH, "%.400s/jobs", site->shared) != 0 ||
+      job_directory(site, job, path) != 0 || make_directory(jobs) != 0) {
+    return -1;
+  }
+  return make_directory(path);
+}
+
 /* Runs in a child as the owner of the shared directory, because that directory may hang. */
 static int publish_as_owner(void* what, int out) {
   const struct news* news = what;
   const struct efs_site* site = news->site;
   const struct efs_job* job = news->job;
-  char jobs[EFS_PATH], directory[EFS_PATH], failures[EFS_PATH];
+  char directory[EFS_PATH], failures[EFS_PATH];
   (void)out;
   if (become_owner(site, job) != 0) {
     return 1;
   }
-  if (efs_format(jobs, EFS_PATH, "%.400s/jobs", site->shared) != 0 ||
-      job_directory(site, job, directory) != 0 || failures_directory(site, job, failures) != 0) {
-    return 1;
-  }
-  if ((mkdir(jobs, 0755) != 0 && errno != EEXIST) ||
-      (mkdir(directory, 0755) != 0 && errno != EEXIST)) {
+  if (failures_directory(site, job, failures) != 0 ||
+      make_job_directory(site, job, directory) != 0) {
     return 1;
   }
   if (efs_write_file(directory, site->node, news->line, 0644, geteuid()) != 0) {
@@ -124,7 +133,7 @@ static int publish_as_owner(void* what, int out) {
   if (is_failure(news->state) == 0) {
     return 0;
   }
-  if (mkdir(failures, 0755) != 0 && errno != EEXIST) {
+  if (make_directory(failures) != 0) {
     return 1;
   }
   return efs_write_file(failures, site->node, news->line, 0644, geteuid()) == 0 ? 0 : 1;
@@ -148,9 +157,7 @@ static int publish_task_as_owner(void* what, int out) {
       efs_format(directory, EFS_PATH, "%.440s/%s", arrays, news->array) != 0) {
     return 1;
   }
-  if ((mkdir(jobs, 0755) != 0 && errno != EEXIST) ||
-      (mkdir(arrays, 0755) != 0 && errno != EEXIST) ||
-      (mkdir(directory, 0755) != 0 && errno != EEXIST)) {
+  if (make_directory(jobs) != 0 || make_directory(arrays) != 0 || make_directory(directory) != 0) {
     return 1;
   }
   efs_format(id, sizeof id, "%u\n", news->job->id);
@@ -200,11 +207,36 @@ void efs_publish_more(const struct efs_site* site, const struct efs_job* job, co
   }
 }
 
+/* Returns is_failure() of a record. 0 also if another user's job had this number before: slurmctld
+ * can lose its counter. */
+static int failure_in(const char* record, uid_t user) {
+  char state[32], uid[32];
+  if (efs_json_text(record, "state", state, sizeof state) != 0) {
+    return 0;
+  }
+  if (efs_json_value(record, "uid", uid, sizeof uid) == 0 &&
+      strtoul(uid, NULL, 10) != (unsigned long)user) {
+    return 0;
+  }
+  return is_failure(state);
+}
+
+/* Prints NODE: TEXT. */
+static int print_record(int out, const char* node, const char* record) {
+  char said[EFS_TEXT], text[EFS_TEXT];
+  if (efs_json_text(record, "text", said, sizeof said) != 0) {
+    said[0] = '\0';
+  }
+  efs_one_line(said);
+  efs_format(text, sizeof text, "%.255s: %s", node, said);
+  return write(out, text, strlen(text)) < 0 ? -1 : 0;
+}
+
 /* Runs in a child for the same reason. Prints NODE: TEXT of a failed node. Each node of the job
  * calls this, so it reads only that one record. */
 static int look_for_failure(void* what, int out) {
   const struct news* news = what;
-  char path[EFS_PATH], line[5 * EFS_TEXT], state[32], uid[32], said[EFS_TEXT], text[EFS_TEXT];
+  char path[EFS_PATH], line[5 * EFS_TEXT];
   const struct dirent* entry;
   DIR* directory = failures_directory(news->site, news->job, path) == 0 ? opendir(path) : NULL;
   int found = 0;
@@ -212,24 +244,8 @@ static int look_for_failure(void* what, int out) {
     if (entry->d_name[0] == '.' || efs_read_file(path, entry->d_name, line, sizeof line) != 0) {
       continue;
     }
-    if (efs_json_text(line, "state", state, sizeof state) != 0) {
-      continue;
-    }
-    /* Another user's job had this number before: slurmctld can lose its counter. */
-    if (efs_json_value(line, "uid", uid, sizeof uid) == 0 &&
-        strtoul(uid, NULL, 10) != (unsigned long)news->job->uid) {
-      continue;
-    }
-    found = is_failure(state);
-    if (found == 0) {
-      continue;
-    }
-    if (efs_json_text(line, "text", said, sizeof said) != 0) {
-      said[0] = '\0';
-    }
-    efs_one_line(said);
-    efs_format(text, sizeof text, "%.255s: %s", entry->d_name, said);
-    if (write(out, text, strlen(text)) < 0) {
+    found = failure_in(line, news->job->uid);
+    if (found != 0 && print_record(out, entry->d_name, line) != 0) {
       found = -1;
     }
   }

@@ -19,27 +19,47 @@
 #define EACH_TELLS \
   16 /* nodes: in a larger job, only the first node and nodes with trouble report */
 
-/* Replaces a pattern as Slurm does, with zeros before a number up to `width`. Returns -1 for an
- * unknown pattern. */
-static int replace(const struct efs_job* job, const struct efs_end* end, unsigned node,
-                   char pattern, int width, char* value, size_t size) {
-  const struct passwd* user;
+struct ending {
+  const struct efs_job* job;
+  const struct efs_end* end;
+  unsigned node;
+  const char* line;
+};
+
+/* Finds the number that a pattern means. Returns -1 if the pattern means none. */
+static int number_of(const struct ending* ending, char pattern, unsigned* number) {
+  const struct efs_end* end = ending->end;
+  *number = ending->job->id;
   switch (pattern) {
     case 'A':
-      return efs_format(value, size, "%0*u", width,
-                        end->array[0] != '\0' ? (unsigned)strtoul(end->array, NULL, 10) : job->id);
+      if (end->array[0] != '\0') {
+        *number = (unsigned)strtoul(end->array, NULL, 10);
+      }
+      return 0;
     case 'a':
-      return end->task[0] == '\0'
-                 ? -1
-                 : efs_format(value, size, "%0*u", width, (unsigned)strtoul(end->task, NULL, 10));
+      *number = (unsigned)strtoul(end->task, NULL, 10);
+      return end->task[0] == '\0' ? -1 : 0;
     case 'J':
-    case 'j': return efs_format(value, size, "%0*u", width, job->id);
-    case 'n': return efs_format(value, size, "%0*u", width, node);
-    case 't': return efs_format(value, size, "%0*u", width, 0U);
-    case 'x': return efs_copy(value, size, end->name);
+    case 'j': return 0;
+    case 'n': *number = ending->node; return 0;
+    case 't': *number = 0; return 0;
+    default: return -1;
+  }
+}
+
+/* Replaces a pattern as Slurm does, with zeros before a number up to `width`. Returns -1 for an
+ * unknown pattern. */
+static int replace(const struct ending* ending, char pattern, int width, char* value, size_t size) {
+  const struct passwd* user;
+  unsigned number;
+  if (number_of(ending, pattern, &number) == 0) {
+    return efs_format(value, size, "%0*u", width, number);
+  }
+  switch (pattern) {
+    case 'x': return efs_copy(value, size, ending->end->name);
     case '%': return efs_copy(value, size, "%");
     case 'u':
-      user = getpwuid(job->uid);
+      user = getpwuid(ending->job->uid);
       return user == NULL ? -1 : efs_copy(value, size, user->pw_name);
     case 'N':
       if (gethostname(value, size) != 0) {
@@ -52,30 +72,36 @@ static int replace(const struct efs_job* job, const struct efs_end* end, unsigne
   }
 }
 
+/* Writes the directory, with a slash, of a relative path of the output; "" for an absolute one.
+ * Returns -1 if it is not known. */
+static int begin_path(const struct efs_end* end, char* path, size_t size) {
+  path[0] = '\0';
+  if (end->output[0] == '/') {
+    return 0;
+  }
+  return end->directory[0] == '/' ? efs_format(path, size, "%s/", end->directory) : -1;
+}
+
+/* Replaces the pattern at `*from`, which is a percent sign, and on return the pattern's end. */
+static int replace_at(const struct ending* ending, const char** from, char* value, size_t size) {
+  char* word = NULL;
+  const long width = strtol(*from + 1, &word, 10);
+  *from = word;
+  return width < 0 || width > 10 ? -1 : replace(ending, *word, (int)width, value, size);
+}
+
 /* Finds the path of the output, as the job's step opened it. Returns -1 if it cannot be known. */
-static int expand(const struct efs_job* job, const struct efs_end* end, unsigned node, char* path,
-                  size_t size) {
-  const char* from = end->output;
-  size_t n = 0;
-  if (from[0] == '\0' || strchr(from, '\\') != NULL) {
+static int expand(const struct ending* ending, char* path, size_t size) {
+  const char* from = ending->end->output;
+  size_t n;
+  if (from[0] == '\0' || strchr(from, '\\') != NULL || begin_path(ending->end, path, size) != 0) {
     return -1;
   }
-  if (from[0] != '/' &&
-      (end->directory[0] != '/' || efs_format(path, size, "%s/", end->directory) != 0)) {
-    return -1;
-  }
-  if (from[0] != '/') {
-    n = strlen(path);
-  }
+  n = strlen(path);
   for (; *from != '\0'; ++from) {
-    char value[EFS_PATH] = {*from, '\0'}, *word = NULL;
-    const long width = *from == '%' ? strtol(from + 1, &word, 10) : 0;
-    if (*from == '%') {
-      if (width < 0 || width > 10 ||
-          replace(job, end, node, *word, (int)width, value, sizeof value) != 0) {
-        return -1;
-      }
-      from = word;
+    char value[EFS_PATH] = {*from, '\0'};
+    if (*from == '%' && replace_at(ending, &from, value, sizeof value) != 0) {
+      return -1;
     }
     if (n + strlen(value) >= size) {
       return -1;
@@ -85,13 +111,6 @@ static int expand(const struct efs_job* job, const struct efs_end* end, unsigned
   }
   return 0;
 }
-
-struct ending {
-  const struct efs_job* job;
-  const struct efs_end* end;
-  unsigned node;
-  const char* line;
-};
 
 /* Groups of the user may have access to the file too. */
 static int become_user(const struct efs_job* job) {
@@ -112,8 +131,7 @@ static int append_as_user(void* what, int out) {
   const size_t length = strlen(ending->line);
   int fd;
   (void)out;
-  if (expand(ending->job, ending->end, ending->node, path, sizeof path) != 0 ||
-      become_user(ending->job) != 0) {
+  if (expand(ending, path, sizeof path) != 0 || become_user(ending->job) != 0) {
     return 1;
   }
   fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -143,6 +161,11 @@ static void append(const struct efs_site* site, const struct efs_job* job, unsig
   }
 }
 
+/* In a large job, only the first node and nodes with trouble report. */
+static int is_of_interest(unsigned node, unsigned nodes, int is_trouble) {
+  return is_trouble || node == 0 || nodes <= EACH_TELLS;
+}
+
 void efs_tell_end(const struct efs_site* site, const struct efs_job* job, const char* text,
                   int is_trouble) {
   static struct efs_end end;
@@ -152,7 +175,7 @@ void efs_tell_end(const struct efs_site* site, const struct efs_job* job, const 
   if (efs_seconds_left() <= ANSWER_TIME || (!is_told && site->shared[0] == '\0')) {
     return;
   }
-  if ((!is_trouble && node != 0 && nodes > EACH_TELLS) || efs_ask_end(site, job->id, &end) != 1) {
+  if (!is_of_interest(node, nodes, is_trouble) || efs_ask_end(site, job->id, &end) != 1) {
     return;
   }
   if (end.array[0] != '\0') {

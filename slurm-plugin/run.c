@@ -139,29 +139,64 @@ static size_t keep_lines(char* text, size_t length, const char* begin) {
   return kept;
 }
 
-static void keep_text(struct efs_outcome* outcome, size_t* length, int fd, int* open_end) {
+/* A program that runs, and its output. */
+struct running {
+  pid_t child;
+  int status;
+  int fd;       /* of the pipe */
+  int open_end; /* the pipe may have more */
+  size_t length;
+  struct efs_outcome* outcome;
+};
+
+static void keep_text(struct running* running) {
   char buffer[4096];
-  const ssize_t n = read(fd, buffer, sizeof buffer);
+  const ssize_t n = read(running->fd, buffer, sizeof buffer);
+  struct efs_outcome* outcome = running->outcome;
   const size_t most = sizeof outcome->text - 1;
   size_t room;
   if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
-    *open_end = 0;
+    running->open_end = 0;
   }
   if (n <= 0) {
     return;
   }
-  if ((size_t)n > most - *length && outcome->wanted != NULL) {
-    *length = keep_lines(outcome->text, *length, outcome->wanted);
+  if ((size_t)n > most - running->length && outcome->wanted != NULL) {
+    running->length = keep_lines(outcome->text, running->length, outcome->wanted);
   }
-  room = most - *length;
+  room = most - running->length;
   if ((size_t)n > room) {
     outcome->cut = 1;
   } else {
     room = (size_t)n; /* further output is read and dropped */
   }
-  memcpy(outcome->text + *length, buffer, room);
-  *length += room;
-  outcome->text[*length] = '\0';
+  memcpy(outcome->text + running->length, buffer, room);
+  running->length += room;
+  outcome->text[running->length] = '\0';
+}
+
+/* Reads output for one time slice. */
+static void read_for_a_slice(struct running* running) {
+  struct pollfd line = {running->fd, POLLIN, 0};
+  const int slice = 50;
+  if (running->open_end && poll(&line, 1, slice) > 0) {
+    keep_text(running);
+  }
+  if (!running->open_end) {
+    poll(NULL, 0, slice);
+  }
+}
+
+/* Reads the last output. Does not wait for the end of the pipe: a daemon that the program
+ * started may keep it open. */
+static void read_rest(struct running* running) {
+  while (running->open_end) {
+    struct pollfd line = {running->fd, POLLIN, 0};
+    if (poll(&line, 1, 0) <= 0) {
+      break;
+    }
+    keep_text(running);
+  }
 }
 
 /* Returns 0: it runs; 1: it has ended. */
@@ -176,70 +211,77 @@ static int has_ended(pid_t child, int* status) {
   return waited != 0;
 }
 
-void efs_run(const char* const* words, const char* const* environment, int seconds,
-             int (*tick)(void*), void* what, struct efs_outcome* outcome) {
-  int ends[2], status = 0, open_end = 1, stopped = 0, gone = 0;
-  size_t length = 0;
-  double next = now() + seconds, kill_at = 0;
-  const gid_t group = outcome->as == NULL
-                          ? NO_GROUP
-                          : group_of(outcome->as); /* before the fork: it may take locks */
-  pid_t child;
-  outcome->code = 127;
-  outcome->cut = 0;
-  outcome->text[0] = '\0';
+/* Starts the program. Returns -1 if that is impossible. */
+static int start(const char* const* words, const char* const* environment,
+                 struct running* running) {
+  const struct efs_job* as = running->outcome->as;
+  const gid_t group = as == NULL ? NO_GROUP : group_of(as); /* before the fork: it may take locks */
+  int ends[2];
   if (environment == NULL) {
     environment = small_environment();
   }
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    return;
+    return -1;
   }
-  child = fork();
-  if (child == 0) {
-    become_program(words, environment, outcome->as, group, ends[1]);
+  running->child = fork();
+  if (running->child == 0) {
+    become_program(words, environment, as, group, ends[1]);
   }
   close(ends[1]);
-  if (child < 0) {
+  if (running->child < 0) {
     close(ends[0]);
+    return -1;
+  }
+  running->fd = ends[0];
+  running->open_end = 1;
+  return 0;
+}
+
+/* The time limit of a program. */
+struct limit {
+  int seconds; /* between two calls of `tick`; 0: no limit */
+  int (*tick)(void*);
+  void* what;
+  double next, kill_at;
+  int stopped; /* SIGTERM was sent */
+};
+
+/* Stops the program once its time is over. Returns -1 if it hangs in the kernel. */
+static int enforce(struct limit* limit, pid_t child) {
+  if (limit->seconds > 0 && !limit->stopped && now() >= limit->next) {
+    limit->stopped = limit->tick == NULL || limit->tick(limit->what) != 0;
+    limit->next = now() + limit->seconds;
+    if (limit->stopped) {
+      kill(child, SIGTERM);
+      limit->kill_at = now() + 10;
+    }
+  }
+  if (limit->stopped && now() >= limit->kill_at) {
+    kill(child, SIGKILL);
+  }
+  return limit->stopped && now() >= limit->kill_at + UNKILLABLE ? -1 : 0;
+}
+
+static int code_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void efs_run(const char* const* words, const char* const* environment, int seconds,
+             int (*tick)(void*), void* what, struct efs_outcome* outcome) {
+  struct running running = {.outcome = outcome};
+  struct limit limit = {.seconds = seconds, .tick = tick, .what = what, .next = now() + seconds};
+  outcome->code = 127;
+  outcome->cut = 0;
+  outcome->text[0] = '\0';
+  if (start(words, environment, &running) != 0) {
     return;
   }
-  while (!gone) {
-    struct pollfd line = {ends[0], POLLIN, 0};
-    const int slice = 50;
-    if (open_end && poll(&line, 1, slice) > 0) {
-      keep_text(outcome, &length, ends[0], &open_end);
-    }
-    if (!open_end) {
-      poll(NULL, 0, slice);
-    }
-    gone = has_ended(child, &status);
-    if (!gone && seconds > 0 && !stopped && now() >= next) {
-      const int stop = tick == NULL || tick(what) != 0;
-      next = now() + seconds;
-      if (stop) {
-        stopped = 1;
-        kill(child, SIGTERM);
-        kill_at = now() + 10;
-      }
-    }
-    if (!gone && stopped && now() >= kill_at) {
-      kill(child, SIGKILL);
-    }
-    if (!gone && stopped && now() >= kill_at + UNKILLABLE) {
-      break; /* it hangs in the kernel */
-    }
-  }
-  /* Reads the last output. Does not wait for the end of the pipe: a daemon that the program
-   * started may keep it open. */
-  while (open_end) {
-    struct pollfd line = {ends[0], POLLIN, 0};
-    if (poll(&line, 1, 0) <= 0) {
-      break;
-    }
-    keep_text(outcome, &length, ends[0], &open_end);
-  }
-  close(ends[0]);
-  outcome->code = stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  do {
+    read_for_a_slice(&running);
+  } while (!has_ended(running.child, &running.status) && enforce(&limit, running.child) == 0);
+  read_rest(&running);
+  close(running.fd);
+  outcome->code = limit.stopped ? -1 : code_of(running.status);
 }
 
 void efs_keep_alone(int end) {
@@ -256,10 +298,32 @@ void efs_keep_alone(int end) {
   close_from(4);
 }
 
+/* Waits for the child until then. Kills it if it has not ended, and returns 0. */
+static int await(pid_t child, double until, int* status) {
+  int gone = 0;
+  while (!gone && now() < until) {
+    gone = has_ended(child, status);
+    if (!gone) {
+      poll(NULL, 0, 5);
+    }
+  }
+  if (!gone) {
+    kill(child, SIGKILL);
+    poll(NULL, 0, 100);
+    has_ended(child, status);
+  }
+  return gone;
+}
+
+/* Reads a short text: the pipe has all of it. */
+static void read_answer(int fd, char* text, size_t size) {
+  const ssize_t n = read(fd, text, size - 1);
+  text[n > 0 ? n : 0] = '\0';
+}
+
 int efs_in_child(int (*what)(void*, int), void* with, int seconds, char* text, size_t size) {
   const double until = now() + seconds;
   int ends[2], status = 0, gone = 0;
-  ssize_t n = 0;
   pid_t child;
   if (size > 0) {
     text[0] = '\0';
@@ -274,20 +338,11 @@ int efs_in_child(int (*what)(void*, int), void* with, int seconds, char* text, s
     _exit(what(with, 3) & 0xff);
   }
   close(ends[1]);
-  while (child > 0 && !gone && now() < until) {
-    gone = has_ended(child, &status);
-    if (!gone) {
-      poll(NULL, 0, 5);
-    }
+  if (child > 0) {
+    gone = await(child, until, &status);
   }
-  if (child > 0 && !gone) {
-    kill(child, SIGKILL);
-    poll(NULL, 0, 100);
-    has_ended(child, &status);
-  }
-  if (gone && size > 0) { /* short text: the pipe has all of it */
-    n = read(ends[0], text, size - 1);
-    text[n > 0 ? n : 0] = '\0';
+  if (gone && size > 0) {
+    read_answer(ends[0], text, size);
   }
   close(ends[0]);
   return gone && WIFEXITED(status) && WEXITSTATUS(status) < 128 ? WEXITSTATUS(status) : -1;

@@ -226,22 +226,66 @@ static int fail_without_result(spank_t spank, const struct efs_site* site, struc
   return -1;
 }
 
+/* Fails unless stage-in was successful on the other nodes too. All prologs are over before the
+ * first task, so one check is enough. */
+static int check_others(spank_t spank, const struct efs_site* site, struct efs_job* job) {
+  char text[EFS_TEXT];
+  unsigned node, nodes;
+  int failure;
+  if (efs_read_file(job->directory, "checked", text, sizeof text) == 0) {
+    return 0;
+  }
+  failure = efs_find_failure(site, job, text, sizeof text);
+  if (failure == 2) {
+    return put_off(spank, site, job, text);
+  }
+  if (failure == 1) {
+    slurm_error("efs: stage-in failed on %s", text);
+    return -1;
+  }
+  efs_write_file(job->directory, "checked", "yes", 0644, 0);
+  if (efs_read_place(job, &node, &nodes) == 0 && node == 0 && nodes > 1) {
+    efs_give_back_licence(site, job);
+  }
+  return 0;
+}
+
+/* The prolog left no result: either the job has no file system, or the prolog failed. */
+static int init_without_result(spank_t spank, const struct efs_site* site, struct efs_job* job,
+                               int site_is_bad) {
+  if (!efs_is_wanted() && !says_directives(spank, site, job, site_is_bad)) {
+    return 0;
+  }
+  if (site_is_bad) {
+    slurm_error(
+        "efs: nothing was staged on %s: plugstack.conf there has a bad value; tell the "
+        "administrators (see spank_efs(8))",
+        site->node);
+    return -1;
+  }
+  return fail_without_result(spank, site, job);
+}
+
+/* Stage-in was successful on all nodes. */
+static int show(spank_t spank, const struct efs_site* site, const struct efs_job* job) {
+  if (is_script(spank)) {
+    efs_give_back(site, job);
+  }
+  if (site->view[0] != '\0' && enter_view(site, job, stages_out(spank, job)) != 0) {
+    slurm_error("efs: %s cannot be shown at %s; the directory must be there on every node",
+                job->mount, site->view);
+    return -1;
+  }
+  efs_prepare_in_job(spank, site);
+  return 0;
+}
+
 int efs_task_init_privileged(spank_t spank, const struct efs_site* site, int site_is_bad) {
   struct efs_job job = {0};
   char result[EFS_TEXT], text[EFS_TEXT];
-  unsigned node, nodes;
+  int failed;
   if (read_result(spank, site, &job, result, sizeof result) != 0) {
-    if (!efs_is_wanted() && !says_directives(spank, site, &job, site_is_bad)) {
-      return 0;
-    }
-    if (site_is_bad) {
-      slurm_error(
-          "efs: nothing was staged on %s: plugstack.conf there has a bad value; tell the "
-          "administrators (see spank_efs(8))",
-          site->node);
-      return -1;
-    }
-    return fail_without_result(spank, site, &job);
+    return init_without_result(spank, site, &job, site_is_bad);
   }
   if (strncmp(result, "failed ", 7) == 0) {
     slurm_error("efs: stage-in failed on %s: %s", site->node, result + 7);
@@ -254,29 +298,6 @@ int efs_task_init_privileged(spank_t spank, const struct efs_site* site, int sit
     efs_format(text, sizeof text, "%s: %s", site->node, result + strcspn(result, " ") + 1);
     return put_off(spank, site, &job, text);
   }
-  /* All prologs are over before the first task, so one check of the other nodes is enough. */
-  if (efs_read_file(job.directory, "checked", text, sizeof text) != 0) {
-    const int failure = efs_find_failure(site, &job, text, sizeof text);
-    if (failure == 2) {
-      return put_off(spank, site, &job, text);
-    }
-    if (failure == 1) {
-      slurm_error("efs: stage-in failed on %s", text);
-      return -1;
-    }
-    efs_write_file(job.directory, "checked", "yes", 0644, 0);
-    if (efs_read_place(&job, &node, &nodes) == 0 && node == 0 && nodes > 1) {
-      efs_give_back_licence(site, &job);
-    }
-  }
-  if (is_script(spank)) {
-    efs_give_back(site, &job);
-  }
-  if (site->view[0] != '\0' && enter_view(site, &job, stages_out(spank, &job)) != 0) {
-    slurm_error("efs: %s cannot be shown at %s; the directory must be there on every node",
-                job.mount, site->view);
-    return -1;
-  }
-  efs_prepare_in_job(spank, site);
-  return 0;
+  failed = check_others(spank, site, &job);
+  return failed != 0 ? failed : show(spank, site, &job);
 }

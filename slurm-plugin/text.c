@@ -25,6 +25,16 @@ int efs_format(char* to, size_t size, const char* format, ...) {
   return length >= 0 && (size_t)length < size ? 0 : -1;
 }
 
+/* Returns the character that an escape sequence means. `*p` is behind the backslash, and on
+ * return at the last character of the sequence. */
+static char unescaped(const char** p) {
+  const char c = **p;
+  if (c == 'u' && strlen(*p) > 4) {
+    *p += 4;
+  }
+  return c == 'n' ? '\n' : c == 't' ? '\t' : c == 'u' ? '?' : c;
+}
+
 /* Returns the end of the JSON string that begins before `p`. Stores its unescaped text in
  * `value` (may be NULL). */
 static const char* skip_string(const char* p, char* value, size_t size) {
@@ -36,10 +46,7 @@ static const char* skip_string(const char* p, char* value, size_t size) {
       if (*p == '\0') {
         break;
       }
-      c = *p == 'n' ? '\n' : *p == 't' ? '\t' : *p == 'u' ? '?' : *p;
-      if (*p == 'u' && strlen(p) > 4) {
-        p += 4;
-      }
+      c = unescaped(&p);
     }
     if (value != NULL && length + 1 < size) {
       value[length++] = c;
@@ -51,6 +58,11 @@ static const char* skip_string(const char* p, char* value, size_t size) {
   return *p == '"' ? p + 1 : p;
 }
 
+/* Returns the change of the depth at this character of JSON. */
+static int depth_change(char c) {
+  return c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+}
+
 /* Finds the value of a member of the outermost object; NULL if there is none. */
 static const char* find_member(const char* json, const char* key) {
   char name[64];
@@ -60,12 +72,9 @@ static const char* find_member(const char* json, const char* key) {
     return NULL;
   }
   while (*p != '\0') {
-    if (*p == '{' || *p == '[') {
-      ++depth;
-    } else if (*p == '}' || *p == ']') {
-      if (--depth == 0) {
-        return NULL;
-      }
+    depth += depth_change(*p);
+    if (depth == 0) {
+      return NULL;
     }
     if (*p != '"') {
       ++p;
@@ -91,21 +100,17 @@ static const char* find_member(const char* json, const char* key) {
 static const char* skip_value(const char* p) {
   int depth = 0;
   for (; *p != '\0'; ++p) {
+    const int change = depth_change(*p);
+    if (depth == 0 && (change < 0 || *p == ',' || isspace((unsigned char)*p))) {
+      return p;
+    }
+    depth += change;
     if (*p == '"') {
       p = skip_string(p, NULL, 0);
       if (p[-1] != '"') {
         return NULL;
       }
       --p;
-    } else if (*p == '{' || *p == '[') {
-      ++depth;
-    } else if (*p == '}' || *p == ']') {
-      if (depth == 0) {
-        return p;
-      }
-      --depth;
-    } else if (depth == 0 && (*p == ',' || isspace((unsigned char)*p))) {
-      return p;
     }
   }
   return NULL;
@@ -155,21 +160,30 @@ int efs_json_item(const char* json, const char* key, unsigned number, char* valu
 
 /* Returns the bytes of the UTF-8 character at `p`; 0 if it is invalid. */
 static size_t utf8_length(const unsigned char* p) {
-  const size_t length = *p >= 0xc2 && *p < 0xe0   ? 2
-                        : *p >= 0xe0 && *p < 0xf0 ? 3
-                        : *p >= 0xf0 && *p < 0xf5 ? 4
-                                                  : 0;
-  size_t i;
-  for (i = 1; i < length; ++i) {
+  /* The second byte excludes overlong forms, surrogates, and code points beyond U+10FFFF. */
+  static const struct {
+    unsigned char first, last, second_first, second_last;
+    size_t length;
+  } leads[] = {
+      {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
+      {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
+      {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+  };
+
+  const size_t count = sizeof leads / sizeof leads[0];
+  size_t i, lead = 0;
+  while (lead < count && (*p < leads[lead].first || *p > leads[lead].last)) {
+    ++lead;
+  }
+  if (lead == count || p[1] < leads[lead].second_first || p[1] > leads[lead].second_last) {
+    return 0;
+  }
+  for (i = 2; i < leads[lead].length; ++i) {
     if ((p[i] & 0xc0) != 0x80) {
       return 0;
     }
   }
-  if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) ||
-      (*p == 0xf4 && p[1] > 0x8f)) {
-    return 0;
-  }
-  return length;
+  return leads[lead].length;
 }
 
 void efs_json_quote(const char* text, char* quoted, size_t size) {

@@ -146,33 +146,41 @@ static void watch(const struct efs_site* site, const struct efs_job* job, const 
   }
 }
 
+/* Watches in a process of its own, after one byte to `end`. Never returns. */
+static void become_watcher(const struct efs_site* site, const struct efs_job* job,
+                           const char* status, int end) {
+  const char word = 'y';
+  int changes;
+  if (setsid() < 0 || fork() != 0) {
+    _exit(0);
+  }
+  efs_keep_alone(end);
+  prctl(PR_SET_NAME, "efs-watch");
+  changes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  if (changes < 0 || chdir("/") != 0 ||
+      inotify_add_watch(changes, job->directory, IN_DELETE_SELF | IN_MOVED_TO | IN_DELETE) < 0) {
+    _exit(1);
+  }
+  if (write(3, &word, 1) != 1) {
+    _exit(1); /* slurmd may now end the prolog's processes: this is not one of them */
+  }
+  close(3);
+  if (is_running(job)) {
+    watch(site, job, status, changes);
+  }
+  _exit(0);
+}
+
 void efs_watch(const struct efs_site* site, const struct efs_job* job, const char* status) {
-  int ends[2], changes;
-  char word = 'y';
+  int ends[2];
+  char word;
   pid_t child;
   if (site->watch == 0 || site->shared[0] == '\0' || pipe2(ends, O_CLOEXEC) != 0) {
     return;
   }
   child = fork();
   if (child == 0) {
-    if (setsid() < 0 || fork() != 0) {
-      _exit(0);
-    }
-    efs_keep_alone(ends[1]);
-    prctl(PR_SET_NAME, "efs-watch");
-    changes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (changes < 0 || chdir("/") != 0 ||
-        inotify_add_watch(changes, job->directory, IN_DELETE_SELF | IN_MOVED_TO | IN_DELETE) < 0) {
-      _exit(1);
-    }
-    if (write(3, &word, 1) != 1) {
-      _exit(1); /* slurmd may now end the prolog's processes: this is not one of them */
-    }
-    close(3);
-    if (is_running(job)) {
-      watch(site, job, status, changes);
-    }
-    _exit(0);
+    become_watcher(site, job, status, ends[1]);
   }
   close(ends[1]);
   if (child > 0) {

@@ -1,5 +1,6 @@
 // libefs: the C interface to the control protocol. No C++ exception leaves this library.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -30,30 +31,28 @@ constexpr int patience = 60;  // seconds that an instance may be silent, as for 
 constexpr int look_patience = 5;
 constexpr auto takeover_patience = std::chrono::minutes(2);
 
+struct Code {
+  int error;  // errno from the daemon
+  int code;   // of efs.h
+};
+
+constexpr std::array codes{
+    Code{EINVAL, EFS_API_EINVAL},       Code{EISDIR, EFS_API_EINVAL},
+    Code{ENOTDIR, EFS_API_EINVAL},      Code{ENAMETOOLONG, EFS_API_EINVAL},
+    Code{ENOMEM, EFS_API_ENOMEM},       Code{ESRCH, EFS_API_ENOSUCHTASK},
+    Code{ENOENT, EFS_API_ENOSUCHPATH},  Code{EEXIST, EFS_API_EPATHEXISTS},
+    Code{ECANCELED, EFS_API_ECANCELED}, Code{EBUSY, EFS_API_EBUSY},
+    Code{EACCES, EFS_API_EACCES},       Code{EPERM, EFS_API_EACCES},
+    Code{ENOSPC, EFS_API_ENOSPC},       Code{EDQUOT, EFS_API_ENOSPC},
+    Code{ESTALE, EFS_API_ESTALE},       Code{EIO, EFS_API_EIO},
+    Code{EAGAIN, EFS_API_EAGAIN},       Code{ESHUTDOWN, EFS_API_EAGAIN},
+    Code{ECONNABORTED, EFS_API_ELOST},
+};
+
 /// Returns the API code for an errno from the daemon.
 int code_of(int error) {
-  switch (error) {
-    case EINVAL:
-    case EISDIR:
-    case ENOTDIR:
-    case ENAMETOOLONG: return EFS_API_EINVAL;
-    case ENOMEM: return EFS_API_ENOMEM;
-    case ESRCH: return EFS_API_ENOSUCHTASK;
-    case ENOENT: return EFS_API_ENOSUCHPATH;
-    case EEXIST: return EFS_API_EPATHEXISTS;
-    case ECANCELED: return EFS_API_ECANCELED;
-    case EBUSY: return EFS_API_EBUSY;
-    case EACCES:
-    case EPERM: return EFS_API_EACCES;
-    case ENOSPC:
-    case EDQUOT: return EFS_API_ENOSPC;
-    case ESTALE: return EFS_API_ESTALE;
-    case EIO: return EFS_API_EIO;
-    case EAGAIN:
-    case ESHUTDOWN: return EFS_API_EAGAIN;
-    case ECONNABORTED: return EFS_API_ELOST;
-    default: return EFS_API_ESNAFU;
-  }
+  const auto* const found = std::ranges::find(codes, error, &Code::error);
+  return found == codes.end() ? EFS_API_ESNAFU : found->code;
 }
 
 /// Returns the API code for an errno of the connection.
@@ -83,6 +82,15 @@ bool lies_in(const std::string& path, const std::string& top) {
 /// that does not answer delays only one call.
 thread_local std::string last_directory;
 
+Result<Json> status_of(const Instance& instance) {
+  auto client = Client::connect(instance.socket(), instance.owner,
+                                instance.directory == last_directory ? patience : look_patience);
+  if (!client) {
+    return std::unexpected(client.error());
+  }
+  return client->ask({{"verb", "status"}});
+}
+
 /// Returns the living instance whose mount contains `given`. EAGAIN if there is none, but an
 /// instance without a worker could be it.
 Result<Instance> instance_at(std::string given, std::vector<Instance> living) {
@@ -94,19 +102,14 @@ Result<Instance> instance_at(std::string given, std::vector<Instance> living) {
   bool replaced = false;
   std::string silent;
   for (const auto& instance : living) {
-    auto client = Client::connect(instance.socket(), instance.owner,
-                                  instance.directory == last_directory ? patience : look_patience);
-    const auto status =
-        client ? client->ask({{"verb", "status"}}) : Result<Json>(std::unexpected(client.error()));
-    replaced = replaced || (!status && efs::control::is_lost(status.error().code));
+    const auto status = status_of(instance);
     if (!status) {
+      replaced = replaced || efs::control::is_lost(status.error().code);
       silent += (silent.empty() ? "; these do not answer: " : ", ") + instance.name;
+    } else if (lies_in(given, status->value("mount", ""))) {
+      last_directory = instance.directory;
+      return instance;
     }
-    if (!status || !lies_in(given, status->value("mount", ""))) {
-      continue;
-    }
-    last_directory = instance.directory;
-    return instance;
   }
   return efs::fail(replaced ? EAGAIN : ENOENT,
                    "EFS_MOUNT is " + given + ", and no instance is mounted there" + silent);
@@ -255,35 +258,42 @@ int look(efs_iocb* cb, Json request) {
               outcome.value("lines", false));
 }
 
+struct Meaning {
+  int code;  // of efs.h
+  const char* text;
+};
+
+constexpr std::array meanings{
+    Meaning{EFS_API_SUCCESS, "Success"},
+    Meaning{EFS_API_ESNAFU, "Unexpected error"},
+    Meaning{EFS_API_EINVAL, "Invalid argument"},
+    Meaning{EFS_API_EBADREQUEST, "Bad request"},
+    Meaning{EFS_API_EBADRESPONSE, "Bad response of the daemon"},
+    Meaning{EFS_API_ENOMEM, "Out of memory"},
+    Meaning{EFS_API_ECONNFAILED, "No instance to talk to"},
+    Meaning{EFS_API_ERPCSENDFAILED, "The request could not be sent"},
+    Meaning{EFS_API_ERPCRECVFAILED, "The answer could not be received"},
+    Meaning{EFS_API_EPACKFAILED, "The request could not be encoded"},
+    Meaning{EFS_API_EUNPACKFAILED, "The answer could not be decoded"},
+    Meaning{EFS_API_ETASKPENDING, "The task waits for others"},
+    Meaning{EFS_API_ENOSUCHTASK, "No such task"},
+    Meaning{EFS_API_ETASKINPROGRESS, "The task is running"},
+    Meaning{EFS_API_ENOSUCHPATH, "No such path"},
+    Meaning{EFS_API_EPATHEXISTS, "The path is in the buffer in another version"},
+    Meaning{EFS_API_ECANCELED, "The task was cancelled"},
+    Meaning{EFS_API_EBUSY, "Changed or open for writing in the buffer"},
+    Meaning{EFS_API_EACCES, "Permission denied"},
+    Meaning{EFS_API_ENOSPC, "No space left"},
+    Meaning{EFS_API_ESTALE, "Changed on the parallel file system"},
+    Meaning{EFS_API_EIO, "Input/output error"},
+    Meaning{EFS_API_EAGAIN, "Not now: too many tasks, or the instance is being stopped"},
+    Meaning{EFS_API_ELOST, "Lost with a daemon that died; ask for it again"},
+};
+
 /// Returns the meaning of a code of efs.h.
 const char* meaning_of(int code) {
-  switch (code) {
-    case EFS_API_SUCCESS: return "Success";
-    case EFS_API_ESNAFU: return "Unexpected error";
-    case EFS_API_EINVAL: return "Invalid argument";
-    case EFS_API_EBADREQUEST: return "Bad request";
-    case EFS_API_EBADRESPONSE: return "Bad response of the daemon";
-    case EFS_API_ENOMEM: return "Out of memory";
-    case EFS_API_ECONNFAILED: return "No instance to talk to";
-    case EFS_API_ERPCSENDFAILED: return "The request could not be sent";
-    case EFS_API_ERPCRECVFAILED: return "The answer could not be received";
-    case EFS_API_EPACKFAILED: return "The request could not be encoded";
-    case EFS_API_EUNPACKFAILED: return "The answer could not be decoded";
-    case EFS_API_ETASKPENDING: return "The task waits for others";
-    case EFS_API_ENOSUCHTASK: return "No such task";
-    case EFS_API_ETASKINPROGRESS: return "The task is running";
-    case EFS_API_ENOSUCHPATH: return "No such path";
-    case EFS_API_EPATHEXISTS: return "The path is in the buffer in another version";
-    case EFS_API_ECANCELED: return "The task was cancelled";
-    case EFS_API_EBUSY: return "Changed or open for writing in the buffer";
-    case EFS_API_EACCES: return "Permission denied";
-    case EFS_API_ENOSPC: return "No space left";
-    case EFS_API_ESTALE: return "Changed on the parallel file system";
-    case EFS_API_EIO: return "Input/output error";
-    case EFS_API_EAGAIN: return "Not now: too many tasks, or the instance is being stopped";
-    case EFS_API_ELOST: return "Lost with a daemon that died; ask for it again";
-    default: return "Unknown error code";
-  }
+  const auto* const found = std::ranges::find(meanings, code, &Meaning::code);
+  return found == meanings.end() ? "Unknown error code" : found->text;
 }
 
 /// Runs `body` and lets no exception pass.

@@ -154,21 +154,29 @@ std::uint64_t LineFile::most_buffered(std::uint64_t bytes) const {
   return most_ == 0 ? bytes : std::min<std::uint64_t>(bytes, most_ / 4);
 }
 
+// Adds the line to the buffer. Returns false if the line is lost.
+bool LineFile::buffer(std::string_view line) {
+  if (!failure_) {
+    if (is_due_) {
+      ++lost_;
+    }
+    return false;
+  }
+  if (buffer_.size() + line.size() >= (is_open_ ? most_bytes : most_buffered(waiting_bytes))) {
+    ++lost_;
+    return false;
+  }
+  buffer_.append(line).append("\n");
+  return true;
+}
+
 void LineFile::append(std::string_view line) {
   {
     const MutexLock lock(mutex_);
-    if (!failure_) {
-      if (is_due_) {
-        ++lost_;
-      }
-      return;
-    }
-    if (buffer_.size() + line.size() >= (is_open_ ? most_bytes : most_buffered(waiting_bytes))) {
-      ++lost_;
-      return;
-    }
     const bool is_first = buffer_.empty();
-    buffer_.append(line).append("\n");
+    if (!buffer(line)) {
+      return;
+    }
     const bool is_much = is_open_ && buffer_.size() >= much && !is_told_;
     if (!is_first && !is_much) {
       return;

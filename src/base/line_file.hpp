@@ -60,6 +60,7 @@ class LineFile {
   void take(UniqueFd fd, std::uint64_t size) EFS_REQUIRES(file_mutex_);
   void open_if_due();
   std::uint64_t most_buffered(std::uint64_t bytes) const;
+  bool buffer(std::string_view line) EFS_REQUIRES(mutex_);
   Status rotate() EFS_REQUIRES(file_mutex_);
   Status write_out(std::string_view lines) EFS_REQUIRES(file_mutex_);
   Status put(std::string_view text) EFS_REQUIRES(file_mutex_);

@@ -93,29 +93,42 @@ std::optional<std::string> place_below(const MountLine& mount, const std::string
   return path.substr(top.size());
 }
 
-// If a hierarchy has several mounts, uses the mount that shows most of it.
-void add_groups(const Membership& member, const std::string& controller, const std::string& root,
-                const std::vector<MountLine>& mounts, std::vector<ControlGroup>& groups) {
-  const MountLine* best = nullptr;
-  std::optional<std::string> below;
+// Returns whether the mount shows the hierarchy of this membership.
+bool shows(const MountLine& mount, const Membership& member, const std::string& controller) {
+  return member.version == 2 ? mount.type == "cgroup2"
+                             : mount.type == "cgroup" && has_option(mount.options, controller);
+}
+
+struct GroupMount {
+  const MountLine* mount = nullptr;  // null: the hierarchy is not mounted
+  std::optional<std::string> below;  // from place_below()
+};
+
+// If a hierarchy has several mounts, returns the mount that shows most of it.
+GroupMount mount_of(const Membership& member, const std::string& controller,
+                    const std::vector<MountLine>& mounts) {
+  GroupMount best;
   for (const auto& mount : mounts) {
-    const bool first = mount.type == "cgroup" && has_option(mount.options, controller);
-    if (member.version == 2 ? mount.type != "cgroup2" : !first) {
+    if (!shows(mount, member, controller)) {
       continue;
     }
     auto place = place_below(mount, member.path);
-    const bool better = best == nullptr || (place && (!below || place->size() > below->size()));
-    if (!better) {
-      continue;
+    if (best.mount == nullptr || (place && (!best.below || place->size() > best.below->size()))) {
+      best = {.mount = &mount, .below = std::move(place)};
     }
-    best = &mount;
-    below = std::move(place);
   }
-  if (best == nullptr) {
+  return best;
+}
+
+// Adds the group of this membership and the groups above it, as far as they are visible.
+void add_groups(const Membership& member, const std::string& controller, const std::string& root,
+                const std::vector<MountLine>& mounts, std::vector<ControlGroup>& groups) {
+  const auto [mount, below] = mount_of(member, controller, mounts);
+  if (mount == nullptr) {
     return;
   }
   for (std::string place = below.value_or("");; place.resize(place.rfind('/'))) {
-    groups.push_back({root + best->point + place, member.version});
+    groups.push_back({root + mount->point + place, member.version});
     if (place.empty()) {
       return;
     }

@@ -74,6 +74,63 @@ int unmount_with_helper(const std::string& path) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : EPERM;
 }
 
+// Returns an error if the mount may still have a daemon. `is_silent`: the mount does not answer.
+Status refuse_living(const std::string& path, const MountLine& mount, const DeadMount& what,
+                     bool is_silent) {
+  if (is_silent && mount.source != what.unserved) {
+    return fail(EBUSY, path + ": an instance is mounted there that does not answer");
+  }
+  if (!what.known && !is_silent && !is_dead(path)) {
+    return fail(EBUSY, path + ": an instance that answers is mounted there");
+  }
+  return {};
+}
+
+// Returns the path of the entry `name` in the directory that the link `directory` leads to.
+Result<std::string> path_of_entry(const std::string& directory, const std::string& name) {
+  std::array<char, 4096> text{};
+  const ssize_t length = ::readlink(directory.c_str(), text.data(), text.size() - 1);
+  if (length <= 0 || name.empty() || name.find('/') != std::string::npos || name == "." ||
+      name == "..") {
+    return fail(EINVAL, "mount point " + name);
+  }
+  const std::string path(text.data(), static_cast<std::size_t>(length));
+  return (path == "/" ? "" : path) + "/" + name;
+}
+
+// Unmounts the mount at `path`. `point`: the same through the descriptor of the directory, for
+// root. Returns an errno.
+int unmount(const std::string& path, const std::string& point) {
+  if (::geteuid() != 0) {
+    return unmount_with_helper(path);
+  }
+  return ::umount2(point.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+}
+
+[[noreturn]] void access_and_exit(const std::string& path) {
+  struct statfs fs{};
+  struct stat st{};
+  ::_exit(::statfs(path.c_str(), &fs) == 0 && ::stat(path.c_str(), &st) == 0 ? 0 : 1);
+}
+
+// Returns whether the process of this pidfd ends within `seconds`, or cannot be waited for so.
+bool ends_within(int process, int seconds) {
+  pollfd line{process, POLLIN, 0};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                          until - std::chrono::steady_clock::now())
+                          .count();
+    const int ended = ::poll(&line, 1, static_cast<int>(std::max<long>(left, 0)));
+    if (ended == 0) {
+      return false;
+    }
+    if (ended > 0 || errno != EINTR) {
+      return true;
+    }
+  }
+}
+
 }  // namespace
 
 bool is_dead_mount(const std::string& path, uid_t owner) {
@@ -82,25 +139,17 @@ bool is_dead_mount(const std::string& path, uid_t owner) {
 
 Status drop_dead_mount(int parent, const std::string& name, uid_t owner, const DeadMount& what) {
   const std::string below = "/proc/self/fd/" + std::to_string(parent);
-  std::array<char, 4096> text{};
-  const ssize_t length = ::readlink(below.c_str(), text.data(), text.size() - 1);
-  if (length <= 0 || name.empty() || name.find('/') != std::string::npos || name == "." ||
-      name == "..") {
-    return fail(EINVAL, "mount point " + name);
+  const auto found = path_of_entry(below, name);
+  if (!found) {
+    return std::unexpected(found.error());
   }
-  const std::string directory(text.data(), static_cast<std::size_t>(length));
-  const std::string path = (directory == "/" ? "" : directory) + "/" + name;
+  const std::string& path = *found;
   const auto mount = efs_mount(path, owner);
   if (!mount) {
     return {};
   }
   const bool is_silent = !what.known && !answers(path, patience);
-  if (is_silent && mount->source != what.unserved) {
-    return fail(EBUSY, path + ": an instance is mounted there that does not answer");
-  }
-  if (!what.known && !is_silent && !is_dead(path)) {
-    return fail(EBUSY, path + ": an instance that answers is mounted there");
-  }
+  EFS_TRY(refuse_living(path, *mount, what, is_silent));
   // A mount point cannot be renamed. So an entry with this name and this device in this directory
   // is the mount found above.
   struct statx sx{};
@@ -112,11 +161,7 @@ Status drop_dead_mount(int parent, const std::string& name, uid_t owner, const D
   if (is_silent) {
     abort_connection(makedev(sx.stx_dev_major, sx.stx_dev_minor));
   }
-  const int code =
-      ::geteuid() != 0 ? unmount_with_helper(path)
-      : ::umount2((below + "/" + name).c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0
-          ? 0
-          : errno;
+  const int code = unmount(path, below + "/" + name);
   return code == 0 ? Status{} : fail(code, "unmounting the dead mount " + path);
 }
 
@@ -191,31 +236,17 @@ bool answers(const std::string& path, int seconds) {
     return true;  // unknown: try it
   }
   if (child == 0) {
-    struct statfs fs{};
-    struct stat st{};
-    ::_exit(::statfs(path.c_str(), &fs) == 0 && ::stat(path.c_str(), &st) == 0 ? 0 : 1);
+    access_and_exit(path);
   }
   const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
-  pollfd line{end.get(), POLLIN, 0};
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  int ended = end ? 0 : 1;  // without a pidfd the child must be waited for
-  while (ended == 0) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-                          until - std::chrono::steady_clock::now())
-                          .count();
-    ended = ::poll(&line, 1, static_cast<int>(std::max<long>(left, 0)));
-    if (ended < 0 && errno == EINTR) {
-      ended = 0;
-    } else if (ended == 0) {
-      break;
-    }
-  }
-  if (ended == 0) {
+  // without a pidfd the child must be waited for
+  const bool ended = !end || ends_within(end.get(), seconds);
+  if (!ended) {
     ::kill(child, SIGKILL);
   }
-  while (::waitpid(child, nullptr, ended == 0 ? WNOHANG : 0) < 0 && errno == EINTR) {
+  while (::waitpid(child, nullptr, ended ? 0 : WNOHANG) < 0 && errno == EINTR) {
   }
-  return ended != 0;
+  return ended;
 }
 
 namespace {

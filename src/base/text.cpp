@@ -38,31 +38,42 @@ std::string format_seconds(double seconds) {
 
 namespace {
 
+struct Lead {
+  unsigned first, last;                // first bytes of a character
+  std::size_t length;                  // bytes of the character
+  unsigned second_first, second_last;  // valid second bytes
+};
+
+// The second byte excludes overlong forms, surrogates, and code points beyond U+10FFFF.
+constexpr std::array leads{
+    Lead{0x00, 0x7F, 1, 0x00, 0x00}, Lead{0xC2, 0xDF, 2, 0x80, 0xBF},
+    Lead{0xE0, 0xE0, 3, 0xA0, 0xBF}, Lead{0xE1, 0xEC, 3, 0x80, 0xBF},
+    Lead{0xED, 0xED, 3, 0x80, 0x9F}, Lead{0xEE, 0xEF, 3, 0x80, 0xBF},
+    Lead{0xF0, 0xF0, 4, 0x90, 0xBF}, Lead{0xF1, 0xF3, 4, 0x80, 0xBF},
+    Lead{0xF4, 0xF4, 4, 0x80, 0x8F},
+};
+
 // Returns the length in bytes of the first character of `text`. Returns 0 for invalid UTF-8: cut
 // short, overlong, a surrogate, or beyond U+10FFFF.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
   };
-  const auto follows = [&](std::size_t i) {
-    return (byte(i) & 0xC0) == 0x80;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) {
-    return 1;
+  const auto lead = std::ranges::find_if(leads, [first = byte(0)](const Lead& range) {
+    return first >= range.first && first <= range.last;
+  });
+  if (lead == leads.end()) {
+    return 0;
   }
-  if (lead >= 0xC2 && lead < 0xE0) {
-    return follows(1) ? 2 : 0;
+  if (lead->length > 1 && (byte(1) < lead->second_first || byte(1) > lead->second_last)) {
+    return 0;
   }
-  if (lead >= 0xE0 && lead < 0xF0) {
-    const bool odd = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) >= 0xA0);
-    return !odd && follows(1) && follows(2) ? 3 : 0;
+  for (std::size_t i = 2; i < lead->length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) {
+      return 0;
+    }
   }
-  if (lead >= 0xF0 && lead < 0xF5) {
-    const bool odd = (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) >= 0x90);
-    return !odd && follows(1) && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
+  return lead->length;
 }
 
 // Returns whether `text` begins with an octal escape.

@@ -30,6 +30,11 @@ Json with_what_is_left(Json request, std::chrono::steady_clock::time_point begin
   return request;
 }
 
+// Returns whether a worker had accepted the connection, and died.
+bool is_death(int code) {
+  return code == ECONNRESET || code == EPIPE;
+}
+
 }  // namespace
 
 bool is_lost(int code) {
@@ -61,11 +66,11 @@ Result<Json> ask_until_answered(const Instance& instance, const Json& request, i
       return answer;
     }
     const auto now = std::chrono::steady_clock::now();
-    const bool heard = answer.error().code == ECONNRESET || answer.error().code == EPIPE;
-    if ((heard && ++deaths == most_deaths) || (!heard && now - last > patience)) {
+    const bool died = is_death(answer.error().code);
+    if ((died && ++deaths == most_deaths) || (!died && now - last > patience)) {
       return answer;
     }
-    if (heard) {
+    if (died) {
       last = now;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));

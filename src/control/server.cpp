@@ -45,6 +45,14 @@ void refuse_for_now(int socket) {
                "no more at a time; try again later\",\"exit\":1}\n");
 }
 
+// Returns whether the client at the other end runs as `owner` or as root.
+bool is_peer(int socket, uid_t owner) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+         (peer.uid == owner || peer.uid == 0);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::listen(const std::string& path, uid_t owner,
@@ -204,10 +212,7 @@ void Server::answer(int socket, bool alone) {
   if (!ReservedMemory::ready()) {
     return refuse_for_memory(socket);
   }
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
-      (peer.uid != owner_ && peer.uid != 0)) {
+  if (!is_peer(socket, owner_)) {
     (void)send_line(socket, error_line({EPERM, "this instance belongs to another user"}));
     return;
   }
@@ -220,27 +225,30 @@ void Server::answer(int socket, bool alone) {
     if (!ReservedMemory::ready()) {
       return refuse_for_memory(socket);
     }
-    bool heard = true;
-    Json result;
-    try {
-      const auto send = [&](Json fields) {
-        if (!heard) {
-          return false;
-        }
-        const Status sent = send_line_now(socket, progress_line(std::move(fields)));
-        // a slow or stopped client is still connected
-        return heard = sent || sent.error().code == EAGAIN;
-      };
-      result = handler_(*request, Progress(send, alone));
-    } catch (const std::bad_alloc&) {
-      result = error_line({ENOMEM, "the daemon has no memory for this; try again later"});
-    } catch (const std::exception& problem) {  // a hostile request: wrong types
-      log::warn("event=control_request_failed reason=\"{}\"", problem.what());
-      result = error_line({EINVAL, std::string("bad request: ") + problem.what()}, 2);
-    }
-    if (!send_line(socket, result)) {
+    if (!send_line(socket, result_of(*request, socket, alone))) {
       return;
     }
+  }
+}
+
+// Runs the handler; its progress goes to the client at once.
+Json Server::result_of(const Json& request, int socket, bool alone) {
+  bool heard = true;
+  const auto send = [&](Json fields) {
+    if (!heard) {
+      return false;
+    }
+    const Status sent = send_line_now(socket, progress_line(std::move(fields)));
+    // a slow or stopped client is still connected
+    return heard = sent || sent.error().code == EAGAIN;
+  };
+  try {
+    return handler_(request, Progress(send, alone));
+  } catch (const std::bad_alloc&) {
+    return error_line({ENOMEM, "the daemon has no memory for this; try again later"});
+  } catch (const std::exception& problem) {  // a hostile request: wrong types
+    log::warn("event=control_request_failed reason=\"{}\"", problem.what());
+    return error_line({EINVAL, std::string("bad request: ") + problem.what()}, 2);
   }
 }
 

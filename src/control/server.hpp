@@ -61,6 +61,7 @@ class Server {
   void keep_back(UniqueFd socket) noexcept EFS_REQUIRES(mutex_);
   void serve(Connection& connection, bool alone = false) noexcept;
   void answer(int socket, bool alone);
+  Json result_of(const Json& request, int socket, bool alone);
 
   UniqueFd fd_;
   const uid_t owner_;

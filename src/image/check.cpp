@@ -111,34 +111,38 @@ class Check {
           Severity::damage, "journal",
           "it is cut short: it ends at " + std::to_string(end->size) + " bytes, among its records");
     }
-    const std::string behind = "behind record " + std::to_string(end->sequence) +
+    report_end(*end);
+    return true;
+  }
+
+  // Reports what lies behind the last good record.
+  void report_end(const store::ReplayEnd& end) {
+    const std::string behind = "behind record " + std::to_string(end.sequence) +
                                " lies something that does not verify",
-                      good =
-                          "; the " + std::to_string(end->records) + " records before it are good";
-    if (end->settled) {
+                      good = "; the " + std::to_string(end.records) + " records before it are good";
+    if (end.settled) {
       find(Severity::damage, "journal",
            behind +
                ", and good records follow, which were written when it had reached the medium: it "
                "was damaged" +
                good);
-    } else if (end->followed && !rebooted_) {
+    } else if (end.followed && !rebooted_) {
       find(Severity::damage, "journal",
            behind + ", and good records follow: it was damaged, or put together of parts" + good);
-    } else if (end->spoilt && !rebooted_) {
+    } else if (end.spoilt && !rebooted_) {
       find(Severity::damage, "journal",
            behind + ", and was whole once: a record that was damaged" + good);
-    } else if (end->incomplete) {
+    } else if (end.incomplete) {
       find(Severity::damage, "journal",
-           "it ends at record " + std::to_string(end->sequence) + ", and had all up to " +
-               std::to_string(end->complete_to) +
+           "it ends at record " + std::to_string(end.sequence) + ", and had all up to " +
+               std::to_string(end.complete_to) +
                ": it is damaged, cut short, or older than its store; the " +
-               std::to_string(end->records) +
+               std::to_string(end.records) +
                " records before that are good, and which files the others had nothing can tell");
-    } else if (end->torn) {
+    } else if (end.torn) {
       find(Severity::leftover, "journal",
            behind + ": a record that power loss or a kill caught, or damage" + good);
     }
-    return true;
   }
 
   void check_names() {
@@ -165,12 +169,7 @@ class Check {
       find(Severity::damage, "backend", missing);
     }
     report_.containers = there.size();
-    auto changed = changed_contents(store_.metadata.get(), manifest_, *backends->backend);
-    if (changed) {
-      changed_ = std::move(*changed);
-    } else {
-      find(Severity::damage, "contents", describe(changed.error()));
-    }
+    compare_contents(*backends->backend);
     for (const auto id : there) {
       check_container(*backends->backend, id);
     }
@@ -180,6 +179,20 @@ class Check {
                " that no file uses are empty: the daemon makes some ahead" +
                (journal_damaged_ ? "" : "; a start removes them"));
     }
+    check_files(*backends->backend, there);
+  }
+
+  void compare_contents(Backend& backend) {
+    auto changed = changed_contents(store_.metadata.get(), manifest_, backend);
+    if (changed) {
+      changed_ = std::move(*changed);
+    } else {
+      find(Severity::damage, "contents", describe(changed.error()));
+    }
+  }
+
+  // Reports the files that have no container in `there`.
+  void check_files(Backend& backend, const std::set<std::uint64_t>& there) {
     names_.for_each([&](fs::Inode& inode) {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) {
         return;
@@ -190,7 +203,7 @@ class Check {
       } else {
         find(Severity::damage, paths_[inode.ino],
              "its container " + std::to_string(inode.ino) +
-                 (is_there(*backends->backend, inode.ino) ? " is no regular file" : " is missing"));
+                 (is_there(backend, inode.ino) ? " is no regular file" : " is missing"));
       }
     });
   }
@@ -206,55 +219,107 @@ class Check {
     if (!st) {
       return find(Severity::damage, object, describe(st.error()));
     }
-    report_.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
-    // a shared container belongs to the cache, not to the job
-    if (st->st_nlink == 1) {
-      own_bytes_ += static_cast<std::uint64_t>(st->st_blocks) * 512;
+    count_space(*st);
+    if (!is_own_file(id, *st, object)) {
+      return;
+    }
+    const auto opened = backend.open(id);
+    if (!opened && backend.ownership(id) == Ownership::another) {
+      return find(Severity::damage, paths_.contains(id) ? paths_[id] : object,
+                  describe(opened.error()));
     }
     const fs::Inode* inode = names_.find(id);
-    if (const auto [twin, first] = inodes_.try_emplace({st->st_dev, st->st_ino}, id); !first) {
+    if (inode == nullptr) {
+      return check_unknown(id, *st, object);
+    }
+    if (!has_file(*inode, object) || !is_as_left(backend, *inode, *st, object)) {
+      return;
+    }
+    if (!opened) {
+      return note_unopened(backend, *inode, object, opened.error());
+    }
+    check_sharers(*st, object);
+  }
+
+  void count_space(const struct stat& st) {
+    report_.bytes += static_cast<std::uint64_t>(st.st_blocks) * 512;
+    // a shared container belongs to the cache, not to the job
+    if (st.st_nlink == 1) {
+      own_bytes_ += static_cast<std::uint64_t>(st.st_blocks) * 512;
+    }
+  }
+
+  // The checks below return false if they reported the container.
+
+  bool is_own_file(std::uint64_t id, const struct stat& st, const std::string& object) {
+    if (const auto [twin, first] = inodes_.try_emplace({st.st_dev, st.st_ino}, id); !first) {
       find(Severity::damage, object,
            "is container " + std::to_string(twin->second) +
                " under another name: two files would share their content");
-    } else if (st->st_uid != store_.owner) {
-      find(Severity::damage, object, "belongs to user " + std::to_string(st->st_uid));
-    } else if (const auto opened = backend.open(id);
-               !opened && backend.ownership(id) == Ownership::another) {
-      find(Severity::damage, paths_.contains(id) ? paths_[id] : object, describe(opened.error()));
-    } else if (inode == nullptr && st->st_size == 0 &&
-               (id < names_.next_unused() || journal_damaged_)) {
-      ++made_ahead_;
-    } else if (inode == nullptr && id >= names_.next_unused() && !rebooted_) {
-      find(Severity::damage, object,
-           "has a number that the journal has not given (" + std::to_string(st->st_size) +
-               " bytes): that is not the last one of this store, or has lost its end, and the "
-               "files of which it does not know are lost with it");
-    } else if (inode == nullptr && journal_damaged_) {
-      find(Severity::damage, object,
-           "no record knows it (" + std::to_string(st->st_size) +
-               " bytes): of a file whose records are lost, or of a stage-in or a load that was not "
-               "finished; efs salvage --lost brings it out");
-    } else if (inode == nullptr) {
-      find(Severity::leftover, object,
-           "no record knows it (" + std::to_string(st->st_size) +
-               " bytes): a stage-in or a load that was not finished");
-    } else if (!inode->is_regular()) {
+      return false;
+    }
+    if (st.st_uid != store_.owner) {
+      find(Severity::damage, object, "belongs to user " + std::to_string(st.st_uid));
+      return false;
+    }
+    return true;
+  }
+
+  bool has_file(const fs::Inode& inode, const std::string& object) {
+    if (!inode.is_regular()) {
       find(Severity::leftover, object, "belongs to something that has no content");
-    } else if (inode->nlink == 0) {
+      return false;
+    }
+    if (inode.nlink == 0) {
       find(Severity::leftover, object,
            "of a file that had been removed, and was still open, or not freed yet");
-    } else if (const auto wrong = contradiction(*inode, *st); !wrong.empty()) {
-      note_contradiction(*inode, object + " is not what was staged in: " + wrong,
+      return false;
+    }
+    return true;
+  }
+
+  bool is_as_left(Backend& backend, const fs::Inode& inode, const struct stat& st,
+                  const std::string& object) {
+    if (const auto wrong = contradiction(inode, st); !wrong.empty()) {
+      note_contradiction(inode, object + " is not what was staged in: " + wrong,
                          backend.durability());
-    } else if (const auto how = changed_.find(id); how != changed_.end()) {
-      find(Severity::damage, paths_[id],
+      return false;
+    }
+    if (const auto how = changed_.find(inode.ino); how != changed_.end()) {
+      find(Severity::damage, paths_[inode.ino],
            object + " is not what it was when the instance was left: " + how->second);
-    } else if (rebooted_ && !opened && backend.ownership(id) == Ownership::unfinished) {
-      note_emptied(*inode, object);
-    } else if (!opened) {
-      find(Severity::damage, paths_[id], describe(opened.error()));
+      return false;
+    }
+    return true;
+  }
+
+  // Reports a container that no record names.
+  void check_unknown(std::uint64_t id, const struct stat& st, const std::string& object) {
+    const std::string bytes = std::to_string(st.st_size) + " bytes)";
+    if (st.st_size == 0 && (id < names_.next_unused() || journal_damaged_)) {
+      ++made_ahead_;
+    } else if (id >= names_.next_unused() && !rebooted_) {
+      find(Severity::damage, object,
+           "has a number that the journal has not given (" + bytes +
+               ": that is not the last one of this store, or has lost its end, and the files of "
+               "which it does not know are lost with it");
+    } else if (journal_damaged_) {
+      find(Severity::damage, object,
+           "no record knows it (" + bytes +
+               ": of a file whose records are lost, or of a stage-in or a load that was not "
+               "finished; efs salvage --lost brings it out");
     } else {
-      check_sharers(*st, object);
+      find(Severity::leftover, object,
+           "no record knows it (" + bytes + ": a stage-in or a load that was not finished");
+    }
+  }
+
+  void note_unopened(Backend& backend, const fs::Inode& inode, const std::string& object,
+                     const Error& error) {
+    if (rebooted_ && backend.ownership(inode.ino) == Ownership::unfinished) {
+      note_emptied(inode, object);
+    } else {
+      find(Severity::damage, paths_[inode.ino], describe(error));
     }
   }
 

@@ -61,6 +61,43 @@ std::string difference(const Content& content, const struct stat& st) {
   return stage::same_or_coarser(st.st_mtim, to_timespec(content.mtime)) ? "" : "it was written to";
 }
 
+std::unexpected<Error> damaged_list() {
+  return fail(EUCLEAN, std::string("meta/") + contents_name +
+                           ", which says what the containers were when the instance was left, is "
+                           "damaged; without it, nothing is compared");
+}
+
+// Returns the list that the manifest names; "" if there is none.
+Result<std::string> listed_contents(int metadata, const Manifest& manifest) {
+  if (manifest.contents.empty() || manifest.left == ShutdownState::in_use) {
+    return std::string();
+  }
+  auto text = read_text(metadata, contents_name, largest_text);
+  if (!text && text.error().code == ENOENT) {
+    return std::string();
+  }
+  if (!text || checksum_of(*text) != manifest.contents) {
+    return damaged_list();
+  }
+  return text;
+}
+
+// Calls `visit` for each line of the list, up to the checksum. Returns false at the first line that
+// is damaged.
+template <typename Visit>
+bool for_each_content(std::string_view list, Visit visit) {
+  while (!list.empty() && list.front() != '\n' && list.front() != '#') {
+    const std::size_t end = std::min(list.find('\n'), list.size() - 1);
+    Content content;
+    if (!parse(list.substr(0, end), content)) {
+      return false;
+    }
+    list.remove_prefix(end + 1);
+    visit(content);
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> items) {
@@ -89,39 +126,26 @@ void remove_contents(int metadata) {
 Result<std::map<std::uint64_t, std::string>> changed_contents(int metadata,
                                                               const Manifest& manifest,
                                                               Backend& backend) {
+  const auto list = listed_contents(metadata, manifest);
+  if (!list) {
+    return std::unexpected(list.error());
+  }
   std::map<std::uint64_t, std::string> changed;
-  if (manifest.contents.empty() || manifest.left == ShutdownState::in_use) {
-    return changed;
-  }
-  const auto text = read_text(metadata, contents_name, largest_text);
-  if (!text && text.error().code == ENOENT) {
-    return changed;
-  }
-  const std::string damaged = std::string("meta/") + contents_name +
-                              ", which says what the containers were when the instance was left, "
-                              "is damaged; without it, nothing is compared";
-  if (!text || checksum_of(*text) != manifest.contents) {
-    return fail(EUCLEAN, damaged);
-  }
   const bool rebooted = manifest.boot_id != boot_id();
-  for (std::string_view rest = *text;
-       !rest.empty() && rest.front() != '\n' && rest.front() != '#';) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1);
-    Content content;
-    if (!parse(rest.substr(0, end), content)) {
-      return fail(EUCLEAN, damaged);
-    }
-    rest.remove_prefix(end + 1);
+  const bool whole = for_each_content(*list, [&](const Content& content) {
     if (rebooted && !content.durable) {
-      continue;
+      return;
     }
     const auto st = backend.attributes(content.container);
     if (!st || !S_ISREG(st->st_mode)) {
-      continue;  // other checks report missing containers
+      return;  // other checks report missing containers
     }
     if (std::string how = difference(content, *st); !how.empty()) {
       changed.emplace(content.container, std::move(how));
     }
+  });
+  if (!whole) {
+    return damaged_list();
   }
   return changed;
 }

@@ -52,6 +52,29 @@ Result<Directories> open_store(UniqueFd root, const std::string& path) {
   return store;
 }
 
+// Opens the store that the manifest in the instance's directory `root` names.
+Result<Directories> open_named_store(const UniqueFd& root, const std::string& path) {
+  const auto manifest = recover_manifest(root.get());
+  if (!manifest) {
+    return fail(ENOENT, path + ": no image of efs is there");
+  }
+  UniqueFd elsewhere(
+      ::open(manifest->store.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!elsewhere) {
+    return fail(ENOENT, manifest->store + ", where the buffer of " + manifest->name +
+                            " was, is gone" +
+                            (manifest->boot_id != boot_id()
+                                 ? ": the machine was restarted, and memory does not survive that"
+                                 : ""));
+  }
+  struct stat instance{}, st{};
+  if (::fstat(root.get(), &instance) != 0 || ::fstat(elsewhere.get(), &st) != 0 ||
+      st.st_uid != instance.st_uid) {
+    return fail(EPERM, manifest->store + " does not belong to the owner of " + path);
+  }
+  return open_store(std::move(elsewhere), manifest->store);
+}
+
 }  // namespace
 
 Result<Directories> find_store(const std::string& path) {
@@ -70,25 +93,7 @@ Result<Directories> find_store(const std::string& path) {
     }
     return open_store(std::move(below), path + "/store");
   }
-  const auto manifest = recover_manifest(root.get());
-  if (!manifest) {
-    return fail(ENOENT, path + ": no image of efs is there");
-  }
-  UniqueFd elsewhere(
-      ::open(manifest->store.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!elsewhere) {
-    return fail(ENOENT, manifest->store + ", where the buffer of " + manifest->name +
-                            " was, is gone" +
-                            (manifest->boot_id != boot_id()
-                                 ? ": the machine was restarted, and memory does not survive that"
-                                 : ""));
-  }
-  struct stat instance{};
-  if (::fstat(root.get(), &instance) != 0 || ::fstat(elsewhere.get(), &st) != 0 ||
-      st.st_uid != instance.st_uid) {
-    return fail(EPERM, manifest->store + " does not belong to the owner of " + path);
-  }
-  return open_store(std::move(elsewhere), manifest->store);
+  return open_named_store(root, path);
 }
 
 namespace {
@@ -99,6 +104,19 @@ Result<std::unique_ptr<Backend>> open_one(UniqueFd data, const std::string& kind
   options.read_only = read_only;
   options.kind = kind;
   return make_fsdax(std::move(options));
+}
+
+// Returns an error unless the directory `root` belongs to this instance's backend of this index.
+Status refuse_other_member(const UniqueFd& root, const Manifest& manifest, unsigned place) {
+  const auto own = recover_manifest(root.get());
+  if (!own) {
+    return fail(own.error().code, "it is not what it was (" + describe(own.error()) + ")");
+  }
+  if (own->name != manifest.name || own->store != manifest.store || own->place != place ||
+      own->instance.contradicts(manifest.instance)) {
+    return fail(EPROTO, "it is another instance's");
+  }
+  return {};
 }
 
 // Opens the data of a later backend. ENOENT if it is missing; EPERM if it is not the expected one.
@@ -118,14 +136,7 @@ Result<UniqueFd> data_of(const Directories& store, const Manifest& manifest, uns
   if (st.st_uid != store.owner) {
     return fail(EPERM, "it belongs to another user");
   }
-  const auto own = recover_manifest(root.get());
-  if (!own) {
-    return fail(own.error().code, "it is not what it was (" + describe(own.error()) + ")");
-  }
-  if (own->name != manifest.name || own->store != manifest.store || own->place != place ||
-      own->instance.contradicts(manifest.instance)) {
-    return fail(EPROTO, "it is another instance's");
-  }
+  EFS_TRY(refuse_other_member(root, manifest, place));
   UniqueFd data = open_directory(root.get(), "data");
   if (!data) {
     return fail(ENOENT, "it has no directory data");

@@ -32,16 +32,33 @@ std::string own_checksum(nlohmann::json manifest) {
   return checksum_of(json_to_text(manifest));
 }
 
-// Opens a spare file of this name and returns its size.
-UniqueFd spare_file(int directory, const std::string& name, std::size_t& size) {
+struct Spare {
+  UniqueFd fd;           // empty: there is none
+  std::size_t size = 0;  // bytes
+};
+
+// Opens a spare file of this name.
+Spare spare_file(int directory, const std::string& name) {
   UniqueFd fd(::openat(directory, name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat st{};
   if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 ||
       static_cast<std::size_t>(st.st_size) > largest) {
     return {};
   }
-  size = static_cast<std::size_t>(st.st_size);
-  return fd;
+  return {.fd = std::move(fd), .size = static_cast<std::size_t>(st.st_size)};
+}
+
+// Returns the spare file if `needed` bytes fit, else a new one of this name, which is empty.
+Result<Spare> large_enough(Spare spare, int directory, const std::string& name,
+                           std::size_t needed) {
+  if (spare.fd && spare.size >= needed) {
+    return spare;
+  }
+  auto made = make_anew(directory, name);
+  if (!made) {
+    return std::unexpected(made.error());
+  }
+  return Spare{.fd = std::move(*made), .size = 0};
 }
 
 // Pads with blanks to the size of the existing file. If that is too small, pads to whole pages,
@@ -62,43 +79,96 @@ void keep_spare(int directory, const std::string& name, const std::string& text)
   }
 }
 
-// The end of an instance must be recorded on a full store too. So there are always two files of the
-// same size. A new text overwrites the spare file, which then replaces the current one; the old
-// file becomes the spare.
-Status write_in_turns(int directory, const std::string& name, const std::string& text) {
-  const std::string partial = name + ".new";
-  std::size_t size = 0;
-  const auto there = read_text(directory, name.c_str(), largest);
-  UniqueFd spare = spare_file(directory, partial, size);
-  if (there && *there == padded(text, there->size())) {
-    if (!spare || size != there->size()) {
-      keep_spare(directory, partial, *there);
-    }
-    return {};
-  }
-  if (!spare || size < text.size()) {
-    auto made = make_anew(directory, partial);
-    if (!made) {
-      return std::unexpected(made.error());
-    }
-    spare = std::move(*made);
-    size = 0;
-  }
-  const std::string whole = padded(text, size);
-  EFS_TRY(name_error(put(spare.get(), whole), partial));
-  const bool exchanged =
-      there && there->size() == whole.size() &&
-      ::renameat2(directory, partial.c_str(), directory, name.c_str(), RENAME_EXCHANGE) == 0;
+// Gives the file `partial` the name `name`. With `exchange`, the earlier file takes the name
+// `partial`, if the file system can do that. Durable on return. Returns whether it took the name.
+Result<bool> replace_file(int directory, const std::string& partial, const std::string& name,
+                          bool exchange) {
+  const bool exchanged = exchange && ::renameat2(directory, partial.c_str(), directory,
+                                                 name.c_str(), RENAME_EXCHANGE) == 0;
   if (!exchanged && ::renameat(directory, partial.c_str(), directory, name.c_str()) != 0) {
     return fail_errno(name);
   }
   if (::fsync(directory) != 0) {
     return fail_errno(name);
   }
+  return exchanged;
+}
+
+// The end of an instance must be recorded on a full store too. So there are always two files of the
+// same size. A new text overwrites the spare file, which then replaces the current one; the old
+// file becomes the spare.
+Status write_in_turns(int directory, const std::string& name, const std::string& text) {
+  const std::string partial = name + ".new";
+  const auto there = read_text(directory, name.c_str(), largest);
+  Spare found = spare_file(directory, partial);
+  if (there && *there == padded(text, there->size())) {
+    if (!found.fd || found.size != there->size()) {
+      keep_spare(directory, partial, *there);
+    }
+    return {};
+  }
+  const auto spare = large_enough(std::move(found), directory, partial, text.size());
+  if (!spare) {
+    return std::unexpected(spare.error());
+  }
+  const std::string whole = padded(text, spare->size);
+  EFS_TRY(name_error(put(spare->fd.get(), whole), partial));
+  const bool has_same_size = there && there->size() == whole.size();
+  const auto exchanged = replace_file(directory, partial, name, has_same_size);
   if (!exchanged) {
+    return std::unexpected(exchanged.error());
+  }
+  if (!*exchanged) {
     keep_spare(directory, partial, whole);
   }
   return {};
+}
+
+// An unknown name counts as in use.
+ShutdownState left_of(std::string_view name) {
+  const auto found = std::ranges::find(left_names, name);
+  return found == left_names.end() ? ShutdownState::in_use
+                                   : static_cast<ShutdownState>(found - left_names.begin());
+}
+
+// Throws if a field is missing or has another type.
+Manifest manifest_of(const nlohmann::json& json) {
+  Manifest m;
+  m.name = json.at("name");
+  m.uid = json.at("uid");
+  m.root_dir = json.at("root_dir");
+  m.mount_dir = json.at("mount_dir");
+  m.results_dir = json.at("results_dir");
+  m.log_file = json.at("log_file");
+  m.job_file = json.at("job_file");
+  m.start_options = json.value("start_options", m.start_options);
+  m.store = json.at("store");
+  m.kind = json.at("kind");
+  m.boot_id = json.at("boot_id");
+  m.instance = store::instance_id_of(json.value("instance", ""));
+  m.life = store::instance_id_of(json.value("life", ""));
+  m.node = json.value("node_number", 0U);
+  m.nodes = json.value("nodes", 1U);
+  m.merge_since = json.value("merge_since", Nanoseconds{0});
+  m.merges = json.value("merges", false);
+  m.results_mount = json.value("results_mount", "");
+  m.mounts_below = json.value("mounts_below", m.mounts_below);
+  m.journal_to = json.value("journal_to", std::uint64_t{0});
+  m.contents = json.value("contents", "");
+  m.made_mount_dir = json.value("made_mount_dir", false);
+  m.place = json.value("place", 0U);
+  m.memory_capacity = json.value("memory_capacity", std::uint64_t{0});
+  for (const auto& member : json.value("members", nlohmann::json::array())) {
+    m.members.push_back(
+        {.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
+  }
+  m.circumstances.variables = json.value("variables", m.circumstances.variables);
+  m.circumstances.settings = json.value("settings", m.circumstances.settings);
+  m.circumstances.user = json.value("user", "");
+  m.circumstances.home = json.value("home", "");
+  m.circumstances.node = json.value("node", "");
+  m.left = left_of(json.at("left").get<std::string>());
+  return m;
 }
 
 Result<Manifest> manifest_in(int directory, const char* name) {
@@ -120,53 +190,13 @@ Result<Manifest> manifest_in(int directory, const char* name) {
   if (!json.contains("format") || json["format"] != format) {
     return fail(EPROTO, std::string(name) + ": not of this version of efs");
   }
-  Manifest m;
   try {
-    m.name = json.at("name");
-    m.uid = json.at("uid");
-    m.root_dir = json.at("root_dir");
-    m.mount_dir = json.at("mount_dir");
-    m.results_dir = json.at("results_dir");
-    m.log_file = json.at("log_file");
-    m.job_file = json.at("job_file");
-    m.start_options = json.value("start_options", m.start_options);
-    m.store = json.at("store");
-    m.kind = json.at("kind");
-    m.boot_id = json.at("boot_id");
-    m.instance = store::instance_id_of(json.value("instance", ""));
-    m.life = store::instance_id_of(json.value("life", ""));
-    m.node = json.value("node_number", 0U);
-    m.nodes = json.value("nodes", 1U);
-    m.merge_since = json.value("merge_since", Nanoseconds{0});
-    m.merges = json.value("merges", false);
-    m.results_mount = json.value("results_mount", "");
-    m.mounts_below = json.value("mounts_below", m.mounts_below);
-    m.journal_to = json.value("journal_to", std::uint64_t{0});
-    m.contents = json.value("contents", "");
-    m.made_mount_dir = json.value("made_mount_dir", false);
-    m.place = json.value("place", 0U);
-    m.memory_capacity = json.value("memory_capacity", std::uint64_t{0});
-    for (const auto& member : json.value("members", nlohmann::json::array())) {
-      m.members.push_back(
-          {.id = member.at("id"), .path = member.at("path"), .kind = member.at("kind")});
-    }
-    m.circumstances.variables = json.value("variables", m.circumstances.variables);
-    m.circumstances.settings = json.value("settings", m.circumstances.settings);
-    m.circumstances.user = json.value("user", "");
-    m.circumstances.home = json.value("home", "");
-    m.circumstances.node = json.value("node", "");
-    const std::string left = json.at("left");
-    for (std::size_t i = 0; i < left_names.size(); ++i) {
-      if (left == left_names.at(i)) {
-        m.left = static_cast<ShutdownState>(i);
-      }
-    }
+    return manifest_of(json);
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM, name);
   } catch (const std::exception&) {
     return damaged();
   }
-  return m;
 }
 
 }  // namespace
@@ -306,6 +336,25 @@ void put_into(config::JobConfig& config, const Manifest& m) {
   config.mounts_below = m.mounts_below;
 }
 
+// Reads the destinations of the job's lists. They are absent unless the job has lists.
+Status read_listed(int directory, config::JobConfig& config) {
+  const auto listed = read_sealed(directory, listed_name, largest_text);
+  if (!listed && listed.error().code == ENOENT) {
+    return {};
+  }
+  const auto json = listed ? json_from_text(*listed) : nlohmann::json();
+  if (!json.is_object()) {
+    return fail(EPROTO,
+                "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");
+  }
+  for (const auto& [place, source] : json.items()) {
+    if (source.is_string()) {
+      config.listed[place] = source.get<std::string>();
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 config::JobConfig job_without_rules(const Manifest& m) {
@@ -342,19 +391,7 @@ Result<config::JobConfig> job_of(int directory, const Manifest& m) {
                                             : to_string(config.error().front(), job_file_name)));
   }
   put_into(*config, m);
-  if (const auto listed = read_sealed(directory, listed_name, largest_text);
-      listed || listed.error().code != ENOENT) {
-    const auto json = listed ? json_from_text(*listed) : nlohmann::json();
-    if (!json.is_object()) {
-      return fail(EPROTO,
-                  "the destinations of its lists (meta/" + std::string(listed_name) + "): damaged");
-    }
-    for (const auto& [place, source] : json.items()) {
-      if (source.is_string()) {
-        config->listed[place] = source.get<std::string>();
-      }
-    }
-  }
+  EFS_TRY(read_listed(directory, *config));
   return *config;
 }
 

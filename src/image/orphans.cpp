@@ -51,6 +51,37 @@ fs::WalkItem directory_item(const std::string& path, uid_t owner) {
   return item;
 }
 
+fs::WalkItem file_item(const std::string& directory, std::uint64_t id,
+                       const struct stat& attributes) {
+  fs::WalkItem item;
+  item.path = directory + "/" + std::to_string(id);
+  item.ino = id;
+  item.attributes = attributes;
+  item.attributes.st_mode = S_IFREG | 0600;
+  item.attributes.st_nlink = 1;
+  item.dirty = true;
+  item.keep = fs::Keep::persistent;
+  return item;
+}
+
+// Returns, in order, the containers whose file has no name. If the journal is damaged, a file
+// without a name may have got one (again) in a record behind the damage. Unless the journal was
+// replayed, no file has a name.
+Result<std::vector<std::uint64_t>> nameless_containers(const HeldStore& held,
+                                                       const Result<store::ReplayEnd>& replayed,
+                                                       const fs::Namespace& names) {
+  const bool damaged = replayed && is_damaged(*replayed, held.rebooted);
+  std::vector<std::uint64_t> found;
+  EFS_TRY(held.backend->for_each([&](std::uint64_t id) {
+    const fs::Inode* inode = replayed ? names.find(id) : nullptr;
+    if (inode == nullptr || (damaged && inode->nlink == 0)) {
+      found.push_back(id);
+    }
+  }));
+  std::ranges::sort(found);
+  return found;
+}
+
 }  // namespace
 
 Result<Orphans> find_orphans(const HeldStore& held) {
@@ -63,20 +94,11 @@ Result<Orphans> find_orphans(const HeldStore& held) {
   const std::string top = "lost+found",
                     own = top + "/" + held.manifest.name + "-" +
                           store::to_string(held.manifest.instance).substr(0, tag_length);
-  std::vector<std::uint64_t> unknown;
-  const bool damaged = end && is_damaged(*end, held.rebooted);
-  const auto has_no_name = [&](std::uint64_t id) {
-    const fs::Inode* inode = end ? names.find(id) : nullptr;
-    // it may have got a name (again) in a record behind the damage
-    return inode == nullptr || (damaged && inode->nlink == 0);
-  };
-  EFS_TRY(held.backend->for_each([&](std::uint64_t id) {
-    if (has_no_name(id)) {
-      unknown.push_back(id);
-    }
-  }));
-  std::ranges::sort(unknown);
-  for (const auto id : unknown) {
+  const auto nameless = nameless_containers(held, end, names);
+  if (!nameless) {
+    return std::unexpected(nameless.error());
+  }
+  for (const auto id : *nameless) {
     const auto attributes = held.backend->attributes(id);
     if (!attributes) {
       return fail(attributes.error().code,
@@ -85,16 +107,8 @@ Result<Orphans> find_orphans(const HeldStore& held) {
     if (!S_ISREG(attributes->st_mode) || attributes->st_size == 0) {
       continue;
     }
-    fs::WalkItem item;
-    item.path = own + "/" + std::to_string(id);
-    item.ino = id;
-    item.attributes = *attributes;
-    item.attributes.st_mode = S_IFREG | 0600;
-    item.attributes.st_nlink = 1;
-    item.dirty = true;
-    item.keep = fs::Keep::persistent;
     lost.bytes += static_cast<std::uint64_t>(attributes->st_size);
-    lost.items.push_back(std::move(item));
+    lost.items.push_back(file_item(own, id, *attributes));
   }
   if (!lost.items.empty()) {
     lost.items.insert(lost.items.begin(), {directory_item(top, held.directories.owner),

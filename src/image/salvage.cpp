@@ -266,8 +266,10 @@ std::string receipt_name_of(Image& image, const SalvageOptions& options) {
   return name;
 }
 
-stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress,
-                       stage::PfsIo& pfs) {
+namespace {
+
+// Returns the job's configuration, changed for this target and selection.
+config::JobConfig config_of(const Image& image, const SalvageOptions& options) {
   config::JobConfig config = image.config;
   if (!options.to.empty()) {
     config.results_dir = options.to;
@@ -285,6 +287,43 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   if (!may_remove(image, options)) {
     config.deletions = config::Deletions::ignore;
   }
+  return config;
+}
+
+// Opens the log of the names in results-dir; null if no other job can export to them.
+Result<std::unique_ptr<stage::PlacedNames>> open_placed(const Image& image,
+                                                        const SalvageOptions& options,
+                                                        const config::JobConfig& config) {
+  if (!options.to.empty() || !stage::may_meet_others(config)) {
+    return nullptr;
+  }
+  return stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir);
+}
+
+// Returns whether other nodes or jobs may export to the target too. The stores of several nodes may
+// be exported to one directory that is not results-dir.
+bool has_to_merge(const config::JobConfig& config, const SalvageOptions& options) {
+  if (!options.to.empty()) {
+    return config.nodes > 1;
+  }
+  return config.nodes > 1 || config.merge_since != 0 || config.merges;
+}
+
+// Returns the versions on the PFS that this job exported.
+std::vector<fs::Origin> own_copies(const std::vector<fs::WalkItem>& items,
+                                   const stage::PlacedNames* placed) {
+  std::vector<fs::Origin> own = stage::saved_copies(items);
+  if (placed != nullptr) {
+    std::ranges::copy(placed->copies(), std::back_inserter(own));
+  }
+  return own;
+}
+
+}  // namespace
+
+stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progress& progress,
+                       stage::PfsIo& pfs) {
+  const config::JobConfig config = config_of(image, options);
   fs::Staging staging(*image.filesystem);
   stage::StagingBuffer buffer(staging, stage::Writers::refused);
   ImageBuffer contents(buffer, image.changed, options.all, !options.to.empty());
@@ -292,23 +331,14 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   if (!items) {
     return stage::failed_receipt(config, "the buffer cannot be read: " + describe(items.error()));
   }
-  auto placed = options.to.empty() && stage::may_meet_others(config)
-                    ? stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir)
-                    : Result<std::unique_ptr<stage::PlacedNames>>(nullptr);
+  const auto placed = open_placed(image, options, config);
   if (!placed) {
     return stage::failed_receipt(config, describe(placed.error()));
   }
   const auto opened = stage::OpenedDirectories::open(image.directories.metadata.get());
-  std::vector<fs::Origin> own = stage::saved_copies(*items);
-  if (*placed) {
-    std::ranges::copy((*placed)->copies(), std::back_inserter(own));
-  }
-  // This applies to other directories too: the stores of several nodes may be exported to one
-  // directory.
-  const bool merges = options.to.empty()
-                          ? config.nodes > 1 || config.merge_since != 0 || config.merges
-                          : config.nodes > 1;
-  const auto merging = merges ? stage::merging_pfs(config.merge_since, own) : nullptr;
+  const std::vector<fs::Origin> own = own_copies(*items, placed->get());
+  const auto merging =
+      has_to_merge(config, options) ? stage::merging_pfs(config.merge_since, own) : nullptr;
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
   stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);

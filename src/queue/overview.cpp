@@ -4,6 +4,7 @@
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/text.hpp"
 #include "base/user.hpp"
@@ -17,31 +18,29 @@ Nanoseconds now() {
   return wall_clock();
 }
 
-Side look_at_side(const Directory& directory, const Settings& settings, Direction direction) {
-  Side side{.slots = direction == Direction::in ? settings.slots_in : settings.slots_out,
-            .rate = directory.state().rate(direction)};
-  for (const auto& entry : directory.list(direction)) {
-    if (directory.sees_locks() && !directory.is_alive(entry.number)) {
-      continue;
-    }
-    auto ticket = directory.read(entry);
-    if (!ticket) {
-      continue;
-    }
-    if (!entry.holds) {
-      ticket->slot = -1;
-    }
-    const auto seen = now();
-    const double silence = directory.silence(entry, seen);
-    Line line{.ticket = std::move(*ticket), .silence = std::max(0.0, silence)};
-    if (entry.holds) {
-      line.left = estimate_left(line.ticket, seen, silence);
-    }
-    (entry.holds ? side.holders : side.waiters).push_back(std::move(line));
+// Returns the line of this entry; nullopt if its job is dead or its ticket unreadable.
+std::optional<Line> line_of(const Directory& directory, const Entry& entry) {
+  if (directory.sees_locks() && !directory.is_alive(entry.number)) {
+    return std::nullopt;
   }
-  std::ranges::sort(side.waiters, [&](const Line& a, const Line& b) {
-    return goes_before(settings, a.ticket, b.ticket);
-  });
+  auto ticket = directory.read(entry);
+  if (!ticket) {
+    return std::nullopt;
+  }
+  if (!entry.holds) {
+    ticket->slot = -1;
+  }
+  const auto seen = now();
+  const double silence = directory.silence(entry, seen);
+  Line line{.ticket = std::move(*ticket), .silence = std::max(0.0, silence)};
+  if (entry.holds) {
+    line.left = estimate_left(line.ticket, seen, silence);
+  }
+  return line;
+}
+
+// The waiters are in the order of their turns.
+void estimate_waits(Side& side) {
   std::vector<Holder> holders;
   std::vector<Ticket> ahead;
   for (const auto& line : side.holders) {
@@ -51,6 +50,20 @@ Side look_at_side(const Directory& directory, const Settings& settings, Directio
     ahead.push_back(line.ticket);
     line.wait = estimate_wait(holders, ahead, side.slots, side.rate);
   }
+}
+
+Side look_at_side(const Directory& directory, const Settings& settings, Direction direction) {
+  Side side{.slots = direction == Direction::in ? settings.slots_in : settings.slots_out,
+            .rate = directory.state().rate(direction)};
+  for (const auto& entry : directory.list(direction)) {
+    if (auto line = line_of(directory, entry)) {
+      (entry.holds ? side.holders : side.waiters).push_back(std::move(*line));
+    }
+  }
+  std::ranges::sort(side.waiters, [&](const Line& a, const Line& b) {
+    return goes_before(settings, a.ticket, b.ticket);
+  });
+  estimate_waits(side);
   return side;
 }
 

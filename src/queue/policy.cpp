@@ -29,6 +29,24 @@ double rest_of(const Ticket& holder) {
   return static_cast<double>(holder.bytes - std::min(holder.done, holder.bytes));
 }
 
+using Ends = std::priority_queue<double, std::vector<double>, std::greater<>>;
+
+// Returns the times, from now, when the slots become free. If there are more holders than slots,
+// the slots of the first ones are not used again.
+Ends ends_of(const std::vector<Holder>& holders, unsigned slots, double rate) {
+  Ends ends;
+  for (const auto& holder : holders) {
+    ends.push(holder.left >= 0 ? holder.left : rest_of(holder.ticket) / rate);
+  }
+  while (ends.size() < slots) {
+    ends.push(0);
+  }
+  while (ends.size() > slots) {
+    ends.pop();
+  }
+  return ends;
+}
+
 }  // namespace
 
 const char* name_of(Direction direction) {
@@ -54,17 +72,7 @@ double estimate_wait(const std::vector<Holder>& holders, const std::vector<Ticke
   if (rate <= 0 && (waiters.size() > 1 || !knows_holders || holders.empty())) {
     return -1;
   }
-  std::priority_queue<double, std::vector<double>, std::greater<>> ends;  // the time when each slot
-                                                                          // becomes free
-  for (const auto& holder : holders) {
-    ends.push(holder.left >= 0 ? holder.left : rest_of(holder.ticket) / rate);
-  }
-  while (ends.size() < slots) {
-    ends.push(0);
-  }
-  while (ends.size() > slots) {
-    ends.pop();
-  }
+  Ends ends = ends_of(holders, slots, rate);
   double start = 0;
   for (const auto& waiter : waiters) {
     start = ends.top();

@@ -76,6 +76,34 @@ Status set_rate(Settings& settings, std::string_view value) {
   return {};
 }
 
+Status set_count(unsigned& count, std::string_view key, std::string_view value) {
+  const auto n = number(key, value, 1, most_slots);
+  if (!n) {
+    return std::unexpected(n.error());
+  }
+  if (*n != std::floor(*n)) {
+    return fail(EINVAL, std::string(key) + " must be a whole number");
+  }
+  count = static_cast<unsigned>(*n);
+  return {};
+}
+
+Status set_seconds(double& seconds, std::string_view key, std::string_view value) {
+  const auto n = number(key, value, key == "ageing" ? 0 : 0.001, 1e8);
+  if (!n) {
+    return std::unexpected(n.error());
+  }
+  seconds = *n;
+  return {};
+}
+
+std::unexpected<Error> unknown_key(std::string_view key,
+                                   const std::vector<std::string_view>& known) {
+  const auto near = nearest(key, known);
+  return fail(EINVAL, "unknown key \"" + std::string(key) + "\"" +
+                          (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
+}
+
 Status set(Settings& settings, std::string_view key, std::string_view value) {
   if (key == "policy") {
     return set_policy(settings, value);
@@ -92,23 +120,10 @@ Status set(Settings& settings, std::string_view key, std::string_view value) {
                                                     {"stale-after", &settings.stale_after},
                                                     {"poll", &settings.poll}};
   if (const auto count = counts.find(key); count != counts.end()) {
-    const auto n = number(key, value, 1, most_slots);
-    if (!n) {
-      return std::unexpected(n.error());
-    }
-    if (*n != std::floor(*n)) {
-      return fail(EINVAL, std::string(key) + " must be a whole number");
-    }
-    *count->second = static_cast<unsigned>(*n);
-    return {};
+    return set_count(*count->second, key, value);
   }
   if (const auto field = seconds.find(key); field != seconds.end()) {
-    const auto n = number(key, value, key == "ageing" ? 0 : 0.001, 1e8);
-    if (!n) {
-      return std::unexpected(n.error());
-    }
-    *field->second = *n;
-    return {};
+    return set_seconds(*field->second, key, value);
   }
   std::vector<std::string_view> known{"policy", "least-rate"};
   for (const auto& [name, field] : counts) {
@@ -117,9 +132,7 @@ Status set(Settings& settings, std::string_view key, std::string_view value) {
   for (const auto& [name, field] : seconds) {
     known.push_back(name);
   }
-  const auto near = nearest(key, known);
-  return fail(EINVAL, "unknown key \"" + std::string(key) + "\"" +
-                          (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
+  return unknown_key(key, known);
 }
 
 }  // namespace

@@ -319,6 +319,25 @@ Result<bool> Journal::ends_in_records() {
   return !all_zero({chunk_, within});
 }
 
+namespace {
+
+// Reads the header at `within` of a chunk. Returns false if no record begins in the rest of it.
+bool read_record_header(const std::byte* chunk, std::uint64_t within, RecordHeader& header) {
+  if (within + sizeof header > journal_chunk) {
+    return false;
+  }
+  std::memcpy(&header, chunk + within, sizeof header);
+  return header.length != end_of_chunk;
+}
+
+// Returns whether the record of this header can lie at `within` of a chunk.
+bool has_valid_length(const RecordHeader& header, std::uint64_t within) {
+  return header.length != 0 && header.length <= Journal::max_payload &&
+         within + Journal::record_size(header.length) <= journal_chunk;
+}
+
+}  // namespace
+
 Status Journal::replay_all(const Replay& replay, bool verify) {
   std::uint64_t& tail = end_.tail;
   while (tail < allocated_) {
@@ -326,19 +345,13 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
     if (tail / journal_chunk != chunk_index_) {
       EFS_TRY(map_chunk(tail / journal_chunk));
     }
-    if (within + sizeof(RecordHeader) > journal_chunk) {
-      tail += journal_chunk - within;
-      continue;
-    }
     RecordHeader header{};
-    std::memcpy(&header, chunk_ + within, sizeof header);
-    if (header.length == end_of_chunk) {
+    if (!read_record_header(chunk_, within, header)) {
       tail += journal_chunk - within;
       continue;
     }
     end_.spoilt = header.length != 0;
-    if (header.length == 0 || header.length > max_payload ||
-        within + record_size(header.length) > journal_chunk) {
+    if (!has_valid_length(header, within)) {
       break;
     }
     const std::span payload(chunk_ + within + sizeof header, header.length);
@@ -468,6 +481,36 @@ Status Journal::set_reserve(std::uint64_t bytes) {
   return grow(end_.tail + reserved_ + reserved_ / 64 + 4096);
 }
 
+namespace {
+
+// Returns the reserved bytes after a change by `change`.
+std::uint64_t changed_reserve(std::uint64_t reserved, std::int64_t change) {
+  return change < 0 ? reserved - std::min(reserved, static_cast<std::uint64_t>(-change))
+                    : reserved + static_cast<std::uint64_t>(change);
+}
+
+// Returns the bytes that must be allocated behind a record of `size` bytes. Only a record that
+// releases at least its own size may use the reserve.
+std::uint64_t needed_behind(std::uint64_t size, std::uint64_t reserved, std::int64_t change) {
+  if (change < 0 && static_cast<std::uint64_t>(-change) >= size) {
+    return sizeof(RecordHeader);
+  }
+  // 1/64 more than the reserve: space lost at the ends of chunks while the reserve is used up.
+  return reserved + reserved / 64 + 4096;
+}
+
+// `durable`: as for Journal::append(). The checksum is still to be set.
+RecordHeader header_of(const Record& record, std::uint64_t durable) {
+  const std::uint64_t unsettled = durable == 0 ? 0 : record.sequence - durable;
+  return {.length = static_cast<std::uint32_t>(record.payload.size()),
+          .unsettled = unsettled > UINT32_MAX ? 0 : static_cast<std::uint32_t>(unsettled),
+          .sequence = record.sequence,
+          .request = record.request,
+          .checksum = 0};
+}
+
+}  // namespace
+
 Status Journal::append(std::uint64_t request, std::span<const std::byte> payload,
                        std::int64_t reserve, std::uint64_t durable) {
   if (payload.empty() || payload.size() > max_payload) {
@@ -480,32 +523,19 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   if (next_chunk) {
     at += left;
   }
-  const std::uint64_t reserved =
-      reserve < 0 ? reserved_ - std::min(reserved_, static_cast<std::uint64_t>(-reserve))
-                  : reserved_ + static_cast<std::uint64_t>(reserve);
-  // Only a record that releases at least its own size may use the reserve.
-  const bool gives_back = reserve < 0 && static_cast<std::uint64_t>(-reserve) >= size;
-  // 1/64 more than the reserve: space lost at the ends of chunks while the reserve is used up.
-  const std::uint64_t wanted =
-      at + size + (gives_back ? sizeof(RecordHeader) : reserved + reserved / 64 + 4096);
-  EFS_TRY(grow(wanted));
+  const std::uint64_t reserved = changed_reserve(reserved_, reserve);
+  EFS_TRY(grow(at + size + needed_behind(size, reserved, reserve)));
+  const auto map_position = [this](std::uint64_t position) -> Status {
+    const std::uint64_t index = position / journal_chunk;
+    return index != chunk_index_ || chunk_ == nullptr ? map_chunk(index) : Status{};
+  };
   if (next_chunk && left >= sizeof(RecordHeader)) {
     const std::uint32_t mark = end_of_chunk;
-    if (end_.tail / journal_chunk != chunk_index_ || chunk_ == nullptr) {
-      EFS_TRY(map_chunk(end_.tail / journal_chunk));
-    }
+    EFS_TRY(map_position(end_.tail));
     put(bytes_of(mark), end_.tail);
   }
-  if (at / journal_chunk != chunk_index_ || chunk_ == nullptr) {
-    EFS_TRY(map_chunk(at / journal_chunk));
-  }
-  const std::uint64_t unsettled = durable == 0 ? 0 : sequence_ + 1 - durable;
-  RecordHeader header{
-      .length = static_cast<std::uint32_t>(payload.size()),
-      .unsettled = unsettled > UINT32_MAX ? 0 : static_cast<std::uint32_t>(unsettled),
-      .sequence = sequence_ + 1,
-      .request = request,
-      .checksum = 0};
+  EFS_TRY(map_position(at));
+  RecordHeader header = header_of(Record{sequence_ + 1, request, payload}, durable);
   header.checksum = record_checksum(header, payload, scratch_);
   const auto head = bytes_of(header);
   scratch_.assign(head.begin(), head.end());
