@@ -3,9 +3,12 @@
 set(sources
   acl.cpp
   container_pool.cpp
+  emptied_files.cpp
   filesystem.cpp
   free_removed.cpp
+  free_zeros.cpp
   inode.cpp
+  known_directories.cpp
   mapped_file.cpp
   namespace.cpp
   ops/fill_pool.cpp

@@ -4,14 +4,18 @@ set(sources
   access_log.cpp
   adapter.cpp
   backing.cpp
+  connection.cpp
   convert.cpp
   counters.cpp
+  handlers/attributes.cpp
+  handlers/data.cpp
+  handlers/names.cpp
   mapped_pages.cpp
   name_table.cpp
-  observed.cpp
+  negotiation.cpp
   observer.cpp
   registration_batch.cpp
-  reply.cpp
+  request.cpp
   request_loop.cpp
   session.cpp
   trace.cpp

@@ -45,8 +45,16 @@ set(sources
   pfs/pfs_io.cpp
   pfs/spelling.cpp
   plan/distribute.cpp
+  plan/expansion.cpp
+  plan/expansion_entries.cpp
+  plan/expansion_links.cpp
+  plan/expansion_list.cpp
+  plan/expansion_pattern.cpp
+  plan/expansion_vanished.cpp
+  plan/expansion_walk.cpp
   plan/follow.cpp
   plan/hard_links.cpp
+  plan/holes.cpp
   plan/input_list.cpp
   plan/own_files.cpp
   plan/placement.cpp

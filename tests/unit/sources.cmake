@@ -50,7 +50,9 @@ set(sources
   fs/durability_test.cpp
   fs/filesystem_test.cpp
   fs/free_removed_test.cpp
+  fs/free_zeros_test.cpp
   fs/gone_test.cpp
+  fs/known_directories_test.cpp
   fs/mapped_file_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
@@ -58,12 +60,14 @@ set(sources
   fs/segment_tree_test.cpp
   fs/staging_live_test.cpp
   fs/takeover_test.cpp
+  fuse/adapter_test.cpp
   fuse/backing_test.cpp
   fuse/counters_test.cpp
   fuse/event_line_test.cpp
   fuse/name_table_test.cpp
   fuse/registration_batch_test.cpp
   fuse/request_loop_test.cpp
+  fuse/request_test.cpp
   fuse/session_test.cpp
   image/bad_container_test.cpp
   image/bad_image_test.cpp
