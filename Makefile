@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Thin front of CMake. `make help` lists the targets.
 BUILD  ?= build
 PRESET ?= release

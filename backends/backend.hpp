@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The contract between storage and the layers above it. A backend handles bytes and durability
 // only: no path, no permission, no FUSE. backends/README.md explains how to add a kind.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A cache of open containers, so that reopening a file costs no system call.
 

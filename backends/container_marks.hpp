@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Marks of a container's file: the label that says whose it is, and the seal of one that a cache of
 // inputs relies on as well (fs/seal.hpp).

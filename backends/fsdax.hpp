@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Containers as files of a directory: on a DAX file system, on tmpfs (`dram`), or on any other file
 // system with mmap.

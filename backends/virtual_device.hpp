@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Several backends as one. Each container is in one member backend, its place, for its whole life.
 //

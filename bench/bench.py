@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The figures of efs as ratios to a yardstick in the same run, alternating, median of the rounds.
 
 usage: bench.py BUILD_DIR [ROUNDS [PART...]]     parts: micro, macro (these two are the default), many, opens, small-files, latency

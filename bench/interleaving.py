@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Three one-node jobs and a shared file server: when is the last output complete?
 
 usage: interleaving.py BUILD_DIR [--rate MBIT] [--mib N] [--compute S] [--rounds N] [--iterations N] [--svg FILE] [--pfs DIR] [--contention PCT]

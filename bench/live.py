@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What loads and unloads cost a program that reads 4 KiB at random through the mount: alone, and while one goes on after
 the other, alternating, median of the rounds. The PFS is a tmpfs: two rows at the speed of memory, which no PFS has, with
 what a plain cp of the same bytes costs the same reader for comparison; two at a rate that a node gets from a PFS.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What the cache of inputs saves: the stage-in of 2 GiB by a first job, and by the next one that finds them in the cache,
 alternating, median of the rounds. The PFS is a directory on the disk, its file in the page cache, which is faster than
 any PFS: the least that the cache saves. As root.

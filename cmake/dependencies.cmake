@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # All libraries that efs links. `make deps` installs them.
 set(EFS_PREFIX "/opt/efs-deps" CACHE PATH "where `make deps` built what the distribution has too old")
 set(ENV{PKG_CONFIG_PATH} "${EFS_PREFIX}/lib/pkgconfig:$ENV{PKG_CONFIG_PATH}")

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Installs the packages that efs needs to build and to test on Debian 12 or 13 (as root; without
 # arguments).
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # mount(8) looks for helpers only in /sbin. If mount.fuse.efs was installed elsewhere on the running
 # system, this makes a link in /sbin. If that is not possible or not wanted, a message tells the
 # user what to do. Requires EFS_SBINDIR: the directory of mount.fuse.efs, absolute or relative to

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Writes the lists that the build reads: sources.cmake of each layer, of the plugin and of the tests, and tests/parts.list, from
 # which tests/run-all.sh and ctest have the parts of the tests. Run it after a source or a test script was added, renamed or
 # removed. tests/lint/build_test.sh compares the lists with the tree.

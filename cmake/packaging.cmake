@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # `make install` and the Debian package (`make package`).
 
 # libfuse. If it comes from the private prefix (cmake/deps.sh: the distribution's is too old for

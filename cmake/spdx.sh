@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Puts the line of the licence at the head of each source, script and CMake file that has none.
 #   cmake/spdx.sh [--check] [TREE]       --check: only names the files that have none
 set -euo pipefail

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* At submission, as the user: reports every error that is already known. The job file's text
  * goes into the job control environment, so that the nodes use the checked text:
  *   EFS_JOB      the job file, or one made from the options, resolved in the directory and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Queries to slurmctld about a job. slurmctld may be away or hang, so every query has a time
  * limit, and "unknown" is an answer. The queries ask only for fields that no user can write,
  * because a job's name may be "JobState=RUNNING"; a separate query asks for the name. */

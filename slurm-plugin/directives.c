@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Directives in batch scripts (conf/slurm/job_submit.lua), if the site has set directives=yes.
  * slurmctld has read the directives and marked the job with an AdminComment. It has appended the
  * resulting job file to the script, as comments. The script belongs to the user, so the user may

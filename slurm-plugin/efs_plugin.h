@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Declarations shared by the files of the plugin. Plain C: no code here may end or unwind the
  * Slurm process that loads the plugin.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* After the job, on every node, as root, once all its steps are over: stages out, unmounts, and
  * removes the job's state. Harmless when called again, or if no efs was started. It always
  * succeeds, because a failing epilog drains the node. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Finds in /proc the processes that use a job's mount, and the daemons that serve it. */
 #include <dirent.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* --efs-stage-out=in-job: the batch step includes the stage-out, so that the job's state and
  * dependent jobs (afterok) reflect its failure. No hook after a task can change the task's exit
  * code. So the task that Slurm waits for forks before the script starts. The child becomes the

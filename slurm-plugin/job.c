@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The state of jobs on this node. Each job and restart has a directory that only root can
  * change:
  *   STATE/JOB.RESTART/   job.yaml  the user's job file, readable by the user alone

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A job file from the options of sbatch alone. */
 #include <slurm/slurm.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Instances that a job keeps on the node for a later job of the same user. Such an instance is
  * named slurm-kept.UID.NAME-NODE, so that users do not collide. A record that belongs to root
  * tells when it was kept:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The alternative to the queue that uses licences: conf/slurm/job_submit.lua gives every job
  * with efs a licence of the cluster, so that slurmctld limits the number of jobs that start at
  * the same time. The licence is returned when the inputs are there: root can change a running

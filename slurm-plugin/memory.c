@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The limit of a store in memory, which counts as the job's memory. At submission: the memory
  * that Slurm will certainly give the job on a node. On the node: the memory that Slurm has given
  * it. Slurm does not pass --mem to a plugin at submission, so this reads the option table of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Reports to people and to other nodes: the job's AdminComment, and a record per node in the
  * site's shared directory, written by the account that owns SHARED.
  *   SHARED/jobs/JOB.RESTART/NODE    one line of JSON: node, job, restart, uid, state, text, time,

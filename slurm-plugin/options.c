@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The options of sbatch, salloc and srun. Slurm keeps only the last value of a repeated option,
  * so the callback collects the values. */
 #include <stdlib.h>

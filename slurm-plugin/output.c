@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Writes the last line of a batch job's output, about its stage-out. Slurm opened that file as
  * the user, and so does this file: in a child that runs as the user, only for an existing
  * regular file, and with a time limit, because the file system may hang. */

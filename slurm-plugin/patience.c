@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The time limit of a prolog or an epilog: after PrologEpilogTimeout slurmd kills the hook and
  * drains the node. Slurm's own processes have the setting in their library (22.05). Later
  * releases do not pass it on (24.11); then the node's slurm.conf has it, and slurmd names that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Before the job, on every node, as root: starts efs and waits until the inputs are imported. It
  * always succeeds, because a failing prolog drains the node. Errors are recorded, and fail the
  * tasks (task.c). */

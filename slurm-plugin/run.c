@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Running a program: no shell, a small environment, bounded output, and a way to stop it. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The site's settings, from plugstack.conf. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* At the start of slurmd: after a crash or a reboot, Slurm does not call the epilogs of the jobs
  * on this node. */
 #include <dirent.h>

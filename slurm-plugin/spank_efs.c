@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The dispatcher: selects the function for each hook and context. The plugin exports only the
  * symbols that Slurm looks for. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* In slurmstepd: gives the tasks the paths of their files, or fails them with the reason. A
  * failure in another hook than task_init_privileged would drain the node and let the job
  * succeed. */

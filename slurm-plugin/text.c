@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Strings of bounded length, and the subset of JSON that a line of `efs --json` needs. */
 #include <ctype.h>
 #include <stdarg.h>

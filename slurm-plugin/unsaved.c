@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Reviews runs whose results were missing. Since then a user may have stopped the file system
  * again, salvaged its store, or discarded it. The plugin is not notified of this, so it checks
  * at the end of each job of efs on the node, and when slurmd starts. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* While a job runs, no hook of the plugin runs. The job's file system runs as the user and may
  * not write to the shared directory. So a root process sleeps, checks the file system from time
  * to time, and writes its findings to the node's record: the used space, the number of

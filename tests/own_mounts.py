@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """own_mounts.py [--keep MOUNT] COMMAND...: runs it in a mount namespace of its own, without the mounts of efs that are there.
 
 A copy of somebody else's mount would keep his `efs stop` waiting until COMMAND ends; MOUNT is the one that is to wait, or none.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # All tests: usage: tests/run-all.sh BUILD_DIR [LABEL PART]
 # The parts are those of tests/parts.list, but for label soak; with LABEL and PART this one alone, as ctest calls it.
 # Each part prints "N passed, N failed, N skipped"; the parts that failed are named again at the end with what they said

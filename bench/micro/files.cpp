@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Measures the bare system calls of staging many small files, with one thread per CPU. There is no
 // order of names, no journal, no checksum and no plan, so no staging into files can be faster.
 //   usage: efs-bench-files in|out SOURCE TARGET

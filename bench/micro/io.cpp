@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Measures I/O and stat of one client on several directories in turn.
 //   usage: efs-bench-io SECONDS NAME=DIRECTORY...
 //

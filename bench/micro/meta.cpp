@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Measures metadata operations per second of one client in a directory.
 //   usage: efs-bench-meta DIRECTORY COUNT
 // Prints one line per operation: NAME OPS_PER_SECOND. stat runs for a second, all others COUNT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A file system that leaves all work to the kernel.
 //   usage: efs-bench-passthrough DIRECTORY MOUNTPOINT     (as root; until it is unmounted)
 //

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Simulates a distant PFS: every call on a path below a directory takes a millisecond longer.
  * Preload it into both cp and efs:
  *   LD_PRELOAD=libefs-slow-pfs.so EFS_SLOW_PFS=/absolute/directory [EFS_SLOW_US=1000]

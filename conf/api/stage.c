@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Loads an input while the program computes, and unloads a result before the job ends.
  *
  *   cc stage.c -o stage $(pkg-config --cflags --libs efs)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Completion of efs(1) for bash. Verbs and options are what `efs --help` says, so that they are those of the efs that
 # is installed; instances are those that are running.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The demo: a real job through efs. usage: conf/demo/run.sh DIRECTORY_OF_efs
 # LAMMPS melts copper: it reads a potential that was staged in and writes a trajectory and restart files on the mount;
 # the HDF5 tools write and repack some hundred MiB there. The same runs on plain disk; the results must be equal.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The header of the API of echofs: programs written for echofs compile unchanged; link them with
  * -lefs. efs.h has all declarations. */
 #ifndef EFS_API_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* libefs: loads files into the job's buffer, and unloads them, while the program runs.
  *
  * A complete implementation of the API of echofs. Programs written for echofs include efs-api.h

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libefs: the C interface to the control protocol. No C++ exception leaves this library.
 #include <algorithm>
 #include <array>

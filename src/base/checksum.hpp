@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // XXH3, 64 bits (xxHash's specification, doc/xxhash_spec.md there). Detects accidents, not
 // adversaries.

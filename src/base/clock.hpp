@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Time. File times are FileTime, with the range of struct timespec. Staging and reports count
 // nanoseconds since 1970. Durations use the steady clock.

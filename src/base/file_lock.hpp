@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Locks on files and directories (flock(2)). A lock means that an instance or a store is in use.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // JSON as efs writes and reads it. JSON must be UTF-8, but file names need not be. In every string,
 // efs writes a byte of invalid UTF-8 as \ooo (octal). A backslash followed by three such digits is

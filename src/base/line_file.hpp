@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A file of lines that many threads append to, for traces and event logs. A LineFile never disturbs
 // the work it describes: an append waits for no file. After an error the LineFile writes nothing

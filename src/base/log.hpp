@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Logging: one line per event, key=value, nothing per I/O. Uses spdlog; main sets up its default
 // logger once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The memory that this process may still use: the machine's memory and the limits of control
 // groups.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The mounts of this process's mount namespace, as the kernel lists them. No path is walked.
 

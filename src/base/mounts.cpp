@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/mounts.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Mounts of efs: dead mounts ("Transport endpoint is not connected" until they are unmounted),
 // other mount points of the same file system, and mounts on top of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Mutexes with clang's thread-safety annotations. The declaration of every mutex states its rank
 // and the data that it guards. docs/dev/locks.md lists the ranks; threads acquire mutexes in

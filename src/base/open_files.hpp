@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // How many files a process may have open (RLIMIT_NOFILE).
 

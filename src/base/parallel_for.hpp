@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Parallel loops for work that only computes or queries the kernel's memory: on all CPUs.
 

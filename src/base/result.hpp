@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Errors as values. The code below the entry points throws nothing; a library's exception is caught
 // at the call.

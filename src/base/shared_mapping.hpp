@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A shared mapping of a file, with MAP_SYNC if the file system supports it.
 

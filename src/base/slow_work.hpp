@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Lets code of any layer announce slow work on its thread. A thread that serves requests listens,
 // and has another thread serve meanwhile (fuse/request_loop.hpp). On other threads the announcement

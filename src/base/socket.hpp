@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Messages with descriptors over Unix sockets (SCM_RIGHTS, unix(7)).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Text for people: sizes, rates, names of any bytes, and the edit distance between words.
 

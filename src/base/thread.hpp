@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Starts threads on systems that may refuse one: a limit on processes, or no memory for a stack.
 

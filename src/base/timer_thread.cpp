@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/timer_thread.hpp"
 
 #include "base/thread.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A thread that runs an action at a given time, once or repeatedly. It ends at once when its owner
 // destroys the object.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Users and privileges. docs/dev/privileges.md has the table of processes and rights.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/with_timeout.hpp"
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // efs cache: lists and removes the cached inputs. Root accesses another user's cache with the
 // rights of that user, because the user owns the directory and its contents.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // efs clean: removes a dead instance, or a store without an instance. The manifest, the journal and
 // the job file belong to the user. If root cleans, a child that has become the user inspects and
 // removes the paths that these files name.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The command efs has one source file for each verb. A verb is a function of its arguments and its
 // World: the World holds everything else that a verb touches.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The program efsd: how to find it, and the errors of a failed start.
 

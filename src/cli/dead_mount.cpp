@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Removes the mounts of dead instances. Root becomes the owner of the instance wherever the owner's
 // files decide which path to access.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The name of an instance whose job file does not say one.
 #include <fcntl.h>
 

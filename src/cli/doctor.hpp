@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // efs doctor reports the readiness of this node for efs. It changes nothing. Each part returns its
 // findings. If the caller may not inspect an object, the finding is a warning that says this.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Finds programs that remove files from a store: systemd-tmpfiles(8) by its rules, and
 // systemd-logind(8) at a logout.
 #include <fnmatch.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Checks the kernel, FUSE and the rights of the caller.
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

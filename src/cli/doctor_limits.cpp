@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Checks limits of processes, memory, and remains of dead instances.
 #include <fcntl.h>
 #include <sys/file.h>

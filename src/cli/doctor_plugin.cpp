@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Checks the words of the plugin's line in plugstack.conf by the rules of slurm-plugin/site.c. If
 // the plugin rejects one, sbatch rejects every job with efs.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Checks slurmctld's configuration and the plugin's line in plugstack.conf.
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Checks the site file and the stores that it or a job file names.
 #include <sys/quota.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "cli/image_path.hpp"
 
 #include <sys/stat.h>

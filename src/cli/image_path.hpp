@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Finds the offline store that a user names by the instance, its mount point, its job file or the
 // directory of the store.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Finds an offline store that no instance leads to.
 #include <fcntl.h>
 #include <linux/openat2.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Finds the file system of a batch job on this node, for verbs with --job.
 #include <unistd.h>
 

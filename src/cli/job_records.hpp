@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Reads the records that the nodes of batch jobs wrote below the site's shared directory
 // (slurm-plugin/notice.c).

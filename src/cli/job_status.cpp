@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // efs status --job N: prints the records that the nodes of a batch job wrote
 // (slurm-plugin/notice.c). A record of an import or export names the queue; efs looks up the
 // current position there. A program inside a job cannot write such records. If no node has written

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Standard output of a command. Other programs read this output, so the command must not exit with
 // 0 if output was lost.

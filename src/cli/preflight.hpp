@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Checks the directories of a job on this node. Finds the problems with which a start would fail
 // before it moves any data.

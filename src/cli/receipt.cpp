@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // efs receipt --verify: compares the files on the PFS with a receipt.
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <iostream>
 
 #include "cli/cli.hpp"

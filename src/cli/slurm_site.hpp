@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Reads the Slurm configuration of the site: slurmctld's settings, the plugin's line in
 // plugstack.conf, and the state of a job.

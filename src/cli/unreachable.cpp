@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Finds mounted instances whose directory or control socket was removed: a logout removes
 // $XDG_RUNTIME_DIR. No verb can connect to them, so efs finds them by the command lines of their
 // daemons. A daemon without a mount does not count, because it may be starting or ending.

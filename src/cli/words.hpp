@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Checks the words of the command line where the option parser's message is unclear: a misspelt
 // verb, or a dash that is not a hyphen. Pure functions.

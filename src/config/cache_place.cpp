@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "config/cache_place.hpp"
 
 #include "config/keys.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The sections of a job file as tables of words, for both grammars. This layer knows the keys and
 // does not interpret their values.

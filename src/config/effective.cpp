@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Limits of the site, and what `efs check --show` prints.
 
 #include "base/text.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Expands %j, $NAME and ~ in the values of job files.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A parsed and validated job file: plain values. Every path is absolute and normalised, without a
 // trailing slash.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The keys of job files and site files as one table: from it they are parsed, shown (`efs check
 // --show`, `efs check --keys`) and completed; a test compares the manual pages with it. A new key

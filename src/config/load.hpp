@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Job file (YAML) -> JobConfig. Accepts two grammars: the ancestor's published one (flow sequences
 // of single-pair maps, its suffixes and type names) and the natural block form of the same keys.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The -o options of `efs start`, efsd and mount(8).
 

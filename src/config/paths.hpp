@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Paths as text. These functions access no file system except for the working directory, so `..` is
 // resolved lexically.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Selects the effective value if several sources give one. Only this code knows the order:
 //   command line > environment > job file > site file > built-in,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "config/read_file.hpp"
 
 #include <fcntl.h>

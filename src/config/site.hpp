@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The site file: an administrator's defaults and limits for all jobs of a node. efs-site(5) is the
 // reference.

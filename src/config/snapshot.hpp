@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Writes a job file at submission, for the job's nodes to read. Values that depend on the
 // submitting user and process are replaced. Values that only the nodes know are left to the nodes.

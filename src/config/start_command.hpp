@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Returns the command that continues a stopped or dead instance, for people to paste.
 

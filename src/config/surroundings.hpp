@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The inputs of a job file's values besides the file: the environment, the user, the node, the site
 // file.

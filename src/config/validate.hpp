@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The sections of a job file -> the values of a JobConfig. Each function reports its problems and
 // continues with a default, so that one run finds all problems. The result is valid only if there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // YAML text -> a small tree with a position for every node. Built from the parser's events, so that
 // aliases, depth and further documents are rejected before they cost time or memory. No YAML

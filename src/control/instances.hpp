@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Finds running instances. Each instance has a directory in a runtime directory:
 //   $EFS_RUNTIME_DIR, or /run/efs (or $EFS_ROOT_RUNTIME_DIR, as efs sets it from the site file) for

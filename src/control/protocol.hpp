@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Control: JSON objects, one per line, over a Unix socket in the instance's directory. A request
 // has "verb"; the answers are any number of {"event": "progress", ...} and then one {"event":

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The server side of the control socket. One thread accepts, and one thread per connection answers.
 // If no more threads can be started, the accepting thread answers, one connection at a time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Gives a supervisor with its user's file rights root's file rights for a scope. Use it only for
 // calls that name descriptors and directories of efs. Changes this thread only: the C library's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The channel between supervisor and worker: a socketpair that carries messages of fixed size, each
 // with at most `most_descriptors` descriptors. The supervisor answers every message of the worker

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/config_memfds.hpp"
 
 #include <sys/mman.h>

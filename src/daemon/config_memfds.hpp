@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The configuration of an instance, for workers that take over: the texts of the job file and the
 // site file as the first worker read them. Later these files may have changed or vanished, or their

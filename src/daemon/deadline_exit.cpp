@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The end of an instance whose PFS does not answer when the deadline of a stop has passed: a call
 // to the PFS may hang forever.
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Reports the death of a worker to the supervisor at once, even while the kernel cannot reap the
 // worker. Such a worker has a thread in fuse_reverse_inval_entry, which waits for a directory lock.

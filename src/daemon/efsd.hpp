@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 // The process efsd. Parses its arguments, creates the instance's directory and forks supervisor and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The life of one job in the worker: plan, import, mount, serve, unmount, export. Runs as the job's
 // user.

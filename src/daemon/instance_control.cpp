@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The control verbs of an instance: status, wait, stop.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The directory of an instance below the runtime directory. It contains the lock, the socket, the
 // log, the manifest, and `store`, the mount point of a store in memory. The daemon creates it and

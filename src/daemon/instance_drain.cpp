@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A stop with a deadline while programs use the mount: exports the files that no program writes to.
 #include <algorithm>
 #include <chrono>

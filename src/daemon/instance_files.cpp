@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The control verbs for files while programs run: load, unload, wait-task, cancel, ls, explain,
 // set.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Mounts an instance and starts its session.
 #include <fcntl.h>
 #include <linux/magic.h>

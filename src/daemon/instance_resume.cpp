@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A start on the buffer of an earlier instance: decides which files stay, which are imported again,
 // and when to refuse the start.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The begin of an instance: by a start, with or without the store of an earlier instance, or by a
 // takeover.
 #include <dirent.h>

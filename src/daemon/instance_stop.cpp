@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The end of an instance: export, and the parts that stay on the node.
 #include <fcntl.h>
 #include <sys/stat.h>

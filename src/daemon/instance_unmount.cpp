@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The end of a mount: waits for programs in this and other mount namespaces, or cuts them off.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/kept_figures.hpp"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Figures of an instance that outlive a worker, in memory that the supervisor shares with every
 // worker it forks. The supervisor itself never reads this memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/memory_stores.hpp"
 
 #include <fcntl.h>

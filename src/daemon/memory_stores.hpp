@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The private tmpfs of each backend in memory, mounted in the instance's directory: `store` for the
 // first backend of the job file, `store.N` for backend number N. Belongs to the supervisor. Not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The mount of an instance over a directory of the user. Root mounts with mount(2), other users
 // with fusermount3. Belongs to the supervisor, which has the privilege and outlives the workers.

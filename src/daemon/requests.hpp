@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Parses requests on the control socket. src/control/README.md lists the fields with their types
 // and defaults. A missing field or a wrong type throws; the server answers EINVAL.

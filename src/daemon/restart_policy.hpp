@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Decides whether and when a dead worker gets a successor. Pure; the caller passes the times.
 

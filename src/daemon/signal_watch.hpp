@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Turns signals into calls of a function. Its thread sleeps until a signal arrives: an idle daemon
 // must not wake a core that computes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/slot_keeper.hpp"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Turns at the PFS for one instance. A separate process, the keeper, draws the tickets and locks
 // the slots. The keeper runs as the owner of the queue's directory, so the job's user can neither

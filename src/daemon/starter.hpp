@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Resets the state that a process inherits from its starter. An instance outlives its starter. It
 // must neither hold the starter's resources nor end at limits that apply to the starter's programs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/status_file.hpp"
 
 #include <fcntl.h>

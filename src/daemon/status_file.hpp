@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The status file, which a scheduler can read without a request to the daemon. It is a complete
 // JSON document at all times: the daemon writes a temporary file and renames it. efsd(8) describes

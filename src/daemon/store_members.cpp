@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/store_members.hpp"
 #include "daemon/instance_directory.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Several backends: finds the directory of each and combines them into one device. Used by
 // store_setup.cpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Turns the backends of a job file into a ready store: finds the directories, enforces the capacity
 // and selects the I/O path.

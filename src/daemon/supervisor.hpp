@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The supervisor mounts, keeps the FUSE descriptor, registers backing files, and cleans up after a
 // dead worker. It parses no text of a user and follows no path that a user names. Its only inputs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/supervisor_client.hpp"
 
 #include <unistd.h>

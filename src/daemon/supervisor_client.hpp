@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The worker's side of the channel. Requests privileged operations from the supervisor.
 // Thread-safe.

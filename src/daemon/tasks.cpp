@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/tasks.hpp"
 
 #include <fcntl.h>

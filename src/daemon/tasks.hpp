@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Work that outlives its request: loads, unloads, and the unload of a stop. Each kind has its own
 // thread, which runs one task after the other, so two unloads never process the same file. Any

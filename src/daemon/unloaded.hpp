@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The results that unloads exported while the job ran. The receipt of the stop includes them, so it
 // lists all exports of the job.

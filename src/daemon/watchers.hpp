@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The outputs of an instance for people and schedulers: the status file, the trace, the access log.
 

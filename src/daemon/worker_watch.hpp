@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Observes a worker. The user can stop its own worker with SIGSTOP. Programs then wait in calls
 // that cannot be killed, the job does not end, and the node may be drained. The supervisor

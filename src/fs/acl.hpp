@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // POSIX access control lists (withdrawn standard POSIX.1e draft 17, acl(5)) in the format of
 // Linux's extended attributes (linux/posix_acl_xattr.h, little-endian). The kernel checks

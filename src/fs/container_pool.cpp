@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "fs/container_pool.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A pool of empty containers that creates use. A record (UsedInodes) reserves their inode numbers,
 // which are never used otherwise. A thread that has just replied to a create fills a low pool by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The names of one directory. Every entry has a cookie, its position. A reader gets the entries
 // from the newest to the oldest. New entries never appear in a running walk, so every walk ends. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Files whose content power loss took, and which a recovery made empty. A list beside the journal
 // carries them over takeovers and later starts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Implements POSIX rules over the namespace, the journal and a backend. Its callers (FUSE, staging,
 // control) have no policy of their own. ops/ has one operation a file. The kernel checks

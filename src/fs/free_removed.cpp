@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The space of removed files. A removal is answered before the kernel gives back its last
 // reference, before the journal is synced on a page-cache file system, and before the kernel closes
 // the passthrough registration. Each of them holds the container's space, and with passthrough the

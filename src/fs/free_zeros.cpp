@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Zeros that take space. A tmpfs with huge pages stores one byte into a file that has its size
 // already by allocating 2 MiB. When the last writer has closed the file, what is zero in it is
 // punched. Content, size and times stay as they are, so there is no record of it: a crash leaves a

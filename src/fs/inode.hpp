@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One inode of the namespace, in memory. The container of a regular file has its size, blocks and
 // data times.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Notifies the kernel of changes that it did not request, because it may cache names and attributes
 // for any time (docs/dev/staging.md). The FUSE session implements it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Directories found by path, in time that does not grow with their depth where the callers ask for
 // neighbours one after the other.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "fs/mapped_file.hpp"
 
 #include <linux/falloc.h>

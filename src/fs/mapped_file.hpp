@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The daemon's own I/O on one file: through mapped segments if the backend maps persistent memory,
 // otherwise through the container. Not used for a file that is open with passthrough.

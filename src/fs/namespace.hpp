@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The namespace in memory: inodes and directories. Only apply() changes it. Independent of journal,
 // containers and locks.

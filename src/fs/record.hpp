@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Every change of the namespace is one of these records. Only Namespace::apply() carries records
 // out. A live request, a recovery and a takeover differ only in the origin of the record. All

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Recovers a file system from its store: replays the journal, then reconciles namespace and
 // containers.
 #include <algorithm>

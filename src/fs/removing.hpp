@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Parts of a removal: its count while it runs, and its space in the journal.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The requests of the kernel that were carried out. After a takeover the kernel repeats requests;
 // the worker replies from this cache and does not carry them out twice. Each journal record has its

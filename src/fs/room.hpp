@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The room of a store, asked for no more often than needed, and the space that removals still owe
 // it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Seals containers that a cache of inputs shares with their store. The bytes of a sealed container
 // have not changed since the seal. The seal is a mark on the file's inode, so it is visible under

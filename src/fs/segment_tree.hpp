@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Maps file offsets to segments in O(log n). Segments do not overlap; offsets without a segment are
 // gaps. A pure data structure without access to memory or files. For containers with a descriptor

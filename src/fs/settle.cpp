@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Persists clean files. The PFS has the content of a clean file, so efs syncs many files late and
 // together. Until the sync is recorded (Settled), power loss takes the file, under any name.
 #include <algorithm>

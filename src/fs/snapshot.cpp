@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The records that rebuild a namespace, and the records with an inode's complete attributes or
 // staging data.
 #include <unordered_set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The interface of staging to the file system: fills unnamed containers, publishes whole files, and
 // walks the namespace for exports. Works with and without a mount.

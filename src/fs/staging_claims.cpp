@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Names on the PFS in the records of inodes that no longer have these names. An inode may get such
 // a name back. If another file had taken the name on the PFS meanwhile, the inode would wrongly
 // count as clean.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Imported names that the job removed or renamed.
 #include <unordered_map>
 #include <unordered_set>

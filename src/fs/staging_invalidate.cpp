@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // After a takeover: invalidates entries of which the kernel may not have been notified.
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Further names of an imported file.
 #include <new>
 #include <ranges>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Staging while programs run: makes, replaces and removes names, and proves that files have no
 // writers.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "fuse/access_log.hpp"
 
 #include <spdlog/fmt/fmt.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The access log, in the manner of JuiceFS' .accesslog: one line per request that reaches the
 // daemon,

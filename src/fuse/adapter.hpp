@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // libfuse's callbacks: each makes a Request and calls its handler (fuse/handlers/).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Passthrough: which inode the kernel serves by itself, and under which backing id.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What the daemon counts. Passthrough reads and writes never reach it and are in none of these
 // figures.

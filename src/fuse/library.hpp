@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The one place that includes libfuse, so that the API version is chosen once.
 

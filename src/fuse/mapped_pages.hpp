@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What programs store through mappings while the daemon does a file's I/O: it is in pages of the
 // kernel's, and nobody is told of it, until the kernel writes them back. The container knows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Names of inodes, for traces: the file system itself finds inodes by names, never names by inodes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The features of a connection, which the kernel offers and the daemon chooses (INIT).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Observation of requests: each is counted, and described with its path to sinks, if there are any.
 // A Request (request.hpp) makes the calls.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "fuse/registration_batch.hpp"
 
 #include "base/log.hpp"

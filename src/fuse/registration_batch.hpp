@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Passthrough of files that are opened one after the other: one question to the supervisor instead
 // of one each.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One request of the kernel: its client, its number, its one reply, and its observation.
 

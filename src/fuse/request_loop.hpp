@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Who waits for the kernel's requests, and how. One thread at a time leads: it alone waits, and it
 // handles what it receives by itself, so that a quick request wakes no second thread. Before slow

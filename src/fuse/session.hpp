@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The trace of echofs, efs' ancestor: one line per operation,
 //   epoch_microseconds:operation:pid:tid:path[:offset:size]

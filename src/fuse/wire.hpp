@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What the kernel's FUSE protocol has and older headers lack (include/uapi/linux/fuse.h,
 // kernel 6.9).

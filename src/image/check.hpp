@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Checks an offline store: journal, namespace, containers, space. Changes nothing.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Checks the names of a namespace against its inodes, starting at the root. Replay enforces the
 // same rules record by record. This check verifies the result as a whole, with independent code.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The state of the containers at the orderly end of an instance. A process that later truncates or
 // overwrites a container leaves another size or another modification time. `meta/contents` has one

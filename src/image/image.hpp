@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The store of an instance that is not running (offline store): found, locked and opened for
 // reading. These functions change nothing in it.

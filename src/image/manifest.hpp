@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The manifest of a store: its owner, its job, and how the last instance ended. The store has it as
 // `meta/instance.json`, with the job file beside it as `meta/job.yaml`. The instance's directory

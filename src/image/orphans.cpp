@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "image/orphans.hpp"
 
 #include <sys/stat.h>

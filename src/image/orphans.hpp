@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Orphans: containers without a name, of files whose records the journal has lost.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Removal of a store. The containers are removed one by one. If the process dies meanwhile, a later
 // process must not take the rest for a store that has lost content. So the journal is renamed

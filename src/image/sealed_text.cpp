@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "image/sealed_text.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Text files of a store: atomic, durable, and with a checksum that shows damage.
 

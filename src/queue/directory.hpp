@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The queue's directory on the PFS. It belongs to the account that holds the slots; no other
 // account may write there:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The output of `efs queue`: the holders and the waiters, with past and remaining times.
 

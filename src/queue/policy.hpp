@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The order of grants: pure functions over tickets. The real queue, the estimate of waiting times,
 // and the simulation in the tests use the same functions.

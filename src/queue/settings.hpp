@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The settings of a site's queue. All nodes read them from the file `settings` in the queue's
 // directory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The format of a ticket's file.
 #include "base/json_text.hpp"
 #include "queue/directory.hpp"

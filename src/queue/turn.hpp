@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A turn at the PFS: draw a ticket, wait, hold a slot, release it. This is the whole interface of
 // the coordinator. Another implementation could replace the directory of locks.

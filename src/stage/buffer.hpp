@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The job's buffer as staging sees it. Buffer is an interface in front of fs::Staging, so that
 // tests can use a plain directory instead.

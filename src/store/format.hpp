@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The format of the journal: little-endian, version 3. src/store/README.md describes it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "store/instance_id.hpp"
 
 #include <sys/random.h>

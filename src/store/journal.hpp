@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The metadata journal: checksummed records in order, on a Medium. This layer handles bytes and
 // order; the file system interprets the records. src/store/README.md has the format and the

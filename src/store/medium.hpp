@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The storage below the journal: a directory of files that are mapped one window at a time, and the
 // instructions that make stores durable. The real one (directory_medium) uses mmap and libpmem.

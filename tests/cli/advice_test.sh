@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The messages of efs about a dead instance are true, and the commands in them work as printed.
 #   advice_test.sh BIN_DIR
 set -uo pipefail

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Every call of efs.h against a running instance: ./api_check ROOT MOUNT RESULTS. Prints what is
  * wrong. */
 #include <efs.h>

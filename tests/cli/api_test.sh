@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The installed libefs: header, pkg-config, symbols; the example and every call on a real mount.
 #   api_test.sh BIN_DIR
 set -uo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Several backends as one device: the place of files, ENOSPC and spill, df, explain, death of the
 # daemon, salvage, loss of a backend.
 #   backends_test.sh BIN_DIR

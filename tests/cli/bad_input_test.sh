@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Bad input: a clear error that names the object. Nothing is mounted, left behind or changed.
 #   bad_input_test.sh BIN_DIR
 set -uo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The cache of inputs with real mounts. The second job reads nothing from the PFS, no job sees
 # another job's writes, and no user gains a right by the cache.
 #   cache_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Discards the store of a dead instance: efs clean, efs stop --no-stage-out, and efs clean by root
 # for a user; and a stop whose worker dies.
 #   clean_test.sh BIN_DIR

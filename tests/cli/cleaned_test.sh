@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Other programs remove containers and directories of a running store, or the runtime directory. efs
 # exports all readable files, names the rest, and never reports success for lost data.
 #   cleaned_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Shell completion offers the verbs and options of this efs, and the running instances.
 #   completion_test.sh BIN_DIR
 set -uo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Hostile messages to the control socket of a live instance: the instance answers all other clients,
 # and the mount keeps working.
 #   control_fuzz_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A stop with a deadline: while a PFS hangs, while programs use the mount, beside other stops; and
 # starts and unloads that hang.
 #   deadline_test.sh BIN_DIR

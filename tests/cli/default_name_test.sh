@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Two jobs of one user whose job files have one name: each has an instance, and finds it again.
 #   default_name_test.sh BIN_DIR
 set -uo pipefail

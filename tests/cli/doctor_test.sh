@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # efs doctor: its findings on this node, and in artificial sites, stores and Slurm configurations.
 # It changes nothing.
 #   doctor_test.sh BIN_DIR

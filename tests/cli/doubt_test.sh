@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A start, a stop and a successor must not assume that a file with an old time is unchanged, that
 # contents exist, or that a store under removal has lost them.
 #   doubt_test.sh BIN_DIR

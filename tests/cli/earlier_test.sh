@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The data of an earlier instance is not lost: neither by a failed start, nor under another node's
 # results.
 #   earlier_test.sh BIN_DIR

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A program in the form that echofs' users wrote theirs in: its header, its calls, its way to poll.
  * ./echofs_program BACKEND PATH */
 #include <efs-api.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Inputs that the job removed, renamed or unloaded: the files that the next start imports again.
 #   gone_test.sh BIN_DIR
 set -uo pipefail

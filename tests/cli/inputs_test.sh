@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The names that are inputs: not the files that efs creates for the job, not vanished files; targets
 # of links; job files from pipes.
 #   inputs_test.sh BIN_DIR

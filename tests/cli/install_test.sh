@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # `make install` installs the right files in the right places, and they work there.
 #   install_test.sh BIN_DIR
 set -uo pipefail

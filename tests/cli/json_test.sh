@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # --json: every verb prints one line with one document, also on failure.
 #   json_test.sh BIN_DIR
 set -uo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A store that a stop left in order, and changes to its containers before the next start.
 #   left_test.sh BIN_DIR
 set -uo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the end-to-end tests with the directory of the binaries as argument: `. lib.sh
 # BIN_DIR`. All files are below $S, a scratch directory of this test: job files, the PFS, mount
 # points, the runtime directory. At the end, only processes and mounts of $S count, so other

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The life of an instance from outside: start, status, run, stop, and every other end.
 #   life_test.sh BIN_DIR
 set -uo pipefail

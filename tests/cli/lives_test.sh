@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The statements of an instance, or about it, apply to one life only: not to the next life, and not
 # to another instance at the same path.
 #   lives_test.sh BIN_DIR

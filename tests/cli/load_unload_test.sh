@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # load, unload, wait, cancel, ls, explain and set on a real mount with running programs: with
 # passthrough, then on the daemon's path.
 #   load_unload_test.sh BIN_DIR

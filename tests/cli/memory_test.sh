@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The capacity of a store in memory without a declared one: a share of the job's memory, within
 # control groups, beside other instances, and after the death of a worker.
 #   memory_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Files and directories of an ordinary user whose modes forbid their owner to write or read them.
 # They are exported completely, with their attributes, and the directories on the PFS have their
 # modes afterwards.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A name on the PFS that now belongs to another file: a file that got its old name back, partials of
 # others, names that efs itself uses, and two jobs that export the same name.
 #   names_again_test.sh BIN_DIR

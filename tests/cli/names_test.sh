@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Names of any bytes: invalid UTF-8, newlines, escape sequences. Every verb accepts them unchanged
 # and shows them in a form that controls no terminal and is unambiguous; JSON restores them.
 #   names_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Several nodes export results into one directory: no node's file is lost under another's, even if
 # the PFS reuses an inode number.
 #   nodes_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Observation of an instance: trace, access log, counters, status file, top.
 #   observe_test.sh BIN_DIR
 set -uo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs a command on a terminal of its own and prints what it says there, as it is: on_terminal.py COMMAND..."""
 import os
 import pty

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Output that cannot be written: every verb reports it, and none ends with 0 if its list is lost.
 #   output_test.sh BIN_DIR
 set -uo pipefail

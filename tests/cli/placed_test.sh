@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The owner of a file on the PFS, in place and with several nodes. Whatever the job does to its
 # files after their export, efs leaves files of other writers alone and replaces its own.
 #   placed_test.sh BIN_DIR

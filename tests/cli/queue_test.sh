@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The queue at the PFS from outside: waiters, holders, their deaths, and the owner of the queue.
 #   queue_test.sh BIN_DIR
 set -uo pipefail

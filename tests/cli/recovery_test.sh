@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # After the death of the daemon: resume, salvage, keep, deadline, clean, check-image.
 #   recovery_test.sh BIN_DIR
 set -uo pipefail

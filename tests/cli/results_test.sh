@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Results and results-dir: other jobs' results, inherited groups and modes; holes; verified
 # receipts.
 #   results_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Root exports and checks a user's dead instance with that user's rights, whatever the user has put
 # into the store and into the target directory.
 #   root_image_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # efs salvage repeatedly and beside another salvage, and the checks of efs clean afterwards.
 #   salvage_test.sh BIN_DIR
 set -uo pipefail

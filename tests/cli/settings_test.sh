@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Sources of values: Slurm's patterns, environment and home in job files, the site file, and their
 # precedence.
 #   settings_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A PFS shared with other writers: jobs that export the same names at the same time, attributes of
 # directories, copies that others rewrite, and times of low resolution.
 #   shared_pfs_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Staging of hard links, deletions, lists of inputs, extended attributes and ACLs.
 #   staging_test.sh BIN_DIR
 set -uo pipefail

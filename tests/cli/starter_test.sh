@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The state that a daemon inherits from its starter, and the errors that a starter reports if the
 # daemon cannot run or the wait was interrupted.
 #   starter_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Stops under difficulties: files of the instance that its user removed or replaced, mounts in other
 # namespaces, other stops, results of another run; and `efs run` under limits and signals of its
 # caller.

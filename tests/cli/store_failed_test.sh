@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The medium of a store fails under a mount: programs get errors, status and log report it, and a
 # stop exports the readable files.
 #   store_failed_test.sh BIN_DIR

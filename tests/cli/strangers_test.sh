@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Root and the instances of users: a silent instance, or one that lies, neither blocks root nor
 # obtains other users' data.
 #   strangers_test.sh BIN_DIR

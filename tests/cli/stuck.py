@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """stuck.py MOUNT WORKER: stops the worker of a mount when it has a request in its hands: who waits for that one cannot be killed.
 
 Prints the process that waits, its child, and waits for it, in vain or not. Exits with 1 where no round leaves such a one."""

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Long work shows its progress, its rate and the remaining time on a terminal, and only there.
 #   terminal_test.sh BIN_DIR
 set -uo pipefail

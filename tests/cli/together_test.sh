@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Concurrent verbs: a verb locks an instance or a store until its end, and never affects a later
 # instance of the same name.
 #   together_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Slots of the queue for loads and unloads, and for all verbs if the queue's file system hangs.
 #   turns_test.sh BIN_DIR
 set -uo pipefail

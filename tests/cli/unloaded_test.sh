@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # An unloaded file belongs to this job, whatever the job does to it during the copy or later, and
 # even if the daemon dies.
 #   unloaded_test.sh BIN_DIR

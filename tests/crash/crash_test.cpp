@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Power loss before every event that makes data durable. Also proves that the enumeration notices
 // if an event has no effect.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Runs a scenario repeatedly. Each run ends the world before another event that makes data durable,
 // recovers, and compares the result with the answers before the end. The reference is a run without

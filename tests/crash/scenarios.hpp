@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The scenarios of the crash enumeration: every operation once, and random sequences.
 

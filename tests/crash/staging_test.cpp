@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Staging under power loss: not only its calls to the file system, but a stage-in, a program, a
 // load, an unload and a stage-out. The world ends before each event of the store and before each
 // call to the PFS, which survives. Also proves that the test notices if one kind of these events

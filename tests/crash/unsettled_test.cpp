@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Clean files that are not settled, and failing syncs: after power loss, everything promised is
 // there.
 #include <fcntl.h>

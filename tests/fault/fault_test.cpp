@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every call to the store fails once, and then every call from one on, also while the store is
 // opened. No process dies, each error is reported correctly, synced data survives power loss,
 // nothing leaks, and the file system shows the state of its journal.

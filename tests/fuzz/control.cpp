@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lines of arbitrary bytes on the control socket: either an error, or a request. Reads every field
 // of a request as the daemon does.
 #include <sys/socket.h>

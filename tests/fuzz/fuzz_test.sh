@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Fuzzing with libFuzzer and the address sanitizer, if clang is installed: EFS_FUZZ_SECONDS each
 # (default 10), from the saved corpus. A crash is a failure; the test prints its input, and keeps it
 # below EFS_FUZZ_FOUND (default: a new directory in /tmp). EFS_FUZZ_KEEP=1 adds inputs that reach

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A job file or a site file of arbitrary bytes: values or problems, never an exception or a crash.
 #include <cstdint>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A journal of arbitrary bytes: rejected, or replayed up to the first record that does not verify.
 // The resulting tree must be consistent, and a snapshot must preserve it. The first byte of the
 // input selects how to use the rest:

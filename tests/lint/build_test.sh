@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The build knows every source and every test, and the table of locks every mutex. Every check is first shown to find what it
 # looks for, in a copy with a planted violation.
 #   build_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # man/efs-consistency.7 and the tests agree: a marker behind each sentence with a promise names the
 # test that shows it, and each named test exists.
 #   consistency_page_test.sh BIN_DIR

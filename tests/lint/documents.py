@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Checks the Markdown documents of a tree against the tree and the programs.
 
 usage: documents.py TREE [EFS]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The Markdown documents are true: the files, links, verbs and options in them exist, and each
 # document keeps its length limit. Every check first proves that it finds a planted fault.
 #   documents_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Every C and C++ file of the tree has the format of clang-format.
 #   format_test.sh BIN_DIR
 set -uo pipefail

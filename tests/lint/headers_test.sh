@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Each header compiles alone, and each source includes its own header first.
 #   headers_test.sh BIN_DIR
 # The headers of the system are read once, into a precompiled header: alone they take clang most of the time. So a header that

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Counts the sentences of comments, manual pages and documents that hide their subject.
 
 usage: language.py TREE [PART]     a line per area; with PART the marked sentences of files whose path has PART

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Comments, manual pages and documents name their actors (docs/dev/style.md): at most 3 sentences of 1,000 are marked.
 #   language_test.sh BIN_DIR
 set -uo pipefail

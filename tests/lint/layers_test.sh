@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Rules that no compiler checks: the layers include downwards only, the examples are valid job
 # files, no file names the place of its development, and no test keeps the mounts of another one.
 # Every check first proves that it works, in a copy with a planted violation.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Compares the mutexes of the sources with the table of docs/dev/locks.md.
    locks.py TREE
 Prints each member Mutex or SharedMutex that says no rank, or that the table does not have with this rank."""

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The manual agrees with the programs: options of every verb with efs(1), options of the daemon and
 # events of the log with efsd(8). (Unit tests compare the keys of job files.) Every check first
 # proves that it works.

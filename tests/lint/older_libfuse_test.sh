@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The sources that use libfuse compile with a version without passthrough and statx (before 3.17),
 # and use nothing newer. Uses the distribution's headers if they are that old, and the build's
 # headers with all newer names poisoned.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # man/efs-posix.7 and the tests agree: each case that the page names exists, each case is named, and
 # the declared differences are the page's exceptions.
 #   posix_page_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # No program, library or plugin of the build searches for libraries in a directory that depends on
 # the working directory: a program run in another user's directory would load that user's code.
 # package/package_test.sh checks the installed files.

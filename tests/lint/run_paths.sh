@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sourced: the directories in which programs and libraries search for libraries (RPATH and RUNPATH),
 # from readelf.
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Power loss and injected faults (tests/crash, tests/fault) reach every operation: a step of
 # tests/crash/scenarios.cpp calls each public member of Filesystem and of Staging, and each step is
 # in a scenario. Kills of a worker (tests/takeover/operations.cpp) reach every request of the

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Clang's thread-safety analysis of all sources: code accesses data guarded by a mutex
 # (EFS_GUARDED_BY, src/base/mutex.hpp) only under that mutex. The check first proves that it works.
 # It compiles nothing, so it needs only the build's list of commands.

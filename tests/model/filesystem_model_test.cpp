@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random operations on the file system and on a small model of it: both must give the same answers.
 // From time to time the file system is closed and reopened from its journal.
 #include <linux/fs.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The failures of efs' ancestor, each of which killed it, lost data or reported success for a
 # failure: efs has none of them. The numbers are those of its list (1-9, 11-14). Each test runs with
 # passthrough and again on the daemon's own path.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The worker's memory for an input, and for an input during its stage-in, does not exceed the
 # numbers in efsd(8). Uses EFS_INPUTS empty files (200000) with short names.
 #   inputs_memory_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A directory of many entries: created, listed, listed while it changes, and removed. The time per
 # entry does not grow with the directory. EFS_ENTRIES is the number (20000; `make soak` uses a
 # million).

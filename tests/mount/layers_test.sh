@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Passthrough with other file systems below and above the mount: an overlay on it, a store on an
 # overlay, on two of them, and a root user of a user namespace. Either the kernel does the I/O, or
 # the daemon does it and status and log give the reason, once.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A program that works on a mount while the daemon is short of something, and knows what must be there.
 
   limits.py DIRECTORY MODEL work COUNT [ERRNO...]   works; an error must be one of those named. Prints what it met.

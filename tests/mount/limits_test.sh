@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The daemon runs out of descriptors, memory, mappings or threads while programs work. Every call
 # ends with success or a correct error, no process dies, no worker is replaced, and acknowledged
 # data exists. Without the limit, everything works as before. EFS_PARTS names the parts: askers

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # -o noatime: reads update no access time, on either path. Without it, a read updates it once; with
 # strictatime, each time.
 #   noatime_test.sh BIN_DIR

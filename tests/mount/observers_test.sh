@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A worker dies after an observing file (status file, access log, trace) has become unwritable, or
 # after files of the instance's configuration have changed or are gone. The successor serves
 # programs all the same, as the first worker did.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Runs the same system calls in two directories and compares results, errno and effects.
 //
 //   parity NATIVE_DIR TESTED_DIR [--expect FILE] [--user UID] [--only CASE] [--show] | --list

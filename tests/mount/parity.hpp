@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The cases of the parity test: the tools of a case, and the tables of the families.
 //
 // A case issues system calls in a fresh directory (its working directory) and writes its

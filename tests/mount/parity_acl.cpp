@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // POSIX access control lists: as extended attributes, their effect on modes, their inheritance, and
 // the permissions they give.
 #include <grp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Access times: relatime, as in the native directory.
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Mode, owner, statx, devices.
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>

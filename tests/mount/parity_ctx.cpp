@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The records of cases.
 #include <dirent.h>
 #include <grp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Directories: creating, removing, names, reading.
 #include <dirent.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Reading and writing.
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Hard links, symbolic links, unlink.
 #include "parity.hpp"
 

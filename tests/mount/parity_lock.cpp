@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // flock, fcntl and open file description locks.
 #include <sys/file.h>
 

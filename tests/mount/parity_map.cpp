@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory mappings.
 #include <sys/mman.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // open and its flags.
 #include <linux/openat2.h>
 #include <sys/syscall.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Permissions: refusals for an ordinary user, and for root the checks that root overrides.
 #include "parity.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // setuid, setgid and capabilities: which operations remove them, and for which users. Needs root
 // and other users.
 #include <grp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Several processes or threads at once. Records only facts that hold in every order.
 #include <dirent.h>
 

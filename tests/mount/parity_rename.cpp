@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // rename in all variants.
 #include <linux/fs.h>
 #include <sys/syscall.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The length of a file: truncating, seeking, holes.
 #include "parity.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Allocation: fallocate, holes, block counts, statfs.
 #include <linux/falloc.h>
 #include <sys/statfs.h>

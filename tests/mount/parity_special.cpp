@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Fifos, sockets, running programs, handles and watches.
 #include <linux/fs.h>
 #include <sys/inotify.h>

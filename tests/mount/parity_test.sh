@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The parity program (parity.cpp) on a tmpfs and on a mount with the same options. With passthrough
 # and on the daemon's own path; as root, as an ordinary user on root's mount, and as an ordinary
 # user on the user's own mount (by fusermount3); with containers in memory and on ext4. Declared

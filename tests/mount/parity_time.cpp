@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Time stamps: setting them, and which operation updates which.
 #include <sys/mman.h>
 #include <sys/time.h>

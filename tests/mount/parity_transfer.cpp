@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Copying inside the kernel, direct and synchronous I/O, advice.
 #include <linux/aio_abi.h>
 #include <linux/falloc.h>

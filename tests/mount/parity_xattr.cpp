@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Extended attributes.
 #include <sys/xattr.h>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Random system calls in two directories, one on a native file system and one on the mount: each must do the same in both.
 
 usage: random_operations.py NATIVE MOUNTED SEED OPERATIONS

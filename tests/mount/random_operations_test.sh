@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Several processes make random system calls on the mount, and the same calls on a tmpfs. The
 # results must not differ, while files are loaded and unloaded and the worker is killed. Between the
 # rounds the instance ends and starts again: by stop --keep and start, or both processes are killed

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Compares what each thread of a process may do with the table under "Processes" in docs/dev/privileges.md.
 
 usage: rights.py README COLUMN ROLE PID USER   COLUMN: 1, 2 or 3 of the table; ROLE: supervisor, worker, keeper or program

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The rights of each process and thread of an instance: compares the table in docs/dev/privileges.md
 # with /proc.
 #   rights_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Files that were imported together are opened in order: the second open of a batch registers the
 # other files for passthrough too. The files work as usual, and their space is freed when they are
 # removed.

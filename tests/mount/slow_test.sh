@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Slow requests block no other request. The slow requests are an fsync on a disk that does not
 # answer, and writes on the daemon's path to a frozen file system; meanwhile other processes look up
 # names. Checks the order, not the time: the slow requests end only when the test releases them. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Removals of each kind, followed at once by writes that need their space: no write may fail.
 #   usage: DIRECTORY, on a store without other users
 import ctypes, errno, os, sys

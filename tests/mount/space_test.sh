@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Space of removed files is available to the next write, on each data path and each kind of store.
 #   space_test.sh BIN_DIR
 set -uo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sparse files on a private tmpfs with huge pages: what their last close gives back. usage: DIRECTORY CASE
 import ctypes, mmap, os, random, sys, threading, time
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A sparse file that is set to its size first takes huge pages on the private tmpfs. Its last close gives back what is zero in it,
 # and never what a program can still write to.
 #   sparse_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Public test suites on the mount, with passthrough and on the daemon's path, and on a tmpfs: tests
 # that pass on tmpfs must pass on the mount. pjdfstest and fsx come with `make suites` (cargo),
 # stress-ng with `make deps` (Debian); a missing suite is skipped. EFS_SUITES names the directory of

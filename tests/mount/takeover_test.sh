@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The worker is killed while programs work on the mount: the programs must notice only a pause.
 #   takeover_test.sh BIN_DIR
 # EFS_KILLS and EFS_KILL_POINTS: how many; the long run: 2000 and 2000.

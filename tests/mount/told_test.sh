@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A worker dies during a load or an unload, after a name was created or removed and before it
 # notified the kernel. Afterwards programs see the actual names, and their writes are not lost.
 #   told_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A worker is killed while one of its threads notifies the kernel of a name. The thread waits for
 # the lock of a directory, and a program that holds the lock waits for the worker, so the kernel
 # cannot end that thread. A successor still answers the program. If the supervisor is killed too,

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Ordinary users: a user's own mount through fusermount3, and an instance that root starts for a
 # user.
 #   user_test.sh BIN_DIR

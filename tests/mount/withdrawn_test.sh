@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Programs open a name for writing just when an unload or a load removes it: their writes are
 # exported, in either order.
 #   withdrawn_test.sh BIN_DIR

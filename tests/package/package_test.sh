@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The installed program and the Debian package: their contents; and the package installs, runs a job
 # and is removed without a trace in a separate root. That root is made by debootstrap from the
 # machine's own mirror, or is the machine's own root under an overlay. (With an argument, or

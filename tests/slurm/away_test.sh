@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # slurmctld does not answer, or hangs, while a prolog needs it; directories on the PFS hang. No node
 # is drained, no job is lost, and no process waits for ever.
 #   away_test.sh BIN_DIR

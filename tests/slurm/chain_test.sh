@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Successive jobs: an instance that one job keeps on the node for the next, and a stage-out that is
 # part of the job, so that afterok sees its result.
 #   chain_test.sh BIN_DIR

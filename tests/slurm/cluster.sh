@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sourced: a real Slurm cluster on this machine, below $S/slurm: munged, slurmctld and one slurmd
 # per node, with separate key, ports and directories. cluster_start NODES, cluster_stop; ends only
 # processes that it started. Needs $BIN (efs, efsd) and $PLUGIN (spank_efs.so). The simulated nodes

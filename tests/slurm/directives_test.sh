@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Directives in batch scripts: conf/slurm/job_submit.lua alone, in a plain Lua, and in slurmctld on
 # a real cluster.
 #   directives_test.sh BIN_DIR

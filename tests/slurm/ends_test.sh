@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The ways in which a job can end: its time expires, it is cancelled or requeued, its node fails, or
 # a daemon of Slurm dies; in its prolog, while it runs, and in its epilog. Nothing is left behind,
 # the results are right, and no node is drained.

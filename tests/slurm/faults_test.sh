@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Killed processes of efs in a batch job, steps that share one file system, and the cost of the
 # plugin for jobs without efs.
 #   faults_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Hooks of the plugin, each in a separate process, without a cluster. Covers cases that need this: a
 # caller without a PATH, a lost state file, a stop that hangs.
 #   hooks_test.sh BIN_DIR

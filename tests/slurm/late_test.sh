@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Late ends: a node returns after another run or job has exported its results; slurmd restarts while
 # processes are in their grace period; stores and directories were removed. Newer files stay, and no
 # unfinished work is reported as done.

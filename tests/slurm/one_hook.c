@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Simulates a process of Slurm with one job, for hooks_test.sh: loads the plugin and calls one
  * hook.
  *   one_hook PLUGIN HOOK [ARGUMENT...]    (of plugstack.conf)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the tests of the plugin, with the directory of the programs: a cluster of four nodes,
 # and checks of jobs. Without Slurm, reports this and ends the test.
 . "$(dirname "${BASH_SOURCE[0]}")/../cli/lib.sh" "$@"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The Slurm plugin on a real cluster of four nodes, which this test starts and ends: requests of
 # users and failures. No node is drained.
 #   slurm_test.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Reports to a batch user: new files that no output rule matched, the result of the stage-out in the
 # job's output, all tasks of an array, dead file systems, and later changes of missing results. Uses
 # the commands that the messages name.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Power loss, in full: removes in turn every event that makes data durable, checks that each event
 # declared harmless is harmless, and runs many random sequences.
 #   crash_events.sh BIN_DIR

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A stop with a deadline of an instance with many files: it ends within the deadline plus two
 # seconds, and names only real obstacles. Then a start continues the store, alone and beside programs
 # that use the processors. Uses real time, so it needs an otherwise idle machine; takes minutes.

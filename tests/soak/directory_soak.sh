@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A directory of a million entries (tests/mount/large_directory_test.sh with 20,000 is part of all
 # tests).
 #   directory_soak.sh BIN_DIR

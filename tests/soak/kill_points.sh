@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Every operation, with a kill at every stage of the worker: before and after each system call, at
 # each step from the record to the answer, and EFS_STEPS times at a random instruction. With
 # passthrough and on the daemon's path. Then kills of the successor at every stage of its takeover;

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # A million small files in one instance: created through the mount, counted, inspected, removed;
 # with their cost in memory and descriptors. Then the worker is killed, and later both processes:
 # measures the recovery. Takes minutes; not part of tests/run-all.sh.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Four hours of random operations with remounts and kills (tests/mount/random_operations_test.sh
 # with a few rounds is part of all tests).
 #   random_operations.sh BIN_DIR

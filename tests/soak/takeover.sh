@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Kills workers at random moments: 2000 with each kind of mount, as many under databases, a compiler
 # and a program that holds files open, and 2000 at a random system call. Also starts and stage-outs
 # whose workers are killed.

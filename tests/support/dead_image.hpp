@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The offline store of an instance that died, with one file of every kind, and its PFS. Nothing is
 // mounted, and no daemon runs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Views of a DeadImage by a check, a salvage and a start.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "support/durable_calls.hpp"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Records the calls by which this process makes data durable. The test program defines functions of
 // the same names before those of the libraries (durable_calls.cpp has the list). A call outside

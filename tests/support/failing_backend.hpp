@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A backend that forwards to another one, and refuses to create when a test says so.
 

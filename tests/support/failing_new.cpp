@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "support/failing_new.hpp"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The test program's operator new: counts allocations, and fails when a test says so.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A failing medium. While the file EFS_FAIL_WHILE exists, no space can be allocated for a
  * journal (EIO). While the file EFS_FAIL_SYNC_WHILE exists, no journal can be synced. While the
  * file EFS_FAIL_READ exists, the file that its text names cannot be read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The kernel's end of a FUSE connection, without a kernel.
 

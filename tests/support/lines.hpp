@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A set of lines of a file. Sets are large and dense, so each line is a bit.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A real file system on a container store in memory, without a mount, with queries for tests of
 // live staging.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Prevents new threads in this process without a limit: the stack of a new thread would be larger
 // than the address space.

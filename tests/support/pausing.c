@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Makes a program pause while the file EFS_PAUSE_WHILE exists, and create
  * EFS_PAUSE_WHILE.reached then. The pause is before the first umount2(2), flock(2) for an
  * exclusive lock, unlinkat(2), renameat(2), rmdir(2) or connect(2), before taking over a FUSE

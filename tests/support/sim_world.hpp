@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A simulated machine that can lose power. Every byte has a visible and a durable version. Stores
 // change the visible one; flush, drain and sync move lines to the durable one. After a crash the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Threads on a kernel, or in a sandbox, without openat2(2).
 

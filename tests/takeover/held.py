@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What is held, waited for or under way on the mount when workers die, until standard input ends: a file without a name, locks and who
 waits for them, an inotify watch, a mapping that is stored through, splice, sendfile, copy_file_range, fallocate and holes.
 usage: held.py DIRECTORY"""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Kills a process at its nth system call.
 //   usage: efs-kill-at PID N
 // Traces every thread. A call counts twice, at its entry and at its return, so that each state

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Performs each operation with a quiet worker and kills the worker at every stage: at the entry and
 // the return of each system call, and at the functions between which a request changes its state.
 // The operation's results and the files afterwards must equal those of a native file system.

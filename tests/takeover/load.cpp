@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A program that must not notice the death of the daemon below it.
 //   usage: efs-takeover-load DIRECTORY SEED [PROCESSES]
 // Works until a line arrives or standard input ends. Then checks its files and prints the duration

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "takeover/operations.hpp"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Operations with kill points at each stage. Each runs on a mount whose worker is killed, and on a
 // native file system, and must give the same results and leave the same files.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A worker is killed at its nth system call, again and again, while programs work on the mount. Not in a shell: bash may wait for ever
 for a child whose number has been used again, after some thousands of deaths.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Transactions in a database on the mount until standard input ends; then the database is checked.
 usage: sqlite.py DIRECTORY"""
 import select

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sourced after cli/lib.sh. staged NAME MOUNT_OPTIONS: an instance for kill_at_stages; its
 # supervisor is in $supervisor.
 staged() {

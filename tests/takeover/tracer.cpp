@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "takeover/tracer.hpp"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A worker under ptrace(2). It runs from stop to stop and is killed at one of them. A stop is the
 // entry or return of a system call, the first instruction of a function, or any instruction. Also

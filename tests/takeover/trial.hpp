@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Runs one operation, kills the worker at one of its stops, and judges the outcome: the operation's
 // results and the files afterwards must equal those of a native file system.

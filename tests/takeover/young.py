@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Workers are killed, every other one within milliseconds of its first answer, while programs write as much by one call as a
 request holds: the kernel is then copying into memory that the worker has never used. No call may fail.
 

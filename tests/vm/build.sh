@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Makes the boot files of a guest with persistent memory: kernel, initramfs and root, in OUT; once.
 # Packages come from the machine's own Debian sources. The guest has the same release, because it
 # runs this machine's programs.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Cuts the power of a machine with persistent memory while a job writes, and looks what is left.
 
 usage: power_cut.py IMAGES BIN_DIR [CUTS [SEED]]       IMAGES: as build.sh made them

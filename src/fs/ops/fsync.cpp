@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"

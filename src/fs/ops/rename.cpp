@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <linux/fs.h>
 
 #include "base/slow_work.hpp"

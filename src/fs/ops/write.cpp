@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <linux/falloc.h>
 
 #include "fs/filesystem.hpp"

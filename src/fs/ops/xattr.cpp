@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <sys/xattr.h>
 
 #include "fs/acl.hpp"

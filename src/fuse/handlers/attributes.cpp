@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Attributes, extended attributes, and the statistics of the file system.
 #include <cerrno>
 #include <string>

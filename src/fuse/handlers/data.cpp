@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Open files and their bytes.
 #include <fcntl.h>
 

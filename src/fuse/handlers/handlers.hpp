@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The handlers: each turns one request into a call of Filesystem, and its result into the reply.
 // names.cpp, attributes.cpp and data.cpp define them. Arguments are libfuse's, in its order; a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Names and directories.
 #include <cerrno>
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The order in which threads begin pieces of work whose neighbours contend with each other.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // How far a transfer is, readable while it runs, and the switch that stops it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/copy/transfer.hpp"
 
 #include <unistd.h>

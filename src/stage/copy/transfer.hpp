@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One file's data from one descriptor to another: the loop that stage-in and stage-out share.
 

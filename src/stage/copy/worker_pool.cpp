@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/copy/worker_pool.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Chooses the number of threads of a transfer: few if all data are in memory, many if each call
 // waits for the PFS.

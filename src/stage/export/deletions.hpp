@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Removes from the PFS the inputs that removed_inputs() returns.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Partials of a killed stage-out, unload or salvage that no later one would replace, because the
 // job has since removed or renamed the file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Exports one result: writes it under a partial name, checks it, and renames it when it is durable.
 

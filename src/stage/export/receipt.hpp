@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The receipt: the outcome of a stage-out for each file, with one verdict.
 

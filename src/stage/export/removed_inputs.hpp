@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Selects the inputs removed by the job that efs must remove from the PFS too (deletions:
 // propagate).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Results whose name in results-dir differs from the name in the buffer (`as` of output rules).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Exports results in batches, so that one slow call to the PFS serves many results.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The directories of a stage-out. They are made before their content is exported, get their
 // attributes afterwards, and are reported.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Exports one result: looks at the file that has its name, writes and checks the partial, gives it
 // the name, and applies the policy for versions from elsewhere.

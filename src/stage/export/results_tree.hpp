@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Makes, finds and finishes the directories below results_dir. Never follows a symbolic link there.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Selects the names to export. A pure function of the job file and the walk.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Exports persistent, dirty files from the buffer to results_dir. A result gets its real name only
 // when it is whole.

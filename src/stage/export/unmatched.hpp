@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Reports new files that a stage-out drops because no output rule matches them. The user may have
 // wanted them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The cache of inputs. It keeps containers of files, so that later jobs on this node can import
 // them without reading the PFS. The cache is a directory `efs-cache-UID` of one user, below a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The text that describes one entry of the cache of inputs. Each entry has two files in the cache's
 // directory: the container, whose name is a hash of the PFS path, and NAME.key with this text:

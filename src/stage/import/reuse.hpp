@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Access of a stage-in to the cache of inputs. No failure of the cache is an error of the stage-in.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Imports files from the PFS into the buffer. Never writes to the PFS. A name appears in the buffer
 // only when its file is whole.

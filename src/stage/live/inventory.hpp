@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The content of the buffer and the outcome of a stop, for `efs ls` and `efs explain`.
 

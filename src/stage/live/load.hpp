@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Imports files from the PFS while programs run. No name appears before the buffer has the data of
 // the whole request. Then each name appears in one step. A load never writes to a visible file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Resolves the names that a user gives while a job runs to items of the buffer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Exports files to results-dir while programs run, by the code of stage-out.
 

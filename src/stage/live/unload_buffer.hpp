@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The view of the buffer that an unload gives to stage_out(), and proofs that files have no writer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/pfs/attributes.hpp"
 
 #include <sys/stat.h>

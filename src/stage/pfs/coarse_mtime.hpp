@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Some file systems keep times in whole seconds (ext4 with small inodes, older file systems). They
 // cannot distinguish two versions of a file that have the same size and are written within the same

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/pfs/deep_paths.hpp"
 
 #include <algorithm>

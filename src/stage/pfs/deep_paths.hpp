@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Opens paths below one directory. If neighbours are opened one after the other, the time does not
 // grow with their depth.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Keeps the directory of the current item open for the next item: neighbours mostly share a
 // directory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/pfs/existing_names.hpp"
 
 #include <dirent.h>

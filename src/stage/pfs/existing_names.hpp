@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Finds which of many names exist in directories of the PFS, if most are expected to be missing.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A PfsIo that forwards every call. Classes that change a few calls derive from it.
 

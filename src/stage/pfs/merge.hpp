@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Merges the results of several nodes into one directory. No node overwrites the file of another
 // node (merging_pfs.hpp).

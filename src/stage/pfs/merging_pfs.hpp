@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The PFS of a node that shares results-dir with other nodes.
 

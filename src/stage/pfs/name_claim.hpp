@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A claim to a name on the PFS. Only the holder of the claim may give or remove the name; other
 // nodes and jobs wait.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/pfs/open_owned.hpp"
 
 #include <sys/stat.h>

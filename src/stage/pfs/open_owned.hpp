@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Opens this user's files on the PFS, whatever their mode.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Records the directories on the PFS whose owner lacks read or write permission and whose mode a
 // stage-out has changed for its duration. The file `meta/opened` of the store has the original

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/pfs/paced_pfs.hpp"
 
 #include <algorithm>

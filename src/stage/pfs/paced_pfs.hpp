@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A PfsIo with retries and rate limits. It repeats calls that failed for a temporary reason. It
 // limits the bandwidth and the operations per second, so that one job does not overload the PFS's

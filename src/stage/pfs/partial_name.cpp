@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/pfs/partial_name.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Relative paths as text: "a/b/c", "" is the top.
 

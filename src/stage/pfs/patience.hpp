@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The backoff of retries for names that other nodes or jobs have claimed.
 

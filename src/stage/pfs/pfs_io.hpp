@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The interface to the parallel file system. Staging makes every call there through PfsIo, so that
 // tests can make any of them fail. A call makes one system call (retried after EINTR), or the few

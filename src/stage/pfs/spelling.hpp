@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Case-insensitive collisions: names that SMB, vfat or a directory with casefold treats as equal.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Distributes the inputs of a job on several nodes. Every node gets all files of a resource, or
 // each node gets its part of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Resources: what each of them names, with the directories above it.
 #include "stage/plan/expansion.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The expansion of a job's resources: every name on the PFS that they mean becomes an entry of the
 // plan, or is skipped with a reason, or is a problem. A part of make_plan().

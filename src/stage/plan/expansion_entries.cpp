@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The entries of the plan to be: by their names on the mount, each once.
 #include "stage/plan/expansion.hpp"
 

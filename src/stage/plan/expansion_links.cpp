@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Symbolic links that are followed.
 #include "stage/plan/expansion.hpp"
 

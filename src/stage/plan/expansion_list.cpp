@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lists of inputs.
 #include "stage/plan/expansion.hpp"
 

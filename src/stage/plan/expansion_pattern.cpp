@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Patterns: what matches them.
 #include "stage/plan/expansion.hpp"
 

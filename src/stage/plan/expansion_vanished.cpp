@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Names that vanish while the inputs are listed.
 #include "stage/plan/expansion.hpp"
 

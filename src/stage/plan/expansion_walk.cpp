@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What was found on the PFS, and all below a directory.
 #include "stage/plan/expansion.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Resolves symbolic links among the inputs and opens their targets.
 

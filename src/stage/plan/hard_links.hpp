@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Files with several names on the PFS. A stage-in reads such a file once, and the buffer has one
 // file with those names too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Holes of sparse files take nothing of the buffer.
 #include <algorithm>
 

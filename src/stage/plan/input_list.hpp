@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Inputs listed in a text file, one a line (efs-job(5), LISTS).
 

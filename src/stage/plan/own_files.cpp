@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/plan/own_files.hpp"
 
 #include <algorithm>

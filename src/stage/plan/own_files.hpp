@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The files that efs makes on the PFS for this job. They are not inputs (efs-job(5), "What is not
 // an input").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Assigns each input to a backend before the import begins. Pure.
 

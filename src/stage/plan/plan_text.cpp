@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The plan for programs and for people.
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The plan of a stage-in: the job's resources, expanded, summed and checked before the import
 // begins.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Checks before the import that results-dir can take results and is separate from the inputs.
 // (input_guard.hpp checks again before a result replaces a file.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Lists names and reads attributes on the PFS in parallel, since each call may take milliseconds.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Records in the buffer which results the PFS has. The next stage-out then exports only the
 // remaining results, and recognises this job's results as its own.

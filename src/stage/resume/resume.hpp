@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Plans a stage-in into a buffer that already has files: missing files, changed files, and files of
 // the job.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Versions of a directory's attributes on the PFS, which show whether another user has changed them
 // since.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/versions/input_guard.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The last protection of the inputs: no result replaces an input, whatever path in results-dir
 // leads to it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The export log of a store, `meta/placed`: which versions the store has exported under which names
 // of results-dir. It is needed if other users' files may be there too. An inode records only one

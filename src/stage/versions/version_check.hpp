@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Compares the file that has a name on the PFS with the item in the buffer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One contract for every backend. Each case runs on memory, on a real file system, on both with a
 // capacity that the daemon counts, and on a virtual device of two whose second backend has the
 // containers.

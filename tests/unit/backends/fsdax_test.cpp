@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The production containers: the calls that reach the kernel and libpmem, and their objects.
 #include "backends/fsdax.hpp"
 

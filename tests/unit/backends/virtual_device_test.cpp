@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Several backends as one, beyond the contract: the choice of the backend for a container, and that
 // only one backend has the container.
 #include "backends/virtual_device.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which kernels let a successor replace a dead worker.
 #include "base/boot.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Limits of control groups on simulated machines: version 1, version 2, both, and mounts that hide
 // them.
 #include "base/memory_bound.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The time behind other threads' locks counts only for the thread that has to wait.
 #include "base/mutex.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Work on all CPUs: runs every item once and reports failed items.
 #include "base/parallel_for.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Code that starts threads continues with the existing threads, or reports that no thread could
 // start.
 #include "base/thread.hpp"

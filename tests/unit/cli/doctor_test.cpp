@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The findings of efs doctor for kernel versions, Slurm configurations and plugstack.conf.
 #include <sys/stat.h>
 

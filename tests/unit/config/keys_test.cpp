@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The table of keys, and the manual pages beside it.
 #include <catch2/catch_test_macros.hpp>
 

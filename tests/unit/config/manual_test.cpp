@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The manual and the schema of the configuration have the same keys.
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A request whose server dies.
 #include "control/asking.hpp"
 

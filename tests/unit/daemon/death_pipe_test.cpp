@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/death_pipe.hpp"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/signal_watch.hpp"
 
 #include <pthread.h>

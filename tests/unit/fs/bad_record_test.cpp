@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Records that no request can cause. A journal with correct checksums may still have them.
 #include <linux/fs.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Snapshots after a shortage of descriptors or room. Runs on a real directory; a wrapping medium
 // simulates the shortages.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The durability of each change, checked by the system calls on a real directory: containers,
 // journal and names in the order of the rules in src/store/README.md. (tests/crash proves the order
 // itself on its own medium and backend.)

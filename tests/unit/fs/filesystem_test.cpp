@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "fs/filesystem.hpp"
 #include "base/file_clock.hpp"
 #include "support/containers.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The space of removed files: when it must be freed and when it must not.
 #include <fcntl.h>
 #include <sys/stat.h>

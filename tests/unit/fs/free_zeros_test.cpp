@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Zeros that take space: when the last close gives it back, and when it must not. The store is a
 // plain tmpfs with zeros that a program has stored, which needs no privilege; the huge pages
 // themselves are in mount/sparse_test.sh.

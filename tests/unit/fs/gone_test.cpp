@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Removed inputs: their records are as durable as names, through every kind of recovery.
 #include <catch2/catch_test_macros.hpp>
 

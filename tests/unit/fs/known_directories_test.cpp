@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The cost of paths in deep trees, counted in steps from one directory to the next, and that what
 // is remembered of directories is true after they were renamed, exchanged or removed.
 #include "fs/known_directories.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The daemon's own I/O on mapped segments, with a container in plain memory that records its
 // mappings.
 

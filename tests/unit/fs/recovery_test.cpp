@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Recovery of a store on a real directory after the death of the process.
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A takeover after the worker's death: the same store, repeated requests.
 #include <fcntl.h>
 #include <sys/stat.h>

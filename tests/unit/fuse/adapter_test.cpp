@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every callback replies once and is observed once, whatever the request.
 #include "fuse/adapter.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A request of the kernel: one reply, and one observation.
 #include "fuse/request.hpp"
 

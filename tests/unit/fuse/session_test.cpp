@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the INIT request of a kernel says.
 #include "fuse/session.hpp"
 

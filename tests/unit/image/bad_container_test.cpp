@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Containers that were exchanged, truncated, copied or removed. efs reports their names if it can
 // detect them.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Damaged journals are rejected with a text, or recovered up to the damage. efs never crashes and
 // never recovers a state that did not exist.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Journals that were exchanged, truncated, copied or restored. efs reports those that it can
 // detect, and removes nothing. (Random damage: bad_image_test.cpp.)
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A namespace that replay would never make, since it enforces all this: made by hand.
 #include "image/check_tree.hpp"
 

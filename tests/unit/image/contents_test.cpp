@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The list of container contents at the end of an instance: efs later detects truncated,
 // overwritten and replaced containers.
 #include "image/contents.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The manifest is rewritten without new space, so that a full store can still record its final
 // state.
 #include "image/manifest.hpp"

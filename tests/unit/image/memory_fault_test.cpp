@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Check, repair and removal of an offline store while each allocation of memory fails in turn. The
 // reports are true, no descriptor stays open, and a second call completes the work.
 #include <catch2/catch_test_macros.hpp>

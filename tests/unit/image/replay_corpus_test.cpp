@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The saved journals that fuzzing begins with (tests/fuzz/corpus/replay) are of today's format.
 // With EFS_MAKE_CORPUS=1 they are made anew, from the journals of the crash tests' scenarios, and
 // then checked.

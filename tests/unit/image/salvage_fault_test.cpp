@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Salvage under faults: every call to the PFS fails once, and from one call on all of them do;
 // reads and writes are short; and every allocation of memory fails.
 #include "image/salvage.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Several hundred waiters: counts their requests to the lock server and checks that each gets a
 // turn. Counts locks instead of time.
 #include <unistd.h>

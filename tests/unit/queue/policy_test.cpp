@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The policies: ranks, estimates, and a simulation of many jobs with the same code.
 #include "queue/policy.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Turns in a real directory: one process, and many processes that are killed.
 #include "queue/turn.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The plugin's strings: input from users and programs must neither overflow a buffer nor be
 // misread.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A stage::Buffer over a plain directory: containers are files in it, the namespace is a map in
 // memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A PfsIo that counts calls and makes a chosen one fail.
 

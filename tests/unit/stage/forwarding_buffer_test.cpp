@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ForwardingBuffer forwards every member of a buffer.
 
 #include "stage/forwarding_buffer.hpp"

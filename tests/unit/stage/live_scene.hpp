@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A PFS with a few inputs and a real file system without a mount: what the tests of load and unload
 // share.

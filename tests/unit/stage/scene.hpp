@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // A temporary place with a PFS side and a buffer, and the small helpers that the staging tests
 // share.

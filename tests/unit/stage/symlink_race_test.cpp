@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // An attacker replaces a directory or file by a symbolic link between two calls to the PFS: at
 // every call in turn. efs reads, writes and removes nothing outside root-dir and results-dir.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Pins the bytes of every record, so that one version of efs reads the records of another.
 #include "store/format.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The production medium: the calls that reach the kernel and libpmem, their objects and their
 // order. (tests/crash proves on its own medium why the order matters.)
 #include "store/medium.hpp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # After the power is back. Prints RESULT WHAT CODE on the console: 0 is right.
 result() { local what=$1; shift; "$@"; echo "RESULT $what $?"; }
 for _ in $(seq 600); do [ -b /dev/pmem0 ] && break; sleep 0.1; done

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # A program on the mount, and the check of its remaining files. Its operations are the same each
 # time.
 #   operations.py                   works for ever; ACK N on the console: operation N is durable,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The job whose machine loses power: a store on ext4 with DAX, inputs, and a program that reports
 # its durable operations.
 ndctl create-namespace -f -e namespace0.0 --mode=fsdax --map=mem >/dev/null 2>&1

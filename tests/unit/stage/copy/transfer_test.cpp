@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/copy/transfer.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Threads that come when the PFS is slow, and only then.
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A stage-out whose deadline passes while it only computes, or before it has come to most of the
 // results. The clock is the test's: time is up when it says so.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Removes from the PFS the inputs that the job removed.
 #include "stage/export/deletions.hpp"
 

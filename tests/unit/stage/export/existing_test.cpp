@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Existing files in results-dir that are not the job's: a stage-out counts them, leaves them, or
 // keeps both files.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Names that another node or job has claimed: the stage-out exports all others first and then waits
 // for all claims together.
 #include <algorithm>

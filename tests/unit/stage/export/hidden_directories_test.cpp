@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Directories that are filled before they are visible (ResultsTree::hide()).
 
 #include <algorithm>

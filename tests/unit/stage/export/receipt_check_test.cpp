@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // efs receipt --verify: compares the PFS with a receipt.
 
 #include "stage/export/receipt_check.hpp"

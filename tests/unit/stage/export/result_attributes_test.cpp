@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which group and mode results get; with a results-dir that hands its own down, which takes root.
 
 #include "stage/export/result_attributes.hpp"

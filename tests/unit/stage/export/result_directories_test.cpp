@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Directories of a stage-out in place: whose attributes they have in the end.
 #include "stage/export/result_directories.hpp"
 

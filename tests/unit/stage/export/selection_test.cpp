@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Selects the results to export. Covers files with unreadable content.
 #include "stage/export/selection.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Stage-out under faults: every PFS call fails once, and the process dies at every PFS call.
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The job file's rules for a stage-out: conflicts and verification. Also hard links, and that no
 // file is exported twice.
 

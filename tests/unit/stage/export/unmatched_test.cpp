@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // New files that a stage-out drops because no output rule matches them are told by name.
 #include <catch2/catch_test_macros.hpp>
 

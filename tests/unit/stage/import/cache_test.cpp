@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The cache of inputs: keys, damage, the order of eviction, concurrent use, and the death of a
 // process.
 #include "stage/import/cache.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Stage-in through the cache, into a real file system: what is read from the PFS, counted where it
 // is called.
 #include "stage/import/reuse.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Stage-in under death: the process is killed at every call to the PFS, by SIGKILL. Here the buffer
 // is the real one, with its journal: what a killed stage-in leaves is what recovery finds. And
 // every allocation of memory fails.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Files of a directory that are taken away, or replaced, between the plan and the copy.
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Load and unload under faults: every call to the PFS fails once, and every allocation of memory.
 #include <sys/xattr.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Load and unload on a real file system without a mount.
 #include <sys/stat.h>
 #include <sys/xattr.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A version whose times are whole seconds is read when its second is over.
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "stage/pfs/deep_paths.hpp"
 
 #include <catch2/catch_test_macros.hpp>

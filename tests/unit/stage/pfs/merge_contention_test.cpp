@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Results of several nodes in one directory, at the same time.
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Results of several nodes in one directory.
 #include "stage/pfs/merge.hpp"
 

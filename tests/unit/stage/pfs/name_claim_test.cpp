@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Claims decide which of several nodes may give or remove a name.
 #include "stage/pfs/name_claim.hpp"
 

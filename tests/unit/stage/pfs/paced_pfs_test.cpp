@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Retries and rate limits, on a PFS that fails as planned.
 
 #include <sys/xattr.h>

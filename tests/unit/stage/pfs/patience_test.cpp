@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The backoff of retries for claimed names.
 #include "stage/pfs/patience.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // open_beneath(): with openat2(2), and by the walk that takes its place under old kernels and in
 // sandboxes. Both are given the same paths, and must give the same. openat2 gives 0: it does its
 // work; else what a kernel without it gives, a filter for system calls, and a rename somewhere at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Files that have several names on the PFS: one file with those names in the buffer, and again when
 // they come back.
 #include "stage/plan/hard_links.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which backend each input goes to.
 #include "stage/plan/placement.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The records of results on the PFS.
 #include "stage/resume/booking.hpp"
 

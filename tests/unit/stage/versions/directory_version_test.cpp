@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Merges three versions of a directory's attributes: the imported ones, the job's, and the present
 // ones on the PFS.
 #include "stage/versions/directory_version.hpp"

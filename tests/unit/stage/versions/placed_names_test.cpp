@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The export log: finds the origin of the file that has a name.
 #include "stage/versions/placed_names.hpp"
 
