@@ -545,9 +545,9 @@ class Filesystem {
   // rank 7: one thread at a time frees what was removed, so that the others find it free
   Mutex freeing_;
 
-  // Rank 10: guards the namespace and the journal. Held for no I/O on file data and for no reply to
-  // the kernel. A container is there before the record of its name and goes after the record of its
-  // removal, that without the lock.
+  // Rank 10: guards the namespace and the journal. Held for no I/O on file data, except the punch
+  // of zeros, and for no reply to the kernel. A container is there before the record of its name
+  // and goes after the record of its removal, that without the lock.
   mutable SharedMutex mutex_;
   Namespace names_ EFS_GUARDED_BY(mutex_);
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
