@@ -553,9 +553,9 @@ class Filesystem {
   // rank 7: one thread at a time frees removed files; the others then find the space free
   Mutex freeing_;
 
-  // Rank 10: guards the namespace and the journal. Never held during I/O on file data or a reply to
-  // the kernel. A container is made before the record of its name, and removed after the record of
-  // its removal, without the lock.
+  // Rank 10: guards the namespace and the journal. A thread that holds it does no I/O on file data,
+  // except to punch zeros, and sends no reply to the kernel. A container exists before the record of
+  // its name, and its removal follows the record of that removal, without this lock.
   mutable SharedMutex mutex_;
   Namespace names_ EFS_GUARDED_BY(mutex_);
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);

@@ -348,7 +348,7 @@ TEST_CASE("site files that cannot be") {
   check("memory-share: 0%\n", "1:15: 'memory-share' is '0'");
   check("memory-share: 101%\n", "1 to 100");
   check("memory-share: half\n", "a whole number");
-  check("huge: nevr\n", "1:7: 'huge' is 'nevr'");
+  check("huge: nevr\n", "1:7: 'nevr' is not a value of 'huge'");
   check("a: [\n", "not valid YAML");
   CHECK(site("runtime-dir: /var/run/efs\n").runtime_dir == "/var/run/efs");
   CHECK(site("").file == "site.yaml");

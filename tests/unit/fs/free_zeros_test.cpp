@@ -211,6 +211,25 @@ TEST_CASE("what an earlier process knew of a file is not known", "[fs][zeros]") 
   CHECK(store.allocated(ino) == 3 * extent);
 }
 
+TEST_CASE("an open for writing behind the proof keeps the zeros", "[fs][zeros]") {
+  Store store;
+  Filesystem& files = *store.filesystem;
+  const auto ino = store.sparse(O_RDWR);
+  // The first look, and the one behind the proof.
+  int opened = 0;
+  store.backend->after_open([&](std::uint64_t) {
+    if (++opened == 2) {
+      REQUIRE(files.open({}, ino, O_WRONLY));
+    }
+  });
+  files.release(ino, O_RDWR);
+  REQUIRE(opened >= 2);
+  CHECK(store.allocated(ino) == 3 * extent);
+  store.backend->after_open({});
+  files.release(ino, O_WRONLY);
+  CHECK(store.allocated(ino) == 3 * page);
+}
+
 // Each writer has an extent of its own, and stores a page among zeros that take space. What a punch
 // takes away would be missed at once.
 TEST_CASE("a writer that opens the file while zeros are given back loses nothing",
