@@ -1,5 +1,5 @@
 #pragma once
-// What the files that implement Staging share.
+// Declarations that the implementation files of Staging share.
 
 #include <map>
 #include <string>

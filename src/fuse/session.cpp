@@ -32,7 +32,7 @@
 namespace efs::fuse {
 namespace {
 
-// What the readers of one session share.
+// State that the readers of one session share.
 struct Shared {
   fuse_session* session = nullptr;
   int end = -1;  // readable when the session is to end
@@ -42,9 +42,9 @@ struct Shared {
   std::atomic<int> failure{0};  // errno of an error that ended the session
 };
 
-// libfuse's own loop would hide the request's header, and blocks in read(2). Its buffers are memory
-// that comes page by page: where the kernel meets a page that is not there while it copies a
-// request, and the process has just been killed, it fails the request (EIO) instead of keeping it
+// Replaces libfuse's own loop, which hides the request's header and blocks in read(2). The pages of
+// libfuse's buffers may be absent. If the kernel meets an absent page while it copies a request,
+// and the process has just been killed, the kernel fails the request (EIO) instead of keeping it
 // for a successor (fuse_dev_do_read() and get_user_pages() of Linux 6.18).
 class FuseReader final : public RequestReader {
  public:
@@ -62,7 +62,7 @@ class FuseReader final : public RequestReader {
       return Got::request;
     }
     const int code = got < 0 ? errno : EIO;
-    // the last: its caller was interrupted
+    // ENOENT: the caller of the request was interrupted
     if (code == EAGAIN || code == EINTR || code == ENOENT) {
       return Got::nothing;
     }
@@ -103,8 +103,8 @@ class FuseReader final : public RequestReader {
   std::vector<std::byte> answer_;
 };
 
-// Brings a new session to where its predecessor was. Its answer to INIT meets a kernel that waits
-// for none, which libfuse takes for an interrupted request.
+// Brings a new session to the state of its predecessor. The kernel does not wait for the answer to
+// INIT; libfuse treats the failed reply as an interrupted request.
 Status resume(fuse_session* session, InitRequest init) {
   fuse_buf buffer{};
   buffer.size = init.size();
@@ -118,13 +118,14 @@ Status resume(fuse_session* session, InitRequest init) {
   return {};
 }
 
-// A FORGET that the predecessor had read is not sent again. So the kernel is asked about the inodes
-// without a name: at once, so that they do not pile up where workers die soon, about those it has
-// surely been told of; and about all of them a while after the requests that are sent again, one of
-// which may be the creation of such an inode.
+// The kernel does not send again a FORGET that the predecessor had read. So the Prober asks the
+// kernel about the inodes without a name, in two steps. It asks at once about the inodes that the
+// kernel has surely been told of, so that inodes do not pile up if workers die often. It asks about
+// all such inodes two seconds later. By then the resent requests have arrived, one of which may
+// create such an inode.
 class Prober {
  public:
-  // Without a thread the inodes stay until the next takeover, or the end.
+  // Without a thread the inodes stay until the next takeover or the end of the instance.
   explicit Prober(Connection& connection) {
     auto thread = start_thread([this, &connection] { run(connection); });
     if (thread) {
@@ -186,7 +187,8 @@ class Prober {
   std::jthread thread_;  // last: it uses the others
 };
 
-// What waits until no request does: closing registrations, and freeing what removals still owe.
+// Work that waits until no request does: closing registrations, and freeing the space of removed
+// files.
 class Upkeep final : public Housekeeping {
  public:
   explicit Upkeep(Connection& connection) : connection_(connection) {}
@@ -262,7 +264,7 @@ void Session::end() {
   }
 }
 
-// ENOENT is the usual answer: the kernel does not know the name or inode, or does not any more.
+// ENOENT is the usual answer: the kernel does not know the name or inode, or no longer knows it.
 void Session::attributes_changed(std::uint64_t ino) {
   ReadLock lock(notify_);
   if (session_ != nullptr) {
@@ -270,8 +272,8 @@ void Session::attributes_changed(std::uint64_t ino) {
   }
 }
 
-// Attributes only (no offset): that takes no lock of the kernel's that a request may hold. A thread
-// that serves requests must not wait for the session's end here.
+// Invalidates attributes only (no offset), because this takes no lock of the kernel that a request
+// may hold. A thread that serves requests must not wait here for the end of the session.
 void Session::space_given_back(std::uint64_t ino) {
   if (!notify_.try_lock_shared()) {
     return;
@@ -291,8 +293,8 @@ void Session::name_changed(std::uint64_t parent, const std::string& name) {
   if (told != 0 && told != -ENOENT) {
     log::warn("event=kernel_not_told parent={} code={}", parent, -told);
   }
-  // The directory as well: an entry that the kernel does not know leaves its cached listing as it
-  // was.
+  // Invalidates the directory as well: if the kernel does not know the entry, it does not drop the
+  // cached listing.
   fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
 }
 
@@ -314,7 +316,8 @@ void Session::name_removed(std::uint64_t parent, const std::string& name, std::u
   fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }
 
-// Expired only: what is invalidated loses its place, which those who work there would notice.
+// Expires the entry only. Invalidating a directory's entry would unhash it, and programs that work
+// in the directory would notice.
 void Session::name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
   ReadLock lock(notify_);
   if (session_ == nullptr) {
@@ -366,8 +369,8 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
   Status status;
   Shared shared{
       .session = session, .end = end_.get(), .keep = hooks.keep, .progress = hooks.progress};
-  // The loop waits with poll(2), so that it can look without waiting. The flag belongs to the open
-  // file and so to every process that has it.
+  // The loop waits with poll(2), so that it can also look without waiting. The flag belongs to the
+  // open file and therefore to every process that has it.
   const int flags = ::fcntl(fuse_fd.get(), F_GETFL);
   if (flags < 0 || ::fcntl(fuse_fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
       fuse_session_mount(session, ("/dev/fd/" + std::to_string(fuse_fd.get())).c_str()) != 0) {
@@ -391,7 +394,7 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
       RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
     }
   }
-  // The connection has ended, so nobody waits in a notification for an answer of ours.
+  // The connection has ended, so no thread waits in a notification for a reply of this session.
   publish_session(nullptr);
   connection_.session = nullptr;
   fuse_session_destroy(session);

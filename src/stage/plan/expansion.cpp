@@ -1,4 +1,4 @@
-// Resources: what each of them names, with the directories above it.
+// Expands each resource into the paths that it names, with the directories above them.
 #include "stage/plan/expansion.hpp"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ void Expansion::add(const config::Resource& resource) {
 void Expansion::add_root() {
   named_ = true;
   if (as_ != nullptr) {
-    // told of
+    // add_places() has recorded its problem
     const auto attributes = add_places() ? pfs_.fstat(root_) : std::unexpected(Error{EINVAL, ""});
     if (!attributes) {
       return;

@@ -1,4 +1,4 @@
-// Symbolic links that are followed.
+// Follows symbolic links.
 #include "stage/plan/expansion.hpp"
 
 #include <algorithm>

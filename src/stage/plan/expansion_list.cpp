@@ -1,4 +1,4 @@
-// Lists of inputs.
+// Expands lists of inputs.
 #include "stage/plan/expansion.hpp"
 
 #include "stage/plan/input_list.hpp"

@@ -1,6 +1,6 @@
-// Zeros that take space: when the last close gives it back, and when it must not. The store is a
-// plain tmpfs with zeros that a program has stored, which needs no privilege; the huge pages
-// themselves are in mount/sparse_test.sh.
+// Zeros that take space: the last close frees them, or must not free them. The store is a plain
+// tmpfs with zeros that a program has stored, which needs no privilege. mount/sparse_test.sh tests
+// huge pages.
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
@@ -62,7 +62,8 @@ struct Store {
     filesystem->attach(&kernel);
   }
 
-  /// Closed by nobody; half a page of data at the start of each extent, and zeros that take space.
+  /// Makes a file and leaves it open. Each extent has half a page of data at its start, and zeros
+  /// that take space.
   std::uint64_t sparse(int flags, std::uint64_t extents = 3) {
     const auto made = filesystem->make_node({}, root_ino, "f", S_IFREG | 0644, 0);
     REQUIRE(made);
@@ -113,7 +114,7 @@ TEST_CASE("the last close of a writer gives zeros back, and nothing else changes
   const int flags = GENERATE(O_WRONLY, O_RDWR);
   const auto ino = store.sparse(flags);
   REQUIRE(store.allocated(ino) == 3 * extent);
-  REQUIRE(files.open({}, ino, O_RDONLY));  // a reader is in nobody's way
+  REQUIRE(files.open({}, ino, O_RDONLY));  // a reader does not prevent the punch
   const auto before = store.attributes(ino);
   const auto edits = fs::Staging(files).edits(ino).value();
   files.release(ino, flags);
@@ -125,7 +126,7 @@ TEST_CASE("the last close of a writer gives zeros back, and nothing else changes
   CHECK(same(after.st_mtim, before.st_mtim));
   CHECK(same(after.st_ctim, before.st_ctim));
   CHECK(fs::Staging(files).edits(ino).value() == edits);
-  // A change is seen as one.
+  // A change by a program changes the times.
   REQUIRE(files.open({}, ino, flags));
   REQUIRE(files.write({}, ino, std::vector<std::byte>(1, std::byte{'x'}), 0) == 1);
   CHECK_FALSE(same(store.attributes(ino).st_mtim, before.st_mtim));
@@ -172,7 +173,7 @@ TEST_CASE("zeros stay while a program may write to them", "[fs][zeros]") {
     files.release(ino, O_RDWR);
     CHECK(store.allocated(ino) == 3 * extent);
   }
-  // Before ENOSPC, at the latest.
+  // At the latest before ENOSPC.
   files.free_removed();
   CHECK(store.allocated(ino) == 3 * page);
   CHECK(store.is_whole(ino));
@@ -210,8 +211,8 @@ TEST_CASE("what an earlier process knew of a file is not known", "[fs][zeros]") 
   CHECK(store.allocated(ino) == 3 * extent);
 }
 
-// Each writer has an extent of its own, and stores a page among zeros that take space. What a punch
-// takes away would be missed at once.
+// Each writer has an extent of its own, and stores a page among zeros that take space. The writer
+// notices at once if a punch removes its data.
 TEST_CASE("a writer that opens the file while zeros are given back loses nothing",
           "[fs][zeros][race]") {
   Store store;

@@ -1,5 +1,5 @@
-// The cost of paths in deep trees, counted in steps from one directory to the next, and that what
-// is remembered of directories is true after they were renamed, exchanged or removed.
+// The cost of paths in deep trees, counted in steps from one directory to the next. The known
+// directories must stay correct after renames, exchanges and removals.
 #include "fs/known_directories.hpp"
 
 #include <linux/fs.h>
@@ -30,7 +30,7 @@ void stage_file(LiveBuffer& buffer, const std::string& path) {
   REQUIRE(buffer.staging->publish_file(ino, path, {.mode = 0644}, version));
 }
 
-/// So many directories in one another, with a file in each.
+/// Makes this many nested directories, with a file in each.
 void stage_chain(LiveBuffer& buffer, const std::string& top, int depth) {
   std::string path = top;
   for (int i = 0; i < depth; ++i, path += "/d") {

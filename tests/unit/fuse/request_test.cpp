@@ -1,4 +1,4 @@
-// A request of the kernel: one reply, and one observation.
+// A request of the kernel has one reply and one observation.
 #include "fuse/request.hpp"
 
 #include <spdlog/sinks/ostream_sink.h>
@@ -32,7 +32,7 @@ struct Sink final : fuse::EventSink {
   std::vector<fuse::Event> events;
 };
 
-// The log's lines, while it lives.
+// Collects the log's lines during its lifetime.
 class LogLines {
  public:
   LogLines() { spdlog::default_logger()->sinks().push_back(sink_); }
