@@ -27,10 +27,10 @@ namespace efs::cli {
 namespace {
 
 struct Ran {
-  int problem = 0;      // of the start
-  bool in_time = true;  // else it was killed
+  int problem = 0;      // errno of a failed start
+  bool in_time = true;  // false: killed at the deadline
   int status = 0;
-  std::string said;  // on both outputs
+  std::string said;  // standard output and standard error
 };
 
 using Deadline = std::chrono::steady_clock::time_point;
@@ -42,7 +42,7 @@ bool is_readable(int fd, Deadline deadline) {
   return left.count() > 0 && ::poll(&line, 1, static_cast<int>(left.count())) > 0;
 }
 
-// False: the deadline passed before the end of the output.
+// Returns false if the deadline passed before the end of the output.
 bool read_until(int fd, Deadline deadline, std::string& text) {
   constexpr std::size_t most = 1u << 16;
   std::array<char, 4096> buffer{};
@@ -56,14 +56,14 @@ bool read_until(int fd, Deadline deadline, std::string& text) {
   return false;
 }
 
-// False: the deadline passed before the end of the process. A kernel without pidfds (before 5.3)
-// waits for it without a bound.
+// Returns false if the deadline passed before the end of the process. On a kernel without pidfds
+// (before 5.3) the caller waits for the process without a deadline.
 bool ends_until(pid_t pid, Deadline deadline) {
   const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
   return !end || is_readable(end.get(), deadline);
 }
 
-// Standard input is empty.
+// Runs `program option` with empty standard input, and kills it at the deadline.
 Ran run_briefly(std::string program, std::string option) {
   Ran ran;
   std::array<int, 2> ends{};

@@ -21,7 +21,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 constexpr std::streamsize longest_record = 16384;
-constexpr std::size_t head_of_receipt = 8192;  // bytes in which its verdict is
+constexpr std::size_t head_of_receipt = 8192;  // bytes; the verdict is there
 constexpr int answer_time_of_results = 5;      // seconds
 
 constexpr std::array texts_of_a_record{"queue", "state", "instance", "node", "text", "receipt"};
@@ -70,8 +70,8 @@ Json read_records(const std::string& directory) {
   return all;
 }
 
-// A member of the receipt's head that is a text without quotes in it; "" where there is none. No
-// string of JSON has such quotes.
+// Returns a member of the receipt's head whose text has no quotes; "" if there is none. A JSON
+// string cannot contain the searched mark, because its quotes are escaped.
 std::string member_of(const std::string& head, const std::string& key) {
   const std::string mark = ", \"" + key + "\": \"";
   const auto at = head.find(mark);
@@ -85,7 +85,7 @@ std::string head_of(const std::string& path) {
   return file ? read_all(file.get(), head_of_receipt) : "";
 }
 
-// "2026-01-31T12:00:00", as a receipt begins its times.
+// Returns "2026-01-31T12:00:00", the format with which a receipt's times begin.
 std::string iso_time(std::int64_t seconds) {
   struct tm parts{};
   const time_t moment = seconds;
@@ -100,8 +100,9 @@ bool is_complete_since(const std::string& receipt, const std::string& since) {
   return member_of(head, "verdict") == "complete" && member_of(head, "ended") >= since;
 }
 
-// "stop" or "salvage": what has brought out the results since; "": they are not back, as far as a
-// receipt says. It is the user's file.
+// Returns the command that has exported the results since the record: "stop" or "salvage". Returns
+// "" if no receipt says so. The receipt is the user's file, so this reads it with the user's
+// rights.
 std::string brought_since(const Json& record) {
   const stdfs::path receipt = record.value("receipt", "");
   constexpr std::string_view of_stop = "efs-receipt-", of_salvage = "efs-salvage-";

@@ -25,7 +25,7 @@ Json dead(const control::Instance& instance, const std::string& why) {
               {"error", why}};
 }
 
-// It lives, or somebody is at work on what it left, and nobody answers for it.
+// The instance is alive, or another command works on its remains, but no process answers.
 Json silent(const control::Instance& instance, const std::string& why) {
   return Json{
       {"name", instance.name},
@@ -36,7 +36,7 @@ Json silent(const control::Instance& instance, const std::string& why) {
                     instance.directory + "/efsd.log"}};
 }
 
-// How an instance ended that was not kept, and where what it had is.
+// Describes how an instance ended that was not kept, and where its data are.
 std::string ending_of(image::ShutdownState left, const std::string& store) {
   if (left == image::ShutdownState::unsaved) {
     return "it was stopped, and not all results are back; they are in " + store;
@@ -47,9 +47,10 @@ std::string ending_of(image::ShutdownState left, const std::string& store) {
   return "its daemon is gone; what was in the buffer may still be below " + store;
 }
 
-// What a salvage has brought out it notes in the store alone, and no start goes on with one whose
-// own manifest is damaged: then this is the text of that. Whose the store is may have put anything
-// there.
+// Reads the store's own manifest. A salvage records its result only there; this copies the result
+// to `manifest`. If this manifest is damaged, no start can continue the store; then this returns
+// the error text, otherwise "". Reads with the owner's rights, because the owner may have put
+// anything into the store.
 std::string look_into_store(const control::Instance& instance, image::Manifest& manifest) {
   constexpr int longest = 2;  // seconds
   if (!answers(manifest.store, longest)) {
@@ -103,7 +104,8 @@ Json what_is_left_of(const control::Instance& instance) {
   return json;
 }
 
-// Of a store that has no instance's directory any more: its own manifest is beside the journal.
+// Describes a store whose instance directory no longer exists. The store's own manifest is beside
+// the journal.
 Json what_is_left_in(const LostStore& store) {
   control::Instance led{.name = std::filesystem::path(store.path).filename().string(),
                         .directory = store.path + (store.first.empty() ? "/meta" : ""),
@@ -130,7 +132,7 @@ Json unreachable(const UnreachableInstance& instance) {
               {"job_file", instance.job_file}, {"error", text_of(instance)}};
 }
 
-// These take the places of those that do not answer.
+// Adds the unreachable instances, and removes instances with the same directory from `others`.
 void add_unreachable(Json& all, std::vector<control::Instance>& others) {
   for (const auto& instance : unreachable_instances("")) {
     all.push_back(unreachable(instance));
@@ -141,9 +143,9 @@ void add_unreachable(Json& all, std::vector<control::Instance>& others) {
 }
 
 Result<Json> ask_status(const control::Instance& instance, bool changed) {
-  // seconds: it may be another user's, and say nothing
+  // seconds; the daemon of another user may never answer
   constexpr int silence = 30;
-  // longer than a successor needs for a million files
+  // longer than a successor needs to recover a million files
   constexpr auto no_worker = std::chrono::seconds(10);
   return control::ask_until_answered(instance, {{"verb", "status"}, {"changed", changed}}, silence,
                                      {}, no_worker);
@@ -153,7 +155,7 @@ Result<Json> ask_status(const control::Instance& instance, bool changed) {
 
 namespace {
 
-// A batch job's is root's to start and to remove: the user brings it out.
+// Only root can start and remove the instance of a batch job. The user salvages its results.
 std::string ways_on_from_job(const Json& status) {
   const std::string name = config::instance_argument(status.value("name", "")),
                     left = status.value("left", "");
@@ -173,7 +175,7 @@ std::string ways_on_from_job(const Json& status) {
 std::string ways_on_from(const Json& status) {
   const std::string name =
       as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
-  // What nobody can read no start goes on with.
+  // A start cannot continue a store whose manifest is damaged.
   if (status.contains("damaged")) {
     return "bring out: efs salvage --to DIRECTORY " + name + "; give it up: efs clean --force " +
            name;
@@ -185,7 +187,7 @@ std::string ways_on_from(const Json& status) {
   if (status.value("left", "") == image::name_of(image::ShutdownState::salvaged)) {
     return remove + "; " + go_on;
   }
-  // all that should be back is
+  // a kept instance has no missing results, so a salvage needs --all
   return go_on + "; bring out: efs salvage " + name +
          (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;
 }
@@ -202,7 +204,7 @@ Json status_of(const control::Instance& instance, bool changed) {
     return what_is_left_of(instance);
   }
   auto status = ask_status(instance, changed);
-  // it has ended meanwhile
+  // on an error the instance may have ended meanwhile
   if (!status) {
     return control::is_alive(instance.directory) ? silent(instance, describe(status.error()))
                                                  : what_is_left_of(instance);
@@ -214,7 +216,7 @@ Json status_of(const control::Instance& instance, bool changed) {
 
 namespace {
 
-// A text of the instance's for a person: names in it may hold anything.
+// Escapes a text of the instance for display, because names in it may contain any byte.
 std::string shown(const Json& json, const char* key, const char* otherwise = "") {
   return escaped(json.value(key, otherwise));
 }
@@ -351,7 +353,7 @@ void print_status(std::ostream& out, const Json& s) {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Json& task = tasks[i];
     const std::string how = task.value("task_state", "");
-    // of those that have ended the last few
+    // of the finished tasks, show only the last few
     if (how != "pending" && how != "running" && i + 5 < tasks.size()) {
       continue;
     }

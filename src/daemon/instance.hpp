@@ -254,8 +254,8 @@ class Instance {
   /// Adds to a running task the state of its wait for the PFS.
   void tell_turn(control::Json& task) const;
   control::Json status_now();
-  /// Adds the files that a stage-out would export now, and their bytes. Nothing where a walk over
-  /// the names takes too long, as programs wait meanwhile.
+  /// Adds the number of files that a stage-out would export now, and their bytes. Adds nothing if a
+  /// walk over the names takes too long, because programs wait meanwhile.
   void add_changed(control::Json& status);
   control::Json progress_now();
   control::Json status_file_now();

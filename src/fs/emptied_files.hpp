@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Files whose content power loss took, and which a recovery made empty. A list beside the journal
-// carries them over takeovers and later starts.
+// Files that lost their content in a power loss, and that a recovery made empty. A list beside the
+// journal keeps them over takeovers and later starts.
 
 #include <sys/stat.h>
 
@@ -18,16 +18,18 @@ namespace efs::fs {
 
 class EmptiedFiles {
  public:
-  /// The list of `medium`; empty where there is none. Lines that do not parse are skipped.
+  /// Reads the list of `medium`. Returns an empty list if there is none. Skips lines that do not
+  /// parse.
   static EmptiedFiles read(store::Medium& medium);
 
-  /// Adds `inos`, and drops entries of which `exists` says that the inode is gone. The list
-  /// survives power loss when this returns. Call it before the containers are made, and give each
-  /// of them `mark` as its mtime. In case of an error the list has the new entries in memory only.
+  /// Adds `inos`, and drops entries whose inode no longer exists according to `exists`. On return
+  /// the list survives power loss. Call before the containers are made, and set the mtime of each
+  /// container to `mark`. After an error the list has the new entries in memory only.
   Status add(store::Medium& medium, std::span<const std::uint64_t> inos, FileTime mark,
              const std::function<bool(std::uint64_t ino)>& exists);
 
-  /// The file was emptied, and no program has written, truncated or touched it since.
+  /// True if a recovery made the file empty and no program has written, truncated or touched it
+  /// since.
   bool contains(std::uint64_t ino, const struct stat& attributes) const;
 
  private:

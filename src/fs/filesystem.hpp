@@ -490,30 +490,31 @@ class Filesystem {
   bool waits_for_journal(std::uint64_t ino) EFS_REQUIRES(mutex_);
   void remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
 
-  /// Does the daemon know enough of this file to give back what is zero in it? It was made by this
-  /// process, so that all its opens and reservations are known, and no space is reserved for it:
-  /// posix_fallocate(3) promises that a later write finds room.
+  /// True if the file's zero pages may be freed. This process must have made the file, so that all
+  /// its opens and reservations are known. The file must not have reserved space, because
+  /// posix_fallocate(3) promises that later writes find room.
   bool may_punch(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
     return inode.is_regular() && inode.nlink > 0 && !inode.freed && !inode.reserved &&
            inode.ino >= first_own_;
   }
 
-  /// The last writer has closed it. Gives back the pages of the file that are zero, where they take
-  /// space, or leaves it for free_zeros_left(). Throws nothing.
+  /// Call when the last writer has closed the file. Frees the file's zero pages if they take space,
+  /// or leaves the file for free_zeros_left(). Does not throw.
   void free_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
 
   struct Zeros {
     bool freed = false;  // some
-    bool left = false;   // there may be more
+    bool left = false;   // there may be more zero pages
   };
 
-  /// `tries`: to prove that no program can write, a millisecond apart.
+  /// `tries`: the attempts to prove that no program can write, a millisecond apart.
   Zeros free_zeros_of(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
-  /// Tries again with the files of which a close could not prove that no program can write, or had
-  /// no time for. Was anything freed?
+  /// Tries again with the files that free_zeros() left, because a program may write to them or time
+  /// was short. Returns true if space was freed.
   bool free_zeros_left() EFS_EXCLUDES(mutex_);
   void leave_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
-  /// The state of a file at which a proof was made that no program can write to it; none: no proof.
+  /// Proves that no program can write to a file, and returns the file's Inode::edits of that
+  /// moment. Returns nothing without a proof.
   std::optional<std::uint64_t> prove_no_writer(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
 
   struct Run {
@@ -522,14 +523,15 @@ class Filesystem {
 
   class ZeroPages;
 
-  /// Of a file that no program could write to when it had so many edits: frees these pages, which
-  /// were seen to be zero since. EAGAIN where that cannot be said any more.
+  /// Frees the pages `zeros` of a file. No program could write to the file when its edits were
+  /// `edits`, and the pages were seen to be zero after that. EAGAIN if a program may have written
+  /// since.
   Status punch(std::uint64_t ino, std::uint64_t edits, MappedFile& content,
                std::span<const Run> zeros) EFS_EXCLUDES(mutex_);
-  /// Gives back all that is zero. `proof`: prove_no_writer().
+  /// Frees all zero pages. `proof`: the result of prove_no_writer().
   Zeros punch_all(std::uint64_t ino, std::uint64_t proof) EFS_EXCLUDES(mutex_);
 
-  /// Counts a removal that is on its way: who needs its space waits for it (free_removed()).
+  /// Counts a running removal. A thread that needs its space waits for it (free_removed()).
   class Removing;
   void wait_for_removals() const;
   /// Opens a regular file's content for the daemon's own I/O path.
@@ -575,10 +577,10 @@ class Filesystem {
 
   // files for free_zeros_left()
   std::unordered_set<std::uint64_t> zeros_left_ EFS_GUARDED_BY(mutex_);
-  // inodes from here on were made by this process
+  // this process made the inodes from this number on
   std::uint64_t first_own_ EFS_GUARDED_BY(mutex_) = 0;
-  // containers that staging has in hand; it looks at their times without the namespace lock.
-  // Counted up under it
+  // containers that staging uses. Staging reads their times without the namespace lock, but
+  // increments this counter under the lock
   std::atomic<std::uint32_t> held_{0};
   // files that lost their last name, and are referenced
   std::unordered_set<std::uint64_t> unnamed_ EFS_GUARDED_BY(mutex_);

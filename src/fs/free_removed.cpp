@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The space of removed files. A removal is answered before the kernel gives back its last
 // reference, before the journal is synced on a page-cache file system, and before the kernel closes
-// the passthrough registration. Each of them holds the container's space, and with passthrough the
-// next write is refused by the kernel: nobody asks us.
+// the passthrough registration. Each of them holds the container's space. With passthrough the
+// kernel then rejects the next write without asking the daemon.
 #include <algorithm>
 #include <chrono>
 #include <new>

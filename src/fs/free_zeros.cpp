@@ -5,20 +5,21 @@
 // file of the same content that takes more space. If it comes within a punch, the file's mtime is
 // that moment.
 //
-// The proof that no program can store anything between the look at a page and its punch:
-// 1. The inode was made by this process, so that each open of it was counted (may_punch()).
-// 2. Staging::writers() says that no program can write. Either no open for writing waits for its
-//    RELEASE and the file was never open read-write, so that it cannot be mapped. Or the kernel has
-//    granted a read lease on the container: with passthrough a mapping is one of the container's,
-//    and outlives the RELEASE. efs has read Inode::edits before. An idle registration is read-only,
-//    and no program writes through it without an open.
-// 3. Pages are looked at after that. Each open for writing counts in Inode::edits and write_opens
-//    before it is answered. So while edits is as it was and no open is counted, there was no
-//    writer. This is checked under the namespace lock, exclusively, and the lock is held until the
-//    punch is done: an open is counted under it, and waits.
-// 4. Staging writes to containers that have no inode yet, and those are never looked at. A sealed
-//    container is another's, too, and stays as it is. A truncation by path has no open: it only
-//    adds or removes zeros, and MappedFile::alone() keeps it out because of the times.
+// The proof that no program can store into a page between its examination and its punch:
+// 1. This process made the inode, so it counted each open (may_punch()).
+// 2. Staging::writers() reports that no program can write, in one of two cases. In the first case
+//    no open for writing waits for its RELEASE, and the file was never open read-write, so it
+//    cannot be mapped. In the second case the kernel has granted a read lease on the container.
+//    With passthrough a mapping of the file is a mapping of the container, which outlives the
+//    RELEASE and prevents the lease. efs reads Inode::edits before the lease. An idle registration
+//    is read-only, and no program writes through it without an open.
+// 3. efs examines the pages after step 2. Each open for writing increments Inode::edits and
+//    write_opens before the reply. So if edits is unchanged and no open is counted, there was no
+//    writer. efs checks this under the exclusive namespace lock and holds the lock until the punch
+//    is done. An open needs the lock to be counted, so it waits.
+// 4. Staging writes to containers that have no inode yet, and efs never examines those. A sealed
+//    container is shared with another file and is not punched. A truncation by path has no open. It
+//    only adds or removes zeros; MappedFile::alone() excludes it to keep the times right.
 #include <linux/falloc.h>
 
 #include <algorithm>
@@ -43,13 +44,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t page = 4096;        // bytes
 constexpr std::uint64_t extent = 2U << 20;  // bytes: a huge page
-// bytes: an extent with fewer of them stays whole, and so does its huge page
+// bytes: an extent with fewer zero bytes is not punched, so it keeps its huge page
 constexpr std::uint64_t worthwhile = extent / 8;
-// punched while the namespace waits: about 0.2 ms
+// runs punched under one hold of the namespace lock: about 0.2 ms
 constexpr std::size_t runs_at_once = 64;
-// of one call: the rest is left
+// time of one call; free_zeros_left() does the rest
 constexpr auto longest = std::chrono::seconds(1);
-// extents that are sampled while other requests wait
+// the most extents that are sampled without handing over the lead
 constexpr std::uint64_t sampled_quickly = 8;
 constexpr std::size_t most_left = 1024;  // files
 
@@ -63,7 +64,7 @@ bool reads_zero(Container& container, std::span<std::byte> buffer, std::uint64_t
   return n && *n == buffer.size() && is_zero(buffer);
 }
 
-/// The first extent at or behind `offset` that has data and lies within the file.
+/// Returns the first extent at or after `offset` that has data and is within the file.
 std::optional<std::uint64_t> next_extent(Container& container, std::uint64_t offset,
                                          std::uint64_t size) {
   const auto data = container.seek(offset, SEEK_DATA);
@@ -71,14 +72,15 @@ std::optional<std::uint64_t> next_extent(Container& container, std::uint64_t off
   return at + extent <= size ? std::optional(at) : std::nullopt;
 }
 
-/// Is one of some pages of this extent zero, and takes space? Pages of every remainder modulo 8 are
-/// among them: what is stored at regular distances does not hide the rest.
+/// True if one of the sampled pages of this extent is zero and takes space. The samples include
+/// pages of every remainder modulo 8, so that data stored at regular distances do not hide the
+/// zeros.
 bool has_zero_sample(Container& container, std::uint64_t at) {
   constexpr std::uint64_t samples = 8, step = 197, first = 61, pages = extent / page;
   std::array<std::byte, page> buffer;
   for (std::uint64_t i = 0; i < samples; ++i) {
     const std::uint64_t offset = at + (i * step + first) % pages * page;
-    // Most are decided by a few bytes.
+    // A few bytes decide most pages.
     if (reads_zero(container, std::span(buffer).first(64), offset + page / 2) &&
         reads_zero(container, buffer, offset) && container.seek(offset, SEEK_DATA) == offset) {
       return true;
@@ -105,7 +107,7 @@ class Filesystem::ZeroPages {
   /// Throws std::bad_alloc.
   explicit ZeroPages(Container& container) : container_(container), buffer_(piece) {}
 
-  /// Empty where they are not worth it. Valid until the next call.
+  /// Returns the runs, or none if a punch is not worthwhile. Valid until the next call.
   std::span<const Run> find(std::uint64_t at) {
     runs_.clear();
     for (std::uint64_t begin = at; begin < at + extent;) {
@@ -235,7 +237,7 @@ std::optional<std::uint64_t> Filesystem::prove_no_writer(std::uint64_t ino, int 
   return std::nullopt;
 }
 
-// Without a proof at first: a file that was written whole costs no more than its samples.
+// Samples the file before the proof: a fully written file then costs only its samples.
 Filesystem::Zeros Filesystem::free_zeros_of(std::uint64_t ino, int tries) {
   {
     const auto container = this->container(ino);
@@ -251,7 +253,7 @@ Filesystem::Zeros Filesystem::free_zeros_of(std::uint64_t ino, int tries) {
     ReadLock lock(mutex_);
     const Inode* inode = names_.find(ino);
     if (inode == nullptr || !may_punch(*inode) || inode->write_opens > 0) {
-      return {};  // the next close looks again
+      return {};  // the next close tries again
     }
   }
   const auto proof = prove_no_writer(ino, tries);
@@ -274,7 +276,7 @@ void Filesystem::free_zeros(std::uint64_t ino) try {
   {
     const Removing removing(removing_);
     ++removals_;
-    // Before the lead is handed over: the next request may need the space.
+    // Before the lead is handed over, because the next request may need the space.
     const unsigned place = backend_.place_of(ino);
     room_.owe(place, bytes);
     if (bytes > sampled_quickly * extent) {
@@ -286,9 +288,9 @@ void Filesystem::free_zeros(std::uint64_t ino) try {
     }
     leave_zeros(ino);
   }
-  // The kernel closes its file of the container behind the RELEASE: on a busy machine some time
-  // later. Requests that need space do not wait for that. Not many threads do: files that stay
-  // mapped are left for good.
+  // The kernel closes the container's file after the RELEASE, on a busy machine some time later.
+  // This thread tries again until then. Requests that need space do not wait for it. If more than a
+  // few files are left, the thread stops, because files that stay mapped may never become free.
   constexpr std::size_t few = 4;
   for (std::chrono::milliseconds pause(8); pause.count() <= 256; pause *= 2) {
     std::this_thread::sleep_for(pause);

@@ -37,8 +37,9 @@ struct InodeExtra {
   std::string parts;          // of a file of which only parts were loaded: which
   Keep keep = Keep::by_rule;  // set while the job runs; wins over the job file
 
-  /// Punching zeros moves the container's mtime, which is set back, and its ctime, which cannot be:
-  /// as long as it has these times, `shown` is what programs see as ctime.
+  /// Punching zeros changes the container's mtime and ctime. efs restores the mtime, but cannot
+  /// restore the ctime. While the container has the times `ctime` and `mtime`, programs see `shown`
+  /// as the ctime.
   struct KeptTime {
     FileTime shown, ctime, mtime;
   };
@@ -71,7 +72,7 @@ struct Inode {
   bool inherited = false;
   // false: the reply that tells the kernel of the inode may be pending
   bool had_name = false;
-  bool withdrawn = false;  // staging took its last name
+  bool withdrawn = false;  // staging removed its last name
   bool reserved = false;   // fallocate(2) has reserved space for it; see Filesystem::may_punch()
   std::atomic<bool> opened_read_write{false};      // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now

@@ -25,10 +25,10 @@ class KernelView {
   /// kernel's state is unknown.
   virtual void name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) = 0;
   virtual void attributes_changed(std::uint64_t ino) = 0;
-  /// The file takes less space than the kernel may remember; its content is the same. Waits for
-  /// nothing; any thread.
+  /// The file takes less space than the kernel may have cached. Its content is unchanged. Does not
+  /// wait; any thread may call it.
   virtual void space_given_back(std::uint64_t ino) = 0;
-  /// Gives up what is kept for a file that nobody has open: its passthrough registration.
+  /// Closes the passthrough registration of a file that is not open.
   virtual void let_go(std::uint64_t ino) = 0;
   /// The container of `ino` with so many bytes was removed. Closes its registration soon, which
   /// would keep the space. Does not wait; any thread may call it.

@@ -11,7 +11,7 @@
 namespace efs::fs {
 namespace {
 
-/// Bytes that both begin with.
+/// The length of the common prefix, in bytes.
 std::size_t common_bytes(std::string_view a, std::string_view b) {
   const std::size_t most = std::min(a.size(), b.size());
   std::size_t same = 0;
@@ -26,7 +26,7 @@ std::size_t common_bytes(std::string_view a, std::string_view b) {
   return same;
 }
 
-/// Bytes of the whole components that both begin with.
+/// The length of the common prefix of whole components, in bytes.
 std::size_t common_components(std::string_view a, std::string_view b) {
   const std::size_t same = common_bytes(a, b);
   const auto ends = [same](std::string_view path) {
@@ -39,7 +39,7 @@ std::size_t common_components(std::string_view a, std::string_view b) {
   return slash == std::string_view::npos ? 0 : slash;
 }
 
-/// Components of `path`, counted to `most` at least.
+/// The number of components of `path`. May stop counting at `most`.
 std::size_t components(std::string_view path, std::size_t most) {
   if (path.empty()) {
     return 0;
@@ -52,7 +52,7 @@ std::size_t components(std::string_view path, std::size_t most) {
   return count;
 }
 
-/// The path behind its first `size` bytes.
+/// The rest of the path after its first `size` bytes and the slash.
 std::string_view behind(std::string_view path, std::size_t size) {
   return size == 0 ? path : path.substr(std::min(path.size(), size + 1));
 }
@@ -114,8 +114,8 @@ Status KnownDirectories::descend(const Namespace& names, std::string_view path,
   return {};
 }
 
-// A directory that was removed has no name, and was empty: nothing known is below it. A directory
-// that was renamed takes all below it along.
+// A removed directory was empty, so no known directory is below it. A renamed directory moves all
+// directories below it, so a rename clears the known paths.
 KnownDirectories::Start KnownDirectories::nearest(const Namespace& names, std::string_view path) {
   if (renames_ != names.directory_renames()) {
     known_.fill({});
@@ -131,7 +131,7 @@ KnownDirectories::Start KnownDirectories::nearest(const Namespace& names, std::s
     const std::size_t same = common_components(known.path, path);
     const std::size_t up = components(behind(known.path, same), best.cost);
     const std::size_t down = components(behind(path, same), best.cost);
-    const bool is_near = up <= known.depth - up;  // else the root is nearer
+    const bool is_near = up <= known.depth - up;  // otherwise the root is nearer
     if (is_near && up + down < best.cost) {
       best = {.known = &known, .up = up, .size = same, .cost = up + down};
     }
@@ -139,8 +139,8 @@ KnownDirectories::Start KnownDirectories::nearest(const Namespace& names, std::s
   return best;
 }
 
-// A search that took few steps moves the directory that it started from; else that stays known: the
-// callers may go on in both places.
+// A search of few steps replaces the known directory from which it started. After a longer search
+// that directory stays known, because callers may continue in both places.
 void KnownDirectories::remember(const Start& start, std::string_view path, const Walk& walk) {
   if (walk.depth <= few) {
     return;
@@ -151,7 +151,7 @@ void KnownDirectories::remember(const Start& start, std::string_view path, const
   }
   try {
     const std::size_t same = known == start.known ? start.size : 0;
-    known->ino = 0;  // until the path is there
+    known->ino = 0;  // unused until the path is complete
     known->path.resize(same);
     known->path.append(path.substr(same, walk.size - same));
     known->ino = walk.at->ino;

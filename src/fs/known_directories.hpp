@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Directories found by path, in time that does not grow with their depth where the callers ask for
-// neighbours one after the other.
+// Finds directories by path. If callers ask for neighbouring paths one after the other, the time
+// does not grow with the depth.
 
 #include <array>
 #include <atomic>
@@ -17,27 +17,27 @@ namespace efs::fs {
 class Namespace;
 struct Inode;
 
-/// Can `name` be one between the slashes of a path below the root?
+/// True if `name` can be a component of a path below the root.
 bool is_component(std::string_view name);
 
 /// Remembers the last directories that deep paths led to. The next search starts from the nearest
-/// of them, up and down again, or from the root. A path of few components is searched from the
-/// root. Thread-safe among readers of one namespace, which stays the same: call it under the
-/// namespace lock.
+/// of them and goes up and down again, or starts from the root. A short path is always searched
+/// from the root. Always use one instance with the same namespace, and call it under the namespace
+/// lock. Thread-safe under the shared lock.
 class KnownDirectories {
  public:
   static constexpr std::size_t few = 16;        // components
   static constexpr std::size_t most_known = 8;  // directories
 
-  /// The directory `path` ("a/b"; "": the root). ENOENT, ENOTDIR, and EINVAL for a path that is
-  /// none below the root; the text names `whole`.
+  /// Returns the directory `path` ("a/b"; "": the root). Errors: ENOENT, ENOTDIR, and EINVAL if
+  /// `path` is not a path below the root. The error text names `whole`.
   Result<Inode*> find(const Namespace& names, std::string_view path, const std::string& whole);
 
-  /// Steps from one directory to the next that all searches took.
+  /// The number of steps of all searches, each from one directory to the next.
   std::uint64_t steps() const { return steps_; }
 
  private:
-  /// A directory that a search led to.
+  /// A directory that an earlier search led to.
   struct Known {
     std::string path;
     std::uint64_t ino = 0;  // 0: unused
@@ -45,19 +45,19 @@ class KnownDirectories {
     std::uint64_t used = 0;
   };
 
-  /// Where a search starts.
+  /// The start of a search.
   struct Start {
     Known* known = nullptr;  // null: the root
     std::size_t up = 0;      // steps towards the root
-    std::size_t size = 0;    // bytes of the path that lead to the directory above these
+    std::size_t size = 0;    // bytes of the path that lead to the directory after these steps
     std::size_t cost = 0;    // steps, up and down
   };
 
-  /// How far a walk along a path got.
+  /// The progress of a walk along a path.
   struct Walk {
     Inode* at = nullptr;
     std::size_t size = 0;   // bytes of the path that lead to `at`
-    std::size_t depth = 0;  // components of them
+    std::size_t depth = 0;  // components of these bytes
     std::size_t steps = 0;
   };
 
@@ -69,7 +69,7 @@ class KnownDirectories {
   std::atomic<std::uint64_t> steps_{0};
   Mutex mutex_;  // rank 90 (leaf)
   std::array<Known, most_known> known_ EFS_GUARDED_BY(mutex_);
-  // renames of directories in the namespace's life when `known_` was true
+  // the value of Namespace::directory_renames() for which `known_` is valid
   std::uint64_t renames_ EFS_GUARDED_BY(mutex_) = 0;
   std::uint64_t uses_ EFS_GUARDED_BY(mutex_) = 0;
 };

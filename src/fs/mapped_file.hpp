@@ -30,8 +30,8 @@ class MappedFile {
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset);
   Status truncate(std::uint64_t size);
   Status allocate(int mode, std::uint64_t offset, std::uint64_t length);
-  /// Runs `work` while no read, write, truncation or allocation of the daemon's is under way. EBUSY
-  /// where one is: waits for nothing.
+  /// Runs `work` while the daemon does no read, write, truncation or allocation of this file. EBUSY
+  /// if one is running. Does not wait.
   Status alone(const std::function<Status(Container&)>& work);
 
   Container& container() { return *container_; }

@@ -58,7 +58,7 @@ class Namespace {
   void for_each_name(const std::function<void(const Inode& parent, const std::string& name,
                                               Inode& inode)>& visit) const;
 
-  /// The same with each name's path ("a/b"), a directory before what is in it.
+  /// The same with each name's path ("a/b"). Visits a directory before its entries.
   void for_each_path(const std::function<void(const std::string& path, Inode& inode)>& visit) const;
 
   /// Calls visit for every inode, also those without a name.
@@ -80,10 +80,10 @@ class Namespace {
   /// The path of `name` in `directory`, relative to the root ("a/b").
   std::string path_of(const Inode& directory, const std::string& name) const;
 
-  /// Grows with each rename of a directory: what was known of paths is true no more.
+  /// Grows with each rename of a directory. Paths known before the rename are then invalid.
   std::uint64_t directory_renames() const { return directory_renames_; }
 
-  /// False: `efs set` has said nothing of any directory.
+  /// False if `efs set` has set no class for any directory.
   bool has_kept_directories() const { return has_kept_directories_; }
 
   /// Is `ino` the directory `ancestor`, or below it?

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The room of a store, asked for no more often than needed, and the space that removals still owe
-// it.
+// The available space of a store, read no more often than needed, and the pending space of removed
+// files.
 
 #include <array>
 #include <atomic>
@@ -11,30 +11,31 @@
 
 namespace efs::fs {
 
-/// A removal owes the space of its container until the journal is synced (R3) and until the kernel
-/// closes the passthrough registration. Freeing what is owed costs a sync or a question to the
-/// supervisor. So it is done when the debt is a noticeable part of what is available: a store that
-/// was full pays some dozens of times, however many files are removed. Thread-safe, without a lock.
+/// A removal owes the space of its container until the journal is synced (R3) and the kernel has
+/// closed the passthrough registration. Freeing the owed space costs a sync or a call of the
+/// supervisor. So it is done when the debt is a noticeable part of the available space: a full
+/// store pays some dozens of times, however many files are removed. Thread-safe, without a lock.
 class Room {
  public:
   explicit Room(Backend& backend) : backend_(backend) {}
 
-  /// ample: at least half of every place is available. scarce: less than a quarter of one is.
+  /// ample: at least half of every backend is available. scarce: less than a quarter of one backend
+  /// is available.
   enum class Level : std::uint8_t { ample, half, scarce };
   Level level();
 
-  /// Bytes that are available in a place.
+  /// Available bytes of the backend with index `place`.
   std::uint64_t available(unsigned place) { return look(place).available; }
 
-  /// Bytes of a container that was removed, and may hold its space yet.
+  /// Adds the bytes of a removed container that may still hold its space.
   void owe(unsigned place, std::uint64_t bytes);
-  /// What was owed for a container is free, or was not owed after all.
+  /// Subtracts bytes that are free now, or that were not owed after all.
   void pay(unsigned place, std::uint64_t bytes);
-  /// Is a place owed this part of what it has available, or more?
+  /// True if a backend is owed at least its available space divided by `part`.
   bool owes(std::uint64_t part);
   static constexpr std::uint64_t noticeable = 64, smallest = 65536;
-  /// Everything that was owed when this was called is free, or will be before the caller has
-  /// returned.
+  /// Clears the debt. All space that is owed at the call must be free, or become free before the
+  /// caller returns.
   void settle();
 
  private:

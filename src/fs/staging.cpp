@@ -116,14 +116,15 @@ Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   if (!container) {
     return std::unexpected(container.error());
   }
-  // What is written into it passes the backend by: it hears of it when the writer is done.
+  // Writes to the descriptor bypass the backend. count_stored() reports them to the backend when
+  // the writer is done.
   Container* const filled = container->get();
   try {
     return HeldFile{.ino = *ino,
                     .fd = filled->descriptor(),
                     .holds = std::shared_ptr<void>(
                         filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
-  } catch (const std::bad_alloc&) {  // nobody would know of it
+  } catch (const std::bad_alloc&) {  // otherwise the container would leak
     abandon(*ino);
     throw;
   }
@@ -140,7 +141,7 @@ Result<HeldFile> Staging::adopt_file(int fd) {
 Result<HeldFile> Staging::hold(std::uint64_t ino) {
   std::atomic<std::uint32_t>& count = filesystem_.held_;
   {
-    // Not while zeros are punched: the container's mtime moves for that moment.
+    // The lock excludes a punch of zeros, which changes the container's mtime for a moment.
     ReadLock lock(filesystem_.mutex_);
     ++count;
   }
@@ -179,12 +180,13 @@ Status Staging::publish_file(std::uint64_t ino, const std::string& path,
 }
 
 std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& failed) {
-  // R1: that the data are on the medium is booked later, for many at once (settle()). Until then
-  // power loss takes the name: the PFS still has them, and they are staged in again.
+  // R1: settle() records later, for many files at once, that the data are on the medium. Until then
+  // power loss removes the name. The PFS still has the data, and they are imported again.
   WriteLock lock(filesystem_.mutex_);
   std::size_t done = 0;
   for (failed = {}; done < files.size(); ++done) {
-    // Told, not thrown: who does not know which have their name would free the containers of all.
+    // Returns the error instead of throwing. A caller that does not know which files are published
+    // would free the containers of all.
     try {
       failed = publish_one(files[done]);
     } catch (const std::bad_alloc&) {
@@ -249,8 +251,8 @@ Status Staging::remove(const std::string& path) {
     parent = place->parent->ino;
     name = place->name;
     directory = (*there)->is_directory();
-    // So that whoever recovers before the name is gone stages it in anew, and nobody takes this for
-    // a removal of the job's.
+    // If the daemon dies before the removal, a recovery then imports the file again. The removal
+    // does not count as a removal by the job.
     SetStaging staging = staging_of(**there);
     if ((*there)->nlink > 1 && !directory) {
       staging.origin_path = without_name(staging.origin_path, path);
@@ -440,7 +442,8 @@ bool Staging::has_content_that_came_in(const Inode& inode) {
          inode.extra->parts.empty();
 }
 
-// What a name is to staging; `keep` and `keep_path` are those of the directory above.
+// Returns the staging state of a name. `keep` and `keep_path` of `step` come from the directory
+// above.
 WalkItem Staging::item_of(const WalkStep& step) const {
   filesystem_.mutex_.assert_held_shared();
   const Inode& inode = *step.inode;
@@ -569,7 +572,7 @@ Result<std::vector<WalkItem>> Staging::unchanged(
   return items_of(steps);
 }
 
-// What takes the time is asking for the attributes of so many containers.
+// Runs in parallel, because reading the attributes of many containers takes most of the time.
 Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& steps,
                                                 const IsOver& is_over) const {
   filesystem_.mutex_.assert_held_shared();

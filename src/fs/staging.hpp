@@ -125,8 +125,8 @@ struct WalkItem {
   // new file of the owner gets without a set-group-ID directory. results-group also sets it.
   std::optional<gid_t> plain_group{};
   bool group_is_asked = false;
-  // why nothing of a regular file's content can be read (its size is unknown, and 0 here), or is
-  // left (lost_its_content()); "": nothing says so
+  // why a regular file's content is unreadable (then its size is unknown, and 0 here) or lost
+  // (lost_its_content()); "": no known reason
   std::string unreadable{};
   // the loaded parts of a partial file ("0+4096,8192+100"); "": the file is whole
   std::string parts;
@@ -220,8 +220,8 @@ class Staging {
   Status set_root(gid_t gid, const std::map<std::string, std::string>& xattrs);
   Status note_directory(const std::string& path, std::uint64_t version);
 
-  /// Power loss took its content before the first fsync, as a recovery of this store found, and no
-  /// program has changed it since.
+  /// True if the file lost its content by power loss before the first fsync, as a recovery of this
+  /// store found, and no program has changed it since.
   bool lost_its_content(const WalkItem& item) const;
 
   /// Removes an unused name, before the mount, for a file that is imported again. ENOTEMPTY as
@@ -338,7 +338,7 @@ class Staging {
   /// (staging_invalidate.cpp)
   void invalidate_entries();
 
-  /// What searches for directories by their paths cost so far: steps from one to the next.
+  /// The cost of all searches for directories by path, in steps from one directory to the next.
   std::uint64_t path_steps() const { return known_directories_.steps(); }
 
  private:

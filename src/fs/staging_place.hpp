@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the files that implement Staging share.
+// Declarations that the implementation files of Staging share.
 
 #include <map>
 #include <string>

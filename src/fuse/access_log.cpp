@@ -28,7 +28,7 @@ std::string arguments_of(const Event& event) {
 
 std::string outcome_of(const Event& event) {
   char text[128];
-  // GNU's: the text may be elsewhere
+  // GNU's strerror_r(3) may return text outside the buffer
   if (event.error != 0) {
     return ::strerror_r(event.error, text, sizeof text);
   }

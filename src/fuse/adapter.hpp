@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// libfuse's callbacks: each makes a Request and calls its handler (fuse/handlers/).
+// libfuse's callbacks. Each callback makes a Request and calls its handler (fuse/handlers/).
 
 struct fuse_lowlevel_ops;
 
 namespace efs::fuse {
 
-/// The table of callbacks. Their user data is a Connection, and each call needs a Delivery on its
-/// thread.
+/// Returns the table of callbacks. Their user data is a Connection. Each call needs a Delivery on
+/// its thread.
 fuse_lowlevel_ops adapter_operations();
 
 }  // namespace efs::fuse

@@ -34,14 +34,14 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
     for (const auto& one : batch) {
       files.push_back({.ino = one.ino, .fd = one.container->descriptor()});
     }
-    // Without the lock: nobody knows these inodes yet.
+    // No lock is needed: no open can name these inodes yet.
     const auto ids = registrar_->open_backing(files);
     Ids due;
     {
       MutexLock lock(mutex_);
       for (std::size_t i = 0; i < batch.size(); ++i) {
         if (ids[i]) {
-          add_idle(batch[i].ino, *ids[i]);  // else its open asks again, and says why
+          add_idle(batch[i].ino, *ids[i]);  // else the open tries again and logs why
         }
       }
       due = take_closing(false);
@@ -53,8 +53,9 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
 void BackingTable::inherit(std::span<const InheritedBacking> inherited,
                            const std::function<bool(std::uint64_t)>& exists) {
   constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
-  // Of two of one inode the earlier was to be closed, by a message that was still to be sent. The
-  // kernel counts ids up; who is on the daemon's path is so now.
+  // If an inode has two ids, the predecessor had not yet sent the message that closes the earlier
+  // id. The kernel counts ids up, so the larger id is the later one. Id 0 is the inode's present
+  // state, so it sorts last.
   std::vector<InheritedBacking> in_order(inherited.begin(), inherited.end());
   std::ranges::sort(in_order, {},
                     [](const InheritedBacking& one) { return std::pair(one.id == 0, one.id); });
@@ -119,7 +120,7 @@ void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
   slots_.erase(it);
 }
 
-// The daemon's path serves the file as well; only speed is lost. The log has each reason once, not
+// A refusal costs only speed: the daemon's path serves the file. The log has each reason once, not
 // once for each file.
 int BackingTable::register_now(std::uint64_t ino, Container& container) {
   if (refused_) {
@@ -189,12 +190,13 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
   }
   close(due);
   return acquired;
-} catch (const std::bad_alloc&) {  // of add(): nothing has changed
+} catch (const std::bad_alloc&) {  // add() failed: nothing has changed
 
   return fail(ENOMEM);
 }
 
-// Not by the first one: files that are opened alone, here and there, would each bring a row along.
+// The first open of a batch does not register the batch: otherwise each file that is opened alone
+// would register its neighbours.
 bool BackingTable::has_others_of_row(std::uint64_t ino) const {
   for (std::uint64_t one = row_of(ino); one < row_of(ino) + row_length; ++one) {
     if (one != ino && slots_.contains(one)) {
@@ -240,7 +242,7 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
     const auto ids = registrar_->open_backing(unknown);
     for (std::size_t i = 0; i < unknown.size(); ++i) {
       if (!ids[i]) {
-        continue;  // its open asks again, and says why
+        continue;  // the file's open tries again and logs the reason
       }
       add_idle(unknown[i].ino, *ids[i]);
       ++registered;
@@ -279,8 +281,8 @@ void BackingTable::let_go(std::uint64_t ino) {
   close_dropped();
 }
 
-// The kernel keeps the container open for as long as it is registered, so this waits until it is
-// not: an empty question is answered after everything that was said before it.
+// The kernel keeps a container open while it is registered, so this waits until the registrations
+// have ended. The registrar answers the empty call after it has processed all earlier messages.
 void BackingTable::close_dropped() {
   if (registrar_ == nullptr) {
     return;
@@ -320,7 +322,7 @@ void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
     MutexLock lock(mutex_);
     const auto it = slots_.find(ino);
     if (it == slots_.end()) {
-      // Its id may wait already, without its bytes being known.
+      // The id may already be pending, and the table may not have counted its bytes.
       if (bytes >= most_held) {
         due = take_closing(true);
       }

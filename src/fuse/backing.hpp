@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Passthrough: which inode the kernel serves by itself, and under which backing id.
+// Passthrough: the inodes whose I/O the kernel does itself, and their backing ids.
 
 #include <atomic>
 #include <cstdint>
@@ -18,111 +18,112 @@
 
 namespace efs::fuse {
 
-/// A container to be registered, and the inode under which a successor finds its id again.
+/// A container to register. A successor finds its id by the inode number.
 struct Registration {
   std::uint64_t ino = 0;
   int fd = -1;
 };
 
-/// Registers descriptors with the FUSE connection (FUSE_DEV_IOC_BACKING_OPEN). That needs
-/// privilege, so it is a seam: the supervisor does it for a worker that has none. Thread-safe.
+/// Registers descriptors with the FUSE connection (FUSE_DEV_IOC_BACKING_OPEN). Registration needs
+/// privilege: for an unprivileged worker the supervisor does it. Thread-safe.
 class BackingRegistrar {
  public:
-  /// So many descriptors or ids fit in one call.
+  /// The most descriptors or ids of one call.
   static constexpr std::size_t most_at_once = 32;
   virtual ~BackingRegistrar() = default;
-  /// For each descriptor its id, or why there is none. Waits for the answer.
+  /// Returns an id or an error for each descriptor. Waits for the answer.
   virtual std::vector<Result<int>> open_backing(std::span<const Registration> files) = 0;
-  /// Waits for nothing. An id that is closed by nobody goes with the connection.
+  /// Does not wait. The end of the connection closes all ids that are still open.
   virtual void close_backing(std::span<const int> ids) = 0;
-  /// The inode is open on the daemon's path, or not any more: a successor must not offer
-  /// passthrough while it is. Waits for nothing.
+  /// Reports that the inode is open on the daemon's path (`open`), or no longer open. A successor
+  /// must not offer passthrough for an inode that is open on the daemon's path. Does not wait.
   virtual void keep_to_daemon(std::uint64_t ino, bool open) = 0;
 };
 
-/// What a predecessor had registered: id 0 is the daemon's path.
+/// A registration of the predecessor. Id 0: the inode is on the daemon's path.
 struct InheritedBacking {
   std::uint64_t ino = 0;
   std::int32_t id = 0;
   std::uint32_t unused = 0;
 };
 
-/// How many ids of files that nobody has open are kept: each is an open file of the kernel's, of
-/// which a machine has so many for all its jobs together (proc_sys_fs(5), file-max). A 64th of
-/// them, within BackingTable's bounds.
+/// Returns the number of ids to keep for files that are not open. Each id is an open file in the
+/// kernel, and file-max (proc_sys_fs(5)) limits the open files of all jobs on the machine together.
+/// The result is a 64th of file-max, within BackingTable's bounds.
 std::size_t ids_to_keep();
 
-/// All opens of one inode use one mode and one backing id (knowledge of the kernel:
-/// fs/fuse/iomode.c). An id stays registered for a while after the last close, in bounded number,
-/// for files that are opened again and again. Ids are closed in batches: until a batch is full,
-/// until the inodes that wait held `most_held` bytes, or until the loop has time for housekeeping.
-/// A registered file keeps its space, so what waits here is what a removal may still owe.
-/// Thread-safe.
+/// All opens of one inode use one mode and one backing id (the kernel requires this:
+/// fs/fuse/iomode.c). An id stays registered after the last close, because programs often open the
+/// same files again. The number of such ids is bounded. The table closes ids in batches: when a
+/// batch is full, when the inodes of the pending ids held `most_held` bytes, or when the loop has
+/// time for housekeeping. A registered file keeps its space, so the space of a removed file is not
+/// free until its id is closed. Thread-safe.
 class BackingTable final {
  public:
   static constexpr std::size_t fewest_idle = 16384, most_idle = 65536;
   static constexpr std::uint64_t most_held = 1u << 20;  // bytes
 
-  /// `registrar` may be null: then everything takes the daemon's path. `idle`: ids that are kept.
+  /// `registrar` may be null: then all I/O takes the daemon's path. `idle`: the most ids to keep
+  /// for files that are not open.
   BackingTable(BackingRegistrar* registrar, std::size_t idle)
       : registrar_(registrar), idle_limit_(idle) {}
 
-  /// The connection is gone when this runs; the kernel has dropped the ids with it.
+  /// The connection has ended before the destructor runs, and the kernel has dropped the ids.
   ~BackingTable() = default;
 
-  /// After a takeover, before the first request. How often these are open is not known, so they
-  /// stay until drop(). Of two ids of one inode the later stays. `exists`: whether there is such an
-  /// inode; what was registered for a file that never came to be is closed.
+  /// Call after a takeover, before the first request. The number of opens of these inodes is
+  /// unknown, so their ids stay until drop(). If an inode has two ids, the later one stays.
+  /// `exists` says whether an inode exists. The ids of inodes that do not exist are closed: their
+  /// files were never created.
   void inherit(std::span<const InheritedBacking> inherited,
                const std::function<bool(std::uint64_t)>& exists);
-  /// Registers containers that no inode uses yet, in one question per batch. They count as idle
-  /// until acquire().
+  /// Registers containers that no inode uses yet, with one call per batch. They count as idle until
+  /// acquire().
   void prepare(std::span<const fs::ContainerPool::Ready> containers);
 
   struct Acquired {
     int id = 0;  // 0: the daemon's path
-    // nothing was counted: ask again with the container, or without the wish
+    // no open was counted: call again with the container, or with `wanted` false
     bool needs_container = false;
-    // it had to be registered, and is not the first of its row: the others are worth it, too, as it
-    // seems
+    // acquire() registered the inode, and it is not the first of its batch: the caller should
+    // register the rest of the batch
     bool row = false;
   };
 
-  /// Counts an open. `wanted`: passthrough is allowed for this inode. `container` is looked at only
-  /// where there is no id for it yet, so it may be null at first. (Where nothing is registered it
-  /// is asked for all the same: who cannot open it shall hear of that now.)
+  /// Counts an open. `wanted`: passthrough is allowed for this inode. `container` may be null at
+  /// first: it is needed only if the inode has no id yet. Without a registrar the table asks for
+  /// the container as well, so that an open fails at once if the container cannot be opened.
   Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container);
-  /// The inodes of `ino`'s row that are not known here: its neighbours by number, most_at_once with
-  /// itself. What was staged in together, or made together, is often opened together. None where as
-  /// many are known as may be kept.
+  /// Returns the inodes of `ino`'s registration batch that the table does not contain. A batch is
+  /// most_at_once neighbouring inode numbers: files that were imported or made together are often
+  /// opened together. Returns none if the table has no room for a whole batch.
   std::vector<std::uint64_t> rest_of_batch(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
-  /// Registers those of them (most_at_once at most) that still are unknown, in one question; how
-  /// many. They count as idle until acquire(). A caller looks afterwards whether one of them has
-  /// gone meanwhile, and drops it.
+  /// Registers those of `files` (at most most_at_once) that the table does not contain yet, with
+  /// one call. Returns their number. They count as idle until acquire(). The caller must check
+  /// afterwards whether a file was removed meanwhile, and drop() it.
   std::size_t register_batch(std::span<const fs::ContainerPool::Ready> files);
   void release(std::uint64_t ino);
-  /// Ends the registration of an inode that nobody has open; returns when it has ended.
+  /// Closes the registration of an inode that is not open. Returns when the registration has ended.
   void let_go(std::uint64_t ino);
-  /// Returns when every registration that was dropped has ended: the kernel holds no space of
-  /// theirs any more.
+  /// Returns when every dropped registration has ended. The kernel then no longer holds their
+  /// space.
   void close_dropped();
-  /// The inode is gone; its container held so many bytes.
+  /// The inode was removed. Its container held this many bytes.
   void drop(std::uint64_t ino, std::uint64_t bytes);
-  /// The daemon does this inode's I/O, as far as it is open.
+  /// True if the daemon does the I/O of this inode's opens.
   bool keeps_to_daemon(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
 
   bool enabled() const { return registrar_ != nullptr && !refused_; }
 
-  /// Before the first open.
+  /// Call before the first open.
   void disable() { registrar_ = nullptr; }
 
-  /// The kernel registers none of the containers: from now on none is asked for. Any time, any
-  /// thread.
+  /// Stops further registrations, because the kernel rejects every container. Any time, any thread.
   void refuse() { refused_ = true; }
 
   bool due() const { return waiting_.load(std::memory_order_relaxed); }
 
-  /// Closes what waits to be closed.
+  /// Closes all pending ids.
   void run();
 
  private:
@@ -135,10 +136,10 @@ class BackingTable final {
 
   using Ids = std::vector<int>;
 
-  /// Of a new inode, not idle. Throws std::bad_alloc; nothing else that a release or a removal
-  /// calls does.
+  /// Adds a new inode, not idle. Throws std::bad_alloc. The functions that a release or a removal
+  /// calls do not throw.
   Slot& add(std::uint64_t ino, int id, std::uint64_t opens) EFS_REQUIRES(mutex_);
-  /// Without memory for it the id is closed again.
+  /// Closes the id again if memory is exhausted.
   void add_idle(std::uint64_t ino, int id) EFS_REQUIRES(mutex_);
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
@@ -159,23 +160,23 @@ class BackingTable final {
   }
 
   void close_later(int id, std::uint64_t bytes) EFS_REQUIRES(mutex_);
-  /// What has to be closed now: nothing, or all that waits.
+  /// Returns the ids to close now: none, or all pending ids.
   Ids take_closing(bool all) EFS_REQUIRES(mutex_);
   void close(const Ids& ids);
 
   BackingRegistrar* registrar_;
   const std::size_t idle_limit_;
   std::atomic<bool> refused_{false};
-  // rank 35; what an open may ask for is registered under it, so that nothing is registered twice
+  // rank 35; held while an inode is registered, so that two opens do not register it twice
   mutable Mutex mutex_;
   std::unordered_map<std::uint64_t, Slot> slots_ EFS_GUARDED_BY(mutex_);
-  // inodes of slots; the last one that was used first
+  // inodes of idle slots, the last used first
   std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);
-  // those of the others: a place in a list costs no memory later
+  // inodes of the other slots; make_idle() moves their list nodes without allocating
   std::list<std::uint64_t> open_ EFS_GUARDED_BY(mutex_);
   Ids closing_ EFS_GUARDED_BY(mutex_);  // at most most_at_once
   std::uint64_t closing_bytes_ EFS_GUARDED_BY(mutex_) = 0;
-  int last_refusal_ EFS_GUARDED_BY(mutex_) = 0;  // errno; what the log has already
+  int last_refusal_ EFS_GUARDED_BY(mutex_) = 0;  // errno of the last logged refusal
   std::atomic<bool> waiting_{false};             // closing_ is not empty
 };
 

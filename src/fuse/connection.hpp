@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The state of one FUSE connection that its requests share.
+// The state that the requests of one FUSE connection share.
 
 #include <atomic>
 #include <cstdint>
@@ -14,7 +14,7 @@ struct fuse_session;
 
 namespace efs::fuse {
 
-/// One per Session, which hands it to libfuse as user data. Requests reach it by
+/// Each Session has one and passes it to libfuse as user data. Requests reach it by
 /// Request::connection().
 struct Connection {
   fs::Filesystem& filesystem;
@@ -23,16 +23,16 @@ struct Connection {
   fuse_session* session = nullptr;  // for notifications
   Observer observer;
   Counters& counters = observer.counters;
-  bool uncached = false;  // reads and writes come as programs make them
-  bool stacked = false;   // containers lie on a file system that may lie on another one itself
+  bool uncached = false;  // no page cache: the daemon sees each read and write
+  bool stacked = false;   // the containers' file system may itself be stacked
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};
 };
 
 /// Drops `count` of the kernel's references to an inode.
 void forget_references(Connection& connection, std::uint64_t ino, std::uint64_t count);
-/// Frees an inode without a name unless the kernel knows it. Call without a lock that a request may
-/// need.
+/// Frees an inode without a name unless the kernel still references it. Call without any lock that
+/// a request may need.
 void free_if_forgotten(Connection& connection, std::uint64_t ino);
 
 }  // namespace efs::fuse

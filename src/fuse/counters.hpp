@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the daemon counts. Passthrough reads and writes never reach it and are in none of these
-// figures.
+// The daemon's counters. Passthrough reads and writes never reach the daemon, so no counter
+// includes them.
 
 #include <array>
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace efs::fuse {
 
-/// Requests of the kernel, by kind (libfuse's names).
+/// The kinds of the kernel's requests (libfuse's names).
 enum class Operation : std::uint8_t {
   lookup,
   forget,
@@ -52,14 +52,15 @@ enum class Operation : std::uint8_t {
 inline constexpr std::size_t operation_count = static_cast<std::size_t>(Operation::other) + 1;
 const char* name_of(Operation operation);
 
-/// Figures of one kind of request. Relaxed atomics: a reader sees each of them right, not all of
-/// one moment.
+/// Figures of one kind of request. The atomics are relaxed: each figure is correct, but the figures
+/// may be of different moments.
 struct alignas(64) OperationCounters {
   static constexpr std::size_t buckets = 24;
 
   std::atomic<std::uint64_t> count{0}, errors{0}, nanoseconds{0}, longest{0},
       shortest{~std::uint64_t{0}};
-  /// [0]: below 1 us; [i]: from 2^(i-1) us on, below 2^i us; the last one: all that is longer.
+  /// [0]: below 1 us. [i]: at least 2^(i-1) us and below 2^i us. The last bucket has no upper
+  /// bound.
   std::array<std::atomic<std::uint64_t>, buckets> histogram{};
 
   void add(std::uint64_t duration, bool failed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The one place that includes libfuse, so that the API version is chosen once.
+// The only file that includes libfuse, so that the API version is chosen once.
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 12)
 #include <fuse_lowlevel.h>
@@ -20,7 +20,7 @@
 
 namespace efs::fuse {
 
-/// Lets the kernel ask again for a name when it is used next; what is there of it stays.
+/// Makes the kernel look up a name again at its next use. The kernel keeps the entry until then.
 /// (Before 3.16 the call took a flag.)
 inline int expire_entry(fuse_session* session, fuse_ino_t parent, const std::string& name) {
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)

@@ -14,8 +14,8 @@ bool may_hide_stores(const Connection& connection, const fs::Entry& entry) {
   return entry.may_change_now && connection.backing.keeps_to_daemon(entry.ino);
 }
 
-/// Has the kernel write back what it holds of a file. False where that cannot be had now: only one
-/// thread may wait here, since the others have to answer the writes.
+/// Makes the kernel write back its pages of a file. Returns false if this is not possible now: only
+/// one thread may wait here, because the others must answer the WRITE requests.
 bool write_back(Connection& connection, std::uint64_t ino) {
   if (connection.session == nullptr ||
       connection.writes_back.test_and_set(std::memory_order_acquire)) {
@@ -27,7 +27,7 @@ bool write_back(Connection& connection, std::uint64_t ino) {
   return told == 0;
 }
 
-/// Right whatever is where, as POSIX has it: a file system need not know of holes.
+/// Reports the whole file as data. POSIX allows this: a file system need not report holes.
 Result<std::uint64_t> all_data(std::uint64_t size, std::uint64_t offset, int whence) {
   if (offset >= size) {
     return fail(ENXIO);

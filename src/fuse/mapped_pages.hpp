@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What programs store through mappings while the daemon does a file's I/O: it is in pages of the
-// kernel's, and nobody is told of it, until the kernel writes them back. The container knows
-// neither of the data nor of its place until then.
+// Data that programs store through mappings of a file on the daemon's path. The data stay in the
+// kernel's pages, without a notification, until the kernel writes the pages back. Until then the
+// container has neither the data nor blocks for them.
 
 #include <cstdint>
 
@@ -13,14 +13,15 @@ namespace efs::fuse {
 
 struct Connection;
 
-/// lseek(2) with SEEK_DATA or SEEK_HOLE. What was stored before counts; while another file's pages
-/// are being written, and it cannot be known, all of the file is data. May wait for WRITE requests,
-/// which other threads must answer: holds no lock.
+/// lseek(2) with SEEK_DATA or SEEK_HOLE. The result includes data stored before the call. If
+/// another thread is waiting for a write-back, this call cannot know the holes and reports the
+/// whole file as data. May wait for WRITE requests, which other threads must answer: call it
+/// without a lock.
 Result<std::uint64_t> seek(Connection& connection, std::uint64_t ino, std::uint64_t offset,
                            int whence);
 
-/// The attributes. Whatever is stored in a file without a block shows in st_blocks, for some
-/// programs take 0 for "only a hole". May wait as seek() does.
+/// Returns the attributes. If a file without blocks may have data in the kernel's pages, st_blocks
+/// is not 0: some programs take 0 to mean "only a hole". May wait as seek() does.
 Result<fs::Entry> attributes(Connection& connection, std::uint64_t ino);
 
 }  // namespace efs::fuse

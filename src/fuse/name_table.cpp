@@ -5,7 +5,7 @@ namespace efs::fuse {
 namespace {
 
 constexpr std::uint64_t root = 1;
-constexpr int deepest = 4096;  // components: PATH_MAX bounds them; a loop must end whatever happens
+constexpr int deepest = 4096;  // components (PATH_MAX); the bound also ends a loop of names
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Names of inodes, for traces: the file system itself finds inodes by names, never names by inodes.
+// Names of inodes, for traces. The file system itself only maps names to inodes.
 
 #include <cstdint>
 #include <map>
@@ -13,16 +13,16 @@
 
 namespace efs::fuse {
 
-/// Learns from the replies to the kernel and forgets with it, so that it is as large as the
-/// kernel's cache. An inode with several names has the one that was used last; one whose name was
-/// removed keeps it. Thread-safe.
+/// Adds names when the daemon replies to the kernel, and removes them when the kernel forgets the
+/// inode. The table is therefore as large as the kernel's cache. An inode with several names has
+/// the last used one. An inode whose name was removed keeps the name. Thread-safe.
 class NameTable {
  public:
-  /// The kernel was told of `ino` under this name: one reference.
+  /// A reply gave the kernel `ino` under this name: one more reference.
   void add(std::uint64_t ino, std::uint64_t parent, std::string_view name);
   void rename(std::uint64_t parent, std::string_view name, std::uint64_t new_parent,
               std::string_view new_name);
-  /// The kernel gives references back.
+  /// The kernel drops `count` references.
   void forget(std::uint64_t ino, std::uint64_t count);
 
   /// "/a/b"; "/" for the root; an inode without a known name is "#" and its number.

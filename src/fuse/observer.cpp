@@ -13,7 +13,8 @@
 namespace efs::fuse {
 namespace {
 
-// The process of a thread. FUSE tells the thread; while it waits for our reply it cannot go away.
+// Returns the process of a thread. FUSE reports the thread, and the thread exists as long as it
+// waits for the reply.
 pid_t process_of(pid_t tid) {
   if (tid <= 0) {
     return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Observation of requests: each is counted, and described with its path to sinks, if there are any.
-// A Request (request.hpp) makes the calls.
+// Observation of requests. The observer counts each request, and describes it with its path to the
+// sinks, if there are any. A Request (request.hpp) makes the calls.
 
 #include <sys/types.h>
 
@@ -15,7 +15,7 @@
 
 namespace efs::fuse {
 
-/// A request that is over.
+/// A finished request.
 struct Event {
   Operation operation = Operation::other;
   bool truncates = false;      // a setattr that sets the size
@@ -23,7 +23,7 @@ struct Event {
   std::uint64_t duration = 0;  // nanoseconds
   uid_t uid = 0;
   gid_t gid = 0;
-  // 0: the kernel's own (read-ahead), or a process of another pid namespace
+  // 0: a request of the kernel itself (read-ahead), or of a process in another pid namespace
   pid_t pid = 0, tid = 0;
   std::string path;  // as the mount shows it, from "/"
   // new path of rename and link; target of symlink; name of an extended attribute
@@ -33,7 +33,8 @@ struct Event {
   int error = 0;                       // errno, 0: good
 };
 
-/// Thread-safe; called on the threads that serve, after the reply. Must not touch the mount.
+/// Thread-safe. The threads that serve requests call it after the reply. It must not access the
+/// mount.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -74,19 +75,19 @@ class Observer {
  public:
   Counters& counters;
 
-  /// There are sinks. Only for them are names kept.
+  /// True if there are sinks. The observer keeps names only for sinks.
   bool listens() const { return !sinks_.empty(); }
 
-  /// The names that a successful operation gives or changes; `made`: the inode of its reply's
-  /// entry. Call before the reply: from then on other requests can use the name. Throws
+  /// Records the names that a successful operation adds or changes. `made`: the inode of the
+  /// reply's entry. Call before the reply: after it other requests can use the name. Throws
   /// std::bad_alloc.
   void learn(Operation operation, const Subject& subject, std::uint64_t made);
 
   /// The kernel drops `count` references.
   void forget(std::uint64_t ino, std::uint64_t count) { names_.forget(ino, count); }
 
-  /// The event, as far as it is known before the operation: afterwards the client and the name may
-  /// be gone. Throws std::bad_alloc.
+  /// Returns the part of the event that is known before the operation. After the operation the
+  /// client and the name may no longer exist. Throws std::bad_alloc.
   Event describe(Operation operation, const Subject& subject, uid_t uid, gid_t gid,
                  pid_t tid) const;
   void tell(const Event& event) const;

@@ -32,8 +32,8 @@ void BatchRegistrar::register_batch(std::uint64_t ino) {
   slow_work_begins();
   const auto files = filesystem_.servable(rest);
   const std::size_t registered = backing_.register_batch(files);
-  // who removed one after servable() had looked may have found nothing to drop, and waits for its
-  // space
+  // a file may have been removed after servable() and before its registration; that removal found
+  // no registration to drop, and now waits for the space
   for (const auto& file : files) {
     if (!filesystem_.exists(file.ino)) {
       backing_.drop(file.ino, BackingTable::most_held);

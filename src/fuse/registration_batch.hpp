@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Passthrough of files that are opened one after the other: one question to the supervisor instead
-// of one each.
+// Passthrough of files that are opened one after the other: one call of the supervisor for a batch
+// of files instead of one call for each.
 
 #include <atomic>
 #include <cstdint>
@@ -11,20 +11,21 @@
 
 namespace efs::fuse {
 
-/// One for a connection. Thread-safe.
+/// Each connection has one. Thread-safe.
 class BatchRegistrar {
  public:
   BatchRegistrar(fs::Filesystem& filesystem, BackingTable& backing)
       : filesystem_(filesystem), backing_(backing) {}
 
-  /// Registers what is left of the inode's row (BackingTable::rest_of_batch()) and may be served by
-  /// the kernel. Under no lock; takes about a third of a millisecond, or nothing where another
-  /// thread is at a row: it holds a descriptor for each file. Nothing stays registered that is
-  /// removed meanwhile. Throws std::bad_alloc, with nothing lost.
+  /// Registers the rest of the inode's batch (BackingTable::rest_of_batch()), as far as the kernel
+  /// may serve the files. Call without a lock. Takes about a third of a millisecond. Returns at
+  /// once if another thread registers a batch, because a batch holds a descriptor for each file. A
+  /// file that is removed meanwhile does not stay registered. Throws std::bad_alloc; the table then
+  /// stays valid.
   void run(std::uint64_t ino);
 
-  /// Returns when the row that was being registered is: its thread may hold descriptors of removed
-  /// files.
+  /// Returns when no batch is being registered. The thread that registers a batch may hold
+  /// descriptors of removed files.
   void wait() const { busy_.wait(true); }
 
  private:

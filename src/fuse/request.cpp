@@ -19,8 +19,9 @@ namespace {
 // library ends the process if there is none.
 thread_local Delivery* delivery_of_thread = nullptr;
 
-// libfuse reads the supplementary groups from /proc, as the request does not have them. A client
-// that cannot be seen there (another pid namespace) counts as no member, which grants no right.
+// libfuse reads the supplementary groups from /proc, because the request does not contain them. A
+// client in another pid namespace is not visible there and does not count as a member, which grants
+// no right.
 bool is_member(fuse_req_t handle, gid_t group) {
   std::array<gid_t, 256> few{};
   int count = fuse_req_getgroups(handle, static_cast<int>(few.size()), few.data());
@@ -34,7 +35,7 @@ bool is_member(fuse_req_t handle, gid_t group) {
   return std::find(all.begin(), end, group) != end;
 }
 
-// Without memory a watcher misses a request; the request goes on.
+// If memory is exhausted, a sink misses the request; the request continues.
 template <typename Action>
 bool without_exceptions(Action action) {
   try {
@@ -142,7 +143,7 @@ void Request::observe(const Subject& subject) {
   without_exceptions([&] {
     event_ = observer.describe(operation_, subject, context->uid, context->gid, context->pid);
   });
-  started_ = Clock::now();  // the description is not the request's time
+  started_ = Clock::now();  // the time of the description does not count
 }
 
 void Request::observe_forget(std::uint64_t ino, std::uint64_t count) {
@@ -161,7 +162,7 @@ int Request::send(const Outcome& outcome, Send send_by) {
   }
   outcome_ = outcome;
   if (outcome.error == 0 && connection_->observer.listens()) {
-    // Without memory for a name the trace shows a number.
+    // If there is no memory for the name, the trace shows the inode number.
     without_exceptions([&] { connection_->observer.learn(operation_, subject_, outcome.made); });
   }
   return send_by(std::exchange(handle_, nullptr));

@@ -24,17 +24,18 @@ struct Connection;
 
 /// The data of a request that libfuse does not pass to callbacks: its number in the protocol, and
 /// memory for an answer. A reader of requests makes a Delivery around each call of libfuse on the
-/// same thread. The callback finds the Delivery by the layer's only thread-local.
+/// same thread. The callback finds the Delivery through the only thread-local variable of this
+/// layer.
 class Delivery {
  public:
-  /// `number`: of the request, with resent_bit. `buffer` is borrowed; it grows when an answer needs
-  /// more.
+  /// `number`: the request's number, with resent_bit. `buffer` is borrowed and grows if an answer
+  /// needs more.
   Delivery(std::uint64_t number, std::vector<std::byte>& buffer);
   ~Delivery();
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
 
-  /// The Delivery of this thread. There must be one.
+  /// Returns the Delivery of this thread, which must exist.
   static Delivery& current();
 
   std::uint64_t number() const { return number_; }
@@ -48,13 +49,13 @@ class Delivery {
 };
 
 /// Move-only. A Request sends exactly one reply: it logs and drops a second one, and a Request that
-/// is destroyed without a reply logs that and replies EIO. Its end counts the request, with the
-/// time since its construction, and tells the sinks of the observer. A Request that was moved from
-/// is empty: it counts, tells and replies nothing. Allocates nothing unless the observer listens.
-/// Used on the thread of its Delivery.
+/// is destroyed without a reply logs that and replies EIO. Its destructor counts the request, with
+/// the time since the construction, and reports it to the sinks of the observer. A moved-from
+/// Request is empty: it does not count, report or reply. Allocates nothing unless the observer
+/// listens. Used on the thread of its Delivery.
 class Request {
  public:
-  /// `handle`: unanswered. Its user data is a Connection. Needs a Delivery on this thread.
+  /// `handle` must be unanswered, and its user data a Connection. Needs a Delivery on this thread.
   Request(fuse_req_t handle, Operation operation);
 
   ~Request() { end(); }
@@ -69,38 +70,40 @@ class Request {
 
   fs::Filesystem& filesystem() const;
 
-  /// Replied to, or empty.
+  /// True if the request was replied to, or is empty.
   bool replied() const { return handle_ == nullptr; }
 
-  /// The kernel's number of the request, which the journal keeps, without resent_bit.
+  /// The kernel's number of the request, without resent_bit. The journal records it.
   std::uint64_t number() const;
-  /// The kernel sent the request before, to a predecessor of this process.
+  /// True if the kernel sent the request before, to a predecessor of this process.
   bool resent() const;
   /// The client: ids, umask, supplementary groups, number. Valid until the reply.
   fs::Caller caller() const;
 
-  /// Memory of this thread for the answer, valid until the next call. Throws std::bad_alloc.
+  /// Returns memory of this thread for the answer, valid until the next call. Throws
+  /// std::bad_alloc.
   std::span<std::byte> buffer(std::size_t size) const { return delivery_->buffer(size); }
 
-  /// Tells the observer the subject of the request. Each handler does so first: names may be gone
-  /// when the request ends. Without it the sinks are not told of the request.
+  /// Describes the subject of the request to the observer. Each handler calls this first, because a
+  /// name may no longer exist when the request ends. The sinks receive no event of a request
+  /// without a subject.
   void observe(const Subject& subject);
-  /// The kernel drops references: no event for the sinks.
+  /// The kernel drops references. The sinks receive no event.
   void observe_forget(std::uint64_t ino, std::uint64_t count);
 
-  /// Appends a directory entry for reply_buffer() to `rest` if it fits; returns the size that it
-  /// needs.
+  /// Appends a directory entry for reply_buffer() to `rest` if it fits. Returns the size of the
+  /// entry.
   std::size_t add_entry(std::span<std::byte> rest, const fs::Filesystem::DirectoryItem& item) const;
 
-  // Replies. Those that return bool return false if the kernel no longer waits, since the client
-  // was interrupted; then the kernel knows nothing of what the reply names.
+  // Replies. A reply that returns bool returns false if the kernel no longer waits because the
+  // client was interrupted. The kernel then does not know the inode or open of the reply.
   /// 0: success without data.
   void reply_error(int code);
   /// The kernel expects no reply (forget); libfuse does.
   void reply_none();
   void reply(const Status& status);
   void reply_entry(const Result<fs::Entry>& entry);
-  /// "There is no such name", for the kernel to remember.
+  /// Replies "there is no such name", which the kernel caches.
   void reply_no_entry();
   void reply_attr(const Result<fs::Entry>& entry);
 #if EFS_HAVE_STATX
@@ -112,7 +115,7 @@ class Request {
   void reply_write(std::size_t count);
   void reply_buffer(std::span<const std::byte> bytes);
   void reply_statfs(const struct statvfs& statistics);
-  /// The size of an extended attribute or of the list of them.
+  /// Replies with the size of an extended attribute, or of the list of them.
   void reply_xattr_size(std::size_t size);
   void reply_lseek(std::uint64_t offset);
 

@@ -19,7 +19,8 @@ constexpr unsigned largest_crowd = 4096;
 
 }  // namespace
 
-// A thread of the loop: hears of slow work in what it handles, and then leads no more.
+// A thread of the loop. When slow work begins in a request, the thread gives the lead to another
+// one.
 class RequestLoop::Worker final : public SlowWorkListener {
  public:
   Worker(RequestLoop& loop, std::unique_ptr<RequestReader> its_reader)
@@ -50,7 +51,7 @@ RequestLoop::~RequestLoop() = default;
 
 void RequestLoop::run() {
   work(make_reader_());
-  std::vector<std::jthread> others;  // joined where it ends
+  std::vector<std::jthread> others;  // joined at the end of this scope
   MutexLock lock(mutex_);
   others.swap(threads_);
 }
@@ -106,8 +107,7 @@ void RequestLoop::lead(Worker& worker) {
   }
 }
 
-// Requests are answered with what they throw where they are carried out (fuse/adapter.cpp); this is
-// what comes after.
+// fuse/adapter.cpp replies if a handler throws. The exceptions here come after the reply.
 void RequestLoop::handle(RequestReader& reader) noexcept {
   try {
     reader.handle();
@@ -116,8 +116,8 @@ void RequestLoop::handle(RequestReader& reader) noexcept {
   }
 }
 
-// Receives beside the leader until the queue is empty. Help that was not needed is called for less
-// often.
+// Receives beside the leader until the queue is empty. Unneeded help makes the leader call for help
+// less often.
 void RequestLoop::help(Worker& worker) {
   unsigned handled = 0;
   Got got{};
@@ -161,7 +161,7 @@ void RequestLoop::keep_house() noexcept {
   }
 }
 
-// A thread that sleeps, or a new one.
+// True if a thread sleeps or could be started.
 bool RequestLoop::somebody_free() {
   if (ended_) {
     return false;
@@ -181,7 +181,7 @@ bool RequestLoop::somebody_free() {
   return started;
 }
 
-// Its reader is made here: a thread that finds no memory for one could serve nobody.
+// Makes the reader before the thread: without memory for a reader the thread could not serve.
 bool RequestLoop::start_another() {
   try {
     auto thread =
@@ -195,8 +195,8 @@ bool RequestLoop::start_another() {
   }
 }
 
-// False where nobody is there to lead: then the caller goes on, and requests wait for its slow
-// work.
+// Returns false if no other thread can lead. The caller then continues to lead, and requests wait
+// for its slow work.
 bool RequestLoop::hand_over() {
   {
     MutexLock lock(mutex_);

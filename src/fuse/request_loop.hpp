@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Who waits for the kernel's requests, and how. One thread at a time leads: it alone waits, and it
-// handles what it receives by itself, so that a quick request wakes no second thread. Before slow
-// work (base/slow_work.hpp) it hands the lead to a thread that sleeps on a condition variable.
-// Where requests queue up, helpers receive beside the leader until nothing is left. The scheme is
-// known as leader/followers (Schmidt et al., Pattern-Oriented Software Architecture 2).
-//
-// The leader spins for a bounded time before it blocks, since waking a thread costs more than most
-// requests do; a spin that catches nothing is the rarer the more often that happens in a row, so an
-// idle or crowded machine sees none.
+// The threads that wait for the kernel's requests. One thread at a time leads. Only the leader
+// waits, and the leader handles the request that it receives, so that a quick request wakes no
+// second thread. Before slow work (base/slow_work.hpp) the leader hands the lead to a thread that
+// sleeps on a condition variable. If requests queue up, helpers receive beside the leader until the
+// queue is empty. The scheme is known as leader/followers (Schmidt et al., Pattern-Oriented
+// Software Architecture 2).
+// The leader spins for a bounded time before it blocks, because waking a thread costs more than
+// most requests. Each spin that catches no request makes the following spins rarer, so the leader
+// of an idle or crowded machine rarely spins.
 
 #include <atomic>
 #include <chrono>
@@ -22,21 +22,22 @@
 
 namespace efs::fuse {
 
-/// One thread's access to the queue of requests. Made by another thread, used by that thread only.
+/// One thread's access to the queue of requests. Another thread may construct it; only its own
+/// thread uses it.
 class RequestReader {
  public:
   enum class Got : std::uint8_t { request, nothing, end };
   virtual ~RequestReader() = default;
-  /// Takes a request from the queue; never blocks. `end`: there will be none any more.
+  /// Takes a request from the queue. Does not block. `end`: there will be no further requests.
   virtual Got receive() = 0;
-  /// Handles what receive() took. What it throws is logged, and lost.
+  /// Handles the request that receive() took. The loop logs and drops an exception.
   virtual void handle() = 0;
-  /// Blocks until receive() has something to say, or for `milliseconds` (-1: for ever). False when
-  /// the time is over.
+  /// Blocks until receive() would return a request or `end`, at most for `milliseconds` (-1:
+  /// without a limit). Returns false if the time is over.
   virtual bool wait(int milliseconds) = 0;
 };
 
-/// Work that can wait until there is nothing else to do. Called by one thread at a time.
+/// Work that can wait until no request does. One thread at a time calls it.
 class Housekeeping {
  public:
   virtual ~Housekeeping() = default;
@@ -44,12 +45,12 @@ class Housekeeping {
   virtual void run() = 0;
 };
 
-/// When it pays to spin. Not thread-safe: the leader's.
+/// Decides when to spin. Not thread-safe: only the leader uses it.
 class SpinPolicy {
  public:
   explicit SpinPolicy(std::chrono::microseconds limit) : limit_(limit) {}
 
-  /// How long to spin now; zero: not at all.
+  /// Returns how long to spin now. Zero: do not spin.
   std::chrono::microseconds next() {
     if (skip_ == 0) {
       return limit_;
@@ -76,15 +77,15 @@ class SpinPolicy {
 class RequestLoop {
  public:
   struct Options {
-    // at least 2; as much slow work runs side by side, less one, before requests wait for it
+    // at least 2; up to most_threads - 1 slow operations run at once before requests wait for them
     unsigned most_threads = 16;
     std::chrono::microseconds spin{50};  // 0: never
   };
 
-  /// Makes all that a reader needs, so that a thread that runs can serve; throws where there is no
-  /// memory for it.
+  /// Makes a reader with all its memory, so that a started thread can serve. Throws if memory is
+  /// exhausted.
   using MakeReader = std::function<std::unique_ptr<RequestReader>()>;
-  /// Housekeeping waits for this long without a request, or for this many requests.
+  /// Housekeeping runs after this time without a request, or after this many requests.
   static constexpr int quiet = 1;  // milliseconds
   static constexpr unsigned busy = 128;
 
@@ -94,8 +95,8 @@ class RequestLoop {
   RequestLoop(const RequestLoop&) = delete;
   RequestLoop& operator=(const RequestLoop&) = delete;
 
-  /// Serves on this thread and on others, which are started when they are needed, until a reader
-  /// says `end`. Call once.
+  /// Serves on this thread, and on others that it starts when needed, until a reader returns `end`.
+  /// Call once.
   void run();
 
  private:
@@ -116,21 +117,21 @@ class RequestLoop {
   const MakeReader make_reader_;
   Housekeeping* const housekeeping_;
 
-  // The leader's.
+  // Only the leader uses these.
   SpinPolicy spin_;
   unsigned since_housekeeping_ = 0;
 
   Mutex mutex_;  // rank 85 (leaf)
   Condition wake_;
-  bool leading_ EFS_GUARDED_BY(mutex_) = false;      // somebody leads
-  bool help_wanted_ EFS_GUARDED_BY(mutex_) = false;  // ... and wants a helper
+  bool leading_ EFS_GUARDED_BY(mutex_) = false;      // a thread leads
+  bool help_wanted_ EFS_GUARDED_BY(mutex_) = false;  // the leader wants a helper
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
-  // the last attempt at another thread failed, and the log has it
+  // the last attempt to start a thread failed and was logged
   bool no_thread_ EFS_GUARDED_BY(mutex_) = false;
   unsigned sleeping_ EFS_GUARDED_BY(mutex_) = 0;  // threads that could take over
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);
 
-  // requests in a row without a wait that make the leader call for help
+  // after this many requests in a row without a wait the leader calls a helper
   std::atomic<unsigned> crowd_{8};
 };
 

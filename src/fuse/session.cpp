@@ -33,7 +33,7 @@
 namespace efs::fuse {
 namespace {
 
-// What the readers of one session share.
+// State that the readers of one session share.
 struct Shared {
   fuse_session* session = nullptr;
   int end = -1;  // readable when the session is to end
@@ -43,9 +43,9 @@ struct Shared {
   std::atomic<int> failure{0};  // errno of an error that ended the session
 };
 
-// libfuse's own loop would hide the request's header, and blocks in read(2). Its buffers are memory
-// that comes page by page: where the kernel meets a page that is not there while it copies a
-// request, and the process has just been killed, it fails the request (EIO) instead of keeping it
+// Replaces libfuse's own loop, which hides the request's header and blocks in read(2). The pages of
+// libfuse's buffers may be absent. If the kernel meets an absent page while it copies a request,
+// and the process has just been killed, the kernel fails the request (EIO) instead of keeping it
 // for a successor (fuse_dev_do_read() and get_user_pages() of Linux 6.18).
 class FuseReader final : public RequestReader {
  public:
@@ -63,7 +63,7 @@ class FuseReader final : public RequestReader {
       return Got::request;
     }
     const int code = got < 0 ? errno : EIO;
-    // the last: its caller was interrupted
+    // ENOENT: the caller of the request was interrupted
     if (code == EAGAIN || code == EINTR || code == ENOENT) {
       return Got::nothing;
     }
@@ -132,13 +132,14 @@ Status resume(fuse_session* session, InitRequest init) {
   return {};
 }
 
-// A FORGET that the predecessor had read is not sent again. So the kernel is asked about the inodes
-// without a name: at once, so that they do not pile up where workers die soon, about those it has
-// surely been told of; and about all of them a while after the requests that are sent again, one of
-// which may be the creation of such an inode.
+// The kernel does not send again a FORGET that the predecessor had read. So the Prober asks the
+// kernel about the inodes without a name, in two steps. It asks at once about the inodes that the
+// kernel has surely been told of, so that inodes do not pile up if workers die often. It asks about
+// all such inodes two seconds later. By then the resent requests have arrived, one of which may
+// create such an inode.
 class Prober {
  public:
-  // Without a thread the inodes stay until the next takeover, or the end.
+  // Without a thread the inodes stay until the next takeover or the end of the instance.
   explicit Prober(Connection& connection) {
     auto thread = start_thread([this, &connection] { run(connection); });
     if (thread) {
@@ -200,7 +201,8 @@ class Prober {
   std::jthread thread_;  // last: it uses the others
 };
 
-// What waits until no request does: closing registrations, and freeing what removals still owe.
+// Work that waits until no request does: closing registrations, and freeing the space of removed
+// files.
 class Upkeep final : public Housekeeping {
  public:
   explicit Upkeep(Connection& connection) : connection_(connection) {}
@@ -275,7 +277,7 @@ void Session::end() {
   }
 }
 
-// ENOENT is the usual answer: the kernel does not know the name or inode, or does not any more.
+// ENOENT is the usual answer: the kernel does not know the name or inode, or no longer knows it.
 void Session::attributes_changed(std::uint64_t ino) {
   ReadLock lock(notify_);
   if (session_ != nullptr) {
@@ -283,8 +285,8 @@ void Session::attributes_changed(std::uint64_t ino) {
   }
 }
 
-// Attributes only (no offset): that takes no lock of the kernel's that a request may hold. A thread
-// that serves requests must not wait for the session's end here.
+// Invalidates attributes only (no offset), because this takes no lock of the kernel that a request
+// may hold. A thread that serves requests must not wait here for the end of the session.
 void Session::space_given_back(std::uint64_t ino) {
   if (!notify_.try_lock_shared()) {
     return;
@@ -304,8 +306,8 @@ void Session::name_changed(std::uint64_t parent, const std::string& name) {
   if (told != 0 && told != -ENOENT) {
     log::warn("event=kernel_not_told parent={} code={}", parent, -told);
   }
-  // The directory as well: an entry that the kernel does not know leaves its cached listing as it
-  // was.
+  // Invalidates the directory as well: if the kernel does not know the entry, it does not drop the
+  // cached listing.
   fuse_lowlevel_notify_inval_inode(session_, parent, 0, 0);
 }
 
@@ -327,7 +329,8 @@ void Session::name_removed(std::uint64_t parent, const std::string& name, std::u
   fuse_lowlevel_notify_inval_inode(session_, ino, -1, 0);
 }
 
-// Expired only: what is invalidated loses its place, which those who work there would notice.
+// Expires the entry only. Invalidating a directory's entry would unhash it, and programs that work
+// in the directory would notice.
 void Session::name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
   ReadLock lock(notify_);
   if (session_ == nullptr) {
@@ -399,7 +402,7 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
       RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
     }
   }
-  // The connection has ended, so nobody waits in a notification for an answer of ours.
+  // The connection has ended, so no thread waits in a notification for a reply of this session.
   publish_session(nullptr);
   connection_.session = nullptr;
   fuse_session_destroy(session);

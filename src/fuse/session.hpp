@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One mounted FUSE connection: receives requests, hands each to the adapter, ends with the unmount.
+// One mounted FUSE connection: receives requests, passes each to the adapter, and ends with the
+// unmount.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,12 +24,12 @@ struct fuse_session;
 
 namespace efs::fuse {
 
-/// What a successor needs to go on with a connection: the INIT request that opened it, as the
-/// kernel sent it.
+/// The INIT request that opened a connection, as the kernel sent it. A successor needs it to
+/// continue the connection.
 using InitRequest = std::vector<std::byte>;
 
-/// Does the kernel that sent it send requests again to a successor (FUSE_NOTIFY_RESEND,
-/// kernel 6.9)? Without that nobody can go on.
+/// True if the kernel that sent `init` sends requests again to a successor (FUSE_NOTIFY_RESEND,
+/// kernel 6.9). Without this no successor can continue the connection.
 bool offers_resend(const InitRequest& init);
 
 class Session final : public fs::KernelView {
@@ -48,35 +49,35 @@ class Session final : public fs::KernelView {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Serves `fuse_fd` (a mounted /dev/fuse) until it is unmounted; ok then. Makes the open file
-  /// non-blocking. Call once. `keep`: is given the INIT request before it is answered, for a
-  /// successor. `begun`: is called when that has been answered.
+  /// Serves `fuse_fd` (a mounted /dev/fuse) until the unmount, and then returns success. Makes the
+  /// open file non-blocking. Call once. `keep` receives the INIT request, for a successor, before
+  /// the daemon answers the request. `begun` is called when the daemon has answered it.
   Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options,
                const std::function<void(const InitRequest&)>& keep,
                const std::function<void()>& begun);
-  /// The same for a connection whose daemon has died: what it had read and not answered is sent
-  /// again by the kernel. `resumed` is called before the first request is served: from then on the
-  /// kernel is told of changes. `progress` is called once, when a request that is new has been
-  /// answered. Source: linux/fuse.h, FUSE_NOTIFY_RESEND (kernel 6.9).
+  /// Continues a connection whose daemon has died. The kernel sends again the requests that the
+  /// daemon had read and not answered. `resumed` is called before the first request is served; from
+  /// then on the session notifies the kernel of changes. `progress` is called once, when the first
+  /// new request has been answered. Source: linux/fuse.h, FUSE_NOTIFY_RESEND (kernel 6.9).
   Status take_over(UniqueFd fuse_fd, const RequestLoop::Options& options, const InitRequest& init,
                    const std::function<void()>& resumed, const std::function<void()>& progress);
-  /// Before take_over(): what the predecessor had registered.
+  /// Call before take_over(), with the registrations of the predecessor.
   void inherit(std::span<const InheritedBacking> backings);
 
-  /// Returns when the daemon has what programs have stored through mappings until now. Any thread
-  /// that serves no requests.
+  /// Returns when the daemon has all data that programs stored through mappings before the call.
+  /// Call from any thread that does not serve requests.
   void write_back();
-  /// Ends serve() or take_over() though the kernel still has the connection, which ends, too, where
-  /// nobody else has its descriptor: programs that still have the file system, in other mount
-  /// namespaces, get ENOTCONN. Any thread.
+  /// Ends serve() or take_over() before the unmount. The connection ends as well if no other
+  /// process has its descriptor. Programs that still have the file system, in other mount
+  /// namespaces, then get ENOTCONN. Any thread.
   void end();
 
   const Counters& counters() const { return connection_.observer.counters; }
 
-  /// True once the kernel has agreed to passthrough, and unless it refused every container.
+  /// True if the kernel has agreed to passthrough and has not rejected every container.
   bool passthrough() const { return connection_.backing.enabled(); }
 
-  /// The kernel refuses to register any container of this store. Any thread.
+  /// Stops passthrough, because the kernel rejects every container of this store. Any thread.
   void refuse_passthrough() { connection_.backing.refuse(); }
 
   void name_changed(std::uint64_t parent, const std::string& name) override;
@@ -106,10 +107,10 @@ class Session final : public fs::KernelView {
   void publish_session(fuse_session* session);
 
   Connection connection_;
-  // an eventfd: readable from end() on; empty where there was no descriptor for it: end() waits for
-  // a request
+  // an eventfd, readable after end(). Empty if no descriptor was available; then end() takes effect
+  // at the next request
   const UniqueFd end_;
-  // rank 38: held shared while the kernel is told something, exclusively to end that
+  // rank 38: held shared while a thread notifies the kernel, exclusively to end the notifications
   SharedMutex notify_;
   fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
 };

@@ -6,7 +6,7 @@
 namespace efs::fuse {
 namespace {
 
-// The ancestor's word where it had one.
+// Uses the word of echofs if it had one.
 const char* word_of(const Event& event) {
   switch (event.operation) {
     case Operation::lookup:
@@ -28,7 +28,7 @@ bool has_range(const Event& event) {
 }  // namespace
 
 std::string trace_line(const Event& event) {
-  // of the kernel, not of a program
+  // the kernel sends these, not a program
   if (event.operation == Operation::forget || event.operation == Operation::flush) {
     return {};
   }

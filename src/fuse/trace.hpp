@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The trace of echofs, efs' ancestor: one line per operation,
+// The trace in the format of echofs, efs' ancestor. Each operation becomes one line:
 //   epoch_microseconds:operation:pid:tid:path[:offset:size]
-// behind a header line that says so. efsd(8) is the reference.
+// A header line names the fields. efsd(8) is the reference.
 
 #include <memory>
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace efs::fuse {
 
-/// The line of an event, without a newline; "" for what a trace does not show.
+/// The line of an event, without a newline. Returns "" for an event that a trace does not show.
 std::string trace_line(const Event& event);
 
-/// Writes to `file`, which must outlive it.
+/// Writes to `file`. `file` must outlive the Trace.
 class Trace : public EventSink {
  public:
   static constexpr const char* header = "# epoch_microseconds:operation:pid:tid:path[:offset:size]";

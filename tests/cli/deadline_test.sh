@@ -170,7 +170,7 @@ for with in '' '--deadline 600'; do
   check_not "$NAME: no image is left" test -e "$EFS_RUNTIME_DIR/$NAME"
   check "$NAME: no partial file is left" test -z "$(find "$OUT" -name '*dropped*')"
 done
-# A user who first asked for something else gets the last request, or an error that it came too
+# A user can change an earlier request: the last request succeeds, or fails because it came too
 # late.
 fresh changed
 started --set 'max-rate=1 MB/s' "$JOB"; head -c 24M /dev/zero >"$MNT/f"

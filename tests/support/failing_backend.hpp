@@ -25,7 +25,7 @@ class FailingBackend final : public PlainBackend {
   /// Sets a function to run after a container was opened.
   void after_open(std::function<void(std::uint64_t id)> run) { after_open_ = std::move(run); }
 
-  /// Zeros count as on a tmpfs with huge pages.
+  /// Makes stored zeros take space, as on a tmpfs with huge pages.
   void let_zeros_take_space() { zeros_ = true; }
 
   Result<std::shared_ptr<Container>> create(std::uint64_t id, CachePolicy policy) override {

@@ -87,7 +87,7 @@ class KernelEnd {
   KernelEnd(const KernelEnd&) = delete;
   KernelEnd& operator=(const KernelEnd&) = delete;
 
-  /// Has the request handled; all that came back. `number`: with resent_bit; 0: the next one.
+  /// Sends a request, and returns all replies. `number`: includes resent_bit; 0: the next number.
   std::vector<Reply> send(std::uint32_t opcode, std::uint64_t ino, const Message& arguments,
                           std::uint64_t number = 0) {
     deliver(opcode, ino, arguments, number);
@@ -105,10 +105,10 @@ class KernelEnd {
     return replies;
   }
 
-  /// The n-th allocation of the next request fails, and all after it.
+  /// Makes the n-th allocation of the next request fail, and all after it.
   void fail_allocation(std::uint64_t n) { failing_ = n; }
 
-  /// It had so many.
+  /// True if the request made that many allocations.
   bool allocation_failed() const { return met_; }
 
  private:

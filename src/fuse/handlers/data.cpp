@@ -20,8 +20,8 @@ struct Opening {
   bool just_made = false;  // by the same request
 };
 
-// The open of a file that was just made does not fail for want of a descriptor: the daemon's path
-// needs none yet.
+// The open of a new file does not fail if no descriptor is available: the daemon's path needs no
+// descriptor yet.
 Result<BackingTable::Acquired> count_open(Connection& connection, fuse_ino_t ino, bool wanted,
                                           bool just_made) try {
   auto acquired = connection.backing.acquire(ino, wanted, nullptr);
@@ -38,8 +38,8 @@ Result<BackingTable::Acquired> count_open(Connection& connection, fuse_ino_t ino
   return just_made ? connection.backing.acquire(ino, false, nullptr) : fail(ENOMEM);
 }
 
-// The kernel's caches of an open file. Passthrough writes would leave a kept cache stale; and the
-// daemon does not hear of reads that the kernel serves from its cache.
+// The kernel's caches of an open file. Passthrough writes would leave a kept cache stale. The
+// daemon does not see reads that the kernel serves from its cache.
 void choose_caching(const Connection& connection, fuse_ino_t ino, int id, fuse_file_info& info) {
 #if EFS_HAVE_PASSTHROUGH
   info.backing_id = id;
@@ -66,7 +66,8 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
     filesystem.release(ino, info->flags);
     return std::unexpected(acquired.error());
   }
-  // Attributes only (no offset): that takes no lock of the kernel's that a request may hold.
+  // Invalidates attributes only (no offset), because this takes no lock of the kernel that a
+  // request may hold.
   if (opened->attributes_go_stale && connection.session != nullptr) {
     fuse_lowlevel_notify_inval_inode(connection.session, ino, -1, 0);
   }
@@ -83,7 +84,7 @@ void close_file(Connection& connection, fuse_ino_t ino, const fuse_file_info* in
   connection.backing.release(ino);
 }
 
-// After the reply, when no client waits.
+// Runs after the reply, when no client waits.
 void fill_pool(Connection& connection) {
   connection.filesystem.fill_pool(
       [&connection](std::span<const fs::ContainerPool::Ready> containers) {

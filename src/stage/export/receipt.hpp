@@ -126,8 +126,8 @@ std::uint64_t count_unreadable(const Receipt& receipt);
 /// 0 complete, 3 some files failed, 1 nothing could be done.
 int exit_code(const Receipt& receipt);
 
-/// Of each kind in a text for people: where a receipt has all, and where there is none (bounded by
-/// what an answer can hold).
+/// The most names of each kind in a text for people: with a receipt that has all names, and without
+/// a receipt (the size of an answer bounds this number).
 inline constexpr std::size_t names_shown = 5, names_shown_without_receipt = 2000;
 
 /// "format": "efs-receipt-1". Names that are not UTF-8: base/json_text.hpp.

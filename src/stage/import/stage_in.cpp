@@ -35,7 +35,7 @@ constexpr std::uint64_t task_bytes = 8U << 20U;
 using Entries = std::vector<const PlanEntry*>;
 using Task = Entries;
 
-/// What a plan has, by what is to be done with it; in its order.
+/// The entries of a plan by kind, in the plan's order.
 struct Kinds {
   explicit Kinds(const Plan& plan) {
     for (const auto& entry : plan.entries) {
@@ -50,8 +50,8 @@ struct Kinds {
   Entries directories, symlinks, files, links;  // links: further names of files
 };
 
-/// What has a higher priority first. Else large files one by one, the largest first, so that none
-/// is left to run alone at the end; then the small ones in tasks of neighbours.
+/// Orders the files by priority. Within a priority large files come one by one, the largest first,
+/// so that no large file runs alone at the end. Small files follow, in tasks of neighbours.
 std::vector<Task> make_tasks(const Entries& files,
                              const std::unordered_set<const PlanEntry*>& present) {
   Task large;
@@ -206,8 +206,8 @@ class StageIn {
     }
   }
 
-  /// What an earlier stage-in, which was interrupted, has brought in: clean, and still the version
-  /// that the plan saw.
+  /// Finds the files that an earlier, interrupted stage-in has imported. They are clean and still
+  /// have the version that the plan saw.
   Status find_present() {
     auto items = buffer_.look(plan_);
     if (!items) {
@@ -273,7 +273,7 @@ class StageIn {
     if (!failure_) {
       failure_ = StageFailure{path, std::move(error)};
     }
-    progress_.cancel = true;  // after the failure is there: those whom it stops must not be first
+    progress_.cancel = true;  // last, so that no stopped thread records its error first
   }
 
   bool make_directories() {
@@ -420,8 +420,8 @@ class StageIn {
     }
   }
 
-  /// False where it has vanished, and may. What has another version by now, and may vanish, is read
-  /// in that version.
+  /// Returns false if the file has vanished and is allowed to vanish. If such a file has a new
+  /// version by now, reads the new version.
   Result<bool> read_file(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch,
                          PendingFiles& pending) {
     const std::size_t whole = pending.size();

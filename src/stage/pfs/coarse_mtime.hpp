@@ -19,13 +19,13 @@ std::chrono::nanoseconds rest_of_second(const fs::Origin& seen, Nanoseconds now)
 /// Waits that long. Ends early if `cancel` is set.
 void let_second_pass(const fs::Origin& seen, const std::atomic<bool>& cancel);
 
-/// Behind a look at a file that was changed just now, `seen`: how long until a further change gets
-/// another time, as kernels keep times by ticks of up to 10 ms. Nothing where the last change is
-/// more than four seconds old.
+/// `seen`: a file that was changed just now. Returns the time until a further change gets another
+/// time, because kernels keep times in ticks of up to 10 ms. Zero if the last change is more than
+/// four seconds old.
 std::chrono::nanoseconds rest_of_tick(const fs::Origin& seen, Nanoseconds now);
 
-/// Waits for it, less where `cancel` is set. What is read then, and has the same time afterwards,
-/// was not changed while it was read.
+/// Waits that long. Ends early if `cancel` is set. If the file is read after this wait and has the
+/// same time after the read, it did not change during the read.
 void let_tick_pass(const fs::Origin& seen, const std::atomic<bool>& cancel);
 
 }  // namespace efs::stage

@@ -81,7 +81,7 @@ void Expansion::add(const config::Resource& resource) {
 void Expansion::add_root() {
   named_ = true;
   if (as_ != nullptr) {
-    // told of
+    // add_places() has recorded its problem
     const auto attributes = add_places() ? pfs_.fstat(root_) : std::unexpected(Error{EINVAL, ""});
     if (!attributes) {
       return;

@@ -75,7 +75,7 @@ InputDirectories Expansion::input_directories() const {
 }
 
 void Expansion::finish() {
-  // A later resource may have named what an earlier one skipped.
+  // A later resource may have named a path that an earlier resource skipped.
   std::erase_if(plan_.skipped, [&](const PlanSkip& known) {
     const auto entry = entries_.find(known.path);
     return entry != entries_.end() && entry->second.from() == known.path;

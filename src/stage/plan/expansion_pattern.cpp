@@ -29,7 +29,7 @@ void Expansion::add_glob(const std::string& pattern) {
   const std::string base = parent_of(pattern.substr(0, pattern.find_first_of("*?[")) + "x");
   const auto slashes = std::count(pattern.begin(), pattern.end(), '/');
   const auto depth = pattern.find("**") == std::string::npos ? slashes : std::ptrdiff_t{4096};
-  // A base that is not there holds no match, and is reported as such below.
+  // A missing base has no match; the code below reports that no file matches.
   auto there = pfs_.open_beneath(root_, base, directory_flags);
   const bool matched =
       (there || there.error().code == EACCES) && match_below(pattern, base, depth, true);

@@ -16,7 +16,7 @@ bool Expansion::vanished(const std::string& path) {
                    std::string("vanished while the inputs were listed; ") + vanished_hint),
            false;
   }
-  complete_.erase({placed(path), path});  // a resource that names it later lists it anew
+  complete_.erase({placed(path), path});  // a later resource may list it again
   const auto [entry, is_known] = find(placed(path));
   const auto next = is_known ? std::next(entry) : entry;
   const bool is_empty = next == entries_.end() || !next->first.starts_with(placed(path) + "/");

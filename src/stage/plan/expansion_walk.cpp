@@ -9,7 +9,7 @@ namespace efs::stage {
 
 std::optional<OwnFile> Expansion::own_file(const Found& found) const {
   if (found.problem == Found::Problem::listing) {
-    return std::nullopt;  // it was told of before
+    return std::nullopt;  // an earlier Found of the same directory was checked
   }
   if (found.problem == Found::Problem::attributes) {
     return own_.by_name(found.path, 0);
@@ -124,7 +124,7 @@ bool Expansion::add_below(Survey& survey, const std::string& path, const std::st
 }
 
 bool Expansion::add_children(const std::string& path) {
-  // an overlapping resource was here before
+  // an overlapping resource has already added the children
   if (!complete_.insert({placed(path), path}).second) {
     return ask_again(placed(path)), true;
   }

@@ -27,7 +27,7 @@ class Planner {
     plan_.results_dir = config_.results_dir;
     plan_.cache = config_.cache;
     plan_.deletions = config_.deletions == config::Deletions::propagate;
-    // Of all together only where it is known of each.
+    // The total capacity is known only if the capacity of each backend is known.
     if (std::ranges::all_of(rooms, [](const auto& room) { return room.has_value(); })) {
       for (const auto& room : rooms) {
         plan_.capacity = plan_.capacity.value_or(0) + *room;

@@ -63,7 +63,8 @@ struct Store {
     filesystem->attach(&kernel);
   }
 
-  /// Closed by nobody; half a page of data at the start of each extent, and zeros that take space.
+  /// Makes a file and leaves it open. Each extent has half a page of data at its start, and zeros
+  /// that take space.
   std::uint64_t sparse(int flags, std::uint64_t extents = 3) {
     const auto made = filesystem->make_node({}, root_ino, "f", S_IFREG | 0644, 0);
     REQUIRE(made);
@@ -114,7 +115,7 @@ TEST_CASE("the last close of a writer gives zeros back, and nothing else changes
   const int flags = GENERATE(O_WRONLY, O_RDWR);
   const auto ino = store.sparse(flags);
   REQUIRE(store.allocated(ino) == 3 * extent);
-  REQUIRE(files.open({}, ino, O_RDONLY));  // a reader is in nobody's way
+  REQUIRE(files.open({}, ino, O_RDONLY));  // a reader does not prevent the punch
   const auto before = store.attributes(ino);
   const auto edits = fs::Staging(files).edits(ino).value();
   files.release(ino, flags);
@@ -126,7 +127,7 @@ TEST_CASE("the last close of a writer gives zeros back, and nothing else changes
   CHECK(same(after.st_mtim, before.st_mtim));
   CHECK(same(after.st_ctim, before.st_ctim));
   CHECK(fs::Staging(files).edits(ino).value() == edits);
-  // A change is seen as one.
+  // A change by a program changes the times.
   REQUIRE(files.open({}, ino, flags));
   REQUIRE(files.write({}, ino, std::vector<std::byte>(1, std::byte{'x'}), 0) == 1);
   CHECK_FALSE(same(store.attributes(ino).st_mtim, before.st_mtim));
@@ -173,7 +174,7 @@ TEST_CASE("zeros stay while a program may write to them", "[fs][zeros]") {
     files.release(ino, O_RDWR);
     CHECK(store.allocated(ino) == 3 * extent);
   }
-  // Before ENOSPC, at the latest.
+  // At the latest before ENOSPC.
   files.free_removed();
   CHECK(store.allocated(ino) == 3 * page);
   CHECK(store.is_whole(ino));

@@ -31,7 +31,7 @@ void stage_file(LiveBuffer& buffer, const std::string& path) {
   REQUIRE(buffer.staging->publish_file(ino, path, {.mode = 0644}, version));
 }
 
-/// So many directories in one another, with a file in each.
+/// Makes this many nested directories, with a file in each.
 void stage_chain(LiveBuffer& buffer, const std::string& top, int depth) {
   std::string path = top;
   for (int i = 0; i < depth; ++i, path += "/d") {

@@ -53,7 +53,7 @@ struct Sent {
   std::uint32_t opcode;
   Operation operation;
   test::Message arguments;
-  bool of_file = false;  // else of the root
+  bool of_file = false;  // false: a request for the root
 };
 
 std::vector<Sent> requests_of_names() {

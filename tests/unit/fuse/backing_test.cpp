@@ -58,9 +58,9 @@ TEST_CASE("containers are registered ahead in batches, and an open then asks nob
 
 namespace {
 
-constexpr std::uint64_t row = 2 * BackingRegistrar::most_at_once;  // the first number of one
+constexpr std::uint64_t row = 2 * BackingRegistrar::most_at_once;  // first of a batch
 
-// A scene with a file for each number of a row, and of the next.
+// A scene with a file for each number of a batch and of the next batch.
 struct RowScene : BackingScene {
   std::vector<fs::ContainerPool::Ready> files;
 
@@ -94,7 +94,7 @@ TEST_CASE(
     "nobody") {
   RowScene scene;
   CHECK_FALSE(scene.brings_row(row));
-  CHECK_FALSE(scene.brings_row(row + 32));  // the next row's first
+  CHECK_FALSE(scene.brings_row(row + 32));  // the first number of the next batch
   CHECK_FALSE(scene.brings_row(row));       // the same file again
   CHECK(scene.brings_row(row + 31));
   const auto rest = scene.rest_of(row + 31);
@@ -156,7 +156,7 @@ TEST_CASE("no neighbours are registered where as many ids are kept as may be") {
     small.release(ino);
   }
   CHECK_FALSE(scene.brings_row(row, small));
-  CHECK_FALSE(scene.brings_row(row + 1, small));  // 11 are known: 31 more may be
+  CHECK_FALSE(scene.brings_row(row + 1, small));  // 11 are known: there is room for 31 more
   CHECK(small.rest_of_batch(row).empty());
   small.let_go(row + 32);
   CHECK(small.rest_of_batch(row).size() == 30);
@@ -175,7 +175,7 @@ TEST_CASE("a container is asked for only by who is to be registered") {
   CHECK(again->id == 1);
   CHECK_FALSE(scene.table.acquire(row + 1, false, nullptr)->needs_container);
   CHECK(scene.registrar.on_daemon == std::set{row + 1});
-  // Of two that ask at once both come with a container, and one registers it.
+  // If two opens ask at once, both pass a container and one registers it.
   CHECK(scene.acquire(row + 2) == scene.acquire(row + 2));
   CHECK(scene.registrar.questions == 2);
   BackingTable without(nullptr, 40);
@@ -256,7 +256,7 @@ TEST_CASE("idle ids are bounded, also those of files that were made and never op
   }
   scene.table.run();
   CHECK(scene.registrar.known.size() == BackingScene::idle);
-  // An id that was closed early is asked for again.
+  // An open registers a file again if its id was closed early.
   const int before = scene.registrar.questions;
   CHECK(scene.acquire(2) > 0);
   CHECK(scene.registrar.questions == before + 1);
@@ -291,14 +291,14 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
   scene.registrar.on_daemon = {3};
   scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.acquire(2) == 7);
-  CHECK(scene.acquire(3) == 0);  // it may be open there: passthrough would fail
+  CHECK(scene.acquire(3) == 0);  // may be open there: passthrough would fail
   CHECK(scene.acquire(4) == 101);
   for (int i = 0; i < 3; ++i) {
     scene.table.release(2);
   }
   CHECK(scene.acquire(2) == 7);
   scene.table.run();
-  // that of the file that never came to be is closed
+  // closes the id of the file that was never created
   CHECK(scene.registrar.known == std::set<int>{7, 101});
   scene.table.drop(2, 0);
   scene.table.drop(3, 0);
@@ -309,7 +309,7 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
 
 namespace {
 
-// Takes memory for its answer only, before it acts, as the supervisor's client does.
+// Allocates only the answer, before it acts, as the supervisor's client does.
 class FrugalRegistrar final : public BackingRegistrar {
  public:
   std::vector<Result<int>> open_backing(std::span<const Registration> files) override {
@@ -399,7 +399,7 @@ TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[f
         const auto rest = table.rest_of_batch(row);
         REQUIRE(rest.size() == 30);
         table.register_batch(std::span(scene.files).first(32));
-      } catch (const std::bad_alloc&) {  // the caller's to log
+      } catch (const std::bad_alloc&) {  // the caller logs it
       }
       met = failing.met();
     }
@@ -417,7 +417,7 @@ TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[f
 
 namespace {
 
-// Knows ids below 16, without memory.
+// Handles ids below 16 without allocating.
 class SmallRegistrar final : public BackingRegistrar {
  public:
   std::vector<Result<int>> open_backing(std::span<const Registration> files) override {

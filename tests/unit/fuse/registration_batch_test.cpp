@@ -30,7 +30,7 @@ struct RowOfFiles {
   test::Registrar registrar;
   BackingTable table{&registrar, 256};
   std::unique_ptr<BatchRegistrar> rows;
-  std::uint64_t first = 0;  // of a row, which is all there
+  std::uint64_t first = 0;  // the first number of a complete batch
 
   RowOfFiles() {
     start();
@@ -62,7 +62,7 @@ struct RowOfFiles {
     return acquired->id;
   }
 
-  // As the kernel's last FORGET of a file that was removed.
+  // Acts like the kernel's last FORGET of a removed file.
   void remove(std::uint64_t ino) {
     REQUIRE(filesystem->lookup(fs::root_ino, name_of(ino)));
     REQUIRE(filesystem->unlink({}, fs::root_ino, name_of(ino)));
@@ -116,7 +116,7 @@ TEST_CASE("one row at a time: who comes meanwhile opens nothing and asks nobody"
   scene.open(scene.first);
   bool met = false;
   scene.backend->after_open([&](std::uint64_t id) {
-    // its own open is before the row
+    // the file's own open precedes the batch
     if (id == scene.first + 1 || std::exchange(met, true)) {
       return;
     }
@@ -146,7 +146,7 @@ TEST_CASE("where descriptors end a row is left at what there is, and the next op
   });
   scene.open(scene.first + 1);
   ::setrlimit(RLIMIT_NOFILE, &before);
-  CHECK(opened == 5);  // its own, three of the row, and one that failed
+  CHECK(opened == 5);  // the file's own, three of the batch, and one that failed
   CHECK(scene.registrar.known.size() == 5);
   scene.backend->after_open({});
   scene.open(scene.first + 31);

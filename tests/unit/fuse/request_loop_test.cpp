@@ -19,7 +19,7 @@ using namespace efs::fuse;
 
 namespace {
 
-// A queue of requests as the kernel's: what is put in is handled by one thread, once.
+// A queue of requests like the kernel's. One thread handles each request, once.
 class Queue {
  public:
   void put(std::function<void()> request) {
@@ -76,8 +76,8 @@ class Queue {
   bool ended_ = false;
 };
 
-// Opens once. A wait gives up after a minute, so that a loop that is stuck fails its test and not
-// the whole run.
+// Opens once. A wait ends after a minute, so that a stuck loop fails its test and not the whole
+// run.
 class Gate {
  public:
   void open() {
@@ -121,7 +121,7 @@ TEST_CASE("slow requests do not hold up the quick ones behind them") {
   for (int i = 0; i < 4; ++i) {
     queue.put([&] {
       slow_work_begins();
-      slow_work_begins();  // twice is as good as once
+      slow_work_begins();  // a second call has no effect
       if (quick_ones_done.wait()) {
         ++slow_in_time;
       }

@@ -33,7 +33,7 @@ struct Sink final : fuse::EventSink {
   std::vector<fuse::Event> events;
 };
 
-// The log's lines, while it lives.
+// Collects the log's lines during its lifetime.
 class LogLines {
  public:
   LogLines() { spdlog::default_logger()->sinks().push_back(sink_); }

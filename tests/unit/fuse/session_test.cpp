@@ -25,7 +25,7 @@ efs::fuse::InitRequest init_of(std::uint64_t flags, std::size_t size = sizeof(fu
 TEST_CASE("a kernel says in INIT whether it sends requests again", "[fuse]") {
   using efs::fuse::has_resend, efs::fuse::offers_resend;
   CHECK(offers_resend(init_of(has_resend | FUSE_INIT_EXT)));
-  CHECK_FALSE(offers_resend(init_of(has_resend)));  // the upper half means nothing then
+  CHECK_FALSE(offers_resend(init_of(has_resend)));  // flags2 is not valid
   CHECK_FALSE(offers_resend(init_of(FUSE_INIT_EXT)));
   CHECK_FALSE(offers_resend(init_of(has_resend | FUSE_INIT_EXT, 16)));  // before Linux 5.17
   CHECK_FALSE(offers_resend({}));
