@@ -13,7 +13,7 @@ work=$(mktemp -d) lanes=()
 trap 'for lane in ${lanes[@]+"${lanes[@]}"}; do kill -- -"${lane%%:*}" 2>/dev/null; done; rm -rf "$work"' EXIT
 touch "$work/sums" "$work/failures" "$work/queue"
 echo 0 >"$work/taken"
-# What is called python3 may be a wrapper that takes ten times as long to start as the interpreter, which is started some thousand times.
+# The python3 on the path may be a wrapper that takes ten times as long to start as the interpreter, which is started some thousand times.
 mkdir "$work/bin" && ln -s "$(python3 -c 'import sys; print(sys.executable)')" "$work/bin/python3" && PATH=$work/bin:$PATH
 
 # timed FILE COMMAND...: notes what the command's processes used of a processor, in seconds. In a subshell, whose only children they are.
@@ -84,7 +84,7 @@ perform() {
     # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
     # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
     # two that wait for each other); the thread sanitizer has nothing to find there.
-    # What proves that the enumeration would notice ([bites]) goes where the enumeration goes.
+    # The proofs that the enumeration works ([bites]) run with the enumeration.
     address/sanitizer) sanitized asan '~[killed]~[bites]' 40 ;;
     address/killed) sanitized asan '[killed]' 10 ;;
     thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 50 ;;
@@ -156,7 +156,7 @@ join() {
   lanes=()
 }
 
-# What only computes gives way to what waits for answers.
+# Parts that compute have a lower priority than parts that wait.
 address() { renice -n 10 "$BASHPID" >/dev/null; parts address; }
 threads() { renice -n 10 "$BASHPID" >/dev/null; parts thread; parts fuzz; }
 
