@@ -21,29 +21,34 @@ constexpr Word word(std::string_view name, Enum value) {
 }
 
 constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
-constexpr std::array in_place{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1},
-                              Word{"no", 0},   Word{"on", 1},    Word{"off", 0}};
-constexpr std::array levels{Word{"error", 0}, Word{"warn", 1}, Word{"info", 2}, Word{"debug", 3}};
-constexpr std::array conflicts{word("fail", OnConflict::fail),
-                               word("keep-both", OnConflict::keep_both),
-                               word("overwrite", OnConflict::overwrite)};
-constexpr std::array existing{word("replace", Existing::replace), word("fail", Existing::fail),
-                              word("keep-both", Existing::keep_both)};
-constexpr std::array checks{word("stream", Verify::stream), word("read-back", Verify::read_back)};
-constexpr std::array deletions{word("ignore", Deletions::ignore),
-                               word("propagate", Deletions::propagate)};
-constexpr std::array vanished{word("fail", Vanished::fail), word("skip", Vanished::skip)};
-constexpr std::array on_full{word("error", OnFull::error), word("spill", OnFull::spill)};
-constexpr std::array types{word("DRAM", BackendType::dram), word("NVRAM-NVML", BackendType::fsdax),
-                           word("NVRAM-DEVDAX", BackendType::devdax),
-                           // so printed in the ancestor's paper
-                           word("NVRAM-DEVDAIX", BackendType::devdax)};
-constexpr std::array bounds{word("advisory", Enforce::advisory), word("strict", Enforce::strict)};
-constexpr std::array huge{Word{"never", 0}, Word{"within_size", 1}};
-constexpr std::array classes{word("persistent", FileClass::persistent),
-                             word("temporary", FileClass::temporary)};
-constexpr std::array distributions{word("replicate", Distribute::replicate),
-                                   word("partition", Distribute::partition)};
+constexpr std::array in_place_words{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1},
+                                    Word{"no", 0},   Word{"on", 1},    Word{"off", 0}};
+constexpr std::array levels_words{Word{"error", 0}, Word{"warn", 1}, Word{"info", 2},
+                                  Word{"debug", 3}};
+constexpr std::array conflicts_words{word("fail", OnConflict::fail),
+                                     word("keep-both", OnConflict::keep_both),
+                                     word("overwrite", OnConflict::overwrite)};
+constexpr std::array existing_words{word("replace", Existing::replace),
+                                    word("fail", Existing::fail),
+                                    word("keep-both", Existing::keep_both)};
+constexpr std::array checks_words{word("stream", Verify::stream),
+                                  word("read-back", Verify::read_back)};
+constexpr std::array deletions_words{word("ignore", Deletions::ignore),
+                                     word("propagate", Deletions::propagate)};
+constexpr std::array vanished_words{word("fail", Vanished::fail), word("skip", Vanished::skip)};
+constexpr std::array on_full_words{word("error", OnFull::error), word("spill", OnFull::spill)};
+constexpr std::array types_words{word("DRAM", BackendType::dram),
+                                 word("NVRAM-NVML", BackendType::fsdax),
+                                 word("NVRAM-DEVDAX", BackendType::devdax),
+                                 // so printed in the ancestor's paper
+                                 word("NVRAM-DEVDAIX", BackendType::devdax)};
+constexpr std::array bounds_words{word("advisory", Enforce::advisory),
+                                  word("strict", Enforce::strict)};
+constexpr std::array huge_words{Word{"never", 0}, Word{"within_size", 1}};
+constexpr std::array classes_words{word("persistent", FileClass::persistent),
+                                   word("temporary", FileClass::temporary)};
+constexpr std::array distributions_words{word("replicate", Distribute::replicate),
+                                         word("partition", Distribute::partition)};
 
 constexpr ValueRange a_text{Type::text}, a_name{Type::name}, a_path{Type::path},
     a_directory{Type::directory}, a_place{Type::place}, a_mode{Type::mode}, a_table{Type::table};
@@ -98,7 +103,7 @@ constexpr auto in() {
 
 // The table. Order: of `efs check --show`.
 using J = JobConfig;
-constexpr std::array<KeyOf<J>, 29> settings{{
+constexpr std::array<KeyOf<J>, 29> settings_table{{
     {{"name", a_name, "", "names the instance (default: the job file's name)",
       read_elsewhere | of_one_job},
      in<&J::name>()},
@@ -108,12 +113,12 @@ constexpr std::array<KeyOf<J>, 29> settings{{
      in<&J::mount_dir>()},
     {{"results-dir", a_directory, "none", "where persistent files go when the job ends"},
      in<&J::results_dir>()},
-    {{"in-place", one_of(in_place), "", "results go to root-dir and may overwrite inputs",
+    {{"in-place", one_of(in_place_words), "", "results go to root-dir and may overwrite inputs",
       of_one_job},
      in<&J::in_place>()},
     {{"log-file", a_path, "efsd.log in the instance's directory", "the log of the daemon"},
      in<&J::log_file>()},
-    {{"log-level", one_of(levels), "", "what is logged"}, in<&J::log_level>()},
+    {{"log-level", one_of(levels_words), "", "what is logged"}, in<&J::log_level>()},
     {{"status-file", a_path, "status.json in the instance's directory",
       "state of the daemon for schedulers"},
      in<&J::status_file>()},
@@ -126,9 +131,10 @@ constexpr std::array<KeyOf<J>, 29> settings{{
     {{"workers", a_number(1, 256), "automatic", "the most threads that stage"}, in<&J::workers>()},
     {{"transfer-size", a_size(64 * KiB, 64 * MiB), "", "size of one request to the PFS"},
      in<&J::transfer_size>()},
-    {{"on-conflict", one_of(conflicts), "", "an input that the job and the PFS both changed"},
+    {{"on-conflict", one_of(conflicts_words), "", "an input that the job and the PFS both changed"},
      in<&J::on_conflict>()},
-    {{"verify", one_of(checks), "", "what the checksum of a result proves"}, in<&J::verify>()},
+    {{"verify", one_of(checks_words), "", "what the checksum of a result proves"},
+     in<&J::verify>()},
     // below 64 KiB/s no transfer of any size ends
     {{"max-rate", a_size(64 * KiB, no_limit, "/s"), "none", "bandwidth from and to the PFS"},
      in<&J::max_rate>()},
@@ -140,10 +146,11 @@ constexpr std::array<KeyOf<J>, 29> settings{{
      in<&J::interleaving>()},
     {{"deadline", {Type::seconds, 0, week}, "none", "seconds that a stop may take"},
      in<&J::deadline>()},
-    {{"deletions", one_of(deletions), "", "inputs that the job has removed"}, in<&J::deletions>()},
+    {{"deletions", one_of(deletions_words), "", "inputs that the job has removed"},
+     in<&J::deletions>()},
     {{"new-files", a_text, "",
       "id of the backend for files that the job makes (default: the first)", read_elsewhere}},
-    {{"on-full", one_of(on_full), "", "a new file whose backend is full"}, in<&J::on_full>()},
+    {{"on-full", one_of(on_full_words), "", "a new file whose backend is full"}, in<&J::on_full>()},
     {{"cache", a_path, "none", "directory of the node for inputs that are reusable"},
      in<&J::cache>()},
     {{"cache-capacity", a_size(MiB), "half of its file system", "how much the cache may hold"},
@@ -153,17 +160,17 @@ constexpr std::array<KeyOf<J>, 29> settings{{
      in<&J::results_group>()},
     {{"results-mode", a_mode, "none", "the permissions of every result, in octal"},
      in<&J::results_mode>()},
-    {{"existing", one_of(existing), "", "a result whose name is taken in results-dir"},
+    {{"existing", one_of(existing_words), "", "a result whose name is taken in results-dir"},
      in<&J::existing>()},
-    {{"vanished", one_of(vanished), "", "an input that a start listed and that is gone"},
+    {{"vanished", one_of(vanished_words), "", "an input that a start listed and that is gone"},
      in<&J::vanished>()},
 }};
 
 using B = Backend;
-constexpr std::array<KeyOf<B>, 7> backends{{
+constexpr std::array<KeyOf<B>, 7> backends_table{{
     {{"id", a_text, "", "how resources, output rules and new-files name the backend", mandatory},
      in<&B::id>()},
-    {{"type", one_of(types), "", "the kind of storage", read_elsewhere}, in<&B::type>()},
+    {{"type", one_of(types_words), "", "the kind of storage", read_elsewhere}, in<&B::type>()},
     {{"capacity", a_size(smallest_capacity), "", "how much the job may store (default: all)",
       read_elsewhere}},
     {{"daxfs", a_path, "none", "directory that holds the data of a backend of type NVRAM-NVML",
@@ -174,53 +181,55 @@ constexpr std::array<KeyOf<B>, 7> backends{{
     {{"segment-size", a_size(64 * KiB, 4 * GiB), "",
       "largest piece of a file that the daemon maps at a time"},
      in<&B::segment_size>()},
-    {{"enforce", one_of(bounds), "", "what happens at capacity where the kernel cannot hold it"},
+    {{"enforce", one_of(bounds_words), "",
+      "what happens at capacity where the kernel cannot hold it"},
      in<&B::enforce>()},
-    {{"huge", one_of(huge), "", "huge pages of a backend in memory"}, in<&B::huge_pages>()},
+    {{"huge", one_of(huge_words), "", "huge pages of a backend in memory"}, in<&B::huge_pages>()},
 }};
 
 using R = Resource;
-constexpr std::array<KeyOf<R>, 11> resources{{
+constexpr std::array<KeyOf<R>, 11> resources_table{{
     {{"path", a_place, "", "file, directory or pattern below root-dir",
       mandatory | read_elsewhere}},
     {{"list", a_place, "", "text file that names inputs, in the place of path", read_elsewhere}},
     {{"as", a_place, "", "where it appears on the mount", read_elsewhere}},
     {{"backend", a_text, "", "id of the backend for its files (default: the first)",
       read_elsewhere}},
-    {{"flags", one_of(classes), "", "whether its files go to results-dir when they have changed"},
+    {{"flags", one_of(classes_words), "",
+      "whether its files go to results-dir when they have changed"},
      in<&R::file_class>()},
-    {{"distribute", one_of(distributions), "", "which nodes of the job get its files"},
+    {{"distribute", one_of(distributions_words), "", "which nodes of the job get its files"},
      in<&R::distribute>()},
     {{"from-job", one_of(yes_or_no), "", "an earlier job makes it"}, in<&R::from_job>()},
     {{"priority", a_number(static_cast<std::uint64_t>(-100), 100), "",
       "higher ones are staged in first"},
      in<&R::priority>()},
     {{"reusable", one_of(yes_or_no), "", "its files stay in the node's cache"}, in<&R::reusable>()},
-    {{"vanished", one_of(vanished), "", "as in global-settings, for its files"},
+    {{"vanished", one_of(vanished_words), "", "as in global-settings, for its files"},
      in<&R::vanished>()},
     {{"follow", one_of(yes_or_no), "", "symbolic links are staged in as what they lead to"},
      in<&R::follow>()},
 }};
 
 using O = OutputRule;
-constexpr std::array<KeyOf<O>, 5> outputs{{
+constexpr std::array<KeyOf<O>, 5> outputs_table{{
     {{"path", a_place, "", "file, directory or pattern below mount-dir",
       mandatory | read_elsewhere}},
     {{"as", a_place, "", "what it is called in results-dir", read_elsewhere}},
-    {{"flags", one_of(classes), "", "whether it goes to results-dir"}, in<&O::file_class>()},
+    {{"flags", one_of(classes_words), "", "whether it goes to results-dir"}, in<&O::file_class>()},
     {{"backend", a_text, "", "id of the backend for new files (default: that of new-files)",
       read_elsewhere}},
     {{"inputs", one_of(yes_or_no), "", "the rule holds for inputs, too"}, in<&O::holds_inputs>()},
 }};
 
-constexpr std::array<KeyOf<Site>, 7> site{{
+constexpr std::array<KeyOf<Site>, 7> site_table{{
     {{"runtime-dir", a_path, "/run/efs", "where root keeps the directories of its instances",
       read_elsewhere},
      in<&Site::runtime_dir>()},
     {{"memory-share", a_number(1, 100, "%"), "50%",
       "share of a job's memory for a DRAM backend without capacity"},
      in<&Site::memory_share>()},
-    {{"huge", one_of(huge), "", "huge pages of backends in memory that do not say",
+    {{"huge", one_of(huge_words), "", "huge pages of backends in memory that do not say",
       read_elsewhere}},
     {{"global-settings", a_table, "", "defaults of the section of that name", read_elsewhere}},
     {{"backends", a_table, "", "backends of jobs that name none", read_elsewhere}},
@@ -228,7 +237,7 @@ constexpr std::array<KeyOf<Site>, 7> site{{
     {{"fixed", a_table, "", "keys whose values jobs cannot change", read_elsewhere}},
 }};
 
-constexpr std::array<KeyOf<Site>, 3> limits{{
+constexpr std::array<KeyOf<Site>, 3> limits_table{{
     {{"capacity", a_size(1), "", "how much one job may store"}, in<&Site::most_capacity>()},
     {{"workers", a_size(1, 256), "", "threads that stage"}, in<&Site::most_workers>()},
     {{"transfer-size", a_size(64 * KiB), "", "size of one request to the PFS"},
@@ -244,13 +253,13 @@ constexpr auto names(const std::array<KeyOf<Owner>, count>& keys) {
 
 constexpr std::array<std::string_view, 4> top_level{"global-settings", "backends", "resources",
                                                     "outputs"};
-constexpr auto settings_names = names(settings);
-constexpr auto backend_names = names(backends);
-constexpr auto resource_names = names(resources);
-constexpr auto output_names = names(outputs);
-constexpr auto site_names = names(site);
-constexpr auto limit_names = names(limits);
-constexpr std::array sections{
+constexpr auto settings_names = names(settings_table);
+constexpr auto backend_names = names(backends_table);
+constexpr auto resource_names = names(resources_table);
+constexpr auto output_names = names(outputs_table);
+constexpr auto site_names = names(site_table);
+constexpr auto limit_names = names(limits_table);
+constexpr std::array section_table{
     SectionKeys{"the top level", top_level}, SectionKeys{"global-settings", settings_names},
     SectionKeys{"backends", backend_names},  SectionKeys{"resources", resource_names},
     SectionKeys{"outputs", output_names},    SectionKeys{"site file", site_names},
@@ -330,27 +339,27 @@ void describe(std::string_view section, std::span<const KeyOf<Owner>> keys, bool
 }  // namespace
 
 std::span<const KeyOf<JobConfig>> settings_keys() {
-  return settings;
+  return settings_table;
 }
 
 std::span<const KeyOf<Backend>> backend_keys() {
-  return backends;
+  return backends_table;
 }
 
 std::span<const KeyOf<Resource>> resource_keys() {
-  return resources;
+  return resources_table;
 }
 
 std::span<const KeyOf<OutputRule>> output_keys() {
-  return outputs;
+  return outputs_table;
 }
 
 std::span<const KeyOf<Site>> site_keys() {
-  return site;
+  return site_table;
 }
 
 std::span<const KeyOf<Site>> limit_keys() {
-  return limits;
+  return limits_table;
 }
 
 std::optional<Type> type_of(std::string_view name) {
@@ -367,7 +376,7 @@ std::optional<Type> type_of(std::string_view name) {
 }
 
 std::span<const SectionKeys> schema() {
-  return sections;
+  return section_table;
 }
 
 std::span<const std::string_view> settings_schema() {
