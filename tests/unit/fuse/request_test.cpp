@@ -33,12 +33,15 @@ struct Sink final : fuse::EventSink {
   std::vector<fuse::Event> events;
 };
 
-// Collects the log's lines during its lifetime.
+// The log's lines, while it lives, whatever other tests have set up.
 class LogLines {
  public:
-  LogLines() { spdlog::default_logger()->sinks().push_back(sink_); }
+  LogLines() {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "request_test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
+  }
 
-  ~LogLines() { spdlog::default_logger()->sinks().pop_back(); }
+  ~LogLines() { spdlog::set_default_logger(before_); }
 
   LogLines(const LogLines&) = delete;
   LogLines& operator=(const LogLines&) = delete;
@@ -48,9 +51,8 @@ class LogLines {
   bool empty() const { return text_.str().empty(); }
 
  private:
+  const std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
   std::ostringstream text_;
-  std::shared_ptr<spdlog::sinks::ostream_sink_mt> sink_ =
-      std::make_shared<spdlog::sinks::ostream_sink_mt>(text_);
 };
 
 // A callback whose work each test chooses.
