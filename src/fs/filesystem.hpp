@@ -491,11 +491,12 @@ class Filesystem {
   void remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
 
   /// True if the file's zero pages may be freed. This process must have made the file, so that all
-  /// its opens and reservations are known. The file must not have reserved space, because
-  /// posix_fallocate(3) promises that later writes find room.
+  /// its opens and reservations are known. truncate(2) must have set its size: other files take no
+  /// huge page for a few bytes, and zeros in them may be meant to reserve space. fallocate(2) must
+  /// not have reserved space, because posix_fallocate(3) promises that later writes find room.
   bool may_punch(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
-    return inode.is_regular() && inode.nlink > 0 && !inode.freed && !inode.reserved &&
-           inode.ino >= first_own_;
+    return inode.is_regular() && inode.nlink > 0 && !inode.freed && inode.size_set &&
+           !inode.reserved && inode.ino >= first_own_;
   }
 
   /// Call when the last writer has closed the file. Frees the file's zero pages if they take space,
@@ -556,8 +557,8 @@ class Filesystem {
   Mutex freeing_;
 
   // Rank 10: guards the namespace and the journal. A thread that holds it does no I/O on file data,
-  // except to punch zeros, and sends no reply to the kernel. A container exists before the record of
-  // its name, and its removal follows the record of that removal, without this lock.
+  // except to punch zeros, and sends no reply to the kernel. A container exists before the record
+  // of its name, and its removal follows the record of that removal, without this lock.
   mutable SharedMutex mutex_;
   Namespace names_ EFS_GUARDED_BY(mutex_);
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);

@@ -74,6 +74,7 @@ struct Inode {
   bool had_name = false;
   bool withdrawn = false;  // staging removed its last name
   bool reserved = false;   // fallocate(2) has reserved space for it; see Filesystem::may_punch()
+  bool size_set = false;   // truncate(2) has set a size, within which writes take huge pages
   std::atomic<bool> opened_read_write{false};      // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
   // opens for writing that were not released yet, those included; see unknown_opens

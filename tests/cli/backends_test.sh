@@ -193,7 +193,7 @@ if started "$JOB"; then
   whole() { cksum <"$1/ckpt/c" | cmp -s - "$S/c.sum" && grep -qx n "$1/n"; }
   # The only store of this instance has the name of the second backend's store.
   fresh dead.1 "backends: [ [ id: bulk, type: NVRAM-NVML, daxfs: $S/dead/disk ] ]" 'resources: [ [ path: input ] ]'
-  check_exit 'a store that is a backend of another instance is refused' 1 'is a backend of another instance' "$EFS" start "$JOB"
+  check_exit 'a store that is a backend of another instance is refused' 1 'is a backend of another instance' "$EFS" start --name dead.1 "$JOB"
   PFS=$S/dead/pfs MNT=$S/dead/mnt OUT=$S/dead/out JOB=$S/dead/dead.yaml NAME=dead
   check 'which goes on' grep -qx n "$MNT/n"
   kill_both dead

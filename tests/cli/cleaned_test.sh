@@ -61,7 +61,7 @@ if kernel_has_it; then
   check_exit 'result: a stop with a deadline brings out what it can' 1 'lost: its content cannot be read' "$EFS" stop --deadline 5 result
   exec 7<&-
   check_exit 'result: a stop brings out the others, and names it' 3 'failed: lost: its content cannot be read from the buffer: container' "$EFS" stop result
-  check 'result: and says what helps' grep -q '1 results cannot be read from the buffer.*Put the containers back, then retry: efs stop result' <<<"$said"
+  check 'result: and says what helps' grep -q '1 results cannot be read from the buffer.*put them back, then retry: efs stop result' <<<"$said"
   check 'result: the others are back' grep -q . "$OUT/good" "$OUT/moved" "$OUT/d/renamed"
   check 'result: not the one that is lost' test ! -e "$OUT/lost"
   check 'result: the receipt has it' json "$(receipt)" '[e["path"] for e in d["entries"] if e.get("unreadable")] == ["lost"] and d["verdict"] == "partial"'

@@ -69,6 +69,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
         return fail(ESTALE);
       }
       EFS_TRY(mark_dirty(0, **found));
+      (*found)->size_set = (*found)->size_set || *change.size > 0;
     }
     auto content = file(ino);
     if (!content) {

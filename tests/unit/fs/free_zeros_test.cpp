@@ -69,6 +69,9 @@ struct Store {
     const auto made = filesystem->make_node({}, root_ino, "f", S_IFREG | 0644, 0);
     REQUIRE(made);
     REQUIRE(filesystem->open({}, made->ino, flags));
+    if (sets_size) {
+      REQUIRE(filesystem->setattr({}, made->ino, {.size = extents * extent}));
+    }
     std::vector<std::byte> data(extent);
     std::memset(data.data(), 'x', page / 2);
     for (std::uint64_t i = 0; i < extents; ++i) {
@@ -101,6 +104,7 @@ struct Store {
   std::unique_ptr<test::FailingBackend> backend;
   Kernel kernel;
   std::unique_ptr<Filesystem> filesystem;
+  bool sets_size = true;  // of the files, before they are written
 };
 
 bool same(const timespec& a, const timespec& b) {
@@ -132,6 +136,16 @@ TEST_CASE("the last close of a writer gives zeros back, and nothing else changes
   REQUIRE(files.write({}, ino, std::vector<std::byte>(1, std::byte{'x'}), 0) == 1);
   CHECK_FALSE(same(store.attributes(ino).st_mtim, before.st_mtim));
   CHECK_FALSE(same(store.attributes(ino).st_ctim, before.st_ctim));
+}
+
+TEST_CASE("zeros of a file whose size was not set stay: they may reserve space", "[fs][zeros]") {
+  Store store;
+  store.sets_size = false;
+  const auto ino = store.sparse(O_WRONLY);
+  const auto taken = store.allocated(ino);
+  store.filesystem->release(ino, O_WRONLY);
+  CHECK(store.kernel.given_back == 0);
+  CHECK(store.allocated(ino) == taken);
 }
 
 TEST_CASE("a file without zeros, and zeros that take no space, are left alone", "[fs][zeros]") {
