@@ -29,6 +29,19 @@ struct Holder {
   bool is_alive = false;
 };
 
+// Returns the store of this name in the first backend of the job, if there is one.
+std::optional<Holder> store_of(const config::JobConfig& config, uid_t owner,
+                               const std::string& name) {
+  const std::string path = store_path(config, owner, name);
+  std::error_code problem;
+  if (!std::filesystem::is_directory(path, problem)) {
+    return std::nullopt;
+  }
+  const auto store = image::find_store(path);
+  return Holder{.manifest = store ? image::read_manifest(store->metadata.get())
+                                  : Result<image::Manifest>(std::unexpected(store.error()))};
+}
+
 std::optional<Holder> holder_of(const config::JobConfig& config, uid_t owner,
                                 const std::string& name) {
   const auto instances = control::list_instances();
@@ -40,14 +53,14 @@ std::optional<Holder> holder_of(const config::JobConfig& config, uid_t owner,
                                         : Result<image::Manifest>(fail(ENOENT)),
                   .is_alive = found->alive};
   }
-  const std::string path = store_path(config, owner, name);
-  std::error_code problem;
-  if (!std::filesystem::is_directory(path, problem)) {
-    return std::nullopt;
-  }
-  const auto store = image::find_store(path);
-  return Holder{.manifest = store ? image::read_manifest(store->metadata.get())
-                                  : Result<image::Manifest>(std::unexpected(store.error()))};
+  return store_of(config, owner, name);
+}
+
+// True if a store of the job file's name holds what this job left, whatever instance has the name
+// now. With another name a start would not find it.
+bool has_own_store(const config::JobConfig& config, uid_t owner) {
+  const auto left = store_of(config, owner, config.name);
+  return left && left->manifest && is_same_path(left->manifest->job_file, config.source);
 }
 
 // The instance is another job's, and a start under its name would be refused. A job file that was
@@ -88,7 +101,8 @@ std::string choose_default_name(config::JobConfig& config, uid_t owner) {
   }
   const std::string own = name_of_path(config);
   const auto holder = holder_of(config, owner, config.name);
-  const bool is_taken = holder && is_of_another_job(*holder, config);
+  const bool is_taken =
+      holder && is_of_another_job(*holder, config) && !has_own_store(config, owner);
   if (!is_taken && !holder_of(config, owner, own)) {
     return "";
   }

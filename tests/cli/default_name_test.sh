@@ -77,6 +77,20 @@ started "$S/five/copy/job.yaml"
 check 'and goes on' grep -qx 5 "$MNT/r"
 check 'its end' "$EFS" stop job
 
+# --- what a job left keeps the name, also if another instance has it now ---
+twin eight "$disk"; EIGHT=$JOB EIGHT_MNT=$MNT
+started "$EIGHT"; echo 8 >"$MNT/r"
+check 'kept on a disk' "$EFS" stop --keep "$EIGHT"
+rm -rf "${EFS_RUNTIME_DIR:?}/job"
+twin nine; NINE=$JOB
+check 'another job in memory takes the name' "$EFS" start "$NINE"
+check 'the store on the disk keeps it for its job' test "$(name_of "$EIGHT")" = job
+check_exit 'which is refused, and not begun anew' 1 'named job is there already' "$EFS" start "$EIGHT"
+check 'until the other job ends' "$EFS" stop "$NINE"
+check 'then it goes on' "$EFS" start "$EIGHT"
+check 'with what it left' grep -qx 8 "$EIGHT_MNT/r"
+check 'and ends' "$EFS" stop "$EIGHT"
+
 # --- a name that is given stays ---
 twin six; started "$JOB" --name job
 twin seven 'outputs: [ [ path: "**", flags: persistent ] ]'
