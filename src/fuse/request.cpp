@@ -72,6 +72,7 @@ Request::Request(fuse_req_t handle, Operation operation)
     : connection_(static_cast<Connection*>(fuse_req_userdata(handle))),
       handle_(handle),
       delivery_(&Delivery::current()),
+      number_(delivery_->number()),
       operation_(operation),
       started_(Clock::now()) {}
 
@@ -79,6 +80,7 @@ Request::Request(Request&& other) noexcept
     : connection_(std::exchange(other.connection_, nullptr)),
       handle_(std::exchange(other.handle_, nullptr)),
       delivery_(other.delivery_),
+      number_(other.number_),
       operation_(other.operation_),
       started_(other.started_),
       subject_(other.subject_),
@@ -91,6 +93,7 @@ Request& Request::operator=(Request&& other) noexcept {
     connection_ = std::exchange(other.connection_, nullptr);
     handle_ = std::exchange(other.handle_, nullptr);
     delivery_ = other.delivery_;
+    number_ = other.number_;
     operation_ = other.operation_;
     started_ = other.started_;
     subject_ = other.subject_;
@@ -105,11 +108,11 @@ fs::Filesystem& Request::filesystem() const {
 }
 
 std::uint64_t Request::number() const {
-  return delivery_->number() & ~resent_bit;
+  return number_ & ~resent_bit;
 }
 
 bool Request::resent() const {
-  return (delivery_->number() & resent_bit) != 0;
+  return (number_ & resent_bit) != 0;
 }
 
 fs::Caller Request::caller() const {

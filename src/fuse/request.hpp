@@ -129,7 +129,8 @@ class Request {
 
   Connection* connection_;  // null: empty
   fuse_req_t handle_;       // null: replied to, or empty
-  Delivery* delivery_;
+  Delivery* delivery_;      // for the memory of an answer
+  std::uint64_t number_;    // of the Delivery
   Operation operation_;
   Clock::time_point started_;
   Subject subject_;
