@@ -14,7 +14,6 @@ if [ -z "$CLANG" ] || [ ! -r "$COMMANDS" ]; then
   finish
 fi
 SOURCE=$(realpath "$SOURCE")
-# fuse/reply.* is made to be included behind libfuse.
 
 # Flags of the layer that uses all others.
 flags=$(python3 - "$COMMANDS" <<'END'
@@ -30,8 +29,8 @@ for command in json.load(open(sys.argv[1])):
     break
 END
 )
-headers() { find "$1/src" "$1/backends" -name '*.hpp' ! -path '*/api/*' ! -path '*/fuse/reply.hpp' | sort; }
-sources() { find "$1/src" "$1/backends" -name '*.cpp' ! -path '*/api/*' ! -path '*/fuse/reply.cpp' | sort; }
+headers() { find "$1/src" "$1/backends" -name '*.hpp' ! -path '*/api/*' | sort; }
+sources() { find "$1/src" "$1/backends" -name '*.cpp' ! -path '*/api/*' | sort; }
 # includes_first SOURCE HEADER
 includes_first() { [ -e "$1" ] && grep -m1 '^#include' "$1" | grep -qF "${2##*/}\""; }
 # without_source TREE: headers that no source of the same name includes first
