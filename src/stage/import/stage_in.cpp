@@ -28,7 +28,8 @@ namespace {
 
 constexpr std::uint64_t huge_page = 2U << 20U;
 constexpr std::uint64_t small_file = 1U << 20U;
-constexpr int most_versions = 5;        // that are begun to be read of a file that others replace
+// reads of a file that others replace; a file that comes and goes is gone at one of so many looks
+constexpr int most_versions = 24;
 constexpr std::size_t task_files = 32;  // published by one call: one lock instead of so many
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
