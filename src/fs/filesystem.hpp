@@ -261,13 +261,15 @@ class Filesystem {
   template <typename Operation>
   auto with_room(Operation operation) -> decltype(operation()) {
     constexpr int most_tries = 20;
+    // Read before the operation: another thread may free the space between its failure and here.
+    auto before = times_freed_.load();
     auto done = operation();
     for (int tries = 0; tries < most_tries && !done && done.error().code == ENOSPC; ++tries) {
-      const auto before = times_freed_.load();
       const bool is_freed = free_removed() || times_freed_ != before;
       if (!is_freed && !await_release()) {
         break;
       }
+      before = times_freed_.load();
       done = operation();
     }
     return done;

@@ -157,6 +157,24 @@ TEST_CASE("what a removed file holds is freed for a program that needs it", "[fs
   CHECK(files.forget(ino, 1).gone);
 }
 
+TEST_CASE("an operation is tried again when another thread has freed the space meanwhile", "[fs]") {
+  SmallStore store("/dev/shm");
+  Filesystem& files = *store.filesystem;
+  const auto ino = store.file("f", 7 * mebibyte);
+  REQUIRE(files.unlink({}, root_ino, "f"));
+  int calls = 0;
+  CHECK(files.with_room([&]() -> Status {
+    if (++calls > 1) {
+      return {};
+    }
+    while (files.free_removed()) {  // as another thread, after this one met the full store
+    }
+    return fail(ENOSPC);
+  }));
+  CHECK(calls == 2);
+  CHECK(files.forget(ino, 1).gone);
+}
+
 TEST_CASE("freeing what was removed costs nothing where nothing was", "[fs]") {
   SmallStore store("/dev/shm");
   CHECK_FALSE(store.filesystem->free_removed());
