@@ -25,7 +25,7 @@ command -v apt-get >/dev/null || die "this script knows apt only; install the pa
 export DEBIAN_FRONTEND=noninteractive
 common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev libpmem-dev libyaml-cpp-dev
         libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
-        clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
+        clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-pip sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
 demo=(lammps hdf5-tools)
 slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge lua5.1)
 
@@ -88,6 +88,14 @@ if ! have_catch2 || [ "$(catch2_major)" != 3 ]; then
     say "installing catch2 3 from $release-backports"
     private_apt "deb [signed-by=$keyring] $(mirror) $release-backports main" -- install -qq -y --no-install-recommends catch2 >/dev/null
   fi
+fi
+
+# lizard counts branches for a lint. Debian has no package of it.
+lizard=1.24.3
+if ! PYTHONPATH=$prefix/python python3 -c 'import lizard' 2>/dev/null; then
+  say "installing lizard $lizard into $prefix/python"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --target "$prefix/python" "lizard==$lizard" ||
+    say "lizard could not be installed: the lint for long functions is LEFT OUT"
 fi
 
 # libfuse: the distribution's if it is new enough, else Debian's newer source package in a private
