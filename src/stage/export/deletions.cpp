@@ -56,17 +56,15 @@ bool is_missing(const Error& error) {
 
 }  // namespace
 
-Deletions::Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree,
-                     WorkerPool& pool, const Progress& progress, PlacedNames* placed,
-                     std::string partial_tag)
-    : config_(config),
-      pfs_(pfs),
-      tree_(tree),
-      pool_(pool),
-      progress_(progress),
-      placed_(placed),
-      partial_tag_(std::move(partial_tag)),
-      in_place_(config::has_results_in_place(config)) {}
+Deletions::Deletions(const ExportContext& context)
+    : config_(context.config),
+      pfs_(context.pfs),
+      tree_(context.tree),
+      pool_(context.pool),
+      progress_(context.progress),
+      placed_(context.options.placed),
+      partial_tag_(context.options.partial_tag),
+      in_place_(config::has_results_in_place(context.config)) {}
 
 std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
   if (!in_place_) {
@@ -142,74 +140,95 @@ ReceiptEntry Deletions::give_up_held(const fs::WalkItem& item, const ReceiptEntr
 }
 
 ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
-  const std::string parent = parent_of(item.path), name = leaf_of(item.path);
-  auto directory = tree_.directory(parent);
-  if (!directory && directory.error().code == EACCES && tree_.grant_owner_access(parent)) {
-    directory = tree_.directory(parent);
-  }
-  if (!directory && is_missing(directory.error())) {
-    return not_there(item);
-  }
+  const auto directory = let_in_and_open(parent_of(item.path));
   if (!directory) {
-    return failure_of(item, directory.error());
+    return is_missing(directory.error()) ? not_there(item) : failure_of(item, directory.error());
   }
-  auto now = pfs_.lstat(directory->get(), name);
-  if (!now && is_missing(now.error())) {
-    return not_there(item);
-  }
+  const auto now = pfs_.lstat(directory->get(), leaf_of(item.path));
   if (!now) {
-    return failure_of(item, now.error());
-  }
-  const PlacedName known{.name = item.path, .own = item.path};
-  bool ours = is_ours(placed_, known, item, *now);
-  // An exported link may have another target than the imported one.
-  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now->st_mode) && !item.saved &&
-      (placed_ == nullptr || !placed_->knows(item.path))) {
-    const auto target = pfs_.readlink(directory->get(), name);
-    ours = target && *target == item.target;
+    return is_missing(now.error()) ? not_there(item) : failure_of(item, now.error());
   }
   std::string reason;
-  if (!ours) {
-    if (is_of_another_node(*now) && config_.on_conflict != config::OnConflict::keep_both) {
-      return receipt_entry(item, Action::conflict,
-                           "the job removed it on this node, and another node of the job may have "
-                           "brought it out: it stays");
-    }
-    if (config_.on_conflict == config::OnConflict::keep_both) {
-      return receipt_entry(
-          item, Action::skipped,
-          "the job removed it, but it changed on the PFS since it was staged in: it stays");
-    }
-    if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now->st_mode)) {
-      return receipt_entry(item, Action::conflict,
-                           "the job removed it, but it changed on the PFS since it was staged in");
+  if (!is_jobs_version(item, directory->get(), *now)) {
+    if (auto stays = leave_changed(item, *now)) {
+      return std::move(*stays);
     }
     reason = "a version that changed on the PFS since it was staged in";
   }
+  const Status done = remove_version(item, directory->get(), *now);
+  if (done || is_missing(done.error())) {
+    return receipt_entry(item, Action::removed, std::move(reason));
+  }
+  if (is_held(done.error())) {
+    return held_entry(item, done.error());
+  }
+  if (done.error().code == EEXIST) {
+    return receipt_entry(item, Action::conflict, describe(done.error()));
+  }
+  return failure_of(item, done.error());
+}
+
+/// Opens the directory, with the owner's access if its mode lacks that.
+Result<UniqueFd> Deletions::let_in_and_open(const std::string& path) {
+  auto directory = tree_.directory(path);
+  if (!directory && directory.error().code == EACCES && tree_.grant_owner_access(path)) {
+    directory = tree_.directory(path);
+  }
+  return directory;
+}
+
+/// True if `now`, which has the item's name in `directory`, is the imported or exported version.
+bool Deletions::is_jobs_version(const fs::WalkItem& item, int directory, const struct stat& now) {
+  const bool ours = is_ours(placed_, {.name = item.path, .own = item.path}, item, now);
+  // An exported link may have another target than the imported one.
+  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now.st_mode) && !item.saved &&
+      (placed_ == nullptr || !placed_->knows(item.path))) {
+    const auto target = pfs_.readlink(directory, leaf_of(item.path));
+    return target && *target == item.target;
+  }
+  return ours;
+}
+
+/// The entry if on-conflict leaves `now`, another version than the job's, on the PFS.
+std::optional<ReceiptEntry> Deletions::leave_changed(const fs::WalkItem& item,
+                                                     const struct stat& now) const {
+  const bool keeps_both = config_.on_conflict == config::OnConflict::keep_both;
+  if (is_of_another_node(now) && !keeps_both) {
+    return receipt_entry(item, Action::conflict,
+                         "the job removed it on this node, and another node of the job may have "
+                         "brought it out: it stays");
+  }
+  if (keeps_both) {
+    return receipt_entry(
+        item, Action::skipped,
+        "the job removed it, but it changed on the PFS since it was staged in: it stays");
+  }
+  if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now.st_mode)) {
+    return receipt_entry(item, Action::conflict,
+                         "the job removed it, but it changed on the PFS since it was staged in");
+  }
+  return std::nullopt;
+}
+
+/// Removes `now` from the directory, unless the name belongs to another file by now, and records
+/// that.
+Status Deletions::remove_version(const fs::WalkItem& item, int directory, const struct stat& now) {
+  const std::string name = leaf_of(item.path);
   // As for a result: another process may have changed the file since the check.
   if (placed_ != nullptr) {
-    (void)placed_->coming(known, nullptr, &*now);
+    (void)placed_->coming({.name = item.path, .own = item.path}, nullptr, &now);
   }
   const auto remove = [&] {
-    return pfs_.remove(directory->get(), name, *now, partial_name(name, partial_tag_));
+    return pfs_.remove(directory, name, now, partial_name(name, partial_tag_));
   };
   auto done = remove();
-  if (!done && done.error().code == EACCES && tree_.grant_owner_access(parent)) {
+  if (!done && done.error().code == EACCES && tree_.grant_owner_access(parent_of(item.path))) {
     done = remove();
   }
   if (done) {
     note_removed(item);
   }
-  if (!done && is_held(done.error())) {
-    return held_entry(item, done.error());
-  }
-  if (!done && done.error().code == EEXIST) {
-    return receipt_entry(item, Action::conflict, describe(done.error()));
-  }
-  if (!done && !is_missing(done.error())) {
-    return failure_of(item, done.error());
-  }
-  return receipt_entry(item, Action::removed, std::move(reason));
+  return done;
 }
 
 void Deletions::note_removed(const fs::WalkItem& item) {
@@ -256,20 +275,7 @@ ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
 
 /// An fsync of the remaining directories makes the removals durable.
 void Deletions::make_durable(std::vector<ReceiptEntry>& entries) {
-  std::unordered_set<std::string> removed;
-  for (const auto& entry : entries) {
-    if (entry.action == Action::removed) {
-      removed.insert(entry.path);
-    }
-  }
-  std::set<std::string> directories;
-  for (const auto& path : removed) {
-    std::string parent = parent_of(path);
-    while (!parent.empty() && (removed.contains(parent) || !tree_.directory(parent))) {
-      parent = parent_of(parent);
-    }
-    directories.insert(parent);
-  }
+  const auto directories = directories_left(entries);
   const Status synced = tree_.sync(directories);
   if (placed_ != nullptr && !directories.empty()) {
     (void)placed_->sync();  // as for results
@@ -284,6 +290,25 @@ void Deletions::make_durable(std::vector<ReceiptEntry>& entries) {
     entry.action = Action::failed;
     entry.reason = "it is gone, but may come back after a crash: " + describe(synced.error());
   }
+}
+
+/// The directories that still exist and from which something was removed.
+std::set<std::string> Deletions::directories_left(const std::vector<ReceiptEntry>& entries) {
+  std::unordered_set<std::string> removed;
+  for (const auto& entry : entries) {
+    if (entry.action == Action::removed) {
+      removed.insert(entry.path);
+    }
+  }
+  std::set<std::string> directories;
+  for (const auto& path : removed) {
+    std::string parent = parent_of(path);
+    while (!parent.empty() && (removed.contains(parent) || !tree_.directory(parent))) {
+      parent = parent_of(parent);
+    }
+    directories.insert(parent);
+  }
+  return directories;
 }
 
 }  // namespace efs::stage

@@ -2,12 +2,14 @@
 #pragma once
 // Removes from the PFS the inputs that removed_inputs() returns.
 
+#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "config/job_config.hpp"
-#include "stage/buffer.hpp"
-#include "stage/copy/progress.hpp"
-#include "stage/copy/worker_pool.hpp"
+#include "stage/export/export_context.hpp"
 #include "stage/export/receipt.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/pfs/patience.hpp"
@@ -22,9 +24,8 @@ namespace efs::stage {
 /// of the job may have exported it. A directory is removed when it is empty.
 class Deletions {
  public:
-  /// `placed`: records the removals; may be null. `partial_tag`: the same as for the results.
-  Deletions(const config::JobConfig& config, PfsIo& pfs, ResultsTree& tree, WorkerPool& pool,
-            const Progress& progress, PlacedNames* placed, std::string partial_tag);
+  /// Records the removals in `placed` of the options, unless that is null.
+  explicit Deletions(const ExportContext& context);
 
   /// Returns an entry for each input; the removals are durable. Call it after all results are
   /// exported, because a renamed file is both a result and a removed input. The tree must be open.
@@ -43,12 +44,17 @@ class Deletions {
 
  private:
   ReceiptEntry remove_file(const fs::WalkItem& item);
+  Result<UniqueFd> let_in_and_open(const std::string& path);
+  bool is_jobs_version(const fs::WalkItem& item, int directory, const struct stat& now);
+  std::optional<ReceiptEntry> leave_changed(const fs::WalkItem& item, const struct stat& now) const;
+  Status remove_version(const fs::WalkItem& item, int directory, const struct stat& now);
   ReceiptEntry give_up_held(const fs::WalkItem& item, const ReceiptEntry& held) const;
   bool is_of_another_node(const struct stat& there) const;
   ReceiptEntry remove_directory(const fs::WalkItem& item);
   ReceiptEntry not_there(const fs::WalkItem& item);
   void note_removed(const fs::WalkItem& item);
   void make_durable(std::vector<ReceiptEntry>& entries);
+  std::set<std::string> directories_left(const std::vector<ReceiptEntry>& entries);
 
   const config::JobConfig& config_;
   PfsIo& pfs_;

@@ -109,14 +109,14 @@ class Removal {
 }  // namespace
 
 Leftovers remove_leftovers(const std::set<std::string, std::less<>>& directories,
-                           const std::vector<fs::WalkItem>& items, const std::string& tag,
-                           ResultsTree& tree, WorkerPool& pool, PfsIo& pfs) {
+                           const std::vector<fs::WalkItem>& items, const ExportContext& context) {
+  const std::string& tag = context.options.partial_tag;
   if (tag.empty()) {
     return {};
   }
-  Removal removal(items, tag + partial_suffix, tree, pfs);
+  Removal removal(items, tag + partial_suffix, context.tree, context.pfs);
   const std::vector<std::string> paths(directories.begin(), directories.end());
-  pool.run(paths.size(), 1, [&](std::size_t begin, std::size_t end) {
+  context.pool.run(paths.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (const auto& path : std::span(paths).subspan(begin, end - begin)) {
       removal.clear(path);
     }

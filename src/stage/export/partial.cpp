@@ -62,35 +62,53 @@ Error not_named(const Error& error) {
       .error();
 }
 
+/// The owner and the group that a partial has. `refused`: the group that results-group asks for and
+/// the PFS rejected; "": none.
+struct PartialOwner {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::string refused{};
+};
+
+Result<PartialOwner> set_owner(int fd, const fs::WalkItem& item, const struct stat& now,
+                               PfsIo& pfs) {
+  const uid_t uid = item.attributes.st_uid;
+  const gid_t gid = group_of(item, now.st_gid);
+  if (now.st_uid == uid && now.st_gid == gid) {
+    return PartialOwner{.uid = uid, .gid = gid};
+  }
+  const auto done = pfs.chown(fd, uid, gid);
+  if (done) {
+    return PartialOwner{.uid = uid, .gid = gid};
+  }
+  if (done.error().code != EPERM) {
+    return with_context(done.error(), "setting its owner");
+  }
+  PartialOwner owner{.uid = now.st_uid, .gid = now.st_gid};
+  if (item.group_is_asked && now.st_gid != gid) {
+    owner.refused = "its group: " + describe(done.error());
+  }
+  return owner;
+}
+
 /// Sets owner, extended attributes, mode and times. The owner comes first, because a change of
 /// owner clears setuid bits and capabilities. Returns the rejected attributes as set_xattrs().
 Result<std::string> set_attributes(int fd, const PartialJob& job, const struct stat& now,
                                    PfsIo& pfs) {
   const fs::WalkItem& item = job.item;
   const auto& wanted = item.attributes;
-  uid_t uid = wanted.st_uid;
-  gid_t gid = group_of(item, now.st_gid);
-  std::string refused;
-  if (now.st_uid != uid || now.st_gid != gid) {
-    auto done = pfs.chown(fd, uid, gid);
-    if (!done && done.error().code != EPERM) {
-      return with_context(done.error(), "setting its owner");
-    }
-    if (!done && item.group_is_asked && now.st_gid != gid) {
-      refused = "its group: " + describe(done.error());
-    }
-    if (!done) {
-      uid = now.st_uid, gid = now.st_gid;
-    }
+  const auto owner = set_owner(fd, item, now, pfs);
+  if (!owner) {
+    return std::unexpected(owner.error());
   }
   auto lost = set_xattrs(fd, item, pfs);
   if (!lost) {
     return lost;
   }
-  if (!refused.empty()) {
-    *lost = refused + (lost->empty() ? "" : "; ") + *lost;
+  if (!owner->refused.empty()) {
+    *lost = owner->refused + (lost->empty() ? "" : "; ") + *lost;
   }
-  mode_t mode = mode_of(item, uid, gid);
+  mode_t mode = mode_of(item, owner->uid, owner->gid);
   if (!item.xattrs.contains(fs::access_acl_name)) {
     mode &= job.acl_allows | 07000U;
   }
@@ -109,66 +127,99 @@ bool same_version(const struct stat& a, const struct stat& b) {
   return a.st_size == b.st_size && to_ns(a.st_mtim) == to_ns(b.st_mtim);
 }
 
-/// Writes data and attributes to the new file `fd`.
-Result<PartialFile> fill_partial(const PartialJob& job, int fd, Buffer& buffer, PfsIo& pfs,
-                                 Scratch& scratch, Progress& progress) {
-  if (is_foreign(job.item)) {
-    return fail(EUCLEAN,
-                "its container is not what was staged in, though no program has changed it: "
-                "somebody has exchanged it, or cut it short; the PFS has it");
-  }
-  auto container = buffer.hold(job.item.ino);
-  if (!container) {
-    return with_context(container.error(), "opening its container");
-  }
-  auto before = posix_pfs().fstat(container->fd);
+/// The objects that writing a partial uses.
+struct PartialMeans {
+  Buffer& buffer;
+  PfsIo& pfs;
+  Scratch& scratch;
+  Progress& progress;
+};
+
+/// The content as read from the buffer.
+struct CopiedContent {
+  std::uint64_t size = 0;
+  FileSum checksum;
+};
+
+/// Copies the content of the open `container` to the new file `fd`. The buffer confirms the copy.
+Result<CopiedContent> copy_container(const PartialJob& job, int container, int fd,
+                                     const PartialMeans& with) {
+  const auto before = posix_pfs().fstat(container);
   if (!before) {
     return with_context(before.error(), "reading its container");
   }
   const auto size = static_cast<std::uint64_t>(before->st_size);
   const std::uint64_t allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
   FileChecksum sum(sum_kind_for(size, allocated));
-  const CopyJob copy{.source = {posix_pfs(), container->fd},
-                     .destination = {pfs, fd},
+  const CopyJob copy{.source = {posix_pfs(), container},
+                     .destination = {with.pfs, fd},
                      .size = size,
                      .allocated = allocated,
                      .early_writeback = true};
-  EFS_TRY(copy_data(copy, scratch, &sum, progress));
-  auto after = posix_pfs().fstat(container->fd);
-  EFS_TRY(buffer.confirm(job.item.ino, after && same_version(*before, *after)));
-  auto written = pfs.fstat(fd);
+  EFS_TRY(copy_data(copy, with.scratch, &sum, with.progress));
+  const auto after = posix_pfs().fstat(container);
+  EFS_TRY(with.buffer.confirm(job.item.ino, after && same_version(*before, *after)));
+  return CopiedContent{.size = size, .checksum = sum.finish()};
+}
+
+/// Removes the ACL that the new file has inherited from its directory, unless the item has one.
+Status remove_inherited_acl(int fd, const PartialJob& job, PfsIo& pfs) {
+  if (!job.inherits_acl || job.item.xattrs.contains(fs::access_acl_name)) {
+    return {};
+  }
+  const auto done = pfs.remove_xattr(fd, fs::access_acl_name);
+  if (!done && done.error().code != ENODATA && done.error().code != EOPNOTSUPP) {
+    return with_context(done.error(), "taking the directory's default ACL from it");
+  }
+  return {};
+}
+
+Status sync_partial(int fd, PfsIo& pfs) {
+  const auto done = pfs.fsync(fd);
+  return done ? Status() : Status(with_context(done.error(), "fsync"));
+}
+
+/// Writes data and attributes to the new file `fd`.
+Result<PartialFile> fill_partial(const PartialJob& job, int fd, const PartialMeans& with) {
+  if (is_foreign(job.item)) {
+    return fail(EUCLEAN,
+                "its container is not what was staged in, though no program has changed it: "
+                "somebody has exchanged it, or cut it short; the PFS has it");
+  }
+  const auto container = with.buffer.hold(job.item.ino);
+  if (!container) {
+    return with_context(container.error(), "opening its container");
+  }
+  const auto copied = copy_container(job, container->fd, fd, with);
+  if (!copied) {
+    return std::unexpected(copied.error());
+  }
+  const auto written = with.pfs.fstat(fd);
   if (!written) {
     return with_context(written.error(), "reading back its attributes");
   }
-  if (static_cast<std::uint64_t>(written->st_size) != size) {
+  if (static_cast<std::uint64_t>(written->st_size) != copied->size) {
     // a network client reports a full server only now
-    if (auto done = pfs.fsync(fd); !done) {
-      return with_context(done.error(), "fsync");
-    }
+    EFS_TRY(sync_partial(fd, with.pfs));
     return fail(EIO, "the PFS has another size than was written");
   }
-  if (job.inherits_acl && !job.item.xattrs.contains(fs::access_acl_name)) {
-    auto done = pfs.remove_xattr(fd, fs::access_acl_name);
-    if (!done && done.error().code != ENODATA && done.error().code != EOPNOTSUPP) {
-      return with_context(done.error(), "taking the directory's default ACL from it");
-    }
-  }
-  auto lost = set_attributes(fd, job, *written, pfs);
+  EFS_TRY(remove_inherited_acl(fd, job, with.pfs));
+  auto lost = set_attributes(fd, job, *written, with.pfs);
   if (!lost) {
     return std::unexpected(lost.error());
   }
   if (job.fsync || written->st_dev != job.synced) {
-    if (auto done = pfs.fsync(fd); !done) {
-      return with_context(done.error(), "fsync");
-    }
+    EFS_TRY(sync_partial(fd, with.pfs));
   }
-  return PartialFile{
-      .inode = written->st_ino, .size = size, .checksum = sum.finish(), .lost = std::move(*lost)};
+  return PartialFile{.inode = written->st_ino,
+                     .size = copied->size,
+                     .checksum = copied->checksum,
+                     .lost = std::move(*lost)};
 }
 
-Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
-                               Progress& progress) {
+Result<PartialFile> write_file(const PartialJob& job, const PartialMeans& with) {
   const auto& wanted = job.item.attributes;
+  PfsIo& pfs = with.pfs;
   // Users without read access to the result must not read its partial. Until owner and group are
   // set, only this user may read it.
   const bool ours = wanted.st_uid == ::geteuid() && job.item.plain_group.has_value();
@@ -181,7 +232,7 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   if (!fd) {
     return with_context(fd.error(), "creating it");
   }
-  auto written = fill_partial(job, fd->get(), buffer, pfs, scratch, progress);
+  auto written = fill_partial(job, fd->get(), with);
   if (written) {
     return written;
   }
@@ -191,26 +242,28 @@ Result<PartialFile> write_file(const PartialJob& job, Buffer& buffer, PfsIo& pfs
   return without_partial(job, written.error(), pfs);
 }
 
-Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
+/// Sets the owner, if permitted, and the times of the symbolic link.
+Status set_link_attributes(const PartialJob& job, const struct stat& now, PfsIo& pfs) {
   const auto& wanted = job.item.attributes;
+  const gid_t gid = group_of(job.item, now.st_gid);
+  if (now.st_uid != wanted.st_uid || now.st_gid != gid) {
+    const auto done = pfs.chown_name(job.directory, job.partial, wanted.st_uid, gid);
+    if (!done && done.error().code != EPERM) {
+      return done;
+    }
+  }
+  return pfs.set_times_name(job.directory, job.partial, to_ns(wanted.st_atim),
+                            to_ns(wanted.st_mtim));
+}
+
+Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
   auto made = make_partial(
       job, pfs, [&] { return pfs.symlink(job.item.target, job.directory, job.partial); });
   if (!made) {
     return with_context(made.error(), "creating the symbolic link");
   }
-  auto now = pfs.lstat(job.directory, job.partial);
-  Status done = now ? Status() : std::unexpected(now.error());
-  const gid_t gid = now ? group_of(job.item, now->st_gid) : wanted.st_gid;
-  if (done && (now->st_uid != wanted.st_uid || now->st_gid != gid)) {
-    done = pfs.chown_name(job.directory, job.partial, wanted.st_uid, gid);
-    if (!done && done.error().code == EPERM) {
-      done = Status();
-    }
-  }
-  if (done) {
-    done = pfs.set_times_name(job.directory, job.partial, to_ns(wanted.st_atim),
-                              to_ns(wanted.st_mtim));
-  }
+  const auto now = pfs.lstat(job.directory, job.partial);
+  const Status done = now ? set_link_attributes(job, *now, pfs) : std::unexpected(now.error());
   if (done) {
     return PartialFile{
         .inode = now->st_ino, .size = job.item.target.size(), .checksum = std::nullopt};
@@ -223,28 +276,32 @@ Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
 
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs,
                                   Scratch& scratch, Progress& progress) {
-  return S_ISLNK(job.item.attributes.st_mode) ? write_link(job, pfs)
-                                              : write_file(job, buffer, pfs, scratch, progress);
+  return S_ISLNK(job.item.attributes.st_mode)
+             ? write_link(job, pfs)
+             : write_file(job,
+                          {.buffer = buffer, .pfs = pfs, .scratch = scratch, .progress = progress});
+}
+
+bool is_name_taken(const PartialJob& job, const Error& error) {
+  return error.code == EEXIST && (job.is_new || job.over != nullptr);
 }
 
 Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs,
                        const AboutToPublish& about_to) {
-  auto now = pfs.lstat(job.directory, job.partial);
-  Status done = now ? Status() : Status(with_context(now.error(), "checking its partial"));
-  if (done &&
+  const auto now = pfs.lstat(job.directory, job.partial);
+  if (now &&
       (now->st_ino != written.inode || static_cast<std::uint64_t>(now->st_size) != written.size)) {
     // Another process's file has the partial's name; this process must not remove it.
     return fail(ESTALE, "its partial was replaced or changed by someone else");
   }
-  if (done) {
-    done = give_name(job, *now, pfs, [&](bool is_shared) {
-      if (about_to) {
-        about_to(*now, is_shared);
-      }
-    });
-  }
-  if (done || is_held(done.error()) ||
-      ((job.is_new || job.over != nullptr) && done.error().code == EEXIST)) {
+  const auto tell = [&](bool is_shared) {
+    if (about_to) {
+      about_to(*now, is_shared);
+    }
+  };
+  const Status done = now ? give_name(job, *now, pfs, tell)
+                          : Status(with_context(now.error(), "checking its partial"));
+  if (done || is_held(done.error()) || is_name_taken(job, done.error())) {
     return done;
   }
   return without_partial(job, not_named(done.error()), pfs);
@@ -279,7 +336,7 @@ Status link_partial(int from_at, const std::string& from, const PartialJob& job,
   if (done) {
     return done;
   }
-  if (done.error().code == EEXIST && (job.is_new || job.over != nullptr)) {
+  if (is_name_taken(job, done.error())) {
     done = fail(EEXIST,
                 "somebody has changed, replaced or removed what had its name: the job's version is "
                 "kept in the buffer only");

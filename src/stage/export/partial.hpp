@@ -79,6 +79,10 @@ auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work wo
 Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs,
                                   Scratch& scratch, Progress& progress);
 
+/// True if the error of publish_partial() or link_partial() says that the name belongs to another
+/// file than `job` permits.
+bool is_name_taken(const PartialJob& job, const Error& error);
+
 /// Checks that the partial is the file that was written and has its full size. Then gives it the
 /// item's name and replaces the file that has the name. Requires: the partial is durable. After an
 /// error the partial is removed, as above. Exceptions are EEXIST as `job` requests it and

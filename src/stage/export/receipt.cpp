@@ -70,6 +70,19 @@ bool left_behind(Action action) {
   return action == Action::failed || action == Action::conflict || action == Action::not_saved;
 }
 
+void count_entry(ReceiptTotals& totals, const ReceiptEntry& entry) {
+  ++counter(totals, entry.action);
+  if (entry.action == Action::staged_out) {
+    totals.bytes_staged_out += entry.bytes;
+  }
+  if (entry.action == Action::staged_out && entry.replaced) {
+    ++totals.replaced;
+  }
+  if (left_behind(entry.action)) {
+    totals.bytes_left += entry.bytes;
+  }
+}
+
 /// Except for missing time.
 bool has_cause(const Receipt& receipt) {
   return !receipt.reason.empty() ||
@@ -375,16 +388,7 @@ void settle(Receipt& receipt) {
   }
   receipt.totals = {};
   for (const auto& entry : receipt.entries) {
-    ++counter(receipt.totals, entry.action);
-    if (entry.action == Action::staged_out) {
-      receipt.totals.bytes_staged_out += entry.bytes;
-    }
-    if (entry.action == Action::staged_out && entry.replaced) {
-      ++receipt.totals.replaced;
-    }
-    if (left_behind(entry.action)) {
-      receipt.totals.bytes_left += entry.bytes;
-    }
+    count_entry(receipt.totals, entry);
   }
   receipt.totals.not_saved += receipt.unlisted;
   receipt.totals.bytes_left += receipt.unlisted_bytes;

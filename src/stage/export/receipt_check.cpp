@@ -45,10 +45,19 @@ std::string place_of(const ReceiptEntry& entry, const std::string& job) {
   return is_beside ? join(parent_of(entry.path), entry.placed_as) : entry.placed_as;
 }
 
+/// The files below results_dir, of which `top` is open.
+struct ResultFiles {
+  PfsIo& pfs;
+  int top = -1;
+  Scratch& scratch;
+  const std::atomic<bool>& cancel;
+};
+
 /// Why the file differs from the result; "" if it is equal.
-std::string difference_of(const ReceiptEntry& entry, int top, const std::string& place, PfsIo& pfs,
-                          Scratch& scratch, const std::atomic<bool>& cancel) {
-  const auto file = pfs.open_beneath(top, place, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+std::string difference_of(const ReceiptEntry& entry, const std::string& place,
+                          const ResultFiles& files) {
+  auto& pfs = files.pfs;
+  const auto file = pfs.open_beneath(files.top, place, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!file) {
     return "cannot be opened: " + describe(file.error());
   }
@@ -63,7 +72,8 @@ std::string difference_of(const ReceiptEntry& entry, int top, const std::string&
   if (entry.bytes != 0 && size != entry.bytes) {
     return "has " + std::to_string(size) + " bytes instead of " + std::to_string(entry.bytes);
   }
-  const auto sum = hash_data({pfs, file->get()}, size, entry.checksum->kind, scratch, cancel);
+  const auto sum =
+      hash_data({pfs, file->get()}, size, entry.checksum->kind, files.scratch, files.cancel);
   if (!sum) {
     return "cannot be read: " + describe(sum.error());
   }
@@ -71,6 +81,20 @@ std::string difference_of(const ReceiptEntry& entry, int top, const std::string&
     return {};
   }
   return "has other content: " + to_text(*sum) + " instead of " + to_text(*entry.checksum);
+}
+
+/// For a result whose entry has a checksum, perhaps of an unknown kind.
+void check_result(const ReceiptEntry& entry, const ResultFiles& files, ReceiptCheck& check) {
+  const std::string place = place_of(entry, check.job);
+  std::string reason = "has a checksum of a kind that this version of efs does not know";
+  if (entry.checksum) {
+    reason = difference_of(entry, place, files);
+  }
+  if (reason.empty()) {
+    ++check.verified;
+  } else {
+    check.differences.push_back({place, std::move(reason)});
+  }
 }
 
 bool is_back(Action action) {
@@ -91,6 +115,7 @@ Result<ReceiptCheck> check_receipt(const std::string& path, PfsIo& pfs,
   if (!top) {
     return fail(top.error().code, check.results_dir + ": " + describe(top.error()));
   }
+  const ResultFiles files{.pfs = pfs, .top = top->get(), .scratch = scratch, .cancel = cancel};
   for (const auto& line : json->at("entries")) {
     if (cancel) {
       return fail(ECANCELED, "cancelled");
@@ -102,19 +127,10 @@ Result<ReceiptCheck> check_receipt(const std::string& path, PfsIo& pfs,
     if (!is_back(entry->action)) {
       continue;
     }
-    const std::string place = place_of(*entry, check.job);
     if (!entry->checksum && !line.contains("checksum")) {
       ++check.unchecked;
-      continue;
-    }
-    std::string reason = "has a checksum of a kind that this version of efs does not know";
-    if (entry->checksum) {
-      reason = difference_of(*entry, top->get(), place, pfs, scratch, cancel);
-    }
-    if (reason.empty()) {
-      ++check.verified;
     } else {
-      check.differences.push_back({place, std::move(reason)});
+      check_result(*entry, files, check);
     }
   }
   return check;

@@ -19,6 +19,18 @@ fs::GoneInput gone_input(const fs::WalkItem& item) {
           .target = item.target};
 }
 
+/// Returns the top-level names of the items that keep their own name.
+std::unordered_set<std::string> top_level_names(const config::JobConfig& config,
+                                                const std::vector<fs::WalkItem>& items) {
+  std::unordered_set<std::string> names;
+  for (const auto& item : items) {
+    if (!item.path.contains('/') && config::result_path(config, item.path) == item.path) {
+      names.insert(item.path);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<fs::WalkItem> RenamingBuffer::gone() {
@@ -32,15 +44,10 @@ Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
   if (!items) {
     return items;
   }
-  std::unordered_set<std::string> names;  // top-level names of items that keep their own name
-  for (const auto& item : *items) {
-    if (!item.path.contains('/') && config::result_path(config_, item.path) == item.path) {
-      names.insert(item.path);
-    }
-  }
+  const auto names = top_level_names(config_, *items);
   const std::vector<fs::WalkItem> gone =
       config::has_results_in_place(config_) ? inner_.gone() : std::vector<fs::WalkItem>();
-  std::unordered_map<std::string_view, const fs::WalkItem*> gone_by_name;
+  GoneByName gone_by_name;
   for (const auto& one : gone) {
     gone_by_name.emplace(one.path, &one);
   }
@@ -57,20 +64,26 @@ Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
       refused_.insert(item.path);
       continue;
     }
-    item.keep = class_of(config_, item) == config::FileClass::persistent ? fs::Keep::persistent
-                                                                         : fs::Keep::temporary;
-    item.keep_path = item.path;
-    item.origin.reset();
-    // The input whose name the result takes, not the input of the result's own name.
-    item.replaced = nullptr;
-    if (const auto input = gone_by_name.find(path); input != gone_by_name.end()) {
-      item.replaced = std::make_shared<fs::GoneInput>(gone_input(*input->second));
-    }
-    own_names_.emplace(path, item.path);
-    item.path = std::move(path);
+    give_result_name(item, std::move(path), gone_by_name);
   }
   std::ranges::stable_sort(*items, {}, &fs::WalkItem::path);
   return items;
+}
+
+/// Gives the item the path of its result. It keeps the class that it has by its own path.
+void RenamingBuffer::give_result_name(fs::WalkItem& item, std::string path,
+                                      const GoneByName& gone) {
+  item.keep = class_of(config_, item) == config::FileClass::persistent ? fs::Keep::persistent
+                                                                       : fs::Keep::temporary;
+  item.keep_path = item.path;
+  item.origin.reset();
+  // The input whose name the result takes, not the input of the result's own name.
+  item.replaced = nullptr;
+  if (const auto input = gone.find(path); input != gone.end()) {
+    item.replaced = std::make_shared<fs::GoneInput>(gone_input(*input->second));
+  }
+  own_names_.emplace(path, item.path);
+  item.path = std::move(path);
 }
 
 std::string RenamingBuffer::refusal(const std::string& path) {

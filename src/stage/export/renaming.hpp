@@ -48,6 +48,10 @@ class RenamingBuffer final : public ForwardingBuffer {
   }
 
  private:
+  using GoneByName = std::unordered_map<std::string_view, const fs::WalkItem*>;
+
+  void give_result_name(fs::WalkItem& item, std::string path, const GoneByName& gone);
+
   const config::JobConfig& config_;
   // Constant after walk().
   std::unordered_map<std::string, std::string> own_names_;  // by the path in results-dir

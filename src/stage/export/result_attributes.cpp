@@ -33,6 +33,31 @@ class PrimaryGroups {
   std::unordered_map<uid_t, gid_t> groups_;
 };
 
+/// Finds the items whose group no program has chosen.
+class GroupChoices {
+ public:
+  explicit GroupChoices(bool in_place) : in_place_(in_place) {}
+
+  /// Sets plain_group of such an item. Parents come before children.
+  void look(fs::WalkItem& item) {
+    const auto& attributes = item.attributes;
+    const gid_t plain = groups_.of(attributes.st_uid);
+    const bool came_in = in_place_ && item.origin;  // it has this group on the PFS
+    const bool by_directory = item.group_handed_down && !chosen_.contains(parent_of(item.path));
+    if (!came_in && (attributes.st_gid == plain || by_directory)) {
+      item.plain_group = plain;
+    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) {
+      chosen_.insert(item.path);
+    }
+  }
+
+ private:
+  const bool in_place_;
+  PrimaryGroups groups_;
+  // Directories whose group a program has chosen: their content inherits it.
+  std::unordered_set<std::string> chosen_;
+};
+
 }  // namespace
 
 mode_t with_results_mode(mode_t mode, mode_t results_mode) {
@@ -46,10 +71,7 @@ mode_t with_results_mode(mode_t mode, mode_t results_mode) {
 std::string choose_attributes(const config::JobConfig& config, std::vector<fs::WalkItem>& items) {
   const std::string& group = config.results_group;
   const auto asked = group.empty() ? Result<gid_t>(fail(ENOENT)) : find_group(group);
-  const bool in_place = config::has_results_in_place(config);
-  PrimaryGroups groups;
-  // Directories whose group a program has chosen: their content inherits it.
-  std::unordered_set<std::string> chosen;
+  GroupChoices choices(config::has_results_in_place(config));
   for (auto& item : items) {
     auto& attributes = item.attributes;
     if (config.results_mode && !S_ISLNK(attributes.st_mode)) {
@@ -58,15 +80,8 @@ std::string choose_attributes(const config::JobConfig& config, std::vector<fs::W
     item.group_is_asked = asked.has_value();
     if (asked) {
       attributes.st_gid = *asked;
-      continue;
-    }
-    const gid_t plain = groups.of(attributes.st_uid);
-    const bool came_in = in_place && item.origin;  // it has this group on the PFS
-    const bool by_directory = item.group_handed_down && !chosen.contains(parent_of(item.path));
-    if (!came_in && (attributes.st_gid == plain || by_directory)) {
-      item.plain_group = plain;
-    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) {
-      chosen.insert(item.path);
+    } else {
+      choices.look(item);
     }
   }
   if (asked || group.empty()) {

@@ -99,9 +99,9 @@ void ResultBatches::run_batch(std::span<Outgoing> batch) {
   sync_names(batch);
 }
 
-/// Shows the hidden directories of the batch. (Failed results in them must be removed before,
-/// because they already have their real names.)
-void ResultBatches::show_directories(std::span<Outgoing> batch) {
+/// The results of the batch that are in hidden directories, by directory.
+std::map<std::string, std::vector<Outgoing*>> ResultBatches::by_hidden_directory(
+    std::span<Outgoing> batch) const {
   std::map<std::string, std::vector<Outgoing*>> hidden;
   for (auto rest = batch; !rest.empty();) {
     std::string path = parent_of(rest.front().item->path);
@@ -117,7 +117,13 @@ void ResultBatches::show_directories(std::span<Outgoing> batch) {
       all.push_back(&out);
     }
   }
-  for (const auto& [path, results] : hidden) {
+  return hidden;
+}
+
+/// Shows the hidden directories of the batch. (Failed results in them must be removed before,
+/// because they already have their real names.)
+void ResultBatches::show_directories(std::span<Outgoing> batch) {
+  for (const auto& [path, results] : by_hidden_directory(batch)) {
     const bool is_clean = std::ranges::none_of(
         results, [](const Outgoing* out) { return out->straight && out->partial_left; });
     const Status shown =

@@ -19,10 +19,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "stage/copy/worker_pool.hpp"
+#include "stage/export/export_context.hpp"
 #include "stage/export/outgoing.hpp"
 #include "stage/export/result_directories.hpp"
 #include "stage/export/result_writer.hpp"
@@ -35,17 +38,16 @@ namespace efs::stage {
 /// the object.
 class ResultBatches {
  public:
-  ResultBatches(Buffer& buffer, const Options& options, bool reads_back, ResultsTree& tree,
-                ResultWriter& writer, const ResultDirectories& directories, WorkerPool& pool,
-                Progress& progress)
-      : buffer_(buffer),
-        options_(options),
-        reads_back_(reads_back),
-        tree_(tree),
+  ResultBatches(const ExportContext& context, ResultWriter& writer,
+                const ResultDirectories& directories)
+      : buffer_(context.buffer),
+        options_(context.options),
+        reads_back_(context.config.verify == config::Verify::read_back),
+        tree_(context.tree),
         writer_(writer),
         directories_(directories),
-        pool_(pool),
-        progress_(progress) {}
+        pool_(context.pool),
+        progress_(context.progress) {}
 
   /// Does all five steps. Each result is then settled, or `written` and `held`.
   void run(std::span<Outgoing> results);
@@ -65,6 +67,8 @@ class ResultBatches {
   std::span<Outgoing> take_batch(std::span<Outgoing>& rest) const;
   void run_batch(std::span<Outgoing> batch);
   void finish_held(std::span<Outgoing> results);
+  std::map<std::string, std::vector<Outgoing*>> by_hidden_directory(
+      std::span<Outgoing> batch) const;
   void show_directories(std::span<Outgoing> batch);
   void write_openly(const std::string& path, std::span<Outgoing* const> results);
   void choose_durability(std::span<Outgoing> batch);

@@ -26,6 +26,15 @@ void tell(std::string& reason, const std::string& more) {
   reason += (reason.empty() ? "" : "; ") + more;
 }
 
+/// Adds the error of a claim that could not be given back to the outcome `done`.
+void add_claim_left(const Error& error, Status& done, std::string& reason) {
+  if (done) {
+    tell(reason, describe(error));
+  } else {
+    done.error().what = describe(done.error()) + "; " + describe(error);
+  }
+}
+
 bool may_not_claim(const Error& error) {
   return error.code == EACCES || error.code == EPERM || error.code == EROFS ||
          error.code == ENOSPC || error.code == EDQUOT;
@@ -140,22 +149,36 @@ std::vector<ReceiptEntry> ResultDirectories::finish(const std::vector<DirectoryT
   const Status synced = at_once ? tree_.sync_all() : Status();
   const std::string doubt = !synced ? describe(synced.error()) : not_durable_;
   for (const auto& one : all) {
-    const auto& item = *one.directory->item;
-    // Only now: a crash of the PFS may have restored the former attributes.
-    if (doubt.empty() && one.version) {
-      note_placed(item, one.version);
-    }
-    const std::string lost =
-        one.lost.empty() ? "" : (one.reason.empty() ? "" : "; ") + ("without " + one.lost);
-    if (!doubt.empty()) {
-      entries.push_back(failed(item, {EIO, doubt}));
-    } else if (one.stays) {
-      entries.push_back(receipt_entry(item, Action::conflict, one.reason));
-    } else if (one.directory->reported || !lost.empty()) {
-      entries.push_back(receipt_entry(item, Action::staged_out, one.reason + lost));
+    if (auto entry = outcome_of(one, doubt)) {
+      entries.push_back(std::move(*entry));
     }
   }
   return entries;
+}
+
+/// Returns nullopt if the directory is not reported. `doubt`: why its attributes may not survive a
+/// crash; "" if they will.
+std::optional<ReceiptEntry> ResultDirectories::outcome_of(const Finished& finished,
+                                                          const std::string& doubt) {
+  const auto& item = *finished.directory->item;
+  if (!doubt.empty()) {
+    return failed(item, {EIO, doubt});
+  }
+  // Only now: a crash of the PFS may have restored the former attributes.
+  if (finished.version) {
+    note_placed(item, finished.version);
+  }
+  if (finished.stays) {
+    return receipt_entry(item, Action::conflict, finished.reason);
+  }
+  if (!finished.directory->reported && finished.lost.empty()) {
+    return std::nullopt;
+  }
+  std::string reason = finished.reason;
+  if (!finished.lost.empty()) {
+    tell(reason, "without " + finished.lost);
+  }
+  return receipt_entry(item, Action::staged_out, std::move(reason));
 }
 
 Result<ResultDirectories::Finished> ResultDirectories::finish_one(const DirectoryToMake& directory,
@@ -210,17 +233,18 @@ Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& 
     return std::unexpected(claim.error());
   }
   decided = decide(item);  // no other efs process changes it from here on
-  Status done = !decided                       ? std::unexpected(decided.error())
-                : decided->takes_ours(config_) ? replace(item, fsync, *decided, finished)
-                                               : leave_theirs(item, fsync, *decided, finished);
+  Status done = decided ? act(item, fsync, *decided, finished) : std::unexpected(decided.error());
   const Status back = *claim ? (*claim)->give_back() : Status();
-  if (!back && done) {
-    tell(finished.reason, describe(back.error()));
-  }
-  if (!back && !done) {
-    done.error().what = describe(done.error()) + "; " + describe(back.error());
+  if (!back) {
+    add_claim_left(back.error(), done, finished.reason);
   }
   return done;
+}
+
+Status ResultDirectories::act(const fs::WalkItem& item, bool fsync, const Decided& decided,
+                              Finished& finished) {
+  return decided.takes_ours(config_) ? replace(item, fsync, decided, finished)
+                                     : leave_theirs(item, fsync, decided, finished);
 }
 
 Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem& item) {

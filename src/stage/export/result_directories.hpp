@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "stage/export/export_context.hpp"
 #include "stage/export/receipt.hpp"
 #include "stage/export/result_writer.hpp"
 #include "stage/export/results_tree.hpp"
@@ -31,18 +32,17 @@ namespace efs::stage {
 /// The claim does not stop programs other than efs.
 class ResultDirectories {
  public:
-  /// The object reports a full PFS to `writer`. `options`: the store's partial_tag, and its
-  /// `placed`, which records the attributes that this store has given to directories.
-  ResultDirectories(const config::JobConfig& config, const Options& options, Buffer& buffer,
-                    PfsIo& pfs, ResultsTree& tree, ResultWriter& writer)
-      : config_(config),
-        options_(options),
-        buffer_(buffer),
-        pfs_(pfs),
-        tree_(tree),
+  /// The object reports a full PFS to `writer`. It uses the store's partial_tag, and `placed` of
+  /// the options, which records the attributes that this store has given to directories.
+  ResultDirectories(const ExportContext& context, ResultWriter& writer)
+      : config_(context.config),
+        options_(context.options),
+        buffer_(context.buffer),
+        pfs_(context.pfs),
+        tree_(context.tree),
         writer_(writer),
-        in_place_(config::has_results_in_place(config)),
-        placed_(in_place_ ? options.placed : nullptr) {}
+        in_place_(config::has_results_in_place(context.config)),
+        placed_(in_place_ ? context.options.placed : nullptr) {}
 
   /// Makes the directories, durably. Returns entries for those that could not be made.
   std::vector<ReceiptEntry> make(const std::vector<DirectoryToMake>& directories);
@@ -92,10 +92,12 @@ class ResultDirectories {
   void note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version);
   Status make_one(const fs::WalkItem& item);
   Result<Finished> finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience);
+  std::optional<ReceiptEntry> outcome_of(const Finished& finished, const std::string& doubt);
   Status apply(const fs::WalkItem& item, bool fsync, const DirectoryAttributes* has,
                Finished& finished);
   Status merge(const fs::WalkItem& item, bool fsync, Finished& finished, Patience& patience);
   Result<Decided> decide(const fs::WalkItem& item);
+  Status act(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);
   Status leave_theirs(const fs::WalkItem& item, bool fsync, const Decided& decided,
                       Finished& finished);
   Status replace(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);

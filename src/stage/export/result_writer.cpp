@@ -37,6 +37,70 @@ bool is_conflict(const PfsCheck& there, bool known) {
          (known || there.whose == WhoseCopy::unsure);
 }
 
+/// The receipt's reasons for a result whose name belongs to another version.
+struct ObstacleTexts {
+  std::string_view replaced;  // the result replaces that version
+  std::string_view both;      // both are kept; the new name of the result follows
+  std::string_view left;      // that version stays; " is kept in the buffer only" follows
+};
+
+constexpr std::string_view replaced_changed =
+    "replaced a version that changed on the PFS since it was staged in";
+constexpr std::string_view both_changed =
+    "the PFS's version changed since it was staged in: both are kept, the job's as ";
+
+constexpr ObstacleTexts texts_of_job{
+    .replaced = "replaced another file of the job that was brought out under this name",
+    .both = "another file of the job was brought out under this name: both are kept, this one as ",
+    .left = "another file of the job was brought out under this name; this one"};
+constexpr ObstacleTexts texts_if_existed{
+    .replaced = replaced_changed,
+    .both = "results-dir has another file of this name: both are kept, the job's as ",
+    .left =
+        "results-dir has another file of this name, and the job file says existing: "
+        "fail; the job's version"};
+constexpr ObstacleTexts texts_if_unsure{
+    .replaced = replaced_changed,
+    .both = both_changed,
+    .left =
+        "what is there came when the buffer was too full to note what it had brought out, and "
+        "may be somebody else's; the job's version"};
+constexpr ObstacleTexts texts_if_changed{
+    .replaced = replaced_changed,
+    .both = both_changed,
+    .left = "it changed on the PFS since it was staged in; the job's version"};
+
+/// `existed`: neither an input nor a result of the job had the name.
+const ObstacleTexts& texts_about(const PfsCheck& there, bool existed) {
+  if (there.version == PfsVersion::of_another_path) {
+    return texts_of_job;
+  }
+  if (existed) {
+    return texts_if_existed;
+  }
+  return there.whose == WhoseCopy::unsure ? texts_if_unsure : texts_if_changed;
+}
+
+/// Lets the name be given only if it still belongs to `there`; null: only if it is free.
+void guard_name(PartialJob& job, const struct stat* there) {
+  job.is_new = there == nullptr;
+  job.over = there;
+}
+
+/// True if the PFS should have a copy of the result.
+bool is_brought_out(const Outgoing& out) {
+  return out.state == Outgoing::State::settled &&
+         (out.entry.action == Action::staged_out || out.entry.action == Action::kept);
+}
+
+/// True if `now`, which has the name of the result on the PFS, is still its copy.
+bool is_still_copy(const Outgoing& out, const struct stat& now) {
+  if (out.file.checksum && now.st_ino != out.file.inode) {
+    return false;
+  }
+  return !out.brought_before || is_untouched_copy(now, *out.item);
+}
+
 /// True if the PFS cannot link, or cannot link this file. That is no failure: the result is then a
 /// separate file.
 bool cannot_link(const Error& error) {
@@ -46,18 +110,17 @@ bool cannot_link(const Error& error) {
 
 }  // namespace
 
-ResultWriter::ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs,
-                           ResultsTree& tree, Progress& progress, const Options& options)
-    : config_(config),
-      buffer_(buffer),
-      pfs_(pfs),
-      tree_(tree),
-      progress_(progress),
-      placed_(options.placed),
-      in_place_(config::has_results_in_place(config)),
-      inputs_(config, buffer, pfs),
-      spelled_(pfs),
-      scratches_(options.transfer_size, options.processors()) {}
+ResultWriter::ResultWriter(const ExportContext& context)
+    : config_(context.config),
+      buffer_(context.buffer),
+      pfs_(context.pfs),
+      tree_(context.tree),
+      progress_(context.progress),
+      placed_(context.options.placed),
+      in_place_(config::has_results_in_place(context.config)),
+      inputs_(context.config, context.buffer, context.pfs),
+      spelled_(context.pfs),
+      scratches_(context.options.transfer_size, context.options.processors()) {}
 
 DirectoryCursor ResultWriter::cursor() const {
   return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
@@ -134,9 +197,7 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   if (!directory) {
     return give_up(out, directory.error());
   }
-  // A directory that this stage-out has made has no other files.
-  if ((may_conflict(out) || out.elder != nullptr || !tree_.is_new(parent_of(out.item->path))) &&
-      !may_write(out, *directory, scratch)) {
+  if (may_meet_another(out) && !may_write(out, *directory, scratch)) {
     return;
   }
   out.straight = out.elder == nullptr && tree_.is_hidden(parent_of(out.item->path));
@@ -150,15 +211,25 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
     out.partial_left = out.straight;  // the directory stays hidden until the file is removed
     return give_up(out, written.error());
   }
-  out.file = *written;
-  out.entry.checksum = written->checksum;
-  if (written->checksum) {
-    out.entry.bytes = written->size;
+  take_written(out, *written);
+}
+
+void ResultWriter::take_written(Outgoing& out, const PartialFile& written) {
+  out.file = written;
+  out.entry.checksum = written.checksum;
+  if (written.checksum) {
+    out.entry.bytes = written.size;
   }
-  if (!written->lost.empty()) {
-    out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written->lost);
+  if (!written.lost.empty()) {
+    out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written.lost);
   }
   out.state = Outgoing::State::written;
+}
+
+/// True if a file may have the name already. (A directory that this stage-out has made has no other
+/// files.)
+bool ResultWriter::may_meet_another(const Outgoing& out) const {
+  return may_conflict(out) || out.elder != nullptr || !tree_.is_new(parent_of(out.item->path));
 }
 
 /// The mode bits that the directory's default ACL permits; nullopt without a default ACL. In place
@@ -193,11 +264,18 @@ bool ResultWriter::may_conflict(const Outgoing& out) const {
 bool ResultWriter::is_anothers(const Outgoing& out, const PfsCheck& there) const {
   const bool is_known =
       there.version == PfsVersion::origin_or_none || there.version == PfsVersion::same_content;
-  if (!there.exists || is_known) {
-    return false;
-  }
+  return there.exists && !is_known && !is_own(out, there.seen);
+}
+
+/// True if `there`, which has the name, is the version that the job may replace.
+bool ResultWriter::is_own(const Outgoing& out, const struct stat& there) const {
   const std::string own = buffer_.own_path(out.item->path);
-  return !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, there.seen);
+  return is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, there);
+}
+
+/// True if on-conflict or existing decides about the file that has the name.
+bool ResultWriter::is_protected(const Outgoing& out, const PfsCheck& there) const {
+  return is_conflict(there, may_conflict(out)) || is_in_the_way(out, there);
 }
 
 /// True if the job file protects existing files (`existing`) and this is one. With several nodes,
@@ -218,9 +296,15 @@ bool ResultWriter::is_unsure() const {
 }
 
 Result<PfsCheck> ResultWriter::check(const Outgoing& out, int directory, Scratch& scratch) {
-  const Comparand there{
-      .name = out.name, .to_origin = in_place_, .placed = in_place_ ? placed_ : nullptr};
-  return check_version(*out.item, there, directory, buffer_, pfs_, scratch, progress_.cancel);
+  const Comparand there{.directory = directory,
+                        .name = out.name,
+                        .to_origin = in_place_,
+                        .placed = in_place_ ? placed_ : nullptr};
+  return check_version(*out.item, there, means(scratch));
+}
+
+VersionMeans ResultWriter::means(Scratch& scratch) const {
+  return {.buffer = buffer_, .pfs = pfs_, .scratch = scratch, .cancel = progress_.cancel};
 }
 
 /// False if the result is settled, or `named` by an earlier stage-out.
@@ -234,7 +318,7 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   } else if (there->version == PfsVersion::same_content) {
     found_there(out, there->checksum);
     note_named(out, directory, there->whose == WhoseCopy::theirs);
-  } else if (is_conflict(*there, may_conflict(out)) || is_in_the_way(out, *there)) {
+  } else if (is_protected(out, *there)) {
     return resolve(out, *there, directory, scratch);
   } else if (!in_place_ && there->version != PfsVersion::origin_or_none &&
              is_over_input(out, directory)) {
@@ -311,55 +395,50 @@ void ResultWriter::found_there(Outgoing& out, std::optional<FileSum> checksum) {
 /// Applies the job file's on-conflict, because the PFS has another version than the imported or
 /// exported one. True if the result may be written, under out.name.
 bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch) {
-  const bool of_job = there.version == PfsVersion::of_another_path;
   const bool existed = !is_conflict(there, may_conflict(out));
   const bool keeps_both = config_.existing == config::Existing::keep_both;
   const auto if_existed = keeps_both ? config::OnConflict::keep_both : config::OnConflict::fail;
-  const std::string_view why_both =
-      of_job
-          ? "another file of the job was brought out under this name: both are kept, this one as "
-      : existed ? "results-dir has another file of this name: both are kept, the job's as "
-                : "the PFS's version changed since it was staged in: both are kept, the job's as ";
-  switch (existed ? if_existed : config_.on_conflict) {
-    case config::OnConflict::fail: break;
-    case config::OnConflict::overwrite:
-      out.replaces = true;
-      out.entry.reason =
-          of_job ? "replaced another file of the job that was brought out under this name"
-                 : "replaced a version that changed on the PFS since it was staged in";
-      return true;
-    case config::OnConflict::keep_both:
-      for (unsigned n = 1; n < 1000; ++n) {
-        std::string name = kept_name(leaf_of(out.item->path), config_.name, n);
-        auto check = check_version(*out.item, {.name = name, .to_origin = false}, directory,
-                                   buffer_, pfs_, scratch, progress_.cancel);
-        if (!check) {
-          return give_up(out, check.error()), false;
-        }
-        // kept by another run, or by another result
-        if (check->version == PfsVersion::other || !take_kept_name(out, name)) {
-          continue;
-        }
-        out.name = std::move(name);
-        out.entry.placed_as = out.name;
-        out.entry.reason = std::string(why_both) + out.name;
-        if (check->version == PfsVersion::same_content) {
-          return found_there(out, check->checksum), false;
-        }
-        return true;
-      }
-      break;
+  const auto policy = existed ? if_existed : config_.on_conflict;
+  const ObstacleTexts& texts = texts_about(there, existed);
+  if (policy == config::OnConflict::overwrite) {
+    out.replaces = true;
+    out.entry.reason = texts.replaced;
+    return true;
   }
-  const std::string_view why =
-      of_job    ? "another file of the job was brought out under this name; this one"
-      : existed ? "results-dir has another file of this name, and the job file says existing: "
-                  "fail; the job's version"
-      : there.whose == WhoseCopy::unsure
-          ? "what is there came when the buffer was too full to note what it had brought out, and "
-            "may be somebody else's; the job's version"
-          : "it changed on the PFS since it was staged in; the job's version";
-  out.settle(Action::conflict, std::string(why) + " is kept in the buffer only");
+  if (policy == config::OnConflict::keep_both) {
+    const auto may_write = keep_beside(out, texts.both, directory, scratch);
+    if (may_write) {
+      return *may_write;
+    }
+  }
+  out.settle(Action::conflict, std::string(texts.left) + " is kept in the buffer only");
   return false;
+}
+
+/// Chooses a name for the job's version beside the other one. Returns as resolve(); nullopt if all
+/// names are taken.
+std::optional<bool> ResultWriter::keep_beside(Outgoing& out, std::string_view why, int directory,
+                                              Scratch& scratch) {
+  for (unsigned n = 1; n < 1000; ++n) {
+    std::string name = kept_name(leaf_of(out.item->path), config_.name, n);
+    const auto check = check_version(
+        *out.item, {.directory = directory, .name = name, .to_origin = false}, means(scratch));
+    if (!check) {
+      return give_up(out, check.error()), false;
+    }
+    // kept by another run, or by another result
+    if (check->version == PfsVersion::other || !take_kept_name(out, name)) {
+      continue;
+    }
+    out.name = std::move(name);
+    out.entry.placed_as = out.name;
+    out.entry.reason = std::string(why) + out.name;
+    if (check->version == PfsVersion::same_content) {
+      return found_there(out, check->checksum), false;
+    }
+    return true;
+  }
+  return std::nullopt;
 }
 
 /// False if another result of this stage-out has the name: names that differ only beyond the
@@ -422,41 +501,49 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
     return note_named(out, *directory, false);
   }
   out.held.clear();
+  if (!take_name(out, *directory, scratch)) {
+    return;
+  }
+  out.state = Outgoing::State::named;
+  out.entry.replaced = out.replaces;
+  note_named(out, *directory, false);
+}
+
+/// Gives the partial its name. False if the result is settled, `named` by an earlier stage-out, or
+/// held.
+bool ResultWriter::take_name(Outgoing& out, int directory, Scratch& scratch) {
   for (int tries = 1;; ++tries) {
     PfsCheck there;
-    const auto job = look_again(out, *directory, scratch, there);
+    const auto job = look_again(out, directory, scratch, there);
     out.partial_left = !job;
     if (!job) {
-      return;
+      return false;
     }
     const auto published =
         publish_partial(*job, out.file, pfs_, [&](const struct stat& partial, bool is_shared) {
           note_naming(out, *job, partial, is_shared);
         });
     if (published) {
-      break;
+      return true;
     }
     if (is_held(published.error())) {
-      return void(out.held = published.error().what);
+      return out.held = published.error().what, false;
     }
-    const bool is_taken = published.error().code == EEXIST && (job->is_new || job->over != nullptr);
-    if (!is_taken) {
-      return give_up_name(out, published.error());
+    if (!is_name_taken(*job, published.error())) {
+      return give_up_name(out, published.error()), false;
     }
     out.partial_left = true;
     if (tries == most_tries) {
-      return give_up_name(
+      give_up_name(
           out, {EEXIST, "others go on replacing what has its name: it is kept in the buffer only"});
+      return false;
     }
     // Another run has since used that name: this version gets the next one.
     if (!out.entry.placed_as.empty() &&
-        !resolve(out, {.version = PfsVersion::other}, *directory, scratch)) {
-      return;
+        !resolve(out, {.version = PfsVersion::other}, directory, scratch)) {
+      return false;
     }
   }
-  out.state = Outgoing::State::named;
-  out.entry.replaced = out.replaces;
-  note_named(out, *directory, false);
 }
 
 /// True if the file that has the name may belong to another user and the job file protects it.
@@ -486,17 +573,14 @@ std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory,
     return give_up(out, checked.error()), std::nullopt;
   }
   there = *checked;
-  const bool is_left = is_conflict(there, may_conflict(out)) || is_in_the_way(out, there);
-  if (is_left && !resolve(out, there, directory, scratch)) {
+  if (is_protected(out, there) && !resolve(out, there, directory, scratch)) {
     return std::nullopt;
   }
   out.replaces = is_anothers(out, there) && out.entry.placed_as.empty();
   PartialJob job = job_of(out, directory);
-  if (!out.entry.placed_as.empty() || !is_guarded(out)) {
-    return job;
+  if (out.entry.placed_as.empty() && is_guarded(out)) {
+    guard_name(job, there.exists ? &there.seen : nullptr);
   }
-  job.is_new = !there.exists;
-  job.over = there.exists ? &there.seen : nullptr;
   return job;
 }
 
@@ -580,75 +664,86 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   if (out.state == Outgoing::State::settled || first.state == Outgoing::State::written) {
     return true;
   }
-  const bool there =
-      first.state == Outgoing::State::settled &&
-      (first.entry.action == Action::staged_out || first.entry.action == Action::kept);
-  if (!there || progress_.cancel) {
+  if (!is_brought_out(first) || progress_.cancel) {
     return false;
   }
   out.held.clear();
-  auto from = tree_.directory(parent_of(first.item->path));
-  auto to = tree_.directory(parent_of(out.item->path));
+  const auto from = tree_.directory(parent_of(first.item->path));
+  const auto to = tree_.directory(parent_of(out.item->path));
   if (!from || !to) {
     return give_up(out, from ? to.error() : from.error()), true;
   }
-  auto now = pfs_.lstat(from->get(), first.name);
-  if (!now || (first.file.checksum && now->st_ino != first.file.inode)) {
+  const auto now = pfs_.lstat(from->get(), first.name);
+  if (!now || !is_still_copy(first, *now)) {
     return false;
   }
-  if (first.brought_before && !is_untouched_copy(*now, *first.item)) {
-    return false;
+  return link_copy(out, {.first = first, .directory = from->get(), .now = *now}, to->get());
+}
+
+/// Gives the copy the name of `out` in `directory` too. Returns as link().
+bool ResultWriter::link_copy(Outgoing& out, const LinkedCopy& copy, int directory) {
+  const auto present = pfs_.lstat(directory, out.name);
+  if (!present) {
+    return make_link(out, copy, directory, nullptr);
   }
-  auto present = pfs_.lstat(to->get(), out.name);
-  if (present && !is_spelled_so(out, to->get())) {
+  if (!is_spelled_so(out, directory)) {
     return true;
   }
-  const bool linked = present && present->st_dev == now->st_dev && present->st_ino == now->st_ino;
+  if (present->st_dev == copy.now.st_dev && present->st_ino == copy.now.st_ino) {
+    out.entry.replaced = false;
+    out.there_already = true;
+    take_link(out, copy, directory);
+    return true;
+  }
   // Another version than the imported one: write the result as any other; that code applies the
   // policy.
-  const std::string own = buffer_.own_path(out.item->path);
-  const bool conflict =
-      !linked && present && is_looked_at(out) &&
-      !is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, *present);
-  if (conflict) {
+  if (is_looked_at(out) && !is_own(out, *present)) {
     return false;
   }
-  if (!linked && present && !in_place_ && is_over_input(out, to->get())) {
+  if (!in_place_ && is_over_input(out, directory)) {
     return true;
   }
-  if (!linked) {
-    PartialJob job = job_of(out, to->get());
-    if (is_guarded(out)) {
-      job.is_new = !present, job.over = present ? &*present : nullptr;
-    }
-    const bool first_is_shared = pfs_.is_shared(from->get(), first.name, *now);
-    const auto about_to = [&](bool is_shared) {
-      note_naming(out, job, *now, is_shared || first_is_shared);
-    };
-    auto done = link_partial(from->get(), first.name, job, pfs_, about_to);
-    if (!done && is_held(done.error())) {
-      return out.held = done.error().what, true;
-    }
-    if (!done && cannot_link(done.error())) {
-      return false;
-    }
-    if (!done) {
-      return give_up_name(out, done.error()), true;
-    }
+  return make_link(out, copy, directory, &*present);
+}
+
+/// `present`: the file that has the name; null: none has. Returns as link().
+bool ResultWriter::make_link(Outgoing& out, const LinkedCopy& copy, int directory,
+                             const struct stat* present) {
+  PartialJob job = job_of(out, directory);
+  if (is_guarded(out)) {
+    guard_name(job, present);
   }
-  const PlacedName called{.name = out.item->path, .own = own};
-  out.entry.replaced = !linked && present && !is_ours(placed_, called, *out.item, *present);
-  out.there_already = linked;
-  out.file = {.inode = now->st_ino,
-              .size = static_cast<std::uint64_t>(now->st_size),
+  const bool first_is_shared = pfs_.is_shared(copy.directory, copy.first.name, copy.now);
+  const auto about_to = [&](bool is_shared) {
+    note_naming(out, job, copy.now, is_shared || first_is_shared);
+  };
+  const auto done = link_partial(copy.directory, copy.first.name, job, pfs_, about_to);
+  if (!done && is_held(done.error())) {
+    return out.held = done.error().what, true;
+  }
+  if (!done && cannot_link(done.error())) {
+    return false;
+  }
+  if (!done) {
+    return give_up_name(out, done.error()), true;
+  }
+  out.entry.replaced = present != nullptr && !is_own(out, *present);
+  out.there_already = false;
+  take_link(out, copy, directory);
+  return true;
+}
+
+/// The name of `out` leads to the copy now.
+void ResultWriter::take_link(Outgoing& out, const LinkedCopy& copy, int directory) {
+  out.file = {.inode = copy.now.st_ino,
+              .size = static_cast<std::uint64_t>(copy.now.st_size),
               .checksum = std::nullopt};
   out.state = Outgoing::State::named;
-  out.entry.checksum = first.entry.checksum;
+  out.entry.checksum = copy.first.entry.checksum;
   out.entry.bytes = 0;
-  out.entry.reason = "another name of " + first.item->path;
-  note_named(out, to->get(), false);
-  note_linked(first, from->get());
-  return true;
+  out.entry.reason = "another name of " + copy.first.item->path;
+  note_named(out, directory, false);
+  note_linked(copy.first, copy.directory);
 }
 
 void ResultWriter::remove_partials(std::span<Outgoing> batch) {

@@ -7,11 +7,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/mutex.hpp"
 #include "config/job_config.hpp"
 #include "stage/copy/transfer.hpp"
+#include "stage/export/export_context.hpp"
 #include "stage/export/outgoing.hpp"
 #include "stage/export/partial.hpp"
 #include "stage/export/results_tree.hpp"
@@ -27,9 +29,8 @@ namespace efs::stage {
 /// Thread-safe for different results. Makes nothing durable except by fsync of single files.
 class ResultWriter {
  public:
-  /// `placed`: the export log, which records the names given; may be null.
-  ResultWriter(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, ResultsTree& tree,
-               Progress& progress, const Options& options);
+  /// Records the names given in the export log, `placed` of the options, unless that is null.
+  explicit ResultWriter(const ExportContext& context);
 
   /// Reserves the item's name, so that on-conflict: keep-both does not choose it for another
   /// result.
@@ -72,30 +73,46 @@ class ResultWriter {
   void forget_full() { full_ = false; }
 
  private:
+  /// A result that the PFS has, and that gets a further name: `now` is its copy in the open
+  /// `directory`.
+  struct LinkedCopy {
+    const Outgoing& first;
+    int directory = -1;
+    const struct stat& now;
+  };
+
   DirectoryCursor cursor() const;
   /// The same for a result that did not get its name; another node may have a result of that name
   /// (merge.hpp).
   void give_up_name(Outgoing& out, const Error& error);
   Result<PartialFile> write_in(const Outgoing& out, int directory, Scratch& scratch);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
+  void take_written(Outgoing& out, const PartialFile& written);
+  bool may_meet_another(const Outgoing& out) const;
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   std::optional<PartialJob> look_again(Outgoing& out, int directory, Scratch& scratch,
                                        PfsCheck& there);
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
+  bool take_name(Outgoing& out, int directory, Scratch& scratch);
   std::optional<mode_t> handed_down_acl(const std::string& path, int directory);
   bool is_elders(const Outgoing& out, int directory);
   bool is_own_copy(const Outgoing& out, int directory);
   bool is_spelled_so(Outgoing& out, int directory);
   bool is_over_input(Outgoing& out, int directory);
   Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
+  VersionMeans means(Scratch& scratch) const;
   bool may_conflict(const Outgoing& out) const;
   bool is_anothers(const Outgoing& out, const PfsCheck& there) const;
+  bool is_own(const Outgoing& out, const struct stat& there) const;
   bool is_in_the_way(const Outgoing& out, const PfsCheck& there) const;
+  bool is_protected(const Outgoing& out, const PfsCheck& there) const;
   bool is_unsure() const;
   bool is_looked_at(const Outgoing& out) const;
   bool is_guarded(const Outgoing& out) const;
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
   bool resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch);
+  std::optional<bool> keep_beside(Outgoing& out, std::string_view why, int directory,
+                                  Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<FileSum> checksum);
   void note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy,
@@ -104,6 +121,9 @@ class ResultWriter {
   void note_named(Outgoing& out, int directory, bool is_theirs);
   Status note_placed(const Outgoing& out, int directory, const struct stat& copy);
   void note_linked(const Outgoing& first, int directory);
+  bool link_copy(Outgoing& out, const LinkedCopy& copy, int directory);
+  bool make_link(Outgoing& out, const LinkedCopy& copy, int directory, const struct stat* present);
+  void take_link(Outgoing& out, const LinkedCopy& copy, int directory);
 
   const config::JobConfig& config_;
   Buffer& buffer_;

@@ -28,6 +28,28 @@ bool keeps_group_bit(const struct stat& there) {
   return ::geteuid() == 0 || ::group_member(there.st_gid) != 0;
 }
 
+bool is_own_directory(const struct stat& there) {
+  return S_ISDIR(there.st_mode) && there.st_uid == ::geteuid();
+}
+
+bool has_vanished(const Error& error) {
+  return error.code == ENOENT || error.code == ENOTDIR;
+}
+
+/// The mode with the set-group-ID bit as the parent directory on the PFS decides: the directory was
+/// made as `now`.
+mode_t with_group_bit(mode_t mode, const fs::WalkItem& item, const struct stat& now) {
+  // Bits inherited from a directory of the buffer do not count.
+  const bool was_handed_down = item.group_handed_down && (mode & S_ISGID) != 0;
+  if (item.plain_group && was_handed_down) {
+    mode &= ~static_cast<mode_t>(S_ISGID);
+  }
+  if (!item.group_handed_down || was_handed_down) {
+    mode |= now.st_mode & S_ISGID;
+  }
+  return mode;
+}
+
 }  // namespace
 
 Status ResultsTree::open(const std::string& path) {
@@ -75,7 +97,7 @@ bool ResultsTree::was_moved(const std::string& path) {
   const auto now = there ? pfs_.fstat(there->get()) : std::unexpected(there.error());
   const auto ours = pfs_.fstat(root_.get());
   if (!now) {
-    return now.error().code == ENOENT || now.error().code == ENOTDIR;
+    return has_vanished(now.error());
   }
   return ours && (now->st_dev != ours->st_dev || now->st_ino != ours->st_ino);
 }
@@ -106,27 +128,12 @@ Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& 
   }
   auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
   if (!there && there.error().code == ENOENT) {
-    if (to_hide_.contains(item.path)) {
-      const auto hidden = make_hidden(parent->get(), item);
-      if (!hidden) {
-        return with_context(hidden.error(), "making the directory");
-      }
-      if (*hidden) {
-        return {};
-      }
-    }
-    if (about_to) {
-      about_to();
-    }
-    const auto made =
-        pfs_.mkdir(parent->get(), leaf_of(item.path), (item.attributes.st_mode & 0777U) | 0700U);
-    if (made) {
-      made_.insert(item.path);
-      unsynced_.insert(parent_path);
-      return {};
-    }
-    if (made.error().code != EEXIST) {
+    const auto made = make_missing(parent->get(), item, about_to);
+    if (!made) {
       return with_context(made.error(), "making the directory");
+    }
+    if (*made) {
+      return {};
     }
     there = pfs_.lstat(parent->get(), leaf_of(item.path));
   }
@@ -144,6 +151,28 @@ Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& 
   }
   (void)grant_owner_access(item.path);  // if this fails, a later write reports the error
   return {};
+}
+
+/// False if another process was faster.
+Result<bool> ResultsTree::make_missing(int parent, const fs::WalkItem& item,
+                                       const std::function<void()>& about_to) {
+  if (to_hide_.contains(item.path)) {
+    const auto hidden = make_hidden(parent, item);
+    if (!hidden || *hidden) {
+      return hidden;
+    }
+  }
+  if (about_to) {
+    about_to();
+  }
+  const auto made =
+      pfs_.mkdir(parent, leaf_of(item.path), (item.attributes.st_mode & 0777U) | 0700U);
+  if (made) {
+    made_.insert(item.path);
+    unsynced_.insert(parent_of(item.path));
+    return true;
+  }
+  return made.error().code == EEXIST ? Result<bool>(false) : std::unexpected(made.error());
 }
 
 void ResultsTree::hide(std::unordered_set<std::string> paths, std::string tag) {
@@ -232,7 +261,7 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
   const auto parent = paths_->open(parent_of(path), passage_flags);
   const std::string name = leaf_of(path);
   const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
-  if (!there || !S_ISDIR(there->st_mode) || there->st_uid != ::geteuid()) {
+  if (!there || !is_own_directory(*there)) {
     return false;
   }
   if ((there->st_mode & 0700U) == 0700U) {
@@ -242,15 +271,8 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
     return false;
   }
   const mode_t mode = there->st_mode & 07777U;
-  if (const Status noted = opened_ != nullptr ? opened_->note(path_ + "/" + path, mode) : Status();
-      !noted) {
-    log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
-  }
   // First, so that an exception leaves no unrecorded directory.
-  const bool is_first = [&] {
-    const MutexLock lock(mutex_);
-    return granted_.try_emplace(path, mode).second;
-  }();
+  const bool is_first = note_granted(path, mode);
   if (pfs_.chmod_name(parent->get(), name, mode | 0700U)) {
     return true;
   }
@@ -258,6 +280,16 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
     is_shut(path);
   }
   return false;
+}
+
+/// Records the mode that restore_access() restores. False if the directory has such a record.
+bool ResultsTree::note_granted(const std::string& path, mode_t mode) {
+  if (const Status noted = opened_ != nullptr ? opened_->note(path_ + "/" + path, mode) : Status();
+      !noted) {
+    log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));
+  }
+  const MutexLock lock(mutex_);
+  return granted_.try_emplace(path, mode).second;
 }
 
 void ResultsTree::is_shut(const std::string& path) {
@@ -286,45 +318,46 @@ ResultsTree::~ResultsTree() {
 }
 
 Status ResultsTree::restore_access(bool for_good) {
-  std::map<std::string, mode_t> grant_owner_access;
+  std::map<std::string, mode_t> granted;
   {
     const MutexLock lock(mutex_);
-    grant_owner_access.swap(granted_);
+    granted.swap(granted_);
   }
   Status all;
   // Children before parents: the restored mode of a parent may forbid access to them.
-  for (auto it = grant_owner_access.rbegin(); it != grant_owner_access.rend(); ++it) {
+  for (auto it = granted.rbegin(); it != granted.rend(); ++it) {
     const auto& [path, mode] = *it;
-    const auto parent = paths_->open(parent_of(path), passage_flags);
-    const auto there =
-        parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
-    if (!there && there.error().code != ENOENT && there.error().code != ENOTDIR) {
-      stays_open(path);
-      if (all) {
-        all = fail(there.error().code,
-                   "giving directory /" + path + " its mode again: " + describe(there.error()));
-      }
-      continue;
-    }
-    if (!there && !for_good) {
-      stays_open(path);
-      continue;
-    }
-    // otherwise it was removed, or another process has changed it
-    const bool is_open =
-        there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);
-    const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
-    if (shut) {
-      is_shut(path);
-    } else {
-      stays_open(path);
-    }
-    if (!shut && all) {
-      all = fail(shut.error().code,
-                 "giving directory /" + path + " its mode again: " + describe(shut.error()));
+    const Status restored = restore_mode(path, mode, for_good);
+    if (!restored && all) {
+      all = fail(restored.error().code,
+                 "giving directory /" + path + " its mode again: " + describe(restored.error()));
     }
   }
   return all;
+}
+
+Status ResultsTree::restore_mode(const std::string& path, mode_t mode, bool for_good) {
+  const auto parent = paths_->open(parent_of(path), passage_flags);
+  const auto there =
+      parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
+  if (!there && !has_vanished(there.error())) {
+    stays_open(path);
+    return std::unexpected(there.error());
+  }
+  if (!there && !for_good) {
+    stays_open(path);
+    return {};
+  }
+  // otherwise it was removed, or another process has changed it
+  const bool is_open =
+      there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);
+  const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
+  if (shut) {
+    is_shut(path);
+  } else {
+    stays_open(path);
+  }
+  return shut;
 }
 
 Status ResultsTree::sync_with_made(std::set<std::string> directories) {
@@ -334,45 +367,21 @@ Status ResultsTree::sync_with_made(std::set<std::string> directories) {
   return {};
 }
 
-Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool exactly,
-                                       Finished& finished) {
+Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, Finished& finished) {
   auto there = pfs_.xattrs(fd);
   if (!there) {
     return with_context(there.error(), "reading the directory's extended attributes");
   }
   fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
-  const bool made = made_.contains(item.path);
-  bool changes = false;
-  const auto lose = [&](const std::string& what) {
-    finished.lost += (finished.lost.empty() ? "" : "; ") + what;
-  };
-  for (const auto& [name, value] : *there) {
-    const auto own = wanted.xattrs.find(name);
-    // directory_version() leaves it out, so a change by another user is not visible
-    const bool foreign = !made && name.starts_with("trusted.");
-    if (own != wanted.xattrs.end()) {
-      if (own->second != value && foreign) {
-        lose(name + ": it stays as the PFS has it");
-      }
-      if (own->second == value || foreign) {
-        wanted.xattrs.erase(own);
-      }
-    } else if (exactly && !foreign) {
-      const auto removed = pfs_.remove_xattr(fd, name);
-      if (!removed && removed.error().code != ENODATA) {
-        lose(name + ": " + describe(removed.error()));
-      }
-      changes = true;
-    }
-  }
+  const bool removes = adapt_xattrs(fd, *there, wanted, finished);
   const auto refused = set_xattrs(fd, wanted, pfs_);
   if (!refused) {
     return std::unexpected(refused.error());
   }
   if (!refused->empty()) {
-    lose(*refused);
+    finished.lose(*refused);
   }
-  changes = changes || !wanted.xattrs.empty();
+  const bool changes = removes || !wanted.xattrs.empty();
   finished.has.xattrs = std::move(*there);
   if (!changes) {
     return false;
@@ -386,28 +395,48 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, bool ex
   return true;
 }
 
+/// Leaves in `wanted` the attributes that the directory lacks. Removes from the directory those
+/// that `wanted` lacks, if the directory is to be exactly like the item; returns true if there are
+/// any.
+bool ResultsTree::adapt_xattrs(int fd, const std::map<std::string, std::string>& there,
+                               fs::WalkItem& wanted, Finished& finished) {
+  const bool made = made_.contains(wanted.path);
+  bool removes = false;
+  for (const auto& [name, value] : there) {
+    const auto own = wanted.xattrs.find(name);
+    // directory_version() leaves it out, so a change by another user is not visible
+    const bool foreign = !made && name.starts_with("trusted.");
+    if (own != wanted.xattrs.end()) {
+      const bool is_same = own->second == value;
+      if (!is_same && foreign) {
+        finished.lose(name + ": it stays as the PFS has it");
+      }
+      if (is_same || foreign) {
+        wanted.xattrs.erase(own);
+      }
+    } else if (finished.exactly && !foreign) {
+      const auto removed = pfs_.remove_xattr(fd, name);
+      if (!removed && removed.error().code != ENODATA) {
+        finished.lose(name + ": " + describe(removed.error()));
+      }
+      removes = true;
+    }
+  }
+  return removes;
+}
+
 /// The item's mode, adapted to the parent directory on the PFS, which decides about the
 /// set-group-ID bit, and whose default ACL may limit the mode.
 mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now,
                             const Finished& finished) const {
-  mode_t mode = item.attributes.st_mode & 07777U;
+  const mode_t own = item.attributes.st_mode & 07777U;
   if (finished.exactly && !made_.contains(item.path)) {
-    return mode;
+    return own;
   }
-  // Bits inherited from a directory of the buffer do not count.
-  const bool was_handed_down = item.group_handed_down && (mode & S_ISGID) != 0;
-  if (item.plain_group && was_handed_down) {
-    mode &= ~static_cast<mode_t>(S_ISGID);
-  }
-  if (!item.group_handed_down || was_handed_down) {
-    mode |= now.st_mode & S_ISGID;
-  }
+  const mode_t mode = with_group_bit(own, item, now);
   const bool has_acl = finished.has.xattrs.contains(fs::access_acl_name);
   const bool was_given_acl = has_acl && !item.xattrs.contains(fs::access_acl_name);
-  if (!finished.exactly && was_given_acl) {
-    mode &= now.st_mode | 07000U;
-  }
-  return mode;
+  return !finished.exactly && was_given_acl ? mode & (now.st_mode | 07000U) : mode;
 }
 
 Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned,
@@ -423,7 +452,7 @@ Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct st
     return {};
   }
   const auto refuse = [&](const std::string& why) {
-    finished.lost += (finished.lost.empty() ? "" : "; ") + std::string("its mode: ") + why;
+    finished.lose("its mode: " + why);
     finished.refused = true;
     finished.has.mode = there;
   };
@@ -462,6 +491,28 @@ Result<UniqueFd> ResultsTree::let_in_and_open(const std::string& path) {
   return fd ? std::move(fd) : with_context(fd.error(), "opening the directory");
 }
 
+/// Sets the owner and the group, if permitted.
+Result<ResultsTree::OwnerChange> ResultsTree::apply_owner(int fd, const fs::WalkItem& item,
+                                                          const struct stat& now,
+                                                          Finished& finished) {
+  const auto& wanted = item.attributes;
+  const gid_t gid = group_of(item, now.st_gid);
+  OwnerChange change{.was_another = now.st_uid != wanted.st_uid || now.st_gid != gid};
+  if (change.was_another) {
+    const auto done = pfs_.chown(fd, wanted.st_uid, gid);
+    if (!done && !not_permitted(done.error())) {
+      return with_context(done.error(), "setting the directory's owner");
+    }
+    if (!done && item.group_is_asked && now.st_gid != gid) {
+      finished.lose("its group: " + describe(done.error()));
+    }
+    change.is_right = done.has_value();
+  }
+  finished.has.uid = change.is_right ? wanted.st_uid : now.st_uid;
+  finished.has.gid = change.is_right ? gid : now.st_gid;
+  return change;
+}
+
 Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool exactly,
                                                   bool fsync) {
   auto fd = let_in_and_open(item.path);
@@ -472,35 +523,23 @@ Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool
   if (!now) {
     return with_context(now.error(), "reading the directory's attributes");
   }
-  const auto& wanted = item.attributes;
-  const gid_t gid = group_of(item, now->st_gid);
-  const bool was_another = now->st_uid != wanted.st_uid || now->st_gid != gid;
-  bool owned = !was_another;
   Finished finished{.exactly = exactly};
-  if (was_another) {
-    auto done = pfs_.chown(fd->get(), wanted.st_uid, gid);
-    if (!done && !not_permitted(done.error())) {
-      return with_context(done.error(), "setting the directory's owner");
-    }
-    if (!done && item.group_is_asked && now->st_gid != gid) {
-      finished.lost = "its group: " + describe(done.error());
-    }
-    owned = done.has_value();
+  const auto owner = apply_owner(fd->get(), item, *now, finished);
+  if (!owner) {
+    return std::unexpected(owner.error());
   }
-  finished.has.uid = owned ? wanted.st_uid : now->st_uid;
-  finished.has.gid = owned ? gid : now->st_gid;
-  const auto changed = apply_xattrs(fd->get(), item, exactly, finished);
+  const auto changed = apply_xattrs(fd->get(), item, finished);
   if (!changed) {
     return std::unexpected(changed.error());
   }
   // An ACL or a change of owner may have changed the mode.
-  if (*changed || was_another) {
+  if (*changed || owner->was_another) {
     now = pfs_.fstat(fd->get());
   }
   if (!now) {
     return with_context(now.error(), "reading the directory's attributes");
   }
-  EFS_TRY(apply_mode(fd->get(), item, *now, owned, finished));
+  EFS_TRY(apply_mode(fd->get(), item, *now, owner->is_right, finished));
   if (!finished.refused) {
     is_shut(item.path);
   }

@@ -106,6 +106,8 @@ class ResultsTree {
     bool refused = false;       // the mode is one of them
     DirectoryAttributes has{};  // the attributes that were set
     bool exactly = false;       // all attributes are as requested
+
+    void lose(const std::string& what) { lost += (lost.empty() ? "" : "; ") + what; }
   };
 
   /// Sets owner and extended attributes (if permitted), mode and times. Call it last, after the
@@ -145,11 +147,24 @@ class ResultsTree {
     const fs::WalkItem* item = nullptr;
   };
 
+  struct OwnerChange {
+    bool was_another = false;
+    bool is_right = true;  // false: the PFS did not permit the change
+  };
+
   const fs::WalkItem& take_away(const std::string& path);
+  Result<bool> make_missing(int parent, const fs::WalkItem& item,
+                            const std::function<void()>& about_to);
   Result<bool> make_hidden(int parent, const fs::WalkItem& item);
+  bool note_granted(const std::string& path, mode_t mode);
+  Status restore_mode(const std::string& path, mode_t mode, bool for_good);
+  Result<OwnerChange> apply_owner(int fd, const fs::WalkItem& item, const struct stat& now,
+                                  Finished& finished);
   /// Records in `finished` the rejected and the present attributes. True if an attribute was
   /// changed.
-  Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, bool exactly, Finished& finished);
+  Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, Finished& finished);
+  bool adapt_xattrs(int fd, const std::map<std::string, std::string>& there, fs::WalkItem& wanted,
+                    Finished& finished);
   mode_t mode_in(const fs::WalkItem& item, const struct stat& now, const Finished& finished) const;
   Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned,
                     Finished& finished);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -41,6 +42,50 @@ ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
   entry.code = is_result ? EIO : 0;
   entry.unreadable = true;
   return entry;
+}
+
+/// The entry of an item that is not exported; nullopt if it is.
+std::optional<ReceiptEntry> entry_unless_outgoing(const config::JobConfig& config,
+                                                  const fs::WalkItem& item) {
+  const mode_t type = item.attributes.st_mode & S_IFMT;
+  if (type != S_IFDIR && type != S_IFREG && type != S_IFLNK) {
+    return receipt_entry(item, Action::skipped, "a socket, FIFO or device");
+  }
+  if (!is_dirty(item)) {
+    return item.unreadable.empty() ? receipt_entry(item, Action::unchanged, {})
+                                   : unreadable_entry(item);
+  }
+  if (class_of(config, item) == config::FileClass::temporary) {
+    return receipt_entry(item, Action::dropped, why_temporary(config, item));
+  }
+  if (!item.unreadable.empty()) {
+    return unreadable_entry(item);
+  }
+  if (!item.parts.empty()) {
+    return receipt_entry(
+        item, Action::failed,
+        "only parts of it were loaded (" + item.parts +
+            "): the rest would be zeros; unload those parts, or make it temporary");
+  }
+  return std::nullopt;
+}
+
+bool is_unchanged_directory(const fs::WalkItem& item) {
+  return S_ISDIR(item.attributes.st_mode) && !is_dirty(item) && item.unreadable.empty();
+}
+
+/// Those of one directory become adjacent.
+void order_outgoing(const config::JobConfig& config, std::vector<const fs::WalkItem*>& outgoing,
+                    bool by_rank) {
+  std::ranges::stable_sort(outgoing, {},
+                           [](const fs::WalkItem* item) { return parent_view(item->path); });
+  // With a deadline, small files go first, so that more files are exported in time.
+  const auto rank = [&](const fs::WalkItem* item) {
+    return std::pair(config::rank(config, item->path), data_of(item->attributes));
+  };
+  if (by_rank) {
+    std::ranges::stable_sort(outgoing, {}, rank);
+  }
 }
 
 }  // namespace
@@ -89,27 +134,12 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
     }
   };
   for (const auto& item : items) {
-    const mode_t type = item.attributes.st_mode & S_IFMT;
-    const bool directory = type == S_IFDIR;
-    if (!directory && type != S_IFREG && type != S_IFLNK) {
-      selection.settled.push_back(receipt_entry(item, Action::skipped, "a socket, FIFO or device"));
-    } else if (!is_dirty(item) && !item.unreadable.empty()) {
-      selection.settled.push_back(unreadable_entry(item));
-    } else if (!is_dirty(item)) {
-      if (!directory) {
-        selection.settled.push_back(receipt_entry(item, Action::unchanged, {}));
-      }
-    } else if (class_of(config, item) == config::FileClass::temporary) {
-      selection.settled.push_back(
-          receipt_entry(item, Action::dropped, why_temporary(config, item)));
-    } else if (!item.unreadable.empty()) {
-      selection.settled.push_back(unreadable_entry(item));
-    } else if (!item.parts.empty()) {
-      selection.settled.push_back(receipt_entry(
-          item, Action::failed,
-          "only parts of it were loaded (" + item.parts +
-              "): the rest would be zeros; unload those parts, or make it temporary"));
-    } else if (directory) {
+    if (is_unchanged_directory(item)) {
+      continue;
+    }
+    if (auto entry = entry_unless_outgoing(config, item)) {
+      selection.settled.push_back(std::move(*entry));
+    } else if (S_ISDIR(item.attributes.st_mode)) {
       results.insert(item.path);
       need(item.path);
     } else {
@@ -130,15 +160,7 @@ Selection select_outgoing(const config::JobConfig& config, const std::vector<fs:
   std::erase_if(selection.settled, [&](const ReceiptEntry& entry) {
     return entry.action == Action::dropped && needed.contains(entry.path);
   });
-  std::ranges::stable_sort(selection.outgoing, {},
-                           [](const fs::WalkItem* item) { return parent_view(item->path); });
-  // With a deadline, small files go first, so that more files are exported in time.
-  const auto rank = [&](const fs::WalkItem* item) {
-    return std::pair(config::rank(config, item->path), data_of(item->attributes));
-  };
-  if (by_rank) {
-    std::ranges::stable_sort(selection.outgoing, {}, rank);
-  }
+  order_outgoing(config, selection.outgoing, by_rank);
   return selection;
 }
 

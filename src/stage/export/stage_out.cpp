@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "stage/copy/worker_pool.hpp"
 #include "stage/export/deletions.hpp"
+#include "stage/export/export_context.hpp"
 #include "stage/export/leftovers.hpp"
 #include "stage/export/outgoing.hpp"
 #include "stage/export/removed_inputs.hpp"
@@ -61,11 +62,17 @@ class StageOut {
         hides_(!in_place_ && options.placed == nullptr && !options.partial_tag.empty()),
         tree_(pfs, options.opened),
         pool_(options.workers, options.processors()),
-        writer_(config, buffer, pfs, tree_, progress, options),
-        directories_(config, options_, buffer, pfs, tree_, writer_),
-        batches_(buffer, options_, config.verify == config::Verify::read_back, tree_, writer_,
-                 directories_, pool_, progress),
-        deletions_(config, pfs, tree_, pool_, progress, options.placed, options.partial_tag),
+        context_{.config = config,
+                 .buffer = buffer,
+                 .pfs = pfs,
+                 .tree = tree_,
+                 .options = options_,
+                 .pool = pool_,
+                 .progress = progress},
+        writer_(context_),
+        directories_(context_, writer_),
+        batches_(context_, writer_, directories_),
+        deletions_(context_),
         patience_(progress.cancel, *options.pauses) {}
 
   Receipt run() {
@@ -99,6 +106,15 @@ class StageOut {
   }
 
  private:
+  /// The first names of files with several names, by inode.
+  using FirstNames = std::unordered_map<std::uint64_t, const Outgoing*>;
+
+  /// A result that did not fit. `first`: the first name of its file; null: it is that.
+  struct Retry {
+    Outgoing* out = nullptr;
+    const Outgoing* first = nullptr;
+  };
+
   std::string not_listed() const {
     return std::string(progress_.time_is_up ? "the deadline passed" : "it was cancelled") +
            " while the files were listed: none was brought out, and all are in the buffer";
@@ -131,23 +147,27 @@ class StageOut {
     const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
     pool_.run(saved.size(), looks_in_a_row, [&](std::size_t begin, std::size_t end) {
       DirectoryCursor directories([&](const std::string& path) {
-        return pfs_.open_beneath(top->get(), path, passage_flags);
+        return top ? pfs_.open_beneath(top->get(), path, passage_flags)
+                   : std::unexpected(top.error());
       });
       for (auto* item : std::span(saved).subspan(begin, end - begin)) {
-        try {
-          const auto directory =
-              top ? directories.at(parent_of(item->path)) : std::unexpected(top.error());
-          const auto there = directory ? pfs_.lstat(*directory, leaf_of(item->path))
-                                       : std::unexpected(directory.error());
-          if (!there || is_of_another_node(*directory, leaf_of(item->path), *there, *item->saved)) {
-            item->dirty = true;
-          }
-        } catch (const std::exception&) {
-          item->dirty = true;
-        }
+        item->dirty = !has_copy(*item, directories);
       }
     });
     progress_.listing = true;
+  }
+
+  /// False too if that cannot be found out.
+  bool has_copy(const fs::WalkItem& item, DirectoryCursor& directories) const {
+    try {
+      const std::string name = leaf_of(item.path);
+      const auto directory = directories.at(parent_of(item.path));
+      const auto there =
+          directory ? pfs_.lstat(*directory, name) : std::unexpected(directory.error());
+      return there && !is_of_another_node(*directory, name, *there, *item.saved);
+    } catch (const std::exception&) {
+      return false;
+    }
   }
 
   /// A node that was started after this node's export takes this result for one of an earlier run
@@ -201,48 +221,73 @@ class StageOut {
       return;
     }
     if (open_tree(selection.directories, removed)) {
-      revoke(selection.directories);
-      if (options_.has_a_past) {
-        clear_leftovers(items, removed);
-      }
-      if (hides_) {
-        tree_.hide(well_filled(selection.directories), options_.partial_tag);
-      }
-      add(directories_.make(selection.directories));
-      // if an earlier attempt failed
-      if (options_.has_a_past && tree_.has_let_in()) {
-        clear_leftovers(items, removed);
-      }
-      batches_.run(apart_from_twins());
-      directories_.show_hidden();
-      run_twins();
-      link_names();
-      finish_held_names();
-      if (writer_.full() && !progress_.cancel) {
-        use_what_is_left();
-      }
+      make_directories(selection.directories, items, removed);
+      export_results();
       remove_inputs(removed);
       add(directories_.finish(selection.directories, patience_));
-      for (const auto& path : tree_.left()) {
-        tell("left in results-dir, for it could not be removed: " + path);
-      }
-      if (const Status shut = tree_.restore_access(); !shut) {
-        receipt_.reason = describe(shut.error());
-      }
-      if (tree_.was_moved(config_.results_dir)) {
-        receipt_.reason = "results-dir " + config_.results_dir +
-                          " was moved away or replaced meanwhile: what is listed went to the "
-                          "directory that had its name";
-      }
+      close_tree();
     } else {
-      add(deletions_.refuse(removed, receipt_.reason));
-      for (auto* list : {&outgoing_, &further_names_}) {
-        for (auto& out : *list) {
-          out.settle(Action::not_saved, receipt_.reason);
-        }
-      }
-      add(ResultDirectories::leave(selection.directories, receipt_.reason));
+      leave_all(selection.directories, removed);
     }
+    list_outcomes();
+  }
+
+  void make_directories(const std::vector<DirectoryToMake>& directories,
+                        const std::vector<fs::WalkItem>& items,
+                        const std::vector<fs::WalkItem>& removed) {
+    revoke(directories);
+    if (options_.has_a_past) {
+      clear_leftovers(items, removed);
+    }
+    if (hides_) {
+      tree_.hide(well_filled(directories), options_.partial_tag);
+    }
+    add(directories_.make(directories));
+    // if an earlier attempt failed
+    if (options_.has_a_past && tree_.has_let_in()) {
+      clear_leftovers(items, removed);
+    }
+  }
+
+  void export_results() {
+    batches_.run(apart_from_twins());
+    directories_.show_hidden();
+    run_twins();
+    link_names();
+    finish_held_names();
+    if (writer_.full() && !progress_.cancel) {
+      use_what_is_left();
+    }
+  }
+
+  /// Restores what was opened, and reports what could not be restored.
+  void close_tree() {
+    for (const auto& path : tree_.left()) {
+      tell("left in results-dir, for it could not be removed: " + path);
+    }
+    if (const Status shut = tree_.restore_access(); !shut) {
+      receipt_.reason = describe(shut.error());
+    }
+    if (tree_.was_moved(config_.results_dir)) {
+      receipt_.reason = "results-dir " + config_.results_dir +
+                        " was moved away or replaced meanwhile: what is listed went to the "
+                        "directory that had its name";
+    }
+  }
+
+  /// If results-dir cannot be opened.
+  void leave_all(const std::vector<DirectoryToMake>& directories,
+                 const std::vector<fs::WalkItem>& removed) {
+    add(deletions_.refuse(removed, receipt_.reason));
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) {
+        out.settle(Action::not_saved, receipt_.reason);
+      }
+    }
+    add(ResultDirectories::leave(directories, receipt_.reason));
+  }
+
+  void list_outcomes() {
     std::size_t not_tried = 0;
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) {
@@ -280,53 +325,75 @@ class StageOut {
   void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
     const auto elders = move_twins_back(items, all);
     const std::size_t twins_from = items.size() - elders.size();
-    // A result may itself be named "x.efs-partial"; the partial of x then needs another name.
-    std::unordered_set<std::string_view> reserved;
-    const std::string& tag = options_.partial_tag;
-    for (const auto& item : all) {
-      if (item.path.ends_with(partial_suffix)) {
-        reserved.insert(item.path);
-      }
-    }
+    const auto reserved = names_like_partials(all);
     reserve(all);
-    std::uint64_t bytes = 0;
-    // of files with several names, by inode
-    std::unordered_map<std::uint64_t, const Outgoing*> first_names;
+    FirstNames first_names;
     outgoing_.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const fs::WalkItem* item = items[i];
-      const Outgoing* first = nullptr;
-      if (S_ISREG(item->attributes.st_mode) && item->attributes.st_nlink > 1) {
-        const auto known = first_names.find(item->ino);
-        first = known != first_names.end() ? known->second
-                : item->copy               ? &brought_before(*item)
-                                           : nullptr;
-      }
-      if (first != nullptr) {
-        first_of_.push_back(first);
-      }
-      Outgoing& out = first != nullptr ? further_names_.emplace_back() : outgoing_.emplace_back();
-      if (item->attributes.st_nlink > 1) {
-        first_names.try_emplace(item->ino, first != nullptr ? first : &out);
-      }
-      out.item = item;
+      Outgoing& out = add_outgoing(*items[i], first_names);
       if (i >= twins_from) {
         out.elder = elders[i - twins_from];
       }
-      out.name = leaf_of(item->path);
-      const std::string partial = item->path + tag + partial_suffix;
-      out.partial = partial_name(out.name, tag, reserved.contains(partial) || buffer_.has(partial));
-      out.entry.path = item->path;
-      out.entry.bytes = S_ISREG(item->attributes.st_mode)
-                            ? static_cast<std::uint64_t>(item->attributes.st_size)
-                            : 0;
-      out.entry.mtime = to_ns(item->attributes.st_mtim);
-      out.data = data_of(item->attributes);
-      if (first == nullptr) {
-        bytes += out.data;
-      }
+      describe_outgoing(out, reserved);
+    }
+    std::uint64_t bytes = 0;
+    for (const auto& out : outgoing_) {
+      bytes += out.data;
     }
     progress_.begin(outgoing_.size() + further_names_.size(), bytes);
+    settle_refused();
+  }
+
+  /// A result may itself be named "x.efs-partial"; the partial of x then needs another name.
+  static std::unordered_set<std::string_view> names_like_partials(
+      const std::vector<fs::WalkItem>& all) {
+    std::unordered_set<std::string_view> names;
+    for (const auto& item : all) {
+      if (item.path.ends_with(partial_suffix)) {
+        names.insert(item.path);
+      }
+    }
+    return names;
+  }
+
+  /// Adds it to the further names, if the file has another name in results-dir or among the results
+  /// before.
+  Outgoing& add_outgoing(const fs::WalkItem& item, FirstNames& first_names) {
+    const Outgoing* first = nullptr;
+    if (S_ISREG(item.attributes.st_mode) && item.attributes.st_nlink > 1) {
+      const auto known = first_names.find(item.ino);
+      first = known != first_names.end() ? known->second
+              : item.copy                ? &brought_before(item)
+                                         : nullptr;
+    }
+    if (first != nullptr) {
+      first_of_.push_back(first);
+    }
+    Outgoing& out = first != nullptr ? further_names_.emplace_back() : outgoing_.emplace_back();
+    if (item.attributes.st_nlink > 1) {
+      first_names.try_emplace(item.ino, first != nullptr ? first : &out);
+    }
+    out.item = &item;
+    return out;
+  }
+
+  /// `reserved`: of names_like_partials().
+  void describe_outgoing(Outgoing& out,
+                         const std::unordered_set<std::string_view>& reserved) const {
+    const auto& item = *out.item;
+    const std::string& tag = options_.partial_tag;
+    out.name = leaf_of(item.path);
+    const std::string partial = item.path + tag + partial_suffix;
+    out.partial = partial_name(out.name, tag, reserved.contains(partial) || buffer_.has(partial));
+    out.entry.path = item.path;
+    out.entry.bytes =
+        S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
+    out.entry.mtime = to_ns(item.attributes.st_mtim);
+    out.data = data_of(item.attributes);
+  }
+
+  /// Settles the results that cannot have their names.
+  void settle_refused() {
     for (auto* list : {&outgoing_, &further_names_}) {
       for (auto& out : *list) {
         if (const auto file = own_file(out.item->path); !file.empty()) {
@@ -368,6 +435,24 @@ class StageOut {
   /// Revokes these names from files that were exported under them and have other names now: such a
   /// file may get the name back.
   void revoke(const std::vector<DirectoryToMake>& directories) {
+    const auto still =
+        buffer_.revoke(names_to_give(directories), fs::Side::both, result_names(config_));
+    if (still.empty()) {
+      return;
+    }
+    for (auto* list : {&outgoing_, &further_names_}) {
+      for (auto& out : *list) {
+        if (const auto why = still.find(out.item->path); why != still.end() &&
+                                                         out.state == Outgoing::State::waiting &&
+                                                         why->second.code != EROFS) {
+          out.settle(Action::failed, "noting what it takes the place of: " + describe(why->second));
+        }
+      }
+    }
+  }
+
+  /// The names that this stage-out gives to results and whose attributes it sets.
+  std::vector<fs::PfsName> names_to_give(const std::vector<DirectoryToMake>& directories) const {
     std::vector<fs::PfsName> names;
     for (const auto* list : {&outgoing_, &further_names_}) {
       for (const auto& out : *list) {
@@ -381,19 +466,7 @@ class StageOut {
         names.push_back({.path = directory.item->path});
       }
     }
-    const auto still = buffer_.revoke(names, fs::Side::both, result_names(config_));
-    if (still.empty()) {
-      return;
-    }
-    for (auto* list : {&outgoing_, &further_names_}) {
-      for (auto& out : *list) {
-        if (const auto why = still.find(out.item->path); why != still.end() &&
-                                                         out.state == Outgoing::State::waiting &&
-                                                         why->second.code != EROFS) {
-          out.settle(Action::failed, "noting what it takes the place of: " + describe(why->second));
-        }
-      }
-    }
+    return names;
   }
 
   /// Which of efs's own files has this name in results-dir; "": none.
@@ -481,7 +554,7 @@ class StageOut {
         }
       }
     }
-    auto cleared = remove_leftovers(directories, items, options_.partial_tag, tree_, pool_, pfs_);
+    auto cleared = remove_leftovers(directories, items, context_);
     if (cleared.removed > 0) {
       log::info(
           "event=leftovers_removed partials={} results_dir=\"{}\" reason=\"of a transfer that was "
@@ -498,12 +571,7 @@ class StageOut {
   /// Directories with many results directly in them. None is an ancestor of another.
   std::unordered_set<std::string> well_filled(
       const std::vector<DirectoryToMake>& directories) const {
-    std::unordered_map<std::string_view, std::size_t> results;
-    for (const auto& out : outgoing_) {
-      if (out.state == Outgoing::State::waiting && out.elder == nullptr) {
-        ++results[parent_view(out.item->path)];
-      }
-    }
+    const auto results = results_by_directory();
     std::unordered_set<std::string_view> above;
     for (const auto& directory : directories) {
       above.insert(parent_view(directory.item->path));
@@ -522,6 +590,17 @@ class StageOut {
       }
     }
     return filled;
+  }
+
+  /// The number of results directly in each directory, without those of run_twins().
+  std::unordered_map<std::string_view, std::size_t> results_by_directory() const {
+    std::unordered_map<std::string_view, std::size_t> results;
+    for (const auto& out : outgoing_) {
+      if (out.state == Outgoing::State::waiting && out.elder == nullptr) {
+        ++results[parent_view(out.item->path)];
+      }
+    }
+    return results;
   }
 
   /// Returns the results without case-insensitive collisions. The colliding ones are at the end and
@@ -614,41 +693,44 @@ class StageOut {
   /// the smallest first, until one does not fit. That saves as many results as possible with at
   /// most one failed attempt.
   void use_what_is_left() {
-    std::vector<Outgoing*> waiting;
-    for (auto& out : outgoing_) {
-      if (out.state == Outgoing::State::settled && out.no_room) {
-        waiting.push_back(&out);
-      }
-    }
-    // By blocks, since holes take no space; then by path.
-    std::ranges::stable_sort(waiting, {},
-                             [](const Outgoing* out) { return out->item->attributes.st_blocks; });
+    auto retries = results_without_room();
+    const auto sum = [](std::uint64_t bytes, const Retry& retry) {
+      return bytes + retry.out->data;
+    };
+    const auto bytes = std::accumulate(retries.begin(), retries.end(), std::uint64_t{0}, sum);
     // with the first name of each: a link takes almost no space
-    std::vector<std::pair<Outgoing*, const Outgoing*>> names;
     for (std::size_t i = 0; i < further_names_.size(); ++i) {
-      if (auto& out = further_names_[i]; out.state == Outgoing::State::settled && out.no_room) {
-        names.emplace_back(&out, first_of_[i]);
+      if (is_without_room(further_names_[i])) {
+        retries.push_back({.out = &further_names_[i], .first = first_of_[i]});
       }
     }
     writer_.forget_full();
-    const auto sum = [](std::uint64_t bytes, const Outgoing* out) {
-      return bytes + out->data;
-    };
-    progress_.begin(waiting.size() + names.size(),
-                    std::accumulate(waiting.begin(), waiting.end(), std::uint64_t{0}, sum));
-    for (auto* out : waiting) {
+    progress_.begin(retries.size(), bytes);
+    for (const auto& retry : retries) {
       if (writer_.full() || progress_.cancel) {
         break;
       }
-      batches_.try_again(*out, nullptr);
-    }
-    for (const auto& [out, first] : names) {
-      if (writer_.full() || progress_.cancel) {
-        break;
-      }
-      batches_.try_again(*out, first);
+      batches_.try_again(*retry.out, retry.first);
     }
     finish_held_names();
+  }
+
+  static bool is_without_room(const Outgoing& out) {
+    return out.state == Outgoing::State::settled && out.no_room;
+  }
+
+  /// The first names, in the order of use_what_is_left().
+  std::vector<Retry> results_without_room() {
+    std::vector<Retry> retries;
+    for (auto& out : outgoing_) {
+      if (is_without_room(out)) {
+        retries.push_back({.out = &out});
+      }
+    }
+    // By blocks, since holes take no space; then by path.
+    std::ranges::stable_sort(
+        retries, {}, [](const Retry& retry) { return retry.out->item->attributes.st_blocks; });
+    return retries;
   }
 
   const config::JobConfig& config_;
@@ -669,6 +751,7 @@ class StageOut {
   Receipt receipt_;
   std::set<std::string> told_;  // leftovers that stay
   WorkerPool pool_;
+  const ExportContext context_;
   ResultWriter writer_;
   ResultDirectories directories_;
   ResultBatches batches_;

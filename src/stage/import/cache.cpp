@@ -51,6 +51,13 @@ void note_use(int directory, const std::string& name) {
                     AT_SYMLINK_NOFOLLOW);
 }
 
+/// True if the container is sealed and has the stamp that the entry records.
+bool is_as_offered(const struct stat& container, const CacheEntry& entry) {
+  return is_sealed(container) && container.st_uid == ::geteuid() &&
+         static_cast<std::uint64_t>(container.st_size) == entry.key.version.size &&
+         to_ns(container.st_mtim) == entry.held;
+}
+
 std::vector<std::string> names_in(int directory) {
   std::vector<std::string> names;
   UniqueFd fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -157,8 +164,22 @@ Result<std::unique_ptr<Cache>> Cache::open(const std::string& base,
   if (make && ::mkdirat(parent.get(), name.c_str(), 0700) != 0 && errno != EEXIST) {
     return fail_errno("cannot make the cache " + path);
   }
+  auto directory = open_own(parent.get(), name, path);
+  if (!directory) {
+    return std::unexpected(directory.error());
+  }
+  struct statvfs fs{};
+  if (::fstatvfs(directory->get(), &fs) != 0) {
+    return fail_errno("cache " + path);
+  }
+  return std::unique_ptr<Cache>(
+      new Cache(std::move(*directory), path, capacity.value_or(fs.f_blocks * fs.f_frsize / 2)));
+}
+
+/// Opens the directory of the cache, which no other user may own or enter.
+Result<UniqueFd> Cache::open_own(int parent, const std::string& name, const std::string& path) {
   UniqueFd directory(
-      ::openat(parent.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat st{};
   if (!directory || ::fstat(directory.get(), &st) != 0) {
     return fail_errno("cache " + path);
@@ -166,12 +187,7 @@ Result<std::unique_ptr<Cache>> Cache::open(const std::string& base,
   if (st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) {
     return fail(EPERM, "cache " + path + " is there and is not this user's own");
   }
-  struct statvfs fs{};
-  if (::fstatvfs(directory.get(), &fs) != 0) {
-    return fail_errno("cache " + path);
-  }
-  return std::unique_ptr<Cache>(
-      new Cache(std::move(directory), path, capacity.value_or(fs.f_blocks * fs.f_frsize / 2)));
+  return directory;
 }
 
 std::optional<CacheEntry> Cache::read_entry(const std::string& name) const {
@@ -203,9 +219,7 @@ std::optional<Cache::Found> Cache::find(const CacheKey& key,
                                              O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC))};
   struct stat st{};
   const bool there = found.container && ::fstat(found.container.get(), &st) == 0;
-  if (!there || !is_sealed(st) || st.st_uid != ::geteuid() ||
-      static_cast<std::uint64_t>(st.st_size) != key.version.size ||
-      to_ns(st.st_mtim) != entry->held) {
+  if (!there || !is_as_offered(st, *entry)) {
     log::warn("event=cache_damaged path=\"{}\" action=\"dropped\"", key.path);
     drop(*lock, name);
     return std::nullopt;

@@ -101,6 +101,7 @@ class Cache {
   Cache(UniqueFd directory, std::string path, std::uint64_t capacity)
       : directory_(std::move(directory)), path_(std::move(path)), capacity_(capacity) {}
 
+  static Result<UniqueFd> open_own(int parent, const std::string& name, const std::string& path);
   std::optional<CacheEntry> read_entry(const std::string& name) const;
   Status publish(const CacheKey& key, int container);
   Status add(Lock& lock, const std::string& name, const std::string& text, int container);

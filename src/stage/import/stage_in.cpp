@@ -223,15 +223,21 @@ class StageIn {
     }
     for (const auto& entry : plan_.entries) {
       const auto there = by_path.find(entry.path);
-      if (there == by_path.end()) {
-        continue;
-      }
-      const fs::WalkItem& item = *there->second;
-      if (entry.type == EntryType::symlink ? item.target == entry.target
-                                           : !item.dirty && item.origin == entry.origin) {
+      if (there != by_path.end() && is_entry(*there->second, entry)) {
         present_.insert(&entry);
       }
     }
+    count_kept();
+    return {};
+  }
+
+  /// True if the item is clean and has the version of the entry.
+  static bool is_entry(const fs::WalkItem& item, const PlanEntry& entry) {
+    return entry.type == EntryType::symlink ? item.target == entry.target
+                                            : !item.dirty && item.origin == entry.origin;
+  }
+
+  void count_kept() {
     for (const auto* entry : present_) {
       if (entry->type != EntryType::file) {
         continue;
@@ -242,7 +248,6 @@ class StageIn {
         progress_.bytes_done += data_of(*entry);
       }
     }
-    return {};
   }
 
   /// Further names of files, when the first ones are there.
@@ -470,19 +475,27 @@ class StageIn {
     return true;
   }
 
-  Status read_version(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch,
-                      PendingFiles& pending) {
-    let_second_pass(entry.origin, progress_.cancel);
+  Result<UniqueFd> open_planned(const PlanEntry& entry, DirectoryCursor& directory) {
     auto at = directory.at(directory_of_source(entry));
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
     auto source =
         at ? pfs_.open_beneath(*at, leaf_of(source_of(entry)), O_RDONLY | O_NONBLOCK | O_NOCTTY)
            : std::unexpected(at.error());
-    if (!source && source.error().code == ENOENT) {
+    if (source) {
+      return source;
+    }
+    if (source.error().code == ENOENT) {
       return fail(ENOENT, hinted(entry, "vanished since it was planned"));
     }
+    return with_context(source.error(), "opening");
+  }
+
+  Status read_version(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch,
+                      PendingFiles& pending) {
+    let_second_pass(entry.origin, progress_.cancel);
+    auto source = open_planned(entry, directory);
     if (!source) {
-      return with_context(source.error(), "opening");
+      return std::unexpected(source.error());
     }
     Reuse::File known =
         reuse_.look_at(entry, entry.reusable ? pfs_.fstat(source->get()) : fail(ENOENT));

@@ -38,9 +38,7 @@ void Booking::saved(const Receipt& receipt) {
     if (entry.action == Action::removed) {
       removed.push_back(entry.path);
     }
-    const bool is_back = entry.action == Action::staged_out || entry.action == Action::kept;
-    if (is_back &&
-        (entry.placed_as.empty() || entry.placed_as == config::result_path(config_, entry.path))) {
+    if (is_back_by_name(entry)) {
       back.push_back(entry.path);
     }
   }
@@ -61,14 +59,19 @@ void Booking::saved(const Receipt& receipt) {
   }
 }
 
+/// True if the result was exported under the name that the job file gives it.
+bool Booking::is_back_by_name(const ReceiptEntry& entry) const {
+  const bool is_back = entry.action == Action::staged_out || entry.action == Action::kept;
+  return is_back &&
+         (entry.placed_as.empty() || entry.placed_as == config::result_path(config_, entry.path));
+}
+
 // The copies in results-dir may have the size and the time, as the PFS keeps it, of the file in the
 // buffer. That does not prove that the file was not written since: programs set times, and stores
 // through a mapping may leave them unchanged. So the file stays dirty, and the copy is recorded as
 // this job's, to be compared or replaced.
 void Booking::salvaged() {
-  std::error_code problem;
-  if (config_.results_dir.empty() || std::filesystem::is_empty(config_.results_dir, problem) ||
-      problem) {
+  if (!has_results()) {
     return;
   }
   const auto items = staging_.look(names_in_results(staging_.names()));
@@ -98,6 +101,13 @@ void Booking::salvaged() {
     tell(path, error);
   }
   book(files, *items, &fs::Staging::note_copy);
+}
+
+/// False too if results-dir cannot be read.
+bool Booking::has_results() const {
+  std::error_code problem;
+  return !config_.results_dir.empty() && !std::filesystem::is_empty(config_.results_dir, problem) &&
+         !problem;
 }
 
 Status Booking::forget_renamed(const config::JobConfig* before) {

@@ -43,6 +43,8 @@ class Booking {
                                        const fs::GoneInput*);
 
   std::string result(const std::string& path) const;
+  bool has_results() const;
+  bool is_back_by_name(const ReceiptEntry& entry) const;
   std::optional<struct stat> brought_out(const std::string& result);
   std::vector<std::string> names_in_results(std::vector<std::string> names) const;
   void book(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Note note);

@@ -46,30 +46,33 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
   return gone.origin && gone.origin->inode != 0 && !fs::is_same_file(*gone.origin, entry.origin);
 }
 
+/// For an item that the job has not changed.
+Fate fate_of_clean(const PlanEntry& entry, const fs::WalkItem& item) {
+  const mode_t type = item.attributes.st_mode & S_IFMT;
+  if (entry.type == EntryType::directory || !item.parts.empty() || !item.unreadable.empty()) {
+    return Fate::replace;
+  }
+  if (entry.type == EntryType::symlink) {
+    return type == S_IFLNK && item.target == entry.target ? Fate::keep : Fate::replace;
+  }
+  return type == S_IFREG && is_same_version(*item.origin, entry.origin) && !is_foreign(item)
+             ? Fate::keep
+             : Fate::replace;
+}
+
 Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
   if (item == nullptr) {
     return Fate::stage;
   }
-  const mode_t type = item->attributes.st_mode & S_IFMT;
   const bool directory = entry.type == EntryType::directory;
-  if (directory && type == S_IFDIR) {
+  const bool was_directory = S_ISDIR(item->attributes.st_mode);
+  if (directory && was_directory) {
     return Fate::keep;
   }
-  if (directory != (type == S_IFDIR) && item->origin && !is_clean(*item)) {
-    return Fate::stuck;
+  if (is_clean(*item)) {
+    return fate_of_clean(entry, *item);
   }
-  if (!is_clean(*item)) {
-    return Fate::of_the_job;
-  }
-  if (directory || !item->parts.empty() || !item->unreadable.empty()) {
-    return Fate::replace;
-  }
-  if (entry.type == EntryType::symlink) {
-    return type == S_IFLNK && item->target == entry.target ? Fate::keep : Fate::replace;
-  }
-  return type == S_IFREG && is_same_version(*item->origin, entry.origin) && !is_foreign(*item)
-             ? Fate::keep
-             : Fate::replace;
+  return directory != was_directory && item->origin ? Fate::stuck : Fate::of_the_job;
 }
 
 /// For files with several names, some of which are in the buffer: the other names become links to
@@ -162,9 +165,7 @@ class Subtraction {
     const auto* item = item_at(entry.path);
     const bool directory = entry.type == EntryType::directory;
     Fate fate = gone_.contains(entry.path) && !directory ? Fate::of_the_job : fate_of(entry, item);
-    if (const auto held = inside_.find(entry.path);
-        fate == Fate::replace && held != inside_.end() &&
-        !std::ranges::all_of(held->second, [](const auto* below) { return is_clean(*below); })) {
+    if (fate == Fate::replace && holds_changes(entry.path)) {
       fate = Fate::stuck;
     }
     // The job has replaced the directory, so its content on the PFS cannot be imported.
@@ -185,6 +186,13 @@ class Subtraction {
                                             " in the buffer, with changes of the job's"});
     }
     return fate;
+  }
+
+  /// True if the job has changed an item in this directory that find_inside() has looked at.
+  bool holds_changes(const std::string& path) const {
+    const auto held = inside_.find(path);
+    return held != inside_.end() &&
+           !std::ranges::all_of(held->second, [](const auto* below) { return is_clean(*below); });
   }
 
   void replace(const std::string& path) {
@@ -287,6 +295,23 @@ Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Stag
   return all_disowned(staging.revoke(names, in_place ? fs::Side::both : fs::Side::inputs));
 }
 
+namespace {
+
+using EntriesByPath = std::unordered_map<std::string_view, const PlanEntry*>;
+
+/// True if the plan has the version of this removed input.
+bool asks_for(const EntriesByPath& wanted, const fs::WalkItem& gone) {
+  const auto entry = wanted.find(gone.path);
+  return entry != wanted.end() && !is_another(*entry->second, gone);
+}
+
+/// True if the file was exported, or still exists under another name.
+bool has_own_version(const fs::WalkItem& gone) {
+  return gone.saved || gone.ino != 0;
+}
+
+}  // namespace
+
 Result<std::vector<fs::WalkItem>> stays_away(
     const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept,
     const std::function<Result<bool>(const std::string&)>& is_out) {
@@ -296,17 +321,15 @@ Result<std::vector<fs::WalkItem>> stays_away(
   if (gone.empty() || (kept && in_place)) {
     return away;
   }
-  std::unordered_map<std::string_view, const PlanEntry*> wanted;
+  EntriesByPath wanted;
   for (const auto& entry : plan.entries) {
     wanted.emplace(entry.path, &entry);
   }
   for (const auto& item : gone) {
-    const auto entry = wanted.find(item.path);
-    if (entry == wanted.end() || is_another(*entry->second, item)) {
+    if (!asks_for(wanted, item)) {
       continue;
     }
-    const auto stays =
-        !kept || item.saved || item.ino != 0 ? Result<bool>(true) : is_out(item.path);
+    const auto stays = !kept || has_own_version(item) ? Result<bool>(true) : is_out(item.path);
     if (!stays) {
       return std::unexpected(stays.error());
     }

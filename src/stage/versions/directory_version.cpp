@@ -52,6 +52,17 @@ void add_xattrs(Checksum& sum, const Xattrs& xattrs) {
   }
 }
 
+/// True if all attributes of `theirs` that count are in `ours` too.
+bool are_among(const Xattrs& theirs, const Xattrs& ours) {
+  return std::ranges::all_of(theirs, [&](const auto& one) {
+    if (is_roots(one.first)) {
+      return true;
+    }
+    const auto own = ours.find(one.first);
+    return own != ours.end() && own->second == one.second;
+  });
+}
+
 }  // namespace
 
 std::uint64_t directory_version(const DirectoryAttributes& attributes) {
@@ -87,12 +98,7 @@ bool is_between(const std::optional<DirectoryShape>& was, const DirectoryAttribu
   const auto is_mode = [&](mode_t mode) {
     return ((there.mode ^ mode) & compared) == 0;
   };
-  const auto is_ours = [&](const auto& one) {
-    return is_roots(one.first) ||
-           (ours.xattrs.contains(one.first) && ours.xattrs.at(one.first) == one.second);
-  };
-  const bool has_xattrs =
-      there.xattrs == was->xattrs || std::ranges::all_of(theirs.xattrs, is_ours);
+  const bool has_xattrs = there.xattrs == was->xattrs || are_among(theirs.xattrs, ours.xattrs);
   return has_xattrs && (is_mode(was->mode) || is_mode(ours.mode)) &&
          (there.uid == was->uid || there.uid == ours.uid) &&
          (there.gid == was->gid || there.gid == ours.gid);

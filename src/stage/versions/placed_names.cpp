@@ -35,6 +35,19 @@ std::uint64_t room_ahead(int metadata) {
   return std::clamp<std::uint64_t>(values.f_blocks * values.f_frsize / share, least, most);
 }
 
+bool write_from_start(int fd, std::span<const std::byte> bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n =
+        ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    } else if (n == 0 || errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 struct PlacedNames::Record {
@@ -92,34 +105,11 @@ Status PlacedNames::load() {
   if (::fstat(fd_.get(), &st) != 0 || !S_ISREG(st.st_mode)) {
     return fail(EPROTO, std::string("meta/") + placed_name + ": not a file of efs");
   }
-  bool is_whole = st.st_size == 0;
-  std::array<Record, 512> some;
-  for (off_t at = 0;;) {
-    const ssize_t n = ::pread(fd_.get(), some.data(), sizeof some, at);
-    if (n < 0) {
-      return fail_errno(std::string("meta/") + placed_name);
-    }
-    const auto whole = static_cast<std::size_t>(n) / sizeof(Record);
-    for (const auto& record : std::span(some).first(whole)) {
-      const bool is_good = record.check == record.sum();
-      if (at == 0 && &record == some.data()) {
-        is_whole = is_good && record.kind == Record::is_head;
-      } else {
-        is_whole = is_whole && is_good;
-      }
-      if (is_good) {
-        apply(record);
-      }
-    }
-    records_ += whole;
-    at += static_cast<off_t>(whole * sizeof(Record));
-    if (whole == some.size()) {
-      continue;
-    }
-    is_whole = is_whole && static_cast<std::size_t>(n) == whole * sizeof(Record);
-    break;  // later writes replace an incomplete last record
-  }
+  const auto is_whole = read_records(st.st_size == 0);
   if (!is_whole) {
+    return std::unexpected(is_whole.error());
+  }
+  if (!*is_whole) {
     unsure_since_ = 0;
   }
   make_room();
@@ -127,6 +117,44 @@ Status PlacedNames::load() {
     records_ = 1;
   }
   return {};
+}
+
+/// Reads and applies all records of the file. Returns true if none is damaged or incomplete.
+Result<bool> PlacedNames::read_records(bool is_empty) {
+  bool is_whole = is_empty;
+  std::array<Record, 512> some;
+  for (;;) {
+    const ssize_t n =
+        ::pread(fd_.get(), some.data(), sizeof some, static_cast<off_t>(records_ * sizeof(Record)));
+    if (n < 0) {
+      return fail_errno(std::string("meta/") + placed_name);
+    }
+    const auto whole = static_cast<std::size_t>(n) / sizeof(Record);
+    if (whole > 0) {
+      const bool is_start = records_ == 0;
+      is_whole = apply_read(std::span(some).first(whole)) && (is_start || is_whole);
+    }
+    if (whole < some.size()) {
+      // later writes replace an incomplete last record
+      return is_whole && static_cast<std::size_t>(n) == whole * sizeof(Record);
+    }
+  }
+}
+
+/// Applies the undamaged records. Returns true if all are undamaged, and if the first one of the
+/// file is the head.
+bool PlacedNames::apply_read(std::span<const Record> records) {
+  bool is_whole = true;
+  for (const auto& record : records) {
+    const bool is_good = record.check == record.sum();
+    const bool is_placed_well = records_ > 0 || record.kind == Record::is_head;
+    is_whole = is_whole && is_good && is_placed_well;
+    if (is_good) {
+      apply(record);
+    }
+    ++records_;
+  }
+  return is_whole;
 }
 
 std::uint64_t PlacedNames::key(std::string_view name) const {
@@ -168,12 +196,16 @@ WhoseCopy PlacedNames::look(const PlacedName& name, const struct stat& there, bo
   }
   const auto placed = placed_.find(at);
   if (placed == placed_.end()) {
-    return unsure_since_ && to_ns(there.st_ctim) >= *unsure_since_ ? WhoseCopy::unsure
-                                                                   : WhoseCopy::unknown;
+    return whose_without_record(there);
   }
   const auto& version = placed->second.version;
   return version && is_version(*version, there, by_ctime) ? whose(placed->second.own)
                                                           : WhoseCopy::theirs;
+}
+
+WhoseCopy PlacedNames::whose_without_record(const struct stat& there) const {
+  return unsure_since_ && to_ns(there.st_ctim) >= *unsure_since_ ? WhoseCopy::unsure
+                                                                 : WhoseCopy::unknown;
 }
 
 bool PlacedNames::knows(std::string_view name) const {
@@ -491,6 +523,23 @@ bool PlacedNames::rewrite() {
   if (!fd) {
     return false;
   }
+  const auto records = records_that_count();
+  const bool whole = write_from_start(fd.get(), std::as_bytes(std::span(records))) &&
+                     ::fdatasync(fd.get()) == 0 &&
+                     ::renameat(metadata_, shorter_name, metadata_, placed_name) == 0;
+  if (!whole) {
+    return ::unlinkat(metadata_, shorter_name, 0), false;
+  }
+  fd_ = std::move(fd);
+  records_ = records.size();
+  room_ = 0;
+  missed_since_.reset();
+  make_room();
+  return true;
+}
+
+/// The shortest file with the same content. The placed names keep their order.
+std::vector<PlacedNames::Record> PlacedNames::records_that_count() const {
   std::vector<std::pair<std::uint64_t, const Placed*>> in_order;
   for (const auto& [name, placed] : placed_) {
     in_order.emplace_back(name, &placed);
@@ -509,28 +558,7 @@ bool PlacedNames::rewrite() {
   for (auto& record : records) {
     record.check = record.sum();
   }
-  const auto bytes = std::as_bytes(std::span(records));
-  bool whole = true;
-  for (std::size_t done = 0; whole && done < bytes.size();) {
-    const ssize_t n =
-        ::pwrite(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (n > 0) {
-      done += static_cast<std::size_t>(n);
-    } else {
-      whole = n < 0 && errno == EINTR;
-    }
-  }
-  whole = whole && ::fdatasync(fd.get()) == 0 &&
-          ::renameat(metadata_, shorter_name, metadata_, placed_name) == 0;
-  if (!whole) {
-    return ::unlinkat(metadata_, shorter_name, 0), false;
-  }
-  fd_ = std::move(fd);
-  records_ = records.size();
-  room_ = 0;
-  missed_since_.reset();
-  make_room();
-  return true;
+  return records;
 }
 
 namespace {

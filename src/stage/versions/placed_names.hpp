@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -148,6 +149,9 @@ class PlacedNames {
   static Record record_of(std::uint64_t name, const Directory& directory);
   static Record head_of(std::optional<Nanoseconds> unsure_since);
   Status load();
+  Result<bool> read_records(bool is_empty) EFS_REQUIRES(mutex_);
+  bool apply_read(std::span<const Record> records) EFS_REQUIRES(mutex_);
+  WhoseCopy whose_without_record(const struct stat& there) const EFS_REQUIRES(mutex_);
   void apply(const Record& record) EFS_REQUIRES(mutex_);
   void apply_directory(const Record& record) EFS_REQUIRES(mutex_);
   Status append(Record record) EFS_REQUIRES(mutex_);
@@ -155,6 +159,7 @@ class PlacedNames {
   void note_missed(Nanoseconds since) EFS_REQUIRES(mutex_);
   void make_room() EFS_REQUIRES(mutex_);
   bool rewrite() EFS_REQUIRES(mutex_);
+  std::vector<Record> records_that_count() const EFS_REQUIRES(mutex_);
 
   const int metadata_;  // borrowed from the store
   const std::uint64_t room_ahead_;

@@ -2,6 +2,8 @@
 #include "stage/versions/version_check.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "fs/acl.hpp"
 #include "stage/pfs/attributes.hpp"
@@ -10,28 +12,34 @@
 
 namespace efs::stage {
 
+namespace {
+
+/// True if `now` is the version `known`. `linked`: its ctime does not count.
+bool is_recorded(const struct stat& now, const std::optional<fs::Origin>& known, bool linked) {
+  if (!known || known->ctime == 0) {
+    return false;
+  }
+  linked = linked || known->ctime == fs::Origin::any_ctime;
+  const fs::Origin version{.device = known->device,
+                           .inode = now.st_ino,
+                           .size = static_cast<std::uint64_t>(now.st_size),
+                           .mtime = to_ns(now.st_mtim),
+                           .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
+  return version == *known;
+}
+
+}  // namespace
+
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
-  const auto is_now = [&](const std::optional<fs::Origin>& known, bool linked) {
-    if (!known || known->ctime == 0) {
-      return false;
-    }
-    linked = linked || known->ctime == fs::Origin::any_ctime;
-    const fs::Origin version{.device = known->device,
-                             .inode = now.st_ino,
-                             .size = static_cast<std::uint64_t>(now.st_size),
-                             .mtime = to_ns(now.st_mtim),
-                             .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
-    return version == *known;
-  };
   // A result's ctime changes when efs gives its copy another name or replaces one of its names; the
   // copy may have had several.
   const bool only_saved = !item.origin && !item.replaced;
-  if (is_now(item.saved, item.linked || item.saved_linked || only_saved || now.st_nlink > 1) ||
-      is_now(item.origin, item.linked)) {
+  const bool saved_linked = item.linked || item.saved_linked || only_saved || now.st_nlink > 1;
+  if (is_recorded(now, item.saved, saved_linked) || is_recorded(now, item.origin, item.linked)) {
     return true;
   }
-  return item.replaced && (is_now(item.replaced->saved, item.replaced->linked) ||
-                           is_now(item.replaced->origin, item.replaced->linked));
+  return item.replaced && (is_recorded(now, item.replaced->saved, item.replaced->linked) ||
+                           is_recorded(now, item.replaced->origin, item.replaced->linked));
 }
 
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours) {
@@ -73,9 +81,9 @@ bool same_mode(const struct stat& there, const fs::WalkItem& item, bool in_place
   return now == wanted || (!in_place && is_part);
 }
 
-/// The target of an imported symbolic link, or of one that the job has replaced.
 constexpr const char* comparing_versions = "comparing it with what the PFS has";
 
+/// The target of an imported symbolic link, or of one that the job has replaced.
 bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
   // If another version was exported since, the PFS must have that version. (A version that was only
   // announced may be missing.)
@@ -99,28 +107,86 @@ Result<FileSum> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& sc
   return hash_data({io, fd}, size, sum_kind_for(size, allocated), scratch, cancel);
 }
 
-/// Compares the item with a link or a regular file that has no record as the item's own.
-Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const struct stat& now,
-                         int directory, Buffer& buffer, PfsIo& pfs, Scratch& scratch,
-                         const std::atomic<bool>& cancel) {
-  const bool has_group = now.st_gid == group_of(item, now.st_gid);
-  const bool owned = now.st_uid == item.attributes.st_uid && has_group;
-  if (S_ISLNK(now.st_mode) && S_ISLNK(item.attributes.st_mode)) {
-    const auto target = pfs.readlink(directory, with.name);
-    if (!target) {
-      return with_context(target.error(), comparing_versions);
-    }
-    if (*target == item.target && same_or_coarser(now.st_mtim, item.attributes.st_mtim)) {
-      return PfsCheck{.version = owned && !pfs.is_shared(directory, with.name, now)
-                                     ? PfsVersion::same_content
-                                     : PfsVersion::same_data};
-    }
+/// An item, and a link or a regular file on the PFS that has the name of `with`.
+struct VersionPair {
+  const fs::WalkItem& item;
+  const Comparand& with;
+  const struct stat& now;
+  const VersionMeans& means;
+
+  bool has_same_owner() const {
+    const bool has_group = now.st_gid == group_of(item, now.st_gid);
+    return now.st_uid == item.attributes.st_uid && has_group;
   }
-  if (!S_ISREG(now.st_mode) || !S_ISREG(item.attributes.st_mode) ||
-      !has_stamp(now, item.attributes) || !same_mode(now, item, with.to_origin)) {
+
+  /// `there`: `now`, or as it is after the comparison.
+  bool may_be_shared(const struct stat& there) const {
+    return means.pfs.is_shared(with.directory, with.name, there);
+  }
+};
+
+Result<PfsCheck> compare_links(const VersionPair& pair) {
+  const auto target = pair.means.pfs.readlink(pair.with.directory, pair.with.name);
+  if (!target) {
+    return with_context(target.error(), comparing_versions);
+  }
+  if (*target != pair.item.target ||
+      !same_or_coarser(pair.now.st_mtim, pair.item.attributes.st_mtim)) {
     return PfsCheck{.version = PfsVersion::other};
   }
-  auto theirs = open_owned(directory, with.name, now.st_ino, pfs);
+  return PfsCheck{.version = pair.has_same_owner() && !pair.may_be_shared(pair.now)
+                                 ? PfsVersion::same_content
+                                 : PfsVersion::same_data};
+}
+
+/// True if the item has all these extended attributes.
+bool has_only(const fs::WalkItem& item, const std::map<std::string, std::string>& attributes) {
+  return std::ranges::all_of(attributes, [&](const auto& one) {
+    const auto own = item.xattrs.find(one.first);
+    return own != item.xattrs.end() && own->second == one.second;
+  });
+}
+
+/// True if the copy may have an ACL from its directory, and the item has none.
+bool may_have_inherited_acl(const VersionPair& pair) {
+  return !pair.with.to_origin && !pair.item.saved &&
+         !pair.item.xattrs.contains(fs::access_acl_name);
+}
+
+/// For files with the same data, of which `theirs` is open. `sum`: of these data.
+Result<PfsCheck> compare_attributes(const VersionPair& pair, int theirs, const FileSum& sum) {
+  const auto& [item, with, now, means] = pair;
+  auto attributes = means.pfs.xattrs(theirs);
+  if (!attributes) {
+    return with_context(attributes.error(), comparing_versions);
+  }
+  const bool has_less = (now.st_mode & 07777U) != mode_of(item, now.st_uid, now.st_gid);
+  if (has_less && !attributes->contains(fs::access_acl_name)) {
+    return PfsCheck{.version = PfsVersion::other};  // a chmod on the PFS
+  }
+  if (may_have_inherited_acl(pair)) {
+    attributes->erase(fs::access_acl_name);
+  }
+  // Another node's file does not count as this node's. This node's file replaces it, so that
+  // neither node replaces it later.
+  const auto compared = means.pfs.fstat(theirs);
+  if (!compared) {
+    return with_context(compared.error(), comparing_versions);
+  }
+  if (pair.has_same_owner() && *attributes == item.xattrs) {
+    return pair.may_be_shared(*compared)
+               ? PfsCheck{.version = PfsVersion::same_data}
+               : PfsCheck{.version = PfsVersion::same_content, .checksum = sum};
+  }
+  // Attributes that the copy lacks were set since, or were rejected by the PFS. Additional
+  // attributes are another user's, or the job has removed them since.
+  return PfsCheck{.version = has_only(item, *attributes) || !with.to_origin ? PfsVersion::same_data
+                                                                            : PfsVersion::other};
+}
+
+Result<PfsCheck> compare_files(const VersionPair& pair) {
+  const auto& [item, with, now, means] = pair;
+  auto theirs = open_owned(with.directory, with.name, now.st_ino, means.pfs);
   // The user may not read the file, so it counts as another version.
   if (!theirs && theirs.error().code == EACCES) {
     return PfsCheck{.version = PfsVersion::other};
@@ -128,74 +194,77 @@ Result<PfsCheck> compare(const fs::WalkItem& item, const Comparand& with, const 
   if (!theirs) {
     return with_context(theirs.error(), comparing_versions);
   }
-  auto ours = buffer.hold(item.ino);
+  auto ours = means.buffer.hold(item.ino);
   if (!ours) {
     return with_context(ours.error(), "opening its container");
   }
-  auto their_sum = hash_of(pfs, theirs->get(), item, scratch, cancel);
-  auto our_sum = hash_of(posix_pfs(), ours->fd, item, scratch, cancel);
+  auto their_sum = hash_of(means.pfs, theirs->get(), item, means.scratch, means.cancel);
+  auto our_sum = hash_of(posix_pfs(), ours->fd, item, means.scratch, means.cancel);
   if (!their_sum || !our_sum) {
     return with_context(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
   }
   if (*their_sum != *our_sum) {
     return PfsCheck{.version = PfsVersion::other};
   }
-  auto attributes = pfs.xattrs(theirs->get());
-  if (!attributes) {
-    return with_context(attributes.error(), comparing_versions);
-  }
-  const bool has_less = (now.st_mode & 07777U) != mode_of(item, now.st_uid, now.st_gid);
-  const bool is_by_acl = attributes->contains(fs::access_acl_name);
-  if (has_less && !is_by_acl) {
-    return PfsCheck{.version = PfsVersion::other};  // a chmod on the PFS
-  }
-  if (!with.to_origin && !item.saved && !item.xattrs.contains(fs::access_acl_name)) {
-    attributes->erase(fs::access_acl_name);
-  }
-  // Another node's file does not count as this node's. This node's file replaces it, so that
-  // neither node replaces it later.
-  const auto compared = pfs.fstat(theirs->get());
-  if (!compared) {
-    return with_context(compared.error(), comparing_versions);
-  }
-  if (owned && *attributes == item.xattrs) {
-    return pfs.is_shared(directory, with.name, *compared)
-               ? PfsCheck{.version = PfsVersion::same_data}
-               : PfsCheck{.version = PfsVersion::same_content, .checksum = *our_sum};
-  }
-  // Attributes that the copy lacks were set since, or were rejected by the PFS. Additional
-  // attributes are another user's, or the job has removed them since.
-  const bool lacks_only = std::ranges::all_of(*attributes, [&](const auto& one) {
-    return item.xattrs.contains(one.first) && item.xattrs.at(one.first) == one.second;
-  });
-  return PfsCheck{.version =
-                      lacks_only || !with.to_origin ? PfsVersion::same_data : PfsVersion::other};
+  return compare_attributes(pair, theirs->get(), *our_sum);
 }
 
-Result<PfsCheck> check_there(const fs::WalkItem& item, const Comparand& with,
-                             const struct stat& now, int directory, Buffer& buffer, PfsIo& pfs,
-                             Scratch& scratch, const std::atomic<bool>& cancel) {
-  const WhoseCopy whose =
-      with.placed == nullptr
-          ? WhoseCopy::unknown
-          : with.placed->look({.name = item.path, .own = buffer.own_path(item.path)}, now,
-                              item.origin || item.replaced);
+/// Compares the two if no record calls the one on the PFS the item's own.
+Result<PfsCheck> compare_versions(const VersionPair& pair) {
+  const auto& [item, with, now, means] = pair;
+  if (S_ISLNK(now.st_mode) && S_ISLNK(item.attributes.st_mode)) {
+    return compare_links(pair);
+  }
+  if (!S_ISREG(now.st_mode) || !S_ISREG(item.attributes.st_mode) ||
+      !has_stamp(now, item.attributes) || !same_mode(now, item, with.to_origin)) {
+    return PfsCheck{.version = PfsVersion::other};
+  }
+  return compare_files(pair);
+}
+
+WhoseCopy whose_copy(const VersionPair& pair) {
+  const auto& item = pair.item;
+  if (pair.with.placed == nullptr) {
+    return WhoseCopy::unknown;
+  }
+  const std::string own = pair.means.buffer.own_path(item.path);
+  return pair.with.placed->look({.name = item.path, .own = own}, pair.now,
+                                item.origin || item.replaced);
+}
+
+/// True if the name, of which the log has no record, has the imported or exported version.
+Result<bool> is_origin_by_inode(const VersionPair& pair) {
+  if (is_origin(pair.now, pair.item)) {
+    return true;
+  }
+  if (!S_ISLNK(pair.now.st_mode)) {
+    return false;
+  }
+  const auto target = pair.means.pfs.readlink(pair.with.directory, pair.with.name);
+  if (!target) {
+    return with_context(target.error(), comparing_versions);
+  }
+  return is_target_of_origin(*target, pair.item);
+}
+
+Result<PfsCheck> check_there(const VersionPair& pair) {
+  const WhoseCopy whose = whose_copy(pair);
   if (whose == WhoseCopy::of_another_path) {
     return PfsCheck{.version = PfsVersion::of_another_path};
   }
-  if (with.to_origin && (whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(now, item)))) {
+  if (pair.with.to_origin && whose == WhoseCopy::ours) {
     return PfsCheck{};
   }
-  if (with.to_origin && S_ISLNK(now.st_mode) && is_unknown(whose)) {
-    const auto target = pfs.readlink(directory, with.name);
-    if (!target) {
-      return with_context(target.error(), comparing_versions);
+  if (pair.with.to_origin && is_unknown(whose)) {
+    const auto is_it = is_origin_by_inode(pair);
+    if (!is_it) {
+      return std::unexpected(is_it.error());
     }
-    if (is_target_of_origin(*target, item)) {
+    if (*is_it) {
       return PfsCheck{};
     }
   }
-  auto check = compare(item, with, now, directory, buffer, pfs, scratch, cancel);
+  auto check = compare_versions(pair);
   if (check) {
     check->whose = whose;
   }
@@ -204,10 +273,9 @@ Result<PfsCheck> check_there(const fs::WalkItem& item, const Comparand& with,
 
 }  // namespace
 
-Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory,
-                               Buffer& buffer, PfsIo& pfs, Scratch& scratch,
-                               const std::atomic<bool>& cancel) {
-  auto now = pfs.lstat(directory, with.name);
+Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with,
+                               const VersionMeans& means) {
+  auto now = means.pfs.lstat(with.directory, with.name);
   // Removed there since: exporting it again loses nothing.
   if (!now && now.error().code == ENOENT) {
     return PfsCheck{};
@@ -215,7 +283,7 @@ Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, 
   if (!now) {
     return with_context(now.error(), comparing_versions);
   }
-  auto check = check_there(item, with, *now, directory, buffer, pfs, scratch, cancel);
+  auto check = check_there({.item = item, .with = with, .now = *now, .means = means});
   if (check) {
     check->exists = true, check->seen = *now;
   }

@@ -55,13 +55,22 @@ struct PfsCheck {
   struct stat seen{};               // what
 };
 
-/// The file to compare with an item: the file that has `name` in the directory. `to_origin`: `name`
-/// is the item's own name, under which the job may replace the imported or exported version.
+/// The file to compare with an item: the file that has `name` in the open `directory`. `to_origin`:
+/// `name` is the item's own name, under which the job may replace the imported or exported version.
 /// `placed` decides that if it has a record of the name; otherwise is_origin() decides.
 struct Comparand {
+  int directory = -1;
   std::string name;
   bool to_origin = true;
   const PlacedNames* placed = nullptr;
+};
+
+/// The objects that a check uses. `cancel` ends the reading of both files.
+struct VersionMeans {
+  Buffer& buffer;
+  PfsIo& pfs;
+  Scratch& scratch;
+  const std::atomic<bool>& cancel;
 };
 
 /// origin_or_none: the name does not exist, or, with `to_origin`, has the imported or exported
@@ -70,8 +79,7 @@ struct Comparand {
 /// exported the item: size, mtime, mode, owner, extended attributes and checksum are the item's.
 /// same_data: the same except for owner or extended attributes, or another node may have exported
 /// it; the item must replace it.
-Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with, int directory,
-                               Buffer& buffer, PfsIo& pfs, Scratch& scratch,
-                               const std::atomic<bool>& cancel);
+Result<PfsCheck> check_version(const fs::WalkItem& item, const Comparand& with,
+                               const VersionMeans& means);
 
 }  // namespace efs::stage
