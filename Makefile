@@ -15,6 +15,7 @@ help:
 	@echo "make check    deps, build, and all tests"
 	@echo "make check-vm a guest of QEMU with persistent memory whose power is cut (Debian 13, as root; EFS_CUTS, EFS_SEED)"
 	@echo "make suites   the public test suites pjdfstest and fsx, by cargo, for 'make check' to run"
+	@echo "make tidy     clang-tidy over all sources, or over FILES (slow; not part of 'make check')"
 	@echo "make soak     the tests that take long: a million entries, thousands of killed workers, every stage of an operation to die at, four hours of random operations (EFS_SOAK_SECONDS)"
 	@echo "make demo     deps, build, and a real job through efs"
 	@echo "make bench    the figures: the mount against its backing tmpfs, staging against cp"
@@ -54,6 +55,14 @@ suites:
 check-vm: build
 	@tests/vm/build.sh $(BUILD)/vm $(BUILD)/bin
 	@tests/vm/power_cut.py $(BUILD)/vm $(BUILD)/bin $(or $(EFS_CUTS),6) $(EFS_SEED)
+
+# FILES='src/fs/seal.cpp ...' restricts it.
+FILES ?= $(shell find src backends slurm-plugin -name '*.cpp')
+.PHONY: tidy
+tidy: deps
+	@command -v clang-tidy-19 >/dev/null || apt-get install -qq -y --no-install-recommends clang-tidy-19 >/dev/null
+	@cmake --preset debug -B build-tidy -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
+	@printf '%s\n' $(FILES) | xargs -n 1 -P $(JOBS) clang-tidy-19 --quiet -p build-tidy
 
 soak: build
 	@for test in tests/soak/*.sh; do $$test $(BUILD)/bin || exit 1; done

@@ -39,7 +39,7 @@ struct FileTime {
   std::uint32_t nanoseconds = 0;  // below 1e9, counts forwards also before 1970
   constexpr FileTime() = default;
 
-  constexpr FileTime(Nanoseconds ns) : seconds(ns / 1'000'000'000), nanoseconds(0) {
+  constexpr FileTime(Nanoseconds ns) : seconds(ns / 1'000'000'000) {
     std::int64_t rest = ns % 1'000'000'000;
     if (rest < 0) {
       rest += 1'000'000'000;
