@@ -47,8 +47,8 @@ std::string ending_of(image::ShutdownState left, const std::string& store) {
   return "its daemon is gone; what was in the buffer may still be below " + store;
 }
 
-// The results of judge_own_manifest(); the text of the error follows `is_damaged`.
-constexpr std::string_view is_salvaged = "s", is_damaged = "d";
+// The results of judge_own_manifest(); the text of the error follows `damaged_mark`.
+constexpr std::string_view salvaged_mark = "s", damaged_mark = "d";
 
 // Reads the store's own manifest, beside `manifest` of its instance.
 Result<std::string> judge_own_manifest(const image::Manifest& manifest) {
@@ -57,12 +57,12 @@ Result<std::string> judge_own_manifest(const image::Manifest& manifest) {
   const auto own = image::read_manifest(metadata.get());
   if (!own) {
     return own.error().code == EPROTO
-               ? std::string(is_damaged) + manifest.store + "/meta/" + describe(own.error())
+               ? std::string(damaged_mark) + manifest.store + "/meta/" + describe(own.error())
                : "";
   }
   return std::string(own->left == image::ShutdownState::salvaged && own->store == manifest.store &&
                              own->life == manifest.life
-                         ? is_salvaged
+                         ? salvaged_mark
                          : "");
 }
 
@@ -78,10 +78,10 @@ std::string look_into_store(const control::Instance& instance, image::Manifest& 
   const auto found = as_owner(instance.owner, [&] { return judge_own_manifest(manifest); });
   const bool may_be_out = manifest.left == image::ShutdownState::in_use ||
                           manifest.left == image::ShutdownState::unsaved;
-  if (found && *found == is_salvaged && may_be_out) {
+  if (found && *found == salvaged_mark && may_be_out) {
     manifest.left = image::ShutdownState::salvaged;
   }
-  return found && found->starts_with(is_damaged) ? found->substr(is_damaged.size()) : "";
+  return found && found->starts_with(damaged_mark) ? found->substr(damaged_mark.size()) : "";
 }
 
 Json what_is_left_of(const control::Instance& instance) {
