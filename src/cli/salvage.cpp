@@ -175,6 +175,15 @@ std::string text_of_salvage(const image::Image& image, stage::Receipt receipt, b
          (left > 0 && receipt.lost > 0 ? text_of_lost(image, files) : "");
 }
 
+// If all is brought out, nothing counts as unsaved.
+Result<image::Holdings> holdings_left_in(image::Image& image) {
+  auto holdings = image::holdings_of(image);
+  if (holdings && image::is_brought_out(image)) {
+    holdings->unsaved_files = holdings->unsaved_bytes = 0;
+  }
+  return holdings;
+}
+
 Json answer_of(const image::Image& image, const image::Holdings& holdings) {
   return {{"ok", true},
           {"name", image.manifest.name},
@@ -342,12 +351,9 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!image) {
     return report(world, image.error());
   }
-  auto holdings = image::holdings_of(*image);
+  const auto holdings = holdings_left_in(*image);
   if (!holdings) {
     return report(world, holdings.error());
-  }
-  if (image::is_brought_out(*image)) {
-    holdings->unsaved_files = holdings->unsaved_bytes = 0;
   }
   if (arguments.list) {
     return list_holdings(world, *image, *holdings);
