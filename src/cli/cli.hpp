@@ -306,6 +306,8 @@ void print_item(std::ostream& out, const Json& item);
 /// Reads from `fd` until its end or the first error. Stops after `most` bytes; the result can
 /// exceed `most` by one buffer.
 std::string read_all(int fd, std::size_t most = std::size_t{1} << 20);
+/// Waits until the child exits, and returns its status; -1: any child.
+int await_exit(pid_t child);
 /// Draws a progress line (bytes, rate, remaining time) over the previous line.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

@@ -132,9 +132,7 @@ int as_user(World& world, const User& user, const std::function<int()>& work) {
     world.err.flush();
     ::_exit(code);
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = await_exit(child);
   return WIFEXITED(status)
              ? WEXITSTATUS(status)
              : report(world, {EIO, "the process that worked as " + user.name + " died"});
@@ -453,6 +451,13 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
 std::string start_command(const Json& status) {
   return config::start_command(status.value("job_file", ""),
                                status.value("start_options", std::vector<std::string>{}));
+}
+
+int await_exit(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
 }
 
 std::string read_all(int fd, std::size_t most) {

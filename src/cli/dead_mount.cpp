@@ -57,9 +57,7 @@ Result<std::string> as_owner(uid_t owner, const OwnersWork& work) {
   }
   out.reset();
   const std::string said = read_all(in.get(), 65536);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = await_exit(child);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
     return said;
   }

@@ -348,14 +348,6 @@ Result<StartedDaemon> start_daemon(const JobArguments& arguments, const config::
   return daemon;
 }
 
-// Returns the status of the child after its exit.
-int await_exit(pid_t child) {
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
 // Prints the losses of an earlier instance, the inputs that are missing, and a capacity that has no
 // effect.
 void tell_start(World& world, const config::JobConfig& config, const Json& status) {

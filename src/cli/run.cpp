@@ -41,14 +41,20 @@ namespace {
   ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
 }
 
-// Forwards signals (a time limit, ctrl-c) to the program. efs itself must survive to export the
-// results.
-int wait_for(pid_t child) {
+// The signals that wait_for() forwards, and the one that tells of the program's end.
+sigset_t awaited_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
     sigaddset(&signals, signal);
   }
+  return signals;
+}
+
+// Forwards signals (a time limit, ctrl-c) to the program. efs itself must survive to export the
+// results.
+int wait_for(pid_t child) {
+  const sigset_t signals = awaited_signals();
   int status = 0;
   pid_t gone = 0;
   while ((gone = ::waitpid(child, &status, WNOHANG)) == 0) {
@@ -84,15 +90,12 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   if (!config) {
     return config.error();
   }
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
-    sigaddset(&signals, signal);
-  }
   const auto started = launch(world, arguments, *config);
   if (!started) {
     return started.error();
   }
+  const sigset_t signals = awaited_signals();
+  sigset_t before;
   ::sigprocmask(SIG_BLOCK, &signals, &before);
   control::Instance instance{
       .name = config->name, .directory = started->value("directory", ""), .alive = true};
