@@ -60,8 +60,7 @@ std::string mount_dir_of_site() {
 }
 
 // Reports the problems of a job file as text or as JSON, as the World requires.
-void report_problems(World& world, const std::string& file,
-                     const std::vector<config::Problem>& problems) {
+void report_problems(World& world, const std::string& file, const config::Problems& problems) {
   if (!world.json) {
     for (const auto& p : problems) {
       world.err << printable(to_string(p, file)) << "\n";

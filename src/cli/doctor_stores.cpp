@@ -125,7 +125,7 @@ Finding of_problem(const std::string& what, const config::Problem& problem,
           problem.suggestion.empty() ? "see efs-site(5) and efs-job(5)" : problem.suggestion};
 }
 
-Findings of_problems(const std::string& what, const std::vector<config::Problem>& problems,
+Findings of_problems(const std::string& what, const config::Problems& problems,
                      const std::string& file) {
   Findings found;
   for (const auto& problem : problems) {

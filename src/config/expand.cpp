@@ -106,6 +106,15 @@ class Expansion {
     return put(surroundings_.home);
   }
 
+  // The names of the user and of the node are known without Slurm.
+  std::string value_of(const Directive& directive) const {
+    const std::string text = surroundings_.find(directive.variable).value_or("");
+    return !text.empty()             ? text
+           : directive.letter == 'u' ? surroundings_.user
+           : directive.letter == 'N' ? surroundings_.node
+                                     : "";
+  }
+
   bool take_directive() {
     const char letter = rest_.empty() ? '\0' : rest_.front();
     if (!rest_.empty()) {
@@ -125,21 +134,19 @@ class Expansion {
     if (surroundings_.before_job) {
       return leave(name, letter == 'u' && !surroundings_.user.empty() ? surroundings_.user : name);
     }
-    std::string text = surroundings_.find(found->variable).value_or("");
-    // The names of the user and of the node are known without Slurm.
-    if (text.empty() && letter == 'u') {
-      text = surroundings_.user;
-    }
-    if (text.empty() && letter == 'N') {
-      text = surroundings_.node;
-    }
+    return put_value(*found, name, value_of(*found));
+  }
+
+  // Puts the value of a directive if it can be part of a name.
+  bool put_value(const Directive& directive, const std::string& name, const std::string& text) {
     if (text.empty()) {
-      return report(name + " has no value: " + found->variable + " is not set",
+      const bool of_array = directive.letter == 'A' || directive.letter == 'a';
+      return report(name + " has no value: " + directive.variable + " is not set",
                     "set it, or take " + name + " out; Slurm sets it in jobs" +
-                        (letter == 'A' || letter == 'a' ? " of an array" : ""));
+                        (of_array ? " of an array" : ""));
     }
     if (text.contains('/') || text == "." || text == ".." || has_control(text)) {
-      return report(name + " is " + in_quotes(text) + " (" + found->variable +
+      return report(name + " is " + in_quotes(text) + " (" + directive.variable +
                         "), which cannot be part of a name",
                     "choose another one without '/'");
     }
