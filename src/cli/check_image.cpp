@@ -75,12 +75,11 @@ int check_image(World& world, const std::string& which, bool repair) {
     return report(world, path.error());
   }
   const Status repaired = repair ? image::repair_image(*path) : Status();
-  const bool is_damaged = !repaired && repaired.error().code == EUCLEAN;
-  if (!repaired && (!is_damaged || !world.json)) {
-    (void)report(world, repaired.error());
+  if (!repaired && repaired.error().code != EUCLEAN) {
+    return report(world, repaired.error());
   }
-  if (!repaired && !is_damaged) {
-    return exit_failure;
+  if (!repaired && !world.json) {
+    (void)report(world, repaired.error());
   }
   const auto checked = image::check_image(*path);
   if (!checked) {

@@ -447,6 +447,15 @@ Json document_of_removal(const std::string& name, const Result<std::string>& los
   return document;
 }
 
+void tell_removal(World& world, const std::string& name, const Result<std::string>& lost) {
+  if (lost) {
+    world.out << escaped(name) << ": removed" << (lost->empty() ? "" : "; " + printable(*lost))
+              << "\n";
+  } else {
+    report(world, lost.error());
+  }
+}
+
 }  // namespace
 
 int clean(World& world, const CleanArguments& arguments) {
@@ -464,14 +473,8 @@ int clean(World& world, const CleanArguments& arguments) {
       code = exit_failure;
     }
     all.push_back(document_of_removal(target.name, done));
-    if (world.json) {
-      continue;
-    }
-    if (done) {
-      world.out << escaped(target.name) << ": removed"
-                << (done->empty() ? "" : "; " + printable(*done)) << "\n";
-    } else {
-      report(world, done.error());
+    if (!world.json) {
+      tell_removal(world, target.name, done);
     }
   }
   if (world.json) {

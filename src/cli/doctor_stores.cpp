@@ -277,6 +277,15 @@ Findings examine_backends(const config::JobConfig& job) {
   return found;
 }
 
+// `site`: null without a site file.
+Finding state_of_site_file(const config::Site* site) {
+  return {Level::ok, "site file",
+          site != nullptr
+              ? site->file
+              : std::string(config::default_site_file) + " is not there: built-in values count",
+          ""};
+}
+
 }  // namespace
 
 Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t> memory) {
@@ -286,11 +295,7 @@ Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t
   if (!site) {
     return of_problems("site file", site.error(), config::default_site_file);
   }
-  Findings found{
-      {Level::ok, "site file",
-       *site ? (*site)->file
-             : std::string(config::default_site_file) + " is not there: built-in values count",
-       ""}};
+  Findings found{state_of_site_file(site->get())};
   surroundings.site = *site;
   if (job_file.empty() && (!*site || (*site)->backends.empty())) {
     return found;

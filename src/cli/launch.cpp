@@ -348,6 +348,10 @@ Result<StartedDaemon> start_daemon(const JobArguments& arguments, const config::
   return daemon;
 }
 
+bool is_ready(const std::string& said) {
+  return said == "ready" || said.ends_with("\nready");
+}
+
 // Prints the losses of an earlier instance, the inputs that are missing, and a capacity that has no
 // effect.
 void tell_start(World& world, const config::JobConfig& config, const Json& status) {
@@ -378,7 +382,7 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments,
       .name = config.name,
       .directory = control::runtime_directory(::geteuid()) + "/" + config.name,
       .owner = ::geteuid()};
-  if (said != "ready" && !said.ends_with("\nready")) {
+  if (!is_ready(said)) {
     const int status = await_exit(daemon->pid);
     return std::unexpected(report(world, said.empty()
                                              ? lost_daemon(arguments, config, instance, status)

@@ -83,6 +83,20 @@ std::optional<control::Client> ask_for_end(const control::Instance& instance) {
   return std::move(*client);
 }
 
+// Prints the document of --json. `no_child`: why the program did not start; its text is "" if it
+// did.
+void print_run(World& world, int code, int program, Stopped stopped, const Error& no_child) {
+  Json document{{"ok", code == exit_good},
+                {"exit", code},
+                {"program_exit", program},
+                {"stop_exit", stopped.code},
+                {"stop", std::move(stopped.document)}};
+  if (!no_child.what.empty()) {
+    document["error"] = no_child.what;
+  }
+  print_document(world, document);
+}
+
 }  // namespace
 
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command) {
@@ -125,15 +139,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
                    : stopped.code == 0 ? int{exit_good}
                                        : int{exit_not_saved};
   if (world.json) {
-    Json document{{"ok", code == exit_good},
-                  {"exit", code},
-                  {"program_exit", program},
-                  {"stop_exit", stopped.code},
-                  {"stop", std::move(stopped.document)}};
-    if (child < 0) {
-      document["error"] = no_child.what;
-    }
-    print_document(world, document);
+    print_run(world, code, program, std::move(stopped), no_child);
   }
   return code;
 }

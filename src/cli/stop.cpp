@@ -342,15 +342,19 @@ int drop_remains(World& world, const control::Instance& instance) {
   return exit_good;
 }
 
+control::Instance with_absolute_directory(control::Instance instance) {
+  std::error_code gone;
+  if (auto directory = std::filesystem::absolute(instance.directory, gone); !gone) {
+    instance.directory = std::move(directory);
+  }
+  return instance;
+}
+
 }  // namespace
 
 Stopped stop_instance(World& world, const control::Instance& given,
                       const StopArguments& arguments) {
-  control::Instance instance = given;
-  std::error_code gone;
-  if (auto directory = std::filesystem::absolute(given.directory, gone); !gone) {
-    instance.directory = std::move(directory);
-  }
+  control::Instance instance = with_absolute_directory(given);
   const Seen seen = seen_of(instance);
   if (const Status single = refuse_second_place(seen.mount); !single) {
     return failed_stop(world, single.error());

@@ -153,23 +153,27 @@ class Expansion {
     return put(text);
   }
 
+  // Takes NAME or {NAME}; "" if there is none.
+  std::string take_name() {
+    const bool braces = rest_.starts_with('{');
+    rest_.remove_prefix(braces ? 1 : 0);
+    const std::string name(rest_.begin(), std::ranges::find_if_not(rest_, is_in_name));
+    rest_.remove_prefix(name.size());
+    if (name.empty() || !begins_name(name.front()) || (braces && !rest_.starts_with('}'))) {
+      return {};
+    }
+    rest_.remove_prefix(braces ? 1 : 0);
+    return name;
+  }
+
   bool take_variable() {
     if (rest_.starts_with('$')) {
       return rest_.remove_prefix(1), put("$");
     }
-    const bool braces = rest_.starts_with('{');
-    if (braces) {
-      rest_.remove_prefix(1);
-    }
-    const auto end = std::ranges::find_if_not(rest_, is_in_name);
-    const std::string name(rest_.begin(), end);
-    rest_.remove_prefix(name.size());
-    if (name.empty() || !begins_name(name.front()) || (braces && !rest_.starts_with('}'))) {
+    const std::string name = take_name();
+    if (name.empty()) {
       return report("a '$' without a variable's name",
                     "write $NAME or ${NAME}; a dollar sign is written $$");
-    }
-    if (braces) {
-      rest_.remove_prefix(1);
     }
     const auto text = surroundings_.find(name);
     // An empty value would change the path: "$SCRATCH/out" must not become "/out".

@@ -32,22 +32,25 @@ const std::string& path_of(const JobConfig& config, std::string_view key) {
   return config.*find_key(settings_keys(), key)->field.text;
 }
 
+// Equal directories are reported once, for mount-dir. results-dir == root-dir has its own rule.
+bool has_own_rule(const Nesting& nesting, bool equal, const JobConfig& config) {
+  return (equal && (nesting.inner == "root-dir" || nesting.inner == "results-dir")) ||
+         (nesting.outer == "results-dir" && config.results_dir == config.root_dir);
+}
+
 void check_nesting(const Section& settings, const JobConfig& config, ProblemList& problems) {
-  for (const auto& [inner, outer, why] : nestings) {
-    const std::string &path = path_of(config, inner), &directory = path_of(config, outer);
-    if (path.empty() || directory.empty() || !is_within(path, directory)) {
+  for (const auto& nesting : nestings) {
+    const std::string &inner = path_of(config, nesting.inner),
+                      &outer = path_of(config, nesting.outer);
+    const bool equal = inner == outer;
+    if (inner.empty() || outer.empty() || !is_within(inner, outer) ||
+        has_own_rule(nesting, equal, config)) {
       continue;
     }
-    const bool equal = path == directory;
-    // Equal directories are reported once, for mount-dir. results-dir == root-dir has its own rule.
-    if ((equal && (inner == "root-dir" || inner == "results-dir")) ||
-        (outer == "results-dir" && config.results_dir == config.root_dir)) {
-      continue;
-    }
-    problems.add(settings.mark_of(inner),
-                 in_quotes(inner) + (equal ? " is the same as " : " is inside ") +
-                     in_quotes(outer) + ": " + std::string(why),
-                 "choose a directory outside " + in_quotes(directory));
+    problems.add(settings.mark_of(nesting.inner),
+                 in_quotes(nesting.inner) + (equal ? " is the same as " : " is inside ") +
+                     in_quotes(nesting.outer) + ": " + std::string(nesting.why),
+                 "choose a directory outside " + in_quotes(outer));
   }
 }
 
