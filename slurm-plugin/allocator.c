@@ -147,7 +147,7 @@ static int check(const struct efs_site* site, const char* file, const char* snap
       efs_format(of_node, sizeof of_node, "--node-memory=%s", memory.node) == 0) {
     people[n++] = plan[m++] = of_node;
   }
-  efs_run(people, (const char* const*)environ, 0, NULL, NULL, &outcome);
+  efs_run(people, (const char* const*)environ, 0, &outcome);
   if (outcome.code == 127) {
     slurm_error("efs: %s: %s; tell the administrators (plugstack.conf, efs=)", site->efs,
                 outcome.text);
@@ -160,7 +160,7 @@ static int check(const struct efs_site* site, const char* file, const char* snap
   if (!site->plan) {
     return 0;
   }
-  efs_run(plan, (const char* const*)environ, 0, NULL, NULL, &outcome);
+  efs_run(plan, (const char* const*)environ, 0, &outcome);
   say_plan(&outcome);
   return outcome.code == 0 ? 0 : -1;
 }

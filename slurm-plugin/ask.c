@@ -49,7 +49,7 @@ static int ask(const struct efs_site* site, uint32_t id, const char* format,
     efs_format(begin, sizeof begin, "%u|", id);
   }
   outcome->wanted = begin;
-  efs_run(words, NULL, ANSWER_TIME, NULL, NULL, outcome);
+  efs_run(words, NULL, ANSWER_TIME, outcome);
   if (outcome->code > 0 && strstr(outcome->text, "Invalid job id") != NULL) {
     return 0;
   }

@@ -58,7 +58,7 @@ int efs_read_directives(const struct efs_site* site, const struct efs_job* job, 
   }
   unlink(path);
   before = umask(077); /* a script may contain private data */
-  efs_run(words, NULL, 60, NULL, NULL, &outcome);
+  efs_run(words, NULL, 60, &outcome);
   umask(before);
   script = outcome.code == 0 ? fopen(path, "re") : NULL;
   good = script == NULL ? 1 : read_marked_lines(script, text, size);

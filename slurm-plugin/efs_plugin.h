@@ -120,7 +120,7 @@ int efs_read_place(const struct efs_job* job, unsigned* node, unsigned* nodes);
 /* Gives the job the kept instance that its flags name. Returns -1, with the reason in `why`, if
  * that is not possible. Does nothing without such a flag. */
 int efs_choose_kept(const struct efs_site* site, struct efs_job* job, const char* flags,
-                    const char* const* environment, char* why, size_t size);
+                    const char* const* environment, char why[EFS_TEXT]);
 /* Reads the state as efs status reports it: "running", "kept", "dead", ... */
 void efs_state_of(const struct efs_site* site, const struct efs_job* job,
                   const char* const* environment, char* state, size_t size);
@@ -256,12 +256,22 @@ struct efs_outcome {
 int efs_in_child(int (*what)(void*, int), void* with, int seconds, char* text, size_t size);
 /* In a child: closes all descriptors except this one, which becomes 3. */
 void efs_keep_alone(int end);
-/* Runs a program and collects its output. Calls `tick` every `seconds`. When `tick` returns
- * nonzero, the program gets SIGTERM and, 10 s later, SIGKILL. Without `tick`, the program gets
- * these signals after `seconds`; 0 seconds: no limit. A program that hangs in the kernel after
- * SIGKILL is left behind. `environment` may be NULL: then a small default one is used. */
+/* Runs a program and collects its output. After `seconds` the program gets SIGTERM and, 10 s
+ * later, SIGKILL; 0: no limit. A program that hangs in the kernel after SIGKILL is left behind.
+ * `environment` may be NULL: then a small default one is used. */
 void efs_run(const char* const* words, const char* const* environment, int seconds,
-             int (*tick)(void*), void* what, struct efs_outcome* outcome);
+             struct efs_outcome* outcome);
+
+/* A function to call while a program runs. */
+struct efs_tick {
+  int (*call)(void*);
+  void* with;
+};
+
+/* As efs_run(), but calls `tick` every `seconds`. When it returns nonzero, the program gets the
+ * signals. */
+void efs_run_ticking(const char* const* words, const char* const* environment, int seconds,
+                     const struct efs_tick* tick, struct efs_outcome* outcome);
 
 /* text.c */
 /* Returns -1 if the text is too long; `to` is then "". */

@@ -41,7 +41,7 @@ static void send_mail(const struct efs_site* site, const struct efs_job* job, co
   }
   efs_format(id, sizeof id, "%u", job->id);
   efs_format(uid, sizeof uid, "%u", (unsigned)job->uid);
-  efs_run(words, NULL, 60, NULL, NULL, &outcome);
+  efs_run(words, NULL, 60, &outcome);
 }
 
 /* Reports missing results in all places. */
@@ -161,7 +161,7 @@ static void ask_once(const struct efs_site* site, const struct efs_job* job,
   }
   words[n++] = job->name;
   words[n] = NULL;
-  efs_run(words, environment, how->until == 0 ? 0 : left > 0 ? (int)left : 1, NULL, NULL, outcome);
+  efs_run(words, environment, how->until == 0 ? 0 : left > 0 ? (int)left : 1, outcome);
 }
 
 static void ask_to_stop(const struct efs_site* site, const struct efs_job* job,
@@ -218,7 +218,7 @@ static enum cleaned clean(const struct efs_site* site, const struct efs_job* job
   char item[2 * EFS_TEXT];
   const time_t until = time(NULL) + NOTHING_TO_SAVE;
   do {
-    efs_run(words, environment, NOTHING_TO_SAVE, NULL, NULL, &outcome);
+    efs_run(words, environment, NOTHING_TO_SAVE, &outcome);
     if (outcome.code == 0) {
       return efs_json_item(outcome.text, "instances", 0, item, sizeof item) == 0 &&
                      efs_json_text(item, "lost", text, size) == 0

@@ -114,7 +114,7 @@ static int stage_out(const struct efs_site* site, const struct efs_job* job, uns
    * job_container/tmpfs. */
   words[n++] = "--cut-off";
   words[n] = NULL;
-  efs_run(words, environment, 0, NULL, NULL, &outcome);
+  efs_run(words, environment, 0, &outcome);
   say(outcome.text);
   return outcome.code;
 }

@@ -21,7 +21,7 @@ void efs_state_of(const struct efs_site* site, const struct efs_job* job,
                   const char* const* environment, char* state, size_t size) {
   static struct efs_outcome outcome;
   const char* words[] = {site->efs, "status", "--json", job->name, NULL};
-  efs_run(words, environment, 60, NULL, NULL, &outcome);
+  efs_run(words, environment, 60, &outcome);
   if (efs_json_text(outcome.text, "state", state, size) != 0) {
     efs_copy(state, size, "in a state that cannot be told");
   }
@@ -130,8 +130,7 @@ struct wish {
   const char* name;
   int attaches; /* to an instance that is there; 0: makes a new one */
   const char* const* environment;
-  char* why; /* the reason of a refusal */
-  size_t size;
+  char* why; /* the reason of a refusal, EFS_TEXT bytes */
 };
 
 /* Rejects an instance that is missing, or that is not in the state in which it was kept. */
@@ -140,7 +139,7 @@ static int may_attach(const struct wish* wish, const struct efs_job* job) {
   const char* name = wish->name;
   char state[64];
   if (!efs_is_there(site, job)) {
-    efs_format(wish->why, wish->size,
+    efs_format(wish->why, EFS_TEXT,
                "there is nothing of yours on %s that was kept as %s. An earlier job keeps it with "
                "--efs-keep=%s; ask for the same node (-w) with --efs-attach. It may have been "
                "removed after %d hours, or by a restart of the node",
@@ -152,12 +151,12 @@ static int may_attach(const struct wish* wish, const struct efs_job* job) {
     return 1;
   }
   if (strcmp(state, "dead") == 0) {
-    efs_format(wish->why, wish->size,
+    efs_format(wish->why, EFS_TEXT,
                "what is there as %s on %s was left by a job that died, or whose results are not "
                "back. Have it brought out: efs salvage %s",
                name, site->node, job->name);
   } else {
-    efs_format(wish->why, wish->size,
+    efs_format(wish->why, EFS_TEXT,
                "what was kept as %s on %s is in use by another job of yours (%s). Submit with "
                "--dependency=afterany:JOB",
                name, site->node, state);
@@ -187,7 +186,7 @@ static int may_keep(const struct wish* wish, const struct efs_job* job) {
   if (!efs_is_there(wish->site, job) || is_own(wish->site, job, wish->environment)) {
     return 1;
   }
-  efs_format(wish->why, wish->size,
+  efs_format(wish->why, EFS_TEXT,
              "there is something of yours on %s already that is kept as %s. Go on with it "
              "(--efs-attach=%s), or take another name for --efs-keep",
              wish->site->node, wish->name, wish->name);
@@ -228,7 +227,7 @@ static void sweep_one(const struct efs_site* site, const char* record) {
     return;
   }
   if (efs_is_there(site, &job)) {
-    efs_run(words, environment, 60, NULL, NULL, &outcome);
+    efs_run(words, environment, 60, &outcome);
   }
   if (efs_is_there(site, &job)) {
     return;
@@ -269,14 +268,14 @@ static int choose_locked(const struct wish* wish, struct efs_job* job) {
   struct efs_job chosen = *job;
   efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, wish->name, node);
   if (has_job(wish->site, chosen.name, NULL)) {
-    efs_format(wish->why, wish->size,
+    efs_format(wish->why, EFS_TEXT,
                "what is kept as %s on %s is in use by another job of yours. Submit with "
                "--dependency=afterany:JOB",
                wish->name, node);
   } else if (!(wish->attaches ? may_attach(wish, &chosen) : may_keep(wish, &chosen))) {
     slurm_info("efs: job %u: %s is refused to it", job->id, chosen.name);
   } else if (efs_write_file(job->directory, "instance", chosen.name, 0644, 0) != 0) {
-    efs_format(wish->why, wish->size, "the state of the job cannot be kept on this node");
+    efs_format(wish->why, EFS_TEXT, "the state of the job cannot be kept on this node");
   }
   if (wish->why[0] != '\0') {
     return -1;
@@ -288,9 +287,9 @@ static int choose_locked(const struct wish* wish, struct efs_job* job) {
 /* Returns whether the site keeps instances, and the name is valid. */
 static int is_possible(const struct wish* wish) {
   if (wish->site->keep == 0) {
-    efs_format(wish->why, wish->size, "this site keeps nothing on its nodes (--efs-keep)");
+    efs_format(wish->why, EFS_TEXT, "this site keeps nothing on its nodes (--efs-keep)");
   } else if (!efs_is_kept_name(wish->name)) {
-    efs_format(wish->why, wish->size, "that is no name for --efs-keep or --efs-attach");
+    efs_format(wish->why, EFS_TEXT, "that is no name for --efs-keep or --efs-attach");
   }
   return wish->why[0] == '\0';
 }
@@ -304,7 +303,7 @@ static int choose(const struct wish* wish, struct efs_job* job) {
   }
   if (done != 0 && wish->why[0] == '\0') {
     efs_format(
-        wish->why, wish->size,
+        wish->why, EFS_TEXT,
         "what is kept for you on %s (--efs-keep, --efs-attach) cannot be looked at: another job of "
         "yours looks at it (%s/.lock.%u). Submit again; if it stays so, tell the administrators",
         wish->site->node, wish->site->state, (unsigned)job->uid);
@@ -313,16 +312,12 @@ static int choose(const struct wish* wish, struct efs_job* job) {
 }
 
 int efs_choose_kept(const struct efs_site* site, struct efs_job* job, const char* flags,
-                    const char* const* environment, char* why, size_t size) {
+                    const char* const* environment, char why[EFS_TEXT]) {
   char name[EFS_KEPT_NAME + 1];
   const int attaches = efs_flag(flags, "attach=", name, sizeof name),
             keeps = !attaches && efs_flag(flags, "keep=", name, sizeof name);
-  const struct wish wish = {.site = site,
-                            .name = name,
-                            .attaches = attaches,
-                            .environment = environment,
-                            .why = why,
-                            .size = size};
+  const struct wish wish = {
+      .site = site, .name = name, .attaches = attaches, .environment = environment, .why = why};
   why[0] = '\0';
   if (keeps && name[0] == '\0') {
     efs_format(name, sizeof name, "%u", job->id);

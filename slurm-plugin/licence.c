@@ -51,7 +51,7 @@ void efs_give_back_licence(const struct efs_site* site, const struct efs_job* jo
   }
   efs_format(id, sizeof id, "JobId=%u", job->id);
   efs_format(change, sizeof change, "Licenses=%s", others);
-  efs_run(words, NULL, 20, NULL, NULL, &outcome);
+  efs_run(words, NULL, 20, &outcome);
   if (outcome.code != 0) {
     slurm_info("efs: job %u: it holds the licence %s to its end: %.200s", job->id, site->licence,
                outcome.text);

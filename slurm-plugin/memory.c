@@ -96,7 +96,7 @@ static unsigned long long number_of(const struct options* options, const char* n
 static int ask_scontrol(const struct efs_site* site, const char* what,
                         struct efs_outcome* outcome) {
   const char* words[] = {site->scontrol, "--oneliner", "--all", "show", what, NULL};
-  efs_run(words, NULL, ANSWER_TIME, NULL, NULL, outcome);
+  efs_run(words, NULL, ANSWER_TIME, outcome);
   return outcome->code == 0 ? 0 : -1;
 }
 
@@ -279,7 +279,7 @@ void efs_memory_at_submission(const struct efs_site* site, struct efs_memory* me
   char *line, *rest;
   memset(memory, 0, sizeof *memory);
   efs_slurm_program(site, "sinfo", sinfo);
-  efs_run(words, NULL, ANSWER_TIME, NULL, NULL, &outcome);
+  efs_run(words, NULL, ANSWER_TIME, &outcome);
   for (line = outcome.code == 0 ? strtok_r(outcome.text, "\n", &rest) : NULL; line != NULL;
        line = strtok_r(NULL, "\n", &rest)) {
     char* next;

@@ -41,7 +41,7 @@ int efs_comment(const struct efs_site* site, const struct efs_job* job, const ch
   const char* words[] = {site->scontrol, "update", id, comment, NULL};
   efs_format(id, sizeof id, "JobId=%u", job->id);
   write_comment(site, job, text, comment, sizeof comment);
-  efs_run(words, NULL, 30, NULL, NULL, &outcome);
+  efs_run(words, NULL, 30, &outcome);
   if (outcome.code != 0) {
     slurm_info("efs: job %u: no admin comment: %.200s", job->id, outcome.text);
   }
@@ -57,7 +57,7 @@ void efs_comment_in_accounting(const struct efs_site* site, const struct efs_job
   efs_slurm_program(site, "sacctmgr", sacctmgr);
   efs_format(id, sizeof id, "jobid=%u", job->id);
   write_comment(site, job, text, comment, sizeof comment);
-  efs_run(words, NULL, ANSWER_TIME, NULL, NULL, &outcome);
+  efs_run(words, NULL, ANSWER_TIME, &outcome);
   if (outcome.code != 0) {
     slurm_info("efs: job %u: no admin comment in the accounting, either: %.200s", job->id,
                outcome.text);

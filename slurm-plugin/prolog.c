@@ -129,7 +129,7 @@ static void tell_progress(struct wait* wait) {
   const char* words[] = {wait->site->efs, "status", "--json", wait->job->name, NULL};
   char line[256] = "staging in";
   enum standing standing = BEGINS;
-  efs_run(words, wait->world->words, 60, NULL, NULL, &outcome);
+  efs_run(words, wait->world->words, 60, &outcome);
   if (describe_turn(outcome.text, line, sizeof line)) {
     standing = WAITS;
   } else if (describe_bytes(outcome.text, line, sizeof line)) {
@@ -226,7 +226,7 @@ void efs_give_back(const struct efs_site* site, const struct efs_job* job) {
   }
   efs_format(id, sizeof id, "JobId=%u", job->id);
   efs_format(more, sizeof more, "TimeLimit=+%lld", (owed + 59) / 60);
-  efs_run(update, NULL, 20, NULL, NULL, &outcome);
+  efs_run(update, NULL, 20, &outcome);
   if (outcome.code == 0) {
     note_began(job, began, given + (long)((owed + 59) / 60));
   }
@@ -253,13 +253,54 @@ static void note_receipt(const struct efs_job* job, const char* status) {
   }
 }
 
+/* Records and publishes that the file system of the job runs. `status`: from efs start. */
+static void note_running(const struct wait* wait, const char* status) {
+  const struct efs_site* site = wait->site;
+  const struct efs_job* job = wait->job;
+  char result[EFS_TEXT], figures[EFS_FIGURES];
+  efs_format(result, sizeof result, "running %s", job->mount);
+  efs_write_file(job->directory, "result", result, 0644, 0);
+  note_receipt(job, status);
+  efs_read_figures(status, figures, sizeof figures);
+  efs_publish_more(site, job, "running", job->mount, figures);
+  efs_watch(site, job, status);
+  efs_give_back(site, job);
+  if (wait->comment.line[0] != '\0') {
+    comment_progress(wait, "staged in");
+  }
+  if (wait->world->nodes <= 1) {
+    efs_give_back_licence(site, job);
+  }
+}
+
+/* Puts the job off, or fails it, for an efs start that did not succeed. */
+static void note_no_start(const struct wait* wait, const struct efs_outcome* outcome) {
+  char error[EFS_TEXT];
+  if (wait->cancelled) {
+    /* If tasks start all the same, the job was requeued, or a restarted slurmctld took it for
+     * pending. */
+    end_as(wait->site, wait->job, "put-off", "cancelled",
+           "the stage-in was given up, for the job was over or requeued");
+    return;
+  }
+  if (wait->late) {
+    fail_late(wait->site, wait->job);
+    return;
+  }
+  if (efs_json_text(outcome->text, "error", error, sizeof error) != 0) {
+    efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome->code, outcome->text);
+  }
+  fail_job(wait->site, wait->job, error);
+}
+
 static void start(const struct efs_site* site, const struct efs_job* job,
                   const struct world* world) {
   static struct efs_outcome outcome;
   char user[64], number[48], name[EFS_PATH + 16], mount[EFS_PATH + 16], queue[EFS_PATH + 24],
-      file[EFS_PATH + 16], error[EFS_TEXT], result[EFS_TEXT], figures[EFS_FIGURES];
+      file[EFS_PATH + 16];
   const char* words[16];
   struct wait wait = {.site = site, .job = job, .world = world, .asks = time(NULL) + site->poll};
+  const struct efs_tick asking = {.call = tick, .with = &wait};
   int n = 0;
   words[n++] = site->efs;
   words[n++] = "start";
@@ -285,38 +326,12 @@ static void start(const struct efs_site* site, const struct efs_job* job,
   efs_format(file, sizeof file, "%s/job.yaml", job->directory);
   words[n++] = file;
   words[n] = NULL;
-  efs_run(words, world->words, 1, tick, &wait, &outcome);
+  efs_run_ticking(words, world->words, 1, &asking, &outcome);
   if (outcome.code == 0) {
-    efs_format(result, sizeof result, "running %s", job->mount);
-    efs_write_file(job->directory, "result", result, 0644, 0);
-    note_receipt(job, outcome.text);
-    efs_read_figures(outcome.text, figures, sizeof figures);
-    efs_publish_more(site, job, "running", job->mount, figures);
-    efs_watch(site, job, outcome.text);
-    efs_give_back(site, job);
-    if (wait.comment.line[0] != '\0') {
-      comment_progress(&wait, "staged in");
-    }
-    if (world->nodes <= 1) {
-      efs_give_back_licence(site, job);
-    }
-    return;
+    note_running(&wait, outcome.text);
+  } else {
+    note_no_start(&wait, &outcome);
   }
-  if (wait.cancelled) {
-    /* If tasks start all the same, the job was requeued, or a restarted slurmctld took it for
-     * pending. */
-    end_as(site, job, "put-off", "cancelled",
-           "the stage-in was given up, for the job was over or requeued");
-    return;
-  }
-  if (wait.late) {
-    fail_late(site, job);
-    return;
-  }
-  if (efs_json_text(outcome.text, "error", error, sizeof error) != 0) {
-    efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome.code, outcome.text);
-  }
-  fail_job(site, job, error);
 }
 
 /* Seconds. 0: the start needs the time that is left. A check that hangs is not killed at once. */
@@ -350,7 +365,7 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
     return 0;
   }
   outcome.as = job; /* root reads nothing that a user wrote */
-  efs_run(words, world->words, seconds, NULL, NULL, &outcome);
+  efs_run(words, world->words, seconds, &outcome);
   if (outcome.code != BAD_JOB_FILE ||
       efs_json_text(outcome.text, "error", error, sizeof error) != 0 ||
       !efs_memory_is_counted(site)) {
@@ -364,7 +379,7 @@ static int check_memory(const struct efs_site* site, const struct efs_job* job,
 static int choose_instance(const struct efs_site* site, struct efs_job* job, const char* flags,
                            const char* const* environment) {
   char why[EFS_TEXT];
-  if (efs_choose_kept(site, job, flags, environment, why, sizeof why) == 0) {
+  if (efs_choose_kept(site, job, flags, environment, why) == 0) {
     return 0;
   }
   fail_job(site, job, why);
@@ -500,6 +515,24 @@ static const char* find_fault(const char* text, const char* flags) {
   return NULL;
 }
 
+/* Imports the inputs of the job, or fails it, or puts it off. `text`: the job file; NULL: the
+ * directives of the job make it. */
+static void stage_in(const struct efs_site* site, struct efs_job* job, struct world* world,
+                     const char* text, const char* flags) {
+  efs_write_file(job->directory, "flags", flags, 0644, 0);
+  if (keep_job_file(site, job, &text) != 0 || find_place(world, site, job) != 0 ||
+      ask_for_world(world, site, job, text) != 0) {
+    return;
+  }
+  if (check_memory(site, job, world) != 0) {
+    return;
+  }
+  efs_publish(site, job, "staging-in", "");
+  if (choose_instance(site, job, flags, world->words) == 0) {
+    start(site, job, world);
+  }
+}
+
 int efs_prolog(spank_t spank, const struct efs_site* site) {
   struct efs_job job;
   struct world world;
@@ -534,17 +567,6 @@ int efs_prolog(spank_t spank, const struct efs_site* site) {
   if (flags == NULL) {
     flags = text == NULL ? "directives" : "";
   }
-  efs_write_file(job.directory, "flags", flags, 0644, 0);
-  if (keep_job_file(site, &job, &text) != 0 || find_place(&world, site, &job) != 0 ||
-      ask_for_world(&world, site, &job, text) != 0) {
-    return 0;
-  }
-  if (check_memory(site, &job, &world) != 0) {
-    return 0;
-  }
-  efs_publish(site, &job, "staging-in", "");
-  if (choose_instance(site, &job, flags, world.words) == 0) {
-    start(site, &job, &world);
-  }
+  stage_in(site, &job, &world, text, flags);
   return 0;
 }

@@ -241,8 +241,7 @@ static int start(const char* const* words, const char* const* environment,
 /* The time limit of a program. */
 struct limit {
   int seconds; /* between two calls of `tick`; 0: no limit */
-  int (*tick)(void*);
-  void* what;
+  const struct efs_tick* tick;
   double next, kill_at;
   int stopped; /* SIGTERM was sent */
 };
@@ -250,7 +249,7 @@ struct limit {
 /* Stops the program once its time is over. Returns -1 if it hangs in the kernel. */
 static int enforce(struct limit* limit, pid_t child) {
   if (limit->seconds > 0 && !limit->stopped && now() >= limit->next) {
-    limit->stopped = limit->tick == NULL || limit->tick(limit->what) != 0;
+    limit->stopped = limit->tick == NULL || limit->tick->call(limit->tick->with) != 0;
     limit->next = now() + limit->seconds;
     if (limit->stopped) {
       kill(child, SIGTERM);
@@ -268,9 +267,14 @@ static int code_of(int status) {
 }
 
 void efs_run(const char* const* words, const char* const* environment, int seconds,
-             int (*tick)(void*), void* what, struct efs_outcome* outcome) {
+             struct efs_outcome* outcome) {
+  efs_run_ticking(words, environment, seconds, NULL, outcome);
+}
+
+void efs_run_ticking(const char* const* words, const char* const* environment, int seconds,
+                     const struct efs_tick* tick, struct efs_outcome* outcome) {
   struct running running = {.outcome = outcome};
-  struct limit limit = {.seconds = seconds, .tick = tick, .what = what, .next = now() + seconds};
+  struct limit limit = {.seconds = seconds, .tick = tick, .next = now() + seconds};
   outcome->code = 127;
   outcome->cut = 0;
   outcome->text[0] = '\0';

@@ -158,7 +158,7 @@ static int put_off(spank_t spank, const struct efs_site* site, const struct efs_
   }
   slurm_error("efs: nothing was staged on %s", where_and_why);
   efs_format(id, sizeof id, "%u", job->id);
-  efs_run(words, NULL, 30, NULL, NULL, &outcome);
+  efs_run(words, NULL, 30, &outcome);
   if (outcome.code != 0) {
     slurm_error("efs: the job fails, for it cannot be requeued; submit it again");
   } else {

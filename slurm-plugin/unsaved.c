@@ -112,7 +112,7 @@ static int review(const struct efs_site* site, const struct efs_job* job) {
   int back;
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
   if (efs_is_there(site, job)) {
-    efs_run(words, environment, ANSWER_TIME, NULL, NULL, &outcome);
+    efs_run(words, environment, ANSWER_TIME, &outcome);
     efs_json_text(outcome.text, "left", left, sizeof left);
     if (strcmp(left, "salvaged") != 0 && strcmp(left, "kept") != 0) {
       return outcome.code != -1;

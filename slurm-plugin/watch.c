@@ -91,7 +91,7 @@ static int look(const struct efs_site* site, const struct efs_job* job, struct s
     return 0;
   }
   efs_format(runtime, sizeof runtime, "EFS_RUNTIME_DIR=%s", site->run);
-  efs_run(words, environment, 60, NULL, NULL, &outcome);
+  efs_run(words, environment, 60, &outcome);
   if (efs_json_text(outcome.text, "state", state, sizeof state) != 0) {
     return 1;
   }

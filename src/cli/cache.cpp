@@ -120,16 +120,22 @@ int work(World& world, const CacheArguments& a, const User& user) {
   return a.action == "ls" ? list(world, **cache) : remove(world, **cache, a);
 }
 
+// Refuses options and paths that do not go with the action.
+Status refuse_words(const CacheArguments& a) {
+  if (a.action == "clean" && a.all != a.paths.empty()) {
+    return fail(EINVAL, a.all ? "--all and paths do not go together" : "say which files, or --all");
+  }
+  if (a.action == "ls" && (a.all || !a.paths.empty())) {
+    return fail(EINVAL, "efs cache ls takes neither --all nor paths");
+  }
+  return {};
+}
+
 }  // namespace
 
 int cache(World& world, const CacheArguments& a) {
-  if (a.action == "clean" && a.all != a.paths.empty()) {
-    return report(
-        world, {EINVAL, a.all ? "--all and paths do not go together" : "say which files, or --all"},
-        exit_usage);
-  }
-  if (a.action == "ls" && (a.all || !a.paths.empty())) {
-    return report(world, {EINVAL, "efs cache ls takes neither --all nor paths"}, exit_usage);
+  if (const Status allowed = refuse_words(a); !allowed) {
+    return report(world, allowed.error(), exit_usage);
   }
   const auto user = find_user(a.user.empty() ? std::to_string(::geteuid()) : a.user);
   if (!user) {

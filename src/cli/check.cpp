@@ -66,23 +66,32 @@ bool is_in_memory(const config::Backend& backend) {
   return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
 }
 
+// The stores in memory with a declared capacity.
+struct StoresInMemory {
+  std::uint64_t capacity = 0;  // bytes, of all together
+  std::string ids;
+  int count = 0;
+};
+
+StoresInMemory stores_in_memory_of(const config::JobConfig& config) {
+  StoresInMemory stores;
+  for (const auto& backend : config.backends) {
+    if (backend.capacity && is_in_memory(backend)) {
+      stores.capacity += *backend.capacity;
+      stores.ids += (stores.count++ == 0 ? "" : ", ") + backend.id;
+    }
+  }
+  return stores;
+}
+
 // The capacity declared for memory must fit into the job's memory: pages that the job's programs
 // write are charged to the job.
 Status check_memory(const JobArguments& arguments, const config::JobConfig& config) {
   if (arguments.memory.empty() && arguments.node_memory.empty()) {
     return {};
   }
-  std::uint64_t capacity = 0;
-  std::string ids;
-  int count = 0;
-  for (const auto& backend : config.backends) {
-    if (!backend.capacity || !is_in_memory(backend)) {
-      continue;
-    }
-    capacity += *backend.capacity;
-    ids += (count++ == 0 ? "" : ", ") + backend.id;
-  }
-  if (count == 0) {
+  const StoresInMemory stores = stores_in_memory_of(config);
+  if (stores.count == 0) {
     return {};
   }
   const auto declared = std::ranges::find_if(
@@ -90,13 +99,13 @@ Status check_memory(const JobArguments& arguments, const config::JobConfig& conf
   const std::string place = declared != config.effective.end() && !declared->where.empty()
                                 ? declared->where
                                 : arguments.job_file;
-  const std::string what = place + ": capacity " + format_bytes(capacity) +
-                           (count == 1 ? " of backend " + ids + ", which is"
-                                       : " of the backends " + ids + ", which are") +
+  const std::string what = place + ": capacity " + format_bytes(stores.capacity) +
+                           (stores.count == 1 ? " of backend " + stores.ids + ", which is"
+                                              : " of the backends " + stores.ids + ", which are") +
                            " in memory, is more than ";
   const auto exceeds = [&](const std::string& given) {
     const auto limit = config::parse_size(given);
-    return limit && capacity > *limit;
+    return limit && stores.capacity > *limit;
   };
   if (exceeds(arguments.memory)) {
     return fail(EINVAL, what + "the memory of the job on a node, " +
@@ -146,6 +155,32 @@ int report_grounds(World& world, const JobArguments& arguments,
   return exit_failure;
 }
 
+Json document_of_good(const JobArguments& arguments, const config::JobConfig& config) {
+  Json document{{"ok", true},
+                {"file", arguments.job_file},
+                {"name", config.name},
+                {"root_dir", config.root_dir},
+                {"mount_dir", config.mount_dir},
+                {"results_dir", config.results_dir}};
+  if (arguments.show) {
+    document["values"] = values_of(config);
+  }
+  return document;
+}
+
+void print_good(World& world, const JobArguments& arguments, const config::JobConfig& config) {
+  world.out << escaped(arguments.job_file) << ": good (job " << escaped(config.name) << ", "
+            << config.resources.size() << " resources, mounts at " << escaped(config.mount_dir)
+            << ")\n";
+  const bool reusable = std::ranges::any_of(config.resources, &config::Resource::reusable);
+  if (reusable && config.cache.empty()) {
+    world.out << "note: 'reusable' has no effect, as no cache is configured (key 'cache')\n";
+  }
+  if (arguments.show) {
+    show_values(world, config);
+  }
+}
+
 int check_here(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) {
@@ -165,27 +200,9 @@ int check_here(World& world, const JobArguments& arguments) {
     }
   }
   if (world.json) {
-    Json document{{"ok", true},
-                  {"file", arguments.job_file},
-                  {"name", config->name},
-                  {"root_dir", config->root_dir},
-                  {"mount_dir", config->mount_dir},
-                  {"results_dir", config->results_dir}};
-    if (arguments.show) {
-      document["values"] = values_of(*config);
-    }
-    print_document(world, document);
-    return exit_good;
-  }
-  world.out << escaped(arguments.job_file) << ": good (job " << escaped(config->name) << ", "
-            << config->resources.size() << " resources, mounts at " << escaped(config->mount_dir)
-            << ")\n";
-  const bool reusable = std::ranges::any_of(config->resources, &config::Resource::reusable);
-  if (reusable && config->cache.empty()) {
-    world.out << "note: 'reusable' has no effect, as no cache is configured (key 'cache')\n";
-  }
-  if (arguments.show) {
-    show_values(world, *config);
+    print_document(world, document_of_good(arguments, *config));
+  } else {
+    print_good(world, arguments, *config);
   }
   return exit_good;
 }

@@ -31,6 +31,42 @@ void print_findings(std::ostream& out, const std::vector<image::Finding>& findin
   }
 }
 
+// `repaired`: the result of --repair, or good without it.
+int verdict_code(const Status& repaired, image::Severity worst) {
+  if (!repaired) {
+    return exit_failure;
+  }
+  return worst == image::Severity::note       ? exit_good
+         : worst == image::Severity::leftover ? exit_some_failed
+                                              : exit_failure;
+}
+
+Json check_document(const image::CheckReport& checked, int code) {
+  Json findings = Json::array();
+  for (const auto& finding : checked.findings) {
+    findings.push_back({{"severity", image::name_of(finding.severity)},
+                        {"object", finding.object},
+                        {"text", finding.text}});
+  }
+  return {{"ok", code == exit_good},  {"exit", code},
+          {"store", checked.path},    {"records", checked.records},
+          {"files", checked.files},   {"directories", checked.directories},
+          {"others", checked.others}, {"containers", checked.containers},
+          {"bytes", checked.bytes},   {"journal_bytes", checked.journal_bytes},
+          {"findings", findings}};
+}
+
+void print_verdict(std::ostream& out, const image::CheckReport& checked, int code) {
+  print_findings(out, checked.findings);
+  out << printable(checked.path) << ": " << checked.records << " records, " << checked.files
+      << " files, " << checked.directories << " directories, " << checked.others << " others, "
+      << checked.containers << " containers with " << format_bytes(checked.bytes)
+      << (code == exit_good ? "; whole\n"
+          : checked.worst() == image::Severity::leftover
+              ? "; whole, with leftovers (--repair removes them)\n"
+              : "; damaged\n");
+}
+
 }  // namespace
 
 int check_image(World& world, const std::string& which, bool repair) {
@@ -39,49 +75,26 @@ int check_image(World& world, const std::string& which, bool repair) {
     return report(world, path.error());
   }
   const Status repaired = repair ? image::repair_image(*path) : Status();
-  if (!repaired && (repaired.error().code != EUCLEAN || !world.json)) {
-    (void)report(world, repaired.error());
-  }
   if (!repaired && repaired.error().code != EUCLEAN) {
-    return exit_failure;
+    return report(world, repaired.error());
+  }
+  if (!repaired && !world.json) {
+    (void)report(world, repaired.error());
   }
   const auto checked = image::check_image(*path);
   if (!checked) {
     return report(world, checked.error());
   }
-  const auto worst = checked->worst();
-  const int code = !repaired                            ? exit_failure
-                   : worst == image::Severity::note     ? exit_good
-                   : worst == image::Severity::leftover ? exit_some_failed
-                                                        : exit_failure;
-  if (world.json) {
-    Json findings = Json::array();
-    for (const auto& finding : checked->findings) {
-      findings.push_back({{"severity", image::name_of(finding.severity)},
-                          {"object", finding.object},
-                          {"text", finding.text}});
-    }
-    Json answer = {{"ok", code == exit_good},   {"exit", code},
-                   {"store", checked->path},    {"records", checked->records},
-                   {"files", checked->files},   {"directories", checked->directories},
-                   {"others", checked->others}, {"containers", checked->containers},
-                   {"bytes", checked->bytes},   {"journal_bytes", checked->journal_bytes},
-                   {"findings", findings}};
-    if (!repaired) {
-      answer.update({{"error", describe(repaired.error())}, {"code", repaired.error().code}});
-    }
-    print_document(world, answer);
+  const int code = verdict_code(repaired, checked->worst());
+  if (!world.json) {
+    print_verdict(world.out, *checked, code);
     return code;
   }
-  print_findings(world.out, checked->findings);
-  world.out << printable(checked->path) << ": " << checked->records << " records, "
-            << checked->files << " files, " << checked->directories << " directories, "
-            << checked->others << " others, " << checked->containers << " containers with "
-            << format_bytes(checked->bytes)
-            << (code == exit_good ? "; whole\n"
-                : worst == image::Severity::leftover
-                    ? "; whole, with leftovers (--repair removes them)\n"
-                    : "; damaged\n");
+  Json answer = check_document(*checked, code);
+  if (!repaired) {
+    answer.update({{"error", describe(repaired.error())}, {"code", repaired.error().code}});
+  }
+  print_document(world, answer);
   return code;
 }
 

@@ -148,6 +148,23 @@ Status refuse_loss(const control::Instance& instance) {
              : Status{};
 }
 
+// Returns a text about a store that has lost its journal; "" if its removal has only been
+// interrupted.
+std::string text_of_lost_store(const control::Instance& instance, const std::string& path) {
+  const auto store = image::find_removable(path);
+  if (store && image::is_being_removed(store->metadata.get())) {
+    return {};
+  }
+  struct stat st{};
+  if (!store && !is_in(path, instance.directory) && ::lstat(path.c_str(), &st) == 0) {
+    return "its store " + path +
+           " has lost its journal (meta/journal), without which nothing tells what is in it, and "
+           "stays; to remove it: rm -r " +
+           as_word(path);
+  }
+  return "its store " + path + " was gone, and what was not back yet with it";
+}
+
 // Returns a text about unsaved contents that no longer exist or cannot be removed; "": none.
 std::string lost_with_store(const control::Instance& instance) {
   const auto manifest = manifest_of(instance);
@@ -165,19 +182,7 @@ std::string lost_with_store(const control::Instance& instance) {
       has_journal(manifest->store)) {
     return {};
   }
-  const auto store = image::find_removable(manifest->store);
-  if (store && image::is_being_removed(store->metadata.get())) {
-    return {};
-  }
-  struct stat st{};
-  if (!store && !is_in(manifest->store, instance.directory) &&
-      ::lstat(manifest->store.c_str(), &st) == 0) {
-    return "its store " + manifest->store +
-           " has lost its journal (meta/journal), without which nothing tells what is in it, and "
-           "stays; to remove it: rm -r " +
-           as_word(manifest->store);
-  }
-  return "its store " + manifest->store + " was gone, and what was not back yet with it";
+  return text_of_lost_store(instance, manifest->store);
 }
 
 Status remove_directory(const UniqueFd& root, const std::string& path) {
@@ -234,6 +239,17 @@ Result<UniqueFd> lock_as_judged(const image::Directories& store, const std::stri
   return lock;
 }
 
+// Removes the backends outside `directory`, which may be "". The first backend goes later: it leads
+// to the others.
+Status remove_members(const image::Manifest& manifest, const std::string& directory) {
+  for (std::size_t place = manifest.members.size(); place-- > 1;) {
+    if (directory.empty() || !is_in(manifest.members[place].path, directory)) {
+      EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
+    }
+  }
+  return {};
+}
+
 // `path`: of the store; `manifest`: of the store; `directory`: of the instance, not removed here,
 // or "". Calls `begin` when no other process can use the store any more.
 Status remove_elsewhere(const std::string& directory, const std::string& path,
@@ -254,12 +270,7 @@ Status remove_elsewhere(const std::string& directory, const std::string& path,
   if (own && manifest.members.size() > 1) {
     EFS_TRY(image::begin_removal(store->metadata.get()));
   }
-  // Remove the first backend last: it leads to the others.
-  for (std::size_t place = manifest.members.size(); place-- > 1;) {
-    if (directory.empty() || !is_in(manifest.members[place].path, directory)) {
-      EFS_TRY(remove_member(manifest, static_cast<unsigned>(place)));
-    }
-  }
+  EFS_TRY(remove_members(manifest, directory));
   return !own || (!directory.empty() && is_in(path, directory))
              ? Status{}
              : remove_directory(store->root, store->path);
@@ -326,6 +337,36 @@ void note_over(const control::Instance& instance) {
   }
 }
 
+// Fails if results would be lost, unless `force`. Returns the state of the store that was judged.
+Result<std::string> judge_as_owner(const control::Instance& instance, bool force) {
+  return as_owner(instance.owner, [&]() -> Result<std::string> {
+    const auto manifest = manifest_of(instance);
+    std::string state = manifest ? state_of_store(manifest->store) : "";
+    if (!force) {
+      EFS_TRY(refuse_loss(instance));
+    }
+    return state;
+  });
+}
+
+// Removes the mount of the instance, and its store outside its directory.
+Status remove_as_owner(const control::Instance& instance, const image::Manifest& manifest,
+                       const std::string& judged, bool force) {
+  if (const Status dropped = drop_mount(manifest, instance);
+      !dropped && dropped.error().code != EBUSY) {
+    return dropped;
+  }
+  const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {
+    EFS_TRY(remove_elsewhere(instance.directory, manifest.store, manifest, judged, [&] {
+      if (!force) {
+        note_over(instance);
+      }
+    }));
+    return "";
+  });
+  return removed ? Status{} : std::unexpected(removed.error());
+}
+
 }  // namespace
 
 // Holds the lock from the judgement to the end: otherwise a start could use the store while it is
@@ -343,14 +384,7 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
   if (control::state_of_manifest(held->directory.get()) != instance.state) {
     return fail(EBUSY, instance.name + " has been used meanwhile, and is not removed; try again");
   }
-  const auto judged = as_owner(instance.owner, [&]() -> Result<std::string> {
-    const auto manifest = manifest_of(instance);
-    std::string state = manifest ? state_of_store(manifest->store) : "";
-    if (!force) {
-      EFS_TRY(refuse_loss(instance));
-    }
-    return state;
-  });
+  const auto judged = judge_as_owner(instance, force);
   if (!judged) {
     return std::unexpected(judged.error());
   }
@@ -367,75 +401,85 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
                            instance.name);
   }
   if (const auto manifest = manifest_of(instance)) {
-    if (const Status dropped = drop_mount(*manifest, instance);
-        !dropped && dropped.error().code != EBUSY) {
-      return std::unexpected(dropped.error());
-    }
-    const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {
-      EFS_TRY(remove_elsewhere(instance.directory, manifest->store, *manifest, *judged, [&] {
-        if (!force) {
-          note_over(instance);
-        }
-      }));
-      return "";
-    });
-    if (!removed) {
-      return std::unexpected(removed.error());
-    }
+    EFS_TRY(remove_as_owner(instance, *manifest, *judged, force));
   }
   EFS_TRY(control::discard(instance, *held));  // removes a mount and a directory entry of root
   return *lost;
 }
 
-int clean(World& world, const CleanArguments& arguments) {
-  std::vector<Target> chosen;
-  for (const auto& name : arguments.which) {
+namespace {
+
+Result<std::vector<Target>> targets_of(const std::vector<std::string>& names) {
+  std::vector<Target> targets;
+  for (const auto& name : names) {
     auto target = target_of(name);
     if (!target) {
-      return report(world, target.error());
+      return std::unexpected(target.error());
     }
-    chosen.push_back(std::move(*target));
+    targets.push_back(std::move(*target));
   }
-  if (arguments.which.empty()) {
-    for (const auto& instance : control::list_instances()) {
-      if (instance.alive) {
-        continue;
-      }
-      // Remove an instance that was kept on purpose only on request.
-      const auto manifest = manifest_of(instance);
-      if (arguments.kept || !manifest || manifest->left != image::ShutdownState::kept) {
-        chosen.push_back({instance.name, instance});
-      }
+  return targets;
+}
+
+// `kept`: also the instances that were kept on purpose.
+std::vector<Target> dead_targets(bool kept) {
+  std::vector<Target> targets;
+  for (const auto& instance : control::list_instances()) {
+    if (instance.alive) {
+      continue;
     }
+    const auto manifest = manifest_of(instance);
+    if (kept || !manifest || manifest->left != image::ShutdownState::kept) {
+      targets.push_back({instance.name, instance});
+    }
+  }
+  return targets;
+}
+
+// `lost`: the result of the removal.
+Json document_of_removal(const std::string& name, const Result<std::string>& lost) {
+  Json document{{"name", name}, {"removed", lost.has_value()}};
+  if (!lost) {
+    document.update({{"code", lost.error().code}, {"error", describe(lost.error())}});
+  } else if (!lost->empty()) {
+    document["lost"] = *lost;
+  }
+  return document;
+}
+
+void tell_removal(World& world, const std::string& name, const Result<std::string>& lost) {
+  if (lost) {
+    world.out << escaped(name) << ": removed" << (lost->empty() ? "" : "; " + printable(*lost))
+              << "\n";
+  } else {
+    report(world, lost.error());
+  }
+}
+
+}  // namespace
+
+int clean(World& world, const CleanArguments& arguments) {
+  const auto chosen =
+      arguments.which.empty() ? dead_targets(arguments.kept) : targets_of(arguments.which);
+  if (!chosen) {
+    return report(world, chosen.error());
   }
   int code = exit_good;
   Json all = Json::array();
-  for (const auto& target : chosen) {
+  for (const auto& target : *chosen) {
     const auto done = target.instance ? clean_instance(*target.instance, arguments.force)
                                       : clean_store(target.name, arguments.force);
     if (!done) {
       code = exit_failure;
     }
-    all.push_back({{"name", target.name}, {"removed", done.has_value()}});
-    if (done && !done->empty()) {
-      all.back()["lost"] = *done;
-    }
-    if (!done) {
-      all.back().update({{"code", done.error().code}, {"error", describe(done.error())}});
-    }
-    if (world.json) {
-      continue;
-    }
-    if (done) {
-      world.out << escaped(target.name) << ": removed"
-                << (done->empty() ? "" : "; " + printable(*done)) << "\n";
-    } else {
-      report(world, done.error());
+    all.push_back(document_of_removal(target.name, done));
+    if (!world.json) {
+      tell_removal(world, target.name, done);
     }
   }
   if (world.json) {
     print_document(world, {{"ok", code == exit_good}, {"exit", code}, {"instances", all}});
-  } else if (chosen.empty()) {
+  } else if (chosen->empty()) {
     world.out << "nothing to remove\n";
   }
   return code;

@@ -282,6 +282,10 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
                                 const Json& request);
 /// Converts texts to task numbers. Fails with EINVAL if a text is not a number.
 Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);
+/// Sends the request of efs load or efs unload, to which this adds the paths and the part. Prints
+/// only the number of the task, so that a script can store it; with --wait the outcome. Returns the
+/// exit code.
+int start_task(World& world, const FileArguments& arguments, Json request);
 /// Waits for a task and prints its progress and its outcome. Returns the exit code.
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
 /// Starts efsd for a job and waits until the inputs are imported. Returns the status of the
@@ -302,6 +306,8 @@ void print_item(std::ostream& out, const Json& item);
 /// Reads from `fd` until its end or the first error. Stops after `most` bytes; the result can
 /// exceed `most` by one buffer.
 std::string read_all(int fd, std::size_t most = std::size_t{1} << 20);
+/// Waits until the child exits, and returns its status; -1: any child.
+int await_exit(pid_t child);
 /// Draws a progress line (bytes, rate, remaining time) over the previous line.
 void show_progress(World& world, const Json& progress);
 void end_progress(World& world);

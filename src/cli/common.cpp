@@ -59,6 +59,26 @@ std::string mount_dir_of_site() {
   return (mount.empty() ? "/run/efs-jobs" : mount) + "/job";
 }
 
+// Reports the problems of a job file as text or as JSON, as the World requires.
+void report_problems(World& world, const std::string& file, const config::Problems& problems) {
+  if (!world.json) {
+    for (const auto& p : problems) {
+      world.err << printable(to_string(p, file)) << "\n";
+    }
+    return;
+  }
+  Json listed = Json::array();
+  for (const auto& p : problems) {
+    listed.push_back(
+        {{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
+    if (!p.origin.empty()) {
+      listed.back()["origin"] = p.origin;
+    }
+  }
+  print_document(world,
+                 {{"ok", false}, {"file", file}, {"problems", listed}, {"exit", exit_usage}});
+}
+
 }  // namespace
 
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments) {
@@ -76,37 +96,20 @@ std::expected<config::JobConfig, int> load_job(World& world, const JobArguments&
       read ? config::parse_for_user(*read, arguments.job_file, overrides, *user,
                                     {.before_job = arguments.at_submission, .directory = {}})
            : std::unexpected(read.error());
-  if (config && !arguments.at_submission) {
-    config->job_memory = job_memory_of(arguments);
+  if (!config) {
+    report_problems(world, arguments.job_file, config.error());
+    return std::unexpected(exit_usage);
   }
-  if (config) {
-    const std::string other =
-        arguments.at_submission ? "" : choose_default_name(*config, user->uid);
-    if (!other.empty() && !world.json) {
-      world.err << "efs: another job has the name of this job file (" << escaped(other)
-                << "): the instance is called " << escaped(config->name) << "\n";
-    }
+  if (arguments.at_submission) {
     return *config;
   }
-  if (world.json) {
-    Json problems = Json::array();
-    for (const auto& p : config.error()) {
-      problems.push_back(
-          {{"line", p.line}, {"column", p.column}, {"text", p.text}, {"suggestion", p.suggestion}});
-      if (!p.origin.empty()) {
-        problems.back()["origin"] = p.origin;
-      }
-    }
-    print_document(world, {{"ok", false},
-                           {"file", arguments.job_file},
-                           {"problems", problems},
-                           {"exit", exit_usage}});
-  } else {
-    for (const auto& p : config.error()) {
-      world.err << printable(to_string(p, arguments.job_file)) << "\n";
-    }
+  config->job_memory = job_memory_of(arguments);
+  const std::string other = choose_default_name(*config, user->uid);
+  if (!other.empty() && !world.json) {
+    world.err << "efs: another job has the name of this job file (" << escaped(other)
+              << "): the instance is called " << escaped(config->name) << "\n";
   }
-  return std::unexpected(exit_usage);
+  return *config;
 }
 
 int as_user(World& world, const User& user, const std::function<int()>& work) {
@@ -128,9 +131,7 @@ int as_user(World& world, const User& user, const std::function<int()>& work) {
     world.err.flush();
     ::_exit(code);
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = await_exit(child);
   return WIFEXITED(status)
              ? WEXITSTATUS(status)
              : report(world, {EIO, "the process that worked as " + user.name + " died"});
@@ -283,19 +284,12 @@ Result<control::Instance> only_one_of(std::vector<control::Instance> found,
   return fail(EINVAL, which + " means several instances; name one: " + names_of(found));
 }
 
-}  // namespace
-
-Result<control::Instance> find_instance(const std::string& which, Meant meant) {
-  const auto instances = control::list_instances();
-  if (which.empty() && std::ranges::none_of(instances, &control::Instance::alive)) {
-    EFS_TRY(refuse_unreachable(which));
-  }
-  if (which.empty()) {
-    return only_one_there(instances, meant);
-  }
-  // Match names first: only the owner of the runtime directory can choose the name of a directory
-  // in it. Then match paths that instances report, but only for existing paths: a user can make an
-  // instance report anything.
+// Returns the instances that have the name `which`; if there is none, those that have the path.
+// Match names first: only the owner of the runtime directory can choose the name of a directory in
+// it. Then match paths that instances report, but only for existing paths: a user can make an
+// instance report anything.
+std::vector<control::Instance> instances_matching(const std::vector<control::Instance>& instances,
+                                                  const std::string& which) {
   std::vector<control::Instance> found;
   const auto collect = [&](const auto& is_it) {
     std::ranges::copy_if(instances, std::back_inserter(found), is_it);
@@ -308,6 +302,20 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
   if (found.empty() && is_path) {
     collect([&](const control::Instance& instance) { return has_path(instance, which); });
   }
+  return found;
+}
+
+}  // namespace
+
+Result<control::Instance> find_instance(const std::string& which, Meant meant) {
+  const auto instances = control::list_instances();
+  if (which.empty() && std::ranges::none_of(instances, &control::Instance::alive)) {
+    EFS_TRY(refuse_unreachable(which));
+  }
+  if (which.empty()) {
+    return only_one_there(instances, meant);
+  }
+  auto found = instances_matching(instances, which);
   if (found.empty() && config::is_of_batch_job(which) && use_runtime_directory_of_plugin()) {
     return find_instance(which, meant);
   }
@@ -319,11 +327,43 @@ Result<control::Instance> find_instance(const std::string& which, Meant meant) {
                             states_of(instances));
   }
   auto instance = only_one_of(std::move(found), which, meant);
+  struct stat st{};
   if (instance && instance->alive && ::lstat(instance->socket().c_str(), &st) != 0) {
     EFS_TRY(refuse_unreachable(instance->name));
   }
   return instance;
 }
+
+namespace {
+
+// The instance whose mount contains a path, else those whose root-dir contains it.
+struct Containing {
+  std::optional<control::Instance> mounted;
+  std::vector<control::Instance> below_root;
+};
+
+Containing instances_with(const std::string& path) {
+  const auto is_below = [&](const std::string& top) {
+    return !top.empty() && (path == top || path.starts_with(top == "/" ? top : top + "/"));
+  };
+  Containing found;
+  for (const auto& instance : control::list_instances()) {
+    const auto status = instance.alive ? ask_status(instance) : Result<Json>(fail(ESRCH));
+    if (!status) {
+      continue;
+    }
+    if (is_below(status->value("mount", ""))) {
+      found.mounted = instance;
+      return found;
+    }
+    if (is_below(status->value("root_dir", ""))) {
+      found.below_root.push_back(instance);
+    }
+  }
+  return found;
+}
+
+}  // namespace
 
 Result<control::Instance> find_instance_for(const FileArguments& arguments) {
   // A program inside `efs run` uses the instance that it runs in.
@@ -334,21 +374,9 @@ Result<control::Instance> find_instance_for(const FileArguments& arguments) {
     return find_instance(own);
   }
   const std::string& path = arguments.paths.front();
-  const auto holds = [&](const std::string& top) {
-    return !top.empty() && (path == top || path.starts_with(top == "/" ? top : top + "/"));
-  };
-  std::vector<control::Instance> below_root;
-  for (const auto& instance : control::list_instances()) {
-    const auto status = instance.alive ? ask_status(instance) : Result<Json>(fail(ESRCH));
-    if (!status) {
-      continue;
-    }
-    if (holds(status->value("mount", ""))) {
-      return instance;
-    }
-    if (holds(status->value("root_dir", ""))) {
-      below_root.push_back(instance);
-    }
+  const auto [mounted, below_root] = instances_with(path);
+  if (mounted) {
+    return *mounted;
   }
   if (below_root.size() == 1) {
     return below_root.front();
@@ -385,6 +413,29 @@ Result<Json> ask(const control::Instance& instance, const Json& request,
   return answer;
 }
 
+int start_task(World& world, const FileArguments& arguments, Json request) {
+  const auto instance = find_instance_for(arguments);
+  if (!instance) {
+    return report(world, instance.error());
+  }
+  request.update(
+      {{"paths", arguments.paths}, {"offset", arguments.offset}, {"size", arguments.size}});
+  const auto answer = ask(*instance, request);
+  if (!answer) {
+    return report(world, answer.error());
+  }
+  const auto task = answer->value("task", std::uint64_t{0});
+  if (arguments.wait) {
+    return finish_task(world, *instance, task);
+  }
+  if (world.json) {
+    print_document(world, *answer);
+  } else {
+    world.out << task << "\n";
+  }
+  return exit_good;
+}
+
 // The daemon reports progress several times a second. A daemon that is silent for so long hangs or
 // is not an efsd.
 Result<Json> ask_until_answered(World& world, const control::Instance& instance,
@@ -399,6 +450,13 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
 std::string start_command(const Json& status) {
   return config::start_command(status.value("job_file", ""),
                                status.value("start_options", std::vector<std::string>{}));
+}
+
+int await_exit(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
 }
 
 std::string read_all(int fd, std::size_t most) {
@@ -417,6 +475,32 @@ std::string read_all(int fd, std::size_t most) {
   return text;
 }
 
+namespace {
+
+std::string text_of_waiting_turn(const Json& turn) {
+  std::string text =
+      ": waits for its turn at the PFS, " + std::to_string(turn.value("ahead", 0U)) + " ahead";
+  if (turn.contains("wait_seconds")) {
+    text += ", about " + format_seconds(turn["wait_seconds"].get<double>());
+  }
+  return text;
+}
+
+// `seconds`: since the start of the staging.
+std::string text_of_moved(double done, double total, double seconds) {
+  if (total <= 0 || seconds <= 0) {
+    return {};
+  }
+  const double rate = done / seconds;
+  const std::string text = ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" +
+                           std::to_string(static_cast<int>(100 * done / total)) + "%) in " +
+                           format_seconds(seconds) + " (" +
+                           format_bytes(static_cast<std::uint64_t>(rate)) + "/s)";
+  return rate > 0 ? text + " " + format_seconds((total - done) / rate) + " left" : text;
+}
+
+}  // namespace
+
 void show_progress(World& world, const Json& progress) {
   if (!world.terminal || world.json) {
     return;
@@ -429,26 +513,14 @@ void show_progress(World& world, const Json& progress) {
   std::string line = "\r\033[K" + printable(progress.value("state", ""));
   if (const auto turn = progress.find("turn");
       turn != progress.end() && turn->value("standing", "") == "waiting") {
-    line +=
-        ": waits for its turn at the PFS, " + std::to_string(turn->value("ahead", 0U)) + " ahead";
-    if (turn->contains("wait_seconds")) {
-      line += ", about " + format_seconds((*turn)["wait_seconds"].get<double>());
-    }
+    line += text_of_waiting_turn(*turn);
     world.err << line << std::flush;
     return;
   }
   if (progress.contains("note")) {
     line += ": " + printable(progress["note"].get<std::string>());
   }
-  if (total > 0 && seconds > 0) {
-    const double rate = done / seconds;
-    line += ": " + format_bytes(static_cast<std::uint64_t>(done)) + " (" +
-            std::to_string(static_cast<int>(100 * done / total)) + "%) in " +
-            format_seconds(seconds) + " (" + format_bytes(static_cast<std::uint64_t>(rate)) + "/s)";
-    if (rate > 0) {
-      line += " " + format_seconds((total - done) / rate) + " left";
-    }
-  }
+  line += text_of_moved(done, total, seconds);
   world.err << line << std::flush;
 }
 

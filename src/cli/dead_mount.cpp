@@ -32,6 +32,19 @@ namespace {
                                                                                       : 1);
 }
 
+// Returns the answer of work_as(), or its error. `status`: of the child.
+Result<std::string> answer_of_child(const std::string& said, int status, const std::string& user) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    return said;
+  }
+  const auto blank = said.find(' ');
+  const int code = std::atoi(said.c_str());
+  if (blank == std::string::npos || code <= 0) {
+    return fail(EIO, "the process that worked as " + user + " died");
+  }
+  return fail(code, said.substr(blank + 1));
+}
+
 }  // namespace
 
 Result<std::string> as_owner(uid_t owner, const OwnersWork& work) {
@@ -57,18 +70,8 @@ Result<std::string> as_owner(uid_t owner, const OwnersWork& work) {
   }
   out.reset();
   const std::string said = read_all(in.get(), 65536);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-    return said;
-  }
-  const auto blank = said.find(' ');
-  const int code = std::atoi(said.c_str());
-  if (blank == std::string::npos || code <= 0) {
-    return fail(EIO, "the process that worked as " + user->name + " died");
-  }
-  return fail(code, said.substr(blank + 1));
+  const int status = await_exit(child);
+  return answer_of_child(said, status, user->name);
 }
 
 // Only the owner of a user mount can find out whether it answers.

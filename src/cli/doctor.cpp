@@ -35,6 +35,10 @@ const char* name_of(Level level) {
   return level == Level::ok ? "ok" : level == Level::warning ? "warning" : "problem";
 }
 
+void add_findings(Findings& found, Findings more) {
+  std::ranges::move(more, std::back_inserter(found));
+}
+
 Finding silent(const std::string& what, const std::string& path) {
   return {Level::problem, what,
           as_word(path) + " does not answer within " + std::to_string(patience) +
@@ -44,11 +48,11 @@ Finding silent(const std::string& what, const std::string& path) {
 
 int doctor(World& world, const std::string& job_file, const std::string& memory) {
   Findings all;
-  for (Findings part : {examine_daemon(), examine_kernel(), examine_limits(),
-                        examine_memory(config::parse_memory(memory)),
-                        examine_stores(job_file, config::parse_memory(memory)), examine_leftovers(),
-                        examine_slurm()}) {
-    std::ranges::move(part, std::back_inserter(all));
+  for (const Findings& part : {examine_daemon(), examine_kernel(), examine_limits(),
+                               examine_memory(config::parse_memory(memory)),
+                               examine_stores(job_file, config::parse_memory(memory)),
+                               examine_leftovers(), examine_slurm()}) {
+    add_findings(all, part);
   }
   const auto count = [&](Level level) {
     return std::ranges::count(all, level, &Finding::level);

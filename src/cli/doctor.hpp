@@ -36,6 +36,7 @@ std::string without_journal(const std::string& first);
 inline constexpr const char* silent_job =
     "global-settings:\n  root-dir: /tmp/efs-doctor/in\n  mount-dir: /tmp/efs-doctor/mount\n  "
     "results-dir: /tmp/efs-doctor/out\n";
+void add_findings(Findings& found, Findings more);
 /// Returns the finding for a path that does not answer.
 Finding silent(const std::string& what, const std::string& path);
 

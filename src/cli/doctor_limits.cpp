@@ -181,12 +181,8 @@ Findings examine_leftovers() {
   for (const auto& instance : unreachable_instances("")) {
     found.push_back({Level::warning, "instance " + instance.name, text_of(instance), ""});
   }
-  for (auto& store : lost_stores("/dev/shm")) {
-    found.push_back(std::move(store));
-  }
-  for (auto& mount : dead_mounts()) {
-    found.push_back(std::move(mount));
-  }
+  add_findings(found, lost_stores("/dev/shm"));
+  add_findings(found, dead_mounts());
   if (found.empty()) {
     found.push_back({Level::ok, "leftovers", "no dead instance, no dead mount", ""});
   }

@@ -125,6 +125,37 @@ bool is_readable(const std::string& path) {
   return ::access(path.c_str(), R_OK) == 0;
 }
 
+// Formats a release with a two-digit number, as in 22.05.
+std::string name_of_release(unsigned major, unsigned minor) {
+  return std::to_string(major) + "." + (minor < 10 ? "0" : "") + std::to_string(minor);
+}
+
+// Compares the release that the plugin was built for with `version` of this Slurm.
+Finding judge_release(const std::string& path, const std::string& version) {
+  // The plugin contains the number of the Slurm release that it was built for
+  // (slurm-plugin/spank_efs.c).
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), {}), mark = "efs-built-for-slurm=";
+  const auto at = text.find(mark);
+  unsigned number = 0, major = 0, minor = 0;
+  if (at == std::string::npos ||
+      std::sscanf(text.c_str() + at + mark.size(), "0x%6x", &number) != 1) {
+    return {Level::warning, "plugin",
+            path + " is there; the release of Slurm that it was built for is not known", ""};
+  }
+  if (std::sscanf(version.c_str(), "%u.%u", &major, &minor) != 2) {
+    return {Level::ok, "plugin", path, ""};
+  }
+  const unsigned built_major = number >> 16, built_minor = number >> 8 & 0xff;
+  if (built_major != major || built_minor != minor) {
+    return {Level::problem, "plugin",
+            path + " was built for Slurm " + name_of_release(built_major, built_minor) +
+                ", and this is " + name_of_release(major, minor),
+            "build it again, and replace the file by a rename"};
+  }
+  return {Level::ok, "plugin", path + ", built for Slurm " + name_of_release(major, minor), ""};
+}
+
 Finding judge_plugin_file(const PluginLine& line, const Config& config) {
   const std::string path = line.plugin.starts_with('/')
                                ? line.plugin
@@ -144,64 +175,51 @@ Finding judge_plugin_file(const PluginLine& line, const Config& config) {
     return {Level::problem, "plugin", path + " can be changed by others than root, as whom it runs",
             "chown root " + path + "; chmod 755 " + path};
   }
-  // The plugin contains the number of the Slurm release that it was built for
-  // (slurm-plugin/spank_efs.c).
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), {}), mark = "efs-built-for-slurm=";
-  const auto at = text.find(mark);
-  unsigned number = 0, major = 0, minor = 0;
-  if (at == std::string::npos ||
-      std::sscanf(text.c_str() + at + mark.size(), "0x%6x", &number) != 1) {
-    return {Level::warning, "plugin",
-            path + " is there; the release of Slurm that it was built for is not known", ""};
+  return judge_release(path, value_of(config, "SLURM_VERSION"));
+}
+
+// `path`: of the program efs; "": not set.
+Findings judge_program(const std::string& path) {
+  if (!path.empty() && !answers(path, patience)) {
+    return {silent("plugin, efs=", path)};
   }
-  if (std::sscanf(value_of(config, "SLURM_VERSION").c_str(), "%u.%u", &major, &minor) != 2) {
-    return {Level::ok, "plugin", path, ""};
+  if (path.starts_with('/') && ::access(path.c_str(), X_OK) != 0) {
+    return {{Level::problem, "plugin, efs=", path + " cannot be run",
+             "install efs there, or correct plugstack.conf"}};
   }
-  const unsigned built_major = number >> 16, built_minor = number >> 8 & 0xff;
-  // a two-digit number, as in 22.05
-  const auto name = [](unsigned a, unsigned b) {
-    return std::to_string(a) + "." + (b < 10 ? "0" : "") + std::to_string(b);
-  };
-  if (built_major != major || built_minor != minor) {
-    return {Level::problem, "plugin",
-            path + " was built for Slurm " + name(built_major, built_minor) + ", and this is " +
-                name(major, minor),
-            "build it again, and replace the file by a rename"};
+  return {};
+}
+
+// `path`: the directory of the job's view; "": not set.
+Findings judge_view(const std::string& path) {
+  if (path.empty()) {
+    return {};
   }
-  return {Level::ok, "plugin", path + ", built for Slurm " + name(major, minor), ""};
+  if (!answers(path, patience)) {
+    return {silent("plugin, view=", path)};
+  }
+  if (::access(path.c_str(), F_OK) != 0) {
+    return {{Level::problem, "plugin, view=", path + " is not there",
+             "mkdir " + path + " on every node"}};
+  }
+  return {};
 }
 
 Findings judge_arguments(const PluginLine& line) {
-  Findings found;
-  const auto argument = [&](const std::string& key) {
-    return argument_of(line, key);
-  };
-  if (const std::string program = argument("efs");
-      !program.empty() && !answers(program, patience)) {
-    found.push_back(silent("plugin, efs=", program));
-  } else if (program.starts_with('/') && ::access(program.c_str(), X_OK) != 0) {
-    found.push_back({Level::problem, "plugin, efs=", program + " cannot be run",
-                     "install efs there, or correct plugstack.conf"});
-  }
+  Findings found = judge_program(argument_of(line, "efs"));
   for (const char* key : {"state", "run", "mount"}) {
-    const std::string path = argument(key);
+    const std::string path = argument_of(line, key);
     if (!path.empty() && (!answers(path, patience) || ::access(path.c_str(), F_OK) == 0)) {
       found.push_back(judge_directory(std::string("plugin, ") + key + "=", path, true));
     }
   }
   for (const char* key : {"shared", "queue"}) {
-    if (const std::string path = argument(key); !path.empty()) {
+    if (const std::string path = argument_of(line, key); !path.empty()) {
       found.push_back(judge_directory(std::string("plugin, ") + key + "=", path, false));
     }
   }
-  if (const std::string view = argument("view"); !view.empty() && !answers(view, patience)) {
-    found.push_back(silent("plugin, view=", view));
-  } else if (!view.empty() && ::access(view.c_str(), F_OK) != 0) {
-    found.push_back({Level::problem, "plugin, view=", view + " is not there",
-                     "mkdir " + view + " on every node"});
-  }
-  if (argument("shared").empty()) {
+  add_findings(found, judge_view(argument_of(line, "view")));
+  if (argument_of(line, "shared").empty()) {
     found.push_back({Level::warning, "plugin, shared=",
                      "is not set: a stage-in that fails on one node fails the tasks on that node "
                      "only, and efs status --job knows nothing",
@@ -247,15 +265,9 @@ Findings examine_plugin(const Config& config, const PluginLine& line,
                         const std::string& plugstack) {
   if (!line.plugin.empty()) {
     Findings found{judge_plugin_file(line, config)};
-    for (auto& finding : judge_words(line)) {
-      found.push_back(std::move(finding));
-    }
-    for (auto& finding : judge_arguments(line)) {
-      found.push_back(std::move(finding));
-    }
-    for (auto& finding : judge_containers(line, config)) {
-      found.push_back(std::move(finding));
-    }
+    add_findings(found, judge_words(line));
+    add_findings(found, judge_arguments(line));
+    add_findings(found, judge_containers(line, config));
     return found;
   }
   if (plugstack.empty() || !is_readable(plugstack)) {
@@ -274,9 +286,7 @@ Findings examine_plugin(const Config& config, const PluginLine& line,
 Findings judge_slurm_config(const Config& config, double staging) {
   Findings found{judge_prolog_flags(config), judge_batch_start(config, staging),
                  judge_epilog(config, staging), judge_unkillable(config)};
-  for (auto& finding : judge_users(config)) {
-    found.push_back(std::move(finding));
-  }
+  add_findings(found, judge_users(config));
   return found;
 }
 
@@ -334,12 +344,8 @@ Findings examine_slurm() {
   const std::string plugstack = value_of(config, "PlugStackConfig");
   const PluginLine line = find_plugin_line(plugstack);
   Findings found = judge_slurm_config(config, usual_staging + longest_wait_of(line));
-  for (auto& finding : judge_slurmd_unit(slurmd_unit())) {
-    found.push_back(std::move(finding));
-  }
-  for (auto& finding : examine_plugin(config, line, plugstack)) {
-    found.push_back(std::move(finding));
-  }
+  add_findings(found, judge_slurmd_unit(slurmd_unit()));
+  add_findings(found, examine_plugin(config, line, plugstack));
   return found;
 }
 

@@ -60,40 +60,51 @@ std::string text_of_bound(const config::JobConfig& job, const MemoryBound& bound
   return format_bytes(bound.bytes) + " available (" + bound.source + ")";
 }
 
+Findings examine_memory_store(const std::string& what, const config::JobConfig& job,
+                              const Backend& backend) {
+  const MemoryBound bound = memory_bound(unpromised_memory());
+  const std::uint64_t memory = std::min(bound.bytes, job.job_memory.value_or(bound.bytes)),
+                      wanted = config::capacity_of(job, backend, memory).value_or(0);
+  const std::string text = "memory, " + format_bytes(wanted) + " of " + text_of_bound(job, bound);
+  if (wanted > memory) {
+    return {{Level::problem, what, text + ": a job that fills it takes the node's memory away",
+             "lower the capacity"}};
+  }
+  Findings found{{Level::ok, what, text, ""}};
+  add_findings(found, examine_cleaning(what, "/dev/shm"));
+  return found;
+}
+
+// Returns why the user cannot make a store in the directory `path`, whose attributes go to `st`.
+std::optional<Finding> refused_directory(const std::string& what, const std::string& path,
+                                         struct stat& st) {
+  if (!answers(path, patience)) {
+    return silent(what, path);
+  }
+  if (::stat(path.c_str(), &st) != 0) {
+    return Finding{Level::problem, what, path + ": " + std::strerror(errno),
+                   errno == EACCES
+                       ? "you may not look there; ask for the rights, or run efs doctor as root"
+                       : "make the directory, or mount what it is on"};
+  }
+  if (!S_ISDIR(st.st_mode)) {
+    return Finding{Level::problem, what, path + " is no directory", "name a directory as daxfs"};
+  }
+  if (::access(path.c_str(), W_OK | X_OK) != 0) {
+    return Finding{Level::problem, what, path + ": you may not write there",
+                   "stores are made with the rights of the job's user: mode 1777, as of /tmp"};
+  }
+  return std::nullopt;
+}
+
 Findings examine_backend(const config::JobConfig& job, const Backend& backend) {
   const std::string what = "store " + backend.id;
   if (backend.type == config::BackendType::dram) {
-    const MemoryBound bound = memory_bound(unpromised_memory());
-    const std::uint64_t memory = std::min(bound.bytes, job.job_memory.value_or(bound.bytes)),
-                        wanted = config::capacity_of(job, backend, memory).value_or(0);
-    const std::string text = "memory, " + format_bytes(wanted) + " of " + text_of_bound(job, bound);
-    if (wanted > memory) {
-      return {{Level::problem, what, text + ": a job that fills it takes the node's memory away",
-               "lower the capacity"}};
-    }
-    Findings found{{Level::ok, what, text, ""}};
-    for (auto& cleaner : examine_cleaning(what, "/dev/shm")) {
-      found.push_back(std::move(cleaner));
-    }
-    return found;
-  }
-  if (!answers(backend.daxfs, patience)) {
-    return {silent(what, backend.daxfs)};
+    return examine_memory_store(what, job, backend);
   }
   struct stat st{};
-  if (::stat(backend.daxfs.c_str(), &st) != 0) {
-    return {{Level::problem, what, backend.daxfs + ": " + std::strerror(errno),
-             errno == EACCES
-                 ? "you may not look there; ask for the rights, or run efs doctor as root"
-                 : "make the directory, or mount what it is on"}};
-  }
-  if (!S_ISDIR(st.st_mode)) {
-    return {
-        {Level::problem, what, backend.daxfs + " is no directory", "name a directory as daxfs"}};
-  }
-  if (::access(backend.daxfs.c_str(), W_OK | X_OK) != 0) {
-    return {{Level::problem, what, backend.daxfs + ": you may not write there",
-             "stores are made with the rights of the job's user: mode 1777, as of /tmp"}};
+  if (const auto refused = refused_directory(what, backend.daxfs, st)) {
+    return {*refused};
   }
   Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs)),
                  judge_space(what, backend)};
@@ -102,12 +113,8 @@ Findings examine_backend(const config::JobConfig& job, const Backend& backend) {
                      backend.daxfs + ": not every user may make a store there",
                      "mode 1777, as of /tmp, where it is for all"});
   }
-  for (auto& cleaner : examine_cleaning(what, backend.daxfs)) {
-    found.push_back(std::move(cleaner));
-  }
-  for (auto& lost : lost_stores(backend.daxfs)) {
-    found.push_back(std::move(lost));
-  }
+  add_findings(found, examine_cleaning(what, backend.daxfs));
+  add_findings(found, lost_stores(backend.daxfs));
   return found;
 }
 
@@ -116,6 +123,15 @@ Finding of_problem(const std::string& what, const config::Problem& problem,
   return {Level::problem, what,
           config::to_string({problem.line, problem.column, problem.text, "", problem.origin}, file),
           problem.suggestion.empty() ? "see efs-site(5) and efs-job(5)" : problem.suggestion};
+}
+
+Findings of_problems(const std::string& what, const config::Problems& problems,
+                     const std::string& file) {
+  Findings found;
+  for (const auto& problem : problems) {
+    found.push_back(of_problem(what, problem, file));
+  }
+  return found;
 }
 
 }  // namespace
@@ -245,22 +261,41 @@ Finding judge_job_memory(std::uint64_t memory, const MemoryBound& bound,
   return {Level::ok, what, text, ""};
 }
 
-Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t> memory) {
+namespace {
+
+// Checks all stores of the job, and what a logout removes from them.
+Findings examine_backends(const config::JobConfig& job) {
   Findings found;
+  for (const auto& backend : job.backends) {
+    add_findings(found, examine_backend(job, backend));
+  }
+  const auto is_in_shared_memory = [](const Backend& backend) {
+    return backend.type == config::BackendType::dram ||
+           (backend.daxfs + "/").starts_with("/dev/shm/");
+  };
+  add_findings(found, examine_logout(std::ranges::any_of(job.backends, is_in_shared_memory)));
+  return found;
+}
+
+// `site`: null without a site file.
+Finding state_of_site_file(const config::Site* site) {
+  return {Level::ok, "site file",
+          site != nullptr
+              ? site->file
+              : std::string(config::default_site_file) + " is not there: built-in values count",
+          ""};
+}
+
+}  // namespace
+
+Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t> memory) {
   const auto user = find_user(std::to_string(::geteuid()));
   auto surroundings = config::surroundings_of_process(user.value_or(User{}));
   const auto site = config::load_site(surroundings);
   if (!site) {
-    for (const auto& problem : site.error()) {
-      found.push_back(of_problem("site file", problem, config::default_site_file));
-    }
-    return found;
+    return of_problems("site file", site.error(), config::default_site_file);
   }
-  found.push_back(
-      {Level::ok, "site file",
-       *site ? (*site)->file
-             : std::string(config::default_site_file) + " is not there: built-in values count",
-       ""});
+  Findings found{state_of_site_file(site->get())};
   surroundings.site = *site;
   if (job_file.empty() && (!*site || (*site)->backends.empty())) {
     return found;
@@ -272,24 +307,12 @@ Findings examine_stores(const std::string& job_file, std::optional<std::uint64_t
   auto job = job_file.empty() ? config::parse(silent_job, "job.yaml", {}, surroundings)
                               : config::load(job_file, {}, surroundings);
   if (!job) {
-    for (const auto& problem : job.error()) {
-      found.push_back(of_problem(job_file.empty() ? "site file" : "job file", problem, job_file));
-    }
+    add_findings(found,
+                 of_problems(job_file.empty() ? "site file" : "job file", job.error(), job_file));
     return found;
   }
   job->job_memory = memory;
-  for (const auto& backend : job->backends) {
-    for (auto& finding : examine_backend(*job, backend)) {
-      found.push_back(std::move(finding));
-    }
-  }
-  const auto is_in_shared_memory = [](const Backend& backend) {
-    return backend.type == config::BackendType::dram ||
-           (backend.daxfs + "/").starts_with("/dev/shm/");
-  };
-  for (auto& finding : examine_logout(std::ranges::any_of(job->backends, is_in_shared_memory))) {
-    found.push_back(std::move(finding));
-  }
+  add_findings(found, examine_backends(*job));
   return found;
 }
 

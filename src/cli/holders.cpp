@@ -51,6 +51,11 @@ Sockets sockets_below(const std::string& mount_point) {
   return sockets;
 }
 
+// A directory of /proc whose name is a number is a process.
+bool is_process(const std::string& name) {
+  return std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
 // Returns the object that keeps the process in the mount, or "". Reads links without following
 // them, so that a hanging mount cannot block efs.
 std::string held_by(const stdfs::path& process, const std::string& mount_point, Sockets& sockets) {
@@ -113,18 +118,15 @@ void add_swap(const std::string& mount_point, std::vector<std::string>& holders)
   }
 }
 
-}  // namespace
-
-std::vector<std::string> holders_of(const std::string& mount_point, std::size_t most) {
-  std::vector<std::string> holders;
+// Adds at most `most` processes. Takes their sockets out of `sockets`.
+void add_processes(const std::string& mount_point, std::size_t most, Sockets& sockets,
+                   std::vector<std::string>& holders) {
   std::error_code problem;
   const std::string own = std::to_string(::getpid());
-  Sockets sockets = sockets_below(mount_point);
   for (stdfs::directory_iterator it("/proc", problem), end;
        !problem && it != end && holders.size() < most; it.increment(problem)) {
     const std::string pid = it->path().filename().string();
-    if (pid == own || !std::all_of(pid.begin(), pid.end(),
-                                   [](unsigned char c) { return std::isdigit(c) != 0; })) {
+    if (pid == own || !is_process(pid)) {
       continue;
     }
     const std::string what = held_by(it->path(), mount_point, sockets);
@@ -132,6 +134,14 @@ std::vector<std::string> holders_of(const std::string& mount_point, std::size_t 
       holders.push_back(pid + " " + first_line_of(it->path() / "comm") + " (" + what + ")");
     }
   }
+}
+
+}  // namespace
+
+std::vector<std::string> holders_of(const std::string& mount_point, std::size_t most) {
+  std::vector<std::string> holders;
+  Sockets sockets = sockets_below(mount_point);
+  add_processes(mount_point, most, sockets, holders);
   for (const auto& point : mounts_on(mount_point)) {
     holders.push_back("a mount " + (point == mount_point ? "over it" : "at " + point) +
                       " (umount " + point + ")");

@@ -16,52 +16,73 @@
 namespace efs::cli {
 namespace {
 
+// Fails if the instance lives. A daemon that does not answer any more ends.
+Status end_dead(const control::Instance& instance) {
+  if (instance.alive) {
+    return fail(EBUSY, instance.name + " is running; stop it first: efs stop " + instance.name);
+  }
+  end_silent_mount(instance);
+  return {};
+}
+
+bool is_a_directory(const std::string& path) {
+  struct stat st{};
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+// Returns false if the directory holds no store.
+Result<bool> holds_store(const std::string& directory) {
+  const auto store = image::find_store(directory);
+  // Check the instance because the store is unlocked while a worker is replaced.
+  if (const auto owner = store ? instance_of_store(store->path) : std::nullopt) {
+    EFS_TRY(end_dead(*owner));
+  } else {
+    EFS_TRY(refuse_unreachable(directory));
+  }
+  if (!store && store.error().code == EPERM) {
+    return std::unexpected(store.error());
+  }
+  return store.has_value();
+}
+
+// Returns the store that a job without an instance has left.
+Result<std::string> store_left_of_job(const std::string& job_file) {
+  const auto store = store_of_job(job_file);
+  if (!store) {
+    return fail(ENOENT, job_file +
+                            ": no instance of this name, mount point or job file is left, and no "
+                            "image of efs is there");
+  }
+  struct stat st{};
+  if (::stat(store->c_str(), &st) == 0) {
+    return *store;
+  }
+  return fail(ENOENT, "nothing is left of the job " + job_file +
+                          ": there is no instance of its name and no store " + *store +
+                          "; a store in memory does not survive a restart of the machine");
+}
+
 // `which`: a directory, an instance or a job file; "": the only dead instance. Fails while the
 // instance lives.
 Result<std::string> image_path(const std::string& which) {
-  struct stat st{};
-  if (which.find('/') != std::string::npos && ::stat(which.c_str(), &st) == 0 &&
-      S_ISDIR(st.st_mode)) {
-    const auto store = image::find_store(which);
-    // Check this because the store is unlocked while a worker is replaced.
-    const auto owner = store ? instance_of_store(store->path) : std::nullopt;
-    if (owner && owner->alive) {
-      return fail(EBUSY, owner->name + " is running; stop it first: efs stop " + owner->name);
+  if (which.find('/') != std::string::npos && is_a_directory(which)) {
+    const auto found = holds_store(which);
+    if (!found) {
+      return std::unexpected(found.error());
     }
-    if (!owner) {
-      EFS_TRY(refuse_unreachable(which));
-    }
-    if (owner) {
-      end_silent_mount(*owner);
-    }
-    if (store) {
+    if (*found) {
       return which;
-    }
-    if (store.error().code == EPERM) {
-      return std::unexpected(store.error());
     }
   }
   const auto instance = find_instance(which, Meant::dead);
-  if (!instance && (instance.error().code != ENOENT || which.empty())) {
+  if (instance) {
+    EFS_TRY(end_dead(*instance));
+    return instance->directory;
+  }
+  if (instance.error().code != ENOENT || which.empty()) {
     return std::unexpected(instance.error());
   }
-  if (instance && instance->alive) {
-    return fail(EBUSY, instance->name + " is running; stop it first: efs stop " + instance->name);
-  }
-  if (instance) {
-    return end_silent_mount(*instance), instance->directory;
-  }
-  if (const auto store = store_of_job(which)) {
-    if (::stat(store->c_str(), &st) == 0) {
-      return *store;
-    }
-    return fail(ENOENT, "nothing is left of the job " + which +
-                            ": there is no instance of its name and no store " + *store +
-                            "; a store in memory does not survive a restart of the machine");
-  }
-  return fail(ENOENT, which +
-                          ": no instance of this name, mount point or job file is left, and no "
-                          "image of efs is there");
+  return store_left_of_job(which);
 }
 
 // Root works with the rights of the owner on the owner's files, so no file of the owner can mislead

@@ -195,34 +195,51 @@ int show(World& world, const std::string& job, Shown shown) {
   return code;
 }
 
-// Collects the tasks that slurmctld knows and the tasks with records. Sorts them by index.
-Shown look_at_array(const std::string& shared, const Runs& runs, const std::string& array,
-                    const std::vector<SlurmJob>& known) {
-  Shown shown{.is_array = true};
-  const auto by_number = [](const std::string& a, const std::string& b) {
+// slurmctld has the tasks that wait as one entry, such as 3-7.
+bool is_single(const SlurmJob& task) {
+  return task.task.find_first_not_of("0123456789") == task.task.npos;
+}
+
+// `name`: of the task or the tasks of `one`.
+Json entry_without_records(const std::string& name, const SlurmJob& one) {
+  const std::string text = one.state == "PENDING" ? text_of_waiting(one)
+                                                  : ": Slurm has it as " + one.state +
+                                                        "; no node has written anything about it\n";
+  return {{"task", name},
+          {"job", one.id},
+          {"state", one.state},
+          {"reason", one.reason},
+          {"text", text}};
+}
+
+struct ByNumber {
+  bool operator()(const std::string& a, const std::string& b) const {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
-  };
-  std::map<std::string, std::string, decltype(by_number)> jobs(by_number);
+  }
+};
+
+// Returns the numbers of the jobs by their index in the array: of tasks that slurmctld knows, and
+// of tasks with records.
+std::map<std::string, std::string, ByNumber> jobs_of_array(const std::string& shared,
+                                                           const std::string& array,
+                                                           const std::vector<SlurmJob>& known) {
+  std::map<std::string, std::string, ByNumber> jobs;
   for (const auto& [task, job] : tasks_of_array(shared, array)) {
     jobs[task] = job;
   }
   for (const auto& one : known) {
-    if (one.array == array && one.task.find_first_not_of("0123456789") == one.task.npos) {
+    if (one.array == array && is_single(one)) {
       jobs[one.task] = std::to_string(one.id);
     }
   }
-  const auto tell = [&](const std::string& task, const SlurmJob& one) {
-    const std::string text =
-        one.state == "PENDING"
-            ? text_of_waiting(one)
-            : ": Slurm has it as " + one.state + "; no node has written anything about it\n";
-    shown.tasks.push_back({{"task", array + "_" + task},
-                           {"job", one.id},
-                           {"state", one.state},
-                           {"reason", one.reason},
-                           {"text", text}});
-  };
-  for (const auto& [task, job] : jobs) {
+  return jobs;
+}
+
+// Collects the records and the tasks without records, sorted by index.
+Shown look_at_array(const std::string& shared, const Runs& runs, const std::string& array,
+                    const std::vector<SlurmJob>& known) {
+  Shown shown{.is_array = true};
+  for (const auto& [task, job] : jobs_of_array(shared, array, known)) {
     Json records = records_of(runs, job);
     for (auto& record : records) {
       record["task"] = array + "_" + task, shown.nodes.push_back(std::move(record));
@@ -231,12 +248,12 @@ Shown look_at_array(const std::string& shared, const Runs& runs, const std::stri
       return std::to_string(one.id) == job && one.task == task;
     });
     if (records.empty() && in_slurm != known.end()) {
-      tell(task, *in_slurm);
+      shown.tasks.push_back(entry_without_records(array + "_" + task, *in_slurm));
     }
   }
   for (const auto& one : known) {
-    if (one.array == array && one.task.find_first_not_of("0123456789") != one.task.npos) {
-      tell("[" + one.task + "]", one);
+    if (one.array == array && !is_single(one)) {
+      shown.tasks.push_back(entry_without_records(array + "_[" + one.task + "]", one));
     }
   }
   return shown;
@@ -275,6 +292,29 @@ int status_of_task(World& world, const std::string& task, const std::string& sha
                        known, shared);
 }
 
+// sbatch prints the number of the array, which is also the number of one task. After the end of
+// that task the records of the nodes identify the task.
+int status_of_job_or_array(World& world, const std::string& job, const std::string& shared) {
+  const Runs runs = last_runs(shared);
+  const bool has_tasks = !tasks_of_array(shared, job).empty();
+  const Json own = records_of(runs, job);
+  if (!has_tasks && !own.empty() && is_over(own)) {
+    return show(world, job, {.nodes = own});
+  }
+  const auto known = ask_slurm_for_all(job);
+  const bool is_array = has_tasks || std::ranges::any_of(known, [&](const SlurmJob& one) {
+                          return one.array == job && !one.task.empty() && one.task != "N/A";
+                        });
+  if (is_array) {
+    return show(world, job, look_at_array(shared, runs, job, known));
+  }
+  const auto itself = std::ranges::find_if(
+      known, [&](const SlurmJob& one) { return std::to_string(one.id) == job; });
+  const auto meant = itself == known.end() ? known.begin() : itself;
+  return status_of_job(world, runs, job,
+                       meant == known.end() ? std::nullopt : std::optional(*meant), shared);
+}
+
 }  // namespace
 
 int job_status(World& world, const std::string& job, const std::string& given) {
@@ -293,26 +333,7 @@ int job_status(World& world, const std::string& job, const std::string& given) {
   if (job.contains('_')) {
     return status_of_task(world, job, shared);
   }
-  const Runs runs = last_runs(shared);
-  // sbatch prints the number of the array, which is also the number of one task. After the end of
-  // that task the records of the nodes identify the task.
-  const bool has_tasks = !tasks_of_array(shared, job).empty();
-  const Json own = records_of(runs, job);
-  if (!has_tasks && !own.empty() && is_over(own)) {
-    return show(world, job, {.nodes = own});
-  }
-  const auto known = ask_slurm_for_all(job);
-  const bool is_array = has_tasks || std::ranges::any_of(known, [&](const SlurmJob& one) {
-                          return one.array == job && !one.task.empty() && one.task != "N/A";
-                        });
-  if (is_array) {
-    return show(world, job, look_at_array(shared, runs, job, known));
-  }
-  const auto itself = std::ranges::find_if(
-      known, [&](const SlurmJob& one) { return std::to_string(one.id) == job; });
-  const auto meant = itself == known.end() ? known.begin() : itself;
-  return status_of_job(world, runs, job,
-                       meant == known.end() ? std::nullopt : std::optional(*meant), shared);
+  return status_of_job_or_array(world, job, shared);
 }
 
 }  // namespace efs::cli

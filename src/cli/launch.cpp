@@ -297,54 +297,94 @@ void await_given_up_start(const config::JobConfig& config) {
   }
 }
 
+// Reports why the job may not start here, and returns the exit code.
+std::optional<int> refuse_start(World& world, const JobArguments& arguments,
+                                const config::JobConfig& config) {
+  if (const auto options = config::parse_mount_options(arguments.options); !options) {
+    return report(world, options.error(), exit_usage);
+  }
+  if (!arguments.user.empty() && ::geteuid() != 0) {
+    return report(world, {EPERM, "--user " + arguments.user +
+                                     ": only root may start an instance for somebody else"});
+  }
+  for (const auto& place : {config.name, config.mount_dir}) {
+    if (const Status reachable = refuse_unreachable(place); !reachable) {
+      return report(world, reachable.error());
+    }
+  }
+  return std::nullopt;
+}
+
+// A daemon that has reported that it is ready, or has failed.
+struct StartedDaemon {
+  UniqueFd ready, input;  // open until launch() returns
+  pid_t pid = 0;
+  std::string said;
+};
+
+Result<StartedDaemon> start_daemon(const JobArguments& arguments, const config::JobConfig& config) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return fail(errno, "pipe");
+  }
+  StartedDaemon daemon{.ready = UniqueFd(ends[0])};
+  UniqueFd told(ends[1]);
+  auto input = arguments.text ? file_of(*arguments.text) : Result<UniqueFd>(UniqueFd());
+  if (!input) {
+    return std::unexpected(input.error());
+  }
+  daemon.input = std::move(*input);
+  const auto pid = spawn(daemon_command(arguments, config), arguments.foreground, told.get(),
+                         daemon.input.get());
+  told.reset();
+  if (!pid) {
+    return std::unexpected(pid.error());
+  }
+  daemon.pid = *pid;
+  daemon.said = read_all(daemon.ready.get());
+  while (daemon.said.ends_with('\n')) {
+    daemon.said.pop_back();
+  }
+  return daemon;
+}
+
+bool is_ready(const std::string& said) {
+  return said == "ready" || said.ends_with("\nready");
+}
+
+// Prints the losses of an earlier instance, the inputs that are missing, and a capacity that has no
+// effect.
+void tell_start(World& world, const config::JobConfig& config, const Json& status) {
+  if (status.contains("lost_before")) {
+    world.err << "efs: " << escaped(config.name) << ": "
+              << printable(status.value("lost_before", "")) << "\n";
+  }
+  tell_skipped(world, config.name, status.value("staged_in", Json::object()));
+  if (const std::string text = text_of_capacity(config, status); !text.empty()) {
+    world.err << "efs: warning: " << escaped(config.name) << ": " << text << "\n";
+  }
+}
+
 }  // namespace
 
 std::expected<Json, int> launch(World& world, const JobArguments& arguments,
                                 const config::JobConfig& config) {
-  if (const auto options = config::parse_mount_options(arguments.options); !options) {
-    return std::unexpected(report(world, options.error(), exit_usage));
-  }
-  if (!arguments.user.empty() && ::geteuid() != 0) {
-    return std::unexpected(
-        report(world, {EPERM, "--user " + arguments.user +
-                                  ": only root may start an instance for somebody else"}));
-  }
-  for (const auto& place : {config.name, config.mount_dir}) {
-    if (const Status reachable = refuse_unreachable(place); !reachable) {
-      return std::unexpected(report(world, reachable.error()));
-    }
+  if (const auto code = refuse_start(world, arguments, config)) {
+    return std::unexpected(*code);
   }
   await_given_up_start(config);
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return std::unexpected(report(world, {errno, "pipe"}));
+  auto daemon = start_daemon(arguments, config);
+  if (!daemon) {
+    return std::unexpected(report(world, daemon.error()));
   }
-  const UniqueFd ready(ends[0]);
-  UniqueFd told(ends[1]);
-  auto input = arguments.text ? file_of(*arguments.text) : Result<UniqueFd>(UniqueFd());
-  if (!input) {
-    return std::unexpected(report(world, input.error()));
-  }
-  const auto pid =
-      spawn(daemon_command(arguments, config), arguments.foreground, told.get(), input->get());
-  told.reset();
-  if (!pid) {
-    return std::unexpected(report(world, pid.error()));
-  }
-  std::string said = read_all(ready.get());
-  while (said.ends_with('\n')) {
-    said.pop_back();
-  }
-  int status = 0;
+  std::string& said = daemon->said;
   control::Instance instance{
       .name = config.name,
       .directory = control::runtime_directory(::geteuid()) + "/" + config.name,
       .owner = ::geteuid()};
-  if (said != "ready" && !said.ends_with("\nready")) {
-    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    const bool is_silent = said.empty();
-    return std::unexpected(report(world, is_silent
+  if (!is_ready(said)) {
+    const int status = await_exit(daemon->pid);
+    return std::unexpected(report(world, said.empty()
                                              ? lost_daemon(arguments, config, instance, status)
                                              : why_not_ready(said, status)));
   }
@@ -357,20 +397,12 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments,
   }
   Result<Json> result = ask_until_answered(world, instance, {{"verb", "wait"}, {"starter", true}});
   if (result && result->value("ok", false)) {
-    if (result->contains("lost_before")) {
-      world.err << "efs: " << escaped(config.name) << ": "
-                << printable(result->value("lost_before", "")) << "\n";
-    }
-    tell_skipped(world, config.name, result->value("staged_in", Json::object()));
-    if (const std::string text = text_of_capacity(config, *result); !text.empty()) {
-      world.err << "efs: warning: " << escaped(config.name) << ": " << text << "\n";
-    }
+    tell_start(world, config, *result);
     return *result;
   }
   // The daemon has cleaned up when it has exited. If it could not be asked, it exits because the
   // connection of its starter closed.
-  while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = await_exit(daemon->pid);
   if (result) {
     return std::unexpected(report(world, error_in(*result, "start failed")));
   }

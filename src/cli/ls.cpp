@@ -33,6 +33,21 @@ void print_item(std::ostream& out, const Json& item) {
   out << "\n";
 }
 
+namespace {
+
+// Prints the items of a part of the answer; with --json, adds them to `document`.
+void take_items(World& world, const Json& part, std::string& document) {
+  for (const auto& item : part.value("items", Json::array())) {
+    if (world.json) {
+      document += (document.size() > 1 ? "," : "") + json_to_text(item);
+    } else {
+      print_item(world.out, item);
+    }
+  }
+}
+
+}  // namespace
+
 int ls(World& world, const FileArguments& a) {
   if (a.instances && (!a.paths.empty() || !a.instance.empty())) {
     return report(world,
@@ -47,15 +62,8 @@ int ls(World& world, const FileArguments& a) {
     return report(world, instance.error());
   }
   std::string document = "[";  // printed only when complete, so that an error can replace it
-  const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}}, [&](const Json& part) {
-    for (const auto& item : part.value("items", Json::array())) {
-      if (world.json) {
-        document += (document.size() > 1 ? "," : "") + json_to_text(item);
-      } else {
-        print_item(world.out, item);
-      }
-    }
-  });
+  const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}},
+                          [&](const Json& part) { take_items(world, part, document); });
   if (!answer) {
     return report(world, answer.error());
   }

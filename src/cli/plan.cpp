@@ -52,6 +52,24 @@ stage::Rooms rooms_of(const JobArguments& arguments, const config::JobConfig& co
   return rooms;
 }
 
+// `no_takeover`: why a worker that dies is not replaced; "": it is.
+Json document_of_plan(const JobArguments& arguments, const config::JobConfig& config,
+                      const std::string& no_takeover, stage::Plan& plan) {
+  if (arguments.brief) {
+    plan.entries.clear();
+  }
+  Json line = stage::to_json(plan);
+  line["ok"] = plan.problems.empty();
+  line["takeover"] = no_takeover.empty();
+  if (!no_takeover.empty()) {
+    line["takeover_reason"] = no_takeover;
+  }
+  if (arguments.show) {
+    line["values"] = values_of(config);
+  }
+  return line;
+}
+
 int show_plan(World& world, const JobArguments& arguments) {
   const auto config = load_job(world, arguments);
   if (!config) {
@@ -72,19 +90,7 @@ int show_plan(World& world, const JobArguments& arguments) {
   }
   const std::string no_takeover = no_takeover_reason(kernel_release());
   if (world.json) {
-    if (arguments.brief) {
-      plan->entries.clear();
-    }
-    Json line = stage::to_json(*plan);
-    line["ok"] = plan->problems.empty();
-    line["takeover"] = no_takeover.empty();
-    if (!no_takeover.empty()) {
-      line["takeover_reason"] = no_takeover;
-    }
-    if (arguments.show) {
-      line["values"] = values_of(*config);
-    }
-    print_document(world, line);
+    print_document(world, document_of_plan(arguments, *config, no_takeover, *plan));
   } else {
     if (arguments.show) {
       show_values(world, *config);

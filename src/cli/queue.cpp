@@ -67,9 +67,7 @@ int queue(World& world, const std::string& given) {
                   {ETIMEDOUT, "queue " + directory + ": its file system does not answer for " +
                                   std::to_string(answer_time) + " s; it may hang"});
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = await_exit(child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : exit_failure;
 }
 

@@ -41,14 +41,20 @@ namespace {
   ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
 }
 
-// Forwards signals (a time limit, ctrl-c) to the program. efs itself must survive to export the
-// results.
-int wait_for(pid_t child) {
+// The signals that wait_for() forwards, and the one that tells of the program's end.
+sigset_t awaited_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
     sigaddset(&signals, signal);
   }
+  return signals;
+}
+
+// Forwards signals (a time limit, ctrl-c) to the program. efs itself must survive to export the
+// results.
+int wait_for(pid_t child) {
+  const sigset_t signals = awaited_signals();
   int status = 0;
   pid_t gone = 0;
   while ((gone = ::waitpid(child, &status, WNOHANG)) == 0) {
@@ -77,6 +83,20 @@ std::optional<control::Client> ask_for_end(const control::Instance& instance) {
   return std::move(*client);
 }
 
+// Prints the document of --json. `no_child`: why the program did not start; its text is "" if it
+// did.
+void print_run(World& world, int code, int program, Stopped stopped, const Error& no_child) {
+  Json document{{"ok", code == exit_good},
+                {"exit", code},
+                {"program_exit", program},
+                {"stop_exit", stopped.code},
+                {"stop", std::move(stopped.document)}};
+  if (!no_child.what.empty()) {
+    document["error"] = no_child.what;
+  }
+  print_document(world, document);
+}
+
 }  // namespace
 
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command) {
@@ -84,15 +104,12 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   if (!config) {
     return config.error();
   }
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
-    sigaddset(&signals, signal);
-  }
   const auto started = launch(world, arguments, *config);
   if (!started) {
     return started.error();
   }
+  const sigset_t signals = awaited_signals();
+  sigset_t before;
   ::sigprocmask(SIG_BLOCK, &signals, &before);
   control::Instance instance{
       .name = config->name, .directory = started->value("directory", ""), .alive = true};
@@ -122,15 +139,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
                    : stopped.code == 0 ? int{exit_good}
                                        : int{exit_not_saved};
   if (world.json) {
-    Json document{{"ok", code == exit_good},
-                  {"exit", code},
-                  {"program_exit", program},
-                  {"stop_exit", stopped.code},
-                  {"stop", std::move(stopped.document)}};
-    if (child < 0) {
-      document["error"] = no_child.what;
-    }
-    print_document(world, document);
+    print_run(world, code, program, std::move(stopped), no_child);
   }
   return code;
 }

@@ -175,6 +175,168 @@ std::string text_of_salvage(const image::Image& image, stage::Receipt receipt, b
          (left > 0 && receipt.lost > 0 ? text_of_lost(image, files) : "");
 }
 
+// If all is brought out, nothing counts as unsaved.
+Result<image::Holdings> holdings_left_in(image::Image& image) {
+  auto holdings = image::holdings_of(image);
+  if (holdings && image::is_brought_out(image)) {
+    holdings->unsaved_files = holdings->unsaved_bytes = 0;
+  }
+  return holdings;
+}
+
+Json answer_of(const image::Image& image, const image::Holdings& holdings) {
+  return {{"ok", true},
+          {"name", image.manifest.name},
+          {"store", image.directories.path},
+          {"left", image::name_of(image.manifest.left)},
+          {"restarted", image.rebooted},
+          {"files", holdings.files},
+          {"bytes", holdings.bytes},
+          {"unsaved_files", holdings.unsaved_files},
+          {"unsaved_bytes", holdings.unsaved_bytes}};
+}
+
+int list_holdings(World& world, image::Image& image, const image::Holdings& holdings) {
+  Json answer = answer_of(image, holdings);
+  answer["items"] = Json::array();
+  const Status listed = image::list_names(image, [&](const Json& item) {
+    if (world.json) {
+      answer["items"].push_back(item);
+    } else {
+      print_item(world.out, item);
+    }
+  });
+  if (!listed) {
+    return report(world, listed.error());
+  }
+  if (world.json) {
+    print_document(world, answer);
+  } else {
+    world.out << printable(text_of(image, holdings), true);
+  }
+  return exit_good;
+}
+
+// A salvage to results-dir needs the manifest and the rules of the job.
+Status refuse_unknown_job(const image::Image& image) {
+  if (!image.manifest_problem.empty()) {
+    return fail(
+        EPROTO,
+        image.manifest_problem +
+            ": with which options it ran last, and what of somebody else's it may replace, "
+            "cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " +
+            escaped(name_for_clean(image)));
+  }
+  if (image.job_problem.empty()) {
+    return {};
+  }
+  return fail(
+      EPROTO,
+      image.job_problem +
+          ": which files are results, and what they are to be called, cannot be told. Bring out "
+          "elsewhere all that the job made or changed: efs salvage --to DIRECTORY " +
+          config::instance_argument(name_for_clean(image)) +
+          (config::is_of_batch_job(image.manifest.name)
+               ? ""
+               : "; or go on with it: " +
+                     config::start_command(image.manifest.job_file, image.manifest.start_options)));
+}
+
+struct Destination {
+  std::string to;
+  bool elsewhere = false;  // not results-dir
+};
+
+// Reports why the image may not be brought out there, and returns the exit code.
+std::expected<Destination, int> choose_destination(World& world, image::Image& image,
+                                                   const SalvageArguments& arguments) {
+  Destination chosen{.to = image.config.results_dir};
+  if (!arguments.to.empty()) {
+    const std::string to = std::filesystem::absolute(arguments.to).lexically_normal().string();
+    if (const Status allowed = refuse_inputs(image, to, arguments.all); !allowed) {
+      return std::unexpected(report(world, allowed.error(), exit_usage));
+    }
+    // --to means that the user vouches for the directory: skip the checks of mount points
+    image.config.results_mount.clear(), image.config.mounts_below.clear();
+    // Compares directories, not names: a salvage to results-dir is an export that checks for
+    // conflicts.
+    if (!is_same_directory(to, image.config.results_dir)) {
+      return Destination{.to = to, .elsewhere = true};
+    }
+  }
+  if (const Status known = refuse_unknown_job(image); !known) {
+    return std::unexpected(report(world, known.error()));
+  }
+  if (chosen.to.empty()) {
+    return std::unexpected(report(
+        world, {EINVAL, "the job file names no results-dir: say where to with --to"}, exit_usage));
+  }
+  if (const Status allowed = refuse_older(image); !allowed) {
+    return std::unexpected(report(world, allowed.error()));
+  }
+  return chosen;
+}
+
+struct BroughtOut {
+  stage::Receipt receipt;
+  int code = exit_good;
+  std::string file;     // of the receipt
+  std::string trouble;  // why there is no such file
+  Json unmatched;       // the output rules without a file; null: none
+};
+
+BroughtOut bring_out(image::Image& image, const Destination& destination, bool all) {
+  stage::Progress progress;
+  const image::SalvageOptions options{.to = destination.elsewhere ? destination.to : "",
+                                      .all = all};
+  BroughtOut out{.receipt = image::salvage(image, options, progress)};
+  out.code = stage::exit_code(out.receipt);
+  out.file = destination.to + "/" + image::receipt_name_of(image, options);
+  if (const Status written = leave_receipt(image, out.receipt, out.file, destination.elsewhere);
+      !written) {
+    out.trouble =
+        "The receipt could not be written: " + out.file + ": " + describe(written.error());
+    if (out.code == 0) {
+      out.code = exit_failure;
+    }
+  }
+  if (out.code == 0) {
+    note_all_is_out(image);
+  }
+  out.unmatched = stage::unmatched_in(out.receipt, true);
+  return out;
+}
+
+void add_outcome(Json& answer, const BroughtOut& out) {
+  answer["ok"] = out.code == 0;
+  answer["exit"] = out.code;
+  answer["receipt"] = stage::to_json(out.receipt);
+  if (out.trouble.empty()) {
+    answer["receipt_file"] = out.file;
+  }
+  if (!out.unmatched.is_null()) {
+    answer["unmatched"] = out.unmatched;
+  }
+}
+
+void print_brought_out(World& world, const image::Image& image, const BroughtOut& out, bool all) {
+  (out.code == 0 ? world.out : world.err)
+      << printable(text_of_salvage(image, out.receipt, all) + out.receipt.note, true) << "\n";
+  if (out.trouble.empty()) {
+    world.out << "receipt: " << printable(out.file) << "\n";
+  } else {
+    world.err << printable(out.trouble, true) << "\n";
+  }
+  if (!out.unmatched.is_null()) {
+    world.out << printable(out.unmatched.value("text", ""))
+              << "; bring out all: efs salvage --all --to DIRECTORY "
+              << config::instance_argument(name_for_clean(image)) << "\n";
+  }
+  if (out.code == 0) {
+    world.out << stays_until(image);
+  }
+}
+
 }  // namespace
 
 int salvage(World& world, const SalvageArguments& arguments) {
@@ -189,142 +351,32 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (!image) {
     return report(world, image.error());
   }
-  auto holdings = image::holdings_of(*image);
+  const auto holdings = holdings_left_in(*image);
   if (!holdings) {
     return report(world, holdings.error());
   }
-  if (image::is_brought_out(*image)) {
-    holdings->unsaved_files = holdings->unsaved_bytes = 0;
-  }
-  if (arguments.list && !world.json) {
-    if (const Status listed =
-            image::list_names(*image, [&](const Json& item) { print_item(world.out, item); });
-        !listed) {
-      return report(world, listed.error());
-    }
+  if (arguments.list) {
+    return list_holdings(world, *image, *holdings);
   }
   if (!world.json) {
     world.out << printable(text_of(*image, *holdings), true);
   }
-  Json answer{{"ok", true},
-              {"name", image->manifest.name},
-              {"store", image->directories.path},
-              {"left", image::name_of(image->manifest.left)},
-              {"restarted", image->rebooted},
-              {"files", holdings->files},
-              {"bytes", holdings->bytes},
-              {"unsaved_files", holdings->unsaved_files},
-              {"unsaved_bytes", holdings->unsaved_bytes}};
-  if (arguments.list) {
-    answer["items"] = Json::array();
-    if (const Status listed =
-            world.json ? image::list_names(
-                             *image, [&](const Json& item) { answer["items"].push_back(item); })
-                       : Status();
-        !listed) {
-      return report(world, listed.error());
-    }
-    if (world.json) {
-      print_document(world, answer);
-    }
-    return exit_good;
+  Json answer = answer_of(*image, *holdings);
+  const auto destination = choose_destination(world, *image, arguments);
+  if (!destination) {
+    return destination.error();
   }
-  std::string to = arguments.to.empty()
-                       ? image->config.results_dir
-                       : std::filesystem::absolute(arguments.to).lexically_normal().string();
-  if (const Status allowed =
-          arguments.to.empty() ? Status() : refuse_inputs(*image, to, arguments.all);
-      !allowed) {
-    return report(world, allowed.error(), exit_usage);
-  }
-  // --to means that the user vouches for the directory: skip the checks of mount points
-  if (!arguments.to.empty()) {
-    image->config.results_mount.clear(), image->config.mounts_below.clear();
-  }
-  // Compares directories, not names: a salvage to results-dir is an export that checks for
-  // conflicts.
-  const bool elsewhere = !arguments.to.empty() && !is_same_directory(to, image->config.results_dir);
-  if (!elsewhere) {
-    to = image->config.results_dir;
-  }
-  if (!image->manifest_problem.empty() && !elsewhere) {
-    return report(
-        world,
-        {EPROTO,
-         image->manifest_problem +
-             ": with which options it ran last, and what of somebody else's it may replace, cannot "
-             "be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " +
-             escaped(name_for_clean(*image))});
-  }
-  if (!image->job_problem.empty() && !elsewhere) {
-    return report(
-        world,
-        {EPROTO,
-         image->job_problem +
-             ": which files are results, and what they are to be called, cannot be told. Bring out "
-             "elsewhere all that the job made or changed: efs salvage --to DIRECTORY " +
-             config::instance_argument(name_for_clean(*image)) +
-             (config::is_of_batch_job(image->manifest.name)
-                  ? ""
-                  : "; or go on with it: " +
-                        config::start_command(image->manifest.job_file,
-                                              image->manifest.start_options))});
-  }
-  if (to.empty()) {
-    return report(world, {EINVAL, "the job file names no results-dir: say where to with --to"},
-                  exit_usage);
-  }
-  if (const Status allowed = elsewhere ? Status() : refuse_older(*image); !allowed) {
-    return report(world, allowed.error());
-  }
-  stage::Progress progress;
-  const image::SalvageOptions options{.to = elsewhere ? to : "", .all = arguments.all};
-  if (const Status noted = doubt_what_is_out(*image, elsewhere); !noted) {
+  if (const Status noted = doubt_what_is_out(*image, destination->elsewhere); !noted) {
     return report(world, noted.error());
   }
-  const auto receipt = image::salvage(*image, options, progress);
-  int code = stage::exit_code(receipt);
-  const std::string file = to + "/" + image::receipt_name_of(*image, options);
-  std::string trouble;
-  if (const Status written = leave_receipt(*image, receipt, file, elsewhere); !written) {
-    trouble = "The receipt could not be written: " + file + ": " + describe(written.error());
-    if (code == 0) {
-      code = exit_failure;
-    }
-  }
-  if (code == 0) {
-    note_all_is_out(*image);
-  }
-  const Json unmatched = stage::unmatched_in(receipt, true);
+  const BroughtOut out = bring_out(*image, *destination, arguments.all);
   if (world.json) {
-    answer["ok"] = code == 0;
-    answer["exit"] = code;
-    answer["receipt"] = stage::to_json(receipt);
-    if (trouble.empty()) {
-      answer["receipt_file"] = file;
-    }
-    if (!unmatched.is_null()) {
-      answer["unmatched"] = unmatched;
-    }
+    add_outcome(answer, out);
     print_document(world, answer);
-    return code;
-  }
-  (code == 0 ? world.out : world.err)
-      << printable(text_of_salvage(*image, receipt, arguments.all) + receipt.note, true) << "\n";
-  if (trouble.empty()) {
-    world.out << "receipt: " << printable(file) << "\n";
   } else {
-    world.err << printable(trouble, true) << "\n";
+    print_brought_out(world, *image, out, arguments.all);
   }
-  if (!unmatched.is_null()) {
-    world.out << printable(unmatched.value("text", ""))
-              << "; bring out all: efs salvage --all --to DIRECTORY "
-              << config::instance_argument(name_for_clean(*image)) << "\n";
-  }
-  if (code == 0) {
-    world.out << stays_until(*image);
-  }
-  return code;
+  return out.code;
 }
 
 }  // namespace efs::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
@@ -39,65 +40,47 @@ Json listed(const image::Orphans& lost) {
   return items;
 }
 
-}  // namespace
+Result<image::HeldStore> hold_as_owner(const std::string& which, image::Hold hold) {
+  const auto path = image_path_as_owner(which);
+  return path ? image::hold_store(*path, hold) : std::unexpected(path.error());
+}
 
-int salvage_orphans(World& world, const SalvageArguments& arguments) {
-  if (arguments.to.empty() && !arguments.list) {
-    return report(world, {EINVAL, "--lost brings out what has no names: say where to with --to"},
-                  exit_usage);
+void show_lost(World& world, Json answer, const image::Orphans& lost, bool list) {
+  if (list) {
+    answer["items"] = listed(lost);
   }
-  const auto path = image_path_as_owner(arguments.which);
-  auto held = path ? image::hold_store(
-                         *path, arguments.list ? image::Hold::to_look : image::Hold::to_bring_out)
-                   : std::unexpected(path.error());
-  if (!held) {
-    return report(world, held.error());
-  }
-  const auto lost = image::find_orphans(*held);
-  if (!lost) {
-    return report(world, lost.error());
-  }
-  const auto files = static_cast<std::uint64_t>(std::ranges::count_if(lost->items, is_file));
-  Json answer{{"ok", true},
-              {"name", held->manifest.name},
-              {"store", held->directories.path},
-              {"lost_files", files},
-              {"lost_bytes", lost->bytes}};
-  if (!world.json) {
-    world.out << printable(text_of(*held, *lost, files), true);
-  }
-  if (arguments.list || files == 0) {
-    if (arguments.list) {
-      answer["items"] = listed(*lost);
+  if (world.json) {
+    print_document(world, answer);
+  } else if (list) {
+    for (const auto& item : answer["items"]) {
+      world.out << item["path"].get<std::string>() << "  " << format_bytes(item["bytes"]) << "\n";
     }
-    if (world.json) {
-      print_document(world, answer);
-    } else if (arguments.list) {
-      for (const auto& item : answer["items"]) {
-        world.out << item["path"].get<std::string>() << "  " << format_bytes(item["bytes"]) << "\n";
-      }
-    }
-    return exit_good;
   }
-  const std::string to = std::filesystem::absolute(arguments.to).lexically_normal().string();
-  if (const Status allowed = refuse_own_places(*held, to); !allowed) {
-    return report(world, allowed.error(), exit_usage);
-  }
-  const auto config = image::job_of(held->directories.metadata.get(), held->manifest);
+}
+
+// A file in the job's own places would go with them, or would be an input of its next run.
+Status refuse_places_of_job(const image::HeldStore& held, const std::string& to) {
+  EFS_TRY(refuse_own_places(held, to));
+  const auto config = image::job_of(held.directories.metadata.get(), held.manifest);
   if (config && is_same_directory(to, config->root_dir)) {
-    return report(world,
-                  {EINVAL, "--to " + to +
-                               " is the job's root-dir: what is brought out would be inputs of the "
-                               "next run; name another directory"},
-                  exit_usage);
+    return fail(EINVAL, "--to " + to +
+                            " is the job's root-dir: what is brought out would be inputs of the "
+                            "next run; name another directory");
   }
+  return {};
+}
+
+// Brings out to the directory `to` and reports the outcome; `answer` is the document of --json so
+// far. Returns the exit code.
+int bring_out_lost(World& world, const image::HeldStore& held, const image::Orphans& lost,
+                   const std::string& to, Json answer) {
   stage::Progress progress;
-  const auto receipt = image::salvage_orphans(*held, *lost, to, progress);
+  const auto receipt = image::salvage_orphans(held, lost, to, progress);
   int code = stage::exit_code(receipt);
-  const std::string file = to + "/" + stage::salvage_receipt_name(held->manifest.name + ".lost");
+  const std::string file = to + "/" + stage::salvage_receipt_name(held.manifest.name + ".lost");
   const Status written =
       stage::write_receipt(receipt, file, stage::posix_pfs(),
-                           stage::partial_tag_of(store::to_string(held->manifest.instance)));
+                           stage::partial_tag_of(store::to_string(held.manifest.instance)));
   if (!written && code == 0) {
     code = exit_failure;
   }
@@ -119,6 +102,42 @@ int salvage_orphans(World& world, const SalvageArguments& arguments) {
               << "\n";
   }
   return code;
+}
+
+}  // namespace
+
+int salvage_orphans(World& world, const SalvageArguments& arguments) {
+  if (arguments.to.empty() && !arguments.list) {
+    return report(world, {EINVAL, "--lost brings out what has no names: say where to with --to"},
+                  exit_usage);
+  }
+  auto held = hold_as_owner(arguments.which,
+                            arguments.list ? image::Hold::to_look : image::Hold::to_bring_out);
+  if (!held) {
+    return report(world, held.error());
+  }
+  const auto lost = image::find_orphans(*held);
+  if (!lost) {
+    return report(world, lost.error());
+  }
+  const auto files = static_cast<std::uint64_t>(std::ranges::count_if(lost->items, is_file));
+  Json answer{{"ok", true},
+              {"name", held->manifest.name},
+              {"store", held->directories.path},
+              {"lost_files", files},
+              {"lost_bytes", lost->bytes}};
+  if (!world.json) {
+    world.out << printable(text_of(*held, *lost, files), true);
+  }
+  if (arguments.list || files == 0) {
+    show_lost(world, std::move(answer), *lost, arguments.list);
+    return exit_good;
+  }
+  const std::string to = std::filesystem::absolute(arguments.to).lexically_normal().string();
+  if (const Status allowed = refuse_places_of_job(*held, to); !allowed) {
+    return report(world, allowed.error(), exit_usage);
+  }
+  return bring_out_lost(world, *held, *lost, to, std::move(answer));
 }
 
 }  // namespace efs::cli

@@ -28,6 +28,23 @@ std::optional<std::string> output_of(const std::string& command) {
   return ::pclose(pipe) == 0 ? std::optional(text) : std::nullopt;
 }
 
+void read_plugstack(const std::string& file, unsigned depth, PluginLine& found);
+
+// Reads the files that match `pattern`, which is relative to the directory of `file`, until one has
+// the plugin's line.
+void read_included(const std::string& file, const std::string& pattern, unsigned depth,
+                   PluginLine& found) {
+  glob_t matches{};
+  const std::string whole =
+      pattern.starts_with('/') ? pattern : file.substr(0, file.rfind('/') + 1) + pattern;
+  if (::glob(whole.c_str(), 0, nullptr, &matches) == 0) {
+    for (std::size_t i = 0; i < matches.gl_pathc && found.plugin.empty(); ++i) {
+      read_plugstack(matches.gl_pathv[i], depth + 1, found);
+    }
+  }
+  ::globfree(&matches);
+}
+
 void read_plugstack(const std::string& file, unsigned depth, PluginLine& found) {
   std::ifstream in(file);
   for (std::string text; depth < 8 && found.plugin.empty() && std::getline(in, text);) {
@@ -35,15 +52,7 @@ void read_plugstack(const std::string& file, unsigned depth, PluginLine& found) 
     std::string kind, plugin;
     words >> kind >> plugin;
     if (kind == "include") {
-      glob_t matches{};
-      const std::string pattern =
-          plugin.starts_with('/') ? plugin : file.substr(0, file.rfind('/') + 1) + plugin;
-      if (::glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
-        for (std::size_t i = 0; i < matches.gl_pathc && found.plugin.empty(); ++i) {
-          read_plugstack(matches.gl_pathv[i], depth + 1, found);
-        }
-      }
-      ::globfree(&matches);
+      read_included(file, plugin, depth, found);
     }
     if ((kind != "required" && kind != "optional") || !plugin.ends_with("spank_efs.so")) {
       continue;

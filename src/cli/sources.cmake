@@ -43,6 +43,7 @@ set(sources
   top.cpp
   unload.cpp
   unreachable.cpp
+  verbs.cpp
   wait.cpp
   words.cpp
 )

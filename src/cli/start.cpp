@@ -50,6 +50,26 @@ int outcome_of(World world, const std::string& name) {
                        "; or go on with it: " + start_command(status)});
 }
 
+void print_started(std::ostream& out, const config::JobConfig& config, const Json& started) {
+  const auto reused =
+      started.value(Json::json_pointer("/staged_in/bytes_reused"), std::uint64_t{0});
+  const std::string away = text_of_away(started.value("staged_in", Json::object()));
+  out << "efs: " << escaped(config.name) << " is mounted at " << escaped(config.mount_dir) << " (";
+  // A successor does not know the numbers of its predecessor's import.
+  if (started.value("takeovers", 0) > 0) {
+    out << "its worker died and was replaced: see " << escaped(started.value("log", "its log"));
+  } else {
+    out << started.value("files_done", 0) << " files, "
+        << format_bytes(started.value("bytes_done", std::uint64_t{0})) << " staged in";
+  }
+  const auto skipped = started.value(Json::json_pointer("/staged_in/skipped"), std::uint64_t{0});
+  if (skipped > 0) {
+    out << ", " << skipped << " skipped";
+  }
+  out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << away
+      << "; I/O " << started.value("io", "?") << ")" << std::endl;
+}
+
 }  // namespace
 
 int start(World& world, const JobArguments& arguments) {
@@ -64,32 +84,12 @@ int start(World& world, const JobArguments& arguments) {
   if (world.json) {
     print_document(world, *started);
   } else {
-    const auto reused =
-        started->value(Json::json_pointer("/staged_in/bytes_reused"), std::uint64_t{0});
-    const std::string away = text_of_away(started->value("staged_in", Json::object()));
-    world.out << "efs: " << escaped(config->name) << " is mounted at " << escaped(config->mount_dir)
-              << " (";
-    // A successor does not know the numbers of its predecessor's import.
-    if (started->value("takeovers", 0) > 0) {
-      world.out << "its worker died and was replaced: see "
-                << escaped(started->value("log", "its log"));
-    } else {
-      world.out << started->value("files_done", 0) << " files, "
-                << format_bytes(started->value("bytes_done", std::uint64_t{0})) << " staged in";
-    }
-    const auto skipped = started->value(Json::json_pointer("/staged_in/skipped"), std::uint64_t{0});
-    if (skipped > 0) {
-      world.out << ", " << skipped << " skipped";
-    }
-    world.out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << away
-              << "; I/O " << started->value("io", "?") << ")" << std::endl;
+    print_started(world.out, *config, *started);
   }
   if (!arguments.foreground) {
     return exit_good;
   }
-  int ended = 0;
-  while (::waitpid(-1, &ended, 0) < 0 && errno == EINTR) {
-  }
+  const int ended = await_exit(-1);
   if (!WIFEXITED(ended)) {
     return exit_failure;
   }

@@ -47,36 +47,41 @@ std::string ending_of(image::ShutdownState left, const std::string& store) {
   return "its daemon is gone; what was in the buffer may still be below " + store;
 }
 
-// Reads the store's own manifest. A salvage records its result only there; this copies the result
-// to `manifest`. If this manifest is damaged, no start can continue the store; then this returns
-// the error text, otherwise "". Reads with the owner's rights, because the owner may have put
-// anything into the store.
+// The results of judge_own_manifest(); the text of the error follows `damaged_mark`.
+constexpr std::string_view salvaged_mark = "s", damaged_mark = "d";
+
+// Reads the store's own manifest, beside `manifest` of its instance.
+Result<std::string> judge_own_manifest(const image::Manifest& manifest) {
+  const UniqueFd metadata(
+      ::open((manifest.store + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto own = image::read_manifest(metadata.get());
+  if (!own) {
+    return own.error().code == EPROTO
+               ? std::string(damaged_mark) + manifest.store + "/meta/" + describe(own.error())
+               : "";
+  }
+  return std::string(own->left == image::ShutdownState::salvaged && own->store == manifest.store &&
+                             own->life == manifest.life
+                         ? salvaged_mark
+                         : "");
+}
+
+// A salvage records its result only in the store's own manifest; this copies the result to
+// `manifest`. If the store's manifest is damaged, no start can continue the store; then this
+// returns the error text, otherwise "". Reads with the owner's rights, because the owner may have
+// put anything into the store.
 std::string look_into_store(const control::Instance& instance, image::Manifest& manifest) {
   constexpr int longest = 2;  // seconds
   if (!answers(manifest.store, longest)) {
     return {};
   }
-  const std::string salvaged = "s", damaged = "d";
-  const auto found = as_owner(instance.owner, [&]() -> Result<std::string> {
-    const UniqueFd metadata(::open((manifest.store + "/meta").c_str(),
-                                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    const auto own = image::read_manifest(metadata.get());
-    if (!own) {
-      return own.error().code == EPROTO
-                 ? damaged + manifest.store + "/meta/" + describe(own.error())
-                 : "";
-    }
-    return own->left == image::ShutdownState::salvaged && own->store == manifest.store &&
-                   own->life == manifest.life
-               ? salvaged
-               : "";
-  });
+  const auto found = as_owner(instance.owner, [&] { return judge_own_manifest(manifest); });
   const bool may_be_out = manifest.left == image::ShutdownState::in_use ||
                           manifest.left == image::ShutdownState::unsaved;
-  if (found && *found == salvaged && may_be_out) {
+  if (found && *found == salvaged_mark && may_be_out) {
     manifest.left = image::ShutdownState::salvaged;
   }
-  return found && found->starts_with(damaged) ? found->substr(damaged.size()) : "";
+  return found && found->starts_with(damaged_mark) ? found->substr(damaged_mark.size()) : "";
 }
 
 Json what_is_left_of(const control::Instance& instance) {
@@ -253,7 +258,8 @@ std::string wait_of(const Json& turn) {
   return text;
 }
 
-void print_status(std::ostream& out, const Json& s) {
+// Prints the name, the state and its reason.
+void print_state(std::ostream& out, const Json& s) {
   out << shown(s, "name", "?") << ": "
       << (s.value("left", "") == image::name_of(image::ShutdownState::unsaved)
               ? "stopped"
@@ -263,6 +269,10 @@ void print_status(std::ostream& out, const Json& s) {
     const std::string text = printable(s["error"].get<std::string>(), true);
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
   }
+}
+
+// Prints what a dead instance has left, and how to go on.
+void print_remains(std::ostream& out, const Json& s) {
   if (s.contains("left")) {
     out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " ("
         << shown(s, "left")
@@ -274,6 +284,10 @@ void print_status(std::ostream& out, const Json& s) {
   if (s.contains("left") || s.contains("damaged")) {
     out << "  " << escaped(ways_on_from(s)) << "\n";
   }
+}
+
+// Prints the failures that the instance has met, and whether a successor can replace its worker.
+void print_troubles(std::ostream& out, const Json& s) {
   if (s.contains("lost_before")) {
     out << "  before   " << shown(s, "lost_before") << "\n";
   }
@@ -287,12 +301,19 @@ void print_status(std::ostream& out, const Json& s) {
   if (!s.value("takeover", true)) {
     out << "  takeover none: " << shown(s, "takeover_reason") << "\n";
   }
-  if (s.contains("mount") && !s.contains("log")) {
-    out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n";
-  } else if (s.contains("mount")) {
-    out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file")
-        << "\n  log      " << shown(s, "log") << "\n";
+}
+
+void print_places(std::ostream& out, const Json& s) {
+  if (!s.contains("mount")) {
+    return;
   }
+  out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n";
+  if (s.contains("log")) {
+    out << "  log      " << shown(s, "log") << "\n";
+  }
+}
+
+void print_storage(std::ostream& out, const Json& s) {
   if (s.contains("backends")) {
     print_backends(out, s);
   } else if (s.contains("backend")) {
@@ -310,51 +331,59 @@ void print_status(std::ostream& out, const Json& s) {
     out << "  changed  " << s["changed_files"].get<std::uint64_t>() << " files, "
         << format_bytes(s["changed_bytes"].get<std::uint64_t>()) << ", which a stop exports\n";
   }
-  if (s.contains("staged_in")) {
-    const Json& in = s["staged_in"];
-    out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, "
-        << format_bytes(in.value("bytes", std::uint64_t{0}));
-    if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) {
-      out << ", " << format_bytes(reused) << " of it from the cache";
-    }
-    if (const auto skipped = in.value("skipped", std::uint64_t{0}); skipped > 0) {
-      out << ", " << skipped << " skipped (the receipt will name them)";
-    }
-    out << text_of_away(in) << "\n";
+}
+
+void print_inputs(std::ostream& out, const Json& in) {
+  out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, "
+      << format_bytes(in.value("bytes", std::uint64_t{0}));
+  if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) {
+    out << ", " << format_bytes(reused) << " of it from the cache";
   }
-  if (s.contains("turn")) {
-    const Json& turn = s["turn"];
-    const std::string standing = turn.value("standing", "");
-    out << "  turn     "
-        << (standing == "waiting" ? wait_of(turn)
-            : standing == "holds" ? "has its turn"
-                                  : "goes without a turn: " + shown(turn, "reason"))
-        << "\n";
+  if (const auto skipped = in.value("skipped", std::uint64_t{0}); skipped > 0) {
+    out << ", " << skipped << " skipped (the receipt will name them)";
   }
-  if (s.contains("counters")) {
-    print_counters(out, s["counters"]);
-  }
+  out << text_of_away(in) << "\n";
+}
+
+void print_turn(std::ostream& out, const Json& turn) {
+  const std::string standing = turn.value("standing", "");
+  out << "  turn     "
+      << (standing == "waiting" ? wait_of(turn)
+          : standing == "holds" ? "has its turn"
+                                : "goes without a turn: " + shown(turn, "reason"))
+      << "\n";
+}
+
+// Prints the files to which the instance writes the operations of programs.
+void print_recordings(std::ostream& out, const Json& s) {
   for (const char* key : {"trace", "access_log"}) {
     if (s.contains(key)) {
       out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << shown(s[key], "file")
           << (s[key].contains("error") ? " ended: " + shown(s[key], "error") : "") << "\n";
     }
   }
+}
+
+// Prints how far a stage-in or a stage-out has come.
+void print_moved(std::ostream& out, const Json& s) {
   const std::string state = s.value("state", "");
-  if (state == "staging-in" || state == "staging-out") {
-    out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of "
-        << format_bytes(s.value("bytes_total", std::uint64_t{0}))
-        << (s.contains("eta_seconds")
-                ? ", about " + format_seconds(s["eta_seconds"].get<double>()) + " left"
-                : "")
-        << "\n";
+  if (state != "staging-in" && state != "staging-out") {
+    return;
   }
-  const Json tasks = s.value("tasks", Json::array());
+  out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of "
+      << format_bytes(s.value("bytes_total", std::uint64_t{0}))
+      << (s.contains("eta_seconds")
+              ? ", about " + format_seconds(s["eta_seconds"].get<double>()) + " left"
+              : "")
+      << "\n";
+}
+
+void print_tasks(std::ostream& out, const Json& tasks) {
+  constexpr std::size_t shown_finished = 5;  // the last ones
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Json& task = tasks[i];
     const std::string how = task.value("task_state", "");
-    // of the finished tasks, show only the last few
-    if (how != "pending" && how != "running" && i + 5 < tasks.size()) {
+    if (how != "pending" && how != "running" && i + shown_finished < tasks.size()) {
       continue;
     }
     out << "  task     " << task.value("task", 0) << ": " << shown(task, "kind") << " of "
@@ -370,9 +399,25 @@ void print_status(std::ostream& out, const Json& s) {
   }
 }
 
-}  // namespace
-
-namespace {
+void print_status(std::ostream& out, const Json& s) {
+  print_state(out, s);
+  print_remains(out, s);
+  print_troubles(out, s);
+  print_places(out, s);
+  print_storage(out, s);
+  if (s.contains("staged_in")) {
+    print_inputs(out, s["staged_in"]);
+  }
+  if (s.contains("turn")) {
+    print_turn(out, s["turn"]);
+  }
+  if (s.contains("counters")) {
+    print_counters(out, s["counters"]);
+  }
+  print_recordings(out, s);
+  print_moved(out, s);
+  print_tasks(out, s.value("tasks", Json::array()));
+}
 
 int show_all(World& world, const Json& all, bool one) {
   if (world.json) {

@@ -118,17 +118,10 @@ std::string ways_on(const std::string& instance, const Json& status, const Json&
          escaped(again) + "\n";
 }
 
-// Adds a short reason for a nonzero exit code, because the receipt of many files follows it.
-void add_error(Json& answer) {
-  const std::string summary = answer.value("summary", "");
-  std::string text =
-      answer.value("all_back", false)
-          ? "all results are back; the image " + answer["image"].get<std::string>() + " stays: "
-      : answer.contains("image")
-          ? std::string(was_cut_short(answer) ? "time was up; " : "") +
-                "what is not back is in the image " + answer["image"].get<std::string>() + ": "
-          : "";
-  for (std::size_t at = 0; at < summary.size() && text.size() < 1500;) {
+// Joins the lines of `summary`, without their indentation, behind `text`; both together are short.
+std::string with_lines_of(const std::string& summary, std::string text) {
+  constexpr std::size_t longest = 1500;
+  for (std::size_t at = 0; at < summary.size() && text.size() < longest;) {
     const auto end = std::min(summary.find('\n', at), summary.size());
     const auto first = std::min(summary.find_first_not_of(' ', at), end);
     if (first < end) {
@@ -137,9 +130,19 @@ void add_error(Json& answer) {
     }
     at = end + 1;
   }
-  if (text.size() > 1500) {
-    text = text.substr(0, 1500) + "...";
-  }
+  return text.size() > longest ? text.substr(0, longest) + "..." : text;
+}
+
+// Adds a short reason for a nonzero exit code, because the receipt of many files follows it.
+void add_error(Json& answer) {
+  const std::string start =
+      answer.value("all_back", false)
+          ? "all results are back; the image " + answer["image"].get<std::string>() + " stays: "
+      : answer.contains("image")
+          ? std::string(was_cut_short(answer) ? "time was up; " : "") +
+                "what is not back is in the image " + answer["image"].get<std::string>() + ": "
+          : "";
+  const std::string text = with_lines_of(answer.value("summary", ""), start);
   answer["error"] = text.empty() ? "not all results are back" : text;
 }
 
@@ -185,6 +188,10 @@ std::string why_not(const control::Instance& instance) {
          "; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
 }
 
+Stopped failed_stop(World& world, const Error& error) {
+  return {world.json ? int{exit_failure} : report(world, error), error_document(error)};
+}
+
 // Handles a worker that recorded the end and died before it answered. Its successor had nothing
 // left to do.
 Stopped stopped_untold(World& world, const control::Instance& instance, bool keep) {
@@ -192,8 +199,7 @@ Stopped stopped_untold(World& world, const control::Instance& instance, bool kee
   const bool cleared = ::lstat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0;
   const std::string text = cleared ? over_text(instance.name) : why_not(instance);
   if (!keep || status_of(instance).value("state", "") != "kept") {
-    const Error error{ESRCH, text};
-    return {world.json ? int{exit_failure} : report(world, error), error_document(error)};
+    return failed_stop(world, {ESRCH, text});
   }
   if (!world.json) {
     world.out << text << "\n";
@@ -207,18 +213,22 @@ struct Asked {
   bool is_at_rest = false;  // it has ended; the answer is the outcome of another client's stop
 };
 
+// `seen`: the supervisor before the stop. `json`: the answer becomes a JSON document.
+Json stop_request(const StopArguments& arguments, pid_t seen, bool json) {
+  return {{"verb", "stop"},
+          {"stage_out", arguments.stage_out},
+          {"keep", arguments.keep},
+          {"deadline", arguments.deadline},
+          {"cut_off", arguments.cut_off},
+          {"merge", arguments.merge},
+          {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen},
+          {"receipt", json && !arguments.brief}};
+}
+
 Asked ask_to_stop(World& world, const control::Instance& instance, const StopArguments& arguments,
                   pid_t seen) {
-  Asked asked{.answer = ask_until_answered(
-                  world, instance,
-                  {{"verb", "stop"},
-                   {"stage_out", arguments.stage_out},
-                   {"keep", arguments.keep},
-                   {"deadline", arguments.deadline},
-                   {"cut_off", arguments.cut_off},
-                   {"merge", arguments.merge},
-                   {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen},
-                   {"receipt", world.json && !arguments.brief}})};
+  Asked asked{.answer =
+                  ask_until_answered(world, instance, stop_request(arguments, seen, world.json))};
   const auto& answer = asked.answer;
   asked.is_gone =
       answer ? answer->value("code", 0) == ESRCH
@@ -264,79 +274,117 @@ Asked ask_while_looked_at(World& world, const control::Instance& instance,
 // For an instance that exits without waiting for the PFS, after its deadline.
 constexpr std::chrono::seconds longest_farewell{2};
 
+// Reports an answer of the daemon that is no outcome of a stop.
+Stopped not_stopped(World& world, const std::string& mount, const Asked& asked,
+                    const control::EndWatch& end) {
+  const Json& answer = *asked.answer;
+  if (answer.value("code", 0) == EBUSY) {
+    Stopped busy = failed_stop(world, busy_error(mount, answer));
+    if (answer.contains("summary")) {
+      busy.document["summary"] = answer["summary"];
+    }
+    return busy;
+  }
+  // the caller's next step must find the instance ended
+  if (answer.value("ended", false) && !asked.is_at_rest) {
+    end.wait();
+  }
+  return failed_stop(world, error_in(answer, "stop failed"));
+}
+
+// Waits for the end of an instance that has answered. If a call to the PFS holds its processes,
+// adds that to the summary.
+void await_end(const control::EndWatch& end, bool is_at_rest, Json& answer) {
+  const bool lingers = answer.value("lingers", false);
+  if (lingers && !end.wait(longest_farewell) && answer.contains("summary")) {
+    answer["summary"].get_ref<std::string&>() +=
+        "Its processes are still there: a call to the PFS holds them, and cannot be cut off. They "
+        "end when the PFS answers.\n";
+  } else if (!answer.value("kept", false) && !lingers && !is_at_rest) {
+    end.wait();
+  }
+}
+
+// Prints the outcome, for which the answer must have a summary. `before`: the status of the
+// instance before the stop.
+void print_outcome(World& world, const std::string& name, const Json& before, const Json& answer) {
+  (answer.value("exit", 0) == 0 ? world.out : world.err)
+      << printable(answer["summary"].get<std::string>(), true);
+  if (answer.contains("receipt_file")) {
+    world.out << "receipt: " << escaped(answer["receipt_file"].get<std::string>()) << "\n";
+  }
+  if (answer.value("kept", false)) {
+    world.err << ways_out(name, has_conflicts(answer), answer.value("unreadable", 0U) > 0);
+  }
+  if (answer.contains("image")) {
+    world.err << ways_on(name, before, answer);
+  }
+  if (answer.contains("unmatched")) {
+    world.out << printable(answer["unmatched"].value("text", "")) << "\n";
+  }
+}
+
+// Removes what a dead instance left. Its unsaved contents are dropped.
+int drop_remains(World& world, const control::Instance& instance) {
+  const auto gone = clean_instance(instance, true);
+  if (!gone) {
+    return report(world, gone.error());
+  }
+  if (world.json) {
+    print_document(world,
+                   {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});
+  } else {
+    world.out << escaped(instance.name) << ": its daemon was gone; "
+              << (gone->empty() ? "what it left is removed, and what was not back is dropped"
+                                : printable(*gone))
+              << "\n";
+  }
+  return exit_good;
+}
+
+control::Instance with_absolute_directory(control::Instance instance) {
+  std::error_code gone;
+  if (auto directory = std::filesystem::absolute(instance.directory, gone); !gone) {
+    instance.directory = std::move(directory);
+  }
+  return instance;
+}
+
 }  // namespace
 
 Stopped stop_instance(World& world, const control::Instance& given,
                       const StopArguments& arguments) {
-  control::Instance instance = given;
-  std::error_code gone;
-  if (auto directory = std::filesystem::absolute(given.directory, gone); !gone) {
-    instance.directory = std::move(directory);
-  }
-  const auto failed = [&](const Error& error) {
-    return Stopped{world.json ? int{exit_failure} : report(world, error), error_document(error)};
-  };
+  control::Instance instance = with_absolute_directory(given);
   const Seen seen = seen_of(instance);
   if (const Status single = refuse_second_place(seen.mount); !single) {
-    return failed(single.error());
+    return failed_stop(world, single.error());
   }
   // otherwise this process would keep the mount busy
   if (::chdir("/") != 0) {
-    return failed({errno, "/"});
+    return failed_stop(world, {errno, "/"});
   }
   const control::EndWatch end(instance.directory, seen.supervisor);
-  auto [answer, is_gone, is_at_rest] = ask_while_looked_at(world, instance, arguments, seen);
-  if (!answer && is_gone) {
+  Asked asked = ask_while_looked_at(world, instance, arguments, seen);
+  if (!asked.answer && asked.is_gone) {
     instance.alive = false;
     return stopped_untold(world, instance, arguments.keep);
   }
-  if (!answer) {
-    return failed(answer.error());
+  if (!asked.answer) {
+    return failed_stop(world, asked.answer.error());
   }
-  if (!answer->value("ok", false)) {
-    if (answer->value("code", 0) == EBUSY) {
-      Stopped busy = failed(busy_error(seen.mount, *answer));
-      if (answer->contains("summary")) {
-        busy.document["summary"] = (*answer)["summary"];
-      }
-      return busy;
-    }
-    // the caller's next step must find the instance ended
-    if (answer->value("ended", false) && !is_at_rest) {
-      end.wait();
-    }
-    return failed(error_in(*answer, "stop failed"));
+  Json& answer = *asked.answer;
+  if (!answer.value("ok", false)) {
+    return not_stopped(world, seen.mount, asked, end);
   }
-  const int code = answer->value("exit", 0);
-  if (code != 0 && !answer->contains("error")) {
-    add_error(*answer);
+  const int code = answer.value("exit", 0);
+  if (code != 0 && !answer.contains("error")) {
+    add_error(answer);
   }
-  if (answer->value("lingers", false) && !end.wait(longest_farewell) &&
-      answer->contains("summary")) {
-    (*answer)["summary"].get_ref<std::string&>() +=
-        "Its processes are still there: a call to the PFS holds them, and cannot be cut off. They "
-        "end when the PFS answers.\n";
-  } else if (!answer->value("kept", false) && !answer->value("lingers", false) && !is_at_rest) {
-    end.wait();
+  await_end(end, asked.is_at_rest, answer);
+  if (!world.json && answer.contains("summary")) {
+    print_outcome(world, instance.name, seen.status, answer);
   }
-  if (!world.json && answer->contains("summary")) {
-    const std::string summary = (*answer)["summary"].get<std::string>();
-    (code == 0 ? world.out : world.err) << printable(summary, true);
-    if (answer->contains("receipt_file")) {
-      world.out << "receipt: " << escaped((*answer)["receipt_file"].get<std::string>()) << "\n";
-    }
-    if (answer->value("kept", false)) {
-      world.err << ways_out(instance.name, has_conflicts(*answer),
-                            answer->value("unreadable", 0U) > 0);
-    }
-    if (answer->contains("image")) {
-      world.err << ways_on(instance.name, seen.status, *answer);
-    }
-    if (answer->contains("unmatched")) {
-      world.out << printable((*answer)["unmatched"].value("text", "")) << "\n";
-    }
-  }
-  return {code, std::move(*answer)};
+  return {code, std::move(answer)};
 }
 
 int stop(World& world, const StopArguments& arguments) {
@@ -347,20 +395,7 @@ int stop(World& world, const StopArguments& arguments) {
   // a kept instance is removed only by efs clean
   const bool was_kept = !instance->alive && status_of(*instance).value("state", "") == "kept";
   if (!instance->alive && !arguments.stage_out && !arguments.keep && !was_kept) {
-    const auto gone = clean_instance(*instance, true);
-    if (!gone) {
-      return report(world, gone.error());
-    }
-    if (world.json) {
-      print_document(world,
-                     {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});
-    } else {
-      world.out << escaped(instance->name) << ": its daemon was gone; "
-                << (gone->empty() ? "what it left is removed, and what was not back is dropped"
-                                  : printable(*gone))
-                << "\n";
-    }
-    return exit_good;
+    return drop_remains(world, *instance);
   }
   if (!instance->alive) {
     return report(world, {ESRCH, why_not(*instance)});

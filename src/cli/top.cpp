@@ -82,41 +82,58 @@ Result<std::vector<control::Instance>> watched(const std::string& which) {
   return std::vector{*instance};
 }
 
+// by the directory of the instance
+using Looks = std::map<std::string, Look>;
+
+Looks look_at_all(const std::vector<control::Instance>& instances) {
+  Looks looks;
+  for (const auto& instance : instances) {
+    looks[instance.directory] = {Clock::now(), status_of(instance)};
+  }
+  return looks;
+}
+
+Json document_of_looks(const Looks& looks) {
+  Json all = Json::array();
+  for (const auto& [directory, look] : looks) {
+    all.push_back(look.status);
+  }
+  return all;
+}
+
+// Prints rates since `before`; with `once` totals.
+void print_looks(std::ostream& out, const Looks& now, const Looks& before, bool once) {
+  if (!once) {
+    out << "\033[H\033[2J";
+  }
+  print_head(out, !once);
+  for (const auto& [directory, look] : now) {
+    const auto last = before.find(directory);
+    // Without an earlier look there is no rate: print zeros.
+    print_row(out, look, once ? nullptr : last == before.end() ? &look : &last->second);
+  }
+  out << (now.empty() ? "no instance is running\n"
+                      : "READ and WRITTEN are of the daemon's path: passthrough I/O is the "
+                        "kernel's and not counted.\n")
+      << std::flush;
+}
+
 }  // namespace
 
 int top(World& world, const TopArguments& arguments) {
   const bool once = arguments.once || world.json || ::isatty(1) != 1;
-  std::map<std::string, Look> before;
+  Looks before;
   while (true) {
     const auto instances = watched(arguments.which);
     if (!instances) {
       return report(world, instances.error());
     }
-    std::map<std::string, Look> now;
-    for (const auto& instance : *instances) {
-      now[instance.directory] = {Clock::now(), status_of(instance)};
-    }
+    Looks now = look_at_all(*instances);
     if (world.json) {
-      Json all = Json::array();
-      for (const auto& [directory, look] : now) {
-        all.push_back(look.status);
-      }
-      print_document(world, all);
+      print_document(world, document_of_looks(now));
       return exit_good;
     }
-    if (!once) {
-      world.out << "\033[H\033[2J";
-    }
-    print_head(world.out, !once);
-    for (const auto& [directory, look] : now) {
-      const auto last = before.find(directory);
-      // Without an earlier look there is no rate: print zeros.
-      print_row(world.out, look, once ? nullptr : last == before.end() ? &look : &last->second);
-    }
-    world.out << (now.empty() ? "no instance is running\n"
-                              : "READ and WRITTEN are of the daemon's path: passthrough I/O is the "
-                                "kernel's and not counted.\n")
-              << std::flush;
+    print_looks(world.out, now, before, once);
     if (once || !world.out) {
       return exit_good;
     }

@@ -14,6 +14,20 @@ struct Finished {
   Json document;  // for --json; the caller prints it
 };
 
+std::string text_of_outcome(const Json& outcome, bool good) {
+  if (outcome.contains("summary")) {
+    return printable(outcome.value("summary", ""), true);
+  }
+  if (!good) {
+    return printable(outcome.value("error", ""), outcome.value("lines", false)) + "\n";
+  }
+  const int already = outcome.value("already", 0);
+  return std::to_string(outcome.value("files", 0)) + " files (" +
+         format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " +
+         format_seconds(outcome.value("seconds", 0.0)) +
+         (already > 0 ? ", " + std::to_string(already) + " were there already" : "") + "\n";
+}
+
 // Prints the outcome of the task. With --json the caller prints it.
 Finished finish(World& world, const control::Instance& instance, std::uint64_t task) {
   const auto failed = [&](const Error& error) {
@@ -33,21 +47,10 @@ Finished finish(World& world, const control::Instance& instance, std::uint64_t t
   if (world.json) {
     return {code, std::move(*answer)};
   }
-  std::string text = "task " + std::to_string(task) + ": " +
-                     printable(answer->value("kind", "") + " " + answer->value("task_state", ""));
-  if (outcome.contains("summary")) {
-    text += ": " + printable(outcome.value("summary", ""), true);
-  } else if (!good) {
-    text += ": " + printable(outcome.value("error", ""), outcome.value("lines", false)) + "\n";
-  } else {
-    text += ": " + std::to_string(outcome.value("files", 0)) + " files (" +
-            format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " +
-            format_seconds(outcome.value("seconds", 0.0)) +
-            (outcome.value("already", 0) > 0
-                 ? ", " + std::to_string(outcome.value("already", 0)) + " were there already"
-                 : "") +
-            "\n";
-  }
+  const std::string text =
+      "task " + std::to_string(task) + ": " +
+      printable(answer->value("kind", "") + " " + answer->value("task_state", "")) + ": " +
+      text_of_outcome(outcome, good);
   (good ? world.out : world.err) << (good ? "" : "efs: ") << text;
   return {code, {}};
 }
@@ -76,6 +79,30 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
   return numbers;
 }
 
+namespace {
+
+Result<std::vector<std::uint64_t>> unfinished_tasks(const control::Instance& instance) {
+  const auto status = ask(instance, {{"verb", "status"}});
+  if (!status) {
+    return std::unexpected(status.error());
+  }
+  std::vector<std::uint64_t> numbers;
+  for (const auto& task : status->value("tasks", Json::array())) {
+    if (const std::string how = task.value("task_state", "");
+        how == "pending" || how == "running") {
+      numbers.push_back(task.value("task", std::uint64_t{0}));
+    }
+  }
+  return numbers;
+}
+
+// A failure is worse than files that failed.
+int worse_of(int worst, int code) {
+  return code == exit_failure || worst == exit_good ? code : worst;
+}
+
+}  // namespace
+
 // Without numbers waits for every unfinished task. Returns the worst exit code. In JSON a single
 // task is an object; otherwise the output is a list.
 int wait(World& world, const FileArguments& a) {
@@ -88,24 +115,16 @@ int wait(World& world, const FileArguments& a) {
     return report(world, instance.error());
   }
   if (numbers->empty()) {
-    const auto status = ask(*instance, {{"verb", "status"}});
-    if (!status) {
-      return report(world, status.error());
-    }
-    for (const auto& task : status->value("tasks", Json::array())) {
-      if (const std::string how = task.value("task_state", "");
-          how == "pending" || how == "running") {
-        numbers->push_back(task.value("task", std::uint64_t{0}));
-      }
+    numbers = unfinished_tasks(*instance);
+    if (!numbers) {
+      return report(world, numbers.error());
     }
   }
   int worst = exit_good;
   Json all = Json::array();
   for (const auto number : *numbers) {
     Finished finished = finish(world, *instance, number);
-    if (worst == exit_good || finished.code == exit_failure) {
-      worst = finished.code == exit_good ? worst : finished.code;
-    }
+    worst = worse_of(worst, finished.code);
     all.push_back(std::move(finished.document));
   }
   if (world.json) {

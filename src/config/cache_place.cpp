@@ -6,8 +6,7 @@
 
 namespace efs::config {
 
-std::expected<CachePlace, std::vector<Problem>> cache_place(const User& user,
-                                                            const std::string& named) {
+Checked<CachePlace> cache_place(const User& user, const std::string& named) {
   auto surroundings = surroundings_of_process(user);
   auto site = load_site(surroundings);
   if (!site) {

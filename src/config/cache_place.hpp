@@ -2,10 +2,8 @@
 #pragma once
 // Finds the cache of inputs without a job file.
 
-#include <expected>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "config/load.hpp"
 
@@ -18,7 +16,6 @@ struct CachePlace {
 
 /// Returns `named` if it is not empty, else the cache that EFS_CACHE or the site file sets for
 /// `user`.
-std::expected<CachePlace, std::vector<Problem>> cache_place(const User& user,
-                                                            const std::string& named);
+Checked<CachePlace> cache_place(const User& user, const std::string& named);
 
 }  // namespace efs::config

@@ -124,6 +124,28 @@ std::string reason_of(const JobConfig& config, const Decision& decision, bool st
                                 : "no output rule and no resource matches it";
 }
 
+// Returns the resource with the deepest place that is `path` or contains it; not a list or a glob.
+const Resource* deepest_place(const JobConfig& config, std::string_view path) {
+  const Resource* owner = nullptr;
+  for (const auto& resource : config.resources) {
+    if (resource.is_list || resource.is_glob) {
+      continue;
+    }
+    const auto place = place_of(config, resource);
+    if ((place.empty() || is_within(path, place)) &&
+        (owner == nullptr || place.size() > place_of(config, *owner).size())) {
+      owner = &resource;
+    }
+  }
+  return owner;
+}
+
+// Returns the path below `to` that `path` has below `from`.
+std::string moved(std::string_view path, std::string_view from, std::string_view to) {
+  const auto below = part_below(path, from);
+  return std::string(to) + (to.empty() || below.empty() ? "" : "/") + std::string(below);
+}
+
 }  // namespace
 
 std::string_view place_of(const JobConfig& config, const Resource& resource) {
@@ -132,32 +154,15 @@ std::string_view place_of(const JobConfig& config, const Resource& resource) {
 }
 
 std::string source_of(const JobConfig& config, std::string_view path) {
-  const Resource* owner = nullptr;
-  const auto holds = [&](const Resource& resource) {
-    const auto place = place_of(config, resource);
-    return place.empty() || is_within(path, place);
-  };
-  for (const auto& resource : config.resources) {
-    if (resource.is_list || resource.is_glob || !holds(resource)) {
-      continue;
-    }
-    if (owner == nullptr || place_of(config, resource).size() > place_of(config, *owner).size()) {
-      owner = &resource;
-    }
-  }
+  const Resource* owner = deepest_place(config, path);
   if (const auto listed = listed_place(config, path);
       listed != config.listed.end() &&
       (owner == nullptr || listed->first.size() > place_of(config, *owner).size())) {
-    const auto below = part_below(path, listed->first);
-    return listed->second + (listed->second.empty() || below.empty() ? "" : "/") +
-           std::string(below);
+    return moved(path, listed->first, listed->second);
   }
-  if (owner == nullptr || owner->as.empty()) {
-    return std::string(path);
-  }
-  const std::string source(part_below(owner->path, config.root_dir));
-  const auto below = part_below(path, owner->as);
-  return source + (source.empty() || below.empty() ? "" : "/") + std::string(below);
+  return owner == nullptr || owner->as.empty()
+             ? std::string(path)
+             : moved(path, owner->as, part_below(owner->path, config.root_dir));
 }
 
 std::string result_path(const JobConfig& config, std::string_view path) {
@@ -168,11 +173,7 @@ std::string result_path(const JobConfig& config, std::string_view path) {
       rule = &other;
     }
   }
-  if (rule == nullptr) {
-    return std::string(path);
-  }
-  const auto below = part_below(path, rule->pattern);
-  return rule->as + (below.empty() ? "" : "/") + std::string(below);
+  return rule == nullptr ? std::string(path) : moved(path, rule->pattern, rule->as);
 }
 
 bool renames_results(const JobConfig& config) {

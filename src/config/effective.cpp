@@ -10,20 +10,25 @@ namespace {
 
 // A number and the limit of the same key. A default, or a value of the site, is lowered; a value
 // of the job is refused.
-void apply_limit(const Site& site, const KeyOf<JobConfig>& key, std::uint64_t most,
-                 const Section& settings, JobConfig& config, ProblemList& problems) {
-  const std::uint64_t value = key.field.get(config).value_or(0);
-  if (value <= most && (value != 0 || key.absent.empty())) {
+void apply_limit(const Site& site, const KeyOf<Site>& limit, const Section& settings,
+                 JobConfig& config, ProblemList& problems) {
+  const auto* key = find_key(settings_keys(), limit.name);
+  const auto most = limit.field.get(site);
+  if (key == nullptr || !most) {
     return;
   }
-  const auto* asked = settings.find(key.name);
+  const std::uint64_t value = key->field.get(config).value_or(0);
+  if (value <= *most && (value != 0 || key->absent.empty())) {
+    return;
+  }
+  const auto* asked = settings.find(key->name);
   if (asked == nullptr || asked->source == Source::site) {
-    key.field.put(config, most);
+    key->field.put(config, *most);
   } else {
     problems.add(asked->mark,
-                 in_quotes(key.name) + " is " + in_quotes(asked->text) +
-                     ", above the site's limit of " + shown(key, most),
-                 "ask for less; the limit is set in " + site.limits.mark_of(key.name).place());
+                 in_quotes(key->name) + " is " + in_quotes(asked->text) +
+                     ", above the site's limit of " + shown(*key, *most),
+                 "ask for less; the limit is set in " + site.limits.mark_of(key->name).place());
   }
 }
 
@@ -90,6 +95,26 @@ EffectiveValue effective(const std::string& section, std::string_view key, const
   return result;
 }
 
+// Has the site's limit lowered the value? `own`: the value of the job.
+bool is_lowered(const EffectiveValue& value, const Value* own) {
+  const auto* key = find_key(settings_keys(), value.key);
+  return key != nullptr ? own == nullptr && value.value != shown(*key, JobConfig{})
+                        : own == nullptr || own->text == "all";  // capacity
+}
+
+// Names the site as the source of a value that only the site explains. `section`: of the job.
+void explain_by_site(const Site& site, const Section* section, EffectiveValue& value) {
+  const auto* limit = site.limits.find(value.key);
+  const auto* own = section != nullptr ? section->find(value.key) : nullptr;
+  if (limit != nullptr && is_lowered(value, own)) {
+    value.source = Source::site;
+    value.where = limit->mark.place();
+  }
+  if (value.key == "huge" && section == nullptr && site.huge) {
+    value.source = Source::site, value.where = site.huge->mark.place();
+  }
+}
+
 }  // namespace
 
 void apply_limits(const Site& site, const Document& document, JobConfig& config,
@@ -99,11 +124,7 @@ void apply_limits(const Site& site, const Document& document, JobConfig& config,
     config.backends.front().huge_pages = site.huge->text != "never";
   }
   for (const auto& limit : limit_keys()) {
-    const auto* key = find_key(settings_keys(), limit.name);
-    const auto most = limit.field.get(site);
-    if (key != nullptr && most) {
-      apply_limit(site, *key, *most, document.settings, config, problems);
-    }
+    apply_limit(site, limit, document.settings, config, problems);
   }
   limit_capacity(site, document, config, problems);
 }
@@ -111,21 +132,9 @@ void apply_limits(const Site& site, const Document& document, JobConfig& config,
 std::vector<EffectiveValue> effective_values(const Document& document, const JobConfig& config,
                                              const Surroundings& surroundings) {
   std::vector<EffectiveValue> values;
-  // Adds a value; if only a limit of the site explains it, shows the limit as its source.
-  const auto limited = [&](EffectiveValue value, const Section* section) {
-    const auto* limit = surroundings.site ? surroundings.site->limits.find(value.key) : nullptr;
-    const auto* own = section != nullptr ? section->find(value.key) : nullptr;
-    const auto is_lowered = [&] {
-      const auto* key = find_key(settings_keys(), value.key);
-      return key != nullptr ? own == nullptr && value.value != shown(*key, JobConfig{})
-                            : own == nullptr || own->text == "all";  // capacity
-    };
-    if (limit != nullptr && is_lowered()) {
-      value.source = Source::site;
-      value.where = limit->mark.place();
-    }
-    if (value.key == "huge" && section == nullptr && surroundings.site && surroundings.site->huge) {
-      value.source = Source::site, value.where = surroundings.site->huge->mark.place();
+  const auto add = [&](EffectiveValue value, const Section* section) {
+    if (surroundings.site) {
+      explain_by_site(*surroundings.site, section, value);
     }
     values.push_back(std::move(value));
   };
@@ -133,9 +142,9 @@ std::vector<EffectiveValue> effective_values(const Document& document, const Job
   for (const auto& key : settings_keys()) {
     // the only one that no field holds: new-files
     auto text = shown(key, config).value_or(config.backends.at(config.new_files).id);
-    limited(effective("global-settings", key.name, settings.find(key.name), std::move(text),
-                      config.source),
-            &settings);
+    add(effective("global-settings", key.name, settings.find(key.name), std::move(text),
+                  config.source),
+        &settings);
   }
   for (std::size_t i = 0; i < config.backends.size(); ++i) {
     const Section* section = i < document.backends.size() ? &document.backends[i] : nullptr;
@@ -144,9 +153,9 @@ std::vector<EffectiveValue> effective_values(const Document& document, const Job
       // the only one that no field holds: capacity
       auto text =
           shown(key, config.backends[i]).value_or(capacity_text(config, config.backends[i]));
-      limited(effective(name, key.name, section ? section->find(key.name) : nullptr,
-                        std::move(text), config.source),
-              section);
+      add(effective(name, key.name, section ? section->find(key.name) : nullptr, std::move(text),
+                    config.source),
+          section);
     }
   }
   return values;

@@ -106,6 +106,15 @@ class Expansion {
     return put(surroundings_.home);
   }
 
+  // The names of the user and of the node are known without Slurm.
+  std::string value_of(const Directive& directive) const {
+    const std::string text = surroundings_.find(directive.variable).value_or("");
+    return !text.empty()             ? text
+           : directive.letter == 'u' ? surroundings_.user
+           : directive.letter == 'N' ? surroundings_.node
+                                     : "";
+  }
+
   bool take_directive() {
     const char letter = rest_.empty() ? '\0' : rest_.front();
     if (!rest_.empty()) {
@@ -125,44 +134,46 @@ class Expansion {
     if (surroundings_.before_job) {
       return leave(name, letter == 'u' && !surroundings_.user.empty() ? surroundings_.user : name);
     }
-    std::string text = surroundings_.find(found->variable).value_or("");
-    // The names of the user and of the node are known without Slurm.
-    if (text.empty() && letter == 'u') {
-      text = surroundings_.user;
-    }
-    if (text.empty() && letter == 'N') {
-      text = surroundings_.node;
-    }
+    return put_value(*found, name, value_of(*found));
+  }
+
+  // Puts the value of a directive if it can be part of a name.
+  bool put_value(const Directive& directive, const std::string& name, const std::string& text) {
     if (text.empty()) {
-      return report(name + " has no value: " + found->variable + " is not set",
+      const bool of_array = directive.letter == 'A' || directive.letter == 'a';
+      return report(name + " has no value: " + directive.variable + " is not set",
                     "set it, or take " + name + " out; Slurm sets it in jobs" +
-                        (letter == 'A' || letter == 'a' ? " of an array" : ""));
+                        (of_array ? " of an array" : ""));
     }
     if (text.contains('/') || text == "." || text == ".." || has_control(text)) {
-      return report(name + " is " + in_quotes(text) + " (" + found->variable +
+      return report(name + " is " + in_quotes(text) + " (" + directive.variable +
                         "), which cannot be part of a name",
                     "choose another one without '/'");
     }
     return put(text);
   }
 
+  // Takes NAME or {NAME}; "" if there is none.
+  std::string take_name() {
+    const bool braces = rest_.starts_with('{');
+    rest_.remove_prefix(braces ? 1 : 0);
+    const std::string name(rest_.begin(), std::ranges::find_if_not(rest_, is_in_name));
+    rest_.remove_prefix(name.size());
+    if (name.empty() || !begins_name(name.front()) || (braces && !rest_.starts_with('}'))) {
+      return {};
+    }
+    rest_.remove_prefix(braces ? 1 : 0);
+    return name;
+  }
+
   bool take_variable() {
     if (rest_.starts_with('$')) {
       return rest_.remove_prefix(1), put("$");
     }
-    const bool braces = rest_.starts_with('{');
-    if (braces) {
-      rest_.remove_prefix(1);
-    }
-    const auto end = std::ranges::find_if_not(rest_, is_in_name);
-    const std::string name(rest_.begin(), end);
-    rest_.remove_prefix(name.size());
-    if (name.empty() || !begins_name(name.front()) || (braces && !rest_.starts_with('}'))) {
+    const std::string name = take_name();
+    if (name.empty()) {
       return report("a '$' without a variable's name",
                     "write $NAME or ${NAME}; a dollar sign is written $$");
-    }
-    if (braces) {
-      rest_.remove_prefix(1);
     }
     const auto text = surroundings_.find(name);
     // An empty value would change the path: "$SCRATCH/out" must not become "/out".

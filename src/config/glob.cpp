@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <optional>
 #include <vector>
@@ -29,49 +30,27 @@ std::string_view front_character(std::string_view text) {
   return text.substr(0, length);
 }
 
+struct CharacterClass {
+  std::string_view name;
+  int (*holds)(int);
+};
+
+constexpr std::array character_classes{
+    CharacterClass{"alpha", std::isalpha},   CharacterClass{"digit", std::isdigit},
+    CharacterClass{"alnum", std::isalnum},   CharacterClass{"upper", std::isupper},
+    CharacterClass{"lower", std::islower},   CharacterClass{"space", std::isspace},
+    CharacterClass{"blank", std::isblank},   CharacterClass{"punct", std::ispunct},
+    CharacterClass{"xdigit", std::isxdigit}, CharacterClass{"cntrl", std::iscntrl},
+    CharacterClass{"graph", std::isgraph},   CharacterClass{"print", std::isprint}};
+
 // [:alpha:] and the other classes, for ASCII only: the daemon's locale must not affect staging.
 bool in_named_class(std::string_view name, std::string_view character) {
   if (character.size() != 1 || static_cast<unsigned char>(character[0]) > 0x7F) {
     return false;
   }
-  const int c = static_cast<unsigned char>(character[0]);
-  if (name == "alpha") {
-    return std::isalpha(c) != 0;
-  }
-  if (name == "digit") {
-    return std::isdigit(c) != 0;
-  }
-  if (name == "alnum") {
-    return std::isalnum(c) != 0;
-  }
-  if (name == "upper") {
-    return std::isupper(c) != 0;
-  }
-  if (name == "lower") {
-    return std::islower(c) != 0;
-  }
-  if (name == "space") {
-    return std::isspace(c) != 0;
-  }
-  if (name == "blank") {
-    return c == ' ' || c == '\t';
-  }
-  if (name == "punct") {
-    return std::ispunct(c) != 0;
-  }
-  if (name == "xdigit") {
-    return std::isxdigit(c) != 0;
-  }
-  if (name == "cntrl") {
-    return std::iscntrl(c) != 0;
-  }
-  if (name == "graph") {
-    return std::isgraph(c) != 0;
-  }
-  if (name == "print") {
-    return std::isprint(c) != 0;
-  }
-  return false;
+  const auto* found = std::ranges::find(character_classes, name, &CharacterClass::name);
+  return found != character_classes.end() &&
+         found->holds(static_cast<unsigned char>(character[0])) != 0;
 }
 
 struct BracketMatch {
@@ -90,6 +69,22 @@ std::string_view take_member(std::string_view& set) {
   return member;
 }
 
+// Consumes a class, a range or a character from the front of `set`. Returns whether it matches.
+bool take_item(std::string_view& set, std::string_view character) {
+  if (const auto end = set.find(":]", 2); set.starts_with("[:") && end != set.npos) {
+    const auto name = set.substr(2, end - 2);
+    set.remove_prefix(end + 2);
+    return in_named_class(name, character);
+  }
+  const auto low = take_member(set);
+  auto high = low;
+  if (set.size() > 1 && set[0] == '-' && set[1] != ']') {
+    set.remove_prefix(1);
+    high = take_member(set);
+  }
+  return low <= character && character <= high;
+}
+
 // `set` begins after the '['. Returns nullopt if no bracket closes it; the '[' is then literal.
 // UTF-8 sequences compare bytewise in the order of their code points, so ranges need no decoding.
 std::optional<BracketMatch> match_bracket(std::string_view set, std::string_view character) {
@@ -102,18 +97,7 @@ std::optional<BracketMatch> match_bracket(std::string_view set, std::string_view
     if (set.front() == ']' && !first) {
       return BracketMatch{found != negated, set.substr(1)};
     }
-    if (const auto end = set.find(":]", 2); set.starts_with("[:") && end != set.npos) {
-      found = in_named_class(set.substr(2, end - 2), character) || found;
-      set.remove_prefix(end + 2);
-      continue;
-    }
-    const auto low = take_member(set);
-    auto high = low;
-    if (set.size() > 1 && set[0] == '-' && set[1] != ']') {
-      set.remove_prefix(1);
-      high = take_member(set);
-    }
-    found = (low <= character && character <= high) || found;
+    found = take_item(set, character) || found;
   }
   return std::nullopt;
 }

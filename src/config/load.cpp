@@ -12,15 +12,13 @@
 namespace efs::config {
 namespace {
 
-std::unexpected<std::vector<Problem>> one_problem(std::string text, std::string suggestion) {
+std::unexpected<Problems> one_problem(std::string text, std::string suggestion) {
   return std::unexpected(
       std::vector{Problem{.text = std::move(text), .suggestion = std::move(suggestion)}});
 }
 
-std::expected<JobConfig, std::vector<Problem>> parse_checked(const std::string& text,
-                                                             const std::string& file,
-                                                             const Overrides& overrides,
-                                                             const Surroundings& surroundings) {
+Checked<JobConfig> parse_checked(const std::string& text, const std::string& file,
+                                 const Overrides& overrides, const Surroundings& surroundings) {
   const auto root = read_yaml(text);
   if (!root) {
     return std::unexpected(std::vector{root.error()});
@@ -35,10 +33,8 @@ std::expected<JobConfig, std::vector<Problem>> parse_checked(const std::string& 
 
 }  // namespace
 
-std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text,
-                                                     const std::string& file,
-                                                     const Overrides& overrides,
-                                                     const Surroundings& surroundings) {
+Checked<JobConfig> parse(const std::string& text, const std::string& file,
+                         const Overrides& overrides, const Surroundings& surroundings) {
   if (text.size() > largest_file) {
     return one_problem("the job file is larger than 1 MiB",
                        "name directories or globs instead of single files");
@@ -55,9 +51,8 @@ std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text,
   }
 }
 
-std::expected<JobConfig, std::vector<Problem>> load(const std::string& file,
-                                                    const Overrides& overrides,
-                                                    const Surroundings& surroundings) {
+Checked<JobConfig> load(const std::string& file, const Overrides& overrides,
+                        const Surroundings& surroundings) {
   const auto text = read_file(file, "the job file");
   if (!text) {
     return one_problem(describe(text.error()) + odd_note(file, "its name"), "");
@@ -65,8 +60,7 @@ std::expected<JobConfig, std::vector<Problem>> load(const std::string& file,
   return parse(*text, file, overrides, surroundings);
 }
 
-std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& file,
-                                                          const std::optional<std::string>& given) {
+Checked<ReadFiles> read_files(const std::string& file, const std::optional<std::string>& given) {
   auto site = read_site(surroundings_of_process({}));
   if (!site) {
     return std::unexpected(std::move(site.error()));
@@ -82,9 +76,8 @@ std::expected<ReadFiles, std::vector<Problem>> read_files(const std::string& fil
   return read;
 }
 
-std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file,
-                                                             const Overrides& overrides,
-                                                             const User& user, const Loading& how) {
+Checked<JobConfig> load_for_user(const std::string& file, const Overrides& overrides,
+                                 const User& user, const Loading& how) {
   const auto read = read_files(file);
   if (!read) {
     return std::unexpected(read.error());
@@ -92,11 +85,9 @@ std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& 
   return parse_for_user(*read, file, overrides, user, how);
 }
 
-std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read,
-                                                              const std::string& file,
-                                                              const Overrides& overrides,
-                                                              const User& user,
-                                                              const Loading& how) {
+Checked<JobConfig> parse_for_user(const ReadFiles& read, const std::string& file,
+                                  const Overrides& overrides, const User& user,
+                                  const Loading& how) {
   auto surroundings = surroundings_of_process(user);
   auto site = site_of(read.site_file.empty()
                           ? std::nullopt
@@ -126,10 +117,8 @@ std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& r
   return config;
 }
 
-std::expected<JobConfig, std::vector<Problem>> reload(const std::string& text,
-                                                      const std::string& file,
-                                                      const Overrides& overrides,
-                                                      const Circumstances& circumstances) {
+Checked<JobConfig> reload(const std::string& text, const std::string& file,
+                          const Overrides& overrides, const Circumstances& circumstances) {
   Surroundings then{.variable = {},
                     .user = circumstances.user,
                     .home = circumstances.home,

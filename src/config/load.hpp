@@ -26,6 +26,10 @@ struct Problem {
   std::string origin;
 };
 
+using Problems = std::vector<Problem>;
+template <typename T>
+using Checked = std::expected<T, Problems>;
+
 /// "FILE:LINE:COLUMN: text (suggestion)". The problem's origin, if set, replaces `file`.
 std::string to_string(const Problem& problem, std::string_view file);
 
@@ -40,15 +44,12 @@ struct Overrides {
 /// Parses and validates; reports all problems, not only the first. `file` is for messages and the
 /// default name. Relative paths are relative to the working directory. Accesses no path that the
 /// file names. Without `surroundings`, the environment is empty and there is no site file.
-std::expected<JobConfig, std::vector<Problem>> parse(const std::string& text,
-                                                     const std::string& file,
-                                                     const Overrides& overrides = {},
-                                                     const Surroundings& surroundings = {});
+Checked<JobConfig> parse(const std::string& text, const std::string& file,
+                         const Overrides& overrides = {}, const Surroundings& surroundings = {});
 
 /// Reads `file` and parses it; an unreadable file is one Problem.
-std::expected<JobConfig, std::vector<Problem>> load(const std::string& file,
-                                                    const Overrides& overrides = {},
-                                                    const Surroundings& surroundings = {});
+Checked<JobConfig> load(const std::string& file, const Overrides& overrides = {},
+                        const Surroundings& surroundings = {});
 
 /// The text of the files that a job's configuration is made of.
 struct ReadFiles {
@@ -59,8 +60,7 @@ struct ReadFiles {
 
 /// Reads the job file and the site file of this process's environment, each once. An unreadable
 /// file is a problem. `text` is a job file that was already read, from a pipe.
-std::expected<ReadFiles, std::vector<Problem>> read_files(
-    const std::string& file, const std::optional<std::string>& text = {});
+Checked<ReadFiles> read_files(const std::string& file, const std::optional<std::string>& text = {});
 
 /// How a program loads a job file.
 struct Loading {
@@ -69,25 +69,19 @@ struct Loading {
 };
 
 /// load() for a job of `user`, with this process's environment and the site file.
-std::expected<JobConfig, std::vector<Problem>> load_for_user(const std::string& file,
-                                                             const Overrides& overrides,
-                                                             const User& user,
-                                                             const Loading& how = {});
+Checked<JobConfig> load_for_user(const std::string& file, const Overrides& overrides,
+                                 const User& user, const Loading& how = {});
 
 /// The same for files that read_files() has read, now or earlier.
-std::expected<JobConfig, std::vector<Problem>> parse_for_user(const ReadFiles& read,
-                                                              const std::string& file,
-                                                              const Overrides& overrides,
-                                                              const User& user,
-                                                              const Loading& how = {});
+Checked<JobConfig> parse_for_user(const ReadFiles& read, const std::string& file,
+                                  const Overrides& overrides, const User& user,
+                                  const Loading& how = {});
 
 /// parse() for a later process, for a job file that load_for_user() once read. Uses the
 /// circumstances of that time and the current site file. Ignores the site file if the job file now
 /// contradicts it.
-std::expected<JobConfig, std::vector<Problem>> reload(const std::string& text,
-                                                      const std::string& file,
-                                                      const Overrides& overrides,
-                                                      const Circumstances& circumstances);
+Checked<JobConfig> reload(const std::string& text, const std::string& file,
+                          const Overrides& overrides, const Circumstances& circumstances);
 
 /// "2 GiB", "3.5TB", "100 MB", "4096": bytes. KiB to EiB are binary; KB K to EB E are decimal; case
 /// does not matter.

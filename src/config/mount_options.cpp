@@ -31,14 +31,35 @@ constexpr std::array flags{
     Flag{"_netdev", 0, 0}, Flag{"nofail", 0, 0}, Flag{"lazytime", 0, 0}, Flag{"nolazytime", 0, 0},
     Flag{"async", 0, 0}, Flag{"allow_other", 0, 0}, Flag{"default_permissions", 0, 0}};
 
-std::optional<std::uint32_t> parse_mode(std::string_view octal) {
+Result<std::uint32_t> parse_mode(std::string_view octal) {
   std::uint32_t mode = 0;
   const auto [end, problem] = std::from_chars(octal.data(), octal.data() + octal.size(), mode, 8);
   if (problem != std::errc() || end != octal.data() + octal.size() || mode > 01777 ||
       (mode & 0700) != 0700) {
-    return std::nullopt;
+    return fail(EINVAL, "mount option mode=" + std::string(octal) +
+                            ": permission bits in octal are expected, the owner's among them, as "
+                            "in mode=0700");
   }
   return mode;
+}
+
+Result<std::uint32_t> parse_spin(std::string_view number) {
+  std::uint32_t spin = 0;
+  const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), spin);
+  if (problem != std::errc() || end != number.data() + number.size() || spin > longest_spin) {
+    return fail(EINVAL, "mount option spin=" + std::string(number) +
+                            ": microseconds from 0 (never) to " + std::to_string(longest_spin) +
+                            " are expected, as in spin=50");
+  }
+  return spin;
+}
+
+std::unexpected<Error> unknown_option(const std::string& word) {
+  std::array<std::string_view, flags.size() + 4> names{"fsname=", "daemon-io", "spin=", "mode="};
+  std::ranges::transform(flags, names.begin() + 4, &Flag::name);
+  const auto near = nearest(word, names);
+  return fail(EINVAL, "unknown mount option " + word +
+                          (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
 }
 
 }  // namespace
@@ -62,35 +83,22 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
     } else if (word == "daemon-io") {
       options.daemon_io = true;
     } else if (word.starts_with("spin=")) {
-      const std::string_view number = std::string_view(word).substr(5);
-      const auto [end, problem] =
-          std::from_chars(number.data(), number.data() + number.size(), options.spin);
-      if (problem != std::errc() || end != number.data() + number.size() ||
-          options.spin > longest_spin) {
-        return fail(EINVAL, "mount option " + word + ": microseconds from 0 (never) to " +
-                                std::to_string(longest_spin) + " are expected, as in spin=50");
+      const auto spin = parse_spin(std::string_view(word).substr(5));
+      if (!spin) {
+        return std::unexpected(spin.error());
       }
+      options.spin = *spin;
     } else if (word.starts_with("mode=")) {
       const auto mode = parse_mode(std::string_view(word).substr(5));
       if (!mode) {
-        return fail(
-            EINVAL,
-            "mount option " + word +
-                ": permission bits in octal are expected, the owner's among them, as in mode=0700");
+        return std::unexpected(mode.error());
       }
       options.mode = *mode;
-    } else if (const auto* flag = std::find_if(flags.begin(), flags.end(),
-                                               [&](const Flag& f) { return f.name == word; });
+    } else if (const auto* flag = std::ranges::find(flags, std::string_view(word), &Flag::name);
                flag != flags.end()) {
       options.flags = (options.flags | flag->set) & ~flag->clear;
     } else {
-      std::array<std::string_view, flags.size() + 4> names{"fsname=", "daemon-io",
-                                                           "spin=", "mode="};
-      std::transform(flags.begin(), flags.end(), names.begin() + 4,
-                     [](const Flag& f) { return f.name; });
-      const auto near = nearest(word, names);
-      return fail(EINVAL, "unknown mount option " + word +
-                              (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
+      return unknown_option(word);
     }
   }
   return options;

@@ -129,12 +129,7 @@ void put_command_line(const Overrides& overrides, Layers& layers, ProblemList& p
       put(key, value, "--set " + key);
     }
   }
-
-  struct Named {
-    std::string_view key;
-    const std::optional<std::string>& value;
-  };
-
+  using Named = std::pair<std::string_view, const std::optional<std::string>&>;
   const std::array named{
       Named{"name", overrides.name},           Named{"root-dir", overrides.root_dir},
       Named{"mount-dir", overrides.mount_dir}, Named{"results-dir", overrides.results_dir},
@@ -143,6 +138,22 @@ void put_command_line(const Overrides& overrides, Layers& layers, ProblemList& p
     if (value && !value->empty()) {
       put(key, *value, "--" + std::string(key));
     }
+  }
+}
+
+// Puts the fixed values of the site into the section of a backend. Refuses other values.
+void put_fixed(const Site& site, Section& section, const Surroundings& surroundings,
+               ProblemList& problems) {
+  for (const auto key : backend_schema()) {
+    if (fixed_by(site, key) == nullptr) {
+      continue;
+    }
+    const Value& value = *site.backends.front().find(key);
+    if (const auto* own = section.find(key);
+        own != nullptr && !same_meaning(*own, value, key, surroundings)) {
+      refuse_fixed(*own, key, value, problems);
+    }
+    section.values[std::string(key)] = value;
   }
 }
 
@@ -196,16 +207,8 @@ std::vector<Section> resolve_backends(std::vector<Section> job, const Surroundin
     if (site != nullptr && site->huge && section.find("huge") == nullptr) {
       section.values["huge"] = *site->huge;
     }
-    for (const auto key : backend_schema()) {
-      if (site == nullptr || fixed_by(*site, key) == nullptr) {
-        continue;
-      }
-      const Value& value = *site->backends.front().find(key);
-      if (const auto* own = section.find(key);
-          own != nullptr && !same_meaning(*own, value, key, surroundings)) {
-        refuse_fixed(*own, key, value, problems);
-      }
-      section.values[std::string(key)] = value;
+    if (site != nullptr) {
+      put_fixed(*site, section, surroundings, problems);
     }
     expand(section, surroundings, problems);
   }

@@ -17,7 +17,7 @@ void ProblemList::add(Mark mark, std::string text, std::string suggestion) {
       {mark.line, mark.column, std::move(text), std::move(suggestion), std::move(mark.origin)});
 }
 
-std::vector<Problem> ProblemList::take_sorted() {
+Problems ProblemList::take_sorted() {
   std::ranges::stable_sort(problems_, {}, [](const Problem& p) {
     return std::tuple<const std::string&, int, int>(p.origin, p.line, p.column);
   });

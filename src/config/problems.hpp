@@ -33,10 +33,10 @@ class ProblemList {
   bool empty() const { return problems_.empty(); }
 
   /// Returns all problems in the order of the file, then those of other origins. Empties the list.
-  std::vector<Problem> take_sorted();
+  Problems take_sorted();
 
  private:
-  std::vector<Problem> problems_;
+  Problems problems_;
 };
 
 /// Returns `text` in single quotes for a message. Control characters become octal; the text is cut

@@ -14,29 +14,46 @@ std::string_view without_slashes(std::string_view id) {
 }
 
 // `..` after a wildcard cannot be resolved as text, and no pattern needs it.
-bool refuse_dot_dot_in_glob(const Value& value, ProblemList& problems) {
-  if (!has_wildcard(value.text) || !has_dot_dot(value.text)) {
+bool is_usable_pattern(const Value& value, ProblemList& problems) {
+  if (!is_usable_path(value, "path", problems)) {
     return false;
+  }
+  if (!has_wildcard(value.text) || !has_dot_dot(value.text)) {
+    return true;
   }
   problems.add(value.mark, "pattern " + in_quotes(value.text) + " holds '..'",
                "write the pattern without it");
-  return true;
+  return false;
+}
+
+// The words of messages about a path that is relative to `start`.
+struct PathWords {
+  const char *name, *start, *key;
+};
+
+constexpr PathWords of_resource{"resource ", "root-dir", "root-dir"},
+    of_output{"output ", "the mount point", "mount-dir"};
+
+// Returns the normalised relative path; nullopt if it leaves its start (reported).
+std::optional<std::string> path_inside(const Value& value, const PathWords& words,
+                                       ProblemList& problems) {
+  auto path = relative_path(value.text);
+  if (!path) {
+    problems.add(value.mark,
+                 words.name + in_quotes(value.text) + " leaves " + words.start + " through '..'",
+                 std::string("name a path below ") + words.key);
+  }
+  return path;
 }
 
 // Returns the path relative to root-dir; nullopt if it is bad (reported).
 std::optional<std::string> path_below_root(const Value& value, const std::string& root_dir,
                                            ProblemList& problems) {
-  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) {
+  if (!is_usable_pattern(value, problems)) {
     return std::nullopt;
   }
   if (!value.text.starts_with('/')) {
-    auto path = relative_path(value.text);
-    if (!path) {
-      problems.add(value.mark,
-                   "resource " + in_quotes(value.text) + " leaves root-dir through '..'",
-                   "name a path below root-dir");
-    }
-    return path;
+    return path_inside(value, of_resource, problems);
   }
   if (root_dir.empty()) {
     return std::nullopt;  // already reported
@@ -52,49 +69,15 @@ std::optional<std::string> path_below_root(const Value& value, const std::string
   return std::nullopt;
 }
 
-}  // namespace
-
-std::string read_backend_id(const Section& section, std::string_view key,
-                            const std::string& fallback, const JobConfig& config,
-                            ProblemList& problems) {
-  const auto* value = section.find(key);
-  if (!value) {
-    return fallback;
-  }
-  std::vector<std::string_view> ids;
-  for (const auto& backend : config.backends) {
-    if (backend.id.empty()) {
-      return {};  // the value may mean this backend without an id, which is already reported
-    }
-    if (without_slashes(backend.id) == without_slashes(value->text)) {
-      return backend.id;
-    }
-    ids.push_back(backend.id);
-  }
-  const auto near = nearest(value->text, ids);
-  problems.add(value->mark, "unknown backend " + in_quotes(value->text),
-               near.empty() ? "defined here: " + in_quotes(ids.front())
-                            : "did you mean " + in_quotes(near) + "?");
-  return {};
-}
-
-namespace {
-
 // Returns the pattern relative to the mount point; an absolute pattern may name a path below
 // root-dir. nullopt if it is bad (reported).
 std::optional<std::string> output_pattern(const Value& value, const JobConfig& config,
                                           ProblemList& problems) {
-  if (!is_usable_path(value, "path", problems) || refuse_dot_dot_in_glob(value, problems)) {
+  if (!is_usable_pattern(value, problems)) {
     return std::nullopt;
   }
   if (!value.text.starts_with('/')) {
-    auto path = relative_path(value.text);
-    if (!path) {
-      problems.add(value.mark,
-                   "output " + in_quotes(value.text) + " leaves the mount point through '..'",
-                   "name a path below mount-dir");
-    }
-    return path;
+    return path_inside(value, of_output, problems);
   }
   // already reported
   if (config.root_dir.empty() || config.mount_dir.empty()) {
@@ -110,6 +93,24 @@ std::optional<std::string> output_pattern(const Value& value, const JobConfig& c
                "output " + in_quotes(value.text) + " is neither below mount-dir nor below root-dir",
                "leave out the leading '/': output paths are relative to mount-dir");
   return std::nullopt;
+}
+
+// Compares a list with the earlier ones.
+void check_other_lists(const Value& value, const Resource& resource, const JobConfig& config,
+                       ProblemList& problems) {
+  for (const auto& other : config.resources) {
+    if (!other.is_list) {
+      continue;
+    }
+    if (other.path == resource.path) {
+      problems.add(value.mark, "list " + in_quotes(value.text) + " is named twice",
+                   "it is already at line " + std::to_string(other.line));
+    } else if (other.file_class != resource.file_class) {
+      problems.add(
+          value.mark, "lists with different flags",
+          "the one at line " + std::to_string(other.line) + " has others; give all the same");
+    }
+  }
 }
 
 // Reads a resource that lists names of inputs. Only the planner reads the list, with the job's
@@ -138,28 +139,11 @@ void read_list(const Section& section, Resource& resource, const JobConfig& conf
   resource.open = value->open || (config.root_open && !value->text.starts_with('/'));
   resource.path = *absolute_path(
       value->text.starts_with('/') ? value->text : config.root_dir + "/" + value->text);
-  for (const auto& other : config.resources) {
-    if (!other.is_list) {
-      continue;
-    }
-    if (other.path == resource.path) {
-      problems.add(value->mark, "list " + in_quotes(value->text) + " is named twice",
-                   "it is already at line " + std::to_string(other.line));
-    } else if (other.file_class != resource.file_class) {
-      problems.add(
-          value->mark, "lists with different flags",
-          "the one at line " + std::to_string(other.line) + " has others; give all the same");
-    }
-  }
+  check_other_lists(*value, resource, config, problems);
 }
 
-}  // namespace
-
-void read_placement(const Section& settings, JobConfig& config, ProblemList& problems) {
-  config.new_files =
-      find_backend(config, read_backend_id(settings, "new-files", config.backends.front().id,
-                                           config, problems))
-          .value_or(0);
+std::optional<std::string> relative_or_none(std::string_view path) {
+  return path.starts_with('/') ? std::nullopt : relative_path(path);
 }
 
 // Reads the resource's destination, if it differs from its path below root-dir.
@@ -169,7 +153,7 @@ void read_as(const Section& section, Resource& resource, const JobConfig& config
   if (!value || !is_usable_path(*value, "as", problems)) {
     return;
   }
-  const auto path = value->text.starts_with('/') ? std::nullopt : relative_path(value->text);
+  const auto path = relative_or_none(value->text);
   if (!path || path->empty() || has_wildcard(*path)) {
     problems.add(value->mark, "'as' is " + in_quotes(value->text),
                  "name a path below the mount point, as in inputs/mesh.h5");
@@ -185,7 +169,19 @@ void read_as(const Section& section, Resource& resource, const JobConfig& config
   }
 }
 
-namespace {
+// `line`: of the first resource with this place.
+void refuse_second(const Section& section, const Resource& resource, int line,
+                   ProblemList& problems) {
+  if (resource.as.empty()) {
+    const auto* value = section.find("path");
+    problems.add(value->mark, "resource " + in_quotes(value->text) + " is listed twice",
+                 "it is already at line " + std::to_string(line));
+  } else {
+    problems.add(section.mark_of("as"),
+                 "another resource is at " + in_quotes(resource.as) + ", too",
+                 "it is at line " + std::to_string(line));
+  }
+}
 
 void check_follow(const Section& section, const JobConfig& config, ProblemList& problems) {
   if (config.in_place) {
@@ -195,7 +191,59 @@ void check_follow(const Section& section, const JobConfig& config, ProblemList& 
   }
 }
 
+// Reads the result's name in results-dir.
+void read_result_name(const Section& section, OutputRule& rule, const JobConfig& config,
+                      ProblemList& problems) {
+  const auto* value = section.find("as");
+  if (!value || !is_usable_path(*value, "as", problems)) {
+    return;
+  }
+  const auto name = relative_or_none(value->text);
+  if (!name || name->empty() || name->contains('/') || has_wildcard(*name)) {
+    problems.add(value->mark, "'as' of an output is " + in_quotes(value->text),
+                 "name what it is called in results-dir, as in final.h5");
+  } else if (has_wildcard(rule.pattern)) {
+    problems.add(value->mark, "'as' does not go with a pattern", "name the file or directory");
+  } else if (std::ranges::find(config.outputs, *name, &OutputRule::as) != config.outputs.end()) {
+    problems.add(value->mark, "another output is called " + in_quotes(*name) + ", too",
+                 "give it another name");
+  } else {
+    rule.as = *name;
+  }
+}
+
 }  // namespace
+
+std::string read_backend_id(const Section& section, std::string_view key,
+                            const std::string& fallback, const JobConfig& config,
+                            ProblemList& problems) {
+  const auto* value = section.find(key);
+  if (!value) {
+    return fallback;
+  }
+  std::vector<std::string_view> ids;
+  for (const auto& backend : config.backends) {
+    if (backend.id.empty()) {
+      return {};  // the value may mean this backend without an id, which is already reported
+    }
+    if (without_slashes(backend.id) == without_slashes(value->text)) {
+      return backend.id;
+    }
+    ids.push_back(backend.id);
+  }
+  const auto near = nearest(value->text, ids);
+  problems.add(value->mark, "unknown backend " + in_quotes(value->text),
+               near.empty() ? "defined here: " + in_quotes(ids.front())
+                            : "did you mean " + in_quotes(near) + "?");
+  return {};
+}
+
+void read_placement(const Section& settings, JobConfig& config, ProblemList& problems) {
+  config.new_files =
+      find_backend(config, read_backend_id(settings, "new-files", config.backends.front().id,
+                                           config, problems))
+          .value_or(0);
+}
 
 void read_resources(const std::vector<Section>& sections, JobConfig& config,
                     ProblemList& problems) {
@@ -223,43 +271,13 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config,
       read_as(section, resource, config, problems);
       const auto [first, is_new] =
           first_lines.try_emplace(resource.as.empty() ? *path : resource.as, resource.line);
-      if (!is_new && resource.as.empty()) {
-        problems.add(value->mark, "resource " + in_quotes(value->text) + " is listed twice",
-                     "it is already at line " + std::to_string(first->second));
-      } else if (!is_new) {
-        problems.add(section.mark_of("as"),
-                     "another resource is at " + in_quotes(resource.as) + ", too",
-                     "it is at line " + std::to_string(first->second));
+      if (!is_new) {
+        refuse_second(section, resource, first->second, problems);
       }
     }
     config.resources.push_back(std::move(resource));
   }
 }
-
-namespace {
-
-// Reads the result's name in results-dir.
-void read_result_name(const Section& section, OutputRule& rule, const JobConfig& config,
-                      ProblemList& problems) {
-  const auto* value = section.find("as");
-  if (!value || !is_usable_path(*value, "as", problems)) {
-    return;
-  }
-  const auto name = value->text.starts_with('/') ? std::nullopt : relative_path(value->text);
-  if (!name || name->empty() || name->contains('/') || has_wildcard(*name)) {
-    problems.add(value->mark, "'as' of an output is " + in_quotes(value->text),
-                 "name what it is called in results-dir, as in final.h5");
-  } else if (has_wildcard(rule.pattern)) {
-    problems.add(value->mark, "'as' does not go with a pattern", "name the file or directory");
-  } else if (std::ranges::find(config.outputs, *name, &OutputRule::as) != config.outputs.end()) {
-    problems.add(value->mark, "another output is called " + in_quotes(*name) + ", too",
-                 "give it another name");
-  } else {
-    rule.as = *name;
-  }
-}
-
-}  // namespace
 
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems) {
   for (const auto& section : sections) {

@@ -12,8 +12,6 @@
 namespace efs::config {
 namespace {
 
-using Problems = std::vector<Problem>;
-
 void mark_origin(Section& section, const std::string& file) {
   section.mark.origin = file;
   for (auto& [key, value] : section.values) {
@@ -47,6 +45,16 @@ void check_fixed(const Site& site, ProblemList& problems) {
   }
 }
 
+void check_of_one_job(const Section& settings, ProblemList& problems) {
+  for (const auto& key : settings_keys()) {
+    if ((key.flags & of_one_job) != 0 && settings.find(key.name)) {
+      problems.add(settings.mark_of(key.name),
+                   in_quotes(key.name) + " is of one job: it cannot have a value for all",
+                   "remove it");
+    }
+  }
+}
+
 void read_huge(const Section& top, Site& site, ProblemList& problems) {
   const auto* key = find_key(site_keys(), "huge");
   if (const Value* huge = top.find("huge"); huge && read_value(top, *key, problems)) {
@@ -63,7 +71,7 @@ std::unexpected<Problems> problem_of_site(const std::string& file, std::string t
 
 }  // namespace
 
-std::expected<Site, Problems> parse_site(const std::string& text, const std::string& file) {
+Checked<Site> parse_site(const std::string& text, const std::string& file) {
   if (text.size() > largest_file) {
     return problem_of_site(file, "the site file is larger than 1 MiB");
   }
@@ -95,13 +103,7 @@ std::expected<Site, Problems> parse_site(const std::string& text, const std::str
   read_huge(document.top, site, problems);
   read_keys(site.limits, limit_keys(), site, problems);
   check_fixed(site, problems);
-  for (const auto& key : settings_keys()) {
-    if ((key.flags & of_one_job) != 0 && site.settings.find(key.name)) {
-      problems.add(site.settings.mark_of(key.name),
-                   in_quotes(key.name) + " is of one job: it cannot have a value for all",
-                   "remove it");
-    }
-  }
+  check_of_one_job(site.settings, problems);
   mark_origin(site.settings, file);
   mark_origin(site.limits, file);
   for (auto& backend : site.backends) {
@@ -113,7 +115,7 @@ std::expected<Site, Problems> parse_site(const std::string& text, const std::str
   return site;
 }
 
-std::expected<std::optional<SiteText>, Problems> read_site(const Surroundings& surroundings) {
+Checked<std::optional<SiteText>> read_site(const Surroundings& surroundings) {
   const auto named = surroundings.find("EFS_SITE_FILE");
   const std::string file = named && !named->empty() ? *named : default_site_file;
   auto text = read_file(file, "the site file", true);
@@ -126,7 +128,7 @@ std::expected<std::optional<SiteText>, Problems> read_site(const Surroundings& s
   return SiteText{.file = file, .text = std::move(*text)};
 }
 
-std::expected<std::shared_ptr<const Site>, Problems> site_of(const std::optional<SiteText>& read) {
+Checked<std::shared_ptr<const Site>> site_of(const std::optional<SiteText>& read) {
   if (!read) {
     return nullptr;
   }
@@ -142,7 +144,7 @@ std::expected<std::shared_ptr<const Site>, Problems> site_of(const std::optional
   }
 }
 
-std::expected<std::shared_ptr<const Site>, Problems> load_site(const Surroundings& surroundings) {
+Checked<std::shared_ptr<const Site>> load_site(const Surroundings& surroundings) {
   auto read = read_site(surroundings);
   if (!read) {
     return std::unexpected(std::move(read.error()));

@@ -4,7 +4,6 @@
 // reference.
 
 #include <cstdint>
-#include <expected>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +31,7 @@ struct Site {
 };
 
 /// Parses `text` of the site file `file`; returns all its problems.
-std::expected<Site, std::vector<Problem>> parse_site(const std::string& text,
-                                                     const std::string& file);
+Checked<Site> parse_site(const std::string& text, const std::string& file);
 
 /// A site file's text, not yet parsed.
 struct SiteText {
@@ -42,16 +40,13 @@ struct SiteText {
 
 /// Reads $EFS_SITE_FILE, or /etc/efs/site.yaml if it exists; otherwise returns nullopt. It is a
 /// problem if a named file does not exist, or if other users can change the file.
-std::expected<std::optional<SiteText>, std::vector<Problem>> read_site(
-    const Surroundings& surroundings);
+Checked<std::optional<SiteText>> read_site(const Surroundings& surroundings);
 
 /// Parses the result of read_site(); null for nullopt.
-std::expected<std::shared_ptr<const Site>, std::vector<Problem>> site_of(
-    const std::optional<SiteText>& read);
+Checked<std::shared_ptr<const Site>> site_of(const std::optional<SiteText>& read);
 
 /// read_site() and site_of().
-std::expected<std::shared_ptr<const Site>, std::vector<Problem>> load_site(
-    const Surroundings& surroundings);
+Checked<std::shared_ptr<const Site>> load_site(const Surroundings& surroundings);
 
 inline constexpr const char* default_site_file = "/etc/efs/site.yaml";
 

@@ -10,34 +10,17 @@
 namespace efs::config {
 namespace {
 
-struct Unit {
-  std::string_view name;  // lower case
-  std::uint64_t bytes;
+struct Prefix {
+  char letter;
+  std::uint64_t decimal, binary;
 };
 
-// Single letters are decimal, as in the ancestor.
-constexpr std::array units{
-    Unit{"", 1},
-    Unit{"b", 1},
-    Unit{"k", 1'000},
-    Unit{"kb", 1'000},
-    Unit{"kib", 1ull << 10},
-    Unit{"m", 1'000'000},
-    Unit{"mb", 1'000'000},
-    Unit{"mib", 1ull << 20},
-    Unit{"g", 1'000'000'000},
-    Unit{"gb", 1'000'000'000},
-    Unit{"gib", 1ull << 30},
-    Unit{"t", 1'000'000'000'000},
-    Unit{"tb", 1'000'000'000'000},
-    Unit{"tib", 1ull << 40},
-    Unit{"p", 1'000'000'000'000'000},
-    Unit{"pb", 1'000'000'000'000'000},
-    Unit{"pib", 1ull << 50},
-    Unit{"e", 1'000'000'000'000'000'000},
-    Unit{"eb", 1'000'000'000'000'000'000},
-    Unit{"eib", 1ull << 60},
-};
+constexpr std::array prefixes{Prefix{'k', 1'000, 1ull << 10},
+                              Prefix{'m', 1'000'000, 1ull << 20},
+                              Prefix{'g', 1'000'000'000, 1ull << 30},
+                              Prefix{'t', 1'000'000'000'000, 1ull << 40},
+                              Prefix{'p', 1'000'000'000'000'000, 1ull << 50},
+                              Prefix{'e', 1'000'000'000'000'000'000, 1ull << 60}};
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -78,45 +61,29 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
+// Case does not matter. Single letters are decimal, as in the ancestor.
 std::optional<std::uint64_t> unit_bytes(std::string_view name) {
   std::string lower(name);
   for (char& c : lower) {
     c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
-  const auto unit = std::ranges::find(units, lower, &Unit::name);
-  if (unit == units.end()) {
+  if (lower.empty() || lower == "b") {
+    return 1;
+  }
+  const auto* prefix = std::ranges::find(prefixes, lower.front(), &Prefix::letter);
+  const auto rest = std::string_view(lower).substr(1);
+  if (prefix == prefixes.end() || (!rest.empty() && rest != "b" && rest != "ib")) {
     return std::nullopt;
   }
-  return unit->bytes;
+  return rest == "ib" ? prefix->binary : prefix->decimal;
 }
 
-}  // namespace
-
-// Uses integers only: a double cannot represent every 64-bit size.
-std::optional<std::uint64_t> parse_size(std::string_view text) {
+// Returns WHOLE.FRACTION units in bytes; nullopt above 64 bits. The arguments are digits. Uses
+// integers only: a double cannot represent every 64-bit size.
+std::optional<std::uint64_t> bytes_of(std::string_view whole, std::string_view fraction,
+                                      std::uint64_t unit) {
   __extension__ using Wide = unsigned __int128;  // not ISO C++, hence __extension__
   constexpr Wide largest = std::numeric_limits<std::uint64_t>::max();
-  constexpr std::size_t most_decimals = 15;  // keeps fraction * unit far below 2^128
-
-  text = trim(text);
-  const auto whole = take_digits(text);
-  std::string_view fraction;
-  if (text.starts_with('.')) {
-    text.remove_prefix(1);
-    fraction = take_digits(text);
-    if (fraction.empty() || fraction.size() > most_decimals) {
-      return std::nullopt;
-    }
-  }
-  const auto name = trim(text);
-  const auto unit = unit_bytes(name);
-  if (whole.empty() || !unit) {
-    return std::nullopt;
-  }
-  if (!fraction.empty() && *unit == 1) {
-    return std::nullopt;  // half a byte is invalid
-  }
-
   Wide value = 0;
   for (const char digit : whole) {
     value = value * 10 + static_cast<unsigned>(digit - '0');
@@ -129,11 +96,30 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
     numerator = numerator * 10 + static_cast<unsigned>(digit - '0');
     denominator *= 10;
   }
-  value = value * *unit + numerator * *unit / denominator;
-  if (value > largest) {
+  value = value * unit + numerator * unit / denominator;
+  return value > largest ? std::nullopt : std::optional(static_cast<std::uint64_t>(value));
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  constexpr std::size_t most_decimals = 15;  // keeps fraction * unit far below 2^128
+  text = trim(text);
+  const auto whole = take_digits(text);
+  std::string_view fraction;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    fraction = take_digits(text);
+    if (fraction.empty() || fraction.size() > most_decimals) {
+      return std::nullopt;
+    }
+  }
+  const auto unit = unit_bytes(trim(text));
+  // half a byte is invalid
+  if (whole.empty() || !unit || (!fraction.empty() && *unit == 1)) {
     return std::nullopt;
   }
-  return static_cast<std::uint64_t>(value);
+  return bytes_of(whole, fraction, *unit);
 }
 
 std::optional<std::uint64_t> parse_memory(std::string_view text) {

@@ -12,51 +12,45 @@
 namespace efs::config {
 namespace {
 
-// Two directories; the inner one must not be in the outer one.
+// Two keys with paths; the inner path must not be in the outer one.
 struct Nesting {
-  std::string_view inner_key, outer_key;
-  const std::string& inner;
-  const std::string& outer;
-  std::string_view why;
+  std::string_view inner, outer, why;
 };
 
+constexpr std::array nestings{
+    Nesting{"mount-dir", "root-dir", "the mount would become its own input"},
+    Nesting{"root-dir", "mount-dir", "the mount would hide the inputs"},
+    Nesting{"results-dir", "mount-dir", "the mount would hide the results"},
+    Nesting{"mount-dir", "results-dir", "results could end up in the mount"},
+    Nesting{"root-dir", "results-dir", "a result could overwrite an input"},
+    Nesting{"log-file", "mount-dir", "the mount would hide the log"},
+    Nesting{"status-file", "mount-dir", "the mount would hide it"},
+    Nesting{"trace", "mount-dir", "the mount would hide the trace"},
+    Nesting{"access-log", "mount-dir", "the mount would hide the log"}};
+
+const std::string& path_of(const JobConfig& config, std::string_view key) {
+  return config.*find_key(settings_keys(), key)->field.text;
+}
+
+// Equal directories are reported once, for mount-dir. results-dir == root-dir has its own rule.
+bool has_own_rule(const Nesting& nesting, bool equal, const JobConfig& config) {
+  return (equal && (nesting.inner == "root-dir" || nesting.inner == "results-dir")) ||
+         (nesting.outer == "results-dir" && config.results_dir == config.root_dir);
+}
+
 void check_nesting(const Section& settings, const JobConfig& config, ProblemList& problems) {
-  const std::array rules{
-      Nesting{"mount-dir", "root-dir", config.mount_dir, config.root_dir,
-              "the mount would become its own input"},
-      Nesting{"root-dir", "mount-dir", config.root_dir, config.mount_dir,
-              "the mount would hide the inputs"},
-      Nesting{"results-dir", "mount-dir", config.results_dir, config.mount_dir,
-              "the mount would hide the results"},
-      Nesting{"mount-dir", "results-dir", config.mount_dir, config.results_dir,
-              "results could end up in the mount"},
-      Nesting{"root-dir", "results-dir", config.root_dir, config.results_dir,
-              "a result could overwrite an input"},
-      Nesting{"log-file", "mount-dir", config.log_file, config.mount_dir,
-              "the mount would hide the log"},
-      Nesting{"status-file", "mount-dir", config.status_file, config.mount_dir,
-              "the mount would hide it"},
-      Nesting{"trace", "mount-dir", config.trace, config.mount_dir,
-              "the mount would hide the trace"},
-      Nesting{"access-log", "mount-dir", config.access_log, config.mount_dir,
-              "the mount would hide the log"},
-  };
-  for (const auto& rule : rules) {
-    if (rule.inner.empty() || rule.outer.empty() || !is_within(rule.inner, rule.outer)) {
+  for (const auto& nesting : nestings) {
+    const std::string &inner = path_of(config, nesting.inner),
+                      &outer = path_of(config, nesting.outer);
+    const bool equal = inner == outer;
+    if (inner.empty() || outer.empty() || !is_within(inner, outer) ||
+        has_own_rule(nesting, equal, config)) {
       continue;
     }
-    const bool equal = rule.inner == rule.outer;
-    // Equal directories are reported once, for mount-dir. results-dir == root-dir has its own rule.
-    if (equal && (rule.inner_key == "root-dir" || rule.inner_key == "results-dir")) {
-      continue;
-    }
-    if (rule.outer_key == "results-dir" && config.results_dir == config.root_dir) {
-      continue;
-    }
-    problems.add(settings.mark_of(rule.inner_key),
-                 in_quotes(rule.inner_key) + (equal ? " is the same as " : " is inside ") +
-                     in_quotes(rule.outer_key) + ": " + std::string(rule.why),
-                 "choose a directory outside " + in_quotes(rule.outer));
+    problems.add(settings.mark_of(nesting.inner),
+                 in_quotes(nesting.inner) + (equal ? " is the same as " : " is inside ") +
+                     in_quotes(nesting.outer) + ": " + std::string(nesting.why),
+                 "choose a directory outside " + in_quotes(outer));
   }
 }
 
@@ -64,6 +58,15 @@ void check_nesting(const Section& settings, const JobConfig& config, ProblemList
 std::string_view fixed_part(std::string_view path) {
   const auto wildcard = path.find_first_of("*?[");
   return wildcard == path.npos ? path : path.substr(0, path.rfind('/', wildcard));
+}
+
+// Returns how `results` lies to the resource; "": apart from it.
+std::string_view overlap_of(const std::string& results, const Resource& resource) {
+  if (!resource.is_glob && is_within(results, resource.path)) {
+    return results == resource.path ? "is the same as" : "is inside";
+  }
+  return is_within(resource.is_glob ? fixed_part(resource.path) : resource.path, results) ? "holds"
+                                                                                          : "";
 }
 
 // Checks by names whether a result could overwrite an input; stage::make_plan() asks the file
@@ -76,21 +79,14 @@ void check_results_and_inputs(const Section& settings, const JobConfig& config,
     return;
   }
   for (const auto& resource : config.resources) {
-    if (resource.is_list || resource.open) {
+    const auto how =
+        resource.is_list || resource.open ? std::string_view() : overlap_of(results, resource);
+    if (how.empty()) {
       continue;
     }
-    const bool in_it = !resource.is_glob && is_within(results, resource.path),
-               holds_it =
-                   is_within(resource.is_glob ? fixed_part(resource.path) : resource.path, results);
-    if (!in_it && !holds_it) {
-      continue;
-    }
-    const std::string how = results == resource.path ? "is the same as"
-                            : in_it                  ? "is inside"
-                                                     : "holds";
     return problems.add(settings.mark_of("results-dir"),
-                        "'results-dir' " + how + " the resource " + in_quotes(resource.path) +
-                            ": a result could overwrite an input",
+                        "'results-dir' " + std::string(how) + " the resource " +
+                            in_quotes(resource.path) + ": a result could overwrite an input",
                         "choose a directory beside the resources");
   }
 }

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/verbs.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace efs::cli {
+namespace {
+
+// Checks NUMBER/NODES, counted from 0.
+std::string is_node(const std::string& text) {
+  unsigned node = 0, nodes = 0;
+  char more = 0;
+  const bool good = std::sscanf(text.c_str(), "%u/%u%c", &node, &nodes, &more) == 2 &&
+                    node < nodes && nodes <= 1'000'000;
+  return good ? "" : "\"" + text + "\" is no NUMBER/NODES such as 0/4";
+}
+
+// CLI::Range compares, and NaN passes every comparison.
+std::string is_a_number(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "\"" + text + "\" is no number of seconds"
+                                                        : "";
+}
+
+// CLI11 accepts -1 as the largest number and 010 as eight.
+std::string make_decimal(std::string& text) {
+  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) {
+    return "\"" + text + "\" is no number of bytes";
+  }
+  text.erase(0, std::min(text.find_first_not_of('0'), text.size() - 1));
+  return "";
+}
+
+// If the shell did not expand ~, the user hardly means a directory of that name.
+std::string is_no_home(const std::string& text) {
+  return text == "~" || text.starts_with("~/")
+             ? "~ is not replaced there: write $HOME, or ./~ for a directory of that name"
+             : "";
+}
+
+// An empty instance name does not mean "the only instance": a variable in the caller's script is
+// not set.
+std::string is_named(const std::string& text) {
+  return text.empty() || text == std::string(1, guard)
+             ? "the name is empty; is a variable not set? Leave the argument out where none is to "
+               "be named"
+             : "";
+}
+
+std::string is_size(const std::string& text) {
+  const std::string size = text.starts_with(guard) ? text.substr(1) : text;
+  return config::parse_memory(size) ? "" : size + " is no size such as 4 GiB";
+}
+
+// Checks the form that squeue prints.
+std::string is_job(const std::string& text) {
+  const auto rest = text.find_first_not_of("0123456789");
+  const bool good =
+      rest != 0 && !text.empty() &&
+      (rest == text.npos || (text[rest] == '_' && rest + 1 < text.size() &&
+                             text.find_first_not_of("0123456789", rest + 1) == text.npos));
+  return good ? "" : "\"" + text + "\" is no job: write its number, or ARRAY_TASK";
+}
+
+// For verbs that act on an instance, when --job names it instead.
+int with_job(World& world, const std::string& job, std::string& which,
+             const std::function<int()>& act) {
+  if (job.empty()) {
+    return act();
+  }
+  const auto name = instance_of_job(job);
+  if (!name) {
+    return report(world, name.error());
+  }
+  which = *name;
+  return act();
+}
+
+void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
+  const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
+    verb.add_option_function<std::string>(
+        flags, [&into](const std::string& text) { into = text; }, help);
+  };
+  verb.add_option(
+      "job_file,-c,--config", a.job_file,
+      "the job file (YAML, see efs-job(5)); - is standard input (default: $EFS_CONFIG)");
+  path("-n,--name", a.overrides.name, "name of the instance (default: the job file's)");
+  path("-r,--root-dir", a.overrides.root_dir, "directory of the PFS that the mount mirrors");
+  path("-m,--mount-dir", a.overrides.mount_dir, "where to mount");
+  path("--results-dir", a.overrides.results_dir, "where results go");
+  path("-l,--log-file", a.overrides.log_file, "the daemon's log");
+  verb.add_option_function<std::vector<std::string>>(
+          "--set",
+          [&a](const std::vector<std::string>& all) {
+            for (const auto& text : all) {
+              const auto equals = text.find('=');
+              if (equals == std::string::npos) {
+                throw CLI::ValidationError("--set", text + ": write KEY=VALUE");
+              }
+              a.overrides.settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+            }
+          },
+          "KEY=VALUE of any key of global-settings, see efs-job(5); can be repeated")
+      ->allow_extra_args(false);
+  verb.add_option("-u,--user", a.user, "the job's user (root only)");
+  verb.add_option("--memory", a.memory,
+                  "what the batch job has on a node (--mem of sbatch): bounds a store in memory")
+      ->check(is_size);
+  if (!starts) {
+    verb.add_flag("--show", a.show, "show every value and where it comes from");
+    return;
+  }
+  path("--trace", a.overrides.trace,
+       "write a trace of every operation to this file; all I/O goes through the daemon then");
+  verb.add_option("-o,--options", a.options,
+                  "mount options: nosuid,nodev,noexec,ro,mode=,fsname=,daemon-io,spin=,...");
+  verb.add_option("--node", a.node, "NUMBER/NODES: which node of a job on several nodes this is")
+      ->check(is_node);
+  verb.add_option("--interleaving", a.interleaving,
+                  "directory of the queue in which stagings take turns at the PFS")
+      ->envname("EFS_INTERLEAVING");
+  verb.add_flag("-d,--debug", a.debug, "log more");
+}
+
+// The app that gets the verbs, and the arguments that they fill.
+class Verbs {
+ public:
+  Verbs(CLI::App& app, World& world, VerbArguments& given)
+      : app_(app), world_(world), given_(given) {}
+
+  CLI::App* add(const char* name, const char* help, VerbAction what) {
+    CLI::App* sub = app_.add_subcommand(name, help);
+    sub->add_flag("--json", world_.json, "answer in JSON");
+    sub->callback([&given = given_, what = std::move(what)] { given.action = what; });
+    return sub;
+  }
+
+  [[nodiscard]] VerbArguments& given() const { return given_; }
+
+ private:
+  CLI::App& app_;
+  World& world_;
+  VerbArguments& given_;
+};
+
+// Adds --job and the argument `name` of a verb: two ways to name the instance.
+template <typename Which>
+void add_instance(CLI::App& verb, VerbArguments& given, Which& which, const char* name,
+                  const char* help) {
+  verb.add_option("--job", given.job_here,
+                  "the file system that this batch job has on this node, by the job's number (or "
+                  "ARRAY_TASK)")
+      ->check(is_job)
+      ->excludes(verb.add_option(name, which, help)->check(is_named));
+}
+
+void add_run_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  CLI::App* verb =
+      verbs.add("run", "mount, stage in, run a program, stage out, unmount",
+                [](World& world, VerbArguments& g) { return run(world, g.job, g.command); });
+  add_job_options(*verb, given.job, true);
+  verb->add_option("command", given.command, "the program and its arguments, after --");
+  verb->footer(
+      "Exit code: the program's if not 0; 125: it succeeded but results are not back; 126, 127: it "
+      "could not be run.");
+}
+
+void add_start_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  CLI::App* verb = verbs.add("start", "mount and stage in; returns when the inputs are there",
+                             [](World& world, VerbArguments& g) { return start(world, g.job); });
+  add_job_options(*verb, given.job, true);
+  verb->add_flag("-f,--foreground", given.job.foreground, "stay until the instance ends");
+}
+
+constexpr const char* before_job =
+    "before the job is there: patterns such as %j are left to its nodes, what is marked from-job "
+    "may be missing";
+
+void add_plan_verb(Verbs& verbs) {
+  JobArguments& job = verbs.given().job;
+  CLI::App* verb = verbs.add("plan", "show what would move and whether it fits; moves nothing",
+                             [](World& world, VerbArguments& g) { return plan(world, g.job); });
+  add_job_options(*verb, job, false);
+  verb->add_flag("--at-submission", job.at_submission, before_job);
+  verb->add_option("--node-memory", job.node_memory,
+                   "with --at-submission: memory of the largest node, of which a store in memory "
+                   "has its share without a capacity")
+      ->check(is_size);
+  verb->add_flag("--brief", job.brief, "with --json: without the entries, one for each input");
+}
+
+void add_check_verb(Verbs& verbs) {
+  JobArguments& job = verbs.given().job;
+  CLI::App* verb = verbs.add("check", "report all problems of a job file",
+                             [](World& world, VerbArguments& g) { return check(world, g.job); });
+  add_job_options(*verb, job, false);
+  verb->add_flag(
+      "--keys", job.keys,
+      "list every key of job files: section, name, values, what a site may do, meaning, default");
+  verb->add_option("--memory-source", job.memory_source,
+                   "which option or setting that comes from, for the message (default: --mem)");
+  verb->add_option("--node-memory", job.node_memory,
+                   "memory of the largest node: no capacity in memory may be more")
+      ->check(is_size);
+  CLI::Option* submitting = verb->add_flag("--at-submission", job.at_submission, before_job);
+  verb->add_option("--snapshot", job.snapshot,
+                   "write to this file what the job's nodes shall read: the job file with the "
+                   "values of the environment in it")
+      ->needs(submitting);
+}
+
+void add_status_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  CLI::App* verb = verbs.add("status", "show instances", [](World& world, VerbArguments& g) {
+    return !g.job_id.empty() ? job_status(world, g.job_id, g.shared) : status(world, g.which);
+  });
+  verb->add_option("instance", given.which, "name, mount point or job file")->check(is_named);
+  verb->add_option("--job", given.job_id,
+                   "a batch job instead, by its number (or ARRAY_TASK): what its nodes say; exit "
+                   "code 1: it failed, 3: results are not back")
+      ->check(is_job);
+  verb->add_option("--shared", given.shared,
+                   "with --job: the site's directory for the state of jobs (default: $EFS_SHARED, "
+                   "or that of plugstack.conf)")
+      ->envname("EFS_SHARED");
+  verb->add_flag("-a,--all", given.all,
+                 "all instances, those too that are dead or were kept (the default)");
+}
+
+void add_stop_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  StopArguments& stopping = given.stopping;
+  CLI::App* verb = verbs.add("stop", "unmount and stage out; returns when the results are back",
+                             [](World& world, VerbArguments& g) {
+                               g.stopping.stage_out = !g.no_stage_out;
+                               return with_job(world, g.job_here, g.stopping.which,
+                                               [&] { return stop(world, g.stopping); });
+                             });
+  add_instance(*verb, given, stopping.which, "instance", "name, mount point or job file");
+  verb->add_flag("--no-stage-out", given.no_stage_out, "drop everything that is not back yet");
+  verb->add_flag("--keep", stopping.keep,
+                 "leave the buffer on the node for the next start under this name");
+  verb->add_option(
+          "--deadline", stopping.deadline,
+          "seconds until the instance must be gone; what is not back by then stays in its image")
+      ->check(CLI::Range(1e-6, 1e8, "SECONDS"))
+      ->check(is_a_number);
+  verb->add_flag("--cut-off", stopping.cut_off,
+                 "do not wait for containers and other mount namespaces that still have the mount");
+  verb->add_flag("--brief", stopping.brief,
+                 "with --json: without the receipt, which has an entry for each file");
+  verb->add_flag("--merge", stopping.merge,
+                 "replace no result that is newer than the start of the instance");
+}
+
+void add_salvage_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  SalvageArguments& salvaging = given.salvaging;
+  CLI::App* verb = verbs.add("salvage", "bring out what the buffer of a dead instance holds",
+                             [](World& world, VerbArguments& g) {
+                               return with_job(world, g.job_here, g.salvaging.which, [&] {
+                                 return g.salvaging.lost ? salvage_orphans(world, g.salvaging)
+                                                         : salvage(world, g.salvaging);
+                               });
+                             });
+  add_instance(*verb, given, salvaging.which, "image",
+               "instance, job file, or directory of a store (default: the only dead instance)");
+  verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)")
+      ->check(is_no_home);
+  verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
+  verb->add_flag("--list", salvaging.list, "only say what is there");
+  verb->add_flag("--lost", salvaging.lost,
+                 "what no name leads to any more, where the journal is damaged: to lost+found in "
+                 "the directory of --to, under numbers")
+      ->excludes("--all");
+}
+
+void add_receipt_verb(Verbs& verbs) {
+  CLI::App* verb =
+      verbs.add("receipt", "compare the results that a receipt names with what the PFS has",
+                [](World& world, VerbArguments& g) { return verify_receipt(world, g.receipt); });
+  verb->add_option("--verify", verbs.given().receipt,
+                   "receipt of a stage-out, a salvage, or an unload")
+      ->required()
+      ->check(is_named);
+  verb->footer(
+      "Exit codes: 0 all are as the receipt says, 1 the receipt or results-dir cannot be read, 3 "
+      "not all are.");
+}
+
+void add_check_image_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  CLI::App* verb = verbs.add(
+      "check-image", "verify the image of an instance that is not running",
+      [](World& world, VerbArguments& g) { return check_image(world, g.which, g.repair); });
+  verb->add_option("image", given.which,
+                   "instance, job file, or directory of a store (default: the only dead instance)")
+      ->check(is_named);
+  verb->add_flag("--repair", given.repair, "remove what is provably left over");
+  verb->footer("Exit codes: 0 whole, 1 damaged or not to be looked at, 3 leftovers.");
+}
+
+void add_clean_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  CleanArguments& cleaning = given.cleaning;
+  CLI::App* verb = verbs.add("clean", "remove what dead instances left behind",
+                             [](World& world, VerbArguments& g) {
+                               std::string name;
+                               return with_job(world, g.job_here, name, [&] {
+                                 if (!name.empty()) {
+                                   g.cleaning.which = {name};
+                                 }
+                                 return clean(world, g.cleaning);
+                               });
+                             });
+  add_instance(*verb, given, cleaning.which, "instance",
+               "names, or directories of stores (default: all that are dead)");
+  verb->add_flag("--force", cleaning.force, "also where results would be lost");
+  verb->add_flag("--kept", cleaning.kept,
+                 "without a name: also those that were kept for another start");
+}
+
+void add_cache_verb(Verbs& verbs) {
+  CacheArguments& caching = verbs.given().caching;
+  CLI::App* verb =
+      verbs.add("cache", "list or remove what the cache of inputs holds on this node",
+                [](World& world, VerbArguments& g) { return cache(world, g.caching); });
+  verb->add_option("action", caching.action,
+                   "ls: list, the least recently used first; clean: remove")
+      ->required()
+      ->check(CLI::IsMember({"ls", "clean"}));
+  verb->add_option("path", caching.paths, "clean: files or directories of the PFS");
+  verb->add_flag("--all", caching.all, "clean: everything");
+  verb->add_option("--cache", caching.directory,
+                   "the directory below which the cache lies (default: $EFS_CACHE, or the site's)");
+  verb->add_option("-u,--user", caching.user, "whose cache (root only)");
+}
+
+void add_queue_verb(Verbs& verbs) {
+  verbs
+      .add("queue", "show who holds a turn at the PFS, who waits, and for how long",
+           [](World& world, VerbArguments& g) { return queue(world, g.queue_directory); })
+      ->add_option("directory", verbs.given().queue_directory,
+                   "directory of the queue (default: $EFS_INTERLEAVING, or that of plugstack.conf)")
+      ->envname("EFS_INTERLEAVING");
+}
+
+void add_doctor_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  CLI::App* verb = verbs.add(
+      "doctor", "say what this node lacks for efs, and what to change; changes nothing",
+      [](World& world, VerbArguments& g) { return doctor(world, g.examined, g.examined_memory); });
+  verb->add_option("job_file", given.examined, "look at the stores of this job file, too");
+  verb->add_option("--mem", given.examined_memory,
+                   "say what a job of this size gets here, written as for sbatch (500M)")
+      ->check(is_size);
+}
+
+void add_top_verb(Verbs& verbs) {
+  TopArguments& watched = verbs.given().watched;
+  CLI::App* verb = verbs.add("top", "show what instances do, again and again",
+                             [](World& world, VerbArguments& g) { return top(world, g.watched); });
+  verb->add_option("instance", watched.which, "name, mount point or job file")->check(is_named);
+  verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")
+      ->check(CLI::Range(0.1, 3600.0));
+  verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
+}
+
+// The verbs for files while programs run.
+void add_file_verbs(Verbs& verbs) {
+  FileArguments& a = verbs.given().files;
+  const auto file_verb = [&](const char* name, const char* help,
+                             int (*what)(World&, const FileArguments&)) {
+    CLI::App* sub = verbs.add(
+        name, help, [what](World& world, VerbArguments& g) { return what(world, g.files); });
+    sub->add_option("-i,--instance", a.instance,
+                    "name, mount point or job file of the instance (default: the one that the path "
+                    "lies in, or the only one)")
+        ->check(is_named);
+    return sub;
+  };
+  const auto paths = [&](CLI::App* sub, bool needed) {
+    auto* option = sub->add_option("path", a.paths,
+                                   "paths on the mount, of the PFS below root-dir, or relative to "
+                                   "root-dir; patterns in quotes");
+    if (needed) {
+      option->required();
+    }
+  };
+  const auto part = [&](CLI::App* sub) {
+    sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
+    sub->add_option("--offset", a.offset, "only a part of one file: its first byte")
+        ->transform(CLI::Validator(make_decimal, ""));
+    sub->add_option("--size", a.size, "and how many (0: to the end)")
+        ->transform(CLI::Validator(make_decimal, ""));
+  };
+  CLI::App* load_verb =
+      file_verb("load", "bring files from the PFS into the buffer while programs run", load);
+  paths(load_verb, true);
+  part(load_verb);
+  load_verb->add_flag("--replace", a.replace, "take the place of another version that is clean");
+  load_verb->add_flag("--force", a.force,
+                      "with --replace: of a changed one too, whose changes are lost");
+  CLI::App* unload_verb =
+      file_verb("unload", "bring changed files to results-dir while programs run", unload);
+  paths(unload_verb, true);
+  part(unload_verb);
+  unload_verb->add_flag("--as-is", a.as_is,
+                        "also what may be written to meanwhile; such a copy is not verified");
+  unload_verb->add_flag("--remove", a.remove, "then remove them from the buffer");
+  CLI::App* wait_verb = file_verb("wait", "wait for loads and unloads (default: all)", wait);
+  wait_verb->add_option("task", a.paths, "numbers of tasks");
+  CLI::App* cancel_verb = file_verb("cancel", "cancel loads and unloads", cancel);
+  cancel_verb->add_option("task", a.paths, "numbers of tasks")->required();
+  CLI::App* ls_verb = file_verb("ls", "list what is in the buffer: class, state, size", ls);
+  paths(ls_verb, false);
+  ls_verb->add_flag("--instances", a.instances, "list instances, not files: as efs status --all");
+  paths(file_verb("explain", "tell where a file is and whether it will be staged out, and why",
+                  explain),
+        true);
+  CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
+  set_verb
+      ->add_option("class", a.file_class, "persistent, temporary, or default: as the job file says")
+      ->required()
+      ->check(CLI::IsMember({"persistent", "temporary", "default"}));
+  paths(set_verb, true);
+}
+
+}  // namespace
+
+void add_verbs(CLI::App& app, World& world, VerbArguments& given) {
+  Verbs verbs(app, world, given);
+  add_run_verb(verbs);
+  add_start_verb(verbs);
+  add_plan_verb(verbs);
+  add_check_verb(verbs);
+  add_status_verb(verbs);
+  add_stop_verb(verbs);
+  add_salvage_verb(verbs);
+  add_receipt_verb(verbs);
+  add_check_image_verb(verbs);
+  add_clean_verb(verbs);
+  add_cache_verb(verbs);
+  add_queue_verb(verbs);
+  add_doctor_verb(verbs);
+  add_top_verb(verbs);
+  add_file_verbs(verbs);
+}
+
+}  // namespace efs::cli
