@@ -382,8 +382,8 @@ class Load : LiveTransfer {
     std::optional<std::uint64_t> bytes = std::nullopt;  // of a file
   };
 
-  /// Call it after the name was given. Does not throw, because give_names() has reserved the memory:
-  /// an unrecorded name would not be taken back.
+  /// Call it after the name was given. Does not throw, because give_names() has reserved the
+  /// memory: an unrecorded name would not be taken back.
   void note(Published given) {
     if (given.bytes) {
       ++report_.files;
