@@ -33,23 +33,24 @@ const char* staged(const fs::WalkItem& item) {
   return item.origin ? "in" : "no";
 }
 
-/// The effect of a stop on the file, in words.
-std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
-                 config::FileClass file_class) {
-  const mode_t type = item.attributes.st_mode & S_IFMT;
-  if (type != S_IFREG && type != S_IFDIR && type != S_IFLNK) {
-    return "is not staged out: a socket, FIFO or device";
+bool is_staged_type(mode_t mode) {
+  return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode);
+}
+
+/// The effect of a stop on a name that no change or output rule concerns, in words.
+std::string fate_of_unchanged(const fs::WalkItem& item) {
+  if (item.saved) {
+    return "is not staged out: an unload brought it to results-dir and it has not changed since";
   }
-  const std::string path = config::result_path(config, item.path);
-  const bool is_input = item.origin && !item.saved;
-  if (!is_dirty(item) && !(is_input && path != item.path)) {
-    if (item.saved) {
-      return "is not staged out: an unload brought it to results-dir and it has not changed since";
-    }
-    return type == S_IFDIR ? "is made at results-dir only where something goes into it: it has not "
-                             "changed since the stage-in"
-                           : "is not staged out: it has not changed since the stage-in";
-  }
+  return S_ISDIR(item.attributes.st_mode)
+             ? "is made at results-dir only where something goes into it: it has not "
+               "changed since the stage-in"
+             : "is not staged out: it has not changed since the stage-in";
+}
+
+/// The reason why a stop cannot or does not export the name; "" if it does.
+std::string obstacle_to_export(const config::JobConfig& config, const fs::WalkItem& item,
+                               config::FileClass file_class) {
   if (file_class != config::FileClass::temporary && !item.unreadable.empty()) {
     return "cannot be staged out: its content cannot be read from the buffer";
   }
@@ -61,6 +62,23 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
   }
   if (config.results_dir.empty()) {
     return "cannot be staged out: the job file names no results-dir";
+  }
+  return {};
+}
+
+/// The effect of a stop on the file, in words.
+std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
+                 config::FileClass file_class) {
+  if (!is_staged_type(item.attributes.st_mode)) {
+    return "is not staged out: a socket, FIFO or device";
+  }
+  const std::string path = config::result_path(config, item.path);
+  const bool is_input = item.origin && !item.saved;
+  if (!is_dirty(item) && !(is_input && path != item.path)) {
+    return fate_of_unchanged(item);
+  }
+  if (auto obstacle = obstacle_to_export(config, item, file_class); !obstacle.empty()) {
+    return obstacle;
   }
   std::string why = !is_dirty(item) ? "an output rule gives it another name there"
                     : item.origin   ? "it was opened for writing, or changed, since the stage-in"
@@ -84,6 +102,38 @@ std::string writers_text(const fs::Writers& writers) {
     return "may be mapped for writing: an unload needs --as-is, and cannot be verified";
   }
   return "nobody can write to it now: an unload would be verified";
+}
+
+/// The writers of a file as a line for people, and as a member of `answer`; "" if the buffer does
+/// not know them.
+std::string note_writers(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
+  if (!S_ISREG(item.attributes.st_mode)) {
+    return {};
+  }
+  const auto writers = staging.writers(item.ino);
+  if (!writers) {
+    return {};
+  }
+  answer["writers"] = {{"open", writers->from_before ? Json() : Json(writers->open)},
+                       {"possible", writers->possible},
+                       {"from_before_takeover", writers->from_before}};
+  return "  writers      " + writers_text(*writers) + "\n";
+}
+
+/// A line for each thing that the content lacks; a lost content is also a member of `answer`.
+std::string note_lacking_content(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
+  std::string text;
+  if (staging.lost_its_content(item)) {
+    answer["content_lost"] = true;
+    text += "  content      power loss took it before the first fsync: the file is empty since\n";
+  } else if (!item.unreadable.empty()) {
+    text += "  content      cannot be read from the buffer: " + printable(item.unreadable) + "\n";
+  }
+  if (!item.parts.empty()) {
+    text += "  parts        only " + item.parts +
+            " (offset+length) were loaded; the rest reads as zeros\n";
+  }
+  return text;
 }
 
 /// The effect of a stop on an input that the job removed; "" for other names.
@@ -189,24 +239,8 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
                               escaped(config.root_dir + "/" + config::source_of(config, item->path))
                         : "") +
           "\n";
-  if (staging.lost_its_content(*item)) {
-    answer["content_lost"] = true;
-    text += "  content      power loss took it before the first fsync: the file is empty since\n";
-  } else if (!item->unreadable.empty()) {
-    text += "  content      cannot be read from the buffer: " + printable(item->unreadable) + "\n";
-  }
-  if (!item->parts.empty()) {
-    text += "  parts        only " + item->parts +
-            " (offset+length) were loaded; the rest reads as zeros\n";
-  }
-  if (S_ISREG(item->attributes.st_mode)) {
-    if (const auto writers = staging.writers(item->ino)) {
-      answer["writers"] = {{"open", writers->from_before ? Json() : Json(writers->open)},
-                           {"possible", writers->possible},
-                           {"from_before_takeover", writers->from_before}};
-      text += "  writers      " + writers_text(*writers) + "\n";
-    }
-  }
+  text += note_lacking_content(staging, *item, answer);
+  text += note_writers(staging, *item, answer);
   text += "  at the stop  it " + printable(then) + "\n";
   answer["text"] = text;
   return answer;

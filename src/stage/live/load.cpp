@@ -10,6 +10,7 @@
 #include "base/mutex.hpp"
 #include "base/text.hpp"
 #include "config/paths.hpp"
+#include "stage/live/live_transfer.hpp"
 #include "stage/pfs/coarse_mtime.hpp"
 #include "stage/plan/hard_links.hpp"
 #include "stage/plan/placement.hpp"
@@ -119,19 +120,10 @@ class LoadBuffer final : public PlainBuffer {
   std::map<std::string, std::uint64_t> versions_ EFS_GUARDED_BY(mutex_);
 };
 
-class Load {
+class Load : LiveTransfer {
  public:
-  Load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging,
-       PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config),
-        request_(request),
-        staging_(staging),
-        pfs_(pfs),
-        options_(options),
-        progress_(progress) {}
-
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
+  Load(const LiveArguments& with, const LoadRequest& request)
+      : LiveTransfer(with), request_(request) {}
 
   ~Load() {
     for (const auto& file : files_) {
@@ -162,14 +154,37 @@ class Load {
   }
 
   bool has_turn(std::uint64_t bytes) {
-    if (bytes == 0 || !options_.wait_for_turn) {
-      return true;
-    }
-    const Status turn = options_.wait_for_turn(bytes);
+    const Status turn = wait_for_turn(bytes);
     if (!turn) {
       failed("", turn.error());
     }
-    return static_cast<bool>(turn);
+    return turn.has_value();
+  }
+
+  /// The resource that a name of the request stands for.
+  config::Resource requested(const std::string& name) {
+    config::Resource resource;
+    const std::string source = config::source_of(config_, name);
+    if (source != name) {
+      resource.as = name;
+    }
+    resource.path = source.empty()
+                        ? config_.root_dir
+                        : (config_.root_dir == "/" ? "" : config_.root_dir) + "/" + source;
+    resource.is_glob =
+        config::has_wildcard(name) && resource.as.empty() && !pfs_.lstat(AT_FDCWD, resource.path);
+    resource.reusable = is_reusable(resource.path);
+    return resource;
+  }
+
+  static Error first_of(const std::vector<PlanProblem>& problems) {
+    const auto& first = problems.front();
+    const auto more = problems.size() - 1;
+    const bool missing =
+        first.reason.starts_with("does not exist") || first.reason.starts_with("no file");
+    return {missing ? ENOENT : EINVAL,
+            first.path + ": " + first.reason +
+                (more > 0 ? " (and " + std::to_string(more) + " more)" : "")};
   }
 
   /// The plan, after all checks; nullopt if a check has failed.
@@ -178,32 +193,14 @@ class Load {
     config.resources.clear();
     config.results_dir.clear();
     for (const auto& name : request_.names) {
-      config::Resource resource;
-      const std::string source = config::source_of(config_, name);
-      if (source != name) {
-        resource.as = name;
-      }
-      resource.path = source.empty()
-                          ? config.root_dir
-                          : (config.root_dir == "/" ? "" : config.root_dir) + "/" + source;
-      resource.is_glob =
-          config::has_wildcard(name) && resource.as.empty() && !pfs_.lstat(AT_FDCWD, resource.path);
-      resource.reusable = is_reusable(resource.path);
-      config.resources.push_back(std::move(resource));
+      config.resources.push_back(requested(name));
     }
     auto plan = make_plan(config, pfs_);
     if (!plan) {
       return failed("", plan.error()), std::nullopt;
     }
     if (!plan->problems.empty()) {
-      const auto& first = plan->problems.front();
-      const auto more = plan->problems.size() - 1;
-      const bool missing =
-          first.reason.starts_with("does not exist") || first.reason.starts_with("no file");
-      failed("", {missing ? ENOENT : EINVAL,
-                  first.path + ": " + first.reason +
-                      (more > 0 ? " (and " + std::to_string(more) + " more)" : "")});
-      return std::nullopt;
+      return failed("", first_of(plan->problems)), std::nullopt;
     }
     if (!request_.part.whole() && !only_one_file(*plan)) {
       return std::nullopt;
@@ -252,55 +249,77 @@ class Load {
       }
       return false;
     }
-    const mode_t type = found->attributes.st_mode & S_IFMT;
-    if (entry.type == EntryType::directory) {
-      if (type != S_IFDIR) {
-        failed(entry.path, {ENOTDIR, "is in the buffer and is no directory"});
-      }
-      return true;
+    switch (entry.type) {
+      case EntryType::directory: return is_directory_there(entry, *found);
+      case EntryType::symlink: return is_link_there(entry, *found);
+      case EntryType::file: break;
     }
-    if (entry.type == EntryType::symlink) {
-      if (type != S_IFLNK || found->target != entry.target) {
-        failed(entry.path, {EEXIST, "is in the buffer and leads elsewhere; remove it there first"});
-      }
-      return ++report_.already, true;
+    return is_file_there(entry, *found);
+  }
+
+  bool is_directory_there(const PlanEntry& entry, const fs::WalkItem& found) {
+    if (!S_ISDIR(found.attributes.st_mode)) {
+      failed(entry.path, {ENOTDIR, "is in the buffer and is no directory"});
     }
-    if (type != S_IFREG) {
+    return true;
+  }
+
+  bool is_link_there(const PlanEntry& entry, const fs::WalkItem& found) {
+    if (!S_ISLNK(found.attributes.st_mode) || found.target != entry.target) {
+      failed(entry.path, {EEXIST, "is in the buffer and leads elsewhere; remove it there first"});
+    }
+    return ++report_.already, true;
+  }
+
+  bool is_file_there(const PlanEntry& entry, const fs::WalkItem& found) {
+    if (!S_ISREG(found.attributes.st_mode)) {
       return failed(entry.path,
                     {EISDIR, "is in the buffer and is no regular file; remove it there first"}),
              true;
     }
-    const bool same = has_version(*found, entry.origin);
-    if (same && is_whole(*found)) {
+    const bool same = has_version(found, entry.origin);
+    if (same && is_whole(found)) {
       return ++report_.already, true;
     }
     // more parts or the whole file replace parts or an unreadable file
-    if (same) {
-      return false;
+    if (!same) {
+      check_replaceable(entry, found);
     }
+    return false;
+  }
+
+  /// Fails the load if the request does not permit it to replace this file of another version.
+  void check_replaceable(const PlanEntry& entry, const fs::WalkItem& found) {
     if (!request_.replace) {
       failed(entry.path,
-             {EEXIST, found->dirty
+             {EEXIST, found.dirty
                           ? "is in the buffer and differs from the PFS; --replace --force would "
                             "drop what is there"
                           : "is in the buffer in another version than the PFS has; use --replace"});
-    } else if (found->dirty && !request_.force) {
+    } else if (found.dirty && !request_.force) {
       failed(
           entry.path,
           {EBUSY, "was changed in the buffer; unload it first, or drop the change with --force"});
     }
-    return false;
+  }
+
+  /// The space that the data of an entry take.
+  static std::uint64_t needed_by(const PlanEntry& entry) {
+    return entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
+  }
+
+  /// The same for the requested part of a file that takes `whole`.
+  std::uint64_t needed_by_part(std::uint64_t whole) const {
+    return request_.part.length == 0 ? whole : std::min(whole, request_.part.length);
   }
 
   bool find_places(Plan& plan) {
     const auto available = staging_.available_by_place();
     for (auto& entry : plan.entries) {
-      entry.needed = entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
+      entry.needed = needed_by(entry);
     }
     if (!request_.part.whole()) {
-      plan.entries.back().needed =
-          std::min(plan.entries.back().needed,
-                   request_.part.length == 0 ? plan.entries.back().needed : request_.part.length);
+      plan.entries.back().needed = needed_by_part(plan.entries.back().needed);
     }
     const auto named = config::find_backend(config_, request_.backend);
     place_entries(config_, plan, Rooms(available.begin(), available.end()),
@@ -315,10 +334,10 @@ class Load {
   bool fits(Plan& plan) {
     std::uint64_t needed = 0;
     for (const auto& entry : plan.entries) {
-      needed += entry.link_to.empty() ? rounded(std::min(entry.size, entry.allocated)) : 0;
+      needed += needed_by(entry);
     }
     if (!request_.part.whole()) {
-      needed = std::min(needed, request_.part.length == 0 ? needed : request_.part.length);
+      needed = needed_by_part(needed);
     }
     if (config_.backends.size() > 1) {
       return find_places(plan);
@@ -363,8 +382,8 @@ class Load {
     std::optional<std::uint64_t> bytes = std::nullopt;  // of a file
   };
 
-  /// Call it after the name was given. Does not throw, because publish() has reserved the memory:
-  /// an unrecorded name would not be taken back.
+  /// Call it after the name was given. Does not throw, because give_names() has reserved the
+  /// memory: an unrecorded name would not be taken back.
   void note(Published given) {
     if (given.bytes) {
       ++report_.files;
@@ -406,18 +425,7 @@ class Load {
   void publish(const Plan& plan) {
     std::vector<const PlanEntry*> made;
     try {
-      published_.reserve(plan.entries.size() + files_.size());
-      made.reserve(plan.entries.size());
-      look_again(plan);
-      for (const auto& entry : plan.entries) {
-        make(entry, made);
-      }
-      while (!report_.failure && !files_.empty()) {
-        publish_one();
-      }
-      for (const auto& entry : plan.entries) {
-        link_one(entry);
-      }
+      give_names(plan, made);
     } catch (const std::bad_alloc&) {
       failed("", {ENOMEM, "out of memory"});
     }
@@ -434,6 +442,22 @@ class Load {
         (void)staging_.settle_directory(entry->path, entry->attributes);
       }
     } catch (const std::bad_alloc&) {
+    }
+  }
+
+  /// `made` gets the new directories.
+  void give_names(const Plan& plan, std::vector<const PlanEntry*>& made) {
+    published_.reserve(plan.entries.size() + files_.size());
+    made.reserve(plan.entries.size());
+    look_again(plan);
+    for (const auto& entry : plan.entries) {
+      make(entry, made);
+    }
+    while (!report_.failure && !files_.empty()) {
+      publish_one();
+    }
+    for (const auto& entry : plan.entries) {
+      link_one(entry);
     }
   }
 
@@ -568,7 +592,10 @@ class Load {
     }
     Scratch scratch(options_.transfer_size);
     for (const auto& part : parts) {
-      EFS_TRY(copy_part({pfs_, source->get()}, {posix_pfs(), container}, part, scratch, progress_));
+      EFS_TRY(copy_part({.source = {pfs_, source->get()},
+                         .destination = {posix_pfs(), container},
+                         .progress = progress_},
+                        part, scratch));
     }
     EFS_TRY(posix_pfs().truncate(container, entry.size));
     auto now = pfs_.fstat(source->get());
@@ -589,12 +616,7 @@ class Load {
     return {};
   }
 
-  const config::JobConfig& config_;
   const LoadRequest& request_;
-  fs::Staging& staging_;
-  PfsIo& pfs_;
-  const Options& options_;
-  Progress& progress_;
   // by path, of directories that have any
   std::map<std::string, std::map<std::string, std::string>> directory_xattrs_;
   std::map<std::string, std::uint64_t> directory_versions_;
@@ -610,7 +632,13 @@ class Load {
 LoadReport load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging,
                 PfsIo& pfs, const Options& options, Progress& progress) {
   try {
-    return Load(config, request, staging, pfs, options, progress).run();
+    return Load({.config = config,
+                 .staging = staging,
+                 .pfs = pfs,
+                 .options = options,
+                 .progress = progress},
+                request)
+        .run();
   } catch (const std::exception& exception) {
     LoadReport report;
     report.failure = StageFailure{"", {ENOMEM, std::string("load: ") + exception.what()}};

@@ -12,6 +12,23 @@ std::string base_of(const std::string& pattern) {
   return slash == std::string::npos ? "" : pattern.substr(0, slash);
 }
 
+// The items that match, and all items below a directory that matches. `items`: parents come first.
+std::vector<fs::WalkItem> matches_of(const std::string& pattern, std::vector<fs::WalkItem> items) {
+  std::vector<fs::WalkItem> matching;
+  std::string taken;  // a directory that matched, which includes its content
+  for (auto& item : items) {
+    const bool inside = !taken.empty() && config::is_within(item.path, taken);
+    if (!inside && !config::glob_match(pattern, item.path)) {
+      continue;
+    }
+    if (!inside && S_ISDIR(item.attributes.st_mode)) {
+      taken = item.path;
+    }
+    matching.push_back(std::move(item));
+  }
+  return matching;
+}
+
 }  // namespace
 
 Result<std::string> buffer_name(const config::JobConfig& config, const std::string& given) {
@@ -44,18 +61,7 @@ Result<std::vector<fs::WalkItem>> items_of(fs::Staging& staging, const std::stri
   if (!below) {
     return below;
   }
-  std::vector<fs::WalkItem> matching;
-  std::string taken;  // a directory that matched, which includes its content
-  for (auto& item : *below) {
-    const bool inside = !taken.empty() && config::is_within(item.path, taken);
-    if (!inside && !config::glob_match(name, item.path)) {
-      continue;
-    }
-    if (!inside && S_ISDIR(item.attributes.st_mode)) {
-      taken = item.path;
-    }
-    matching.push_back(std::move(item));
-  }
+  auto matching = matches_of(name, std::move(*below));
   if (matching.empty()) {
     return fail(ENOENT, name + ": nothing in the buffer matches");
   }

@@ -42,30 +42,35 @@ bool PartWriter::is_unknown_name(const fs::WalkItem& item) const {
 
 /// As ResultWriter for a whole file: another user's version may be changed only if the job file
 /// permits it.
-Status PartWriter::may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours,
+Status PartWriter::may_lay_over(const fs::WalkItem& item, const OldVersion& old,
                                 ReceiptEntry& entry) {
   const PlacedName name{.name = item.path, .own = item.path};
-  const bool replaces = !ours && !is_ours(options_.placed, name, item, before);
+  const bool replaces = !old.ours && !is_ours(options_.placed, name, item, old.attributes);
   const bool is_new = !in_place_ || is_unknown_name(item);
   if (replaces && is_new && config_.existing != config::Existing::replace) {
     return conflict(entry,
                     "results-dir has another file of this name, and the job file does not let "
                     "results replace it; the job's version is kept in the buffer only");
   }
-  if (in_place_) {
-    if (ours || is_unknown_name(item)) {
-      return {};
-    }
-    if (config_.on_conflict == config::OnConflict::overwrite) {
-      entry.reason = "; laid over a version that changed on the PFS since it was staged in";
-      return {};
-    }
-    const bool both = config_.on_conflict == config::OnConflict::keep_both;
-    return conflict(entry, std::string("it changed on the PFS since it was staged in; the job's "
-                                       "version is kept in the buffer only") +
-                               (both ? "; unload all of it to have both" : ""));
+  return in_place_ ? may_lay_over_in_place(item, old.ours, entry) : is_no_input(old, entry);
+}
+
+Status PartWriter::may_lay_over_in_place(const fs::WalkItem& item, bool ours, ReceiptEntry& entry) {
+  if (ours || is_unknown_name(item)) {
+    return {};
   }
-  const auto input = inputs_.is_input(before);
+  if (config_.on_conflict == config::OnConflict::overwrite) {
+    entry.reason = "; laid over a version that changed on the PFS since it was staged in";
+    return {};
+  }
+  const bool both = config_.on_conflict == config::OnConflict::keep_both;
+  return conflict(entry, std::string("it changed on the PFS since it was staged in; the job's "
+                                     "version is kept in the buffer only") +
+                             (both ? "; unload all of it to have both" : ""));
+}
+
+Status PartWriter::is_no_input(const OldVersion& old, ReceiptEntry& entry) {
+  const auto input = inputs_.is_input(old.attributes);
   if (!input) {
     return std::unexpected(input.error());
   }
@@ -84,9 +89,9 @@ bool PartWriter::is_its_own(const struct stat& there, fs::WalkItem item) {
 }
 
 /// Checks as late as possible, because writing the part may have taken minutes.
-Status PartWriter::is_still(const fs::WalkItem& item, int directory, const struct stat& before,
-                            ReceiptEntry& entry) {
-  const auto now = pfs_.lstat(directory, leaf_of(item.path));
+Status PartWriter::is_still(const fs::WalkItem& item, const OldVersion& old, ReceiptEntry& entry) {
+  const struct stat& before = old.attributes;
+  const auto now = pfs_.lstat(old.directory.get(), leaf_of(item.path));
   if (!now && now.error().code != ENOENT) {
     return std::unexpected(now.error());
   }
@@ -100,63 +105,95 @@ Status PartWriter::is_still(const fs::WalkItem& item, int directory, const struc
   return conflict(entry, changed_meanwhile);
 }
 
-/// Replaces the file in results-dir by a version with the part. `entry` gets the checksum or the
-/// obstacle.
-Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntry& entry) {
-  auto part = clipped(asked, static_cast<std::uint64_t>(item.attributes.st_size));
+/// Cuts `asked` to the file. The buffer must have all of it.
+Result<Part> PartWriter::present_part(const fs::WalkItem& item, Part asked) {
+  const auto part = clipped(asked, static_cast<std::uint64_t>(item.attributes.st_size));
   if (!part) {
     return part;
   }
   if (!item.parts.empty() && united(parts_of(item.parts), *part) != parts_of(item.parts)) {
     return fail(EINVAL, "only the parts " + item.parts + " of it were loaded");
   }
+  return part;
+}
+
+/// Opens the directory of results-dir that holds the item's name.
+Result<UniqueFd> PartWriter::directory_of(const fs::WalkItem& item) {
   auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-  auto directory =
-      top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags) : std::move(top);
-  auto old = directory
-                 ? pfs_.open_beneath(directory->get(), leaf_of(item.path), O_RDONLY | O_NONBLOCK)
-                 : std::unexpected(directory.error());
-  if (!old && old.error().code == ENOENT) {
+  return top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags)
+             : std::move(top);
+}
+
+Result<PartWriter::OldVersion> PartWriter::open_old(const fs::WalkItem& item) {
+  auto directory = directory_of(item);
+  auto fd = directory
+                ? pfs_.open_beneath(directory->get(), leaf_of(item.path), O_RDONLY | O_NONBLOCK)
+                : std::unexpected(directory.error());
+  if (!fd && fd.error().code == ENOENT) {
     return fail(
         ENOENT,
         "results-dir has no version of it that the part could go into; unload all of it first");
   }
-  if (!old) {
-    return std::unexpected(old.error());
+  if (!fd) {
+    return std::unexpected(fd.error());
   }
-  auto before = pfs_.fstat(old->get());
-  if (!before) {
-    return std::unexpected(before.error());
+  const auto attributes = pfs_.fstat(fd->get());
+  if (!attributes) {
+    return std::unexpected(attributes.error());
   }
   const bool ours = is_ours(in_place_ ? options_.placed : nullptr,
-                            {.name = item.path, .own = item.path}, item, *before);
-  // the copy already has the part; a new version would count as another user's
-  if (!is_dirty(item) && is_its_own(*before, item)) {
-    return part;
+                            {.name = item.path, .own = item.path}, item, *attributes);
+  return OldVersion{.directory = std::move(*directory),
+                    .fd = std::move(*fd),
+                    .attributes = *attributes,
+                    .ours = ours};
+}
+
+/// If the replaced version was another user's, nothing is recorded: the remaining bytes are that
+/// user's. Otherwise the new version is recorded as this job's, even if its name does not survive
+/// a crash. For a new file of the job the export log has the record.
+void PartWriter::note_version(const fs::WalkItem& item, const PartialFile& made, Replaced replaced,
+                              ReceiptEntry& entry) {
+  if (!made.lost.empty()) {
+    entry.reason += "; without " + made.lost;
   }
-  const bool is_new = in_place_ && !ours && is_unknown_name(item);
-  EFS_TRY(may_lay_over(item, *before, ours, entry));
-  const PartialJob job{
-      .item = item,
-      .directory = directory->get(),
-      .partial = partial_name(leaf_of(item.path), options_.partial_tag,
-                              buffer_.has(item.path + options_.partial_tag + partial_suffix)),
-      .fsync = true};
-  const auto made = place_part(job, *part, old->get(), *before, ours, entry);
-  if (!made) {
-    return std::unexpected(made.error());
-  }
-  // If the replaced version was another user's, nothing is recorded: the remaining bytes are that
-  // user's. Otherwise the new version is recorded as this job's, even if its name does not survive
-  // a crash. For a new file of the job the export log has the record.
-  if (!made->lost.empty()) {
-    entry.reason += "; without " + made->lost;
-  }
-  const Status noted = ours ? note_part(item, *made) : is_new ? note_placed(item, *made) : Status();
+  const Status noted = replaced.ours     ? note_part(item, made)
+                       : replaced.is_new ? note_placed(item, made)
+                                         : Status();
   if (!noted) {
     entry.reason +=
         "; the next unload will take it for somebody else's version: " + describe(noted.error());
   }
+}
+
+/// Replaces the file in results-dir by a version with the part. `entry` gets the checksum or the
+/// obstacle.
+Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntry& entry) {
+  const auto part = present_part(item, asked);
+  if (!part) {
+    return part;
+  }
+  const auto old = open_old(item);
+  if (!old) {
+    return std::unexpected(old.error());
+  }
+  // the copy already has the part; a new version would count as another user's
+  if (!is_dirty(item) && is_its_own(old->attributes, item)) {
+    return part;
+  }
+  const bool is_new = in_place_ && !old->ours && is_unknown_name(item);
+  EFS_TRY(may_lay_over(item, *old, entry));
+  const PartialJob job{
+      .item = item,
+      .directory = old->directory.get(),
+      .partial = partial_name(leaf_of(item.path), options_.partial_tag,
+                              buffer_.has(item.path + options_.partial_tag + partial_suffix)),
+      .fsync = true};
+  const auto made = place_part(job, *part, *old, entry);
+  if (!made) {
+    return std::unexpected(made.error());
+  }
+  note_version(item, *made, {.ours = old->ours, .is_new = is_new}, entry);
   EFS_TRY(pfs_.fsync(job.directory));
   if (options_.placed != nullptr) {
     (void)options_.placed->sync();
@@ -185,9 +222,7 @@ Status PartWriter::note_part(const fs::WalkItem& item, const PartialFile& made) 
 }
 
 Status PartWriter::note_placed(const fs::WalkItem& item, const PartialFile& made) {
-  const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-  const auto directory = top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags)
-                             : fail(top.error().code);
+  const auto directory = directory_of(item);
   const auto now =
       directory ? pfs_.lstat(directory->get(), leaf_of(item.path)) : fail(directory.error().code);
   if (!now) {
@@ -201,8 +236,7 @@ Status PartWriter::note_placed(const fs::WalkItem& item, const PartialFile& made
 }
 
 /// Writes the partial and renames it. After an error no partial is left.
-Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int old,
-                                           const struct stat& before, bool ours,
+Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, const OldVersion& old,
                                            ReceiptEntry& entry) {
   // left by a killed unload; unloads of an instance run one at a time
   (void)pfs_.unlink(job.directory, job.partial);
@@ -211,53 +245,63 @@ Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, int
     return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
   }
   return with_partial(pfs_, job.directory, job.partial, [&]() -> Result<PartialFile> {
-    Scratch scratch(options_.transfer_size);
-    auto made = lay_over(job.item, part, old, before, fd->get(), scratch);
-    Status good = made ? Status() : std::unexpected(made.error());
-    if (good && config_.verify == config::Verify::read_back) {
-      good = read_back(job, *made, pfs_, scratch, progress_.cancel);
-    }
-    if (good) {
-      good = revoke(job.item.path);
-    }
-    if (good) {
-      good = is_still(job.item, job.directory, before, entry);
-    }
-    // The replaced version is another user's, and so are the remaining bytes in results-dir.
-    if (good && !is_dirty(job.item) && job.item.parts.empty()) {
-      good = staging_.mark_changed(job.item.ino, job.item.path);
-    }
-    if (!good) {
+    auto made = fill_partial(job, part, old, fd->get(), entry);
+    if (!made) {
       (void)pfs_.unlink(job.directory, job.partial);
-      return std::unexpected(good.error());
+      return made;
     }
-    const auto about_to = [&](const struct stat& partial, bool is_shared) {
-      if (!ours) {
-        return;
-      }
-      (void)buffer_.named(job.item, [&] { return coming_version(partial, is_shared); });
-      if (options_.placed != nullptr) {
-        (void)options_.placed->coming({.name = job.item.path, .own = job.item.path}, &partial,
-                                      &before);
-      }
-    };
-    EFS_TRY(buffer_.secure({&job.item.ino, 1}));
-    // Nor may it change while the new version gets its name. (With several nodes, the PFS's rename
-    // handles that.)
-    PartialJob last = job;
-    if (config_.nodes <= 1 && !config_.merges) {
-      last.over = &before;
-    }
-    const Status named = publish_patiently(last, *made, about_to);
-    if (!named && named.error().code == EEXIST && last.over != nullptr) {
-      (void)pfs_.unlink(job.directory, job.partial);
-      return conflict(entry, changed_meanwhile);
-    }
-    if (!named) {
-      return std::unexpected(named.error());
-    }
+    EFS_TRY(give_name(job, *made, old, entry));
     return made;
   });
+}
+
+/// Writes the partial. Then makes all checks and records that must come before its new name.
+Result<PartialFile> PartWriter::fill_partial(const PartialJob& job, Part part,
+                                             const OldVersion& old, int fd, ReceiptEntry& entry) {
+  Scratch scratch(options_.transfer_size);
+  auto made = lay_over(job.item, part, old, fd, scratch);
+  if (!made) {
+    return made;
+  }
+  if (config_.verify == config::Verify::read_back) {
+    EFS_TRY(read_back(job, *made, pfs_, scratch, progress_.cancel));
+  }
+  EFS_TRY(revoke(job.item.path));
+  EFS_TRY(is_still(job.item, old, entry));
+  // The replaced version is another user's, and so are the remaining bytes in results-dir.
+  if (!is_dirty(job.item) && job.item.parts.empty()) {
+    EFS_TRY(staging_.mark_changed(job.item.ino, job.item.path));
+  }
+  return made;
+}
+
+/// Renames the partial. EEXIST becomes a conflict if the old version was to keep its place until
+/// then.
+Status PartWriter::give_name(const PartialJob& job, const PartialFile& made, const OldVersion& old,
+                             ReceiptEntry& entry) {
+  const auto about_to = [&](const struct stat& partial, bool is_shared) {
+    if (!old.ours) {
+      return;
+    }
+    (void)buffer_.named(job.item, [&] { return coming_version(partial, is_shared); });
+    if (options_.placed != nullptr) {
+      (void)options_.placed->coming({.name = job.item.path, .own = job.item.path}, &partial,
+                                    &old.attributes);
+    }
+  };
+  EFS_TRY(buffer_.secure({&job.item.ino, 1}));
+  // Nor may it change while the new version gets its name. (With several nodes, the PFS's rename
+  // handles that.)
+  PartialJob last = job;
+  if (config_.nodes <= 1 && !config_.merges) {
+    last.over = &old.attributes;
+  }
+  const Status named = publish_patiently(last, made, about_to);
+  if (!named && named.error().code == EEXIST && last.over != nullptr) {
+    (void)pfs_.unlink(job.directory, job.partial);
+    return conflict(entry, changed_meanwhile);
+  }
+  return named;
 }
 
 /// Waits for another node or job that has a claim to the name.
@@ -282,8 +326,10 @@ Status PartWriter::revoke(const std::string& path) {
   return all_disowned(staging_.revoke({&name, 1}, fs::Side::both, result_names(config_)));
 }
 
-Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, int old,
-                                         const struct stat& before, int fd, Scratch& scratch) {
+/// Writes the old version with the part over it to the new file `fd`.
+Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, const OldVersion& old,
+                                         int fd, Scratch& scratch) {
+  const struct stat& before = old.attributes;
   const auto old_size = static_cast<std::uint64_t>(before.st_size), end = part.offset + part.length,
              size = std::max(old_size, end);
   progress_.begin(1, size);
@@ -299,15 +345,23 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, in
   // The sum of both versions: holes of either are kept.
   const auto blocks = static_cast<std::uint64_t>(before.st_blocks + item.attributes.st_blocks);
   FileChecksum sum(sum_kind_for(size, blocks * 512));
-  EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {0, part.offset}, scratch, progress_, &sum));
-  EFS_TRY(copy_part({posix_pfs(), container->fd}, {pfs_, fd}, part, scratch, progress_, &sum));
-  EFS_TRY(copy_part({pfs_, old}, {pfs_, fd}, {end, size - end}, scratch, progress_, &sum));
+  const PartCopy from_old{.source = {pfs_, old.fd.get()},
+                          .destination = {pfs_, fd},
+                          .progress = progress_,
+                          .sum = &sum};
+  const PartCopy from_buffer{.source = {posix_pfs(), container->fd},
+                             .destination = {pfs_, fd},
+                             .progress = progress_,
+                             .sum = &sum};
+  EFS_TRY(copy_part(from_old, {0, part.offset}, scratch));
+  EFS_TRY(copy_part(from_buffer, part, scratch));
+  EFS_TRY(copy_part(from_old, {end, size - end}, scratch));
   EFS_TRY(pfs_.truncate(fd, size));
   const auto after = staging_.attributes(item.ino);
   EFS_TRY(buffer_.confirm(item.ino, after &&
                                         after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec &&
                                         after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
-  auto lost = take_attributes(old, before, fd);
+  auto lost = take_attributes(old, fd);
   if (!lost) {
     return std::unexpected(lost.error());
   }
@@ -323,7 +377,8 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, in
 
 /// Copies owner, extended attributes and mode from the replaced version. Returns the rejected
 /// attributes as set_xattrs().
-Result<std::string> PartWriter::take_attributes(int old, const struct stat& before, int fd) {
+Result<std::string> PartWriter::take_attributes(const OldVersion& old, int fd) {
+  const struct stat& before = old.attributes;
   auto made = pfs_.fstat(fd);
   if (!made) {
     return std::unexpected(made.error());
@@ -332,7 +387,7 @@ Result<std::string> PartWriter::take_attributes(int old, const struct stat& befo
   if (!owned) {
     owned = pfs_.chown(fd, before.st_uid, before.st_gid).has_value();
   }
-  auto attributes = pfs_.xattrs(old);
+  auto attributes = pfs_.xattrs(old.fd.get());
   if (!attributes) {
     return std::unexpected(attributes.error());
   }

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <string>
 
+#include "base/unique_fd.hpp"
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
 #include "stage/copy/transfer.hpp"
 #include "stage/export/partial.hpp"
 #include "stage/export/receipt.hpp"
+#include "stage/live/live_transfer.hpp"
 #include "stage/live/range.hpp"
 #include "stage/live/unload_buffer.hpp"
 #include "stage/options.hpp"
@@ -19,18 +21,13 @@ namespace efs::stage {
 
 /// One object serves one unload. Not thread-safe. All arguments are borrowed and must outlive the
 /// object.
-class PartWriter {
+class PartWriter : LiveTransfer {
  public:
-  PartWriter(const config::JobConfig& config, fs::Staging& staging, UnloadBuffer& buffer,
-             PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config),
-        staging_(staging),
+  PartWriter(const LiveArguments& with, UnloadBuffer& buffer)
+      : LiveTransfer(with),
         buffer_(buffer),
-        pfs_(pfs),
-        options_(options),
-        progress_(progress),
-        in_place_(config::has_results_in_place(config)),
-        inputs_(config, buffer, pfs) {}
+        in_place_(config::has_results_in_place(config_)),
+        inputs_(config_, buffer, pfs_) {}
 
   /// Writes the bytes of `asked` that the item has, and returns that part. On success a new version
   /// of the file in results-dir, with these bytes replaced, has the name durably. `entry` gets its
@@ -39,30 +36,48 @@ class PartWriter {
   Result<Part> write(const fs::WalkItem& item, Part asked, ReceiptEntry& entry);
 
  private:
+  /// The version in results-dir before the export.
+  struct OldVersion {
+    UniqueFd directory;  // the directory that holds it
+    UniqueFd fd;
+    struct stat attributes{};
+    bool ours = false;  // this job has exported it
+  };
+
+  /// The relation of the job to the version that the part was laid over.
+  struct Replaced {
+    bool ours = false;    // the job has exported it
+    bool is_new = false;  // the job's file is a new one, in place
+  };
+
+  static Result<Part> present_part(const fs::WalkItem& item, Part asked);
+  Result<UniqueFd> directory_of(const fs::WalkItem& item);
+  Result<OldVersion> open_old(const fs::WalkItem& item);
   std::unexpected<Error> conflict(ReceiptEntry& entry, std::string reason);
   bool is_unknown_name(const fs::WalkItem& item) const;
-  Status may_lay_over(const fs::WalkItem& item, const struct stat& before, bool ours,
-                      ReceiptEntry& entry);
+  Status may_lay_over(const fs::WalkItem& item, const OldVersion& old, ReceiptEntry& entry);
+  Status may_lay_over_in_place(const fs::WalkItem& item, bool ours, ReceiptEntry& entry);
+  Status is_no_input(const OldVersion& old, ReceiptEntry& entry);
   static bool is_its_own(const struct stat& there, fs::WalkItem item);
-  Status is_still(const fs::WalkItem& item, int directory, const struct stat& before,
-                  ReceiptEntry& entry);
+  Status is_still(const fs::WalkItem& item, const OldVersion& old, ReceiptEntry& entry);
+  void note_version(const fs::WalkItem& item, const PartialFile& made, Replaced replaced,
+                    ReceiptEntry& entry);
   Status note_part(const fs::WalkItem& item, const PartialFile& made);
   Status note_placed(const fs::WalkItem& item, const PartialFile& made);
-  Result<PartialFile> place_part(const PartialJob& job, Part part, int old,
-                                 const struct stat& before, bool ours, ReceiptEntry& entry);
+  Result<PartialFile> place_part(const PartialJob& job, Part part, const OldVersion& old,
+                                 ReceiptEntry& entry);
+  Result<PartialFile> fill_partial(const PartialJob& job, Part part, const OldVersion& old, int fd,
+                                   ReceiptEntry& entry);
+  Status give_name(const PartialJob& job, const PartialFile& made, const OldVersion& old,
+                   ReceiptEntry& entry);
   Status publish_patiently(const PartialJob& job, const PartialFile& made,
                            const AboutToPublish& about_to);
   Status revoke(const std::string& path);
-  Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, int old,
-                               const struct stat& before, int fd, Scratch& scratch);
-  Result<std::string> take_attributes(int old, const struct stat& before, int fd);
+  Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, const OldVersion& old, int fd,
+                               Scratch& scratch);
+  Result<std::string> take_attributes(const OldVersion& old, int fd);
 
-  const config::JobConfig& config_;
-  fs::Staging& staging_;
   UnloadBuffer& buffer_;
-  PfsIo& pfs_;
-  const Options& options_;
-  Progress& progress_;
   const bool in_place_;
   InputGuard inputs_;
 };

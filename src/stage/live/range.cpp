@@ -64,56 +64,61 @@ std::vector<Part> united(std::vector<Part> parts, Part added) {
 
 namespace {
 
-Status copy_range(const End& source, const End& destination, DataRange range,
-                  std::span<std::byte> buffer, Progress& progress, FileChecksum* sum) {
+// Writes all of `data` at the offset `at`.
+Status write_full(const End& destination, std::span<const std::byte> data, std::uint64_t at) {
+  for (std::size_t done = 0; done < data.size();) {
+    auto put = destination.io.write(destination.fd, data.subspan(done), at + done);
+    if (!put) {
+      return fail(put.error().code, "writing: " + describe(put.error()));
+    }
+    if (*put == 0) {
+      return fail(EIO, "writing: the file system took nothing");
+    }
+    done += *put;
+  }
+  return {};
+}
+
+Status copy_range(const PartCopy& copy, DataRange range, std::span<std::byte> buffer) {
   for (std::uint64_t at = range.begin; at < range.end;) {
-    if (progress.cancel) {
+    if (copy.progress.cancel) {
       return fail(ECANCELED, "cancelled");
     }
     const auto most = buffer.first(std::min<std::uint64_t>(buffer.size(), range.end - at));
-    auto got = source.io.read(source.fd, most, at);
+    auto got = copy.source.io.read(copy.source.fd, most, at);
     if (!got) {
       return fail(got.error().code, "reading: " + describe(got.error()));
     }
     if (*got == 0) {
       return fail(ESTALE, "changed while it was being read: it ends at byte " + std::to_string(at));
     }
-    for (std::size_t done = 0; done < *got;) {
-      auto put = destination.io.write(destination.fd, buffer.subspan(done, *got - done), at + done);
-      if (!put) {
-        return fail(put.error().code, "writing: " + describe(put.error()));
-      }
-      if (*put == 0) {
-        return fail(EIO, "writing: the file system took nothing");
-      }
-      done += *put;
-    }
-    if (sum != nullptr) {
-      sum->update(buffer.first(*got));
+    const auto data = buffer.first(*got);
+    EFS_TRY(write_full(copy.destination, data, at));
+    if (copy.sum != nullptr) {
+      copy.sum->update(data);
     }
     at += *got;
-    progress.bytes_done += *got;
+    copy.progress.bytes_done += *got;
   }
   return {};
 }
 
 }  // namespace
 
-Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch,
-                 Progress& progress, FileChecksum* sum) {
+Status copy_part(const PartCopy& copy, Part part, Scratch& scratch) {
   const auto buffer = scratch.buffer(0);
   const std::uint64_t end = part.offset + part.length;
-  DataRanges ranges(source, end, true);
+  DataRanges ranges(copy.source, end, true);
   for (std::uint64_t at = part.offset; at < end;) {
     const auto range = ranges.next(at);
     if (!range) {
       return std::unexpected(range.error());
     }
-    if (sum != nullptr) {
-      sum->skip(range->begin - at);
+    if (copy.sum != nullptr) {
+      copy.sum->skip(range->begin - at);
     }
-    progress.bytes_done += range->begin - at;
-    EFS_TRY(copy_range(source, destination, *range, buffer, progress, sum));
+    copy.progress.bytes_done += range->begin - at;
+    EFS_TRY(copy_range(copy, *range, buffer));
     at = range->end;
   }
   return {};

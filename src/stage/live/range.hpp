@@ -31,10 +31,17 @@ std::vector<Part> parts_of(const std::string& text);
 /// The union of both.
 std::vector<Part> united(std::vector<Part> parts, Part added);
 
+/// The two files of a copy of parts, and what follows it. Owns nothing.
+struct PartCopy {
+  End source;
+  End destination;
+  Progress& progress;
+  FileChecksum* sum = nullptr;  // if given, it receives each part that was copied
+};
+
 /// Copies a part to the same offsets of a file that has a hole there. Keeps holes: if the part ends
-/// in a hole, the caller must set the file's size. On success `sum`, if given, has received the
-/// part. Errors: as copy_data.
-Status copy_part(const End& source, const End& destination, Part part, Scratch& scratch,
-                 Progress& progress, FileChecksum* sum = nullptr);
+/// in a hole, the caller must set the file's size. On success the sum has received the part.
+/// Errors: as copy_data.
+Status copy_part(const PartCopy& copy, Part part, Scratch& scratch);
 
 }  // namespace efs::stage

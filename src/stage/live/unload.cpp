@@ -12,6 +12,7 @@
 #include "stage/export/results_tree.hpp"
 #include "stage/export/selection.hpp"
 #include "stage/export/stage_out.hpp"
+#include "stage/live/live_transfer.hpp"
 #include "stage/live/names.hpp"
 #include "stage/live/part_writer.hpp"
 #include "stage/live/unload_buffer.hpp"
@@ -39,18 +40,13 @@ bool is_there(Action action) {
   return action == Action::staged_out || action == Action::kept || action == Action::unchanged;
 }
 
-class Unload {
+class Unload : LiveTransfer {
  public:
-  Unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging,
-         PfsIo& pfs, const Options& options, Progress& progress)
-      : config_(config),
+  Unload(const LiveArguments& with, const UnloadRequest& request)
+      : LiveTransfer(with),
         request_(request),
-        staging_(staging),
-        pfs_(pfs),
-        options_(options),
-        progress_(progress),
-        in_place_(config::has_results_in_place(config)),
-        buffer_(staging, request.as_is, in_place_) {}
+        in_place_(config::has_results_in_place(config_)),
+        buffer_(staging_, request.as_is, in_place_) {}
 
   Receipt run() {
     const Nanoseconds started = wall_clock();
@@ -99,14 +95,11 @@ class Unload {
         }
       }
     }
-    if (bytes == 0) {
-      return true;
-    }
-    const Status turn = options_.wait_for_turn(bytes);
+    const Status turn = wait_for_turn(bytes);
     if (!turn) {
       receipt_.reason = describe(turn.error());
     }
-    return static_cast<bool>(turn);
+    return turn.has_value();
   }
 
   /// Collects the requested items, each once.
@@ -159,9 +152,16 @@ class Unload {
     return is_booked(item) && is_dirty(item) && item.unreadable.empty();
   }
 
-  /// Before reading the attributes for the copy: a file without writers from here on has these
-  /// attributes.
+  /// Proves before it reads the attributes for the copy: a file without writers from here on has
+  /// these attributes.
   void prove() {
+    refuse_unproved(unproved_items());
+    renew_attributes();
+  }
+
+  /// Waits for the writers of the chosen items to close them. Returns the items that have no proof
+  /// in the end.
+  std::vector<fs::WalkItem*> unproved_items() {
     std::vector<fs::WalkItem*> waiting;
     for (auto& [path, item] : chosen_) {
       if (needs_proof(item)) {
@@ -176,7 +176,12 @@ class Unload {
       }
       std::this_thread::sleep_for(closing_step);
     }
-    for (auto* item : waiting) {
+    return waiting;
+  }
+
+  /// Drops these items from the chosen ones, unless the request takes them as they are.
+  void refuse_unproved(const std::vector<fs::WalkItem*>& unproved) {
+    for (auto* item : unproved) {
       const Proof* proof = buffer_.proof_of(item->ino);
       if (!request_.as_is) {
         refuse(item->path, EBUSY, proof == nullptr ? "vanished" : proof->doubt,
@@ -184,6 +189,10 @@ class Unload {
         chosen_.erase(std::string(item->path));
       }
     }
+  }
+
+  /// Reads the attributes for the copy.
+  void renew_attributes() {
     for (auto& [path, item] : chosen_) {
       if (!needs_proof(item)) {
         continue;
@@ -319,15 +328,11 @@ class Unload {
                                       (proof == nullptr ? std::string() : ": " + doubt_of(*proof)));
     }
     const std::string name = config::result_path(config_, item.path);
-    const bool is_renamed = name != item.path;
     // Another version has its name on the PFS: a stop must handle the file again.
     if (!entry.placed_as.empty() && entry.placed_as != name) {
       return append(entry.reason, "still marked as changed");
     }
-    const auto copy = is_renamed ? version_of_renamed(item, name) : version_of_copy(item);
-    const auto clean = copy ? staging_.set_saved(item.ino, item.path, proof->edits, *copy,
-                                                 in_place_ && !is_renamed, item.replaced.get())
-                            : std::unexpected(copy.error());
+    const auto clean = mark_clean(item, name, *proof);
     // The copy is valid: it was whole when it was made.
     if (!clean) {
       append(entry.reason, "still marked as changed: " + describe(clean.error()));
@@ -335,6 +340,18 @@ class Unload {
       append(entry.reason,
              "still marked as changed: it was opened for writing or renamed after it was copied");
     }
+  }
+
+  /// Marks the file as clean, with the version of its copy `name`. False if a program has opened or
+  /// renamed it since it was copied.
+  Result<bool> mark_clean(const fs::WalkItem& item, const std::string& name, const Proof& proof) {
+    const bool is_renamed = name != item.path;
+    const auto copy = is_renamed ? version_of_renamed(item, name) : version_of_copy(item);
+    if (!copy) {
+      return std::unexpected(copy.error());
+    }
+    return staging_.set_saved(item.ino, item.path, proof.edits, *copy, in_place_ && !is_renamed,
+                              item.replaced.get());
   }
 
   static std::string doubt_of(const Proof& proof) {
@@ -401,7 +418,12 @@ class Unload {
     ReceiptEntry entry;
     entry.path = item.path;
     entry.mtime = to_ns(item.attributes.st_mtim);
-    const auto written = PartWriter(config_, staging_, buffer_, pfs_, options_, progress_)
+    const auto written = PartWriter({.config = config_,
+                                     .staging = staging_,
+                                     .pfs = pfs_,
+                                     .options = options_,
+                                     .progress = progress_},
+                                    buffer_)
                              .write(item, request_.part, entry);
     if (written) {
       entry.action = Action::staged_out;
@@ -420,12 +442,7 @@ class Unload {
     receipt_.entries.push_back(std::move(entry));
   }
 
-  const config::JobConfig& config_;
   const UnloadRequest& request_;
-  fs::Staging& staging_;
-  PfsIo& pfs_;
-  const Options& options_;
-  Progress& progress_;
   const bool in_place_;
   UnloadBuffer buffer_;
   std::map<std::string, fs::WalkItem> chosen_;
@@ -434,25 +451,37 @@ class Unload {
 
 }  // namespace
 
-std::string describe_unload(const Receipt& receipt) {
-  std::uint64_t unverified = 0;
+namespace {
+
+/// True for an entry with which everything went as it was asked for.
+bool is_as_asked(const ReceiptEntry& entry) {
+  return is_there(entry.action) && !entry.unverified &&
+         entry.reason.find("kept in the buffer") == std::string::npos &&
+         entry.reason.find("still marked") == std::string::npos;
+}
+
+/// A line for each of the first entries that people must know of, and the number of the others.
+std::string lines_of_note(const Receipt& receipt) {
+  constexpr std::size_t most_named = 20;
   std::string names;
   std::size_t named = 0;
   for (const auto& entry : receipt.entries) {
-    unverified += entry.unverified ? 1 : 0;
-    const bool good = is_there(entry.action);
-    if ((good && !entry.unverified &&
-         entry.reason.find("kept in the buffer") == std::string::npos &&
-         entry.reason.find("still marked") == std::string::npos) ||
-        ++named > 20) {
+    if (is_as_asked(entry) || ++named > most_named) {
       continue;
     }
     names += "  " + std::string(name_of(entry.action)) + ": " + escaped(entry.path) +
              (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
   }
-  if (named > 20) {
-    names += "  ... and " + std::to_string(named - 20) + " more\n";
+  if (named > most_named) {
+    names += "  ... and " + std::to_string(named - most_named) + " more\n";
   }
+  return names;
+}
+
+}  // namespace
+
+std::string describe_unload(const Receipt& receipt) {
+  const auto unverified = std::ranges::count_if(receipt.entries, &ReceiptEntry::unverified);
   const auto& totals = receipt.totals;
   std::string text = std::to_string(totals.staged_out) + " unloaded (" +
                      format_bytes(totals.bytes_staged_out) + ") to " +
@@ -468,7 +497,7 @@ std::string describe_unload(const Receipt& receipt) {
     text += ", " + std::to_string(lost) + " failed";
   }
   return text + "\n" + (receipt.reason.empty() ? "" : "  " + printable(receipt.reason) + "\n") +
-         names;
+         lines_of_note(receipt);
 }
 
 int error_code(const Receipt& receipt) {
@@ -489,7 +518,13 @@ int error_code(const Receipt& receipt) {
 Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging,
                PfsIo& pfs, const Options& options, Progress& progress) {
   try {
-    return Unload(config, request, staging, pfs, options, progress).run();
+    return Unload({.config = config,
+                   .staging = staging,
+                   .pfs = pfs,
+                   .options = options,
+                   .progress = progress},
+                  request)
+        .run();
   } catch (const std::exception& exception) {
     return failed_receipt(config, std::string("unload: ") + exception.what());
   }

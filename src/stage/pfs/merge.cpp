@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -53,22 +54,11 @@ Result<std::size_t> read_full(PfsIo& pfs, int fd, std::span<std::byte> into, std
   }
 }
 
-Result<bool> same_file(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
-  const auto first = pfs.open(at, a, looking_flags), second = pfs.open(at, b, looking_flags);
-  if (!first || !second) {
-    return fail((first ? second : first).error().code, comparing);
-  }
-  const auto ours = pfs.xattrs(first->get()), theirs = pfs.xattrs(second->get());
-  if (!ours || !theirs) {
-    return fail((ours ? theirs : ours).error().code, comparing);
-  }
-  if (*ours != *theirs) {
-    return false;
-  }
+// Compares the contents of two open files from their beginnings.
+Result<bool> same_bytes_of_both(PfsIo& pfs, int first, int second) {
   std::vector<std::byte> left(1u << 20), right(left.size());
   for (std::uint64_t offset = 0;;) {
-    const auto n = read_full(pfs, first->get(), left, offset),
-               m = read_full(pfs, second->get(), right, offset);
+    const auto n = read_full(pfs, first, left, offset), m = read_full(pfs, second, right, offset);
     if (!n || !m) {
       return fail((n ? m : n).error().code, comparing);
     }
@@ -82,19 +72,40 @@ Result<bool> same_file(PfsIo& pfs, int at, const std::string& a, const std::stri
   }
 }
 
-// True if replacing one file by the other loses nothing but its time. `first`: the former
-// attributes of `a`; `second`: those of `b`.
-Result<bool> same_content(PfsIo& pfs, int at, const std::string& a, const struct stat& first,
-                          const std::string& b, const struct stat& second) {
-  if (first.st_mode != second.st_mode || first.st_uid != second.st_uid ||
-      first.st_gid != second.st_gid) {
+Result<bool> same_file(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
+  const auto first = pfs.open(at, a, looking_flags), second = pfs.open(at, b, looking_flags);
+  if (!first || !second) {
+    return fail((first ? second : first).error().code, comparing);
+  }
+  const auto ours = pfs.xattrs(first->get()), theirs = pfs.xattrs(second->get());
+  if (!ours || !theirs) {
+    return fail((ours ? theirs : ours).error().code, comparing);
+  }
+  if (*ours != *theirs) {
     return false;
   }
-  if (S_ISLNK(first.st_mode)) {
-    return same_link(pfs, at, a, b);
+  return same_bytes_of_both(pfs, first->get(), second->get());
+}
+
+// The partial that is to get a name, with the attributes that it had before the first comparison.
+struct MergingPartial {
+  const Rename& names;
+  const struct stat& attributes;
+};
+
+// True if replacing the file `there` by the partial loses nothing but its time. `there`: the
+// attributes of the file that has the name.
+Result<bool> same_content(PfsIo& pfs, const MergingPartial& partial, const struct stat& there) {
+  const auto& [at, from, to] = partial.names;
+  const struct stat& ours = partial.attributes;
+  if (ours.st_mode != there.st_mode || ours.st_uid != there.st_uid || ours.st_gid != there.st_gid) {
+    return false;
   }
-  return S_ISREG(first.st_mode) && first.st_size == second.st_size ? same_file(pfs, at, a, b)
-                                                                   : Result<bool>(false);
+  if (S_ISLNK(ours.st_mode)) {
+    return same_link(pfs, at, from, to);
+  }
+  return S_ISREG(ours.st_mode) && ours.st_size == there.st_size ? same_file(pfs, at, from, to)
+                                                                : Result<bool>(false);
 }
 
 // A comparison or the wait for a claim may have taken minutes: checks that `from` is still this
@@ -145,12 +156,20 @@ Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct s
   return now && is_seen(*now, seen);
 }
 
-Status give_new_name(PfsIo& pfs, int at, const std::string& from, const std::string& to,
-                     const struct stat& ours, const std::function<void()>& about_to) {
-  EFS_TRY(is_still(pfs, at, from, ours));
+Status give_new_name(PfsIo& pfs, const MergingPartial& partial,
+                     const std::function<void()>& about_to) {
+  const auto& [at, from, to] = partial.names;
+  EFS_TRY(is_still(pfs, at, from, partial.attributes));
   about_to();
   return pfs.rename_new(at, from, to);
 }
+
+// The files that this node may replace whatever they contain: those from before `since`, and `own`
+// (may be null).
+struct Replaceable {
+  Nanoseconds since = 0;
+  const struct stat* own = nullptr;
+};
 
 // The file whose name a partial must get.
 struct InTheWay {
@@ -158,13 +177,12 @@ struct InTheWay {
   Result<bool> is_same = true;
 };
 
-InTheWay in_the_way(PfsIo& pfs, int at, const std::string& from, const struct stat& ours,
-                    const std::string& to, const struct stat& there, Nanoseconds since,
-                    const struct stat* own) {
-  if ((own != nullptr && is_seen(there, *own)) || to_ns(there.st_ctim) < since) {
+InTheWay in_the_way(PfsIo& pfs, const MergingPartial& partial, const struct stat& there,
+                    const Replaceable& may) {
+  if ((may.own != nullptr && is_seen(there, *may.own)) || to_ns(there.st_ctim) < may.since) {
     return {.is_free = true};
   }
-  return {.is_same = same_content(pfs, at, from, ours, to, there)};
+  return {.is_same = same_content(pfs, partial, there)};
 }
 
 // The error for a file that must not be replaced.
@@ -173,6 +191,63 @@ Error conflict_with(const Result<bool>& is_same) {
     return {EEXIST, conflict_text};
   }
   return is_same.error().code == EACCES ? Error{EEXIST, unreadable_text} : is_same.error();
+}
+
+// The outcome of one look at a name. nullopt: it has changed meanwhile and must be looked at again.
+using MergeOutcome = Result<std::optional<Placed>>;
+
+// For a file that must not be replaced: its conflict, if it still has the name.
+MergeOutcome refuse_conflict(PfsIo& pfs, const Rename& names, const struct stat& there,
+                             const Result<bool>& is_same) {
+  const auto stays = is_file(pfs, names.at, names.to, there);
+  if (stays && !*stays) {
+    return std::nullopt;
+  }
+  return std::unexpected(stays ? conflict_with(is_same) : stays.error());
+}
+
+// Gives the name. `there`: the attributes of the file that has it; null if there is none.
+MergeOutcome give_merged_name(PfsIo& pfs, const MergingPartial& partial, const struct stat* there,
+                              const InTheWay& found, const AboutToName& about_to) {
+  const auto tell = [&] {
+    if (about_to) {
+      about_to(!found.is_free);
+    }
+  };
+  // Also for an identical file: otherwise the other node would count the shared file as its own
+  // and replace it later.
+  const auto& [at, from, to] = partial.names;
+  const Status done = there != nullptr
+                          ? rename_over(pfs, at, from, to, partial.attributes, *there, tell)
+                          : give_new_name(pfs, partial, tell);
+  if (done) {
+    return found.is_free ? Placed::ours : Placed::shared;
+  }
+  if (done.error().code != EEXIST) {
+    return std::unexpected(done.error());
+  }
+  return std::nullopt;
+}
+
+// For a name that the file `there` has.
+MergeOutcome merge_with(PfsIo& pfs, const MergingPartial& partial, const struct stat& there,
+                        const Replaceable& may, const AboutToName& about_to) {
+  const struct stat& ours = partial.attributes;
+  // a removal drops the file's link count before its name, and changes its ctime
+  if (there.st_nlink == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::nullopt;
+  }
+  // The PFS has lost the reply to a link that was then repeated. rename(2) would keep both names.
+  if (there.st_ino == ours.st_ino && there.st_dev == ours.st_dev) {
+    EFS_TRY(pfs.unlink(partial.names.at, partial.names.from));
+    return Placed::shared;
+  }
+  const auto found = in_the_way(pfs, partial, there, may);
+  if (!found.is_same || !*found.is_same) {
+    return refuse_conflict(pfs, partial.names, there, found.is_same);
+  }
+  return give_merged_name(pfs, partial, &there, found, about_to);
 }
 
 }  // namespace
@@ -196,51 +271,26 @@ Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::strin
   });
 }
 
-Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to,
-                              Nanoseconds since, const struct stat* own,
-                              const AboutToName& about_to) {
-  const auto ours = pfs.lstat(at, from);
+Result<Placed> rename_merging(PfsIo& pfs, const Rename& names, Nanoseconds since,
+                              const struct stat* own, const AboutToName& about_to) {
+  const auto ours = pfs.lstat(names.at, names.from);
   if (!ours) {
     return std::unexpected(ours.error());
   }
+  const MergingPartial partial{.names = names, .attributes = *ours};
   for (int look = 0; look < most_looks; ++look) {
-    const auto there = pfs.lstat(at, to);
+    const auto there = pfs.lstat(names.at, names.to);
     if (!there && there.error().code != ENOENT) {
       return std::unexpected(there.error());
     }
-    // a removal drops the file's link count before its name, and changes its ctime
-    if (there && there->st_nlink == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      continue;
+    const auto placed =
+        there ? merge_with(pfs, partial, *there, {.since = since, .own = own}, about_to)
+              : give_merged_name(pfs, partial, nullptr, {.is_free = true}, about_to);
+    if (!placed) {
+      return std::unexpected(placed.error());
     }
-    // The PFS has lost the reply to a link that was then repeated. rename(2) would keep both names.
-    if (there && there->st_ino == ours->st_ino && there->st_dev == ours->st_dev) {
-      EFS_TRY(pfs.unlink(at, from));
-      return Placed::shared;
-    }
-    const auto found = there ? in_the_way(pfs, at, from, *ours, to, *there, since, own)
-                             : InTheWay{.is_free = true};
-    if (!found.is_same || !*found.is_same) {
-      const auto stays = is_file(pfs, at, to, *there);
-      if (stays && !*stays) {
-        continue;
-      }
-      return std::unexpected(stays ? conflict_with(found.is_same) : stays.error());
-    }
-    const auto tell = [&] {
-      if (about_to) {
-        about_to(!found.is_free);
-      }
-    };
-    // Also for an identical file: otherwise the other node would count the shared file as its own
-    // and replace it later.
-    const Status done = there ? rename_over(pfs, at, from, to, *ours, *there, tell)
-                              : give_new_name(pfs, at, from, to, *ours, tell);
-    if (done) {
-      return found.is_free ? Placed::ours : Placed::shared;
-    }
-    if (done.error().code != EEXIST) {
-      return std::unexpected(done.error());
+    if (*placed) {
+      return **placed;
     }
   }
   return fail(EAGAIN,

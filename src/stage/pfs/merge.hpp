@@ -29,12 +29,19 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items);
 
 enum class Placed : std::uint8_t { ours, shared };
 
+/// The file `from` of the open directory `at` and the name that it is to get there. Borrows the
+/// names.
+struct Rename {
+  int at = -1;
+  const std::string& from;
+  const std::string& to;
+};
+
 /// The rename of merging_pfs(). ESTALE if another file has the name `from` after the rename. EAGAIN
 /// if other nodes prevent the rename from finishing. `own`: the attributes of one more file that it
 /// may replace; may be null.
-Result<Placed> rename_merging(PfsIo& pfs, int at, const std::string& from, const std::string& to,
-                              Nanoseconds since, const struct stat* own = nullptr,
-                              const AboutToName& about_to = {});
+Result<Placed> rename_merging(PfsIo& pfs, const Rename& names, Nanoseconds since,
+                              const struct stat* own = nullptr, const AboutToName& about_to = {});
 
 /// rename(2) over the file `seen`. EEXIST if that file has changed, has gained or lost a name, or
 /// no longer has this name. `ours`: the attributes of `from`. If processes on several nodes saw the

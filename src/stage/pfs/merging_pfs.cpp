@@ -54,8 +54,8 @@ class MergingPfs final : public ForwardingPfs {
     if (own) {
       about_to_lose(at, to, *there);
     }
-    const auto placed =
-        rename_merging(real_, at, from, to, since_, own ? &*there : nullptr, about_to);
+    const auto placed = rename_merging(real_, {.at = at, .from = from, .to = to}, since_,
+                                       own ? &*there : nullptr, about_to);
     if (!placed) {
       return std::unexpected(placed.error());
     }
@@ -105,35 +105,37 @@ class MergingPfs final : public ForwardingPfs {
                                             : std::unexpected(birth.error());
   }
 
+  static bool has_data_of(const struct stat& st, const Version& known) {
+    return known.size == static_cast<std::uint64_t>(st.st_size) && known.mtime == to_ns(st.st_mtim);
+  }
+
+  /// The version of this file that this node has exported.
+  std::optional<Version> exported(const struct stat& st) {
+    MutexLock lock(mutex_);
+    const auto found = own_.find({st.st_dev, st.st_ino});
+    return found == own_.end() ? std::nullopt : std::optional(found->second);
+  }
+
   /// True only if that is certain.
   bool is_own(int at, const std::string& name, const struct stat& st) {
-    Version known;
-    {
-      MutexLock lock(mutex_);
-      const auto found = own_.find({st.st_dev, st.st_ino});
-      if (found == own_.end()) {
-        return false;
-      }
-      known = found->second;
-    }
-    if (known.is_shared || known.size != static_cast<std::uint64_t>(st.st_size) ||
-        known.mtime != to_ns(st.st_mtim)) {
+    const auto known = exported(st);
+    if (!known || known->is_shared || !has_data_of(st, *known)) {
       return false;
     }
-    if (!known.birth && !known.ctime) {
+    if (!known->birth && !known->ctime) {
       return true;
     }
     const auto birth = birth_of(at, name, st);
     if (!birth) {
       return false;
     }
-    if (known.birth) {
-      return *birth == known.birth;
+    if (known->birth) {
+      return *birth == known->birth;
     }
     if (*birth) {
-      return **birth <= *known.ctime;  // a later file with this number has a later birth time
+      return **birth <= *known->ctime;  // a later file with this number has a later birth time
     }
-    return st.st_nlink > 1 || *known.ctime == to_ns(st.st_ctim);
+    return st.st_nlink > 1 || *known->ctime == to_ns(st.st_ctim);
   }
 
   /// Another name for a shared file does not make the file this node's. (An own file with one name

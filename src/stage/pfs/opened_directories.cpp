@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/log.hpp"
 
@@ -27,6 +29,29 @@ std::string octal(mode_t mode) {
   std::array<char, 8> text{};
   (void)std::snprintf(text.data(), text.size(), "%04o", mode & 07777U);
   return text.data();
+}
+
+struct OpenedRecord {
+  std::string path;
+  std::optional<mode_t> mode;  // nullopt: restored
+};
+
+// nullopt if it is no valid record.
+std::optional<OpenedRecord> parsed(std::string_view record) {
+  const auto mode = record.substr(0, mode_digits);
+  if (record.size() < mode_digits + 2 || record[mode_digits] != ' ' ||
+      record[mode_digits + 1] != '/') {
+    return std::nullopt;
+  }
+  std::string path(record.substr(mode_digits + 1));
+  if (mode == closed) {
+    return OpenedRecord{.path = std::move(path), .mode = std::nullopt};
+  }
+  if (mode.find_first_not_of("01234567") != mode.npos) {
+    return std::nullopt;
+  }
+  return OpenedRecord{.path = std::move(path),
+                      .mode = static_cast<mode_t>(std::stoul(std::string(mode), nullptr, 8))};
 }
 
 std::string read_all(int fd) {
@@ -60,19 +85,14 @@ void OpenedDirectories::load() {
   const std::string text = read_all(file_ ? file_.get() : unwritable.get());
   std::size_t at = 0;
   for (std::size_t nul = 0; (nul = text.find('\0', at)) != text.npos; at = nul + 1) {
-    const auto record = std::string_view(text).substr(at, nul - at);
-    const auto mode = record.substr(0, mode_digits);
-    if (record.size() < mode_digits + 2 || record[mode_digits] != ' ' ||
-        record[mode_digits + 1] != '/') {
+    const auto record = parsed(std::string_view(text).substr(at, nul - at));
+    if (!record) {
       break;
     }
-    const std::string path(record.substr(mode_digits + 1));
-    if (mode == closed) {
-      opened_.erase(path);
-    } else if (mode.find_first_not_of("01234567") == mode.npos) {
-      opened_[path] = static_cast<mode_t>(std::stoul(std::string(mode), nullptr, 8));
+    if (record->mode) {
+      opened_[record->path] = *record->mode;
     } else {
-      break;
+      opened_.erase(record->path);
     }
   }
   end_ = static_cast<off_t>(at);

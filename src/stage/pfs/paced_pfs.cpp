@@ -2,6 +2,8 @@
 #include "stage/pfs/paced_pfs.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 
 namespace efs::stage {
 namespace {
@@ -9,6 +11,11 @@ namespace {
 constexpr Nanoseconds second = 1'000'000'000;
 constexpr Nanoseconds longest_pause = 10 * second;
 constexpr Nanoseconds catch_up = second / 10;
+
+// Temporary errors of a network file system: the call may have taken effect.
+constexpr std::array network_errors{ETIMEDOUT,    ESTALE,      ECONNRESET, ECONNABORTED,
+                                    ECONNREFUSED, ENOTCONN,    EHOSTDOWN,  EHOSTUNREACH,
+                                    ENETDOWN,     ENETUNREACH, EREMOTEIO};
 
 }  // namespace
 
@@ -29,22 +36,13 @@ Nanoseconds RateLimit::take(std::uint64_t units, Nanoseconds now) {
 }
 
 bool may_pass(int code, CallKind kind) {
-  switch (code) {
-    case EAGAIN: return true;
-    case ETIMEDOUT:
-    case ESTALE:
-    case ECONNRESET:
-    case ECONNABORTED:
-    case ECONNREFUSED:
-    case ENOTCONN:
-    case EHOSTDOWN:
-    case EHOSTUNREACH:
-    case ENETDOWN:
-    case ENETUNREACH:
-    case EREMOTEIO: return kind != CallKind::once;
-    case EIO: return kind == CallKind::reading;
-    default: return false;
+  if (code == EAGAIN) {
+    return true;
   }
+  if (code == EIO) {
+    return kind == CallKind::reading;
+  }
+  return std::ranges::find(network_errors, code) != network_errors.end() && kind != CallKind::once;
 }
 
 PacedPfs::PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle,

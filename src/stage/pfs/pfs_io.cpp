@@ -299,32 +299,15 @@ class PosixPfs final : public PfsIo {
   }
 
   Result<std::map<std::string, std::string>> xattrs(int fd) override {
-    // Most files have none; this is then one system call.
     std::map<std::string, std::string> found;
-    std::array<char, 256> small;  // filled by the kernel; empty for most files
-    ssize_t length = ::flistxattr(fd, small.data(), small.size());
-    std::string names;
-    if (length > 0) {
-      names.assign(small.data(), static_cast<std::size_t>(length));
+    const auto names = xattr_names(fd);
+    if (!names) {
+      return std::unexpected(names.error());
     }
-    if (length < 0 && errno == ERANGE) {
-      names.resize(XATTR_LIST_MAX);
-      length = ::flistxattr(fd, names.data(), names.size());
-      if (length >= 0) {
-        names.resize(static_cast<std::size_t>(length));
-      }
-    }
-    if (length < 0 && errno == EOPNOTSUPP) {
-      return found;
-    }
-    if (length < 0) {
-      return fail_errno();
-    }
-    for (std::size_t at = 0; at < names.size();) {
-      const std::string name = names.c_str() + at;
+    for (std::size_t at = 0; at < names->size();) {
+      const std::string name = names->c_str() + at;
       at += name.size() + 1;
-      if (!name.starts_with("user.") && !name.starts_with("trusted.") &&
-          name != "security.capability" && !fs::is_acl_name(name)) {
+      if (!is_copied_xattr(name)) {
         continue;
       }
       std::string value(XATTR_SIZE_MAX, '\0');
@@ -417,6 +400,36 @@ class PosixPfs final : public PfsIo {
   }
 
  private:
+  static bool is_copied_xattr(const std::string& name) {
+    return name.starts_with("user.") || name.starts_with("trusted.") ||
+           name == "security.capability" || fs::is_acl_name(name);
+  }
+
+  /// The names of all extended attributes, each with a NUL byte behind it. "" if there are none, or
+  /// if the file system has none. Most files have none; this is then one system call.
+  static Result<std::string> xattr_names(int fd) {
+    std::array<char, 256> small;  // filled by the kernel; empty for most files
+    ssize_t length = ::flistxattr(fd, small.data(), small.size());
+    std::string names;
+    if (length > 0) {
+      names.assign(small.data(), static_cast<std::size_t>(length));
+    }
+    if (length < 0 && errno == ERANGE) {
+      names.resize(XATTR_LIST_MAX);
+      length = ::flistxattr(fd, names.data(), names.size());
+      if (length >= 0) {
+        names.resize(static_cast<std::size_t>(length));
+      }
+    }
+    if (length < 0 && errno == EOPNOTSUPP) {
+      return std::string();
+    }
+    if (length < 0) {
+      return fail_errno();
+    }
+    return names;
+  }
+
   /// Opens a path that is too long for one system call.
   Result<UniqueFd> open_in_pieces(int root, const std::string& path, int flags, mode_t mode) {
     const auto slash = path.rfind('/', PATH_MAX - 2);
@@ -433,33 +446,43 @@ class PosixPfs final : public PfsIo {
 
 }  // namespace
 
+namespace {
+
+// True if the kernel or the file system does not have the call, or not with these flags.
+bool is_unsupported_call(int code) {
+  return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP;
+}
+
+bool is_without_links(int code) {
+  return is_unsupported_call(code) || code == EPERM || code == EMLINK;
+}
+
+// Requires a claim to the name `to`. Makes a link, or renames on a file system without links.
+Status rename_by_link(PfsIo& pfs, int at, const std::string& from, const std::string& to) {
+  const Status linked = pfs.link(at, from, at, to);
+  if (linked) {
+    return pfs.unlink(at, from);
+  }
+  if (!is_without_links(linked.error().code)) {
+    return linked;
+  }
+  const auto there = pfs.lstat(at, to);
+  if (there || there.error().code != ENOENT) {
+    return there ? fail(EEXIST) : std::unexpected(there.error());
+  }
+  return pfs.rename(at, from, to);
+}
+
+}  // namespace
+
 Status PfsIo::rename_new(int at, const std::string& from, const std::string& to) {
-  const auto is_unsupported = [](int code) {
-    return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP;
-  };
-  const auto is_without_links = [&](int code) {
-    return is_unsupported(code) || code == EPERM || code == EMLINK;
-  };
   const Status renamed = rename_noreplace(at, from, to);
-  if (renamed || !is_unsupported(renamed.error().code)) {
+  if (renamed || !is_unsupported_call(renamed.error().code)) {
     return renamed;
   }
   // When an NFS client renames over a file that a program on it has open, the name does not exist
   // for a moment.
-  return under_claim(*this, at, to, from, [&]() -> Status {
-    const Status linked = link(at, from, at, to);
-    if (linked) {
-      return unlink(at, from);
-    }
-    if (!is_without_links(linked.error().code)) {
-      return linked;
-    }
-    const auto there = lstat(at, to);
-    if (there || there.error().code != ENOENT) {
-      return there ? fail(EEXIST) : std::unexpected(there.error());
-    }
-    return rename(at, from, to);
-  });
+  return under_claim(*this, at, to, from, [&] { return rename_by_link(*this, at, from, to); });
 }
 
 Status PfsIo::remove(int at, const std::string& name, const struct stat& seen,

@@ -3,34 +3,33 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "base/line_file.hpp"
 
 namespace efs::stage {
 namespace {
 
+// True if the resource, which is at `place` on the mount, names the path or a directory above it.
+bool reaches(const config::Resource& resource, std::string_view place, const std::string& path) {
+  if (!resource.is_glob) {
+    return place.empty() || path == place || path.starts_with(std::string(place) + "/");
+  }
+  for (std::string part = path; !part.empty();
+       part.resize(part.rfind('/') == part.npos ? 0 : part.rfind('/'))) {
+    if (config::glob_match(place, part)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // The resource that decides the path's class: the one that names the path, or its deepest ancestor.
 const config::Resource* resource_of(const config::JobConfig& config, const std::string& path) {
   const config::Resource* best = nullptr;
-  const auto place = [&](const config::Resource& resource) {
-    return config::place_of(config, resource);
-  };
-  const auto holds = [&](const config::Resource& resource) {
-    if (!resource.is_glob) {
-      return place(resource).empty() || path == place(resource) ||
-             path.starts_with(std::string(place(resource)) + "/");
-    }
-    for (std::string part = path; !part.empty();
-         part.resize(part.rfind('/') == part.npos ? 0 : part.rfind('/'))) {
-      if (config::glob_match(place(resource), part)) {
-        return true;
-      }
-    }
-    return false;
-  };
   for (const auto& resource : config.resources) {
-    if (!resource.is_list && holds(resource) &&
-        (best == nullptr || place(resource).size() > place(*best).size())) {
+    if (!resource.is_list && reaches(resource, place_of(config, resource), path) &&
+        (best == nullptr || place_of(config, resource).size() > place_of(config, *best).size())) {
       best = &resource;
     }
   }

@@ -12,8 +12,12 @@
 namespace efs::stage {
 namespace {
 
-bool is_in_its_place(const PlanEntry& entry) {
-  return !entry.source && entry.outside.empty();
+bool is_directory_in_its_place(const PlanEntry& entry) {
+  return entry.type == EntryType::directory && !entry.source && entry.outside.empty();
+}
+
+bool is_file_with_source(const PlanEntry& entry) {
+  return entry.type != EntryType::directory && entry.source;
 }
 
 }  // namespace
@@ -117,12 +121,39 @@ std::size_t Expansion::behind_known_parent(const std::string& path) const {
   for (auto slash = path.rfind('/'); slash != std::string::npos && slash > 0;
        slash = path.rfind('/', slash - 1)) {
     const auto known = entries_.find(path.substr(0, slash));
-    if (known != entries_.end() && known->second.type == EntryType::directory &&
-        is_in_its_place(known->second)) {
+    if (known != entries_.end() && is_directory_in_its_place(known->second)) {
       return slash + 1;
     }
   }
   return 0;
+}
+
+std::optional<struct stat> Expansion::look_at_parent(const std::string& parent,
+                                                     const std::string& path) {
+  const auto directory = pfs_.open_beneath(root_, parent_of(parent), passage_flags);
+  if (!directory && is_vanishing(directory.error())) {
+    return vanished(parent_of(parent)), std::nullopt;
+  }
+  if (!directory) {
+    return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())),
+           std::nullopt;
+  }
+  const auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
+  if (!attributes && is_vanishing(attributes.error())) {
+    return vanished(parent), std::nullopt;
+  }
+  if (!attributes) {
+    return problem(absolute(path), missing(attributes.error(), path)), std::nullopt;
+  }
+  if (S_ISLNK(attributes->st_mode)) {
+    return problem(absolute(path),
+                   "leads through the symbolic link " + absolute(parent) + ": name the real path"),
+           std::nullopt;
+  }
+  if (!S_ISDIR(attributes->st_mode)) {
+    return problem(absolute(path), absolute(parent) + " is not a directory"), std::nullopt;
+  }
+  return *attributes;
 }
 
 bool Expansion::add_parents(const std::string& path, bool named) {
@@ -130,37 +161,16 @@ bool Expansion::add_parents(const std::string& path, bool named) {
   for (auto slash = path.find('/', behind_known_parent(path)); slash != std::string::npos;
        slash = path.find('/', slash + 1)) {
     const std::string parent = path.substr(0, slash);
-    if (const auto known = entries_.find(parent); as_ == nullptr && known != entries_.end()) {
-      const bool directory = known->second.type == EntryType::directory;
-      if (!directory && known->second.source) {
-        return problem(absolute(path), absolute(known->second.from()) + " is at " + parent), false;
-      }
-      if (directory && is_in_its_place(known->second)) {
-        continue;
-      }
+    const auto known = as_ == nullptr ? entries_.find(parent) : entries_.end();
+    if (known != entries_.end() && is_directory_in_its_place(known->second)) {
+      continue;
     }
-    auto directory = pfs_.open_beneath(root_, parent_of(parent), passage_flags);
-    if (!directory && is_vanishing(directory.error())) {
-      return vanished(parent_of(parent)), false;
+    if (known != entries_.end() && is_file_with_source(known->second)) {
+      return problem(absolute(path), absolute(known->second.from()) + " is at " + parent), false;
     }
-    if (!directory) {
-      return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())),
-             false;
-    }
-    auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
-    if (!attributes && is_vanishing(attributes.error())) {
-      return vanished(parent), false;
-    }
+    const auto attributes = look_at_parent(parent, path);
     if (!attributes) {
-      return problem(absolute(path), missing(attributes.error(), path)), false;
-    }
-    if (S_ISLNK(attributes->st_mode)) {
-      problem(absolute(path),
-              "leads through the symbolic link " + absolute(parent) + ": name the real path");
       return false;
-    }
-    if (!S_ISDIR(attributes->st_mode)) {
-      return problem(absolute(path), absolute(parent) + " is not a directory"), false;
     }
     above_inputs_.try_emplace(identity_of(*attributes), parent);
     if (as_ == nullptr) {

@@ -68,12 +68,18 @@ class Expansion {
   /// Adds a named path with its parents. Returns false if there was a problem, which is recorded.
   bool add_path(const std::string& path);
   bool add_parents(const std::string& path, bool named = true);
+  /// The attributes of the directory `parent`, which is above the input `path`. nullopt if it is no
+  /// directory or cannot be read: that is then recorded.
+  std::optional<struct stat> look_at_parent(const std::string& parent, const std::string& path);
   /// Adds the directories above the resource's destination on the mount. Each has the attributes of
   /// the directory of this path below root-dir, or of root-dir if there is none.
   bool add_places();
   /// Adds a found name, and all names below it if it is a directory and `whole` is set. Returns
   /// false if there is a problem.
   bool add_found(const Found& found, bool named, bool whole = true);
+  /// The same for a name whose path on the mount the entry `known` has. Records a problem if that
+  /// is of another file.
+  bool add_again(PlanEntry& known, const std::string& path);
   /// The same for a name whose attributes, target or contents the PFS did not return.
   bool add_unseen(const Found& found);
   /// The same for a name whose path on the mount no other entry has.
@@ -83,6 +89,10 @@ class Expansion {
   /// Adds all names below the survey's directory `path`, which is at `prefix` below root-dir.
   /// Follows links after all other names.
   bool add_below(Survey& survey, const std::string& path, const std::string& prefix);
+  /// True for a symbolic link whose target is to be staged in.
+  bool is_followed_link(const Found& found) const;
+  /// True if the survey must list this name's children, which then count as added.
+  bool enters(const Found& found);
   bool add_children(const std::string& path);
   /// Returns the names in a directory. Records a problem if this fails.
   std::optional<std::vector<std::string>> list(const std::string& path, bool named);

@@ -8,6 +8,18 @@
 
 namespace efs::stage {
 
+namespace {
+
+/// The entry also fulfils what earlier resources ask of `known`, which has its path.
+void add_requests_of(const PlanEntry& known, PlanEntry& entry) {
+  entry.priority = std::max(entry.priority, known.priority);
+  entry.reusable = entry.reusable || (entry.outside.empty() && known.reusable);
+  entry.found = entry.found && known.found;
+  entry.may_vanish = entry.found && entry.may_vanish && known.may_vanish;
+}
+
+}  // namespace
+
 PlanEntry& Expansion::insert(const std::string& path, EntryType type,
                              const struct stat& attributes) {
   return insert_at(placed(path), as_ == nullptr ? std::nullopt : std::optional(path), type,
@@ -26,11 +38,12 @@ PlanEntry& Expansion::insert_at(const std::string& path, std::optional<std::stri
   take_version(entry, attributes);
   entry.file_class = config::classify(config_, path, true);
   const auto [at, known] = find(path);
-  entry.priority = known ? std::max(priority_, at->second.priority) : priority_;
-  entry.reusable = entry.outside.empty() && (reusable_ || (known && at->second.reusable));
-  entry.found = !named_ && (!known || at->second.found);
-  entry.may_vanish = entry.found && skips_vanished_ && (!known || at->second.may_vanish);
+  entry.priority = priority_;
+  entry.reusable = entry.outside.empty() && reusable_;
+  entry.found = !named_;
+  entry.may_vanish = entry.found && skips_vanished_;
   if (known) {
+    add_requests_of(at->second, entry);
     return at->second = std::move(entry);
   }
   newest_ = entries_.emplace_hint(at, path, std::move(entry));

@@ -10,6 +10,25 @@
 
 namespace efs::stage {
 
+namespace {
+
+/// The paths of the names in the directory `path` that match, or may be above a match.
+std::vector<std::string> candidates_in(const std::string& path,
+                                       const std::vector<std::string>& names,
+                                       const std::string& pattern, std::ptrdiff_t depth) {
+  std::vector<std::string> candidates;
+  for (const auto& name : names) {
+    std::string candidate = join(path, name);
+    const bool deeper = std::count(candidate.begin(), candidate.end(), '/') < depth;
+    if (deeper || config::glob_match(pattern, candidate)) {
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+}  // namespace
+
 std::optional<std::vector<std::string>> Expansion::list(const std::string& path, bool named) {
   auto directory = pfs_.open_beneath(root_, path, directory_flags);
   auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
@@ -57,16 +76,8 @@ bool Expansion::match_below(const std::string& pattern, const std::string& path,
   if (!names) {
     return false;
   }
-  std::vector<std::string> candidates;
-  for (const auto& name : *names) {
-    std::string candidate = join(path, name);
-    const bool deeper = std::count(candidate.begin(), candidate.end(), '/') < depth;
-    if (deeper || config::glob_match(pattern, candidate)) {
-      candidates.push_back(std::move(candidate));
-    }
-  }
   bool matched = false;
-  for (const auto& found : survey_.look(std::move(candidates))) {
+  for (const auto& found : survey_.look(candidates_in(path, *names, pattern, depth))) {
     if (config::glob_match(pattern, found.path)) {
       matched = true;
       if (add_parents(found.path, false)) {

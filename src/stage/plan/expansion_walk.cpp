@@ -36,15 +36,19 @@ bool Expansion::add_found(const Found& found, bool named, bool whole) {
   const auto [known, is_known] = find(placed(path));
   if (is_known &&
       (known->second.type != EntryType::directory || !S_ISDIR(found.attributes.st_mode))) {
-    if (known->second.from() != path) {
-      return problem(absolute(path), "would be at " + known->first + ", and so would " +
-                                         absolute(known->second.from())),
-             false;
-    }
-    ask_again(known->second);
-    return true;
+    return add_again(known->second, path);
   }
   return add_seen(found, whole);
+}
+
+bool Expansion::add_again(PlanEntry& known, const std::string& path) {
+  if (known.from() != path) {
+    return problem(absolute(path),
+                   "would be at " + known.path + ", and so would " + absolute(known.from())),
+           false;
+  }
+  ask_again(known);
+  return true;
 }
 
 bool Expansion::add_unseen(const Found& found) {
@@ -98,24 +102,32 @@ bool Expansion::add_seen(const Found& found, bool whole) {
                                                          : "device");
 }
 
+bool Expansion::is_followed_link(const Found& found) const {
+  return follows_ && found.problem == Found::Problem::none && S_ISLNK(found.attributes.st_mode);
+}
+
+bool Expansion::enters(const Found& found) {
+  if (found.problem != Found::Problem::none || !S_ISDIR(found.attributes.st_mode) ||
+      skipped_.contains(found.path)) {
+    return false;
+  }
+  complete_.insert({placed(found.path), found.path});
+  return true;
+}
+
 bool Expansion::add_below(Survey& survey, const std::string& path, const std::string& prefix) {
   bool all = true;
   std::vector<Found> links;
   survey.below(path, [&](Found&& found) {
-    const bool is_known = found.problem == Found::Problem::none,
-               is_named = found.problem == Found::Problem::listing && found.path == path;
+    const bool is_named = found.problem == Found::Problem::listing && found.path == path;
     if (!prefix.empty()) {
       found.path = found.path.empty() ? prefix : prefix + "/" + found.path;
     }
-    if (follows_ && is_known && S_ISLNK(found.attributes.st_mode)) {
+    if (is_followed_link(found)) {
       return links.push_back(std::move(found)), false;
     }
     all = add_found(found, is_named, false) && all;
-    if (!is_known || !S_ISDIR(found.attributes.st_mode) || skipped_.contains(found.path)) {
-      return false;
-    }
-    complete_.insert({placed(found.path), found.path});
-    return true;
+    return enters(found);
   });
   for (const auto& link : links) {
     all = add_found(link, false, false) && all;

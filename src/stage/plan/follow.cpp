@@ -81,17 +81,61 @@ bool is_gone(const Error& error) {
   return code == ENOENT || code == ESTALE || code == ENOTDIR || code == ELOOP;
 }
 
+namespace {
+
+/// Opens the target only to look at it. `what`: the beginning of the message.
+Result<UniqueFd> open_to_look(PfsIo& pfs, const Result<UniqueFd>& at, const std::string& path,
+                              const std::string& what) {
+  auto seen = at ? pfs.open(at->get(), leaf_of(path), O_PATH) : std::unexpected(at.error());
+  if (seen) {
+    return seen;
+  }
+  const int code = seen.error().code;
+  if (code == ELOOP) {
+    return fail(ELOOP, what + "leads in a circle");
+  }
+  return fail(code, what + (code == ENOENT ? "does not exist"
+                                           : "cannot be read: " + describe(seen.error())));
+}
+
+/// False if a link of another user could lead root to this file.
+bool may_lead_to(const Found& link, const struct stat& target) {
+  return ::geteuid() != 0 || link.attributes.st_uid == 0 || link.attributes.st_uid == target.st_uid;
+}
+
+/// EINVAL if the target can be no input.
+Status check_kind(const LinkTarget& target, const std::string& what) {
+  if (target.path == "/") {
+    return fail(EINVAL, what + "is the top of all directories");
+  }
+  if (!S_ISREG(target.attributes.st_mode) && !S_ISDIR(target.attributes.st_mode)) {
+    return fail(EINVAL, what + "is neither a file nor a directory");
+  }
+  return {};
+}
+
+/// Opens the target, which shows that it is readable, and keeps a directory open.
+Status open_target(PfsIo& pfs, int root, LinkTarget& target, const std::string& what) {
+  const bool is_directory = S_ISDIR(target.attributes.st_mode);
+  auto opened = open_source(pfs, root, target.path,
+                            is_directory ? directory_flags : O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (!opened) {
+    return fail(opened.error().code, what + "is not readable: " + describe(opened.error()));
+  }
+  if (is_directory) {
+    target.directory = std::move(*opened);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const Found& link) {
   const std::string what = "is a symbolic link to " + link.target + ", which ";
   const auto at = pfs.open_beneath(root, parent_of(path), passage_flags);
-  const auto seen = at ? pfs.open(at->get(), leaf_of(path), O_PATH) : std::unexpected(at.error());
-  if (!seen && seen.error().code == ELOOP) {
-    return fail(ELOOP, what + "leads in a circle");
-  }
+  const auto seen = open_to_look(pfs, at, path, what);
   if (!seen) {
-    return fail(seen.error().code,
-                what + (seen.error().code == ENOENT ? "does not exist"
-                                                    : "cannot be read: " + describe(seen.error())));
+    return std::unexpected(seen.error());
   }
   LinkTarget target;
   const auto attributes = pfs.fstat(seen->get());
@@ -99,8 +143,7 @@ Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const F
     return fail(attributes.error().code, what + "cannot be read: " + describe(attributes.error()));
   }
   target.attributes = *attributes;
-  if (::geteuid() == 0 && link.attributes.st_uid != 0 &&
-      link.attributes.st_uid != attributes->st_uid) {
+  if (!may_lead_to(link, *attributes)) {
     return fail(EPERM, what + "belongs to another user: root does not follow it");
   }
   std::error_code problem;
@@ -112,21 +155,8 @@ Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const F
   if (::geteuid() == 0 && !leads_straight(link.target, at->get(), target.path)) {
     return fail(EPERM, what + "leads through further links: root does not follow it");
   }
-  if (target.path == "/") {
-    return fail(EINVAL, what + "is the top of all directories");
-  }
-  if (!S_ISREG(attributes->st_mode) && !S_ISDIR(attributes->st_mode)) {
-    return fail(EINVAL, what + "is neither a file nor a directory");
-  }
-  auto opened = open_source(
-      pfs, root, target.path,
-      S_ISDIR(attributes->st_mode) ? directory_flags : O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  if (!opened) {
-    return fail(opened.error().code, what + "is not readable: " + describe(opened.error()));
-  }
-  if (S_ISDIR(attributes->st_mode)) {
-    target.directory = std::move(*opened);
-  }
+  EFS_TRY(check_kind(target, what));
+  EFS_TRY(open_target(pfs, root, target, what));
   return target;
 }
 

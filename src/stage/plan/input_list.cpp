@@ -13,6 +13,25 @@ namespace {
 constexpr std::size_t largest_list = 64U << 20U;  // bytes
 constexpr std::size_t most_problems = 20;
 
+/// The word in double quotes at `at`, which then is behind the closing quote.
+Result<std::string> quoted_word(std::string_view line, std::size_t& at) {
+  std::string word;
+  for (++at; at < line.size() && line[at] != '"'; ++at) {
+    if (line[at] == '\\' && at + 1 < line.size()) {
+      ++at;
+    }
+    word += line[at];
+  }
+  if (at >= line.size()) {
+    return fail(EINVAL, "a quote is not closed");
+  }
+  ++at;
+  if (at < line.size() && line[at] != ' ' && line[at] != '\t') {
+    return fail(EINVAL, "something follows the closing quote; put a whole path in quotes");
+  }
+  return word;
+}
+
 /// The words of one line, plain or in double quotes. In quotes a \ escapes the next character. A #
 /// at the beginning of a word ends the line.
 Result<std::vector<std::string>> words_of(std::string_view line) {
@@ -24,19 +43,11 @@ Result<std::vector<std::string>> words_of(std::string_view line) {
     }
     std::string word;
     if (line[at] == '"') {
-      for (++at; at < line.size() && line[at] != '"'; ++at) {
-        if (line[at] == '\\' && at + 1 < line.size()) {
-          ++at;
-        }
-        word += line[at];
+      auto quoted = quoted_word(line, at);
+      if (!quoted) {
+        return std::unexpected(quoted.error());
       }
-      if (at >= line.size()) {
-        return fail(EINVAL, "a quote is not closed");
-      }
-      ++at;
-      if (at < line.size() && line[at] != ' ' && line[at] != '\t') {
-        return fail(EINVAL, "something follows the closing quote; put a whole path in quotes");
-      }
+      word = std::move(*quoted);
     } else {
       const auto end = std::min(line.find_first_of(" \t", at), line.size());
       word = line.substr(at, end - at);
@@ -49,16 +60,8 @@ Result<std::vector<std::string>> words_of(std::string_view line) {
   }
 }
 
-/// Normalises a path relative to `top`, which the job file calls `key`: without needless slashes
-/// and ".". An error if the path is not below `top`.
-Result<std::string> path_below(std::string_view given, const std::string& top, const char* key) {
-  if (given.starts_with('/')) {
-    const std::string prefix = top == "/" ? top : top + "/";
-    if (given != top && !given.starts_with(prefix)) {
-      return fail(EINVAL, std::string("is not below ") + key + " " + top);
-    }
-    given.remove_prefix(std::min(prefix.size(), given.size()));
-  }
+/// A relative path without needless slashes and ".".
+Result<std::string> normalised(std::string_view given) {
   std::string path;
   for (std::size_t at = 0; at < given.size();) {
     const auto end = std::min(given.find('/', at), given.size());
@@ -79,6 +82,19 @@ Result<std::string> path_below(std::string_view given, const std::string& top, c
     return fail(ENAMETOOLONG, "is longer than a path can be");
   }
   return path;
+}
+
+/// Normalises a path relative to `top`, which the job file calls `key`. An error if the path is not
+/// below `top`.
+Result<std::string> path_below(std::string_view given, const std::string& top, const char* key) {
+  if (given.starts_with('/')) {
+    const std::string prefix = top == "/" ? top : top + "/";
+    if (given != top && !given.starts_with(prefix)) {
+      return fail(EINVAL, std::string("is not below ") + key + " " + top);
+    }
+    given.remove_prefix(std::min(prefix.size(), given.size()));
+  }
+  return normalised(given);
 }
 
 /// Describes an invisible character at the beginning or end of a word without quotes; "": none. In
@@ -113,6 +129,32 @@ struct Places {
   bool in_place;
 };
 
+std::unexpected<Error> refused_word(const std::string& word, const Error& error) {
+  return fail(error.code, word.substr(0, 200) + " " + error.what);
+}
+
+/// The input `path` with its destination, the second word of the line.
+Result<ListedInput> input_with_destination(std::string path, const std::string& word,
+                                           const Places& places) {
+  const std::string named = "the destination " + word;
+  auto as = path_below(word, places.mount_dir, "mount-dir");
+  if (!as) {
+    return refused_word(named, as.error());
+  }
+  if (*as == path) {
+    return ListedInput{.path = std::move(path)};
+  }
+  if (as->empty()) {
+    return refused_word(named, {EINVAL, "is the mount point itself; name a path below it"});
+  }
+  if (places.in_place) {
+    return refused_word(named, {EINVAL,
+                                "does not go with in-place: a result would not go to where its "
+                                "input is; name a results-dir"});
+  }
+  return ListedInput{.path = std::move(path), .as = std::move(*as)};
+}
+
 /// The input on the line; nullopt for a blank line or a comment.
 Result<std::optional<ListedInput>> input_in(std::string_view line, const Places& places) {
   if (line.contains('\0')) {
@@ -136,34 +178,14 @@ Result<std::optional<ListedInput>> input_in(std::string_view line, const Places&
                 "names a third path; a line has a path and perhaps its destination (a path that "
                 "holds blanks goes in double quotes)");
   }
-  const auto refused = [](const std::string& word, const Error& error) {
-    return fail(error.code, word.substr(0, 200) + " " + error.what);
-  };
   auto path = path_below(words->front(), places.root_dir, "root-dir");
   if (!path) {
-    return refused(words->front(), path.error());
+    return refused_word(words->front(), path.error());
   }
   if (words->size() == 1) {
     return ListedInput{.path = std::move(*path)};
   }
-  auto as = path_below(words->back(), places.mount_dir, "mount-dir");
-  if (!as) {
-    return refused("the destination " + words->back(), as.error());
-  }
-  if (*as == *path) {
-    return ListedInput{.path = std::move(*path)};
-  }
-  if (as->empty()) {
-    return refused("the destination " + words->back(),
-                   {EINVAL, "is the mount point itself; name a path below it"});
-  }
-  if (places.in_place) {
-    return refused("the destination " + words->back(),
-                   {EINVAL,
-                    "does not go with in-place: a result would not go to where its input is; name "
-                    "a results-dir"});
-  }
-  return ListedInput{.path = std::move(*path), .as = std::move(*as)};
+  return input_with_destination(std::move(*path), words->back(), places);
 }
 
 }  // namespace

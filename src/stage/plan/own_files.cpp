@@ -125,6 +125,11 @@ std::optional<OwnFile> OwnFiles::find(const std::string& path,
   if (const auto known = known_.find(identity_of(attributes)); known != known_.end()) {
     return OwnFile{.reason = known->second, .refused = true};
   }
+  return in_directory(path, attributes);
+}
+
+std::optional<OwnFile> OwnFiles::in_directory(const std::string& path,
+                                              const struct stat& attributes) const {
   const std::string leaf = leaf_of(path);
   const bool may_be_store = S_ISDIR(attributes.st_mode) && !stores_.empty() && is_store_name(leaf);
   const auto named = by_leaf_.find(leaf);

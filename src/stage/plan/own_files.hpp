@@ -44,6 +44,8 @@ class OwnFiles {
   void add_name(const std::string& path, const std::string& reason);
   /// Records that directories of stores and caches below `directory` belong to efs.
   void add_stores(const std::string& directory, const std::string& reason);
+  /// Classifies a file or directory by its last component and the directory that holds it.
+  std::optional<OwnFile> in_directory(const std::string& path, const struct stat& attributes) const;
   std::optional<Identity> identity_of_parent(const std::string& path) const;
 
   const config::JobConfig& config_;

@@ -104,6 +104,50 @@ nlohmann::json to_json(const Plan& plan) {
   return json;
 }
 
+namespace {
+
+std::string line_of_share(const Share& share) {
+  const std::string is = std::string(share.memory ? ", memory" : "") +
+                         (share.journal ? ", the journal" : "") +
+                         (share.new_files ? ", new files" : "");
+  return "backend " + escaped(share.backend) + (is.empty() ? "" : " (" + is.substr(2) + ")") +
+         ": " + std::to_string(share.files) + " files, needs at most " +
+         format_bytes(share.needed) + (share.room ? " of " + format_bytes(*share.room) : "") +
+         (share.spilled > 0 ? "; " + std::to_string(share.spilled) +
+                                  " of them because their own backend is full\n"
+                            : "\n");
+}
+
+/// A line for each of the first links that lead out, and the number of the others.
+std::string notes_on(const std::vector<PlanNote>& links) {
+  constexpr std::size_t most_links = 20;
+  std::string text;
+  for (const auto& link : links | std::views::take(most_links)) {
+    text += "note: " + escaped(link.path) + " -> " + escaped(link.target) + " " +
+            printable(link.reason) + "\n";
+  }
+  if (links.size() > most_links) {
+    text += "note: and " + std::to_string(links.size() - most_links) +
+            " more such links; --json has them all\n";
+  }
+  return text;
+}
+
+std::string lines_of_problems(const std::vector<PlanProblem>& problems) {
+  std::string text;
+  for (const auto& problem : problems) {
+    text += "problem: " + escaped(problem.path) + ": " + printable(problem.reason);
+    text +=
+        problem.line > 0 ? " (line " + std::to_string(problem.line) + " of the job file)\n" : "\n";
+  }
+  if (!problems.empty()) {
+    text += std::to_string(problems.size()) + " problems: the job cannot start\n";
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string describe(const Plan& plan) {
   std::string text = escaped(plan.name) + ": stage in " + std::to_string(plan.files) + " files, " +
                      format_bytes(plan.bytes) + " (" + std::to_string(plan.inodes) +
@@ -113,15 +157,7 @@ std::string describe(const Plan& plan) {
             format_bytes(*plan.capacity) + "\n";
   }
   for (const auto& share : plan.shares) {
-    const std::string is = std::string(share.memory ? ", memory" : "") +
-                           (share.journal ? ", the journal" : "") +
-                           (share.new_files ? ", new files" : "");
-    text += "backend " + escaped(share.backend) + (is.empty() ? "" : " (" + is.substr(2) + ")") +
-            ": " + std::to_string(share.files) + " files, needs at most " +
-            format_bytes(share.needed) + (share.room ? " of " + format_bytes(*share.room) : "");
-    text += share.spilled > 0 ? "; " + std::to_string(share.spilled) +
-                                    " of them because their own backend is full\n"
-                              : "\n";
+    text += line_of_share(share);
   }
   if (!plan.shares.empty()) {
     text += "durability: no name survives what " + escaped(plan.shares.front().backend) +
@@ -142,24 +178,7 @@ std::string describe(const Plan& plan) {
   for (const auto& skip : plan.skipped) {
     text += "skipped: " + escaped(skip.path) + " (" + printable(skip.reason) + ")\n";
   }
-  constexpr std::size_t most_links = 20;
-  for (const auto& link : plan.links | std::views::take(most_links)) {
-    text += "note: " + escaped(link.path) + " -> " + escaped(link.target) + " " +
-            printable(link.reason) + "\n";
-  }
-  if (plan.links.size() > most_links) {
-    text += "note: and " + std::to_string(plan.links.size() - most_links) +
-            " more such links; --json has them all\n";
-  }
-  for (const auto& problem : plan.problems) {
-    text += "problem: " + escaped(problem.path) + ": " + printable(problem.reason);
-    text +=
-        problem.line > 0 ? " (line " + std::to_string(problem.line) + " of the job file)\n" : "\n";
-  }
-  if (!plan.problems.empty()) {
-    text += std::to_string(plan.problems.size()) + " problems: the job cannot start\n";
-  }
-  return text;
+  return text + notes_on(plan.links) + lines_of_problems(plan.problems);
 }
 
 }  // namespace efs::stage

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/mounts.hpp"
 #include "base/user.hpp"
@@ -13,6 +14,10 @@
 
 namespace efs::stage {
 namespace {
+
+std::string directory_above(const std::string& path) {
+  return parent_of(path).empty() ? "/" : parent_of(path);
+}
 
 class ResultsDirCheck {
  public:
@@ -30,14 +35,7 @@ class ResultsDirCheck {
     if (config_.results_dir.empty()) {
       return;
     }
-    // stage-out creates missing directories, so the nearest existing ancestor decides.
-    std::string path = known_part(config_.results_dir, config_.results_open);
-    auto there = pfs_.open(AT_FDCWD, path, O_PATH);
-    const bool exists = there.has_value() && !config_.results_open;
-    while (!there && there.error().code == ENOENT && path.size() > 1) {
-      path = parent_of(path).empty() ? "/" : parent_of(path);
-      there = pfs_.open(AT_FDCWD, path, O_PATH);
-    }
+    const auto [there, path, exists] = nearest();
     const std::string what =
         exists ? "results-dir " : "results-dir does not exist and cannot be created: " + path + " ";
     if (!there) {
@@ -53,15 +51,38 @@ class ResultsDirCheck {
     if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
       problem(what + "is not writable: " + describe(writable.error()));
     } else if (exists) {
-      for (const auto& rule : config_.outputs) {
-        if (rule.file_class == config::FileClass::persistent) {
-          check_place_of(rule, there->get());
-        }
-      }
+      check_outputs(there->get());
     }
     check_group();
     if (!config_.in_place && config_.results_dir != config_.root_dir && root_ >= 0) {
       check_apart(there->get(), exists);
+    }
+  }
+
+  /// results-dir, or the nearest directory above it.
+  struct Nearest {
+    Result<UniqueFd> directory;
+    std::string path;
+    bool exists = false;  // it is results-dir itself
+  };
+
+  /// stage-out creates missing directories, so the nearest existing ancestor decides.
+  Nearest nearest() {
+    std::string path = known_part(config_.results_dir, config_.results_open);
+    auto there = pfs_.open(AT_FDCWD, path, O_PATH);
+    const bool exists = there.has_value() && !config_.results_open;
+    while (!there && there.error().code == ENOENT && path.size() > 1) {
+      path = directory_above(path);
+      there = pfs_.open(AT_FDCWD, path, O_PATH);
+    }
+    return {.directory = std::move(there), .path = std::move(path), .exists = exists};
+  }
+
+  void check_outputs(int results) {
+    for (const auto& rule : config_.outputs) {
+      if (rule.file_class == config::FileClass::persistent) {
+        check_place_of(rule, results);
+      }
     }
   }
 
@@ -86,30 +107,40 @@ class ResultsDirCheck {
     const auto wildcard = rule.pattern.find_first_of("*?[");
     for (std::size_t slash = rule.pattern.find('/'); slash < wildcard;
          slash = rule.pattern.find('/', slash + 1)) {
-      const std::string below = rule.pattern.substr(0, slash),
-                        path = config_.results_dir + "/" + below;
-      const auto directory = pfs_.open_beneath(results, below, O_PATH | O_NOFOLLOW);
-      if (!directory && directory.error().code == ENOENT) {
-        return;  // stage-out makes it
-      }
-      const auto attributes =
-          directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
-      const std::string what = "takes no result of the output " + rule.pattern + ": ";
-      if (!attributes) {
-        return problem_at(path, what + describe(attributes.error()));
-      }
-      if (!S_ISDIR(attributes->st_mode)) {
-        return problem_at(path, what + "it is not a directory");
-      }
       const bool last = rule.pattern.find('/', slash + 1) >= wildcard;
-      const auto usable = pfs_.access(AT_FDCWD, path, last ? W_OK | X_OK : X_OK);
-      // stage-out does so
-      const bool can_be_changed =
-          !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();
-      if (!usable && !can_be_changed) {
-        return problem_at(path, what + describe(usable.error()));
+      if (!check_directory(rule, results, rule.pattern.substr(0, slash),
+                           last ? W_OK | X_OK : X_OK)) {
+        return;
       }
     }
+  }
+
+  /// Checks the directory `below` results-dir for `access`. False if the directories below it need
+  /// no check.
+  bool check_directory(const config::OutputRule& rule, int results, const std::string& below,
+                       int access) {
+    const std::string path = config_.results_dir + "/" + below;
+    const auto directory = pfs_.open_beneath(results, below, O_PATH | O_NOFOLLOW);
+    if (!directory && directory.error().code == ENOENT) {
+      return false;  // stage-out makes it
+    }
+    const auto attributes =
+        directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
+    const std::string what = "takes no result of the output " + rule.pattern + ": ";
+    if (!attributes) {
+      return problem_at(path, what + describe(attributes.error())), false;
+    }
+    if (!S_ISDIR(attributes->st_mode)) {
+      return problem_at(path, what + "it is not a directory"), false;
+    }
+    const auto usable = pfs_.access(AT_FDCWD, path, access);
+    // stage-out does so
+    const bool can_be_changed =
+        !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();
+    if (!usable && !can_be_changed) {
+      return problem_at(path, what + describe(usable.error())), false;
+    }
+    return true;
   }
 
   void problem(std::string reason) { problem_at(config_.results_dir, std::move(reason)); }
@@ -141,19 +172,29 @@ class ResultsDirCheck {
           "root-dir " + config_.root_dir +
           " is inside results-dir: a result could overwrite an input; name another directory");
     }
-    for (const auto& directory : *up_from_results) {
-      const auto in = inputs_.whole.find(directory);
-      const bool in_root = inputs_.root && directory == up_from_root->front();
-      if (in_root || in != inputs_.whole.end()) {
-        return problem("results-dir is inside the input " +
-                       absolute(config_.root_dir, in_root ? "" : in->second) +
-                       ": a result could overwrite an input; name a directory beside the inputs");
-      }
+    if (const auto input = input_around(*up_from_results, up_from_root->front())) {
+      return problem("results-dir is inside the input " + absolute(config_.root_dir, *input) +
+                     ": a result could overwrite an input; name a directory beside the inputs");
     }
     if (const auto above = inputs_.above.find(here); exists && above != inputs_.above.end()) {
       problem("results-dir holds inputs (it is " + absolute(config_.root_dir, above->second) +
               "): a result could overwrite an input; name a directory beside the inputs");
     }
+  }
+
+  /// The innermost input among these directories, which lie one in another; its path below
+  /// root-dir.
+  std::optional<std::string> input_around(const std::vector<Identity>& directories,
+                                          const Identity& root) const {
+    for (const auto& directory : directories) {
+      if (inputs_.root && directory == root) {
+        return "";
+      }
+      if (const auto in = inputs_.whole.find(directory); in != inputs_.whole.end()) {
+        return in->second;
+      }
+    }
+    return std::nullopt;
   }
 
   /// A directory and all its ancestors, independent of names. (Ends at a directory without search
@@ -196,16 +237,34 @@ Result<UniqueFd> open_directory(const std::string& path, PfsIo& pfs) {
                                                 : std::move(there);
 }
 
+// Goes up from the open directory `path` to the root of its mount.
+Result<std::string> mount_root_above(UniqueFd directory, std::string path, PfsIo& pfs) {
+  while (true) {
+    const auto root = pfs.is_mount_root(directory.get());
+    if (!root) {
+      return std::unexpected(root.error());
+    }
+    if (*root) {
+      return path;
+    }
+    if (path.size() <= 1) {
+      return fail(ENOENT, "no mount is to be seen from here");
+    }
+    auto above = open_directory(path = directory_above(path), pfs);
+    if (!above) {
+      return std::unexpected(above.error());
+    }
+    directory = std::move(*above);
+  }
+}
+
 }  // namespace
 
 Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs) {
-  const auto above = [](const std::string& path) {
-    return parent_of(path).empty() ? std::string("/") : parent_of(path);
-  };
   std::string path = results_dir;
   auto there = open_directory(path, pfs);
   while (!there && there.error().code == ENOENT && path.size() > 1) {
-    there = open_directory(path = above(path), pfs);
+    there = open_directory(path = directory_above(path), pfs);
   }
   if (!there) {
     return std::unexpected(there.error());
@@ -216,22 +275,7 @@ Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs) {
   if (problem) {
     return fail(problem.value());
   }
-  while (true) {
-    const auto root = pfs.is_mount_root(there->get());
-    if (!root) {
-      return std::unexpected(root.error());
-    }
-    if (*root) {
-      return path;
-    }
-    if (path.size() <= 1) {
-      return fail(ENOENT, "no mount is to be seen from here");
-    }
-    there = open_directory(path = above(path), pfs);
-    if (!there) {
-      return std::unexpected(there.error());
-    }
-  }
+  return mount_root_above(std::move(*there), std::move(path), pfs);
 }
 
 std::vector<std::string> mounts_below(const config::JobConfig& config) {

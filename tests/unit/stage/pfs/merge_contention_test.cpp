@@ -51,7 +51,7 @@ TEST_CASE("a partial that somebody has exchanged while its turn was waited for g
     scene.write("q", "half of ano");
     REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "p") == 0);
   });
-  const auto renamed = rename_merging(pfs, scene.fd.get(), "p", "out", *now + 1'000'000'000);
+  const auto renamed = rename_merging(pfs, {scene.fd.get(), "p", "out"}, *now + 1'000'000'000);
   REQUIRE_FALSE(renamed);
   CHECK(renamed.error().code == ESTALE);
   CHECK(scene.read("out") == "old");
@@ -163,7 +163,7 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
         threads.emplace_back([&, i] {
           // `since` lies after the old file and before all renames: those change ctime.
           const auto once = [&] {
-            return rename_merging(posix_pfs(), scene.fd.get(), "p" + std::to_string(i), "out",
+            return rename_merging(posix_pfs(), {scene.fd.get(), "p" + std::to_string(i), "out"},
                                   *now);
           };
           auto done = once();
@@ -201,7 +201,8 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
       // The other may be put aside while it has the claim: then it is tried again, as a stage-out
       // does.
       do {
-        renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", to_ns(seen.st_ctim) + 1);
+        renamed =
+            rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, to_ns(seen.st_ctim) + 1);
       } while (!renamed && is_held(renamed.error()));
     }
     REQUIRE(renamed);

@@ -29,7 +29,7 @@ namespace {
 TEST_CASE("a name that nobody has is given", "[merge]") {
   const MergeScene scene;
   scene.write("p", "ours");
-  REQUIRE(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", 0));
+  REQUIRE(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, 0));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }
@@ -40,7 +40,7 @@ TEST_CASE("what was there before the job is replaced", "[merge]") {
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("p", "ours");
-  REQUIRE(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now + 1'000'000'000));
+  REQUIRE(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now + 1'000'000'000));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }
@@ -53,7 +53,7 @@ TEST_CASE("who reads an old file under a lock holds nobody up", "[merge]") {
   const UniqueFd reader(::openat(scene.fd.get(), "out", O_RDONLY | O_CLOEXEC));
   REQUIRE(::flock(reader.get(), LOCK_SH) == 0);
   scene.write("p", "ours");
-  REQUIRE(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now + 1'000'000'000));
+  REQUIRE(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now + 1'000'000'000));
   CHECK(scene.read("out") == "ours");
 }
 
@@ -63,14 +63,14 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   REQUIRE(now);
   scene.write("out", "theirs");
   scene.write("p", "theirs");
-  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now));
+  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now));
   CHECK_FALSE(scene.exists("p"));
   // A user without read access to one version must not get read access to the other.
   scene.write("p", "theirs");
   REQUIRE(::fchmodat(scene.fd.get(), "p", 0600, 0) == 0);
-  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now).error().code == EEXIST);
+  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now).error().code == EEXIST);
   scene.write("p", "ours!!");
-  const auto conflict = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now);
+  const auto conflict = rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now);
   REQUIRE_FALSE(conflict);
   CHECK(conflict.error().code == EEXIST);
   CHECK(conflict.error().what.contains("another node"));
@@ -79,8 +79,8 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   // A link is not a file, and links are the same if they lead to the same place.
   std::filesystem::create_symlink("here", scene.directory.path() + "/l1");
   std::filesystem::create_symlink("here", scene.directory.path() + "/l2");
-  CHECK_FALSE(rename_merging(posix_pfs(), scene.fd.get(), "l1", "out", *now));
-  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "l1", "l2", *now));
+  CHECK_FALSE(rename_merging(posix_pfs(), {scene.fd.get(), "l1", "out"}, *now));
+  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "l1", "l2"}, *now));
 }
 
 TEST_CASE(
@@ -252,7 +252,7 @@ TEST_CASE("what is a node's own is that file alone, not another one of the same 
     if (other) {
       ++seen.st_ino;
     }
-    const auto renamed = rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now, &seen);
+    const auto renamed = rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now, &seen);
     CHECK(renamed.has_value() != other);
     CHECK(scene.read("out") == (other ? "own" : "next"));
   }
@@ -269,7 +269,7 @@ TEST_CASE("a node's own file stays its own when another of its names goes after 
   REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
   REQUIRE(::unlinkat(scene.fd.get(), "other", 0) == 0);
   scene.write("p", "next");
-  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", *now, &seen));
+  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now, &seen));
   CHECK(scene.read("out") == "next");
 }
 
@@ -413,7 +413,7 @@ TEST_CASE(
   const MergeScene scene;
   scene.write("p", "ours");
   REQUIRE(::linkat(scene.fd.get(), "p", scene.fd.get(), "out", 0) == 0);
-  CHECK(rename_merging(posix_pfs(), scene.fd.get(), "p", "out", 0));
+  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, 0));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }
