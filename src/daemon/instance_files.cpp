@@ -134,7 +134,12 @@ Json Instance::handle_load(const Json& request) {
         stage::Options how = stage_options();
         how.beside_programs = true;
         how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
-        return outcome_of(stage::load(options_.config, what, staging, pfs, how, progress));
+        return outcome_of(stage::load({.config = options_.config,
+                                       .staging = staging,
+                                       .pfs = pfs,
+                                       .options = how,
+                                       .progress = progress},
+                                      what));
       });
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
@@ -173,7 +178,12 @@ Json Instance::unload_now(const stage::UnloadRequest& what, stage::Progress& pro
   how.beside_programs = !limits.end;
   how.by_rank = limits.end.has_value();
   how.wait_for_turn = turn_for(queue::Direction::out, progress, turn, limits);
-  stage::Receipt receipt = stage::unload(options_.config, what, staging, pfs, how, progress);
+  stage::Receipt receipt = stage::unload({.config = options_.config,
+                                          .staging = staging,
+                                          .pfs = pfs,
+                                          .options = how,
+                                          .progress = progress},
+                                         what);
   receipt.retries = pfs.retried();
   if (stage::exit_code(receipt) != 0) {
     may_have_left_partials_ = true;

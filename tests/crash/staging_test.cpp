@@ -188,8 +188,12 @@ struct Daemon {
   void load() {
     fs::Staging staging(*filesystem);
     stage::Progress progress;
-    const auto report =
-        stage::load(pfs.config, {.names = {"late"}}, staging, calls, options, progress);
+    const auto report = stage::load({.config = pfs.config,
+                                     .staging = staging,
+                                     .pfs = calls,
+                                     .options = options,
+                                     .progress = progress},
+                                    {.names = {"late"}});
     live_on();
     must(report.ok(),
          "load: " +
@@ -201,8 +205,12 @@ struct Daemon {
   void unload() {
     fs::Staging staging(*filesystem);
     stage::Progress progress;
-    const auto receipt = stage::unload(pfs.config, {.names = {"result", "unsynced"}}, staging,
-                                       calls, options, progress);
+    const auto receipt = stage::unload({.config = pfs.config,
+                                        .staging = staging,
+                                        .pfs = calls,
+                                        .options = options,
+                                        .progress = progress},
+                                       {.names = {"result", "unsynced"}});
     live_on();
     must(receipt.verdict == stage::Verdict::complete, "unload: " + stage::describe_unload(receipt));
     unloaded = true;

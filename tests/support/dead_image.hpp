@@ -208,9 +208,13 @@ class DeadImage {
     config.root_dir = pfs();
     config.results_dir = results();
     stage::Progress progress;
-    if (!stage::load(config, {.names = {"input"}}, staging, stage::posix_pfs(), {.workers = 1},
-                     progress)
-             .ok()) {
+    const stage::Options options{.workers = 1};
+    const stage::LiveArguments with{.config = config,
+                                    .staging = staging,
+                                    .pfs = stage::posix_pfs(),
+                                    .options = options,
+                                    .progress = progress};
+    if (!stage::load(with, {.names = {"input"}}).ok()) {
       throw std::runtime_error("nothing can be loaded");
     }
     for (const std::string path :
@@ -222,9 +226,8 @@ class DeadImage {
         make(*filesystem, fs::root_ino, "saved", S_IFREG | 0640, "was brought out by the job");
     make(*filesystem, fs::root_ino, "saved-and-there", S_IFREG | 0640, "was brought out, too");
     (void)saved;
-    if (stage::unload(config, {.names = {"saved", "saved-and-there"}}, staging, stage::posix_pfs(),
-                      {.workers = 1}, progress)
-            .verdict != stage::Verdict::complete) {
+    if (stage::unload(with, {.names = {"saved", "saved-and-there"}}).verdict !=
+        stage::Verdict::complete) {
       throw std::runtime_error("nothing can be unloaded");
     }
 

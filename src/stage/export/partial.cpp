@@ -48,7 +48,8 @@ Status give_name(const PartialJob& job, const struct stat& partial, PfsIo& pfs,
     }
   };
   if (!job.is_new) {
-    return rename_over(pfs, job.directory, job.partial, name, partial, *job.over, tell);
+    return rename_over(pfs, {.at = job.directory, .from = job.partial, .to = name}, partial,
+                       *job.over, tell);
   }
   tell();
   return pfs.rename_new(job.directory, job.partial, name);

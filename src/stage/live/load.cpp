@@ -629,16 +629,9 @@ class Load : LiveTransfer {
 
 }  // namespace
 
-LoadReport load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging,
-                PfsIo& pfs, const Options& options, Progress& progress) {
+LoadReport load(const LiveArguments& with, const LoadRequest& request) {
   try {
-    return Load({.config = config,
-                 .staging = staging,
-                 .pfs = pfs,
-                 .options = options,
-                 .progress = progress},
-                request)
-        .run();
+    return Load(with, request).run();
   } catch (const std::exception& exception) {
     LoadReport report;
     report.failure = StageFailure{"", {ENOMEM, std::string("load: ") + exception.what()}};

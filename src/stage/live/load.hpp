@@ -6,13 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "config/job_config.hpp"
-#include "fs/staging.hpp"
-#include "stage/copy/progress.hpp"
 #include "stage/import/stage_in.hpp"
+#include "stage/live/live_transfer.hpp"
 #include "stage/live/range.hpp"
-#include "stage/options.hpp"
-#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
 
@@ -50,7 +46,6 @@ struct LoadReport {
 /// rest. It is temporary and is never exported whole. `efs ls` and `efs explain` list its parts.
 /// Loading another part reads all its parts again into a new file, which replaces the old one. With
 /// no part missing it is a whole file.
-LoadReport load(const config::JobConfig& config, const LoadRequest& request, fs::Staging& staging,
-                PfsIo& pfs, const Options& options, Progress& progress);
+LoadReport load(const LiveArguments& with, const LoadRequest& request);
 
 }  // namespace efs::stage

@@ -289,7 +289,10 @@ Status PartWriter::give_name(const PartialJob& job, const PartialFile& made, con
                                     &old.attributes);
     }
   };
-  EFS_TRY(buffer_.secure({&job.item.ino, 1}));
+  if (Status secured = buffer_.secure({&job.item.ino, 1}); !secured) {
+    (void)pfs_.unlink(job.directory, job.partial);
+    return secured;
+  }
   // Nor may it change while the new version gets its name. (With several nodes, the PFS's rename
   // handles that.)
   PartialJob last = job;

@@ -515,18 +515,11 @@ int error_code(const Receipt& receipt) {
   return receipt.reason.empty() ? 0 : EIO;
 }
 
-Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging,
-               PfsIo& pfs, const Options& options, Progress& progress) {
+Receipt unload(const LiveArguments& with, const UnloadRequest& request) {
   try {
-    return Unload({.config = config,
-                   .staging = staging,
-                   .pfs = pfs,
-                   .options = options,
-                   .progress = progress},
-                  request)
-        .run();
+    return Unload(with, request).run();
   } catch (const std::exception& exception) {
-    return failed_receipt(config, std::string("unload: ") + exception.what());
+    return failed_receipt(with.config, std::string("unload: ") + exception.what());
   }
 }
 

@@ -5,13 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "config/job_config.hpp"
-#include "fs/staging.hpp"
-#include "stage/copy/progress.hpp"
 #include "stage/export/receipt.hpp"
+#include "stage/live/live_transfer.hpp"
 #include "stage/live/range.hpp"
-#include "stage/options.hpp"
-#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
 
@@ -43,8 +39,7 @@ struct UnloadRequest {
 /// such file. The file in the buffer stays dirty and is not removed. A version from elsewhere, or
 /// one that changes meanwhile, is a conflict as for whole files. With on-conflict: keep-both the
 /// part is not exported.
-Receipt unload(const config::JobConfig& config, const UnloadRequest& request, fs::Staging& staging,
-               PfsIo& pfs, const Options& options, Progress& progress);
+Receipt unload(const LiveArguments& with, const UnloadRequest& request);
 
 /// The reason in the entry of a file that was removed from the buffer as requested.
 inline constexpr const char* removed_from_buffer = "removed from the buffer";

@@ -96,7 +96,6 @@ struct MergingPartial {
 // True if replacing the file `there` by the partial loses nothing but its time. `there`: the
 // attributes of the file that has the name.
 Result<bool> same_content(PfsIo& pfs, const MergingPartial& partial, const struct stat& there) {
-  const auto& [at, from, to] = partial.names;
   const struct stat& ours = partial.attributes;
   if (ours.st_mode != there.st_mode || ours.st_uid != there.st_uid || ours.st_gid != there.st_gid) {
     return false;
@@ -158,7 +157,6 @@ Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct s
 
 Status give_new_name(PfsIo& pfs, const MergingPartial& partial,
                      const std::function<void()>& about_to) {
-  const auto& [at, from, to] = partial.names;
   EFS_TRY(is_still(pfs, at, from, partial.attributes));
   about_to();
   return pfs.rename_new(at, from, to);
@@ -216,9 +214,8 @@ MergeOutcome give_merged_name(PfsIo& pfs, const MergingPartial& partial, const s
   };
   // Also for an identical file: otherwise the other node would count the shared file as its own
   // and replace it later.
-  const auto& [at, from, to] = partial.names;
   const Status done = there != nullptr
-                          ? rename_over(pfs, at, from, to, partial.attributes, *there, tell)
+                          ? rename_over(pfs, partial.names, partial.attributes, *there, tell)
                           : give_new_name(pfs, partial, tell);
   if (done) {
     return found.is_free ? Placed::ours : Placed::shared;
@@ -252,9 +249,9 @@ MergeOutcome merge_with(PfsIo& pfs, const MergingPartial& partial, const struct 
 
 }  // namespace
 
-Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to,
-                   const struct stat& ours, const struct stat& seen,
-                   const std::function<void()>& about_to) {
+Status rename_over(PfsIo& pfs, const Rename& names, const struct stat& ours,
+                   const struct stat& seen, const std::function<void()>& about_to) {
+  const auto& [at, from, to] = names;
   return under_claim(pfs, at, to, from, [&]() -> Status {
     const auto now = look_anew(pfs, at, to);
     if (!now && now.error().code != ENOENT) {

@@ -47,9 +47,8 @@ Result<Placed> rename_merging(PfsIo& pfs, const Rename& names, Nanoseconds since
 /// no longer has this name. `ours`: the attributes of `from`. If processes on several nodes saw the
 /// same file, only the process with the claim to the name succeeds (name_claim.hpp); errors of the
 /// claim are returned. `about_to` is called just before the rename.
-Status rename_over(PfsIo& pfs, int at, const std::string& from, const std::string& to,
-                   const struct stat& ours, const struct stat& seen,
-                   const std::function<void()>& about_to = {});
+Status rename_over(PfsIo& pfs, const Rename& names, const struct stat& ours,
+                   const struct stat& seen, const std::function<void()>& about_to = {});
 
 /// Removes an input under the same conditions. `claimant`: as in NameClaim.
 Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen,

@@ -43,12 +43,22 @@ struct LiveScene {
 
   LoadReport in(const LoadRequest& request, PfsIo& pfs = posix_pfs()) {
     Progress progress;
-    return load(config, request, *buffer.staging, pfs, options, progress);
+    return load({.config = config,
+                 .staging = *buffer.staging,
+                 .pfs = pfs,
+                 .options = options,
+                 .progress = progress},
+                request);
   }
 
   Receipt back(const UnloadRequest& request, PfsIo& pfs = posix_pfs()) {
     Progress progress;
-    return unload(config, request, *buffer.staging, pfs, options, progress);
+    return unload({.config = config,
+                   .staging = *buffer.staging,
+                   .pfs = pfs,
+                   .options = options,
+                   .progress = progress},
+                  request);
   }
 
   /// All containers that a name leads to, and no other.

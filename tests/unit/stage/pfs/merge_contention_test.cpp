@@ -71,7 +71,9 @@ TEST_CASE("who has waited for the claim to a name looks again: another node's is
   REQUIRE((::fstatat(scene.fd.get(), "p", &ours, 0) == 0 &&
            ::fstatat(scene.fd.get(), "out", &seen, 0) == 0));
   SECTION("for a name that was seen") {
-    CHECK(rename_over(pfs, scene.fd.get(), "p", "out", ours, seen).error().code == EEXIST);
+    CHECK(rename_over(pfs, {.at = scene.fd.get(), .from = "p", .to = "out"}, ours, seen)
+              .error()
+              .code == EEXIST);
   }
   SECTION("for a removal") {
     CHECK(remove_over(pfs, scene.fd.get(), "out", seen, "p").error().code == EEXIST);

@@ -221,8 +221,12 @@ TEST_CASE(
   link(scene, "d/a", "d/b");
   const auto load_all = [&](bool replace) {
     Progress progress;
-    return load(scene.config, {.names = {"d"}, .replace = replace}, *buffer.staging, posix_pfs(),
-                scene.options, progress);
+    return load({.config = scene.config,
+                 .staging = *buffer.staging,
+                 .pfs = posix_pfs(),
+                 .options = scene.options,
+                 .progress = progress},
+                {.names = {"d"}, .replace = replace});
   };
   auto report = load_all(false);
   REQUIRE(report.ok());
