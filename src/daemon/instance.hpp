@@ -181,6 +181,7 @@ class Instance {
   Result<std::uint64_t> subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   Status wait_for_kernel();
+  StopRequest await_stop(bool& was_unsaved);
   bool serve_until_stopped();
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
@@ -200,6 +201,21 @@ class Instance {
                             stage::PfsIo& pfs = stage::posix_pfs());
   /// Returns true if the life is over: all results are exported, or the deadline has passed.
   bool stage_out(const StopRequest& request);
+  /// The export is cancelled from its begin if its time is up or another stop drops the results.
+  void begin_export(const StopRequest& request);
+  /// Writes the receipt, ends or keeps the store, and answers. Returns as stage_out(). `keep`: the
+  /// store is wanted after a success, too.
+  bool end_export(const StopRequest& request, stage::Receipt receipt, bool keep);
+  /// Writes the receipt and returns the answer so far. `code`: the exit code of the export; becomes
+  /// 1 if the receipt could not be written to its usual path.
+  control::Json tell_receipt(const stage::Receipt& receipt, bool keep, int& code);
+  /// Ends the store after the last export, or leaves it if keep_image_. Adds errors to the summary
+  /// in `outcome`. Returns false if the store that stays could not be left in order.
+  bool part_with_store(const StopRequest& request, bool is_all_back, control::Json& outcome);
+  void end_without_export(const StopRequest& request);
+  /// For a request while the export runs.
+  void hurry_export(StopRequest& request) EFS_REQUIRES(mutex_);
+  void inherit_options(StopRequest& request) EFS_REQUIRES(mutex_);
   static void set_deadline(StopRequest& request, double seconds);
   void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
   void begin_deadline(StopRequest& request);
