@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 
 #include "base/mounts.hpp"
 #include "base/text.hpp"
@@ -237,6 +238,29 @@ Asked ask_to_stop(World& world, const control::Instance& instance, const StopArg
   return asked;
 }
 
+// The mount was busy, but no process that this user may inspect has it now. Usually a program that
+// only looked at it (df, a monitor) was slow, or a descriptor was on its way between programs.
+bool was_only_looked_at(const std::string& mount, const Asked& asked) {
+  return asked.answer && asked.answer->value("code", 0) == EBUSY &&
+         !asked.answer->contains("summary") && !mount.empty() && holders_of(mount, 1).empty();
+}
+
+constexpr std::chrono::seconds longest_look{5};
+constexpr std::chrono::milliseconds pause_between_looks{100};
+
+// Asks again, for a short time, while nothing that this user could end keeps the mount busy.
+Asked ask_while_looked_at(World& world, const control::Instance& instance,
+                          const StopArguments& arguments, const Seen& seen) {
+  const auto until = std::chrono::steady_clock::now() + longest_look;
+  Asked asked = ask_to_stop(world, instance, arguments, seen.supervisor);
+  while (arguments.deadline == 0 && was_only_looked_at(seen.mount, asked) &&
+         std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(pause_between_looks);
+    asked = ask_to_stop(world, instance, arguments, seen.supervisor);
+  }
+  return asked;
+}
+
 // For an instance that exits without waiting for the PFS, after its deadline.
 constexpr std::chrono::seconds longest_farewell{2};
 
@@ -261,7 +285,7 @@ Stopped stop_instance(World& world, const control::Instance& given,
     return failed({errno, "/"});
   }
   const control::EndWatch end(instance.directory, seen.supervisor);
-  auto [answer, is_gone, is_at_rest] = ask_to_stop(world, instance, arguments, seen.supervisor);
+  auto [answer, is_gone, is_at_rest] = ask_while_looked_at(world, instance, arguments, seen);
   if (!answer && is_gone) {
     instance.alive = false;
     return stopped_untold(world, instance, arguments.keep);

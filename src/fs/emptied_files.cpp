@@ -10,6 +10,8 @@ namespace {
 
 constexpr const char* list_name = "emptied";  // beside the journal
 constexpr const char* new_name = "emptied.new";
+// the inode of the line that holds the mark of an add() without finish(); no file has this number
+constexpr std::uint64_t unfinished_line = 0;
 constexpr std::uint64_t largest_list = 1u << 30;
 
 }  // namespace
@@ -29,7 +31,11 @@ EmptiedFiles EmptiedFiles::read(store::Medium& medium) {
   std::uint64_t ino = 0;
   std::int64_t mark = 0;
   while (lines >> ino >> mark) {
-    list.marks_[ino] = mark;
+    if (ino == unfinished_line) {
+      list.unfinished_ = mark;
+    } else {
+      list.marks_[ino] = mark;
+    }
   }
   return list;
 }
@@ -40,11 +46,29 @@ Status EmptiedFiles::add(store::Medium& medium, std::span<const std::uint64_t> i
   for (const auto ino : inos) {
     marks_[ino] = mark.seconds;
   }
+  unfinished_ = mark.seconds;
   return write(medium);
 }
 
+Status EmptiedFiles::finish(store::Medium& medium) {
+  unfinished_ = 0;
+  return write(medium);
+}
+
+std::vector<std::uint64_t> EmptiedFiles::unfinished() const {
+  std::vector<std::uint64_t> inos;
+  for (const auto& [ino, mark] : marks_) {
+    if (unfinished_ != 0 && mark == unfinished_) {
+      inos.push_back(ino);
+    }
+  }
+  return inos;
+}
+
 Status EmptiedFiles::write(store::Medium& medium) const {
-  std::string text;
+  std::string text =
+      unfinished_ == 0 ? ""
+                       : std::to_string(unfinished_line) + " " + std::to_string(unfinished_) + "\n";
   for (const auto& [ino, mark] : marks_) {
     text += std::to_string(ino) + " " + std::to_string(mark) + "\n";
   }
@@ -65,10 +89,25 @@ Status EmptiedFiles::write(store::Medium& medium) const {
   return medium.sync_names();
 }
 
+FileTime EmptiedFiles::unfinished_mark() const {
+  FileTime mark;
+  mark.seconds = unfinished_;
+  return mark;
+}
+
+std::vector<std::uint64_t> EmptiedFiles::inodes() const {
+  std::vector<std::uint64_t> inos;
+  for (const auto& [ino, mark] : marks_) {
+    inos.push_back(ino);
+  }
+  return inos;
+}
+
 bool EmptiedFiles::contains(std::uint64_t ino, const struct stat& attributes) const {
   const auto entry = marks_.find(ino);
   return entry != marks_.end() && attributes.st_size == 0 &&
-         attributes.st_mtim.tv_sec == entry->second && attributes.st_mtim.tv_nsec == 0;
+         (entry->second == unfinished_ ||
+          (attributes.st_mtim.tv_sec == entry->second && attributes.st_mtim.tv_nsec == 0));
 }
 
 }  // namespace efs::fs

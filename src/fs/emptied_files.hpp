@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
@@ -23,10 +24,22 @@ class EmptiedFiles {
   static EmptiedFiles read(store::Medium& medium);
 
   /// Adds `inos`, and drops entries whose inode no longer exists according to `exists`. On return
-  /// the list survives power loss. Call before the containers are made, and set the mtime of each
-  /// container to `mark`. After an error the list has the new entries in memory only.
+  /// the list survives power loss. Call before the containers are made, set the mtime of each
+  /// container to `mark`, then call finish(). After an error the list has the new entries in memory
+  /// only.
   Status add(store::Medium& medium, std::span<const std::uint64_t> inos, FileTime mark,
              const std::function<bool(std::uint64_t ino)>& exists);
+
+  /// All containers of add() have the mark. Durable on return.
+  Status finish(store::Medium& medium);
+
+  /// The files of an add() without its finish(): a recovery died in between, and no program has run
+  /// since. Their containers may lack the mark.
+  std::vector<std::uint64_t> unfinished() const;
+  /// The mark of unfinished().
+  FileTime unfinished_mark() const;
+
+  std::vector<std::uint64_t> inodes() const;
 
   /// True if a recovery made the file empty and no program has written, truncated or touched it
   /// since.
@@ -36,6 +49,7 @@ class EmptiedFiles {
   Status write(store::Medium& medium) const;
 
   std::map<std::uint64_t, std::int64_t> marks_;  // mtime, whole seconds
+  std::int64_t unfinished_ = 0;                  // the mark of an add() without finish(); 0: none
 };
 
 }  // namespace efs::fs

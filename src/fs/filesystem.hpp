@@ -138,7 +138,8 @@ class Filesystem {
     std::uint64_t unknown_containers = 0;  // containers without a record: freed
     // files whose container power loss took before the first fsync: now empty; sorted
     std::vector<std::string> emptied;
-    bool sync_failed = false;  // a sync of this store has failed before
+    bool emptied_before = false;  // a recovery made files empty that are still as it left them
+    bool sync_failed = false;     // a sync of this store has failed before
     // containers have numbers that this journal has not assigned, without a power loss: the store
     // had a later journal
     bool not_the_last = false;
@@ -353,6 +354,7 @@ class Filesystem {
   Status fill_in(const std::vector<std::uint64_t>& missing) EFS_REQUIRES(mutex_);
   Status make_empty(std::span<const std::uint64_t> missing) EFS_REQUIRES(mutex_);
   Status make_empty(std::uint64_t ino, FileTime mark);
+  Status finish_emptied() EFS_REQUIRES(mutex_);
   /// In byte order.
   std::vector<std::string> names_of(std::vector<std::uint64_t> inodes) const
       EFS_REQUIRES_SHARED(mutex_);

@@ -44,7 +44,12 @@ Status Filesystem::recover() {
       rebuild_reserve();
     }
     settle_nameless(containers);
+    EFS_TRY(finish_emptied());
     EFS_TRY(match_containers(containers));
+    recovery_.emptied_before = std::ranges::any_of(emptied_.inodes(), [this](std::uint64_t ino) {
+      const auto attributes = backend_.attributes(ino);
+      return attributes && emptied_.contains(ino, *attributes);
+    });
     // Programs wait during a takeover, so the snapshot is made later.
     compact_at_ =
         options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
@@ -370,8 +375,9 @@ Status Filesystem::make_empty(std::span<const std::uint64_t> missing) {
     return names_.find(ino) != nullptr;
   };
   if (const Status listed = emptied_.add(*medium_, missing, mark, exists); !listed) {
-    log::warn("event=emptied_not_listed reason=\"{}\" note=\"only this process knows them\"",
-              describe(listed.error()));
+    return fail(listed.error().code,
+                "the list of the files whose content power loss took cannot be written: " +
+                    describe(listed.error()));
   }
   for (const auto ino : missing) {
     log::warn("event=container_missing ino={} action=\"made empty\"", ino);
@@ -380,7 +386,23 @@ Status Filesystem::make_empty(std::span<const std::uint64_t> missing) {
                   "container " + std::to_string(ino) + ": " + describe(made.error()));
     }
   }
-  return {};
+  return emptied_.finish(*medium_);
+}
+
+// An earlier recovery died while it made these files empty. Without the mark such a file would look
+// like an empty result.
+Status Filesystem::finish_emptied() {
+  const auto inos = emptied_.unfinished();
+  if (inos.empty() || !journal_) {
+    return {};
+  }
+  for (const auto ino : inos) {
+    const auto attributes = backend_.attributes(ino);
+    if (attributes && attributes->st_size == 0) {
+      EFS_TRY(backend_.set_times(ino, std::nullopt, emptied_.unfinished_mark()));
+    }
+  }
+  return emptied_.finish(*medium_);
 }
 
 // Where it is already: made anew in another backend, the next power loss could leave both.

@@ -81,8 +81,8 @@ class ImageBuffer final : public stage::ForwardingBuffer {
 // have been lost.
 bool may_remove(const Image& image, const SalvageOptions& options) {
   const auto& met = image.filesystem->recovery();
-  const bool is_whole = met.emptied.empty() && met.lost.empty() && met.unlisted.empty() &&
-                        what_is_missing(image).empty();
+  const bool is_whole = met.emptied.empty() && !met.emptied_before && met.lost.empty() &&
+                        met.unlisted.empty() && what_is_missing(image).empty();
   return options.to.empty() && !image.rebooted && image.missing.empty() && is_whole;
 }
 

@@ -232,6 +232,26 @@ else
   skip 'a PFS that is not mounted when the stop comes' 'needs root'
 fi
 
+# --- a mount that something has which no one can see ---
+# A descriptor on its way between two processes belongs to neither.
+fresh looked-at
+started "$JOB"
+mkfifo "$S/on-its-way"
+python3 -c '
+import os, socket, sys, time
+mount, told, log = sys.argv[1:]
+here, there = socket.socketpair()
+file = os.open(mount + "/file", os.O_CREAT | os.O_WRONLY)
+os.write(file, b"written")
+socket.send_fds(here, [b"x"], [file])
+os.close(file)
+open(told, "w").close()
+while open(log).read().count("event=stop_refused") < 2: time.sleep(0.02)' "$MNT" "$S/on-its-way" "$EFS_RUNTIME_DIR/looked-at/efsd.log" & looker=$!
+cat "$S/on-its-way"
+check 'a stop waits for what only looks' "$EFS" stop looked-at
+check 'it had been refused' wait "$looker"
+check 'and brings all back' grep -qx written "$OUT/file"
+
 # --- a connection that root ends ---
 # writers: two programs with open files, one as a descriptor and one as a mapping. `go` makes them
 # write on and end.

@@ -93,19 +93,20 @@ void fill_pool(Connection& connection) {
 }
 
 // Opens the new file and replies. Revokes the open and the reference if the client was interrupted.
-// False if the file could not be opened.
-bool reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_info* info) {
+// If the file cannot be opened, calls remove_name() before the reply.
+template <typename RemoveName>
+void reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_info* info,
+                   const RemoveName& remove_name) {
   Connection& connection = request.connection();
   if (!entry) {
-    request.reply_error(entry.error().code);
-    return true;
+    return request.reply_error(entry.error().code);
   }
   const fuse_ino_t ino = entry->ino;
   if (const auto opened = open_file(request, {.ino = ino, .info = info, .just_made = true});
       !opened) {
+    remove_name();
     request.reply_error(opened.error().code);
-    after_reply([&] { forget_references(connection, ino, 1); });
-    return false;
+    return after_reply([&] { forget_references(connection, ino, 1); });
   }
   fuse_entry_param param = to_entry(*entry);
   if ((info->flags & O_ACCMODE) == O_RDWR) {
@@ -117,7 +118,6 @@ bool reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_i
       forget_references(connection, ino, 1);
     });
   }
-  return true;
 }
 
 }  // namespace
@@ -147,10 +147,9 @@ void create(Request& request, fuse_ino_t parent, const char* name, mode_t mode,
   if (!made && made.error().code == EEXIST && (info->flags & O_EXCL) == 0) {
     made = fail(ESTALE);
   }
-  // A create that fails must leave no name behind.
-  if (!reply_created(request, made, info)) {
-    after_reply([&] { (void)request.filesystem().unlink({}, parent, name); });
-  }
+  // A create that fails must leave no name behind. Until the reply the kernel holds the directory,
+  // so no program can have given the name to another file.
+  reply_created(request, made, info, [&] { (void)request.filesystem().unlink({}, parent, name); });
   fill_pool(request.connection());
 }
 
@@ -160,7 +159,7 @@ void tmpfile(Request& request, fuse_ino_t parent, mode_t mode, fuse_file_info* i
   fs::Filesystem& filesystem = request.filesystem();
   const auto entry = filesystem.with_room(
       [&] { return filesystem.make_nameless(request.caller(), parent, mode); });
-  reply_created(request, entry, info);
+  reply_created(request, entry, info, [] {});
   fill_pool(request.connection());
 }
 #endif

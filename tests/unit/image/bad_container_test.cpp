@@ -254,6 +254,43 @@ TEST_CASE(
   CHECK(stdfs::exists(dead.results() + "/d/big"));
 }
 
+TEST_CASE("a start that dies while it makes files empty does not leave them as results",
+          "[image][containers]") {
+  const DeadImage dead;
+  const std::string list = dead.store() + "/meta/emptied";
+  stdfs::remove(dead.container("d/big"));
+  {
+    REQUIRE(Started(dead, true).filesystem);
+  }
+  // The first start made the list and the container, and died before it set the mark.
+  const std::string whole = test::text_of(list);
+  const std::string mark = whole.substr(whole.find(' ') + 1);
+  std::ofstream(list) << "0 " << mark << whole;
+  stdfs::last_write_time(dead.container("d/big"), stdfs::file_time_type::clock::now());
+
+  CHECK(test::told_of(brought_out(dead), "d/big").action == Action::failed);
+  for (int start = 0; start < 2; ++start) {
+    Started started(dead);
+    REQUIRE(started.filesystem);
+    fs::Staging staging(**started.filesystem);
+    CHECK(staging.lost_its_content(*staging.find("d/big")));
+    CHECK_FALSE(staging.lost_its_content(*staging.find("d/empty")));
+    CHECK((*started.filesystem)->recovery().emptied_before);
+  }
+  CHECK(test::text_of(list) == whole);
+}
+
+TEST_CASE("a start that cannot list what power loss emptied makes nothing empty",
+          "[image][containers]") {
+  const DeadImage dead;
+  stdfs::remove(dead.container("d/big"));
+  stdfs::create_directories(dead.store() + "/meta/emptied.new/in-the-way");
+  const Started failed(dead, true);
+  REQUIRE_FALSE(failed.filesystem);
+  CHECK(failed.filesystem.error().what.contains("cannot be written"));
+  CHECK_FALSE(stdfs::exists(dead.container("d/big")));
+}
+
 TEST_CASE("a container under another number is no file's, and its original stays",
           "[image][containers]") {
   const DeadImage dead;
