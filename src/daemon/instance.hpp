@@ -169,7 +169,16 @@ class Instance {
   Status drop_former_mount(const image::Manifest& before);
   Status prepare_mount_point();
   Status claim_mount_point();
+  Status settle_former(const image::Manifest& before);
+  Status refuse_second_store(const image::Manifest& before);
+  Status prepare_manifests(bool takeover);
+  fs::Filesystem::Options filesystem_options(mode_t root_mode, bool same_boot, bool takeover) const;
+  std::unexpected<Error> not_opened(const Error& error) const;
   Status open_filesystem(bool takeover);
+  Status go_on_with_store(bool same_boot);
+  Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);
+  /// For results that replace their inputs: notes the imported versions.
+  void note_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs, fs::Staging& staging);
   Status plan_and_stage_in();
   Status keep_listed(std::map<std::string, std::string> listed);
   void inherit_listed();
