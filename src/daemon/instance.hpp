@@ -253,6 +253,7 @@ class Instance {
   control::Json handle_wait_end(const control::Json& request,
                                 const control::Server::Progress& progress);
   bool has_ended_within(Clock::duration time);
+  control::Json answer_without_outcome(const StopRequest& wanted) EFS_REQUIRES(mutex_);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
   void give_up_start();
@@ -278,6 +279,11 @@ class Instance {
                                                 SlotLimits limits);
   /// Adds to a running task the state of its wait for the PFS.
   void tell_turn(control::Json& task) const;
+  void add_identity(control::Json& status) const;
+  void add_backends(control::Json& status) const EFS_REQUIRES(mutex_);
+  std::string why_daemon_io() const EFS_REQUIRES(mutex_);
+  /// Adds the figures of the store and of the session, which must be ready_.
+  void add_store(control::Json& status) const EFS_REQUIRES(mutex_);
   control::Json status_now();
   /// Adds the number of files that a stage-out would export now, and their bytes. Adds nothing if a
   /// walk over the names takes too long, because programs wait meanwhile.
