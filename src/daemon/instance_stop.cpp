@@ -40,16 +40,16 @@ struct Patience {
 };
 
 // True if a program may still change the file. Waits some time for its writers.
-bool may_still_change(fs::Staging& staging, const fs::WalkItem& item, const Patience& patience) {
+bool may_still_change(fs::Staging& staging, const fs::WalkItem& item, const Patience& limits) {
   if (!S_ISREG(item.attributes.st_mode)) {
     return false;
   }
   // with hundreds of thousands of files the last ones stay unchecked
-  if (std::chrono::steady_clock::now() >= patience.tired_at) {
+  if (std::chrono::steady_clock::now() >= limits.tired_at) {
     return !staging.is_counted_quiet(item.ino);
   }
   while (!staging.is_counted_quiet(item.ino) && staging.is_written(item.ino)) {
-    if (std::chrono::steady_clock::now() >= patience.patient_until) {
+    if (std::chrono::steady_clock::now() >= limits.patient_until) {
       return true;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -239,13 +239,12 @@ std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
   // A program that was cut off, by efs, by root or by the death of an earlier instance, may still
   // write. After an unmount the kernel needs a moment to close files.
   const auto begin = Clock::now();
-  const Patience patience{.patient_until = begin + std::chrono::seconds(1),
-                          .tired_at = std::min(begin + std::chrono::seconds(3),
-                                               end.value_or(Clock::time_point::max()))};
+  const Patience limits{.patient_until = begin + std::chrono::seconds(1),
+                        .tired_at = std::min(begin + std::chrono::seconds(3),
+                                             end.value_or(Clock::time_point::max()))};
   if (items) {
-    std::erase_if(*items, [&](const fs::WalkItem& item) {
-      return may_still_change(staging, item, patience);
-    });
+    std::erase_if(
+        *items, [&](const fs::WalkItem& item) { return may_still_change(staging, item, limits); });
   }
   const bool is_late = items && is_over() && items->size() >= fs::many_names;
   if (is_late) {
