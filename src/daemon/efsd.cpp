@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -56,21 +56,69 @@ struct Arguments {
   bool debug = false;
 };
 
+struct TextOption {
+  std::string_view word;
+  std::string Arguments::* text;
+};
+
+constexpr std::array<TextOption, 12> text_options{{{"--config", &Arguments::job_file},
+                                                   {"--name", &Arguments::name},
+                                                   {"--runtime-dir", &Arguments::runtime_directory},
+                                                   {"--user", &Arguments::user},
+                                                   {"--root-dir", &Arguments::root_dir},
+                                                   {"--mount-dir", &Arguments::mount_dir},
+                                                   {"--results-dir", &Arguments::results_dir},
+                                                   {"--log-file", &Arguments::log_file},
+                                                   {"--options", &Arguments::options},
+                                                   {"--interleaving", &Arguments::interleaving},
+                                                   {"--node", &Arguments::node},
+                                                   {"--memory", &Arguments::memory}}};
+
+// Takes KEY=VALUE for a key of the job file.
+Status take_setting(Arguments& arguments, const std::string& pair) {
+  const auto equals = pair.find('=');
+  if (equals == std::string::npos) {
+    return fail(EINVAL, "--set " + pair + ": KEY=VALUE is needed");
+  }
+  arguments.settings.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+  return {};
+}
+
+// The argument holds only the name of the variable: every user can read the arguments of a process,
+// but not its environment.
+void take_start_variable(Arguments& arguments, const char* name) {
+  const char* value = std::getenv(name);
+  if (value != nullptr) {
+    arguments.start_options.push_back(std::string(name) + "=" + value);
+  }
+}
+
+Status take_option(Arguments& arguments, std::string_view word, const char* value) {
+  if (word == "--ready-fd") {
+    arguments.ready_fd = std::atoi(value);
+    return {};
+  }
+  if (word == "--start-option") {
+    arguments.start_options.emplace_back(value);
+    return {};
+  }
+  if (word == "--start-variable") {
+    take_start_variable(arguments, value);
+    return {};
+  }
+  if (word == "--set") {
+    return take_setting(arguments, value);
+  }
+  const auto* text = std::ranges::find(text_options, word, &TextOption::word);
+  if (text == text_options.end()) {
+    return fail(EINVAL, "unknown option " + std::string(word) + "; efsd is started by efs(1)");
+  }
+  arguments.*text->text = value;
+  return {};
+}
+
 Result<Arguments> parse_arguments(int argc, char** argv) {
   Arguments arguments;
-  const std::map<std::string_view, std::string*> texts{
-      {"--config", &arguments.job_file},
-      {"--name", &arguments.name},
-      {"--runtime-dir", &arguments.runtime_directory},
-      {"--user", &arguments.user},
-      {"--root-dir", &arguments.root_dir},
-      {"--mount-dir", &arguments.mount_dir},
-      {"--results-dir", &arguments.results_dir},
-      {"--log-file", &arguments.log_file},
-      {"--options", &arguments.options},
-      {"--interleaving", &arguments.interleaving},
-      {"--node", &arguments.node},
-      {"--memory", &arguments.memory}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--debug") {
@@ -80,37 +128,7 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
     if (i + 1 == argc) {
       return fail(EINVAL, std::string(word) + " needs a value");
     }
-    if (word == "--ready-fd") {
-      arguments.ready_fd = std::atoi(argv[++i]);
-      continue;
-    }
-    if (word == "--start-option") {
-      arguments.start_options.emplace_back(argv[++i]);
-      continue;
-    }
-    // The argument holds only the name of the variable: every user can read the arguments of a
-    // process, but not its environment.
-    if (word == "--start-variable") {
-      const char* value = std::getenv(argv[++i]);
-      if (value != nullptr) {
-        arguments.start_options.push_back(std::string(argv[i]) + "=" + value);
-      }
-      continue;
-    }
-    if (word == "--set") {
-      const std::string pair = argv[++i];
-      const auto equals = pair.find('=');
-      if (equals == std::string::npos) {
-        return fail(EINVAL, "--set " + pair + ": KEY=VALUE is needed");
-      }
-      arguments.settings.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
-      continue;
-    }
-    const auto text = texts.find(word);
-    if (text == texts.end()) {
-      return fail(EINVAL, "unknown option " + std::string(word) + "; efsd is started by efs(1)");
-    }
-    *text->second = argv[++i];
+    EFS_TRY(take_option(arguments, word, argv[++i]));
   }
   if (arguments.job_file.empty() || arguments.name.empty() || arguments.runtime_directory.empty()) {
     return fail(EINVAL, "--config, --name and --runtime-dir are needed; efsd is started by efs(1)");
@@ -225,6 +243,18 @@ struct Predecessors {
   bool stop_is_unusual = false;
 };
 
+// The facts about an instance that the supervisor and all its workers share.
+struct Facts {
+  Arguments arguments;
+  User user;
+  bool privileged = false;  // the supervisor is root
+  config::MountOptions mount;
+  Kept kept;
+
+  /// The instance's directory.
+  std::string directory() const { return arguments.runtime_directory + "/" + arguments.name; }
+};
+
 // Keeps the job file as read at the start: in memory for successors, and in the instance's
 // directory for people.
 Status keep_files(const config::ReadFiles& read, const ConfigMemfds& kept,
@@ -300,11 +330,8 @@ std::string source_of(const Arguments& arguments, const config::MountOptions& mo
   return mount.source.empty() ? usual_source(arguments.name) : mount.source;
 }
 
-// The worker runs as the job's user from here on.
-int worker(const Arguments& arguments, const User& user, const Kept& kept,
-           const std::string& directory, UniqueFd channel, UniqueFd life, bool privileged,
-           const config::MountOptions& mount, const Predecessors& predecessors) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor no process could unmount
+// Gives the signals that end an instance their usual effect. Returns them. SignalWatch blocks them.
+sigset_t restore_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
@@ -312,10 +339,101 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept,
     ::signal(signal, SIG_DFL);
   }
   ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // only the supervisor blocks SIGCHLD
+  return signals;
+}
+
+struct LoadedJob {
+  config::ReadFiles files;
+  config::JobConfig config;
+};
+
+Result<LoadedJob> load_job(const Facts& facts, bool successor) {
+  auto read =
+      read_files(facts.arguments, facts.kept.files, facts.directory() + "/job.yaml", successor);
+  EFS_TRY(read);
+  auto config = parse_job(*read, facts.arguments, facts.user);
+  EFS_TRY(config);
+  return LoadedJob{.files = *std::move(read), .config = *std::move(config)};
+}
+
+// Begins the log of the instance. The first worker also keeps the files that it has read.
+Status begin_log(const Facts& facts, const LoadedJob& job, bool successor) {
+  const std::string level = facts.arguments.debug ? "debug" : job.config.log_level;
+  if (successor) {
+    log::set_level(level);
+    return {};
+  }
+  if (const Status logging = set_up_log(job.config.log_file, facts.directory(), level); !logging) {
+    return fail(logging.error().code, "log-file " + describe(logging.error()));
+  }
+  return keep_files(job.files, facts.kept.files, facts.directory() + "/job.yaml");
+}
+
+void warn_of_missing_life_line(const Error& error) {
+  log::warn(
+      "event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the "
+      "kernel has no successor until that ends\"",
+      describe(error));
+}
+
+void warn_of_cpu_limit() {
+  if (const auto seconds = cpu_limit()) {
+    log::warn(
+        "event=cpu_limited seconds={} note=\"the starter's hard limit on CPU time ends the daemon: "
+        "ulimit -Ht\"",
+        *seconds);
+  }
+}
+
+InstanceOptions instance_options(const Facts& facts, const config::JobConfig& config,
+                                 const Predecessors& predecessors) {
+  return {.config = config,
+          .directory = facts.directory(),
+          .owner = facts.user.uid,
+          .privileged = facts.privileged,
+          .daemon_io = facts.mount.daemon_io,
+          .mount_flags = facts.mount.flags,
+          .root_mode = facts.mount.mode,
+          .spin = std::chrono::microseconds(facts.mount.spin),
+          .source = source_of(facts.arguments, facts.mount),
+          .supervisor = ::getppid(),
+          .takeovers = predecessors.count,
+          .predecessor = predecessors.last,
+          .stop_is_unusual = predecessors.stop_is_unusual,
+          .figures = facts.kept.figures.get()};
+}
+
+// Tells the starter the reason of a failure. Returns the exit code of the worker.
+int refuse(const Arguments& arguments, const Error& error, int code = 1) {
+  tell(arguments.ready_fd, describe(error));
+  return code;
+}
+
+// Tells the starter when the instance can be reached. Returns when the instance has ended.
+int run_instance(const Arguments& arguments, Instance& instance, const sigset_t& signals) {
+  if (const Status listening = instance.listen(); !listening) {
+    return refuse(arguments, listening.error());
+  }
+  const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
+  if (!watch) {
+    return refuse(arguments, watch.error());
+  }
+  leave_starters_output(arguments.ready_fd);
+  tell(arguments.ready_fd, "ready");
+  ::close(arguments.ready_fd);
+  return instance.run();
+}
+
+// The worker runs as the job's user from here on.
+int worker(const Facts& facts, UniqueFd channel, UniqueFd life, const Predecessors& predecessors) {
+  const Arguments& arguments = facts.arguments;
+  const bool successor = predecessors.count > 0;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the supervisor no process could unmount
+  const sigset_t signals = restore_signals();
   // The soft limit of a login exists for programs that use select(2).
   const Status enough_files = raise_open_files();
-  if (!enough_files && predecessors.count == 0) {
-    return tell(arguments.ready_fd, describe(enough_files.error())), 1;
+  if (!enough_files && !successor) {
+    return refuse(arguments, enough_files.error());
   }
   widen_descriptor_table();
   keep_little_of_freed();
@@ -324,93 +442,47 @@ int worker(const Arguments& arguments, const User& user, const Kept& kept,
   // it (backends/fsdax.cpp)
   ::signal(SIGIO, SIG_IGN);
   // the supervisor that forks a successor has the user's file rights
-  if (privileged) {
+  if (facts.privileged) {
     (void)!::seteuid(0);
   }
-  SlotClient turns = keep_turns(arguments, user);
-  if (const Status done = become(user, true); !done) {
-    return tell(arguments.ready_fd, describe(done.error())), 1;
+  SlotClient turns = keep_turns(arguments, facts.user);
+  if (const Status done = become(facts.user, true); !done) {
+    return refuse(arguments, done.error());
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
   const Status seen = hold_death_pipe(std::move(life));
-  const bool successor = predecessors.count > 0;
   // at the fork another thread may have held the lock of the inherited log
   if (successor) {
-    set_up_any_log(arguments.log_file, directory, "info");
+    set_up_any_log(arguments.log_file, facts.directory(), "info");
   }
-  const std::string copy = directory + "/job.yaml";
-  const auto read = read_files(arguments, kept.files, copy, successor);
-  auto config = read ? parse_job(*read, arguments, user)
-                     : Result<config::JobConfig>(std::unexpected(read.error()));
-  if (!config && successor) {
-    log::error("event=takeover_failed reason=\"{}\"", describe(config.error()));
+  const auto job = load_job(facts, successor);
+  if (!job && successor) {
+    log::error("event=takeover_failed reason=\"{}\"", describe(job.error()));
   }
-  if (!config) {
-    return tell(arguments.ready_fd, describe(config.error())), 2;
+  if (!job) {
+    return refuse(arguments, job.error(), 2);
   }
-  const std::string level = arguments.debug ? "debug" : config->log_level;
-  if (successor) {
-    log::set_level(level);
-  } else if (const Status logging = set_up_log(config->log_file, directory, level); !logging) {
-    return tell(arguments.ready_fd, "log-file " + describe(logging.error())), 1;
-  }
-  if (!successor) {
-    if (const Status done = keep_files(*read, kept.files, copy); !done) {
-      return tell(arguments.ready_fd, describe(done.error())), 1;
-    }
+  if (const Status begun = begin_log(facts, *job, successor); !begun) {
+    return refuse(arguments, begun.error());
   }
   if (!seen) {
-    log::warn(
-        "event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the "
-        "kernel has no successor until that ends\"",
-        describe(seen.error()));
+    warn_of_missing_life_line(seen.error());
   }
   (void)!::chdir("/");
-  if (const auto seconds = cpu_limit()) {
-    log::warn(
-        "event=cpu_limited seconds={} note=\"the starter's hard limit on CPU time ends the daemon: "
-        "ulimit -Ht\"",
-        *seconds);
-  }
+  warn_of_cpu_limit();
   SupervisorClient supervisor(std::move(channel));
-  InstanceOptions options{.config = *config,
-                          .directory = directory,
-                          .owner = user.uid,
-                          .privileged = privileged,
-                          .daemon_io = mount.daemon_io,
-                          .mount_flags = mount.flags,
-                          .root_mode = mount.mode,
-                          .spin = std::chrono::microseconds(mount.spin),
-                          .source = source_of(arguments, mount),
-                          .supervisor = ::getppid(),
-                          .takeovers = predecessors.count,
-                          .predecessor = predecessors.last,
-                          .stop_is_unusual = predecessors.stop_is_unusual,
-                          .figures = kept.figures.get()};
-  Instance instance(std::move(options), supervisor, turns);
-  if (const Status listening = instance.listen(); !listening) {
-    return tell(arguments.ready_fd, describe(listening.error())), 1;
-  }
-  const auto watch = SignalWatch::start(signals, [&] { instance.request_stop({}); });
-  if (!watch) {
-    return tell(arguments.ready_fd, describe(watch.error())), 1;
-  }
-  leave_starters_output(arguments.ready_fd);
-  tell(arguments.ready_fd, "ready");
-  ::close(arguments.ready_fd);
-  return instance.run();
+  Instance instance(instance_options(facts, job->config, predecessors), supervisor, turns);
+  return run_instance(arguments, instance, signals);
 }
 
 // Handles an exception before the instance runs, for want of memory: the start fails, or the
 // supervisor tries another successor.
-int guarded_worker(const Arguments& arguments, const User& user, const Kept& kept, UniqueFd channel,
-                   UniqueFd life, bool privileged, const config::MountOptions& mount,
+int guarded_worker(const Facts& facts, UniqueFd channel, UniqueFd life,
                    const Predecessors& predecessors) {
   try {
-    return worker(arguments, user, kept, arguments.runtime_directory + "/" + arguments.name,
-                  std::move(channel), std::move(life), privileged, mount, predecessors);
+    return worker(facts, std::move(channel), std::move(life), predecessors);
   } catch (const std::exception& problem) {
-    tell(arguments.ready_fd, problem.what());
+    tell(facts.arguments.ready_fd, problem.what());
     return 1;
   }
 }
@@ -422,9 +494,8 @@ struct Child {
 };
 
 // `ours` and the descriptors of `supervisor` must not stay open in the worker.
-Result<Child> fork_worker(const Arguments& arguments, const User& user, const Kept& kept,
-                          InstanceDirectory& ours, Supervisor* supervisor, bool privileged,
-                          const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_worker(const Facts& facts, InstanceDirectory& ours, Supervisor* supervisor,
+                          const Predecessors& predecessors) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
     return fail_errno("socketpair");
@@ -449,8 +520,7 @@ Result<Child> fork_worker(const Arguments& arguments, const User& user, const Ke
     if (supervisor != nullptr) {
       supervisor->close_descriptors();
     }
-    std::exit(guarded_worker(arguments, user, kept, std::move(theirs), std::move(their_life),
-                             privileged, mount, predecessors));
+    std::exit(guarded_worker(facts, std::move(theirs), std::move(their_life), predecessors));
   }
   return child;
 }
@@ -466,13 +536,11 @@ std::string how_ended(pid_t pid, std::optional<int> status) {
 }
 
 // Retries a failed fork, because programs wait for the successor.
-Result<Child> fork_successor(const Arguments& arguments, const User& user, const Kept& kept,
-                             InstanceDirectory& ours, Supervisor& supervisor, bool privileged,
-                             const config::MountOptions& mount, const Predecessors& predecessors) {
+Result<Child> fork_successor(const Facts& facts, InstanceDirectory& ours, Supervisor& supervisor,
+                             const Predecessors& predecessors) {
   constexpr int most_tries = 300;  // 30 s
   for (int tries = 1;; ++tries) {
-    auto child =
-        fork_worker(arguments, user, kept, ours, &supervisor, privileged, mount, predecessors);
+    auto child = fork_worker(facts, ours, &supervisor, predecessors);
     if (child || tries == most_tries) {
       return child;
     }
@@ -503,8 +571,75 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
              arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
 
-int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceDirectory made,
-              Child child, bool privileged, const config::MountOptions& mount) {
+Supervisor supervisor_of(const Facts& facts, InstanceDirectory& made) {
+  return Supervisor(
+      {.uid = facts.user.uid,
+       .gid = facts.user.gid,
+       .instance = UniqueFd(::dup(made.directory.get())),
+       .store = std::move(made.store),
+       .fuse_device = UniqueFd(facts.privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1),
+       .source = source_of(facts.arguments, facts.mount),
+       .privileged = facts.privileged,
+       .keep_store = made.was_there});
+}
+
+// Serves the worker until it is gone. Returns its status; nullopt: it was killed and is not gone
+// yet.
+std::optional<int> serve_worker(Supervisor& supervisor, Child& child) {
+  WorkerWatch watch(child.pid, child.life.get());
+  (void)supervisor.serve(child.channel.get(), &watch);
+  child.channel.reset();
+  const std::optional<int> status = watch.reap();
+  if (!status) {
+    log::warn(
+        "event=worker_not_gone pid={} note=\"it was killed, and the kernel cannot end it yet; a "
+        "successor does not wait for that\"",
+        child.pid);
+  }
+  return status;
+}
+
+// The end of the last worker.
+struct LastWorker {
+  std::optional<int> status;
+  // the worker exited by itself, with or without success; false: it died and no successor runs
+  bool ended = false;
+};
+
+// Serves the worker and its successors. On return `child` is the last of them.
+LastWorker serve_workers(const Facts& facts, InstanceDirectory& made, Supervisor& supervisor,
+                         Child& child) {
+  RestartPolicy policy;
+  Predecessors predecessors;
+  while (true) {
+    const std::optional<int> status = serve_worker(supervisor, child);
+    const auto left = supervisor.left();
+    // Exit code of the first worker: also a failed start has cleaned up, mounted or not. A
+    // successor exits with a nonzero code if it could not take over.
+    const bool ended =
+        status && WIFEXITED(*status) && (WEXITSTATUS(*status) == 0 || predecessors.count == 0);
+    const LastWorker last{.status = status, .ended = ended};
+    if (ended || left == Supervisor::ShutdownState::nothing) {
+      return last;
+    }
+    predecessors = {.count = predecessors.count + 1,
+                    .last = how_ended(child.pid, status),
+                    .stop_is_unusual = supervisor.stop_is_unusual()};
+    const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
+    if (!pause) {
+      return last;
+    }
+    std::this_thread::sleep_for(*pause);
+    auto next = fork_successor(facts, made, supervisor, predecessors);
+    if (!next) {
+      return last;
+    }
+    child = std::move(*next);
+  }
+}
+
+int supervise(Facts& facts, InstanceDirectory made, Child child) {
+  Arguments& arguments = facts.arguments;
   // the worker handles these signals
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     ::signal(signal, SIG_IGN);
@@ -513,68 +648,23 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
   if (arguments.ready_fd >= 0) {
     ::close(std::exchange(arguments.ready_fd, -1));
   }
-  Supervisor supervisor(
-      {.uid = user.uid,
-       .gid = user.gid,
-       .instance = UniqueFd(::dup(made.directory.get())),
-       .store = std::move(made.store),
-       .fuse_device = UniqueFd(privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1),
-       .source = source_of(arguments, mount),
-       .privileged = privileged,
-       .keep_store = made.was_there});
-  if (const Status dropped = drop_privilege(user); !dropped) {
+  Supervisor supervisor = supervisor_of(facts, made);
+  if (const Status dropped = drop_privilege(facts.user); !dropped) {
     log::error("event=supervisor_failed reason=\"{}\"", describe(dropped.error()));
     // a supervisor with too many rights does not answer requests, so the worker gives up
     child.channel.reset();
   }
   // The log is opened with the user's file rights, because the directory belongs to the user. The
   // worker reports errors to the starter.
-  set_up_any_log(arguments.log_file, arguments.runtime_directory + "/" + arguments.name, "info");
-  RestartPolicy policy;
-  Predecessors predecessors;
-  std::optional<int> status;
-  // the worker exited by itself, with or without success; false: it died and no successor runs
-  bool ended = false;
-  while (true) {
-    WorkerWatch watch(child.pid, child.life.get());
-    (void)supervisor.serve(child.channel.get(), &watch);
-    child.channel.reset();
-    status = watch.reap();
-    if (!status) {
-      log::warn(
-          "event=worker_not_gone pid={} note=\"it was killed, and the kernel cannot end it yet; a "
-          "successor does not wait for that\"",
-          child.pid);
-    }
-    const auto left = supervisor.left();
-    // Exit code of the first worker: also a failed start has cleaned up, mounted or not. A
-    // successor exits with a nonzero code if it could not take over.
-    ended = status && WIFEXITED(*status) && (WEXITSTATUS(*status) == 0 || predecessors.count == 0);
-    if (ended || left == Supervisor::ShutdownState::nothing) {
-      break;
-    }
-    predecessors = {.count = predecessors.count + 1,
-                    .last = how_ended(child.pid, status),
-                    .stop_is_unusual = supervisor.stop_is_unusual()};
-    const auto pause = policy.died(supervisor.take_progress(), RestartPolicy::Clock::now());
-    if (!pause) {
-      break;
-    }
-    std::this_thread::sleep_for(*pause);
-    auto next =
-        fork_successor(arguments, user, kept, made, supervisor, privileged, mount, predecessors);
-    if (!next) {
-      break;
-    }
-    child = std::move(*next);
-  }
+  set_up_any_log(arguments.log_file, facts.directory(), "info");
+  const LastWorker last = serve_workers(facts, made, supervisor, child);
   supervisor.clean_up();
   supervisor.let_go_of_stores();
-  if (privileged) {
+  if (facts.privileged) {
     AsRoot::become(0);
   }
-  if (!ended) {
-    give_up(arguments, made, how_ended(child.pid, status));
+  if (!last.ended) {
+    give_up(arguments, made, how_ended(child.pid, last.status));
     return 1;
   }
   if (supervisor.keeps_store()) {
@@ -582,7 +672,46 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
   } else {
     remove_instance_directory(made, arguments.name);
   }
-  return WEXITSTATUS(*status);
+  return WEXITSTATUS(*last.status);
+}
+
+// `only`: --version or --help.
+int print_about(std::string_view only) {
+  std::puts(only == "--version" ? "efsd " EFS_VERSION
+                                : "efsd serves an instance of efs. `efs start` and `efs run` "
+                                  "start it; efsd(8) is for those who watch it.");
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+    return 0;
+  }
+  std::perror("efsd: cannot write to standard output");
+  return 1;
+}
+
+Status check_rights(const Arguments& arguments, bool privileged) {
+  if (!privileged && !arguments.user.empty()) {
+    return fail(EPERM,
+                "--user " + arguments.user + ": only root may start an instance for somebody else");
+  }
+  if (privileged && !may_mount()) {
+    return fail(EPERM,
+                "root has no CAP_SYS_ADMIN here and cannot mount; start the container with that "
+                "capability, or start efs as an ordinary user");
+  }
+  return {};
+}
+
+Result<User> find_job_user(const Arguments& arguments, bool privileged) {
+  return find_user(privileged && !arguments.user.empty() ? arguments.user
+                                                         : std::to_string(::geteuid()));
+}
+
+// Tells the starter the reason of a failure; without a starter, standard error. Returns the exit
+// code.
+int refuse_aloud(const Arguments& arguments, const Error& error) {
+  if (arguments.ready_fd < 0) {
+    std::fprintf(stderr, "efsd: %s\n", printable(describe(error)).c_str());
+  }
+  return refuse(arguments, error);
 }
 
 }  // namespace
@@ -590,14 +719,7 @@ int supervise(Arguments arguments, const User& user, const Kept& kept, InstanceD
 int efsd(int argc, char** argv) {
   if (const std::string_view only = argc == 2 ? argv[1] : "";
       only == "--version" || only == "--help") {
-    std::puts(only == "--version" ? "efsd " EFS_VERSION
-                                  : "efsd serves an instance of efs. `efs start` and `efs run` "
-                                    "start it; efsd(8) is for those who watch it.");
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
-      return 0;
-    }
-    std::perror("efsd: cannot write to standard output");
-    return 1;
+    return print_about(only);
   }
   auto arguments = parse_arguments(argc, argv);
   if (!arguments) {
@@ -605,46 +727,35 @@ int efsd(int argc, char** argv) {
     return 2;
   }
   (void)log::setup("", arguments->debug ? "debug" : "warn");
-  const auto refuse = [&](const Error& error) {
-    tell(arguments->ready_fd, describe(error));
-    if (arguments->ready_fd < 0) {
-      std::fprintf(stderr, "efsd: %s\n", printable(describe(error)).c_str());
-    }
-    return 1;
-  };
   auto mount = config::parse_mount_options(arguments->options);
   if (!mount) {
-    return refuse(mount.error());
+    return refuse_aloud(*arguments, mount.error());
   }
   leave_starters_directory(*arguments);
   const bool privileged = ::geteuid() == 0;
-  if (!privileged && !arguments->user.empty()) {
-    return refuse({EPERM, "--user " + arguments->user +
-                              ": only root may start an instance for somebody else"});
+  if (const Status allowed = check_rights(*arguments, privileged); !allowed) {
+    return refuse_aloud(*arguments, allowed.error());
   }
-  if (privileged && !may_mount()) {
-    return refuse({EPERM,
-                   "root has no CAP_SYS_ADMIN here and cannot mount; start the container with that "
-                   "capability, or start efs as an ordinary user"});
-  }
-  auto user = find_user(privileged && !arguments->user.empty() ? arguments->user
-                                                               : std::to_string(::geteuid()));
+  auto user = find_job_user(*arguments, privileged);
   if (!user) {
-    return refuse(user.error());
+    return refuse_aloud(*arguments, user.error());
   }
   auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
   if (!made) {
-    return refuse(made.error());
+    return refuse_aloud(*arguments, made.error());
   }
   // the worker reports an error if the files could not be created
-  const Kept kept{.files = ConfigMemfds::make().value_or(ConfigMemfds{}),
-                  .figures = make_kept_figures()};
-  auto child = fork_worker(*arguments, *user, kept, *made, nullptr, privileged, *mount, {});
+  Facts facts{.arguments = std::move(*arguments),
+              .user = std::move(*user),
+              .privileged = privileged,
+              .mount = std::move(*mount),
+              .kept = {.files = ConfigMemfds::make().value_or(ConfigMemfds{}),
+                       .figures = make_kept_figures()}};
+  auto child = fork_worker(facts, *made, nullptr, {});
   if (!child) {
-    return refuse(child.error());
+    return refuse_aloud(facts.arguments, child.error());
   }
-  return supervise(*arguments, *user, kept, std::move(*made), std::move(*child), privileged,
-                   *mount);
+  return supervise(facts, std::move(*made), std::move(*child));
 }
 
 }  // namespace efs::daemon

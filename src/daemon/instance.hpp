@@ -169,7 +169,16 @@ class Instance {
   Status drop_former_mount(const image::Manifest& before);
   Status prepare_mount_point();
   Status claim_mount_point();
+  Status settle_former(const image::Manifest& before);
+  Status refuse_second_store(const image::Manifest& before);
+  Status prepare_manifests(bool takeover);
+  fs::Filesystem::Options filesystem_options(mode_t root_mode, bool same_boot, bool takeover) const;
+  std::unexpected<Error> not_opened(const Error& error) const;
   Status open_filesystem(bool takeover);
+  Status go_on_with_store(bool same_boot);
+  Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);
+  /// For results that replace their inputs: notes the imported versions.
+  void note_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs, fs::Staging& staging);
   Status plan_and_stage_in();
   Status keep_listed(std::map<std::string, std::string> listed);
   void inherit_listed();
@@ -181,6 +190,7 @@ class Instance {
   Result<std::uint64_t> subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
   Status mount();
   Status wait_for_kernel();
+  StopRequest await_stop(bool& was_unsaved);
   bool serve_until_stopped();
   bool stop(StopRequest& request, bool was_unsaved);
   bool give_stop_up(const StopRequest& request, const char* reason);
@@ -200,6 +210,21 @@ class Instance {
                             stage::PfsIo& pfs = stage::posix_pfs());
   /// Returns true if the life is over: all results are exported, or the deadline has passed.
   bool stage_out(const StopRequest& request);
+  /// The export is cancelled from its begin if its time is up or another stop drops the results.
+  void begin_export(const StopRequest& request);
+  /// Writes the receipt, ends or keeps the store, and answers. Returns as stage_out(). `keep`: the
+  /// store is wanted after a success, too.
+  bool end_export(const StopRequest& request, stage::Receipt receipt, bool keep);
+  /// Writes the receipt and returns the answer so far. `code`: the exit code of the export; becomes
+  /// 1 if the receipt could not be written to its usual path.
+  control::Json tell_receipt(const stage::Receipt& receipt, bool keep, int& code);
+  /// Ends the store after the last export, or leaves it if keep_image_. Adds errors to the summary
+  /// in `outcome`. Returns false if the store that stays could not be left in order.
+  bool part_with_store(const StopRequest& request, bool is_all_back, control::Json& outcome);
+  void end_without_export(const StopRequest& request);
+  /// For a request while the export runs.
+  void hurry_export(StopRequest& request) EFS_REQUIRES(mutex_);
+  void inherit_options(StopRequest& request) EFS_REQUIRES(mutex_);
   static void set_deadline(StopRequest& request, double seconds);
   void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
   void begin_deadline(StopRequest& request);
@@ -228,6 +253,7 @@ class Instance {
   control::Json handle_wait_end(const control::Json& request,
                                 const control::Server::Progress& progress);
   bool has_ended_within(Clock::duration time);
+  control::Json answer_without_outcome(const StopRequest& wanted) EFS_REQUIRES(mutex_);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
   void give_up_start();
@@ -253,6 +279,11 @@ class Instance {
                                                 SlotLimits limits);
   /// Adds to a running task the state of its wait for the PFS.
   void tell_turn(control::Json& task) const;
+  void add_identity(control::Json& status) const;
+  void add_backends(control::Json& status) const EFS_REQUIRES(mutex_);
+  std::string why_daemon_io() const EFS_REQUIRES(mutex_);
+  /// Adds the figures of the store and of the session, which must be ready_.
+  void add_store(control::Json& status) const EFS_REQUIRES(mutex_);
   control::Json status_now();
   /// Adds the number of files that a stage-out would export now, and their bytes. Adds nothing if a
   /// walk over the names takes too long, because programs wait meanwhile.

@@ -187,6 +187,27 @@ bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
   return state_ == State::ended || state_ == State::failed;
 }
 
+// The answer to a client that requested `wanted`, if the instance failed, or if a successor found
+// it ended.
+Json Instance::answer_without_outcome(const StopRequest& wanted) {
+  failure_told_ = true;
+  changed_.notify_all();
+  if (state_ == State::failed && options_.takeovers > 0) {
+    return control::error_line(
+        {ECANCELED,
+         "the daemon died, and its successor cannot go on: " + start_failure_.value("error", "") +
+             "; where no other one can, efs status " + options_.config.name +
+             " says what is left: bring it out (efs salvage " + options_.config.name +
+             "), or remove it (efs clean " + options_.config.name + ")"});
+  }
+  if (state_ == State::failed) {
+    return control::error_line(
+        {ECANCELED, "stopped before the inputs were there; nothing is mounted"});
+  }
+  const Status done = wanted.keep ? was_done_as(wanted) : Status();
+  return done ? control::result_line() : control::error_line(done.error());
+}
+
 // Returns the answer to a client that requested `wanted`.
 Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
   Json outcome;
@@ -194,24 +215,7 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
   {
     MutexLock lock(mutex_);
     if (last_outcome_.is_null()) {
-      failure_told_ = true;
-      changed_.notify_all();
-      if (state_ == State::failed && options_.takeovers > 0) {
-        return control::error_line(
-            {ECANCELED, "the daemon died, and its successor cannot go on: " +
-                            start_failure_.value("error", "") +
-                            "; where no other one can, efs status " + options_.config.name +
-                            " says what is left: bring it out (efs salvage " +
-                            options_.config.name + "), or remove it (efs clean " +
-                            options_.config.name + ")"});
-      }
-      if (state_ == State::failed) {
-        return control::error_line(
-            {ECANCELED, "stopped before the inputs were there; nothing is mounted"});
-      }
-      // a successor that found the instance ended
-      const Status done = wanted.keep ? was_done_as(wanted) : Status();
-      return done ? control::result_line() : control::error_line(done.error());
+      return answer_without_outcome(wanted);
     }
     outcome = last_outcome_;
     receipt = last_receipt_;
@@ -365,8 +369,7 @@ void Instance::add_changed(Json& status) {
   status["changed_bytes"] = bytes;
 }
 
-Json Instance::status_now() {
-  Json status = progress_now();
+void Instance::add_identity(Json& status) const {
   const auto& config = options_.config;
   status["name"] = config.name;
   status["job_file"] = config.source;
@@ -381,6 +384,71 @@ Json Instance::status_now() {
   status["takeovers"] = options_.takeovers;
   status["since"] =
       std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
+}
+
+void Instance::add_backends(Json& status) const {
+  const auto& config = options_.config;
+  for (unsigned place = 0; store_.backend->places() > 1 && place < store_.backend->places();
+       ++place) {
+    Backend& one = store_.backend->at(place);
+    const Space its = one.space();
+    status["backends"].push_back(
+        {{"id", config.backends.at(place).id},
+         {"description", one.description()},
+         {"capacity", its.capacity},
+         {"used", its.used},
+         {"available", its.available},
+         {"durability", name_of(one.durability())},
+         {"journal", place == 0},
+         {"new_files", place == config.new_files},
+         {"io", session_->passthrough() && !refusals_.contains(place) ? "passthrough" : "daemon"}});
+  }
+}
+
+std::string Instance::why_daemon_io() const {
+  if (!options_.config.trace.empty()) {
+    return "traced: all I/O is served by the daemon";
+  }
+  if (options_.daemon_io) {
+    return "asked for (-o daemon-io)";
+  }
+  if (!options_.privileged) {
+    return "not started by root";
+  }
+  if (!store_.backend->offers_descriptor()) {
+    return "the daemon counts the capacity";
+  }
+  return !refusals_.empty() ? refusals_.begin()->second
+                            : "the kernel or libfuse offers no passthrough";
+}
+
+void Instance::add_store(Json& status) const {
+  const Space space = store_.backend->space();
+  status["backend"] = store_.backend->description();
+  status["capacity"] = space.capacity;
+  status["used"] = space.used;
+  status["available"] = space.available;
+  status["durability"] = name_of(weakest_durability(*store_.backend));
+  add_backends(status);
+  const bool passthrough = session_->passthrough();
+  status["io"] = passthrough ? "passthrough" : "daemon";
+  if (!passthrough) {
+    status["io_reason"] = why_daemon_io();
+  }
+  status["takeover"] = can_be_replaced_.load();
+  const std::string no_takeover = no_takeover_reason(kernel_release());
+  if (!can_be_replaced_) {
+    status["takeover_reason"] = no_takeover.empty()
+                                    ? "the kernel does not send requests again (FUSE_NOTIFY_RESEND)"
+                                    : no_takeover;
+  }
+  status["read_only"] = filesystem_->failed();
+  status["counters"] = figures_of(session_->counters());
+}
+
+Json Instance::status_now() {
+  Json status = progress_now();
+  add_identity(status);
   status["tasks"] = tasks_->list();
   for (auto& task : status["tasks"]) {
     tell_turn(task);
@@ -411,46 +479,7 @@ Json Instance::status_now() {
   if (!ready_ || !store_.backend) {
     return status;
   }
-  const Space space = store_.backend->space();
-  status["backend"] = store_.backend->description();
-  status["capacity"] = space.capacity;
-  status["used"] = space.used;
-  status["available"] = space.available;
-  status["durability"] = name_of(weakest_durability(*store_.backend));
-  for (unsigned place = 0; store_.backend->places() > 1 && place < store_.backend->places();
-       ++place) {
-    Backend& one = store_.backend->at(place);
-    const Space its = one.space();
-    status["backends"].push_back(
-        {{"id", config.backends.at(place).id},
-         {"description", one.description()},
-         {"capacity", its.capacity},
-         {"used", its.used},
-         {"available", its.available},
-         {"durability", name_of(one.durability())},
-         {"journal", place == 0},
-         {"new_files", place == config.new_files},
-         {"io", session_->passthrough() && !refusals_.contains(place) ? "passthrough" : "daemon"}});
-  }
-  const bool passthrough = session_->passthrough();
-  status["io"] = passthrough ? "passthrough" : "daemon";
-  if (!passthrough) {
-    status["io_reason"] = !options_.config.trace.empty() ? "traced: all I/O is served by the daemon"
-                          : options_.daemon_io           ? "asked for (-o daemon-io)"
-                          : !options_.privileged         ? "not started by root"
-                          : !store_.backend->offers_descriptor() ? "the daemon counts the capacity"
-                          : !refusals_.empty()                   ? refusals_.begin()->second
-                                               : "the kernel or libfuse offers no passthrough";
-  }
-  status["takeover"] = can_be_replaced_.load();
-  const std::string no_takeover = no_takeover_reason(kernel_release());
-  if (!can_be_replaced_) {
-    status["takeover_reason"] = no_takeover.empty()
-                                    ? "the kernel does not send requests again (FUSE_NOTIFY_RESEND)"
-                                    : no_takeover;
-  }
-  status["read_only"] = filesystem_->failed();
-  status["counters"] = figures_of(session_->counters());
+  add_store(status);
   return status;
 }
 

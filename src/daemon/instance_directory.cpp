@@ -36,12 +36,19 @@ std::string taken(const std::string& base, const std::string& name) {
          "); stop it (efs stop " + name + ") or choose another --name";
 }
 
+// True if the name in the runtime directory still leads to this directory.
+bool leads_to(const UniqueFd& base, const std::string& name, const struct stat& directory) {
+  struct stat now{};
+  return ::fstatat(base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+         now.st_ino == directory.st_ino && now.st_dev == directory.st_dev;
+}
+
 // EAGAIN: the previous owner has removed the directory after this process opened it.
 Status lock_directory(InstanceDirectory& made, const std::string& base, const std::string& name,
                       const User& user, bool is_new) {
   made.directory.reset(
       ::openat(made.base.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st{}, now{};
+  struct stat st{};
   if (!made.directory && errno == ENOENT) {
     return fail(EAGAIN, base + "/" + name);
   }
@@ -55,9 +62,15 @@ Status lock_directory(InstanceDirectory& made, const std::string& base, const st
   if (!lock_soon(made.directory_lock)) {
     return fail(EEXIST, taken(base, name));
   }
-  const bool same = ::fstatat(made.base.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    now.st_ino == st.st_ino && now.st_dev == st.st_dev;
-  return same ? Status{} : fail(EAGAIN, base + "/" + name + " has just been removed; try again");
+  return leads_to(made.base, name, st)
+             ? Status{}
+             : fail(EAGAIN, base + "/" + name + " has just been removed; try again");
+}
+
+Status open_store_directory(InstanceDirectory& made, const std::string& path) {
+  made.store.reset(
+      ::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return made.store ? Status() : fail_errno(path + "/store");
 }
 
 Status fill(InstanceDirectory& made, const std::string& path, const User& user) {
@@ -69,11 +82,7 @@ Status fill(InstanceDirectory& made, const std::string& path, const User& user) 
   if (::mkdirat(made.directory.get(), "store", 0700) != 0) {
     return fail_errno(path + "/store");
   }
-  made.store.reset(
-      ::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.store) {
-    return fail_errno(path + "/store");
-  }
+  EFS_TRY(open_store_directory(made, path));
   if (::geteuid() == 0 && (::fchown(made.lock.get(), user.uid, user.gid) != 0 ||
                            ::fchown(made.directory.get(), user.uid, user.gid) != 0)) {
     return fail_errno(path);
@@ -106,6 +115,34 @@ Status fill_again(InstanceDirectory& made, const std::string& path, const User& 
   return fill(made, path, user);
 }
 
+// Takes the lock of an old directory. `problem`: the errno of its open.
+Status take_lock(const InstanceDirectory& made, int problem, const std::string& base,
+                 const std::string& name, const User& user) {
+  if (problem == ENOENT) {
+    return fail(EEXIST, taken(base, name) + ": it was not made by efs");
+  }
+  if (!made.lock) {
+    return fail(problem, base + "/" + name + "/lock");
+  }
+  if (!is_lock_of(user, made.lock)) {
+    return fail(EEXIST, taken(base, name) + ": its lock was not made by efs");
+  }
+  return lock_soon(made.lock) ? Status() : fail(EEXIST, taken(base, name));
+}
+
+// Call this with the lock of an old directory.
+Status reuse(InstanceDirectory& made, const std::string& path) {
+  if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) {
+    return fail_errno(path + "/store");
+  }
+  EFS_TRY(open_store_directory(made, path));
+  for (const char* left : {"control.sock", "parts", "listed"}) {
+    ::unlinkat(made.directory.get(), left, 0);
+  }
+  made.was_there = true;
+  return {};
+}
+
 // Reuses the directory of an instance that is dead or that `efs stop --keep` left. The user could
 // change the directory meanwhile: it must still belong to the user, and no symbolic link in it is
 // followed.
@@ -130,31 +167,8 @@ Status take_old(InstanceDirectory& made, const std::string& base, const std::str
   if (st.st_uid != user.uid) {
     return fail(EEXIST, taken(base, name) + ": it is another user's");
   }
-  if (problem == ENOENT) {
-    return fail(EEXIST, taken(base, name) + ": it was not made by efs");
-  }
-  if (!made.lock) {
-    return fail(problem, path + "/lock");
-  }
-  if (!is_lock_of(user, made.lock)) {
-    return fail(EEXIST, taken(base, name) + ": its lock was not made by efs");
-  }
-  if (!lock_soon(made.lock)) {
-    return fail(EEXIST, taken(base, name));
-  }
-  if (::mkdirat(made.directory.get(), "store", 0700) != 0 && errno != EEXIST) {
-    return fail_errno(path + "/store");
-  }
-  made.store.reset(
-      ::openat(made.directory.get(), "store", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.store) {
-    return fail_errno(path + "/store");
-  }
-  for (const char* left : {"control.sock", "parts", "listed"}) {
-    ::unlinkat(made.directory.get(), left, 0);
-  }
-  made.was_there = true;
-  return {};
+  EFS_TRY(take_lock(made, problem, base, name, user));
+  return reuse(made, path);
 }
 
 // The directory still belongs to root.
@@ -168,23 +182,33 @@ Status take_new(InstanceDirectory& made, const std::string& base, const std::str
   return filled;
 }
 
+// Opens the directory of all instances, or makes it. It must belong to this process's user.
+Result<UniqueFd> open_runtime_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), ::geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
+    return fail_errno("runtime directory " + path);
+  }
+  UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st{};
+  if (!directory || ::fstat(directory.get(), &st) != 0) {
+    return fail_errno("runtime directory " + path);
+  }
+  if (st.st_uid != ::geteuid()) {
+    return fail(EPERM, "runtime directory " + path +
+                           " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
+  }
+  return directory;
+}
+
 }  // namespace
 
 Result<InstanceDirectory> make_instance_directory(const std::string& base, const std::string& name,
                                                   const User& user) {
   InstanceDirectory made;
-  if (::mkdir(base.c_str(), ::geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
-    return fail_errno("runtime directory " + base);
+  auto opened = open_runtime_directory(base);
+  if (!opened) {
+    return std::unexpected(opened.error());
   }
-  made.base.reset(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat st{};
-  if (!made.base || ::fstat(made.base.get(), &st) != 0) {
-    return fail_errno("runtime directory " + base);
-  }
-  if (st.st_uid != ::geteuid()) {
-    return fail(EPERM, "runtime directory " + base +
-                           " belongs to another user; set EFS_RUNTIME_DIR to one of your own");
-  }
+  made.base = std::move(*opened);
   constexpr int most_tries = 10;  // an efs clean may remove the directory each time
   for (int tries = 1;; ++tries) {
     const bool is_new = ::mkdirat(made.base.get(), name.c_str(), 0700) == 0;

@@ -63,6 +63,26 @@ Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
   return line;
 }
 
+// The existing paths that the names stand for.
+Result<std::vector<std::string>> paths_for(const std::vector<std::string>& names,
+                                           fs::Staging& staging) {
+  std::vector<std::string> paths;
+  for (const auto& name : names) {
+    if (staging.find(name)) {
+      paths.push_back(name);  // a directory covers all present and future files below it
+      continue;
+    }
+    const auto items = stage::items_of(staging, name);
+    if (!items) {
+      return std::unexpected(items.error());
+    }
+    for (const auto& item : *items) {
+      paths.push_back(item.path);
+    }
+  }
+  return paths;
+}
+
 }  // namespace
 
 Json Instance::handle_files(const std::string& verb, const Json& request,
@@ -277,26 +297,16 @@ Json Instance::handle_set(const Json& request) {
         {EINVAL, "the job file names no results-dir: nothing can be persistent"});
   }
   fs::Staging staging(*filesystem_);
-  std::vector<std::string> paths;
-  for (const auto& name : *names) {
-    if (staging.find(name)) {
-      paths.push_back(name);  // a directory covers all present and future files below it
-      continue;
-    }
-    const auto items = stage::items_of(staging, name);
-    if (!items) {
-      return control::error_line(items.error());
-    }
-    for (const auto& item : *items) {
-      paths.push_back(item.path);
-    }
+  const auto paths = paths_for(*names, staging);
+  if (!paths) {
+    return control::error_line(paths.error());
   }
-  for (const auto& path : paths) {
+  for (const auto& path : *paths) {
     if (const Status done = staging.set_keep(path, *keep); !done) {
       return control::error_line(done.error());
     }
   }
-  return control::result_line({{"count", paths.size()}});
+  return control::result_line({{"count", paths->size()}});
 }
 
 Json Instance::handle_wait_task(const Json& request, const control::Server::Progress& progress) {

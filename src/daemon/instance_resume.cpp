@@ -49,6 +49,42 @@ Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
                                       describe(there.error()));
 }
 
+// Adds the content of the directories that are in the way of inputs.
+Status add_displaced(const stage::Plan& plan, fs::Staging& staging,
+                     std::vector<fs::WalkItem>& items) {
+  for (const auto& directory : stage::displaced_directories(plan.entries, items)) {
+    auto inside = staging.walk(directory);
+    if (!inside) {
+      return std::unexpected(inside.error());
+    }
+    for (auto& item : *inside) {
+      if (item.path != directory) {
+        items.push_back(std::move(item));
+      }
+    }
+  }
+  return {};
+}
+
+// Chooses the backends of the inputs that are still in the plan. Fails if there is no room.
+Status place_what_is_missing(const config::JobConfig& config, stage::Plan& plan,
+                             fs::Staging& staging) {
+  stage::leave_out_holes(plan, stage::posix_pfs());
+  const auto rooms = staging.available_by_place();
+  stage::place_entries(config, plan, stage::Rooms(rooms.begin(), rooms.end()));
+  if (!plan.problems.empty()) {
+    return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
+  }
+  if (const auto available = staging.available_bytes();
+      rooms.size() == 1 && available && plan.needed > *available) {
+    return fail(ENOSPC,
+                "what is missing of the inputs needs " + format_bytes(plan.needed) +
+                    " and the buffer, which holds what an earlier instance left, can take " +
+                    format_bytes(*available));
+  }
+  return {};
+}
+
 }  // namespace
 
 // Restores the modes of directories that a killed export had changed for a while. These temporary
@@ -146,17 +182,7 @@ Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::St
   if (!items) {
     return std::unexpected(items.error());
   }
-  for (const auto& directory : stage::displaced_directories(plan.entries, *items)) {
-    auto inside = staging.walk(directory);
-    if (!inside) {
-      return std::unexpected(inside.error());
-    }
-    for (auto& item : *inside) {
-      if (item.path != directory) {
-        items->push_back(std::move(item));
-      }
-    }
-  }
+  EFS_TRY(add_displaced(plan, staging, *items));
   const auto is_out = [this](const std::string& path) {
     const auto& config = options_.config;
     return config.results_dir.empty()
@@ -176,19 +202,7 @@ Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::St
   for (const auto& path : subtracted.outdated) {
     EFS_TRY(staging.remove(path));
   }
-  stage::leave_out_holes(plan, stage::posix_pfs());
-  const auto rooms = staging.available_by_place();
-  stage::place_entries(options_.config, plan, stage::Rooms(rooms.begin(), rooms.end()));
-  if (!plan.problems.empty()) {
-    return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
-  }
-  if (const auto available = staging.available_bytes();
-      rooms.size() == 1 && available && plan.needed > *available) {
-    return fail(ENOSPC,
-                "what is missing of the inputs needs " + format_bytes(plan.needed) +
-                    " and the buffer, which holds what an earlier instance left, can take " +
-                    format_bytes(*available));
-  }
+  EFS_TRY(place_what_is_missing(options_.config, plan, staging));
   log::info(
       "event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} "
       "changed_by_job={} away_files={} outdated={}",

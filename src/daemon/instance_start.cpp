@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "base/json_text.hpp"
@@ -53,6 +54,41 @@ std::function<std::optional<unsigned>(const std::string&)> placement_of(
   };
 }
 
+Status refuse_problems(const stage::Plan& plan) {
+  if (plan.problems.empty()) {
+    return {};
+  }
+  std::string text = "the job cannot start:";
+  for (const auto& problem : plan.problems) {
+    text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+  }
+  return fail_lines(EINVAL, text);
+}
+
+std::unexpected<Error> stage_in_failed(const stage::StageFailure& failure,
+                                       const std::string& root_dir) {
+  return fail(
+      failure.error.code,
+      "stage-in failed: " + (failure.path.empty() ? "" : root_dir + "/" + failure.path + ": ") +
+          describe(failure.error));
+}
+
+void log_staged_in(const stage::StageReport& report, std::span<const stage::PlanSkip> skipped,
+                   std::uint64_t retries) {
+  log::info(
+      "event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} "
+      "seconds={:.3f} retries={}",
+      report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes,
+      report.seconds, retries);
+  for (const auto& skip : skipped) {
+    log::info("event=input_skipped path=\"{}\" reason=\"{}\"", skip.path, skip.reason);
+  }
+  if (report.not_kept > 0) {
+    log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept,
+              report.not_kept_reason);
+  }
+}
+
 }  // namespace
 
 Status Instance::start() {
@@ -64,29 +100,13 @@ Status Instance::start() {
   keep_image_ = before.has_value() || before.error().code != ENOENT;
   supervisor_.keep_store(keep_image_);
   EFS_TRY(open_watchers());
-  if (before && before->left != image::ShutdownState::over &&
-      image::is_out_of_reach(*before, options_.directory)) {
-    return fail(ENOENT, "an earlier instance of this name may have left results: " +
-                            image::out_of_reach_text(*before));
-  }
-  if (before && before->left != image::ShutdownState::over && image::is_gone(*before)) {
-    EFS_TRY(go_on_without(*before));
-  }
   if (before) {
-    EFS_TRY(drop_former_mount(*before));
+    EFS_TRY(settle_former(*before));
   }
   EFS_TRY(prepare_mount_point());
   EFS_TRY(open_store());
-  if (before && before->store != store_.path && image::find_store(before->store)) {
-    const std::string where = store_.path;
-    if (!store_.left) {
-      remove_store(std::exchange(store_, Store{}));
-    }
-    return fail(EEXIST, "an earlier instance of this name left its data in " + before->store +
-                            ", and this job's store is " + where +
-                            "; bring the data out (efs salvage " + options_.config.name +
-                            ") and remove them (efs clean " + options_.config.name +
-                            "), or choose another --name");
+  if (before) {
+    EFS_TRY(refuse_second_store(*before));
   }
   keep_image_ = store_.left;
   supervisor_.keep_store(keep_image_);
@@ -101,6 +121,36 @@ Status Instance::start() {
   // other arenas and would never reuse its memory.
   give_back_freed();
   return mount();
+}
+
+// Call this before the store is opened. Fails if the results of the earlier instance may be lost or
+// out of reach.
+Status Instance::settle_former(const image::Manifest& before) {
+  const bool is_over = before.left == image::ShutdownState::over;
+  if (!is_over && image::is_out_of_reach(before, options_.directory)) {
+    return fail(ENOENT, "an earlier instance of this name may have left results: " +
+                            image::out_of_reach_text(before));
+  }
+  if (!is_over && image::is_gone(before)) {
+    EFS_TRY(go_on_without(before));
+  }
+  return drop_former_mount(before);
+}
+
+// Fails if the earlier instance left its data in another store than the present one.
+Status Instance::refuse_second_store(const image::Manifest& before) {
+  if (before.store == store_.path || !image::find_store(before.store)) {
+    return {};
+  }
+  const std::string where = store_.path;
+  if (!store_.left) {
+    remove_store(std::exchange(store_, Store{}));
+  }
+  return fail(EEXIST, "an earlier instance of this name left its data in " + before.store +
+                          ", and this job's store is " + where +
+                          "; bring the data out (efs salvage " + options_.config.name +
+                          ") and remove them (efs clean " + options_.config.name +
+                          "), or choose another --name");
 }
 
 // Handles an earlier store in memory that no longer exists.
@@ -291,6 +341,46 @@ void Instance::put_manifest_right() {
   }
 }
 
+// Notes in the configuration the facts that the manifest keeps. Writes the manifests of a new
+// store.
+Status Instance::prepare_manifests(bool takeover) {
+  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir &&
+                                            store_.manifest.mount_dir == options_.config.mount_dir);
+  note_merge_start();
+  note_mount_point(takeover);
+  return store_.left ? Status()
+                     : write_manifests(store_, options_.config, options_.directory,
+                                       {.made_mount_dir = made_mount_point_});
+}
+
+fs::Filesystem::Options Instance::filesystem_options(mode_t root_mode, bool same_boot,
+                                                     bool takeover) const {
+  std::vector<std::uint64_t> segment_sizes;
+  for (const auto& backend : options_.config.backends) {
+    segment_sizes.push_back(backend.segment_size);
+  }
+  return {.metadata_directory = store_.metadata.get(),
+          .root_mode = options_.root_mode.value_or(root_mode),
+          .uid = ::geteuid(),
+          .gid = ::getegid(),
+          .after_power_loss = !same_boot,
+          .takeover = takeover,
+          .instance = store_.instance,
+          .journal_to = store_.manifest.journal_to,
+          .access_times = config::access_times(options_.mount_flags),
+          .segment_size = segment_sizes.front(),
+          .segment_sizes = segment_sizes,
+          .place_of_new = placement_of(options_.config)};
+}
+
+std::unexpected<Error> Instance::not_opened(const Error& error) const {
+  return fail(error.code, store_.path + ": " + describe(error) +
+                              (store_.left ? "; efs check-image " + store_.path +
+                                                 " says what is damaged, efs salvage " +
+                                                 store_.path + " brings out what it still knows"
+                                           : ""));
+}
+
 // A start on an earlier instance's store and a takeover replay the same journal. Only in a takeover
 // the kernel still has state of the mount.
 Status Instance::open_filesystem(bool takeover) {
@@ -298,43 +388,15 @@ Status Instance::open_filesystem(bool takeover) {
   if (!store_.left && ::stat(options_.config.root_dir.c_str(), &root) != 0) {
     return fail_errno("root-dir " + options_.config.root_dir);
   }
-  made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir &&
-                                            store_.manifest.mount_dir == options_.config.mount_dir);
-  note_merge_start();
-  note_mount_point(takeover);
-  if (!store_.left) {
-    EFS_TRY(write_manifests(store_, options_.config, options_.directory,
-                            {.made_mount_dir = made_mount_point_}));
-  }
+  EFS_TRY(prepare_manifests(takeover));
   const bool same_boot = !store_.left || store_.manifest.boot_id == image::boot_id();
   if (store_.left && !takeover) {
     EFS_TRY(refuse_changed_contents());
   }
-  const auto& backends = options_.config.backends;
-  std::vector<std::uint64_t> segment_sizes;
-  for (const auto& backend : backends) {
-    segment_sizes.push_back(backend.segment_size);
-  }
   auto filesystem = fs::Filesystem::open(
-      *store_.backend, {.metadata_directory = store_.metadata.get(),
-                        .root_mode = options_.root_mode.value_or(root.st_mode & 07777),
-                        .uid = ::geteuid(),
-                        .gid = ::getegid(),
-                        .after_power_loss = !same_boot,
-                        .takeover = takeover,
-                        .instance = store_.instance,
-                        .journal_to = store_.manifest.journal_to,
-                        .access_times = config::access_times(options_.mount_flags),
-                        .segment_size = segment_sizes.front(),
-                        .segment_sizes = segment_sizes,
-                        .place_of_new = placement_of(options_.config)});
+      *store_.backend, filesystem_options(root.st_mode & 07777, same_boot, takeover));
   if (!filesystem) {
-    return fail(filesystem.error().code,
-                store_.path + ": " + describe(filesystem.error()) +
-                    (store_.left ? "; efs check-image " + store_.path +
-                                       " says what is damaged, efs salvage " + store_.path +
-                                       " brings out what it still knows"
-                                 : ""));
+    return not_opened(filesystem.error());
   }
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
@@ -347,15 +409,13 @@ Status Instance::open_filesystem(bool takeover) {
   EFS_TRY(open_placed());
   opened_ = stage::OpenedDirectories::open(store_.metadata.get());
   EFS_TRY(open_merging());
-  if (store_.left && !takeover) {
-    shut_what_was_opened();
-  }
-  if (store_.left && !takeover) {
-    EFS_TRY(book_what_is_out());
-  }
-  if (!store_.left || takeover) {
-    return {};
-  }
+  return store_.left && !takeover ? go_on_with_store(same_boot) : Status();
+}
+
+// For a start on the store of an earlier instance.
+Status Instance::go_on_with_store(bool same_boot) {
+  shut_what_was_opened();
+  EFS_TRY(book_what_is_out());
   log::info("event=resumed store={} left={} same_boot={}", store_.path,
             image::name_of(store_.manifest.left), same_boot);
   // Write the manifests now, not earlier: a manifest of this boot states that everything uncertain
@@ -432,10 +492,8 @@ void Instance::report_recovery() {
   }
 }
 
-Status Instance::plan_and_stage_in() {
-  stage::PacedPfs pfs = paced_pfs(progress_.cancel);
-  fs::Staging staging(*filesystem_);
-  stage::StagingBuffer buffer(staging);
+// Plans the import. Takes space of the cache if the inputs need it. Fails if the job cannot start.
+Result<stage::Plan> Instance::plan_inputs(stage::PfsIo& pfs, fs::Staging& staging) {
   const auto by_place = staging.available_by_place();
   stage::Rooms rooms;
   if (!store_.left) {
@@ -447,7 +505,7 @@ Status Instance::plan_and_stage_in() {
   const auto available = staging.available_bytes();
   auto plan = stage::make_plan(options_.config, pfs, rooms);
   if (!plan) {
-    return std::unexpected(plan.error());
+    return plan;
   }
   if (available && plan->needed > *available && cache_) {
     cache_->give_up(plan->needed - *available);
@@ -455,12 +513,30 @@ Status Instance::plan_and_stage_in() {
   if (store_.left) {
     forgive_what_is_the_jobs(*plan, staging);
   }
-  if (!plan->problems.empty()) {
-    std::string text = "the job cannot start:";
-    for (const auto& problem : plan->problems) {
-      text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
+  EFS_TRY(refuse_problems(*plan));
+  return plan;
+}
+
+void Instance::note_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs,
+                                    fs::Staging& staging) {
+  if (!placed_ || !config::has_results_in_place(options_.config)) {
+    return;
+  }
+  stage::forget_staged(plan, pfs, staging, *placed_);
+  for (const auto& entry : plan.entries) {
+    if (entry.type == stage::EntryType::directory) {
+      stage::note_came_in(entry, staging, *placed_);
     }
-    return fail_lines(EINVAL, text);
+  }
+}
+
+Status Instance::plan_and_stage_in() {
+  stage::PacedPfs pfs = paced_pfs(progress_.cancel);
+  fs::Staging staging(*filesystem_);
+  stage::StagingBuffer buffer(staging);
+  auto plan = plan_inputs(pfs, staging);
+  if (!plan) {
+    return std::unexpected(plan.error());
   }
   EFS_TRY(keep_listed(std::move(plan->listed)));
   if (!plan->parts.empty()) {
@@ -476,36 +552,13 @@ Status Instance::plan_and_stage_in() {
     return std::unexpected(turn.error());
   }
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
-  if (placed_ && config::has_results_in_place(options_.config)) {
-    stage::forget_staged(*plan, pfs, staging, *placed_);
-    for (const auto& entry : plan->entries) {
-      if (entry.type == stage::EntryType::directory) {
-        stage::note_came_in(entry, staging, *placed_);
-      }
-    }
-  }
+  note_inputs_in_place(*plan, pfs, staging);
   if (!report.ok()) {
-    return fail(report.failure->error.code,
-                "stage-in failed: " +
-                    (report.failure->path.empty()
-                         ? ""
-                         : options_.config.root_dir + "/" + report.failure->path + ": ") +
-                    describe(report.failure->error));
+    return stage_in_failed(*report.failure, options_.config.root_dir);
   }
-  log::info(
-      "event=staged_in files={} directories={} bytes={} reused_files={} reused_bytes={} "
-      "seconds={:.3f} retries={}",
-      report.files, report.directories, report.bytes, report.reused_files, report.reused_bytes,
-      report.seconds, pfs.retried());
   std::vector<stage::PlanSkip> skipped = std::move(plan->skipped);
   std::ranges::copy(report.skipped, std::back_inserter(skipped));
-  for (const auto& skip : skipped) {
-    log::info("event=input_skipped path=\"{}\" reason=\"{}\"", skip.path, skip.reason);
-  }
-  if (report.not_kept > 0) {
-    log::warn("event=cache_not_kept files={} first=\"{}\"", report.not_kept,
-              report.not_kept_reason);
-  }
+  log_staged_in(report, skipped, pfs.retried());
   MutexLock lock(mutex_);
   staged_in_ = {.files = report.files,
                 .bytes = report.bytes,

@@ -28,8 +28,36 @@ namespace efs::daemon {
 
 using control::Json;
 
+namespace {
+
 // The time to complete current writes and to remove partial files.
 constexpr auto patience_with_dropped = std::chrono::seconds(20);
+
+// The times at which note_contents() stops to wait for writers.
+struct Patience {
+  std::chrono::steady_clock::time_point patient_until;  // for a file that is written
+  std::chrono::steady_clock::time_point tired_at;       // for all files together
+};
+
+// True if a program may still change the file. Waits some time for its writers.
+bool may_still_change(fs::Staging& staging, const fs::WalkItem& item, const Patience& limits) {
+  if (!S_ISREG(item.attributes.st_mode)) {
+    return false;
+  }
+  // with hundreds of thousands of files the last ones stay unchecked
+  if (std::chrono::steady_clock::now() >= limits.tired_at) {
+    return !staging.is_counted_quiet(item.ino);
+  }
+  while (!staging.is_counted_quiet(item.ino) && staging.is_written(item.ino)) {
+    if (std::chrono::steady_clock::now() >= limits.patient_until) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace
 
 void Instance::set_deadline(StopRequest& request, double seconds) {
   seconds = std::min(seconds, 1e8);  // three years: a larger value would overflow the clock
@@ -63,33 +91,34 @@ void Instance::begin_deadline(StopRequest& request) {
   before = std::exchange(last_resort_, leave_at(request));
 }
 
-// Waits for a reason to stop and stops. Returns true when the life is over.
-bool Instance::serve_until_stopped() {
-  StopRequest request;
-  bool was_unsaved = false;
-  {
-    MutexLock lock(mutex_);
-    end_claimed_ = false;
-    was_unsaved = state_ == State::unsaved;
-    // An unmount from outside (umount, fusermount3 -u) means: export and end. So does a signal. If
-    // the worker then dies, no client repeats the request.
-    while (!stop_request_ && (!session_ended_ || was_unsaved)) {
-      if (!goes_on_alone_at_) {
-        changed_.wait(mutex_);
-      } else if (!changed_.wait_until(mutex_, *goes_on_alone_at_) && !stop_request_) {
-        break;
-      }
-    }
-    if (goes_on_alone_at_ && !stop_request_) {
-      log::warn(
-          "event=stage_out_resumed reason=\"the worker died in it, and nobody asks for it any "
-          "more\"");
-    }
-    goes_on_alone_at_.reset();
-    if (stop_request_) {
-      request = *stop_request_;
+// Waits for a reason to stop. `was_unsaved`: the instance is unmounted already. Returns the
+// request; the usual one if no client has asked.
+Instance::StopRequest Instance::await_stop(bool& was_unsaved) {
+  MutexLock lock(mutex_);
+  end_claimed_ = false;
+  was_unsaved = state_ == State::unsaved;
+  // An unmount from outside (umount, fusermount3 -u) means: export and end. So does a signal. If
+  // the worker then dies, no client repeats the request.
+  while (!stop_request_ && (!session_ended_ || was_unsaved)) {
+    if (!goes_on_alone_at_) {
+      changed_.wait(mutex_);
+    } else if (!changed_.wait_until(mutex_, *goes_on_alone_at_) && !stop_request_) {
+      break;
     }
   }
+  if (goes_on_alone_at_ && !stop_request_) {
+    log::warn(
+        "event=stage_out_resumed reason=\"the worker died in it, and nobody asks for it any "
+        "more\"");
+  }
+  goes_on_alone_at_.reset();
+  return stop_request_ ? *stop_request_ : StopRequest{};
+}
+
+// Waits for a reason to stop and stops. Returns true when the life is over.
+bool Instance::serve_until_stopped() {
+  bool was_unsaved = false;
+  StopRequest request = await_stop(was_unsaved);
   try {
     return stop(request, was_unsaved);
   } catch (const std::exception& problem) {
@@ -135,20 +164,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   // may be a later one, or one after a death.
   (void)supervisor_.unmount(request.is_unusual());
   if (!request.stage_out) {
-    {
-      MutexLock lock(mutex_);
-      last_receipt_.reset();
-    }
-    keep_image_ = request.keep;
-    Status left;
-    if (keep_image_) {
-      left = leave_image(image::ShutdownState::unsaved, request.gone_by);
-    } else {
-      left = give_store_up();
-    }
-    log::info("event=stopped stage_out=no store={}", keep_image_ || !left ? "kept" : "dropped");
-    finish_stop(request, left ? control::result_line({{"staged_out", false}})
-                              : control::error_line(left.error()));
+    end_without_export(request);
     return true;
   }
   if (const Status merging = request.merge ? merge_from_now_on() : Status(); !merging) {
@@ -161,6 +177,23 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   }
   enter(State::unsaved);
   return false;
+}
+
+void Instance::end_without_export(const StopRequest& request) {
+  {
+    MutexLock lock(mutex_);
+    last_receipt_.reset();
+  }
+  keep_image_ = request.keep;
+  Status left;
+  if (keep_image_) {
+    left = leave_image(image::ShutdownState::unsaved, request.gone_by);
+  } else {
+    left = give_store_up();
+  }
+  log::info("event=stopped stage_out=no store={}", keep_image_ || !left ? "kept" : "dropped");
+  finish_stop(request, left ? control::result_line({{"staged_out", false}})
+                            : control::error_line(left.error()));
 }
 
 Status Instance::leave_image(image::ShutdownState left, std::optional<Clock::time_point> end) {
@@ -205,28 +238,13 @@ std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
   auto items = staging.walk({}, is_over);
   // A program that was cut off, by efs, by root or by the death of an earlier instance, may still
   // write. After an unmount the kernel needs a moment to close files.
-  const auto begin = std::chrono::steady_clock::now(),
-             patient_until = begin + std::chrono::seconds(1),
-             tired_at =
-                 std::min(begin + std::chrono::seconds(3), end.value_or(Clock::time_point::max()));
-  const auto may_change = [&](const fs::WalkItem& item) {
-    if (!S_ISREG(item.attributes.st_mode)) {
-      return false;
-    }
-    // with hundreds of thousands of files the last ones stay unchecked
-    if (std::chrono::steady_clock::now() >= tired_at) {
-      return !staging.is_counted_quiet(item.ino);
-    }
-    while (!staging.is_counted_quiet(item.ino) && staging.is_written(item.ino)) {
-      if (std::chrono::steady_clock::now() >= patient_until) {
-        return true;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  };
+  const auto begin = Clock::now();
+  const Patience limits{.patient_until = begin + std::chrono::seconds(1),
+                        .tired_at = std::min(begin + std::chrono::seconds(3),
+                                             end.value_or(Clock::time_point::max()))};
   if (items) {
-    std::erase_if(*items, may_change);
+    std::erase_if(
+        *items, [&](const fs::WalkItem& item) { return may_still_change(staging, item, limits); });
   }
   const bool is_late = items && is_over() && items->size() >= fs::many_names;
   if (is_late) {
@@ -328,6 +346,12 @@ Status Instance::merge_from_now_on() {
   return {};
 }
 
+void Instance::begin_export(const StopRequest& request) {
+  MutexLock lock(mutex_);
+  progress_.time_is_up = request.until && *request.until <= std::chrono::steady_clock::now();
+  progress_.cancel = progress_.time_is_up || is_overruled();
+}
+
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
@@ -335,11 +359,7 @@ bool Instance::stage_out(const StopRequest& request) {
     return progress_.cancel.load();
   };
   stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
-  {
-    MutexLock lock(mutex_);
-    progress_.time_is_up = request.until && *request.until <= std::chrono::steady_clock::now();
-    progress_.cancel = progress_.time_is_up || is_overruled();
-  }
+  begin_export(request);
   stage::Options how = stage_options();
   how.by_rank = request.until.has_value();
   std::unique_ptr<TimerThread> alarm;
@@ -363,6 +383,10 @@ bool Instance::stage_out(const StopRequest& request) {
   add_brought_before(receipt);
   unloaded_.add_to(receipt,
                    [&](const std::string& path) { return staging.find(path).has_value(); });
+  return end_export(request, std::move(receipt), keep);
+}
+
+bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bool keep) {
   int code = stage::exit_code(receipt);
   const bool is_all_back = code == 0;  // true even if the receipt cannot be written below
   if (code != 0) {
@@ -372,20 +396,11 @@ bool Instance::stage_out(const StopRequest& request) {
   // Another client's stop has cancelled the export to drop the rest. That client may have sent a
   // different request since.
   const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
-  if (request.until && !was_cut_off) {
+  const bool ends_anyway = request.until && !was_cut_off;
+  if (ends_anyway) {
     receipt.way_out = way_out_of_image;
   }
-  Json outcome = control::result_line({{"staged_out", true},
-                                       {"time_was_up", code != 0 && progress_.time_is_up},
-                                       {"conflicts", receipt.totals.conflict},
-                                       {"replaced", receipt.totals.replaced},
-                                       {"unreadable", stage::count_unreadable(receipt)}});
-  if (!leave_receipt(receipt, outcome) && code == 0) {
-    code = 1;
-  }
-  if (Json unmatched = stage::unmatched_in(receipt, keep || code != 0); !unmatched.is_null()) {
-    outcome["unmatched"] = std::move(unmatched);
-  }
+  Json outcome = tell_receipt(receipt, keep, code);
   claim_end();
   log::info("event=staged_out verdict={} files={} bytes={} failed={}",
             stage::name_of(receipt.verdict), receipt.totals.staged_out,
@@ -396,25 +411,10 @@ bool Instance::stage_out(const StopRequest& request) {
     last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
   }
   const std::string overruled = code == 0 ? "" : told_overruled();
-  const bool over = code == 0 || (request.until && !was_cut_off);
+  const bool over = code == 0 || ends_anyway;
   keep_image_ = keep || code != 0;
-  if (over && !keep_image_) {
-    if (const Status given_up = give_store_up(); !given_up) {
-      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" +
-                           printable(describe(given_up.error())) + "\n";
-    }
-  }
-  if (over && keep_image_) {
-    if (const Status left =
-            leave_image(is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved,
-                        request.gone_by);
-        !left) {
-      outcome["summary"] =
-          outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
-      if (code == 0) {
-        code = 1;
-      }
-    }
+  if (over && !part_with_store(request, is_all_back, outcome) && code == 0) {
+    code = 1;
   }
   outcome["exit"] = code;
   if (!overruled.empty()) {
@@ -426,6 +426,38 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   finish_stop(request, std::move(outcome));
   return over;
+}
+
+Json Instance::tell_receipt(const stage::Receipt& receipt, bool keep, int& code) {
+  Json outcome = control::result_line({{"staged_out", true},
+                                       {"time_was_up", code != 0 && progress_.time_is_up},
+                                       {"conflicts", receipt.totals.conflict},
+                                       {"replaced", receipt.totals.replaced},
+                                       {"unreadable", stage::count_unreadable(receipt)}});
+  if (!leave_receipt(receipt, outcome) && code == 0) {
+    code = 1;
+  }
+  if (Json unmatched = stage::unmatched_in(receipt, keep || code != 0); !unmatched.is_null()) {
+    outcome["unmatched"] = std::move(unmatched);
+  }
+  return outcome;
+}
+
+bool Instance::part_with_store(const StopRequest& request, bool is_all_back, Json& outcome) {
+  if (!keep_image_) {
+    if (const Status given_up = give_store_up(); !given_up) {
+      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" +
+                           printable(describe(given_up.error())) + "\n";
+    }
+    return true;
+  }
+  const Status left = leave_image(
+      is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved, request.gone_by);
+  if (!left) {
+    outcome["summary"] =
+        outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
+  }
+  return left.has_value();
 }
 
 // Writes the receipt to results-dir. If that fails, writes it to the instance's directory, which
@@ -506,6 +538,34 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
   return last;
 }
 
+void Instance::hurry_export(StopRequest& request) {
+  // A running export without a deadline gets the deadline of this request. Then this request
+  // continues.
+  if (request.until) {
+    hurry_ = cancel_at(*request.until);
+  }
+  // A stop that drops the rest waits neither for the export nor for a hanging PFS.
+  if (!request.stage_out) {
+    progress_.cancel = true,
+    request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
+  }
+}
+
+// A signal or another client's stop does not revoke the options of an earlier request.
+void Instance::inherit_options(StopRequest& request) {
+  if (!stop_request_ || !stop_request_->stage_out || !request.stage_out) {
+    return;
+  }
+  const StopRequest& earlier = *stop_request_;
+  request.keep = request.keep || earlier.keep;
+  request.cut_off = request.cut_off || earlier.cut_off;
+  request.merge = request.merge || earlier.merge;
+  request.inherits = !request.until && earlier.until;
+  if (request.inherits) {
+    request.until = earlier.until, request.gone_by = earlier.gone_by;
+  }
+}
+
 std::uint64_t Instance::request_stop(StopRequest request) {
   // This also cancels the unloads that an earlier stop waits for. The export completes their work
   // in time.
@@ -521,26 +581,10 @@ std::uint64_t Instance::request_stop(StopRequest request) {
     progress_.cancel = true;
     start_before = std::exchange(start_resort_, give_up_at(request));
   }
-  // A running export without a deadline gets the deadline of this request. Then this request
-  // continues.
-  if (state_ == State::staging_out && request.until) {
-    hurry_ = cancel_at(*request.until);
+  if (state_ == State::staging_out) {
+    hurry_export(request);
   }
-  // A stop that drops the rest waits neither for the export nor for a hanging PFS.
-  if (state_ == State::staging_out && !request.stage_out) {
-    progress_.cancel = true,
-    request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
-  }
-  // A signal or another client's stop does not revoke the options of an earlier request.
-  if (stop_request_ && stop_request_->stage_out && request.stage_out) {
-    request.keep = request.keep || stop_request_->keep;
-    request.cut_off = request.cut_off || stop_request_->cut_off;
-    request.merge = request.merge || stop_request_->merge;
-    request.inherits = !request.until && stop_request_->until;
-    if (request.inherits) {
-      request.until = stop_request_->until, request.gone_by = stop_request_->gone_by;
-    }
-  }
+  inherit_options(request);
   if (!request.until) {
     set_usual_deadline(request);
   }

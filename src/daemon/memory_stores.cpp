@@ -18,6 +18,14 @@ const char* huge_option(bool huge_pages) {
   return huge_pages ? "huge=within_size" : "huge=never";
 }
 
+// With passthrough the options of this mount decide whether a read updates atime.
+unsigned long flags_of_mount(AccessTimes times) {
+  return MS_NOSUID | MS_NODEV |
+         (times == AccessTimes::kept     ? MS_NOATIME
+          : times == AccessTimes::strict ? MS_STRICTATIME
+                                         : 0);
+}
+
 std::string path_of(const UniqueFd& fd) {
   return "/proc/self/fd/" + std::to_string(fd.get());
 }
@@ -83,11 +91,7 @@ Result<MemoryStores::Given> MemoryStores::give(const Ask& ask) {
                              ",nr_inodes=0,mode=0700,uid=" + std::to_string(uid_) +
                              ",gid=" + std::to_string(gid_);
   const std::string where = path_of(*point);
-  // With passthrough the options of this mount decide whether a read updates atime.
-  const unsigned long flags = MS_NOSUID | MS_NODEV |
-                              (ask.access_times == AccessTimes::kept     ? MS_NOATIME
-                               : ask.access_times == AccessTimes::strict ? MS_STRICTATIME
-                                                                         : 0);
+  const unsigned long flags = flags_of_mount(ask.access_times);
   // Huge pages make the first access to a file several times as fast. A sparse file then takes 2
   // MiB for each accessed range of 2 MiB, until it is closed (fs/free_zeros.cpp). The job file's
   // `huge` controls this.

@@ -78,16 +78,8 @@ class Keeping {
       return;
     }
     number_ = ask.turn;
-    auto drawn = refused.empty()
-                     ? queue::Turn::draw(
-                           options.directory,
-                           {.job = options.job,
-                            .node = options.node,
-                            .direction = direction_,
-                            .bytes = ask.bytes,
-                            .seconds_left = std::isfinite(ask.seconds_left) ? ask.seconds_left : 0,
-                            .uid = uid})
-                     : fail(EPERM, refused);
+    auto drawn =
+        refused.empty() ? draw(ask, options, uid) : Result<queue::Turn>(fail(EPERM, refused));
     if (!drawn) {
       return answer({.standing = queue::Standing::unserialised,
                      .reason = refused.empty() ? describe(drawn.error()) : refused});
@@ -105,6 +97,16 @@ class Keeping {
   }
 
  private:
+  Result<queue::Turn> draw(const TurnAsk& ask, const QueueOptions& options, uid_t uid) const {
+    return queue::Turn::draw(
+        options.directory, {.job = options.job,
+                            .node = options.node,
+                            .direction = direction_,
+                            .bytes = ask.bytes,
+                            .seconds_left = std::isfinite(ask.seconds_left) ? ask.seconds_left : 0,
+                            .uid = uid});
+  }
+
   void answer(const View& view) const {
     Answer line{.turn = number_,
                 .standing = static_cast<std::uint32_t>(view.standing),

@@ -14,6 +14,21 @@
 #include "base/unique_fd.hpp"
 
 namespace efs::daemon {
+namespace {
+
+Status write_whole(const UniqueFd& fd, const std::string& text, const std::string& path) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    } else if (n < 0 && errno != EINTR) {
+      return fail_errno(path);
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Status replace_file(const std::string& path, const std::string& text, mode_t mode) {
   const std::string partial = path + ".efs-partial";
@@ -22,15 +37,7 @@ Status replace_file(const std::string& path, const std::string& text, mode_t mod
   if (!fd) {
     return fail_errno(partial);
   }
-  Status status;
-  for (std::size_t done = 0; status && done < text.size();) {
-    const ssize_t n = ::write(fd.get(), text.data() + done, text.size() - done);
-    if (n > 0) {
-      done += static_cast<std::size_t>(n);
-    } else if (n < 0 && errno != EINTR) {
-      status = fail_errno(partial);
-    }
-  }
+  Status status = write_whole(fd, text, partial);
   if (status && ::close(fd.release()) != 0) {
     status = fail_errno(partial);
   }

@@ -46,6 +46,20 @@ Status same_backends(const Store& store, const config::JobConfig& config) {
           config.name + "), or remove it (efs clean " + store.path + ")");
 }
 
+// True if the earlier instance's store, with this backend, was being removed.
+bool was_being_removed(const SetUp& how, const Store& store, const image::Manifest& own) {
+  return own.store == store.path &&
+         ((store.was_removed && !own.instance.contradicts(store.removed)) ||
+          was_over(how.instance, own));
+}
+
+// True if the journal was in memory and the machine was restarted: the names of the containers are
+// lost forever.
+bool has_lost_its_journal(const image::Manifest& own) {
+  return own.boot_id != image::boot_id() && !own.members.empty() &&
+         own.members.front().kind == "dram";
+}
+
 // Checks the containers in a backend of a store whose journal is new. Uses a separate Backend
 // object: the one that serves the instance must not know foreign containers.
 Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& store,
@@ -62,13 +76,8 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
     return {};
   }
   const auto manifest = image::read_manifest(ground.root.get());
-  // The journal was in memory and the machine was restarted: the names of these containers are lost
-  // forever.
-  const bool went = manifest && manifest->store == store.path &&
-                    ((store.was_removed && !manifest->instance.contradicts(store.removed)) ||
-                     was_over(how.instance, *manifest));
-  const bool hopeless = manifest && manifest->boot_id != image::boot_id() &&
-                        !manifest->members.empty() && manifest->members.front().kind == "dram";
+  const bool went = manifest && was_being_removed(how, store, *manifest);
+  const bool hopeless = manifest && has_lost_its_journal(*manifest);
   if (!hopeless && !went) {
     return fail(EEXIST,
                 "backend " + id + ": " + ground.path +

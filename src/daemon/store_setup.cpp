@@ -154,6 +154,21 @@ Status sync_names(int root) {
              : fail_errno("the directory of the store");
 }
 
+// Completes an earlier removal of the store. The results are exported or dropped, but the process
+// died before it removed the store.
+Status complete_removal(const SetUp& how, int root, Store& store) {
+  if (const auto manifest = image::read_manifest(store.metadata.get());
+      manifest && was_over(how.instance, *manifest)) {
+    EFS_TRY(image::begin_removal(store.metadata.get()));
+  }
+  store.was_removed = image::is_being_removed(store.metadata.get());
+  if (const auto manifest = image::read_manifest(store.metadata.get());
+      manifest && store.was_removed) {
+    store.removed = manifest->instance;
+  }
+  return store.was_removed ? image::finish_removal(root, store.path) : Status();
+}
+
 // Completes a store whose root holds the directories of the journal and of the containers. If it
 // fails after it has taken the lock, `store.lock` is held.
 Status finish(Ground ground, const SetUp& how, Store& store) {
@@ -186,19 +201,7 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
   if (made) {
     EFS_TRY(sync_names(root));
   }
-  // The results are exported or dropped, but the process died before it removed the store.
-  if (const auto manifest = image::read_manifest(store.metadata.get());
-      manifest && was_over(how.instance, *manifest)) {
-    EFS_TRY(image::begin_removal(store.metadata.get()));
-  }
-  store.was_removed = image::is_being_removed(store.metadata.get());
-  if (const auto manifest = image::read_manifest(store.metadata.get());
-      manifest && store.was_removed) {
-    store.removed = manifest->instance;
-  }
-  if (store.was_removed) {
-    EFS_TRY(image::finish_removal(root, store.path));
-  }
+  EFS_TRY(complete_removal(how, root, store));
   EFS_TRY(look_at_left(store, how.config));
   settle_capacity(how, 0, store, ground);
   store.kind = ground.options.kind;
@@ -354,6 +357,25 @@ std::vector<UniqueFd> keep_cleaners_out(SupervisorClient& supervisor, int root,
   return locks;
 }
 
+// Completes a ground that is an ordinary directory of the user's in `parent`.
+Result<Ground> find_directory(const SetUp& how, unsigned number, const std::string& parent,
+                              Ground ground, bool must_be_there) {
+  const std::string name = parent + "/efs-" + std::to_string(::geteuid()) + "-" + how.config.name;
+  ground.path = number == 0 ? name : name + "." + std::to_string(number);
+  auto root = private_directory(ground.path, must_be_there);
+  if (!root) {
+    return std::unexpected(root.error());
+  }
+  ground.root = std::move(root->fd);
+  ground.left = root->left;
+  ground.directory = ground.path;
+  // A store in memory without a limit could exhaust the machine, so the daemon counts every byte.
+  const config::Backend& backend = how.config.backends.at(number);
+  ground.options.strict =
+      ground.options.capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
+  return ground;
+}
+
 Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there) {
   const config::Backend& backend = how.config.backends.at(number);
   const bool dram = backend.type == config::BackendType::dram;
@@ -372,20 +394,7 @@ Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there
   if (capacity && how.privileged && (dram || is_memory(parent))) {
     return find_memory(how, number, std::move(ground), must_be_there);
   }
-
-  const std::string name = parent + "/efs-" + std::to_string(::geteuid()) + "-" + how.config.name;
-  ground.path = number == 0 ? name : name + "." + std::to_string(number);
-  auto root = private_directory(ground.path, must_be_there);
-  if (!root) {
-    return std::unexpected(root.error());
-  }
-  ground.root = std::move(root->fd);
-  ground.left = root->left;
-  ground.directory = ground.path;
-  // A store in memory without a limit could exhaust the machine, so the daemon counts every byte.
-  ground.options.strict =
-      capacity && (is_memory(parent) || backend.enforce == config::Enforce::strict);
-  return ground;
+  return find_directory(how, number, parent, std::move(ground), must_be_there);
 }
 
 // On failure removes nothing unless it holds the lock: the store may belong to another start by

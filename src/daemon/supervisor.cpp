@@ -35,6 +35,10 @@ struct BackingMap {
 constexpr unsigned long backing_open = _IOW(229, 1, BackingMap);
 constexpr unsigned long backing_close = _IOW(229, 2, std::uint32_t);
 
+bool may_be_lock_of(uid_t user, const struct stat& file) {
+  return (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode)) && file.st_uid == user;
+}
+
 Message answer_error(int code, const std::string& text = {}) {
   Message message;
   message.error = code;
@@ -135,20 +139,24 @@ Message Supervisor::answer(Received& received, UniqueFd& fd) {
     case Ask::store_at: return store_at(received.first());
     case Ask::hold_store: return hold_store(received.first(), fd);
     case Ask::keep_store: return keep_store_ = received.message.number != 0, Message{};
-    case Ask::drop_dead_mount: return drop_dead(received.message, received.first());
-    case Ask::check_mount: return answer_of(mount_.check(received.first()));
-    case Ask::mount: return mount(received.message, received.first(), fd);
-    case Ask::unmount: return unmount(received.message);
-    case Ask::abort: return clean_up(), Message{};
     case Ask::open_backing: return open_backing(received);
     case Ask::keep_init: return keep_init(received.message);
     case Ask::resume: return resume(fd);
     case Ask::inherited: return inherited(fd);
     case Ask::progress: return progress_ = true, Message{};
-    case Ask::close_backing:
-    case Ask::keep_to_daemon: break;
+    default: return answer_about_mount(received, fd);
   }
-  return answer_error(EINVAL, "unknown request");
+}
+
+Message Supervisor::answer_about_mount(Received& received, UniqueFd& fd) {
+  switch (received.message.ask) {
+    case Ask::drop_dead_mount: return drop_dead(received.message, received.first());
+    case Ask::check_mount: return answer_of(mount_.check(received.first()));
+    case Ask::mount: return mount(received.message, received.first(), fd);
+    case Ask::unmount: return unmount(received.message);
+    case Ask::abort: return clean_up(), Message{};
+    default: return answer_error(EINVAL, "unknown request");
+  }
 }
 
 Message Supervisor::memory_store(const Message& ask, UniqueFd& fd) {
@@ -204,8 +212,7 @@ Message Supervisor::store_at(const UniqueFd& file) {
 // that its predecessor locked.
 Message Supervisor::hold_store(UniqueFd lock, UniqueFd& fd) {
   struct stat st{};
-  if (!lock || ::fstat(lock.get(), &st) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) ||
-      st.st_uid != options_.uid) {
+  if (!lock || ::fstat(lock.get(), &st) != 0 || !may_be_lock_of(options_.uid, st)) {
     return answer_error(EPERM, "not a lock of this user's");
   }
   auto held = std::find_if(store_locks_.begin(), store_locks_.end(), [&](const UniqueFd& other) {

@@ -79,6 +79,8 @@ class Supervisor {
   /// Returns nullopt for a message that is never answered.
   std::optional<Message> answer_if_asked(Received& received, UniqueFd& fd);
   Message answer(Received& received, UniqueFd& fd);
+  /// The requests that concern the mount. EINVAL for an unknown request.
+  Message answer_about_mount(Received& received, UniqueFd& fd);
   Message memory_store(const Message& ask, UniqueFd& fd);
   Message unpromised() const;
   Message store_at(const UniqueFd& file);

@@ -172,6 +172,24 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   return task->id;
 }
 
+// Carries out a task, without the lock. An exception becomes its outcome.
+Json Tasks::work_on(Task& task) {
+  try {
+    return task.work(task.progress);
+  } catch (const std::exception& problem) {
+    log::warn("event=task_failed task={} reason=\"{}\"", task.id, problem.what());
+    return std::move(task.no_memory);
+  }
+}
+
+TaskState Tasks::state_after(const Task& task, const Json& outcome) {
+  if (outcome.value("ok", false)) {
+    return TaskState::done;
+  }
+  const bool stopped = task.progress.cancel && outcome.value("code", 0) == ECANCELED;
+  return stopped ? TaskState::cancelled : TaskState::failed;
+}
+
 void Tasks::run_lane(TaskKind kind) {
   // Applies to this thread and to those that a task starts: programs of the job have priority on
   // busy processors. At nice value 15 a thread has a thirtieth of a program's weight.
@@ -195,22 +213,11 @@ void Tasks::run_lane(TaskKind kind) {
     mutex_.unlock();
     changed_.notify_all();
     log::debug("event=task_started task={} kind={}", task->id, name_of(kind));
-    Json outcome;
-    try {
-      outcome = task->work(task->progress);
-    } catch (const std::exception& problem) {
-      log::warn("event=task_failed task={} reason=\"{}\"", task->id, problem.what());
-      outcome = std::move(task->no_memory);
-    }
+    Json outcome = work_on(*task);
     mutex_.lock();
     running_[lane] = nullptr;
-    const bool good = outcome.value("ok", false);
-    const bool stopped = !good && task->progress.cancel && outcome.value("code", 0) == ECANCELED;
-    end(*task,
-        good      ? TaskState::done
-        : stopped ? TaskState::cancelled
-                  : TaskState::failed,
-        std::move(outcome));
+    const TaskState state = state_after(*task, outcome);
+    end(*task, state, std::move(outcome));
     note_end(task->id);
     log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind),
               name_of(task->state));

@@ -100,6 +100,8 @@ class Tasks {
 
   using TaskPointer = std::shared_ptr<Task>;
 
+  static control::Json work_on(Task& task);
+  static TaskState state_after(const Task& task, const control::Json& outcome);
   void run_lane(TaskKind kind);
   void end(Task& task, TaskState state, control::Json outcome) EFS_REQUIRES(mutex_);
   void cancel_locked(Task& task) EFS_REQUIRES(mutex_);

@@ -37,19 +37,21 @@ Result<Acl> Acl::parse(const std::string& value) {
   return acl;
 }
 
+bool Acl::is_valid(const Entry& entry) {
+  return (entry.permissions & ~7) == 0 && (!is_named(entry) || entry.id != no_id);
+}
+
+bool Acl::may_follow(const Entry& before, const Entry& entry) {
+  return before.tag < entry.tag || (before.tag == entry.tag && is_named(entry));
+}
+
 bool Acl::is_valid() const {
   const auto count = [&](Tag tag) {
     return std::count_if(entries_.begin(), entries_.end(),
                          [&](const Entry& e) { return e.tag == tag; });
   };
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const Entry& entry = entries_[i];
-    const bool named = entry.tag == user || entry.tag == group;
-    if ((entry.permissions & ~7) != 0 || (named && entry.id == no_id)) {
-      return false;
-    }
-    if (i > 0 &&
-        (entries_[i - 1].tag > entry.tag || (entries_[i - 1].tag == entry.tag && !named))) {
+    if (!is_valid(entries_[i]) || (i > 0 && !may_follow(entries_[i - 1], entries_[i]))) {
       return false;
     }
   }
@@ -64,8 +66,7 @@ std::string Acl::format() const {
   std::memcpy(value.data(), &version, sizeof version);
   char* at = value.data() + header_size;
   for (const Entry& entry : entries_) {
-    const bool named = entry.tag == user || entry.tag == group;
-    const std::uint32_t id = named ? entry.id : no_id;
+    const std::uint32_t id = is_named(entry) ? entry.id : no_id;
     std::memcpy(at, &entry.tag, 2);
     std::memcpy(at + 2, &entry.permissions, 2);
     std::memcpy(at + 4, &id, 4);

@@ -61,6 +61,11 @@ class Acl {
   /// The entry that corresponds to the group bits of a mode.
   Entry& group_class() { return find(mask) != nullptr ? *find(mask) : *find(group_object); }
 
+  static bool is_named(const Entry& entry) { return entry.tag == user || entry.tag == group; }
+
+  static bool is_valid(const Entry& entry);
+  /// True if `entry` may directly follow `before` in a list.
+  static bool may_follow(const Entry& before, const Entry& entry);
   bool is_valid() const;
 
   std::vector<Entry> entries_;

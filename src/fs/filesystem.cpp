@@ -27,6 +27,18 @@ struct ChangedInode {
   std::uint64_t operator()(const auto&) const { return 0; }
 };
 
+// The file whose clean state or copy on the PFS the record ends; 0: none.
+std::uint64_t no_longer_on_pfs(const Record& record) {
+  if (const auto* change = std::get_if<SetAttributes>(&record)) {
+    return change->dirty != 0 ? change->ino : 0;
+  }
+  if (const auto* staging = std::get_if<SetStaging>(&record)) {
+    const bool loses_copy = staging->staged == 0 && staging->saved == 0;
+    return staging->dirty != 0 || loses_copy ? staging->ino : 0;
+  }
+  return 0;
+}
+
 // As describe(), without allocation.
 const char* reason_of(const Error& error) {
   return error.what.empty() ? std::strerror(error.code) : error.what.c_str();
@@ -83,34 +95,8 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   }
   EFS_TRY(settle_before(record));
   try {
-    // Reserves the memory of apply() before the append: its tables have room, and the rest needs
-    // much less than the spare memory. The spare memory does not help if a lowered limit is already
-    // exceeded, so this checks for memory too.
-    names_.make_room(record);
-    scratch_.clear();
-    encode(record, scratch_);
-    if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) {
-      return fail(ENOMEM);
-    }
-    // After a record was rejected for missing room: shortens the journal before it takes the room
-    // that a snapshot needs.
-    if (refused_for_room_ != 0) {
-      (void)shortened_for_room();
-    }
-    if (broken_) {
-      return fail(EROFS);
-    }
-    Status appended = append(request, reserve);
-    if (!appended && appended.error().code == ENOSPC && refused_for_room_ == 0 &&
-        shortened_for_room()) {
-      appended = append(request, reserve);
-    }
-    if (!appended) {
-      if (appended.error().code == EIO) {
-        note_failed_append(appended.error());
-      }
-      return appended;
-    }
+    EFS_TRY(prepare_append(record));
+    EFS_TRY(append_with_room(request, reserve));
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
@@ -124,6 +110,39 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   }
   compact_if_due();
   return applied;
+}
+
+// Reserves the memory of apply() before the append: its tables have room, and the rest needs much
+// less than the spare memory. The spare memory does not help if a lowered limit is already
+// exceeded, so this checks for memory too.
+Status Filesystem::prepare_append(const Record& record) {
+  names_.make_room(record);
+  scratch_.clear();
+  encode(record, scratch_);
+  if (!spare_memory_.fill() || !can_allocate(8192 + 4 * scratch_.size())) {
+    return fail(ENOMEM);
+  }
+  return {};
+}
+
+Status Filesystem::append_with_room(std::uint64_t request, std::int64_t reserve) {
+  // After a record was rejected for missing room: shortens the journal before it takes the room
+  // that a snapshot needs.
+  if (refused_for_room_ != 0) {
+    (void)shortened_for_room();
+  }
+  if (broken_) {
+    return fail(EROFS);
+  }
+  Status appended = append(request, reserve);
+  if (!appended && appended.error().code == ENOSPC && refused_for_room_ == 0 &&
+      shortened_for_room()) {
+    appended = append(request, reserve);
+  }
+  if (!appended && appended.error().code == EIO) {
+    note_failed_append(appended.error());
+  }
+  return appended;
 }
 
 // Appends the record in scratch_.
@@ -409,16 +428,9 @@ Result<Entry> Filesystem::referenced(std::uint64_t ino) {
 // copy: only a clean file is imported again after power loss. Only recently imported or exported
 // files are not settled.
 Status Filesystem::settle_before(const Record& record) {
-  const auto* change = std::get_if<SetAttributes>(&record);
-  const auto* staging = std::get_if<SetStaging>(&record);
-  const bool becomes_dirty =
-      (change != nullptr && change->dirty != 0) || (staging != nullptr && staging->dirty != 0);
-  const bool loses_copy = staging != nullptr && staging->staged == 0 && staging->saved == 0;
-  const Inode* inode = becomes_dirty || loses_copy
-                           ? names_.find(change != nullptr ? change->ino : staging->ino)
-                           : nullptr;
-  if (inode == nullptr || inode->dirty || inode->settled || !inode->is_regular() ||
-      backend_.durability() == Durability::volatile_memory || !options_.rules.sync_before_dirty) {
+  const std::uint64_t ino = no_longer_on_pfs(record);
+  const Inode* inode = ino != 0 ? names_.find(ino) : nullptr;
+  if (inode == nullptr || !unsettled(*inode) || !options_.rules.sync_before_dirty) {
     return {};
   }
   slow_work_begins();
@@ -472,27 +484,32 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
   if (!container) {
     return std::unexpected(container.error());
   }
-  const int fd = (*container)->descriptor();
-  struct stat st{};
-  if (fd >= 0 && ::fstat(fd, &st) == 0 && is_sealed(st)) {
-    slow_work_begins();
-    MutexLock turn(parting_);
-    // Another open of the same file may have unsealed it meanwhile, and a program may already write
-    // to it; do not unseal it again.
-    if (::fstat(fd, &st) == 0 && is_sealed(st)) {
-      if (Sharer* sharer = sharer_) {
-        sharer->part(fd, staged_as);
-      }
-      // first the label: a container without label and seal belongs to no store
-      EFS_TRY(backend_.label(ino));
-      EFS_TRY(unseal(fd));
-    }
-  }
+  EFS_TRY(unseal_container(ino, (*container)->descriptor(), staged_as));
   ReadLock lock(mutex_);
   if (Inode* inode = names_.find(ino)) {
     inode->unshared = true;
   }
   return {};
+}
+
+Status Filesystem::unseal_container(std::uint64_t ino, int fd, const std::string& staged_as) {
+  struct stat st{};
+  if (fd < 0 || ::fstat(fd, &st) != 0 || !is_sealed(st)) {
+    return {};
+  }
+  slow_work_begins();
+  MutexLock turn(parting_);
+  // Another open of the same file may have unsealed it meanwhile, and a program may already write
+  // to it; do not unseal it again.
+  if (::fstat(fd, &st) != 0 || !is_sealed(st)) {
+    return {};
+  }
+  if (Sharer* sharer = sharer_) {
+    sharer->part(fd, staged_as);
+  }
+  // first the label: a container without label and seal belongs to no store
+  EFS_TRY(backend_.label(ino));
+  return unseal(fd);
 }
 
 mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {

@@ -36,6 +36,7 @@
 
 namespace efs::fs {
 
+class Acl;
 class KernelView;
 
 /// The caller of a request, and the number of the kernel's request (0: none). Valid during the
@@ -333,12 +334,24 @@ class Filesystem {
   Filesystem(Backend& backend, const Options& options);
 
   Status recover();
+  /// Returns the containers of the backend, sorted. Notes in recovery_ if some could not be listed.
+  Status list_containers(std::vector<std::uint64_t>& containers);
   Status replay() EFS_REQUIRES(mutex_);
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   bool has_its_names_only(const Inode& wanted) const EFS_REQUIRES_SHARED(mutex_);
+  bool may_be_in_use(const Inode& nameless, bool has_container) const EFS_REQUIRES_SHARED(mutex_);
+  enum class Finding : std::uint8_t;
+  /// `there`: the containers, sorted.
+  Finding finding_of(const Inode& inode, const std::vector<std::uint64_t>& there) const
+      EFS_REQUIRES_SHARED(mutex_);
+  Finding finding_without_container(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_);
   Status match_containers(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  std::vector<std::uint64_t> unknown_among(std::span<const std::uint64_t> containers) const
+      EFS_REQUIRES_SHARED(mutex_);
+  /// Removes containers without a record, the last of which has the highest number.
+  void free_unknown(std::span<const std::uint64_t> unknown) EFS_REQUIRES(mutex_);
   Status look_for_later(const std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   Status fill_in(const std::vector<std::uint64_t>& missing) EFS_REQUIRES(mutex_);
   Status make_empty(std::span<const std::uint64_t> missing) EFS_REQUIRES(mutex_);
@@ -348,6 +361,11 @@ class Filesystem {
   std::vector<std::string> names_of(std::vector<std::uint64_t> inodes) const
       EFS_REQUIRES_SHARED(mutex_);
   Status drop_names(const std::vector<std::uint64_t>& inodes) EFS_REQUIRES(mutex_);
+  /// The records that remove all names of these inodes.
+  std::vector<Unlink> removals_of(std::span<const std::uint64_t> sorted) const
+      EFS_REQUIRES_SHARED(mutex_);
+  /// Without a journal only applies the record.
+  Status commit_if_writable(const Record& record, std::int64_t reserve) EFS_REQUIRES(mutex_);
   /// Returns when every record so far survives power loss. Only a page-cache file system needs a
   /// sync for that. Then frees the containers that wait for it. Does not hold the namespace lock
   /// meanwhile.
@@ -378,6 +396,11 @@ class Filesystem {
   /// takeover.
   Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
+  /// Encodes the record to scratch_, and makes sure that apply() will find memory. ENOMEM, or
+  /// throws std::bad_alloc.
+  Status prepare_append(const Record& record) EFS_REQUIRES(mutex_);
+  /// Appends the record in scratch_. On a full store it may shorten the journal first.
+  Status append_with_room(std::uint64_t request, std::int64_t reserve) EFS_REQUIRES(mutex_);
   Status append(std::uint64_t request, std::int64_t reserve) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
   /// True if it replaced the journal of a full store by a shorter snapshot.
@@ -391,6 +414,12 @@ class Filesystem {
       EFS_REQUIRES_SHARED(mutex_);
   static struct stat recorded_stat(const Inode& inode);
   Status set_times(std::uint64_t ino, const AttributeChange& change);
+  /// Marks a regular file dirty and gives its container this size.
+  Status set_size(std::uint64_t ino, std::uint64_t size) EFS_EXCLUDES(mutex_);
+  /// Commits the new attributes, then gives them to the container. Clears capabilities after a
+  /// change of the owner.
+  Status record_change(const Caller& caller, Inode& target, const AttributeChange& change)
+      EFS_REQUIRES(mutex_);
   /// `container`: the inode's, if the caller has it.
   Result<struct stat> stat_of(const Inode& inode, Container* container = nullptr) const
       EFS_REQUIRES_SHARED(mutex_);
@@ -421,6 +450,13 @@ class Filesystem {
   /// file that `replaces` another (R6). `synced`: the files that the caller has already synced.
   std::vector<Unsettled> unsynced(const Inode& moved, bool replaces,
                                   std::span<const Unsettled> synced) const EFS_REQUIRES(mutex_);
+  /// Adds the inode to `wanted` if it is a clean file that is not settled and not among `synced`.
+  /// `anyway`: also a dirty file.
+  void add_unsynced(const Inode& inode, bool anyway, std::span<const Unsettled> synced,
+                    std::vector<Unsettled>& wanted) const EFS_REQUIRES(mutex_);
+  /// Adds all clean files below the directory that are not settled.
+  void add_unsynced_below(const Inode& directory, std::vector<Unsettled>& wanted) const
+      EFS_REQUIRES(mutex_);
   /// May take as long as the medium needs to write the data.
   Status sync_containers(std::span<const Unsettled> files) EFS_EXCLUDES(mutex_);
 
@@ -430,10 +466,25 @@ class Filesystem {
     Reaped replaced;
   };
 
-  Result<RenameStep> rename_unless_unsynced(const Caller& caller, std::uint64_t parent,
-                                            const std::string& name, std::uint64_t new_parent,
-                                            const std::string& new_name, unsigned flags,
+  struct RenameCall;
+
+  struct RenamePair {
+    Inode* source = nullptr;
+    Inode* target = nullptr;  // the inode of the new name; null: none
+  };
+
+  Result<RenameStep> rename_unless_unsynced(const RenameCall& call,
                                             std::span<const Unsettled> synced) EFS_EXCLUDES(mutex_);
+  Result<RenamePair> find_renamed(const RenameCall& call) const EFS_REQUIRES_SHARED(mutex_);
+  Status check_no_loop(const RenameCall& call, const Inode& source, const Inode* target) const
+      EFS_REQUIRES_SHARED(mutex_);
+  /// As unsynced(), for both files of an exchange.
+  std::vector<Unsettled> unsynced_by_rename(const RenameCall& call, const RenamePair& pair,
+                                            std::span<const Unsettled> synced) const
+      EFS_REQUIRES(mutex_);
+  /// Bytes of journal space by which the space for later removals changes. `replaces`: the new name
+  /// existed.
+  static std::int64_t change_of_reserve(const RenameCall& call, bool replaces);
   Status remove_name(const Caller& caller, std::uint64_t parent, const std::string& name,
                      bool directories) EFS_EXCLUDES(mutex_);
   /// Frees an inode if the kernel has dropped its last reference. `all`: ignores the count.
@@ -441,6 +492,10 @@ class Filesystem {
   void touch_atime(std::uint64_t directory);
   Status set_acl(const Caller& caller, std::uint64_t ino, const std::string& name,
                  const std::string& value) EFS_REQUIRES(mutex_);
+  Status set_default_acl(const Caller& caller, Inode& target, const std::string& name,
+                         const std::string& value) EFS_REQUIRES(mutex_);
+  Status set_access_acl(const Caller& caller, const Inode& target, const Acl& acl,
+                        const std::string& value) EFS_REQUIRES(mutex_);
   /// Syncs the content that must be durable before this record is written.
   Status settle_before(const Record& record) EFS_REQUIRES(mutex_);
   /// Records that the inode is now clean and its content not known to be durable.
@@ -449,6 +504,10 @@ class Filesystem {
   /// Call it before any change of a container's bytes, size or times, from the first open for
   /// writing on. On return no sharer relies on them. May copy the whole file.
   Status part_with_sharers(std::uint64_t ino) EFS_EXCLUDES(mutex_, parting_);
+  /// Takes the seal, if there is one, off the container that `fd` is open on. `staged_as`: the
+  /// names of the import.
+  Status unseal_container(std::uint64_t ino, int fd, const std::string& staged_as)
+      EFS_EXCLUDES(mutex_, parting_);
   enum class Closed : std::uint8_t {
     any,
     last_writer,  // of a file that may be punched
@@ -468,6 +527,8 @@ class Filesystem {
   /// An empty container with its own number, from the pool or new. Its times are the present time
   /// of the clock that stamps it (stamp_now).
   Result<ContainerPool::Ready> take_container(unsigned place) EFS_REQUIRES(mutex_);
+  /// Undoes take_container() for a file that was not made. Without effect for an empty `unused`.
+  void give_back(ContainerPool::Ready unused) EFS_REQUIRES(mutex_);
 
   /// The one of several backends that holds this inode's container.
   Backend& holder_of(std::uint64_t ino) const { return backend_.at(backend_.place_of(ino)); }

@@ -130,6 +130,9 @@ struct Inode {
            read_opens == 0;
   }
 
+  /// True if the inode was imported as a whole, under any name. A partly loaded file was not.
+  bool is_whole_import() const { return extra && extra->origin && extra->parts.empty(); }
+
   bool is_directory() const { return S_ISDIR(mode); }
 
   bool is_regular() const { return S_ISREG(mode); }

@@ -33,6 +33,47 @@ bool is_file_type(mode_t mode) {
   }
 }
 
+// True if the directory exists, is not removed, and the text can be a name in it.
+bool may_hold(const Inode* directory, const std::string& name) {
+  return directory != nullptr && directory->nlink != 0 && is_name(name);
+}
+
+// The inode of the record, in no directory yet.
+std::unique_ptr<Inode> new_inode(const MakeNode& r) {
+  const bool nameless = r.name.empty();
+  auto inode = std::make_unique<Inode>();
+  inode->ino = r.ino;
+  inode->rdev = r.rdev;
+  inode->mode = r.mode;
+  inode->uid = r.uid;
+  inode->gid = r.gid;
+  inode->atime = r.atime;
+  inode->mtime = r.mtime;
+  inode->ctime = r.ctime;
+  inode->btime = r.btime;
+  inode->dirty = r.dirty != 0;
+  inode->had_name = !nameless;
+  inode->nlink = nameless ? 0 : 1;
+  if (inode->is_directory()) {
+    inode->nlink = nameless ? 0 : 2;
+    inode->parent = r.parent;
+    inode->directory = std::make_unique<Directory>();
+    inode->directory->set_own_name(r.name);
+  }
+  if (!r.target.empty()) {
+    inode->more().target = r.target;
+  }
+  if (!r.xattrs.empty()) {
+    inode->more().xattrs = r.xattrs;
+  }
+  if (r.staged != 0) {
+    inode->more().origin = r.origin;
+    inode->more().origin_path = r.origin_path;
+  }
+  inode->settled = r.staged >= 2 && !inode->dirty;
+  return inode;
+}
+
 void touch(Inode& directory, FileTime time) {
   directory.mtime = directory.ctime = time;
 }
@@ -124,51 +165,28 @@ Status Namespace::apply(const Record& record) {
   return std::visit([this](const auto& one) { return apply_one(one); }, record);
 }
 
+bool Namespace::is_free(const Inode* directory, const std::string& name, std::uint64_t cookie) {
+  return may_hold(directory, name) && directory->directory->find(name) == nullptr &&
+         directory->directory->takes(cookie);
+}
+
+bool Namespace::is_new_number(std::uint64_t ino) const {
+  return ino > root_ino && ino != ~std::uint64_t{0} && find(ino) == nullptr;
+}
+
 Status Namespace::apply_one(const MakeNode& r) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
-  if (r.ino <= root_ino || r.ino == ~std::uint64_t{0} || find(r.ino) != nullptr ||
-      !is_file_type(r.mode)) {
+  if (!is_new_number(r.ino) || !is_file_type(r.mode)) {
     return impossible("make node");
   }
   if (S_ISLNK(r.mode) && r.target.empty()) {
     return impossible("symbolic link");
   }
-  if (!nameless &&
-      (!is_name(r.name) || parent == nullptr || parent->nlink == 0 ||
-       parent->directory->find(r.name) != nullptr || !parent->directory->takes(r.cookie))) {
+  if (!nameless && !is_free(parent, r.name, r.cookie)) {
     return impossible("make node");
   }
-  auto inode = std::make_unique<Inode>();
-  inode->ino = r.ino;
-  inode->rdev = r.rdev;
-  inode->mode = r.mode;
-  inode->uid = r.uid;
-  inode->gid = r.gid;
-  inode->atime = r.atime;
-  inode->mtime = r.mtime;
-  inode->ctime = r.ctime;
-  inode->btime = r.btime;
-  inode->dirty = r.dirty != 0;
-  inode->had_name = !nameless;
-  inode->nlink = nameless ? 0 : 1;
-  if (inode->is_directory()) {
-    inode->nlink = nameless ? 0 : 2;
-    inode->parent = r.parent;
-    inode->directory = std::make_unique<Directory>();
-    inode->directory->set_own_name(r.name);
-  }
-  if (!r.target.empty()) {
-    inode->more().target = r.target;
-  }
-  if (!r.xattrs.empty()) {
-    inode->more().xattrs = r.xattrs;
-  }
-  if (r.staged != 0) {
-    inode->more().origin = r.origin;
-    inode->more().origin_path = r.origin_path;
-  }
-  inode->settled = r.staged >= 2 && !inode->dirty;
+  auto inode = new_inode(r);
   if (!nameless) {
     came_in(*inode);
   }
@@ -192,9 +210,7 @@ Status Namespace::apply_one(const MakeNode& r) {
 Status Namespace::apply_one(const Link& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 ||
-      !is_name(r.name) || parent->directory->find(r.name) != nullptr ||
-      !parent->directory->takes(r.cookie)) {
+  if (inode == nullptr || inode->is_directory() || !is_free(parent, r.name, r.cookie)) {
     return impossible("link");
   }
   parent->directory->insert(r.name, r.ino, r.cookie);
@@ -220,8 +236,7 @@ void Namespace::lose_name(Inode& inode, Inode& parent, FileTime time) {
 // imported file. A partly loaded file is not an input that could be missed. This and came_in() may
 // run twice for one record: see apply().
 void Namespace::remember_if_last(const Inode& inode) {
-  if ((!inode.is_directory() && inode.nlink > 1) || !inode.extra || !inode.extra->origin ||
-      !inode.extra->parts.empty()) {
+  if ((!inode.is_directory() && inode.nlink > 1) || !inode.is_whole_import()) {
     return;
   }
   for (auto& path : split_names(inode.extra->origin_path)) {
@@ -259,7 +274,7 @@ void Namespace::note_keep(const Inode& inode) {
 
 // An imported file is not a removed input. A partly loaded file does not replace an input.
 void Namespace::came_in(const Inode& inode) {
-  if (gone_.empty() || !inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) {
+  if (gone_.empty() || !inode.is_whole_import()) {
     return;
   }
   for (const auto& path : split_names(inode.extra->origin_path)) {
@@ -303,42 +318,51 @@ Status Namespace::apply_one(const Rename& r) {
   }
   Inode& source = *find(from->directory->find(r.name)->ino);
   const auto* target = to->directory->find(r.new_name);
-  if (!is_name(r.new_name) || to->nlink == 0 || (target != nullptr && target->ino == source.ino)) {
+  if (!may_hold(to, r.new_name) || (target != nullptr && target->ino == source.ino)) {
     return impossible("rename");
   }
   if (source.is_directory() && is_within(to->ino, source.ino)) {
     return impossible("rename");
   }
-  std::string name = r.new_name, old_name = r.name;  // no allocation after the first change
-  if ((r.flags & RENAME_EXCHANGE) != 0) {
-    if (target == nullptr) {
-      return impossible("exchange");
-    }
-    Inode& other = *find(target->ino);
-    if (other.is_directory() && is_within(from->ino, other.ino)) {
-      return impossible("exchange");
-    }
-    from->directory->replace(r.name, other.ino);
-    to->directory->replace(r.new_name, source.ino);
-    moved(source, *from, *to, std::move(name), r.time);
-    moved(other, *to, *from, std::move(old_name), r.time);
-  } else {
-    Inode* replaced = target == nullptr ? nullptr : find(target->ino);
-    if (replaced != nullptr && (replaced->is_directory() != source.is_directory() ||
-                                (replaced->is_directory() && !replaced->directory->empty()))) {
-      return impossible("rename");
-    }
-    if (replaced != nullptr) {
-      remember_if_last(*replaced), hand_over_class(source, *replaced);
-    }
-    to->directory->take(*from->directory, r.name, r.new_name);
-    if (replaced != nullptr) {
-      lose_name(*replaced, *to, r.time);
-    }
-    moved(source, *from, *to, std::move(name), r.time);
-  }
+  Inode* other = target == nullptr ? nullptr : find(target->ino);
+  const RenamedNames names{.from = *from, .to = *to, .source = source, .target = other};
+  EFS_TRY((r.flags & RENAME_EXCHANGE) != 0 ? exchange(r, names) : move_over(r, names));
   touch(*from, r.time);
   touch(*to, r.time);
+  return {};
+}
+
+Status Namespace::exchange(const Rename& r, const RenamedNames& names) {
+  const auto& [from, to, source, target] = names;
+  std::string name = r.new_name, old_name = r.name;  // no allocation after the first change
+  if (target == nullptr) {
+    return impossible("exchange");
+  }
+  if (target->is_directory() && is_within(from.ino, target->ino)) {
+    return impossible("exchange");
+  }
+  from.directory->replace(r.name, target->ino);
+  to.directory->replace(r.new_name, source.ino);
+  moved(source, from, to, std::move(name), r.time);
+  moved(*target, to, from, std::move(old_name), r.time);
+  return {};
+}
+
+Status Namespace::move_over(const Rename& r, const RenamedNames& names) {
+  const auto& [from, to, source, replaced] = names;
+  std::string name = r.new_name;  // no allocation after the first change
+  if (replaced != nullptr && (replaced->is_directory() != source.is_directory() ||
+                              (replaced->is_directory() && !replaced->directory->empty()))) {
+    return impossible("rename");
+  }
+  if (replaced != nullptr) {
+    remember_if_last(*replaced), hand_over_class(source, *replaced);
+  }
+  to.directory->take(*from.directory, r.name, r.new_name);
+  if (replaced != nullptr) {
+    lose_name(*replaced, to, r.time);
+  }
+  moved(source, from, to, std::move(name), r.time);
   return {};
 }
 
@@ -422,8 +446,7 @@ Status Namespace::apply_one(const SetStaging& r) {
 Status Namespace::apply_one(const Replace& r) {
   Inode* parent = directory(r.parent);
   Inode* inode = find(r.ino);
-  if (parent == nullptr || inode == nullptr || inode->is_directory() || parent->nlink == 0 ||
-      !is_name(r.name)) {
+  if (inode == nullptr || inode->is_directory() || !may_hold(parent, r.name)) {
     return impossible("replace");
   }
   const auto* there = parent->directory->find(r.name);

@@ -109,7 +109,22 @@ class Namespace {
 
   Status apply_one(const Answered&) { return {}; }
 
+  /// The directories and inodes of a rename. `target`: the inode of the new name; null: none.
+  struct RenamedNames {
+    Inode& from;
+    Inode& to;
+    Inode& source;
+    Inode* target;
+  };
+
+  /// The two ways of a rename. EPROTO without a change if the record is impossible.
+  Status exchange(const Rename& record, const RenamedNames& names);
+  Status move_over(const Rename& record, const RenamedNames& names);
   Inode* directory(std::uint64_t ino) const;
+  /// True if a new inode can have this number.
+  bool is_new_number(std::uint64_t ino) const;
+  /// True if a new entry with this name and cookie can be made; null: no directory.
+  static bool is_free(const Inode* directory, const std::string& name, std::uint64_t cookie);
   void lose_name(Inode& inode, Inode& parent, FileTime time);
   void remember_if_last(const Inode& inode);
   void hand_over_class(Inode& inode, const Inode& replaced);

@@ -13,6 +13,11 @@ namespace {
 
 constexpr const char* failure_name = "sync-failed";  // in the directory of the journal
 
+// True if the PFS has the content of the file.
+bool has_copy(const Inode& inode) {
+  return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
+}
+
 std::uint64_t removal_size(const std::string& name) {
   return store::Journal::record_size(name.size() + 32);
 }
@@ -29,25 +34,14 @@ Status Filesystem::recover() {
     EFS_TRY(replay());
     emptied_ = EmptiedFiles::read(*medium_);
     std::vector<std::uint64_t> containers;
-    const Status listed = backend_.for_each([&](std::uint64_t id) { containers.push_back(id); });
-    // A start fails until all containers can be listed. A takeover continues, because programs use
-    // the mount. A salvage continues, to export the rest.
-    if (!listed && !options_.takeover && !options_.read_only) {
-      return listed;
-    }
-    if (!listed) {
-      recovery_.unlisted = describe(listed.error());
-    }
-    std::sort(containers.begin(), containers.end());
+    EFS_TRY(list_containers(containers));
     EFS_TRY(look_for_later(containers));
     if (journal_) {
       EFS_TRY(secure_journal());
-      if (journal_) {
-        durable_ = journal_->sequence();
-      }
-      if (journal_) {
-        rebuild_reserve();
-      }
+    }
+    if (journal_) {
+      durable_ = journal_->sequence();
+      rebuild_reserve();
     }
     settle_nameless(containers);
     EFS_TRY(finish_emptied());
@@ -64,6 +58,20 @@ Status Filesystem::recover() {
     return fail(EIO, "the journal cannot be written to");
   }
   return options_.read_only || broken_ ? Status{} : sync_journal();
+}
+
+// A start fails until all containers can be listed. A takeover continues, because programs use the
+// mount. A salvage continues, to export the rest.
+Status Filesystem::list_containers(std::vector<std::uint64_t>& containers) {
+  const Status listed = backend_.for_each([&](std::uint64_t id) { containers.push_back(id); });
+  if (!listed && !options_.takeover && !options_.read_only) {
+    return listed;
+  }
+  if (!listed) {
+    recovery_.unlisted = describe(listed.error());
+  }
+  std::sort(containers.begin(), containers.end());
+  return {};
 }
 
 Status Filesystem::replay() {
@@ -177,6 +185,12 @@ void Filesystem::rebuild_reserve() {
   }
 }
 
+// True if a takeover keeps this file without a name.
+bool Filesystem::may_be_in_use(const Inode& nameless, bool has_container) const {
+  return options_.takeover &&
+         (!nameless.is_regular() || has_container || !recovery_.unlisted.empty());
+}
+
 // Handles files without a name. In a takeover the kernel may have them open. A freed file has no
 // record, so replay finds it again, possibly without a container. After the death of all processes
 // no program has one open (R3, R4).
@@ -190,8 +204,7 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
     const auto container = std::lower_bound(containers.begin(), containers.end(), ino);
     const bool has_container = container != containers.end() && *container == ino;
     Inode& inode = *names_.find(ino);
-    if (options_.takeover &&
-        (!inode.is_regular() || has_container || !recovery_.unlisted.empty())) {
+    if (may_be_in_use(inode, has_container)) {
       continue;
     }
     inode.lookups = 0;
@@ -219,60 +232,90 @@ bool Filesystem::has_its_names_only(const Inode& wanted) const {
   return only;
 }
 
+/// The finding of a recovery about a regular file and its container.
+enum class Filesystem::Finding : std::uint8_t {
+  good,
+  unsettled,  // clean, and its content is not known to be durable
+  doubtful,   // a stage-in imports it again: its content is gone, or may differ from the PFS
+  missing,    // its content is gone, and the PFS does not have it
+};
+
+Filesystem::Finding Filesystem::finding_without_container(const Inode& inode) const {
+  if (options_.takeover) {
+    return Finding::missing;
+  }
+  // A stage-in imports an input again, but not an exported file or one with another name. Without
+  // power loss, a process or an administrator has removed its container.
+  const bool comes_again = has_copy(inode) && (options_.after_power_loss ||
+                                               (!inode.extra->saved && has_its_names_only(inode)));
+  return comes_again ? Finding::doubtful : Finding::missing;
+}
+
+Filesystem::Finding Filesystem::finding_of(const Inode& inode,
+                                           const std::vector<std::uint64_t>& there) const {
+  const bool is_listed = std::binary_search(there.begin(), there.end(), inode.ino);
+  const bool is_there =
+      is_listed || (!recovery_.unlisted.empty() && backend_.attributes(inode.ino));
+  if (!is_there) {
+    return finding_without_container(inode);
+  }
+  if (!has_copy(inode) || inode.settled || backend_.durability() == Durability::volatile_memory) {
+    return Finding::good;
+  }
+  // A clean file must equal the version on the PFS. After power loss only settled files are known
+  // to.
+  if (options_.after_power_loss) {
+    return Finding::doubtful;
+  }
+  // After a failed sync no later sync can prove that they are durable.
+  return recovery_.sync_failed ? Finding::good : Finding::unsettled;
+}
+
 // Matches regular files and containers (R4: the namespace decides which containers are in use).
 // This holds in a takeover too: a container without a record had no reply, so no program has it
 // open, and the thread that filled it died with the earlier worker.
 Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
-  std::vector<std::uint64_t> unknown;
-  for (const auto id : there) {
-    if (const Inode* inode = names_.find(id); inode == nullptr || !inode->is_regular()) {
-      unknown.push_back(id);
-    }
-  }
+  const std::vector<std::uint64_t> unknown = unknown_among(there);
   if (options_.after_power_loss) {
     std::erase_if(there, [this](std::uint64_t id) {
       return backend_.ownership(id) == Ownership::unfinished;
     });
   }
-  const bool keeps = backend_.durability() != Durability::volatile_memory;
   std::vector<std::uint64_t> missing, doubtful;
   names_.for_each([&](Inode& inode) EFS_REQUIRES(mutex_) {
     // without a name: the next start frees it if memory was missing
     if (!inode.is_regular() || (inode.nlink == 0 && inode.lookups == 0)) {
       return;
     }
-    const bool has_copy =
-        !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
-    const bool is_listed = std::binary_search(there.begin(), there.end(), inode.ino);
-    const bool is_there =
-        is_listed || (!recovery_.unlisted.empty() && backend_.attributes(inode.ino));
-    const bool lost = !is_there;
-    if (lost && options_.takeover) {
-      return missing.push_back(inode.ino);
-    }
-    // A stage-in imports an input again, but not an exported file or one with another name. Without
-    // power loss, a process or an administrator has removed its container.
-    const bool comes_again =
-        has_copy && (options_.after_power_loss ||
-                     (!inode.extra->saved && (!lost || has_its_names_only(inode))));
-    // A clean file must equal the version on the PFS. After power loss only settled files are known
-    // to.
-    if (lost ? comes_again : has_copy && options_.after_power_loss && !inode.settled && keeps) {
-      doubtful.push_back(inode.ino);
-    } else if (lost) {
-      missing.push_back(inode.ino);
-    }
-    // After a failed sync no later sync can prove that they are durable.
-    else if (has_copy && !inode.settled && keeps && !recovery_.sync_failed) {
-      unsettled_.push_back(inode.ino);
+    switch (finding_of(inode, there)) {
+      case Finding::good: return;
+      case Finding::unsettled: return unsettled_.push_back(inode.ino);
+      case Finding::doubtful: return doubtful.push_back(inode.ino);
+      case Finding::missing: return missing.push_back(inode.ino);
     }
   });
   EFS_TRY(fill_in(missing));
   recovery_.dropped = names_of(doubtful);
   EFS_TRY(drop_names(doubtful));
   recovery_.unknown_containers = unknown.size();
+  free_unknown(unknown);
+  return {};
+}
+
+std::vector<std::uint64_t> Filesystem::unknown_among(
+    std::span<const std::uint64_t> containers) const {
+  std::vector<std::uint64_t> unknown;
+  for (const auto id : containers) {
+    if (const Inode* inode = names_.find(id); inode == nullptr || !inode->is_regular()) {
+      unknown.push_back(id);
+    }
+  }
+  return unknown;
+}
+
+void Filesystem::free_unknown(std::span<const std::uint64_t> unknown) {
   if (!journal_ || !options_.rules.free_unknown || unknown.empty()) {
-    return {};
+    return;
   }
   // Power loss may undo these removals, so a record marks the numbers as used. If the journal is
   // full, that holds only for the life of this process.
@@ -283,7 +326,6 @@ Status Filesystem::match_containers(std::vector<std::uint64_t>& there) {
   for (const auto id : unknown) {
     backend_.remove(id);
   }
-  return {};
 }
 
 // R4: a record assigns a number before the container is made. So without power loss, a container
@@ -389,20 +431,28 @@ std::vector<std::string> Filesystem::names_of(std::vector<std::uint64_t> inodes)
   return names;
 }
 
+Status Filesystem::commit_if_writable(const Record& record, std::int64_t reserve) {
+  return journal_ ? commit(0, record, reserve) : names_.apply(record);
+}
+
+std::vector<Unlink> Filesystem::removals_of(std::span<const std::uint64_t> sorted) const {
+  std::vector<Unlink> records;
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode) {
+    if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) {
+      return;
+    }
+    records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
+  });
+  return records;
+}
+
 Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
   if (inodes.empty()) {
     return {};
   }
   std::vector<std::uint64_t> sorted = inodes;
   std::sort(sorted.begin(), sorted.end());
-  std::vector<Unlink> records;
-  names_.for_each_name(
-      [&](const Inode& parent, const std::string& name, const Inode& inode) EFS_REQUIRES(mutex_) {
-        if (!std::binary_search(sorted.begin(), sorted.end(), inode.ino)) {
-          return;
-        }
-        records.push_back({.parent = parent.ino, .time = parent.mtime, .name = name});
-      });
+  const std::vector<Unlink> records = removals_of(sorted);
   // Records first that the file was lost, so that the removal does not count as the job's.
   for (const auto ino : sorted) {
     SetStaging staging = staging_of(*names_.find(ino));
@@ -410,11 +460,10 @@ Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
       continue;
     }
     staging.parts = "0+0";
-    EFS_TRY(journal_ ? commit(0, staging) : names_.apply(staging));
+    EFS_TRY(commit_if_writable(staging, 0));
   }
   for (const auto& record : records) {
-    EFS_TRY(journal_ ? commit(0, record, -static_cast<std::int64_t>(removal_size(record.name)))
-                     : names_.apply(record));
+    EFS_TRY(commit_if_writable(record, -static_cast<std::int64_t>(removal_size(record.name))));
   }
   for (const auto ino : sorted) {
     if (const Reaped reaped = reap(ino);

@@ -86,26 +86,32 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
   if (backend_.durability() == Durability::volatile_memory || !options_.rules.sync_before_replace) {
     return wanted;
   }
-  const auto look_at = [&](const Inode& inode, bool anyway) EFS_REQUIRES(mutex_) {
-    const auto clean = unsettled(inode);
-    const bool done = std::any_of(synced.begin(), synced.end(), [&](const Unsettled& one) {
-      return one.ino == inode.ino && (!clean || one.edits == clean->edits);
-    });
-    // A file that was dirty at the sync may have been written and unloaded since: record only files
-    // that were clean.
-    if (!done && (clean || (anyway && inode.is_regular() && !inode.settled))) {
-      wanted.push_back(clean.value_or(Unsettled{inode.ino, not_while_clean}));
-    }
-  };
-  look_at(moved, replaces);
+  add_unsynced(moved, replaces, synced, wanted);
   // Once: files that are loaded during the sync would delay the rename without limit.
-  if (!moved.is_directory() || !synced.empty() || (unsettled_.empty() && settling_ == 0)) {
-    return wanted;
+  if (moved.is_directory() && synced.empty() && (!unsettled_.empty() || settling_ != 0)) {
+    add_unsynced_below(moved, wanted);
   }
-  std::vector<std::uint64_t> todo{moved.ino};
+  return wanted;
+}
+
+void Filesystem::add_unsynced(const Inode& inode, bool anyway, std::span<const Unsettled> synced,
+                              std::vector<Unsettled>& wanted) const {
+  const auto clean = unsettled(inode);
+  const bool done = std::any_of(synced.begin(), synced.end(), [&](const Unsettled& one) {
+    return one.ino == inode.ino && (!clean || one.edits == clean->edits);
+  });
+  // A file that was dirty at the sync may have been written and unloaded since: record only files
+  // that were clean.
+  if (!done && (clean || (anyway && inode.is_regular() && !inode.settled))) {
+    wanted.push_back(clean.value_or(Unsettled{inode.ino, not_while_clean}));
+  }
+}
+
+void Filesystem::add_unsynced_below(const Inode& directory, std::vector<Unsettled>& wanted) const {
+  std::vector<std::uint64_t> todo{directory.ino};
   for (std::size_t i = 0; i < todo.size(); ++i) {
     const Inode& inode = *names_.find(todo[i]);
-    look_at(inode, false);
+    add_unsynced(inode, false, {}, wanted);
     if (!inode.is_directory()) {
       continue;
     }
@@ -114,7 +120,6 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced(const Inode& moved, bool
       return true;
     });
   }
-  return wanted;
 }
 
 Status Filesystem::secure(std::span<const std::uint64_t> inos) {

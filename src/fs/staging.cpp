@@ -24,6 +24,20 @@ Result<HeldFile> held(std::uint64_t ino, Result<std::shared_ptr<Container>> cont
   return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
 }
 
+// Sets the members of the item that the import under its name determines.
+void set_origin(const Inode& inode, WalkItem& item) {
+  const InodeExtra& extra = *inode.extra;
+  item.origin = extra.origin;
+  item.linked = extra.origin_path.contains('\0');
+  // Where it was changed and brought out under other names only, it has changed since it came in
+  // under this one.
+  item.dirty = inode.dirty || (extra.saved && !extra.saved_as_staged);
+}
+
+bool hands_down_group(const Inode* parent, const Inode& inode) {
+  return parent != nullptr && (parent->mode & S_ISGID) != 0 && parent->gid == inode.gid;
+}
+
 std::unexpected<Error> out_of_time() {
   return fail(ECANCELED, "there was no time to list the files");
 }
@@ -438,8 +452,7 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
 }
 
 bool Staging::has_content_that_came_in(const Inode& inode) {
-  return !inode.dirty && inode.extra && inode.extra->origin && !inode.extra->saved &&
-         inode.extra->parts.empty();
+  return !inode.dirty && inode.is_whole_import() && !inode.extra->saved;
 }
 
 // Returns the staging state of a name. `keep` and `keep_path` of `step` come from the directory
@@ -466,25 +479,16 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   } else if (lost_its_content(item)) {
     item.unreadable = "power loss took it before the first fsync, and the file is empty since";
   }
-  item.group_handed_down =
-      step.parent != nullptr && (step.parent->mode & S_ISGID) != 0 && step.parent->gid == inode.gid;
+  item.group_handed_down = hands_down_group(step.parent, inode);
   if (!inode.extra) {
     return item;
   }
   const InodeExtra& extra = *inode.extra;
   if (extra.origin && is_one_of(extra.origin_path, path)) {
-    item.origin = extra.origin;
-    item.linked = extra.origin_path.contains('\0');
-    // Where it was changed and brought out under other names only, it has changed since it came in
-    // under this one.
-    item.dirty = inode.dirty || (extra.saved && !extra.saved_as_staged);
+    set_origin(inode, item);
   }
-  if (extra.saved && is_one_of(extra.saved_path, path)) {
-    item.saved = extra.saved;
-    item.saved_linked = inode.nlink > 1 || extra.saved_path.contains('\0');
-    item.dirty = inode.dirty;
-  } else if (extra.saved && !inode.dirty && inode.is_regular() && inode.nlink > 1) {
-    find_copy(inode, item);
+  if (extra.saved) {
+    find_saved(inode, item);
   }
   if (has_content_that_came_in(inode)) {
     item.content = extra.origin;
@@ -499,6 +503,18 @@ WalkItem Staging::item_of(const WalkStep& step) const {
     item.target = extra.target;
   }
   return item;
+}
+
+void Staging::find_saved(const Inode& inode, WalkItem& item) const {
+  filesystem_.mutex_.assert_held_shared();
+  const InodeExtra& extra = *inode.extra;
+  if (is_one_of(extra.saved_path, item.path)) {
+    item.saved = extra.saved;
+    item.saved_linked = inode.nlink > 1 || extra.saved_path.contains('\0');
+    item.dirty = inode.dirty;
+  } else if (!inode.dirty && inode.is_regular() && inode.nlink > 1) {
+    find_copy(inode, item);
+  }
 }
 
 // A name that it has lost since is no hard link's.
@@ -589,6 +605,31 @@ Result<std::vector<WalkItem>> Staging::items_of(const std::vector<WalkStep>& ste
   return items;
 }
 
+/// Returns the names in a directory in `children`, the last in byte order first.
+void Staging::list_children(const Inode& directory, Children& children) {
+  children.clear();
+  directory.directory->for_each_after(0,
+                                      [&](const std::string& name, const Directory::Entry& entry) {
+                                        children.emplace_back(name, entry.ino);
+                                        return true;
+                                      });
+  std::ranges::sort(children, std::greater{}, &Children::value_type::first);
+}
+
+void Staging::push_children(const WalkStep& step, const Children& children,
+                            std::vector<WalkStep>& stack) const {
+  filesystem_.mutex_.assert_held_shared();
+  const bool says =
+      step.inode->extra && step.inode->extra->keep != Keep::by_rule && step.inode->ino != root_ino;
+  const Keep keep = says ? step.inode->extra->keep : step.keep;
+  const std::string& keep_path = says ? step.path : step.keep_path;
+  for (const auto& [name, child] : children) {
+    stack.push_back({filesystem_.names_.find(child),
+                     step.path.empty() ? std::string(name) : step.path + "/" + std::string(name),
+                     keep, keep_path, step.inode});
+  }
+}
+
 /// Parents before children, names in byte order, without the root.
 Result<std::vector<Staging::WalkStep>> Staging::steps_of(WalkStep start,
                                                          const IsOver& is_over) const {
@@ -596,29 +637,13 @@ Result<std::vector<Staging::WalkStep>> Staging::steps_of(WalkStep start,
   std::vector<WalkStep> steps;
   // Depth first with a stack of our own: a deep tree must not end the process.
   std::vector<WalkStep> stack{std::move(start)};
-  std::vector<std::pair<std::string_view, std::uint64_t>> children;
+  Children children;
   while (!stack.empty()) {
     WalkStep step = std::move(stack.back());
     stack.pop_back();
     if (step.inode->is_directory()) {
-      children.clear();
-      step.inode->directory->for_each_after(
-          0, [&](const std::string& name, const Directory::Entry& entry) {
-            children.emplace_back(name, entry.ino);
-            return true;
-          });
-      std::ranges::sort(children, std::greater{},
-                        &std::pair<std::string_view, std::uint64_t>::first);
-      const bool says = step.inode->extra && step.inode->extra->keep != Keep::by_rule &&
-                        step.inode->ino != root_ino;
-      const Keep keep = says ? step.inode->extra->keep : step.keep;
-      const std::string& keep_path = says ? step.path : step.keep_path;
-      for (const auto& [name, child] : children) {
-        stack.push_back(
-            {filesystem_.names_.find(child),
-             step.path.empty() ? std::string(name) : step.path + "/" + std::string(name), keep,
-             keep_path, step.inode});
-      }
+      list_children(*step.inode, children);
+      push_children(step, children, stack);
     }
     if (step.inode->ino != root_ino) {
       steps.push_back(std::move(step));

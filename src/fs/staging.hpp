@@ -13,6 +13,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -25,6 +27,7 @@
 namespace efs::fs {
 
 class Filesystem;
+class KernelView;
 struct Inode;
 struct MakeNode;
 struct Place;
@@ -370,6 +373,11 @@ class Staging {
   Result<WalkStep> start_of_walk(const std::string& below) const;
   void inherit_keep(const Inode* directory, std::string_view path, WalkStep& step) const;
   Result<std::vector<WalkStep>> steps_of(WalkStep start, const IsOver& is_over) const;
+  using Children = std::vector<std::pair<std::string_view, std::uint64_t>>;
+  static void list_children(const Inode& directory, Children& children);
+  /// Adds a step for each of the children. They inherit the class of the directory's step.
+  void push_children(const WalkStep& step, const Children& children,
+                     std::vector<WalkStep>& stack) const;
   Result<std::vector<WalkItem>> items_of(const std::vector<WalkStep>& steps,
                                          const IsOver& is_over = {}) const;
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
@@ -388,21 +396,46 @@ class Staging {
     std::uint64_t replaced = 0;
   };
 
+  /// The inode that a file may replace under this name; 0: none. Errors as may_replace().
+  Result<std::uint64_t> replaceable(const Place& place, const std::string& path, Over over) const;
+  struct Links;
+  /// The inode of a regular file that was imported under this name. ESTALE if the name has another
+  /// one.
+  Result<std::uint64_t> imported_file(const std::string& path) const;
+  Status link_all(const std::string& existing, std::span<const std::string> names, Over over,
+                  Links& links);
+  static void tell_of_links(const Links& links, KernelView& kernel);
   Result<LinkedName> link_one(std::uint64_t ino, const std::string& path, Over over);
   void take_back_links(std::span<const LinkedName> links);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
   void let_go(std::uint64_t ino);
+  void invalidate_names_in(std::uint64_t ino, KernelView& kernel);
   bool is_counted(const Inode& inode) const;
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   void find_copy(const Inode& inode, WalkItem& item) const;
+  /// Sets the members of the item that the exported copy determines.
+  void find_saved(const Inode& inode, WalkItem& item) const;
   Status remember_copies(const Inode& inode, const std::string& path);
   void keep_of_others(SetStaging& staging, const std::string& path) const;
+  /// Gives the staging data the name of the copy. Records names that an earlier copy keeps.
+  Status name_copy(const Inode& inode, const std::string& path, const Origin& copy, bool in_place,
+                   SetStaging& staging);
+  /// The copy, in place, becomes the origin. `before`: the names of the import, none of which is
+  /// the copy's or leads to the inode.
+  Status replace_origin(const Inode& inode, std::span<const std::string> before,
+                        SetStaging& staging);
   Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place,
                     const GoneInput* replaced);
   Status book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place,
                    const GoneInput* replaced);
   Status note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
   void find_replaced(std::vector<WalkItem>& items) const;
+  using ItemsByPath = std::unordered_map<std::string_view, WalkItem*>;
+  /// Sets `replaced` where the input has no name any more. Returns the items with the job's own
+  /// names: an input that exists under another name may have had one of them.
+  ItemsByPath find_replaced_gone(std::vector<WalkItem>& items) const;
+  /// Sets `replaced` where the input exists under another name.
+  void find_replaced_elsewhere(const ItemsByPath& own) const;
 
   /// Names on the PFS in the records of an inode that does not have these names.
   struct Claims {
@@ -418,6 +451,11 @@ class Staging {
   Status give_up(const Inode& inode, const Claims& claims);
   Status complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky,
                            const std::string& parts, const Replace& replace, std::int64_t reserve);
+  struct Published;
+  /// Publishes by several records. `bulky`: attributes for records of their own; `old`: the inode
+  /// to replace; 0: none.
+  Status publish_in_steps(MakeNode& node, const std::map<std::string, std::string>& bulky,
+                          const std::string& parts, std::uint64_t old, Published& published);
   static bool has_content_that_came_in(const Inode& inode);
   WalkItem item_of(const WalkStep& step) const;
   Status replace_xattrs(const Inode& inode, const std::map<std::string, std::string>& xattrs);

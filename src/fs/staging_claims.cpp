@@ -24,6 +24,16 @@ struct Staging::Taken {
     const auto found = names.find(name);
     return found == names.end() ? nullptr : found->second;
   }
+
+  /// Adds the names on the PFS whose records could not be dropped to `still`.
+  void note(const Claims& claims, const Error& error, std::map<std::string, Error>& still) const {
+    for (const auto& name : claims.staged) {
+      still.try_emplace(name, error);
+    }
+    for (const auto& name : claims.saved) {
+      still.try_emplace(result_name(name), error);
+    }
+  }
 };
 
 bool is_same_file(const Origin& a, const Origin& b) {
@@ -111,14 +121,6 @@ std::map<std::string, Error> Staging::revoke(std::span<const PfsName> names, Sid
     taken.names.emplace(name.path, &name);
   }
   std::map<std::string, Error> still;
-  const auto note = [&](const Claims& claims, const Error& error) {
-    for (const auto& name : claims.staged) {
-      still.try_emplace(name, error);
-    }
-    for (const auto& name : claims.saved) {
-      still.try_emplace(taken.result_name(name), error);
-    }
-  };
   std::vector<Claims> given_up;
   for (const auto ino :
        those([&](const Inode& inode) { return !stale_claims(inode, taken).empty(); })) {
@@ -132,7 +134,7 @@ std::map<std::string, Error> Staging::revoke(std::span<const PfsName> names, Sid
       continue;
     }
     if (const Status done = give_up(*inode, claims); !done) {
-      note(claims, done.error());
+      taken.note(claims, done.error(), still);
     } else {
       given_up.push_back(std::move(claims));
     }
@@ -143,7 +145,7 @@ std::map<std::string, Error> Staging::revoke(std::span<const PfsName> names, Sid
   }
   if (const Status synced = filesystem_.fsync_metadata(); !synced) {
     for (const auto& claims : given_up) {
-      note(claims, synced.error());
+      taken.note(claims, synced.error(), still);
     }
   }
   return still;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Imported names that the job removed or renamed.
+#include <algorithm>
+#include <iterator>
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -7,6 +10,13 @@
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
+namespace {
+
+bool is_file_or_symlink(mode_t mode) {
+  return S_ISREG(mode) || S_ISLNK(mode);
+}
+
+}  // namespace
 
 bool Staging::is_missing(const std::string& path) const {
   filesystem_.mutex_.assert_held_shared();
@@ -52,7 +62,7 @@ std::vector<WalkItem> Staging::gone(bool unloaded) {
     }
   }
   filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty() || inode.nlink == 0) {
+    if (!inode.is_whole_import() || inode.nlink == 0) {
       return;
     }
     for (const auto& path : split_names(inode.extra->origin_path)) {
@@ -63,41 +73,46 @@ std::vector<WalkItem> Staging::gone(bool unloaded) {
     }
   });
   std::vector<WalkItem> result;
-  for (auto& [path, item] : items) {
-    result.push_back(std::move(item));
-  }
+  result.reserve(items.size());
+  std::ranges::move(std::views::values(items), std::back_inserter(result));
   return result;
 }
 
 void Staging::find_replaced(std::vector<WalkItem>& items) const {
   filesystem_.mutex_.assert_held_shared();
-  const auto is_file = [](mode_t type) {
-    return S_ISREG(type) || S_ISLNK(type);
-  };
-  // the job's own names; an input that exists under another name may have had one of them
-  std::unordered_map<std::string_view, WalkItem*> wanted;
+  const ItemsByPath own = find_replaced_gone(items);
+  if (!own.empty()) {
+    find_replaced_elsewhere(own);
+  }
+}
+
+Staging::ItemsByPath Staging::find_replaced_gone(std::vector<WalkItem>& items) const {
+  filesystem_.mutex_.assert_held_shared();
+  ItemsByPath own;
   for (auto& item : items) {
-    if (!is_file(item.attributes.st_mode)) {
+    if (!is_file_or_symlink(item.attributes.st_mode)) {
       continue;
     }
     const auto gone = filesystem_.names_.gone().find(item.path);
     if (gone == filesystem_.names_.gone().end() && !item.origin) {
-      wanted.emplace(item.path, &item);
+      own.emplace(item.path, &item);
     }
-    if (gone != filesystem_.names_.gone().end() && is_file(gone->second.type)) {
+    if (gone != filesystem_.names_.gone().end() && is_file_or_symlink(gone->second.type)) {
       item.replaced = std::make_shared<GoneInput>(gone->second);
     }
   }
-  if (wanted.empty()) {
-    return;
-  }
+  return own;
+}
+
+void Staging::find_replaced_elsewhere(const ItemsByPath& own) const {
+  filesystem_.mutex_.assert_held_shared();
   filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!is_file(inode.mode) || !inode.extra || !inode.extra->origin || inode.nlink == 0) {
+    if (!is_file_or_symlink(inode.mode) || !inode.extra || !inode.extra->origin ||
+        inode.nlink == 0) {
       return;
     }
     for (const auto& path : split_names(inode.extra->origin_path)) {
-      if (const auto item = wanted.find(path);
-          item != wanted.end() && item->second->ino != inode.ino) {
+      if (const auto item = own.find(path); item != own.end() && item->second->ino != inode.ino) {
         item->second->replaced = std::make_shared<GoneInput>(gone_input_of(inode, path));
       }
     }
@@ -106,7 +121,7 @@ void Staging::find_replaced(std::vector<WalkItem>& items) const {
 
 Status Staging::remember_further_names(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
-  if (!inode.extra || !inode.extra->origin || !inode.extra->parts.empty()) {
+  if (!inode.is_whole_import()) {
     return {};
   }
   for (const auto& name : split_names(inode.extra->origin_path)) {

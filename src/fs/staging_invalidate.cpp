@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // After a takeover: invalidates entries of which the kernel may not have been notified.
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,12 @@ std::vector<Doubted> next_names(const Inode& directory, std::uint64_t& cookie) {
   return names;
 }
 
+void doubt_all(KernelView& kernel, std::span<const Doubted> names) {
+  for (const auto& one : names) {
+    kernel.name_doubted(one.parent, one.name, one.ino);
+  }
+}
+
 }  // namespace
 
 // Invalidates all existing names, because a load does not mark its names, and the removed names
@@ -56,26 +63,27 @@ void Staging::invalidate_entries() {
       }
     }
   }
-  for (const auto& one : gone) {
-    kernel->name_doubted(one.parent, one.name, one.ino);
-  }
+  doubt_all(*kernel, gone);
   for (const auto ino : directories) {
     kernel->attributes_changed(ino);  // and its content
-    for (std::uint64_t cookie = 0;;) {
-      std::vector<Doubted> names;
-      {
-        ReadLock lock(filesystem_.mutex_);
-        const Inode* directory = filesystem_.names_.find(ino);
-        if (directory != nullptr && directory->is_directory()) {
-          names = next_names(*directory, cookie);
-        }
+    invalidate_names_in(ino, *kernel);
+  }
+}
+
+// Takes the lock anew for each row of names, so that requests do not wait for a large directory.
+void Staging::invalidate_names_in(std::uint64_t ino, KernelView& kernel) {
+  for (std::uint64_t cookie = 0;;) {
+    std::vector<Doubted> names;
+    {
+      ReadLock lock(filesystem_.mutex_);
+      const Inode* directory = filesystem_.names_.find(ino);
+      if (directory != nullptr && directory->is_directory()) {
+        names = next_names(*directory, cookie);
       }
-      for (const auto& one : names) {
-        kernel->name_doubted(one.parent, one.name, one.ino);
-      }
-      if (names.size() < names_in_a_row) {
-        break;
-      }
+    }
+    doubt_all(kernel, names);
+    if (names.size() < names_in_a_row) {
+      break;
     }
   }
 }

@@ -11,62 +11,78 @@
 
 namespace efs::fs {
 
-Status Staging::link_files(const std::string& existing, std::span<const std::string> names,
-                           Over over) {
+/// The effects of link_files().
+struct Staging::Links {
   std::uint64_t ino = 0;
   std::vector<LinkedName> changed;  // names that lead elsewhere now
   std::vector<Filesystem::Reaped> reaped;
-  changed.reserve(names.size());
-  reaped.reserve(names.size());
-  const auto link_all = [&]() -> Status {
-    WriteLock lock(filesystem_.mutex_);
-    const auto place = locate(existing);
-    const auto first = place ? filesystem_.names_.child(*place->parent, place->name)
-                             : std::unexpected(place.error());
-    if (!first) {
-      return fail(first.error().code, existing + ": not in the buffer");
-    }
-    if (!(*first)->is_regular() || !(*first)->extra || !(*first)->extra->origin ||
-        !is_one_of((*first)->extra->origin_path, existing)) {
-      return fail(ESTALE, existing + ": is not what was staged in");
-    }
-    ino = (*first)->ino;
-    Status failed;
-    for (const auto& name : names) {
-      auto linked = link_one(ino, name, over);
-      failed = linked ? Status() : std::unexpected(linked.error());
-      if (!linked) {
-        break;
-      }
-      if (linked->replaced != 0) {
-        reaped.push_back(filesystem_.withdraw(linked->replaced));
-      }
-      changed.push_back(std::move(*linked));
-    }
-    if (Status booked = book_names(ino, names.first(changed.size())); !booked) {
-      take_back_links(changed);
-      return booked;
-    }
-    return failed;
-  };
-  Status done = link_all();
-  for (const auto& one : reaped) {
+};
+
+Status Staging::link_files(const std::string& existing, std::span<const std::string> names,
+                           Over over) {
+  Links links;
+  links.changed.reserve(names.size());
+  links.reaped.reserve(names.size());
+  Status done = link_all(existing, names, over, links);
+  for (const auto& one : links.reaped) {
     filesystem_.remove_container(one);
   }
-  KernelView* kernel = filesystem_.kernel_;
-  if (kernel == nullptr) {
-    return done;
+  if (KernelView* kernel = filesystem_.kernel_) {
+    tell_of_links(links, *kernel);
   }
-  for (const auto& one : reaped) {
+  return done;
+}
+
+void Staging::tell_of_links(const Links& links, KernelView& kernel) {
+  for (const auto& one : links.reaped) {
     if (one.gone) {
-      kernel->let_go(one.container);
+      kernel.let_go(one.container);
     }
   }
-  for (const auto& one : changed) {
-    kernel->name_changed(one.parent, one.name);
+  for (const auto& one : links.changed) {
+    kernel.name_changed(one.parent, one.name);
   }
-  kernel->attributes_changed(ino);
-  return done;
+  kernel.attributes_changed(links.ino);
+}
+
+Result<std::uint64_t> Staging::imported_file(const std::string& path) const {
+  filesystem_.mutex_.assert_held_shared();
+  const auto place = locate(path);
+  const auto first = place ? filesystem_.names_.child(*place->parent, place->name)
+                           : std::unexpected(place.error());
+  if (!first) {
+    return fail(first.error().code, path + ": not in the buffer");
+  }
+  if (!(*first)->is_regular() || !(*first)->extra || !(*first)->extra->origin ||
+      !is_one_of((*first)->extra->origin_path, path)) {
+    return fail(ESTALE, path + ": is not what was staged in");
+  }
+  return (*first)->ino;
+}
+
+Status Staging::link_all(const std::string& existing, std::span<const std::string> names, Over over,
+                         Links& links) {
+  WriteLock lock(filesystem_.mutex_);
+  const auto ino = imported_file(existing);
+  EFS_TRY(ino);
+  links.ino = *ino;
+  Status failed;
+  for (const auto& name : names) {
+    auto linked = link_one(links.ino, name, over);
+    failed = linked ? Status() : std::unexpected(linked.error());
+    if (!linked) {
+      break;
+    }
+    if (linked->replaced != 0) {
+      links.reaped.push_back(filesystem_.withdraw(linked->replaced));
+    }
+    links.changed.push_back(std::move(*linked));
+  }
+  if (Status booked = book_names(links.ino, names.first(links.changed.size())); !booked) {
+    take_back_links(links.changed);
+    return booked;
+  }
+  return failed;
 }
 
 // Records the names after they exist, and only existing ones: a recorded name that is missing would
@@ -115,18 +131,15 @@ Result<Staging::LinkedName> Staging::link_one(std::uint64_t ino, const std::stri
     return fail(ENOENT);
   }
   LinkedName linked{.parent = place->parent->ino, .name = place->name};
-  const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (there) {
-    const auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
-    EFS_TRY(may_replace(**there, item.dirty, over, path));
-    linked.replaced = (*there)->ino;
-  }
+  const auto there = replaceable(*place, path, over);
+  EFS_TRY(there);
+  linked.replaced = *there;
   EFS_TRY(filesystem_.commit(0,
                              Replace{.ino = ino,
                                      .parent = place->parent->ino,
                                      .time = filesystem_.clock_.now(),
                                      .name = place->name},
-                             there ? 0 : removal_reserve(place->name)));
+                             linked.replaced != 0 ? 0 : removal_reserve(place->name)));
   return linked;
 }
 

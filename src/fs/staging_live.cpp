@@ -18,6 +18,31 @@ bool is_before(const std::optional<Origin>& before, const Origin& copy, bool in_
          !is_same_file(*before, copy);
 }
 
+// The names of the import; none if `path` is one of them.
+std::vector<std::string> other_names_of_import(const SetStaging& staging, const std::string& path) {
+  return is_one_of(staging.origin_path, path) ? std::vector<std::string>()
+                                              : split_names(staging.origin_path);
+}
+
+// The staging data of an inode that loses the name `path`, which the PFS has and keeps. `last`: its
+// only name.
+SetStaging staging_without(const Inode& inode, const std::string& path, bool last) {
+  SetStaging staging = staging_of(inode);
+  staging.origin_path = without_name(staging.origin_path, path);
+  staging.saved_path = without_name(staging.saved_path, path);
+  staging.staged = staging.staged != 0 && !staging.origin_path.empty();
+  // If the file was clean because of a copy with this name, the other names must still be exported.
+  // An unchanged input needs no export.
+  const bool as_staged = staging.saved == 2 && staging.staged != 0;
+  if (!last && staging.saved != 0 && !as_staged && staging.saved_path.empty()) {
+    staging.dirty = 1;
+  }
+  if (staging.saved_path.empty()) {
+    staging.saved = 0;
+  }
+  return staging;
+}
+
 }  // namespace
 
 Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path) {
@@ -79,23 +104,66 @@ Status Staging::complete_and_name(const MakeNode& node,
   return fail(ENOMEM);
 }
 
+Result<std::uint64_t> Staging::replaceable(const Place& place, const std::string& path,
+                                           Over over) const {
+  filesystem_.mutex_.assert_held_shared();
+  const auto there = filesystem_.names_.child(*place.parent, place.name);
+  if (!there) {
+    return 0;
+  }
+  const auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
+  EFS_TRY(may_replace(**there, item.dirty, over, path));
+  return (*there)->ino;
+}
+
+/// The effects of publish_over().
+struct Staging::Published {
+  std::uint64_t parent = 0;
+  std::string name;
+  std::uint64_t gone = 0;  // the replaced inode, if it was freed
+  Filesystem::Reaped reaped;
+};
+
+Status Staging::publish_in_steps(MakeNode& node, const std::map<std::string, std::string>& bulky,
+                                 const std::string& parts, std::uint64_t old,
+                                 Published& published) {
+  filesystem_.mutex_.assert_held();
+  // Without a name first: a recovery between these records frees the inode, which no program has
+  // seen.
+  node.name.clear();
+  EFS_TRY(filesystem_.commit(0, node));
+  const Replace replace{.ino = node.ino,
+                        .parent = published.parent,
+                        .time = filesystem_.clock_.now(),
+                        .name = published.name};
+  const Status done = complete_and_name(node, bulky, parts, replace,
+                                        old != 0 ? 0 : removal_reserve(published.name));
+  if (!done) {
+    (void)filesystem_.reap(node.ino);  // the caller removes its container
+    return done;
+  }
+  filesystem_.note_unsettled(node.ino);
+  if (old != 0) {
+    published.reaped = filesystem_.withdraw(old);
+  }
+  if (published.reaped.gone) {
+    published.gone = old;
+  }
+  return {};
+}
+
 Status Staging::publish_over(const StagedFile& file, Over over, const std::string& parts) {
   const auto& [ino, path, attributes, origin, xattrs] = file;
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
-  std::uint64_t parent = 0, gone = 0;
-  Filesystem::Reaped reaped;
-  std::string name;
+  Published published;
   {
     WriteLock lock(filesystem_.mutex_);
     auto place = locate(path);
     if (!place) {
       return std::unexpected(place.error());
     }
-    const auto there = filesystem_.names_.child(*place->parent, place->name);
-    if (there) {
-      const auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
-      EFS_TRY(may_replace(**there, item.dirty, over, path));
-    }
+    const auto old = replaceable(*place, path, over);
+    EFS_TRY(old);
     if (place->parent->nlink == 0) {
       return fail(ENOENT);
     }
@@ -104,41 +172,22 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
     node.origin = origin;
     node.origin_path = path;
     node.xattrs = xattrs;
-    parent = place->parent->ino;
-    name = place->name;
+    published.parent = place->parent->ino;
+    published.name = place->name;
     const auto bulky = take_bulky_xattrs(node);
-    if (!there && parts.empty() && bulky.empty()) {
-      EFS_TRY(filesystem_.commit(0, node, removal_reserve(name)));
+    if (*old == 0 && parts.empty() && bulky.empty()) {
+      EFS_TRY(filesystem_.commit(0, node, removal_reserve(published.name)));
       filesystem_.note_unsettled(ino);
     } else {
-      // Without a name first: a recovery between these records frees the inode, which no program
-      // has seen.
-      node.name.clear();
-      EFS_TRY(filesystem_.commit(0, node));
-      const std::uint64_t old = there ? (*there)->ino : 0;
-      const Replace replace{
-          .ino = ino, .parent = parent, .time = filesystem_.clock_.now(), .name = name};
-      const Status done =
-          complete_and_name(node, bulky, parts, replace, there ? 0 : removal_reserve(name));
-      if (!done) {
-        (void)filesystem_.reap(ino);  // the caller removes its container
-        return done;
-      }
-      filesystem_.note_unsettled(ino);
-      if (old != 0) {
-        reaped = filesystem_.withdraw(old);
-      }
-      if (reaped.gone) {
-        gone = old;
-      }
+      EFS_TRY(publish_in_steps(node, bulky, parts, *old, published));
     }
   }
-  filesystem_.remove_container(reaped);
+  filesystem_.remove_container(published.reaped);
   if (KernelView* kernel = filesystem_.kernel_) {
-    if (gone != 0) {
-      kernel->let_go(gone);
+    if (published.gone != 0) {
+      kernel->let_go(published.gone);
     }
-    kernel->name_changed(parent, name);
+    kernel->name_changed(published.parent, published.name);
   }
   return {};
 }
@@ -453,14 +502,11 @@ void Staging::keep_of_others(SetStaging& staging, const std::string& path) const
   }
 }
 
-Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy,
-                           bool in_place, const GoneInput* replaced) {
+Status Staging::name_copy(const Inode& inode, const std::string& path, const Origin& copy,
+                          bool in_place, SetStaging& staging) {
   filesystem_.mutex_.assert_held();
-  SetStaging staging = staging_of(inode);
-  EFS_TRY(book_gone(inode.nlink > 1, path, copy, in_place, replaced));
   const bool same_copy =
       staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
-  const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
   if (!same_copy) {
     EFS_TRY(remember_copies(inode, path));
     if (in_place) {
@@ -470,32 +516,48 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   } else if (!is_one_of(staging.saved_path, path)) {
     staging.saved_path += '\0' + path;  // a hard link: the copy has both names
   }
+  return {};
+}
+
+Status Staging::replace_origin(const Inode& inode, std::span<const std::string> before,
+                               SetStaging& staging) {
+  filesystem_.mutex_.assert_held();
+  // note_directory() records this for a directory; under another name there is no record.
+  if (!inode.is_directory()) {
+    staging.origin = staging.copy;
+  } else if (!before.empty()) {
+    staging.origin = Origin{};
+  }
+  // The input is gone under its old names, and the inode loses its record of them. (A file that
+  // replaced the input may have been exported and have a newer record.)
+  for (const auto& name : before) {
+    if (!filesystem_.names_.gone().contains(name)) {
+      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    }
+  }
+  if (!before.empty()) {
+    staging.origin_path = staging.saved_path;
+  }
+  return {};
+}
+
+Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy,
+                           bool in_place, const GoneInput* replaced) {
+  filesystem_.mutex_.assert_held();
+  SetStaging staging = staging_of(inode);
+  EFS_TRY(book_gone(inode.nlink > 1, path, copy, in_place, replaced));
+  const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
+  EFS_TRY(name_copy(inode, path, copy, in_place, staging));
   staging.dirty = 0;
   staging.saved = as_staged ? 2 : 1;
   staging.copy = copy;
-  const auto before = is_one_of(staging.origin_path, path) ? std::vector<std::string>()
-                                                           : split_names(staging.origin_path);
+  const auto before = other_names_of_import(staging, path);
   const bool still_there = std::ranges::any_of(
       before, [&](const std::string& name) { return leads_to(name, inode.ino); });
   // The other names of a file still have the old version on the PFS, so the inode keeps its origin
   // beside the copy.
   if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0') && !still_there) {
-    // note_directory() records this for a directory; under another name there is no record.
-    if (!inode.is_directory()) {
-      staging.origin = copy;
-    } else if (!before.empty()) {
-      staging.origin = Origin{};
-    }
-    // The input is gone under its old names, and the inode loses its record of them. (A file that
-    // replaced the input may have been exported and have a newer record.)
-    for (const auto& name : before) {
-      if (!filesystem_.names_.gone().contains(name)) {
-        EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
-      }
-    }
-    if (!before.empty()) {
-      staging.origin_path = staging.saved_path;
-    }
+    EFS_TRY(replace_origin(inode, before, staging));
   }
   EFS_TRY(filesystem_.commit(0, staging));
   if (inode.is_regular() && !inode.settled) {
@@ -553,19 +615,7 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     last = (*there)->nlink == 1 || (*there)->is_directory();
     // First, and permanently: the PFS has the file and keeps it. If the process dies in between,
     // the file without an origin counts as changed.
-    SetStaging staging = staging_of(**there);
-    staging.origin_path = without_name(staging.origin_path, path);
-    staging.saved_path = without_name(staging.saved_path, path);
-    staging.staged = staging.staged != 0 && !staging.origin_path.empty();
-    // If the file was clean because of a copy with this name, the other names must still be
-    // exported. An unchanged input needs no export.
-    const bool as_staged = staging.saved == 2 && staging.staged != 0;
-    if (!last && staging.saved != 0 && !as_staged && staging.saved_path.empty()) {
-      staging.dirty = 1;
-    }
-    if (staging.saved_path.empty()) {
-      staging.saved = 0;
-    }
+    const SetStaging staging = staging_without(**there, path, last);
     EFS_TRY((*there)->extra ? note_unloaded(**there, path) : Status());
     EFS_TRY(filesystem_.commit(0, staging));
     EFS_TRY(filesystem_.commit(

@@ -111,11 +111,7 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent,
   }
   if (const Status done = commit(caller.request, node, name.empty() ? 0 : removal_reserve(name));
       !done) {
-    if (content.ahead) {
-      pool_.put_back(std::move(content));
-    } else if (content.container) {
-      backend_.remove(node.ino);
-    }
+    give_back(std::move(content));
     return std::unexpected(done.error());
   }
   Inode* made = names_.find(node.ino);
@@ -128,6 +124,14 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent,
     backend_.remove(reaped.container);
   }
   return entry;
+}
+
+void Filesystem::give_back(ContainerPool::Ready unused) {
+  if (unused.ahead) {
+    pool_.put_back(std::move(unused));
+  } else if (unused.container) {
+    backend_.remove(unused.ino);
+  }
 }
 
 Result<unsigned> Filesystem::place_of_new(const Inode& parent, const std::string& name) {

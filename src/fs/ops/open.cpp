@@ -24,6 +24,22 @@ Status has_container(Backend& backend, std::uint64_t ino) {
   return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
 }
 
+// Counts an open. Returns true if the first read-write open begins, by which a mapping may change
+// times.
+bool count_open(Inode& inode, int flags) {
+  if ((flags & O_ACCMODE) != O_RDONLY) {
+    ++inode.write_opens;
+    ++inode.edits;
+  } else {
+    ++inode.read_opens;
+  }
+  if ((flags & O_ACCMODE) != O_RDWR) {
+    return false;
+  }
+  inode.opened_read_write = true;
+  return inode.read_write_opens.fetch_add(1) == 0;
+}
+
 }  // namespace
 
 Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t ino, int flags,
@@ -49,16 +65,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     // Counted in one step with the look at the dirty bit: an unload that makes the file clean after
     // this sees it.
     dirty = inode.dirty;
-    if (writes) {
-      ++inode.write_opens;
-      ++inode.edits;
-    } else {
-      ++inode.read_opens;
-    }
-    if ((flags & O_ACCMODE) == O_RDWR) {
-      inode.opened_read_write = true;
-      opened.attributes_go_stale = inode.read_write_opens.fetch_add(1) == 0;
-    }
+    opened.attributes_go_stale = count_open(inode, flags);
   }
   Status status = opened.passthrough ? Status() : has_container(backend_, ino);
   if (status) {

@@ -30,6 +30,18 @@ Status check_target(const Inode& source, const Inode& target, unsigned flags) {
 
 }  // namespace
 
+/// The arguments of rename(). Valid during that call.
+struct Filesystem::RenameCall {
+  const Caller& caller;
+  std::uint64_t parent;
+  const std::string& name;
+  std::uint64_t new_parent;
+  const std::string& new_name;
+  unsigned flags;
+
+  bool exchanges() const { return (flags & RENAME_EXCHANGE) != 0; }
+};
+
 // R6, the checkpoint pattern: a file that replaces another must be as durable as the replaced one.
 // Writes that race with the rename are not covered. A clean file that is not settled is also
 // synced: power loss may take it because the PFS has it, but the PFS has it under the old name.
@@ -39,13 +51,19 @@ Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std:
       flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) {
     return fail(EINVAL);
   }
+  const RenameCall call{.caller = caller,
+                        .parent = parent,
+                        .name = name,
+                        .new_parent = new_parent,
+                        .new_name = new_name,
+                        .flags = flags};
   // Syncs without the lock, so that no other request waits. Syncs again if the name leads to
   // another file by then.
   std::vector<Unsettled> synced;
   while (true) {
     {
       const Removing removing(removing_);
-      auto step = rename_unless_unsynced(caller, parent, name, new_parent, new_name, flags, synced);
+      auto step = rename_unless_unsynced(call, synced);
       if (!step) {
         return std::unexpected(step.error());
       }
@@ -63,77 +81,101 @@ Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std:
   return {};
 }
 
-Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
-    const Caller& caller, std::uint64_t parent, const std::string& name, std::uint64_t new_parent,
-    const std::string& new_name, unsigned flags, std::span<const Unsettled> synced) {
-  const Room::Level level = room_.level();
-  WriteLock lock(mutex_);
-  if (done_before(caller)) {
-    return {};
+// A directory cannot move below itself.
+Status Filesystem::check_no_loop(const RenameCall& call, const Inode& source,
+                                 const Inode* target) const {
+  if (source.is_directory() && names_.is_within(call.new_parent, source.ino)) {
+    return fail(EINVAL);
   }
-  auto from = directory(parent);
-  auto to = directory(new_parent);
+  if (target != nullptr && call.exchanges() && target->is_directory() &&
+      names_.is_within(call.parent, target->ino)) {
+    return fail(EINVAL);
+  }
+  return {};
+}
+
+Result<Filesystem::RenamePair> Filesystem::find_renamed(const RenameCall& call) const {
+  auto from = directory(call.parent);
+  auto to = directory(call.new_parent);
   if (!from) {
     return std::unexpected(from.error());
   }
   if (!to) {
     return std::unexpected(to.error());
   }
-  auto source = names_.child(**from, name);
+  auto source = names_.child(**from, call.name);
   if (!source) {
     return std::unexpected(source.error());
   }
-  if (new_name.size() > 255) {
+  if (call.new_name.size() > 255) {
     return fail(ENAMETOOLONG);
   }
   if ((*to)->nlink == 0) {
     return fail(ENOENT);
   }
-  const auto target = names_.child(**to, new_name);
-  if (!target && (flags & RENAME_EXCHANGE) != 0) {
+  const auto target = names_.child(**to, call.new_name);
+  if (!target && call.exchanges()) {
     return fail(ENOENT);
   }
-  if ((*source)->is_directory() && names_.is_within(new_parent, (*source)->ino)) {
-    return fail(EINVAL);
-  }
-  if (target && (flags & RENAME_EXCHANGE) != 0 && (*target)->is_directory() &&
-      names_.is_within(parent, (*target)->ino)) {
-    return fail(EINVAL);
-  }
-  // two names of one file: no change
-  if (target && *target == *source && (flags & RENAME_NOREPLACE) == 0) {
-    return RenameStep{};
-  }
-  if (target) {
-    EFS_TRY(check_target(**source, **target, flags));
-  }
+  const RenamePair pair{.source = *source, .target = target ? *target : nullptr};
+  EFS_TRY(check_no_loop(call, *pair.source, pair.target));
+  return pair;
+}
 
-  auto first = unsynced(**source, target.has_value(), synced);
-  if (target && (flags & RENAME_EXCHANGE) != 0) {
-    const auto other = unsynced(**target, true, synced);
+std::vector<Filesystem::Unsettled> Filesystem::unsynced_by_rename(
+    const RenameCall& call, const RenamePair& pair, std::span<const Unsettled> synced) const {
+  auto first = unsynced(*pair.source, pair.target != nullptr, synced);
+  if (pair.target != nullptr && call.exchanges()) {
+    const auto other = unsynced(*pair.target, true, synced);
     first.insert(first.end(), other.begin(), other.end());
   }
+  return first;
+}
+
+Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
+    const RenameCall& call, std::span<const Unsettled> synced) {
+  const Room::Level level = room_.level();
+  WriteLock lock(mutex_);
+  if (done_before(call.caller)) {
+    return {};
+  }
+  const auto pair = find_renamed(call);
+  if (!pair) {
+    return std::unexpected(pair.error());
+  }
+  // two names of one file: no change
+  if (pair->target == pair->source && (call.flags & RENAME_NOREPLACE) == 0) {
+    return RenameStep{};
+  }
+  if (pair->target != nullptr) {
+    EFS_TRY(check_target(*pair->source, *pair->target, call.flags));
+  }
+
+  auto first = unsynced_by_rename(call, *pair, synced);
   if (!first.empty()) {
     return RenameStep{.sync_first = std::move(first), .replaced = {}};
   }
   EFS_TRY(book_settled(synced));
 
-  const std::uint64_t replaced = target && (flags & RENAME_EXCHANGE) == 0 ? (*target)->ino : 0;
-  const auto size_of = [](const std::string& text) {
-    return static_cast<std::int64_t>(store::Journal::record_size(text.size() + 32));
-  };
-  const std::int64_t reserve =
-      (flags & RENAME_EXCHANGE) != 0 ? 0 : (replaced != 0 ? 0 : size_of(new_name)) - size_of(name);
-  EFS_TRY(commit(caller.request,
-                 Rename{.parent = parent,
-                        .new_parent = new_parent,
-                        .flags = flags & RENAME_EXCHANGE,
+  const std::uint64_t replaced =
+      pair->target != nullptr && !call.exchanges() ? pair->target->ino : 0;
+  EFS_TRY(commit(call.caller.request,
+                 Rename{.parent = call.parent,
+                        .new_parent = call.new_parent,
+                        .flags = call.flags & RENAME_EXCHANGE,
                         .time = clock_.now(),
-                        .name = name,
-                        .new_name = new_name},
-                 reserve));
+                        .name = call.name,
+                        .new_name = call.new_name},
+                 change_of_reserve(call, replaced != 0)));
   return RenameStep{.sync_first = {},
                     .replaced = replaced != 0 ? reap_unnamed(replaced, level) : Reaped{}};
+}
+
+std::int64_t Filesystem::change_of_reserve(const RenameCall& call, bool replaces) {
+  if (call.exchanges()) {
+    return 0;
+  }
+  return (replaces ? 0 : removal_reserve(call.new_name)) - removal_reserve(call.name);
 }
 
 }  // namespace efs::fs

@@ -5,6 +5,13 @@
 #include "fs/filesystem.hpp"
 
 namespace efs::fs {
+namespace {
+
+bool is_short_of_memory_or_descriptors(const Error& error) {
+  return error.code == EMFILE || error.code == ENFILE || error.code == ENOMEM;
+}
+
+}  // namespace
 
 std::vector<ContainerPool::Ready> Filesystem::servable(
     const std::vector<std::uint64_t>& inodes) const {
@@ -30,8 +37,7 @@ std::vector<ContainerPool::Ready> Filesystem::servable(
     if (container) {
       one.container = std::move(*container);
     } else {
-      goes_on = container.error().code != EMFILE && container.error().code != ENFILE &&
-                container.error().code != ENOMEM;
+      goes_on = !is_short_of_memory_or_descriptors(container.error());
     }
     return !container;
   });

@@ -6,6 +6,13 @@
 namespace efs::fs {
 namespace {
 
+// The kernel sends a request without any attribute for a write that must clear privilege bits, and
+// for chown(-1, -1), which only the owner may do. Without an open for writing it must be a chown.
+bool is_forbidden_chown(const Caller& caller, const Inode& inode, const AttributeChange& c) {
+  return c.touch && !inode.is_directory() && inode.write_opens == 0 && caller.uid != 0 &&
+         caller.uid != inode.uid && mode_without_privilege(caller, inode) != inode.mode;
+}
+
 bool changes_record(const AttributeChange& c) {
   return c.mode || c.uid || c.gid || c.atime || c.mtime || c.touch;
 }
@@ -50,34 +57,55 @@ Status Filesystem::set_times(std::uint64_t ino, const AttributeChange& change) {
              : fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
 }
 
+// Before the namespace lock of setattr(), because the data path has its own locks. The dirty bit
+// first, so that no changed file appears clean.
+Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
+  {
+    WriteLock lock(mutex_);
+    auto found = regular(ino);
+    if (!found) {
+      return std::unexpected(found.error());
+    }
+    // by path; a program that has the file open may
+    if ((*found)->may_have_been_withdrawn() && (*found)->write_opens == 0) {
+      return fail(ESTALE);
+    }
+    EFS_TRY(mark_dirty(0, **found));
+    (*found)->size_set = (*found)->size_set || size > 0;
+  }
+  auto content = file(ino);
+  if (!content) {
+    return std::unexpected(content.error());
+  }
+  free_removed_if(Room::noticeable);
+  EFS_TRY((*content)->truncate(size));
+  ++removals_;
+  return {};
+}
+
+Status Filesystem::record_change(const Caller& caller, Inode& target,
+                                 const AttributeChange& change) {
+  auto record = changed(caller, target, change, clock_.now());
+  if (!record) {
+    return std::unexpected(record.error());
+  }
+  EFS_TRY(commit(caller.request, *record));
+  if (target.is_regular() && !target.freed && (change.atime || change.mtime)) {
+    EFS_TRY(set_times(target.ino, change));
+  }
+  if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) {
+    EFS_TRY(clear_privilege(caller, target));
+  }
+  return {};
+}
+
 Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
                                   const AttributeChange& change) {
   if (change.size || change.mtime) {
     EFS_TRY(part_with_sharers(ino));
   }
   if (change.size) {
-    // Before the lock, because the data path has its own locks. The dirty bit first, so that no
-    // changed file appears clean.
-    {
-      WriteLock lock(mutex_);
-      auto found = regular(ino);
-      if (!found) {
-        return std::unexpected(found.error());
-      }
-      // by path; a program that has the file open may
-      if ((*found)->may_have_been_withdrawn() && (*found)->write_opens == 0) {
-        return fail(ESTALE);
-      }
-      EFS_TRY(mark_dirty(0, **found));
-      (*found)->size_set = (*found)->size_set || *change.size > 0;
-    }
-    auto content = file(ino);
-    if (!content) {
-      return std::unexpected(content.error());
-    }
-    free_removed_if(Room::noticeable);
-    EFS_TRY((*content)->truncate(*change.size));
-    ++removals_;
+    EFS_TRY(set_size(ino, *change.size));
   }
   WriteLock lock(mutex_);
   auto found = inode(ino);
@@ -85,11 +113,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
     return std::unexpected(found.error());
   }
   Inode& target = **found;
-  // The kernel sends a request without any attribute for a write that must clear privilege bits,
-  // and for chown(-1, -1), which only the owner may do. Without an open for writing it must be a
-  // chown.
-  if (change.touch && !target.is_directory() && target.write_opens == 0 && caller.uid != 0 &&
-      caller.uid != target.uid && mode_without_privilege(caller, target) != target.mode) {
+  if (is_forbidden_chown(caller, target, change)) {
     return fail(EPERM);
   }
   // again after the change: a reader between the dirty bit and the change must see a difference
@@ -97,17 +121,7 @@ Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
     ++target.edits;
   }
   if (changes_record(change)) {
-    auto record = changed(caller, target, change, clock_.now());
-    if (!record) {
-      return std::unexpected(record.error());
-    }
-    EFS_TRY(commit(caller.request, *record));
-    if (target.is_regular() && !target.freed && (change.atime || change.mtime)) {
-      EFS_TRY(set_times(ino, change));
-    }
-    if ((change.uid || change.gid) && target.xattr("security.capability") != nullptr) {
-      EFS_TRY(clear_privilege(caller, target));
-    }
+    EFS_TRY(record_change(caller, target, change));
   }
   if (change.clear_privilege && !change.mode) {
     EFS_TRY(clear_privilege(caller, target));
