@@ -193,8 +193,15 @@ class Filesystem {
                      const std::string& new_name);
   Status unlink(const Caller& caller, std::uint64_t parent, const std::string& name);
   Status rmdir(const Caller& caller, std::uint64_t parent, const std::string& name);
-  Status rename(const Caller& caller, std::uint64_t parent, const std::string& name,
-                std::uint64_t new_parent, const std::string& new_name, unsigned flags);
+
+  /// A name in a directory. Borrows the name for the call.
+  struct NameIn {
+    std::uint64_t parent;
+    const std::string& name;
+  };
+
+  /// `flags`: those of renameat2(2).
+  Status rename(const Caller& caller, const NameIn& from, const NameIn& to, unsigned flags);
   Result<std::string> readlink(std::uint64_t ino);
 
   struct DirectoryItem {

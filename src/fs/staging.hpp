@@ -163,6 +163,13 @@ using ResultName = std::function<std::string(const std::string&)>;
 /// Which existing files a published name may replace.
 enum class Over : std::uint8_t { nothing, clean, anything };
 
+/// A version of a file that the PFS has. Borrows its members.
+struct SavedCopy {
+  const Origin& version;
+  bool in_place = false;
+  const GoneInput* replaced = nullptr;  // the input whose name it took; null: none
+};
+
 /// Thread-safe: any number of threads may call any member at once.
 class Staging {
  public:
@@ -329,7 +336,7 @@ class Staging {
   /// `in_place`: the copy has replaced the file's origin. `replaced`: the value of walk(); later
   /// files of this name then recognise the copy as this job's.
   Result<bool> set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits,
-                         const Origin& copy, bool in_place, const GoneInput* replaced = nullptr);
+                         const SavedCopy& copy);
   /// Removes a regular file's name if the file is clean and not open for writing; otherwise EBUSY.
   Status remove_clean(const std::string& path);
   /// The same for a name of any type that a load has just made. ESTALE if the name no longer leads

@@ -346,7 +346,7 @@ Result<struct stat> Staging::attributes(std::uint64_t ino) {
 }
 
 Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits,
-                                const Origin& copy, bool in_place, const GoneInput* replaced) {
+                                const SavedCopy& copy) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(path);
   const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
@@ -354,7 +354,7 @@ Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std:
   if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) {
     return false;
   }
-  EFS_TRY(book_saved(**there, path, copy, in_place, replaced));
+  EFS_TRY(book_saved(**there, path, copy.version, copy.in_place, copy.replaced));
   return true;
 }
 

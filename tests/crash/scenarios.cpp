@@ -79,7 +79,7 @@ Step rename(const std::string& from, const std::string& to, unsigned flags = 0) 
                 !life.promises.contains(source)) {
               life.promises[source] = {life.content(source), life.records_after};
             }
-            life.note(life.filesystem.rename({}, a.parent, a.name, b.parent, b.name, flags));
+            life.note(life.filesystem.rename({}, {a.parent, a.name}, {b.parent, b.name}, flags));
           }};
 }
 
@@ -578,7 +578,7 @@ Step unload(const std::string& path) {
             if (life.world.find(ino) != nullptr) {
               life.promises[ino] = {life.content(ino), life.records_after};
             }
-            life.note(staging.set_saved(ino, path, *edits, {.device = 2, .inode = 9}, false));
+            life.note(staging.set_saved(ino, path, *edits, {{.device = 2, .inode = 9}, false}));
           }};
 }
 

@@ -85,7 +85,7 @@ struct Move {
 std::vector<Move> moves() {
   const auto rename = [](const std::string& from, const std::string& to, unsigned flags = 0) {
     return [=](Filesystem& filesystem) {
-      return filesystem.rename({}, fs::root_ino, from, fs::root_ino, to, flags);
+      return filesystem.rename({}, {fs::root_ino, from}, {fs::root_ino, to}, flags);
     };
   };
   return {

@@ -131,7 +131,7 @@ class Pair {
   int rename(const std::string& from, const std::string& to, unsigned flags) {
     return with_parent(from, [&](auto parent, const auto& name) -> Status {
       const int result = with_parent(to, [&](auto new_parent, const auto& new_name) {
-        return filesystem_->rename({}, parent, name, new_parent, new_name, flags);
+        return filesystem_->rename({}, {parent, name}, {new_parent, new_name}, flags);
       });
       return result == 0 ? Status{} : fail(result);
     });

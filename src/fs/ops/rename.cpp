@@ -45,17 +45,17 @@ struct Filesystem::RenameCall {
 // R6, the checkpoint pattern: a file that replaces another must be as durable as the replaced one.
 // Writes that race with the rename are not covered. A clean file that is not settled is also
 // synced: power loss may take it because the PFS has it, but the PFS has it under the old name.
-Status Filesystem::rename(const Caller& caller, std::uint64_t parent, const std::string& name,
-                          std::uint64_t new_parent, const std::string& new_name, unsigned flags) {
+Status Filesystem::rename(const Caller& caller, const NameIn& from, const NameIn& to,
+                          unsigned flags) {
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 ||
       flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) {
     return fail(EINVAL);
   }
   const RenameCall call{.caller = caller,
-                        .parent = parent,
-                        .name = name,
-                        .new_parent = new_parent,
-                        .new_name = new_name,
+                        .parent = from.parent,
+                        .name = from.name,
+                        .new_parent = to.parent,
+                        .new_name = to.name,
                         .flags = flags};
   // Syncs without the lock, so that no other request waits. Syncs again if the name leads to
   // another file by then.

@@ -88,8 +88,8 @@ void rename(Request& request, const Rename& rename) {
                    .new_name = rename.new_name});
   fs::Filesystem& filesystem = request.filesystem();
   request.reply(filesystem.with_room([&] {
-    return filesystem.rename(request.caller(), rename.parent, rename.name, rename.new_parent,
-                             rename.new_name, rename.flags);
+    return filesystem.rename(request.caller(), {rename.parent, rename.name},
+                             {rename.new_parent, rename.new_name}, rename.flags);
   }));
 }
 

@@ -350,8 +350,9 @@ class Unload : LiveTransfer {
     if (!copy) {
       return std::unexpected(copy.error());
     }
-    return staging_.set_saved(item.ino, item.path, proof.edits, *copy, in_place_ && !is_renamed,
-                              item.replaced.get());
+    return staging_.set_saved(
+        item.ino, item.path, proof.edits,
+        {.version = *copy, .in_place = in_place_ && !is_renamed, .replaced = item.replaced.get()});
   }
 
   static std::string doubt_of(const Proof& proof) {

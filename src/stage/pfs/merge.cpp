@@ -96,6 +96,7 @@ struct MergingPartial {
 // True if replacing the file `there` by the partial loses nothing but its time. `there`: the
 // attributes of the file that has the name.
 Result<bool> same_content(PfsIo& pfs, const MergingPartial& partial, const struct stat& there) {
+  const auto& [at, from, to] = partial.names;
   const struct stat& ours = partial.attributes;
   if (ours.st_mode != there.st_mode || ours.st_uid != there.st_uid || ours.st_gid != there.st_gid) {
     return false;
@@ -157,6 +158,7 @@ Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct s
 
 Status give_new_name(PfsIo& pfs, const MergingPartial& partial,
                      const std::function<void()>& about_to) {
+  const auto& [at, from, to] = partial.names;
   EFS_TRY(is_still(pfs, at, from, partial.attributes));
   about_to();
   return pfs.rename_new(at, from, to);

@@ -287,7 +287,7 @@ TEST_CASE("new files go where policy says by their path, also below a directory 
   const auto tmp = files->make_node({}, fs::root_ino, "tmp", S_IFDIR | 0755, 0)->ino;
   const auto deep = files->make_node({}, tmp, "deep", S_IFDIR | 0755, 0)->ino;
   const auto before = files->make_node({}, deep, "before", S_IFREG | 0644, 0)->ino;
-  REQUIRE(files->rename({}, fs::root_ino, "tmp", fs::root_ino, "ckpt", 0));
+  REQUIRE(files->rename({}, {fs::root_ino, "tmp"}, {fs::root_ino, "ckpt"}, 0));
   const auto after = files->make_node({}, deep, "after", S_IFREG | 0644, 0)->ino;
   CHECK(asked == std::vector<std::string>{"one", "tmp/deep/before", "ckpt/deep/after"});
   CHECK(device->place_of(one) == 0);

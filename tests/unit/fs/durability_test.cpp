@@ -143,15 +143,15 @@ std::vector<Change> changes() {
            }},
           {"rename",
            [](Filesystem& f) {
-             return f.rename({}, root_ino, "f", root_ino, "moved", 0);
+             return f.rename({}, {root_ino, "f"}, {root_ino, "moved"}, 0);
            }},
           {"rename over a file",
            [](Filesystem& f) {
-             return f.rename({}, root_ino, "f", root_ino, "g", 0);
+             return f.rename({}, {root_ino, "f"}, {root_ino, "g"}, 0);
            }},
           {"exchange",
            [](Filesystem& f) {
-             return f.rename({}, root_ino, "f", root_ino, "g", RENAME_EXCHANGE);
+             return f.rename({}, {root_ino, "f"}, {root_ino, "g"}, RENAME_EXCHANGE);
            }},
           {"chmod",
            [](Filesystem& f) {
@@ -227,7 +227,7 @@ TEST_CASE(
   Scene scene(false);
   const auto old = scene.file("old"), moved = scene.file("new");
   const DurableCalls calls;
-  REQUIRE(scene.filesystem->rename({}, root_ino, "new", root_ino, "old", 0));
+  REQUIRE(scene.filesystem->rename({}, {root_ino, "new"}, {root_ino, "old"}, 0));
   CHECK_FALSE(happens(calls.so_far(), test::removes(scene.container_of(old))));
   REQUIRE(scene.filesystem->fsync_metadata());
   check_file_first(scene, moved, calls,
@@ -245,7 +245,7 @@ TEST_CASE(
   const auto removal = test::removes(scene.container_of(old));
   const std::string before = bytes_of(scene.journal);
   const DurableCalls noted;
-  REQUIRE(scene.filesystem->rename({}, root_ino, "new", root_ino, "old", 0));
+  REQUIRE(scene.filesystem->rename({}, {root_ino, "new"}, {root_ino, "old"}, 0));
   check_file_first(scene, moved, noted, {test::stores_to(scene.journal), removal});
   const auto calls = noted.so_far();
   CHECK(lost_of_changed(scene.journal, before, up_to(calls, removal)) == 0);
@@ -316,7 +316,7 @@ TEST_CASE(
   const bool persistent = GENERATE(false, true);
   const std::vector<Change> all{{"rename",
                                  [](Filesystem& f) {
-                                   return f.rename({}, root_ino, "a", root_ino, "b", 0);
+                                   return f.rename({}, {root_ino, "a"}, {root_ino, "b"}, 0);
                                  }},
                                 {"link",
                                  [](Filesystem& f) {

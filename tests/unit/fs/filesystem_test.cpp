@@ -162,7 +162,7 @@ TEST_CASE(
   }
   const auto rename = [&](std::uint64_t from, const std::string& name, std::uint64_t to,
                           const std::string& new_name) {
-    REQUIRE(fs.rename({}, from, name, to, new_name, 0));
+    REQUIRE(fs.rename({}, {from, name}, {to, new_name}, 0));
   };
   const std::vector<std::function<void(const std::string&, int)>> changes{
       [&](const std::string& name, int step) {
@@ -277,7 +277,7 @@ TEST_CASE("a renamed input counts as new at its new place") {
   fs::Staging staging(*scene.filesystem);
   const auto ino = staging.begin_file();
   REQUIRE(staging.publish_file(*ino, "in", {.mode = 0644}, {.size = 9}));
-  REQUIRE(scene.filesystem->rename({}, fs::root_ino, "in", fs::root_ino, "out", 0));
+  REQUIRE(scene.filesystem->rename({}, {fs::root_ino, "in"}, {fs::root_ino, "out"}, 0));
   CHECK(staging.walk()->front().dirty);
   CHECK_FALSE(staging.walk()->front().origin.has_value());
 }
@@ -471,8 +471,8 @@ TEST_CASE("threads that create, rename and remove leave a namespace that adds up
         if (auto made = scene.filesystem->make_node({}, fs::root_ino, name, S_IFREG | 0644, 0)) {
           scene.filesystem->forget(made->ino, 1);
         }
-        (void)scene.filesystem->rename({}, fs::root_ino, name, fs::root_ino,
-                                       "shared" + std::to_string(i % 5), 0);
+        (void)scene.filesystem->rename({}, {fs::root_ino, name},
+                                       {fs::root_ino, "shared" + std::to_string(i % 5)}, 0);
         if (i % 3 == 0) {
           (void)scene.filesystem->unlink({}, fs::root_ino, "shared" + std::to_string(i % 5));
         }

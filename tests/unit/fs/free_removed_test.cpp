@@ -106,7 +106,7 @@ TEST_CASE("where space is scarce it is free when the removal of a file is answer
   }
   SECTION("rename over it") {
     store.file("g", 0);
-    REQUIRE(store.filesystem->rename({}, root_ino, "g", root_ino, "f", 0));
+    REQUIRE(store.filesystem->rename({}, {root_ino, "g"}, {root_ino, "f"}, 0));
   }
   CHECK(store.is_free());
   const auto left = store.filesystem->getattr(ino);

@@ -41,10 +41,10 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   const auto d = buffer.ino("d");
   REQUIRE(fs.unlink({}, d, "a"));
   REQUIRE(fs.unlink({}, fs::root_ino, "l"));
-  REQUIRE(fs.rename({}, fs::root_ino, "d", fs::root_ino, "moved", 0));
+  REQUIRE(fs.rename({}, {fs::root_ino, "d"}, {fs::root_ino, "moved"}, 0));
   REQUIRE(fs.rmdir({}, fs::root_ino, "e"));
   // y's inode goes; its name stays
-  REQUIRE(fs.rename({}, fs::root_ino, "x", fs::root_ino, "y", 0));
+  REQUIRE(fs.rename({}, {fs::root_ino, "x"}, {fs::root_ino, "y"}, 0));
   (void)buffer.write("new", "new");
   REQUIRE(fs.unlink({}, fs::root_ino, "new"));  // was never staged in
   REQUIRE(fs.unlink({}, fs::root_ino, "c"));
@@ -60,7 +60,7 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   CHECK(items[2].ino == buffer.staging->find("moved/b")->ino);  // under another name
   CHECK(items[4].target == "target");
   // A file that gets its name back is not gone, and neither is one that is imported again.
-  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "moved", fs::root_ino, "d", 0));
+  REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "moved"}, {fs::root_ino, "d"}, 0));
   stage_one(buffer, "d/a");
   CHECK(gone(buffer) == "e l x ");
   REQUIRE(buffer.staging->forget_gone({"l", "x"}));
@@ -141,8 +141,8 @@ TEST_CASE("an input whose place was taken is not missed when its follower is unl
   constexpr fs::Origin copy{.device = 1, .inode = 7, .size = 3, .mtime = 8, .ctime = 9};
   for (const auto* name : {"removed", "kept"}) {
     const auto ino = buffer.write("new", "new");
-    REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "new", fs::root_ino, name, 0));
-    REQUIRE(*buffer.staging->set_saved(ino, name, *buffer.staging->edits(ino), copy, true));
+    REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "new"}, {fs::root_ino, name}, 0));
+    REQUIRE(*buffer.staging->set_saved(ino, name, *buffer.staging->edits(ino), {copy, true}));
   }
   REQUIRE(buffer.staging->remove_clean("removed"));
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "kept"));
@@ -205,7 +205,7 @@ TEST_CASE("a renamed file that was brought out in place is still gone under its 
           "[fs][gone]") {
   LiveBuffer buffer;
   stage_one(buffer, "a");
-  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "b", 0));
+  REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "a"}, {fs::root_ino, "b"}, 0));
   REQUIRE(buffer.staging->mark_saved("b", {.device = 9, .inode = 9}, true));
   CHECK(gone(buffer) == "a ");
   CHECK(buffer.staging->find("b")->origin.has_value());
@@ -223,7 +223,7 @@ TEST_CASE(
   REQUIRE(buffer.staging->note_directory("d", 17));
   REQUIRE(buffer.staging->mark_saved("d", {.device = 9, .inode = 9, .size = 4096}, true));
   CHECK(buffer.staging->find("d")->origin == fs::Origin{.size = 17});
-  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "d", fs::root_ino, "e", 0));
+  REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "d"}, {fs::root_ino, "e"}, 0));
   CHECK_FALSE(buffer.staging->find("e")->origin.has_value());
   REQUIRE(buffer.staging->mark_saved("e", {.device = 9, .inode = 10, .size = 4096}, true));
   CHECK(gone(buffer) == "d ");
@@ -281,11 +281,11 @@ TEST_CASE("what took the name of an input says whose it was", "[fs][gone]") {
   REQUIRE(buffer.staging->make_symlink("link", "target", {}));
   CHECK(replaced("over") == nullptr);
   (void)buffer.write("new", "new");
-  REQUIRE(fs.rename({}, root, "new", root, "over", 0));
+  REQUIRE(fs.rename({}, {root, "new"}, {root, "over"}, 0));
   REQUIRE(fs.unlink({}, root, "removed"));
   REQUIRE(fs.unlink({}, root, "link"));
-  REQUIRE(fs.rename({}, root, "moved", root, "moved.old", 0));
-  REQUIRE(fs.rename({}, root, "x", root, "y", RENAME_EXCHANGE));
+  REQUIRE(fs.rename({}, {root, "moved"}, {root, "moved.old"}, 0));
+  REQUIRE(fs.rename({}, {root, "x"}, {root, "y"}, RENAME_EXCHANGE));
   for (const auto* path : {"removed", "link", "moved", "own"}) {
     (void)buffer.write(path, "new");
   }
@@ -315,14 +315,14 @@ TEST_CASE("a result that took an input's name is known to the one that takes its
   for (const bool lives_on : {false, true}) {
     stage_one(buffer, "a");
     if (lives_on) {
-      REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "a", fs::root_ino, "old", 0));
+      REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "a"}, {fs::root_ino, "old"}, 0));
     } else {
       REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
     }
     (void)buffer.write("a", "first");
     REQUIRE(buffer.staging->mark_saved("a", copy, true, replaced().get()));
     (void)buffer.write("new", "second");
-    REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "new", fs::root_ino, "a", 0));
+    REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "new"}, {fs::root_ino, "a"}, 0));
     if (lives_on) {
       buffer.open();
     }

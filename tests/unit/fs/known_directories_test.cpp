@@ -97,12 +97,12 @@ TEST_CASE("a directory that was renamed is not found where it was", "[fs][deep]"
   const auto ino = buffer.ino(deepest), other_ino = buffer.ino(other);
   SECTION("renamed") {
     const auto middle = buffer.ino(level("d", 20));
-    REQUIRE(fs.rename({}, middle, "d", middle, "x", 0));
+    REQUIRE(fs.rename({}, {middle, "d"}, {middle, "x"}, 0));
     CHECK_FALSE(buffer.exists(deepest));
     CHECK(buffer.ino(level(level("d", 20) + "/x", depth - 20) + "/f") == ino);
   }
   SECTION("exchanged") {
-    REQUIRE(fs.rename({}, fs::root_ino, "d", fs::root_ino, "e", RENAME_EXCHANGE));
+    REQUIRE(fs.rename({}, {fs::root_ino, "d"}, {fs::root_ino, "e"}, RENAME_EXCHANGE));
     CHECK(buffer.ino(deepest) == other_ino);
     CHECK(buffer.ino(other) == ino);
   }

@@ -193,7 +193,7 @@ TEST_CASE("under another name a saved file is not saved") {
   RecoveryScene scene;
   REQUIRE(scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0));
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
-  REQUIRE(scene.filesystem->rename({}, fs::root_ino, "result", fs::root_ino, "other", 0));
+  REQUIRE(scene.filesystem->rename({}, {fs::root_ino, "result"}, {fs::root_ino, "other"}, 0));
   CHECK(fs::Staging(*scene.filesystem).walk()->at(0).dirty);
 }
 

@@ -131,7 +131,7 @@ TEST_CASE(
   }
   REQUIRE(buffer.staging->set_keep("own.tmp", Keep::temporary));
   const auto rename = [&](const std::string& from, const std::string& to, unsigned flags) {
-    REQUIRE(buffer.filesystem->rename({}, fs::root_ino, from, fs::root_ino, to, flags));
+    REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, from}, {fs::root_ino, to}, flags));
   };
   rename("renamed.tmp", "renamed", 0);
   rename("own.tmp", "own", 0);
@@ -183,7 +183,7 @@ TEST_CASE("opens for writing are counted until they are released; each can be se
   CHECK(buffer.staging->writers(ino)->possible);
   CHECK(buffer.staging->writers(ino)->open == 1);
   CHECK(buffer.staging->writers(ino)->edits != before->edits);
-  CHECK_FALSE(*buffer.staging->set_saved(ino, "f", before->edits, staged_version, false));
+  CHECK_FALSE(*buffer.staging->set_saved(ino, "f", before->edits, {staged_version, false}));
   buffer.filesystem->release(ino, O_WRONLY);
   CHECK_FALSE(buffer.staging->writers(ino)->possible);
   buffer.filesystem->release(ino, O_WRONLY);  // a surplus release must not make the count negative
@@ -243,8 +243,8 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   const auto ino = buffer.write("f", "x");
   CHECK(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
-  REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits, staged_version,
-                                    false) == true);
+  REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits,
+                                    {staged_version, false}) == true);
   CHECK_FALSE(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->find("f")->saved == staged_version);
   CHECK_FALSE(buffer.staging->find("f")->origin);
@@ -253,14 +253,14 @@ TEST_CASE("a saved file is clean under its name until it changes") {
   CHECK_FALSE(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->find("f")->saved == staged_version);
 
-  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "f", fs::root_ino, "g", 0));
+  REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "f"}, {fs::root_ino, "g"}, 0));
   CHECK(buffer.staging->find("g")->dirty);
-  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "g", fs::root_ino, "f", 0));
+  REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "g"}, {fs::root_ino, "f"}, 0));
   buffer.write("f", "y");
   CHECK(buffer.staging->find("f")->dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
-  REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino), staged_version, false) ==
-          true);
+  REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino),
+                                    {staged_version, false}) == true);
   REQUIRE(buffer.filesystem->open({}, ino, O_WRONLY));
   CHECK_FALSE(buffer.staging->remove_clean("f"));
   buffer.filesystem->release(ino, O_WRONLY);
@@ -277,7 +277,7 @@ TEST_CASE("what is unchanged since it came in, under whatever name, and was aske
   REQUIRE(buffer.staging->add_symlink("link", "a", {.mode = 0777}));
   (void)buffer.write("own", "x");
   (void)buffer.write("changed", "y");
-  REQUIRE(buffer.filesystem->rename({}, buffer.ino("d"), "renamed", buffer.ino("d"), "now", 0));
+  REQUIRE(buffer.filesystem->rename({}, {buffer.ino("d"), "renamed"}, {buffer.ino("d"), "now"}, 0));
   buffer.open();
   std::string asked;
   const auto items = buffer.staging->unchanged([&](const std::string& path, bool renamed) {
@@ -302,7 +302,7 @@ TEST_CASE("a look at names is what a walk says of them") {
   for (const auto* name : {"d/a", "b"}) {
     REQUIRE(publish(buffer, name, "one", Over::nothing));
   }
-  REQUIRE(buffer.filesystem->rename({}, fs::root_ino, "b", fs::root_ino, "c", 0));
+  REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "b"}, {fs::root_ino, "c"}, 0));
   (void)buffer.write("b", "the job's own");
   auto names = buffer.staging->names();
   std::ranges::sort(names);

@@ -114,9 +114,9 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
   SECTION("rename, also where the source has come back") {
     s.file("a");
     auto caller = s.next();
-    REQUIRE(s.filesystem->rename(caller, root, "a", root, "b", 0));
+    REQUIRE(s.filesystem->rename(caller, {root, "a"}, {root, "b"}, 0));
     const auto other = s.file("a");
-    CHECK(s.restarted(caller)->rename(s.resent, root, "a", root, "b", 0));
+    CHECK(s.restarted(caller)->rename(s.resent, {root, "a"}, {root, "b"}, 0));
     CHECK(s.filesystem->lookup(root, "a")->ino == other);
   }
   SECTION("extended attributes") {

@@ -121,7 +121,7 @@ TEST_CASE(
     const Started started(dead);
     REQUIRE(started.filesystem);
     const auto input = (*started.filesystem)->lookup(fs::root_ino, "input");
-    REQUIRE((*started.filesystem)->rename({}, input->ino, "clean", fs::root_ino, "moved", 0));
+    REQUIRE((*started.filesystem)->rename({}, {input->ino, "clean"}, {fs::root_ino, "moved"}, 0));
   }
   const std::string name = moved ? "moved" : "input/clean";
   stdfs::remove(dead.container("input/clean"));

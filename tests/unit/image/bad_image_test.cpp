@@ -93,8 +93,9 @@ std::set<std::string> write_history(const Store& store,
     }
     states.insert(names_of(*filesystem));
     if (i % 7 == 6) {
-      (void)filesystem->rename({}, i % 2 == 0 ? directory : fs::root_ino,
-                               "file-" + std::to_string(i), fs::root_ino, "renamed", 0);
+      (void)filesystem->rename({},
+                               {i % 2 == 0 ? directory : fs::root_ino, "file-" + std::to_string(i)},
+                               {fs::root_ino, "renamed"}, 0);
     }
     states.insert(names_of(*filesystem));
   }

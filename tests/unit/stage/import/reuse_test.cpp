@@ -227,11 +227,11 @@ TEST_CASE("a file that has lost what says where it came from is parted all the s
     REQUIRE(job.live.staging->remove_clean("data"));
   }
   SECTION("renamed, and its removal was carried out") {
-    REQUIRE(filesystem.rename({}, fs::root_ino, "data", fs::root_ino, "mine", 0));
+    REQUIRE(filesystem.rename({}, {fs::root_ino, "data"}, {fs::root_ino, "mine"}, 0));
     REQUIRE(job.live.staging->forget_gone({"data"}));
   }
   SECTION("the same, known from the journal only") {
-    REQUIRE(filesystem.rename({}, fs::root_ino, "data", fs::root_ino, "mine", 0));
+    REQUIRE(filesystem.rename({}, {fs::root_ino, "data"}, {fs::root_ino, "mine"}, 0));
     REQUIRE(job.live.staging->forget_gone({"data"}));
     job.live.open();
   }
