@@ -103,15 +103,6 @@ Result<std::uint64_t> Staging::new_number() {
   return numbers_.next++;
 }
 
-Result<std::uint64_t> Staging::begin_file() {
-  const auto ino = new_number();
-  if (!ino) {
-    return std::unexpected(ino.error());
-  }
-  EFS_TRY(filesystem_.backend_.create(*ino));
-  return *ino;
-}
-
 Result<HeldFile> Staging::begin_open_file() {
   const auto place = filesystem_.backend_.place_for({});
   if (!place) {
@@ -168,29 +159,8 @@ Result<HeldFile> Staging::hold(std::uint64_t ino) {
   return file;
 }
 
-Result<UniqueFd> Staging::open_container(std::uint64_t ino, int) {
-  auto container = filesystem_.backend_.open(ino);
-  if (!container) {
-    return std::unexpected(container.error());
-  }
-  const int fd = ::fcntl((*container)->descriptor(), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) {
-    return fail_errno("container");
-  }
-  return UniqueFd(fd);
-}
-
 void Staging::abandon(std::uint64_t ino) {
   filesystem_.backend_.remove(ino);
-}
-
-Status Staging::publish_file(std::uint64_t ino, const std::string& path,
-                             const StagedAttributes& attributes, const Origin& origin) {
-  EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
-  const StagedFile file{.ino = ino, .path = path, .attributes = attributes, .origin = origin};
-  Status failed;
-  publish_files(std::span(&file, 1), failed);
-  return failed;
 }
 
 std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& failed) {

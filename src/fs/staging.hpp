@@ -175,12 +175,9 @@ class Staging {
  public:
   explicit Staging(Filesystem& filesystem) : filesystem_(filesystem) {}
 
-  /// Makes a regular file without a name, with an empty container. Abandoned files disappear with
-  /// the instance.
-  Result<std::uint64_t> begin_file();
-
-  /// The same with the container open: one step instead of two, for many small files. Destroy the
-  /// HeldFile before abandon(); its space counts as used until then.
+  /// Makes a regular file without a name, with an empty container, which is open. Abandoned files
+  /// disappear with the instance. Destroy the HeldFile before abandon(); its space counts as used
+  /// until then.
   Result<HeldFile> begin_open_file();
   /// The same on backend number `place` (Backend::create_at()).
   Result<HeldFile> begin_open_file_at(unsigned place);
@@ -194,21 +191,13 @@ class Staging {
   /// As Filesystem::secure().
   Status secure(std::span<const std::uint64_t> inos);
 
-  /// A descriptor of the container, for reading (O_RDONLY) or filling (O_RDWR). Its offsets are the
-  /// file's.
-  Result<UniqueFd> open_container(std::uint64_t ino, int flags);
-
-  /// Frees an unpublished file of begin_file().
+  /// Frees an unpublished file of begin_open_file() or adopt_file().
   void abandon(std::uint64_t ino);
 
-  /// Gives the file its name and attributes by one journal record. The file is then visible, whole
-  /// and clean. Requires: the container has the data. EEXIST if the name exists, ENOENT if the
-  /// parent is missing.
-  Status publish_file(std::uint64_t ino, const std::string& path,
-                      const StagedAttributes& attributes, const Origin& origin);
-
-  /// The same for several files, which appear one after the other. Returns the number of published
-  /// files. If it is not all, sets `failed` to the error of the next file.
+  /// Gives each file its name and attributes by one journal record. The file is then visible, whole
+  /// and clean. The files appear one after the other. Requires: the containers have the data and
+  /// the times. EEXIST if a name exists, ENOENT if the parent is missing. Returns the number of
+  /// published files. If it is not all, sets `failed` to the error of the next file.
   std::size_t publish_files(std::span<const StagedFile> files, Status& failed);
 
   /// Gives further names to a file that was imported as `existing`: one inode, clean under all
@@ -304,7 +293,7 @@ class Staging {
 
   /// The item of this name, without its content.
   Result<WalkItem> find(const std::string& path);
-  /// As publish_file(), but replaces an existing file in one step as `over` permits. Programs that
+  /// As publish_files(), but replaces an existing file in one step as `over` permits. Programs that
   /// have the old file open keep it. EEXIST if the name exists, EBUSY if that file is dirty or open
   /// for writing, EISDIR. `parts`: see WalkItem.
   Status publish_over(const StagedFile& file, Over over, const std::string& parts = {});

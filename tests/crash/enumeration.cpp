@@ -156,7 +156,7 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
   SimWorld world = world_of(how, how.seed);
   const auto backend = open_store(world).value();
   auto filesystem = Filesystem::open(*backend, options_of(how, world, false));
-  Life life{world, **filesystem, {}, 0};
+  Life life{world, **filesystem, *backend, {}, 0};
   Reference reference;
   reference.records.clear();
   const auto count = [&] {
@@ -497,7 +497,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
       if (how.durability == Durability::cache_line) {
         low = high;
       }
-      alive.emplace(Life{world, *filesystem, {}, 0});
+      alive.emplace(Life{world, *filesystem, *backend, {}, 0});
       life = &*alive;
       std::size_t answers = 0;
       life->on_answer = [&] {
@@ -557,7 +557,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
       if (events_of_recovery != nullptr) {
         *events_of_recovery = world.names();
       }
-      const Life life{world, *recovered->filesystem, promises, 0};
+      const Life life{world, *recovered->filesystem, *recovered->backend, promises, 0};
       wrong = check_state(reference, life, low, high, world);
       fs::Staging staging(*recovered->filesystem);
       if (const auto walked = staging.walk(); wrong.empty() && !walked) {
@@ -627,7 +627,7 @@ std::vector<Event> events_of(const Scenario& scenario, const Enumeration& how) {
   SimWorld world = world_of(how, how.seed);
   const auto backend = open_store(world).value();
   auto filesystem = Filesystem::open(*backend, options_of(how, world, false));
-  Life life{world, **filesystem, {}, 0};
+  Life life{world, **filesystem, *backend, {}, 0};
   std::vector<Event> events;
   std::map<std::string, unsigned> steps;
   std::set<std::uint64_t> answers;  // numbers of events before an answer

@@ -29,6 +29,7 @@ struct Promise {
 struct Life {
   SimWorld& world;
   fs::Filesystem& filesystem;
+  Backend& backend;
   std::map<std::uint64_t, Promise> promises;
   // records of the reference after the current step, for promises that begin with a record
   std::size_t records_after = 0;

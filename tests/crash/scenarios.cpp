@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "crash/scenarios.hpp"
+#include "support/staged_file.hpp"
 
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -252,9 +253,12 @@ Step stage_file(const std::string& path, const std::string& content) {
   return {"stage in " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto ino = fill(life, path, content);
-            if (ino != 0 && !life.note(staging.publish_file(
-                                ino, path, {.mode = 0644},
-                                {.device = 1, .inode = ino, .size = content.size()}))) {
+            if (ino != 0 && !life.note(test::publish_file(
+                                staging, life.backend,
+                                {.ino = ino,
+                                 .path = path,
+                                 .attributes = {.mode = 0644},
+                                 .origin = {.device = 1, .inode = ino, .size = content.size()}}))) {
               staging.abandon(ino);
             }
           }};
@@ -463,7 +467,7 @@ Step mark_changed(const std::string& path) {
 Step stage_nothing() {
   return {"stage in and give up", [](Life& life) {
             fs::Staging staging(life.filesystem);
-            if (const auto ino = life.note(staging.begin_file())) {
+            if (const auto ino = life.note(test::begin_file(staging))) {
               staging.abandon(*ino);
             }
             if (const auto file = life.note(staging.begin_open_file())) {
@@ -486,9 +490,12 @@ Step adopt(const std::string& path, const std::string& content) {
               return;
             }
             life.promises[file->ino] = {content, 0};
-            if (!life.note(staging.publish_file(
-                    file->ino, path, {.mode = 0644},
-                    {.device = 1, .inode = file->ino, .size = content.size()}))) {
+            if (!life.note(test::publish_file(
+                    staging, life.backend,
+                    {.ino = file->ino,
+                     .path = path,
+                     .attributes = {.mode = 0644},
+                     .origin = {.device = 1, .inode = file->ino, .size = content.size()}}))) {
               staging.abandon(file->ino);
             }
           }};
@@ -624,7 +631,6 @@ Step look(const std::string& directory, const std::string& name) {
             life.note(staging.find(directory + "/" + name));
             life.note(staging.attributes(ino));
             life.note(staging.hold(ino));
-            life.note(staging.open_container(ino, O_RDONLY));
             life.note(staging.available_bytes());
             (void)staging.available_by_place();
           }};

@@ -13,6 +13,7 @@
 #include "support/failing_backend.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"
+#include "support/staged_file.hpp"
 
 namespace efs::unsettled_test {
 
@@ -60,10 +61,13 @@ std::string content_at(Backend& backend, Filesystem& filesystem, const std::stri
 
 void stage_in(Backend& backend, Filesystem& filesystem, const std::string& path) {
   fs::Staging staging(filesystem);
-  const auto ino = staging.begin_file();
+  const auto ino = test::begin_file(staging);
   (void)(*backend.open(*ino))->write(std::as_bytes(std::span(input)), 0);
-  (void)staging.publish_file(*ino, path, {.mode = 0644},
-                             {.device = 1, .inode = *ino, .size = input.size()});
+  (void)test::publish_file(staging, backend,
+                           {.ino = *ino,
+                            .path = path,
+                            .attributes = {.mode = 0644},
+                            .origin = {.device = 1, .inode = *ino, .size = input.size()}});
 }
 
 void write_to(Filesystem& filesystem, const std::string& path, const std::string& text) {

@@ -118,7 +118,7 @@ Reference reference_of(const test::Scenario& scenario, const Fault& fault) {
     const auto store = test::open_store(world).value();
     auto opened = fs::Filesystem::open(*store, options_of(fault, world));
     REQUIRE(opened);
-    test::Life life{.world = world, .filesystem = **opened, .promises = {}};
+    test::Life life{.world = world, .filesystem = **opened, .backend = *store, .promises = {}};
     const auto note = [&] {
       if (lists) {
         reference.listings.push_back(listing(**opened));
@@ -202,7 +202,7 @@ Outcome with_failing_call(const test::Scenario& scenario, const Reference& refer
   const auto store = test::open_store(world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, world));
   REQUIRE(opened);
-  test::Life life{.world = world, .filesystem = **opened, .promises = {}};
+  test::Life life{.world = world, .filesystem = **opened, .backend = *store, .promises = {}};
   world.fail_call(n, fault.code, fault.on);
   Outcome outcome;
   for (std::size_t k = 0; k < scenario.size(); ++k) {
@@ -255,7 +255,7 @@ Outcome with_failing_call_and_power_loss(const test::Scenario& scenario, const R
   auto store = test::open_store(world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, world));
   REQUIRE(opened);
-  test::Life life{.world = world, .filesystem = **opened, .promises = {}};
+  test::Life life{.world = world, .filesystem = **opened, .backend = *store, .promises = {}};
   world.fail_call(n, fault.code);
   std::uint64_t low = fault.durability == Durability::cache_line ? reference.sequences[0] : 0;
   Outcome outcome;
@@ -291,7 +291,7 @@ Outcome with_failing_allocation(const test::Scenario& scenario, const Reference&
   const auto store = test::open_store(world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, world));
   REQUIRE(opened);
-  test::Life life{.world = world, .filesystem = **opened, .promises = {}};
+  test::Life life{.world = world, .filesystem = **opened, .backend = *store, .promises = {}};
   Outcome outcome;
   {
     const test::FailingNew failing(n);
@@ -340,7 +340,7 @@ std::unique_ptr<test::SimWorld> left_by(const test::Scenario& scenario, const Fa
   const auto store = test::open_store(*world).value();
   auto opened = fs::Filesystem::open(*store, options_of(fault, *world));
   REQUIRE(opened);
-  test::Life life{.world = *world, .filesystem = **opened, .promises = {}};
+  test::Life life{.world = *world, .filesystem = **opened, .backend = *store, .promises = {}};
   for (const auto& step : scenario) {
     step.run(life);
   }

@@ -12,6 +12,7 @@
 #include "fs/staging.hpp"
 #include "support/containers.hpp"
 #include "support/failing_backend.hpp"
+#include "support/staged_file.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -128,13 +129,14 @@ TEST_CASE(
   fs::Staging stagings[] = {fs::Staging(*scene.filesystem), fs::Staging(*scene.filesystem)};
   for (int i = 0; i < 100; ++i) {
     for (auto& staging : stagings) {
-      numbers.insert(*staging.begin_file());
+      numbers.insert(*test::begin_file(staging));
     }
     numbers.insert(scene.make("d" + std::to_string(i), S_IFDIR)->ino);
     numbers.insert(scene.make("f" + std::to_string(i))->ino);
     numbers.insert(
         scene.filesystem->make_symlink({}, fs::root_ino, "l" + std::to_string(i), "x")->ino);
-    numbers.insert(*fs::Staging(*scene.filesystem).begin_file());
+    fs::Staging staging(*scene.filesystem);
+    numbers.insert(*test::begin_file(staging));
     if (i % 10 == 0) {
       scene.fill();
     }

@@ -20,6 +20,7 @@
 #include "fs/staging.hpp"
 #include "support/containers.hpp"
 #include "support/durable_calls.hpp"
+#include "support/staged_file.hpp"
 #include "support/temp.hpp"
 
 namespace efs::durability_test {
@@ -68,8 +69,11 @@ struct Scene {
     const auto begun = staging.begin_open_file();
     REQUIRE(begun);
     REQUIRE(::pwrite(begun->fd, name.data(), name.size(), 0) == static_cast<ssize_t>(name.size()));
-    REQUIRE(
-        staging.publish_file(begun->ino, name, {.mode = 0644, .mtime = 5}, {.size = name.size()}));
+    REQUIRE(test::publish_file(staging, *backend,
+                               {.ino = begun->ino,
+                                .path = name,
+                                .attributes = {.mode = 0644, .mtime = 5},
+                                .origin = {.size = name.size()}}));
     return begun->ino;
   }
 

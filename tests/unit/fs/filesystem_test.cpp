@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "support/staged_file.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -236,11 +237,15 @@ TEST_CASE("time stamps of the daemon and of the kernel are in the order of the e
 TEST_CASE("the first write-open marks a staged file dirty, a read-open does not") {
   FilesystemScene scene;
   fs::Staging staging(*scene.filesystem);
-  const auto ino = staging.begin_file();
+  const auto ino = test::begin_file(staging);
   REQUIRE(ino);
   CHECK(scene.filesystem->lookup(fs::root_ino, "in").error().code == ENOENT);
-  REQUIRE(staging.publish_file(
-      *ino, "in", {.mode = 0640, .uid = 1, .gid = 2, .atime = 3, .mtime = 4}, {.size = 9}));
+  REQUIRE(
+      test::publish_file(staging, *scene.backend,
+                         {.ino = *ino,
+                          .path = "in",
+                          .attributes = {.mode = 0640, .uid = 1, .gid = 2, .atime = 3, .mtime = 4},
+                          .origin = {.size = 9}}));
   const auto item = [&] {
     return staging.walk()->front();
   };
@@ -275,8 +280,10 @@ TEST_CASE("whether a read moves the access time is known before") {
 TEST_CASE("a renamed input counts as new at its new place") {
   FilesystemScene scene;
   fs::Staging staging(*scene.filesystem);
-  const auto ino = staging.begin_file();
-  REQUIRE(staging.publish_file(*ino, "in", {.mode = 0644}, {.size = 9}));
+  const auto ino = test::begin_file(staging);
+  REQUIRE(test::publish_file(
+      staging, *scene.backend,
+      {.ino = *ino, .path = "in", .attributes = {.mode = 0644}, .origin = {.size = 9}}));
   REQUIRE(scene.filesystem->rename({}, {fs::root_ino, "in"}, {fs::root_ino, "out"}, 0));
   CHECK(staging.walk()->front().dirty);
   CHECK_FALSE(staging.walk()->front().origin.has_value());

@@ -4,6 +4,7 @@
 
 #include "fs/namespace.hpp"
 #include "support/live_buffer.hpp"
+#include "support/staged_file.hpp"
 
 using namespace efs;
 using fs::Over;
@@ -14,8 +15,10 @@ namespace {
 constexpr fs::Origin version{.device = 1, .inode = 2, .size = 3, .mtime = 4, .ctime = 5};
 
 void stage_one(LiveBuffer& buffer, const std::string& path, fs::Origin origin = version) {
-  const auto ino = *buffer.staging->begin_file();
-  REQUIRE(buffer.staging->publish_file(ino, path, {.mode = 0644}, origin));
+  const auto ino = *test::begin_file(*buffer.staging);
+  REQUIRE(test::publish_file(
+      *buffer.staging, *buffer.backend,
+      {.ino = ino, .path = path, .attributes = {.mode = 0644}, .origin = origin}));
 }
 
 std::string gone(LiveBuffer& buffer) {
@@ -122,7 +125,7 @@ TEST_CASE("what efs takes away itself is not gone", "[fs][gone]") {
   REQUIRE(buffer.staging->remove("linked"));
   CHECK(gone(buffer).empty());
   REQUIRE(buffer.staging->remove_clean("linked2"));
-  const auto ino = *buffer.staging->begin_file();
+  const auto ino = *test::begin_file(*buffer.staging);
   REQUIRE(buffer.staging->publish_over(
       {.ino = ino, .path = "replaced", .attributes = {.mode = 0644}, .origin = version},
       Over::anything));

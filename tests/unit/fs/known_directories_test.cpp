@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "support/live_buffer.hpp"
+#include "support/staged_file.hpp"
 
 using namespace efs;
 using fs::Staging;
@@ -27,8 +28,10 @@ std::string level(const std::string& top, int depth) {
 }
 
 void stage_file(LiveBuffer& buffer, const std::string& path) {
-  const auto ino = *buffer.staging->begin_file();
-  REQUIRE(buffer.staging->publish_file(ino, path, {.mode = 0644}, version));
+  const auto ino = *test::begin_file(*buffer.staging);
+  REQUIRE(test::publish_file(
+      *buffer.staging, *buffer.backend,
+      {.ino = ino, .path = path, .attributes = {.mode = 0644}, .origin = version}));
 }
 
 /// Makes this many nested directories, with a file in each.

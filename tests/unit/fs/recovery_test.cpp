@@ -63,7 +63,7 @@ struct RecoveryScene {
 TEST_CASE("recovery frees containers that no record knows and keeps the others") {
   RecoveryScene scene;
   const auto known = scene.filesystem->make_node({}, fs::root_ino, "known", S_IFREG | 0644, 0)->ino;
-  const auto unfinished = *fs::Staging(*scene.filesystem).begin_file();
+  const auto unfinished = fs::Staging(*scene.filesystem).begin_open_file()->ino;
   REQUIRE(scene.backend->create(200));  // made ahead, say
   CHECK(scene.containers() == 3);
   scene.open({});

@@ -14,6 +14,7 @@
 #include "fs/kernel_view.hpp"
 #include "fs/namespace.hpp"
 #include "support/live_buffer.hpp"
+#include "support/staged_file.hpp"
 
 using namespace efs;
 using fs::Keep;
@@ -25,11 +26,10 @@ namespace {
 constexpr fs::Origin staged_version{.device = 1, .inode = 2, .size = 3, .mtime = 4, .ctime = 5};
 
 std::uint64_t filled(LiveBuffer& buffer, const std::string& content) {
-  const auto ino = *buffer.staging->begin_file();
-  const auto fd = *buffer.staging->open_container(ino, O_RDWR);
-  CHECK(::pwrite(fd.get(), content.data(), content.size(), 0) ==
+  const auto file = *buffer.staging->begin_open_file();
+  CHECK(::pwrite(file.fd, content.data(), content.size(), 0) ==
         static_cast<ssize_t>(content.size()));
-  return ino;
+  return file.ino;
 }
 
 Status publish(LiveBuffer& buffer, const std::string& path, const std::string& content, Over over,

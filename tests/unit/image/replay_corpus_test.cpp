@@ -43,7 +43,7 @@ LeftJournal left_by(const test::Scenario& scenario, std::uint64_t smallest_compa
       fs::Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world),
                                      .smallest_compaction = smallest_compaction})
           .value();
-  test::Life life{world, *filesystem, {}, 0};
+  test::Life life{world, *filesystem, backend, {}, 0};
   REQUIRE(filesystem->make_node({.request = 77}, fs::root_ino, "asked", S_IFREG | 0600, 0));
   for (const auto& step : scenario) {
     step.run(life);

@@ -15,6 +15,7 @@
 #include "stage/import/stage_in.hpp"
 #include "support/containers.hpp"
 #include "support/short_of_memory.hpp"
+#include "support/staged_file.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
 
@@ -198,7 +199,7 @@ std::vector<fs::StagedFile> files_to_publish(fs::Staging& staging) {
   std::vector<fs::StagedFile> files;
   for (const char* path : {"the first of several files", "the second of several files",
                            "the third of several files"}) {
-    files.push_back({.ino = staging.begin_file().value(),
+    files.push_back({.ino = efs::test::begin_file(staging).value(),
                      .path = path,
                      .attributes = {.mode = 0600},
                      .xattrs = {{"user.k", "value"}}});
