@@ -168,7 +168,7 @@ class Job:
             words = [efs, "run", *turn, f"{self.where}/job.yaml", "--", *self.program(f"{self.where}/mnt/input", f"{self.where}/mnt")]
         self.began = time.time()
         self.process = subprocess.Popen(words, stdout=open(f"{self.where}/said", "w"), stderr=subprocess.STDOUT)
-        self.watch = threading.Thread(target=self.note_end)
+        self.watch = threading.Thread(target=self.record_end)
         self.watch.start()
 
     def iterate(self, efs, queue, count):
@@ -186,7 +186,7 @@ class Job:
         except subprocess.CalledProcessError as error:
             self.failure = f"{error}: {error.stdout}"
 
-    def note_end(self):
+    def record_end(self):
         self.process.wait()
         self.ended = time.time()
 

@@ -185,7 +185,7 @@ static void put_off(const struct efs_site* site, const struct efs_job* job, cons
 
 /* "SECONDS MINUTES": the begin, since the epoch, and the minutes of the time limit that were
  * given back. */
-static void note_began(const struct efs_job* job, long long began, long minutes) {
+static void record_began(const struct efs_job* job, long long began, long minutes) {
   char text[64];
   efs_format(text, sizeof text, "%lld %ld", began, minutes);
   efs_write_file(job->directory, "began", text, 0644, 0);
@@ -228,7 +228,7 @@ void efs_give_back(const struct efs_site* site, const struct efs_job* job) {
   efs_format(more, sizeof more, "TimeLimit=+%lld", (owed + 59) / 60);
   efs_run(update, NULL, 20, &outcome);
   if (outcome.code == 0) {
-    note_began(job, began, given + (long)((owed + 59) / 60));
+    record_began(job, began, given + (long)((owed + 59) / 60));
   }
 }
 
@@ -242,7 +242,7 @@ static void fail_late(const struct efs_site* site, const struct efs_job* job) {
 }
 
 /* Records the path of the receipt, for a later check that all results are exported. */
-static void note_receipt(const struct efs_job* job, const char* status) {
+static void record_receipt(const struct efs_job* job, const char* status) {
   char results[EFS_PATH], receipt[2 * EFS_PATH];
   if (efs_json_text(status, "results_dir", results, sizeof results) != 0 || results[0] != '/' ||
       strlen(results) + 1 == sizeof results) {
@@ -254,13 +254,13 @@ static void note_receipt(const struct efs_job* job, const char* status) {
 }
 
 /* Records and publishes that the file system of the job runs. `status`: from efs start. */
-static void note_running(const struct wait* wait, const char* status) {
+static void record_running(const struct wait* wait, const char* status) {
   const struct efs_site* site = wait->site;
   const struct efs_job* job = wait->job;
   char result[EFS_TEXT], figures[EFS_FIGURES];
   efs_format(result, sizeof result, "running %s", job->mount);
   efs_write_file(job->directory, "result", result, 0644, 0);
-  note_receipt(job, status);
+  record_receipt(job, status);
   efs_read_figures(status, figures, sizeof figures);
   efs_publish_more(site, job, "running", job->mount, figures);
   efs_watch(site, job, status);
@@ -274,7 +274,7 @@ static void note_running(const struct wait* wait, const char* status) {
 }
 
 /* Puts the job off, or fails it, for an efs start that did not succeed. */
-static void note_no_start(const struct wait* wait, const struct efs_outcome* outcome) {
+static void record_no_start(const struct wait* wait, const struct efs_outcome* outcome) {
   char error[EFS_TEXT];
   if (wait->cancelled) {
     /* If tasks start all the same, the job was requeued, or a restarted slurmctld took it for
@@ -328,9 +328,9 @@ static void start(const struct efs_site* site, const struct efs_job* job,
   words[n] = NULL;
   efs_run_ticking(words, world->words, 1, &asking, &outcome);
   if (outcome.code == 0) {
-    note_running(&wait, outcome.text);
+    record_running(&wait, outcome.text);
   } else {
-    note_no_start(&wait, &outcome);
+    record_no_start(&wait, &outcome);
   }
 }
 
@@ -492,7 +492,7 @@ static int ask_for_world(struct world* world, const struct efs_site* site,
 
 /* Most jobs have no directives. Jobs with directives detect them by themselves (task.c), and are
  * put off. */
-static int note_unasked(const struct efs_site* site, struct efs_job* job) {
+static int record_unasked(const struct efs_site* site, struct efs_job* job) {
   clear_the_way(site, job);
   if (efs_make_job(site, job) == 0) {
     efs_write_file(job->directory, "result",
@@ -547,7 +547,7 @@ int efs_prolog(spank_t spank, const struct efs_site* site) {
       return 0;
     }
     if (has < 0) {
-      return note_unasked(site, &job);
+      return record_unasked(site, &job);
     }
   }
   clear_the_way(site, &job);
@@ -557,7 +557,7 @@ int efs_prolog(spank_t spank, const struct efs_site* site) {
              "this node; tell the administrators");
     return 0;
   }
-  note_began(&job, (long long)time(NULL), 0);
+  record_began(&job, (long long)time(NULL), 0);
   efs_note_boot(&job);
   begin_world(&world, site, &job);
   if (fault != NULL) {

@@ -329,7 +329,7 @@ Result<Target> target_of(const std::string& which) {
 // Records the end before the removal. If the removal is interrupted, the next start or clean
 // continues it, as after an interrupted stop. If the record cannot be written, the removal
 // continues.
-void note_over(const control::Instance& instance) {
+void record_over(const control::Instance& instance) {
   const UniqueFd directory(
       ::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (directory) {
@@ -359,7 +359,7 @@ Status remove_as_owner(const control::Instance& instance, const image::Manifest&
   const auto removed = as_owner(instance.owner, [&]() -> Result<std::string> {
     EFS_TRY(remove_elsewhere(instance.directory, manifest.store, manifest, judged, [&] {
       if (!force) {
-        note_over(instance);
+        record_over(instance);
       }
     }));
     return "";
@@ -376,7 +376,7 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
     return fail(EBUSY, instance.name + " is running; stop it: efs stop " + instance.name);
   }
   end_silent_mount(instance);
-  const auto held = control::hold(instance);
+  const auto held = control::lock_instance(instance);
   if (!held) {
     return std::unexpected(held.error());
   }

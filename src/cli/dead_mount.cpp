@@ -115,7 +115,7 @@ void end_silent_mount(const control::Instance& instance) {
   if (!manifest || answers(manifest->mount_dir, longest)) {
     return;
   }
-  const auto held = control::hold(instance);
+  const auto held = control::lock_instance(instance);
   if (!held || !drop_mount(*manifest, instance)) {
     return;
   }

@@ -138,7 +138,7 @@ Status doubt_what_is_out(const image::Image& image, bool elsewhere) {
 
 // The state "kept" of a stop --keep stays. If the record cannot be written, the store counts as one
 // with unsaved contents.
-void note_all_is_out(const image::Image& image) {
+void record_all_is_out(const image::Image& image) {
   (void)image::write_left(image.directories.metadata.get(),
                           image.manifest.left == image::ShutdownState::kept
                               ? image::ShutdownState::kept
@@ -301,7 +301,7 @@ BroughtOut bring_out(image::Image& image, const Destination& destination, bool a
     }
   }
   if (out.code == 0) {
-    note_all_is_out(image);
+    record_all_is_out(image);
   }
   out.unmatched = stage::unmatched_in(out.receipt, true);
   return out;

@@ -119,10 +119,11 @@ std::vector<Instance> list_instances() {
   return instances;
 }
 
-Result<HeldInstance> hold(const Instance& instance) {
-  HeldInstance held{.directory = UniqueFd(::open(instance.directory.c_str(),
-                                                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)),
-                    .lock = {}};
+Result<LockedInstance> lock_instance(const Instance& instance) {
+  LockedInstance held{
+      .directory = UniqueFd(
+          ::open(instance.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)),
+      .lock = {}};
   if (!held.directory) {
     return fail_errno(instance.directory);
   }
@@ -142,7 +143,7 @@ Result<HeldInstance> hold(const Instance& instance) {
   return held;
 }
 
-Status discard(const Instance& instance, const HeldInstance& held) {
+Status discard(const Instance& instance, const LockedInstance& held) {
   const UniqueFd& directory = held.directory;
   if (const Status dropped = drop_stores(directory.get()); !dropped) {
     return fail(dropped.error().code, instance.directory + "/" + describe(dropped.error()));

@@ -78,15 +78,15 @@ bool is_alive(const std::string& directory);
 std::vector<Instance> list_instances();
 
 /// A dead instance. No process can start it while this object exists.
-struct HeldInstance {
+struct LockedInstance {
   UniqueFd directory, lock;
 };
 
 /// EBUSY if the instance is alive, or if another process holds its lock.
-Result<HeldInstance> hold(const Instance& instance);
+Result<LockedInstance> lock_instance(const Instance& instance);
 
 /// Removes the store in memory and the directory of a dead instance. The data is then lost. EPERM
 /// if only root can remove them. Leaves a store on a file system (fsdax) unchanged.
-Status discard(const Instance& instance, const HeldInstance& held);
+Status discard(const Instance& instance, const LockedInstance& held);
 
 }  // namespace efs::control

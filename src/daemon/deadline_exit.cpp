@@ -140,7 +140,7 @@ Json Instance::drop_what_is_left(const StopRequest& request) {
   if (keep_image_) {
     (void)leave_image(image::ShutdownState::unsaved, Clock::now());
   } else {
-    note_left(image::ShutdownState::over);
+    record_left(image::ShutdownState::over);
     (void)image::begin_removal(store_.metadata.get());
     remove_store(store_);
   }

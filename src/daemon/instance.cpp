@@ -98,7 +98,7 @@ int Instance::run() {
     }
     log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"",
                image::name_of(noted->left));
-    note_left(image::ShutdownState::in_use);
+    record_left(image::ShutdownState::in_use);
   }
   const Status started = begin(successor);
   if (successor && !started) {

@@ -132,7 +132,7 @@ class Instance {
   /// not ended.
   std::optional<image::Manifest> noted_end() const;
   int finish(const image::Manifest& noted);
-  void note_left(image::ShutdownState left);
+  void record_left(image::ShutdownState left);
   Status open_watchers();
   /// For a takeover. Does not wait and cannot fail.
   void open_watchers_later();
@@ -143,8 +143,8 @@ class Instance {
   /// Opens the cache of inputs. Without a usable cache, efs imports everything from the PFS.
   void open_cache();
   stage::Options stage_options() const;
-  void note_merge_start();
-  void note_mount_point(bool takeover);
+  void record_merge_start();
+  void record_mount_point(bool takeover);
   Status open_placed();
   void shut_what_was_opened();
   Status book_what_is_out();
@@ -160,8 +160,8 @@ class Instance {
   /// connection must exist.
   void probe_passthrough();
   Status serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest> init);
-  void note_resumed();
-  void note_begun();
+  void record_resumed();
+  void record_begun();
   void catch_up_with_predecessor();
   Status serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init);
   void put_manifest_right();
@@ -178,7 +178,7 @@ class Instance {
   Status go_on_with_store(bool same_boot);
   Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);
   /// For results that replace their inputs: notes the imported versions.
-  void note_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs, fs::Staging& staging);
+  void record_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs, fs::Staging& staging);
   Status plan_and_stage_in();
   Status keep_listed(std::map<std::string, std::string> listed);
   void inherit_listed();
@@ -238,7 +238,7 @@ class Instance {
   /// steps. Records the contents of each file until `end`, because this has to look at each file.
   Status leave_image(image::ShutdownState left, std::optional<Clock::time_point> end = {});
   Status give_store_up();
-  std::string note_contents(std::optional<Clock::time_point> end);
+  std::string record_contents(std::optional<Clock::time_point> end);
   void give_back_what_was_kept(bool in_a_hurry = false);
   void keep_house();
   void tear_down();

@@ -257,7 +257,7 @@ Status Instance::wait_for_kernel() {
              : fail(ENOTCONN, "the mount at " + options_.config.mount_dir + " does not answer");
 }
 
-void Instance::note_begun() {
+void Instance::record_begun() {
   MutexLock lock(mutex_);
   session_begun_ = true;
   changed_.notify_all();
@@ -271,15 +271,15 @@ Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& in
   };
   try {
     return init ? session_->take_over(
-                      std::move(fuse), loop, *init, [this] { note_resumed(); },
+                      std::move(fuse), loop, *init, [this] { record_resumed(); },
                       [this] { supervisor_.report_progress(); })
-                : session_->serve(std::move(fuse), loop, keep, [this] { note_begun(); });
+                : session_->serve(std::move(fuse), loop, keep, [this] { record_begun(); });
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
 }
 
-void Instance::note_resumed() {
+void Instance::record_resumed() {
   MutexLock lock(mutex_);
   session_resumed_ = true;
   changed_.notify_all();

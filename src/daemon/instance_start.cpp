@@ -207,7 +207,7 @@ void Instance::open_cache() {
 // Records the start of the job by the PFS's clock: a newer file in results-dir at the end comes
 // from another node. The manifest keeps the time for an instance that continues with the store. A
 // store that was kept on purpose starts anew, because all its results were exported.
-void Instance::note_merge_start() {
+void Instance::record_merge_start() {
   config::JobConfig& config = options_.config;
   config.merges =
       store_.left && store_.manifest.left != image::ShutdownState::kept && store_.manifest.merges;
@@ -223,7 +223,7 @@ void Instance::note_merge_start() {
 
 // The manifest keeps this, too: the PFS may be absent when a later instance continues with the
 // store.
-void Instance::note_mount_point(bool takeover) {
+void Instance::record_mount_point(bool takeover) {
   config::JobConfig& config = options_.config;
   if (config.results_dir.empty()) {
     return;
@@ -346,8 +346,8 @@ void Instance::put_manifest_right() {
 Status Instance::prepare_manifests(bool takeover) {
   made_mount_point_ = made_mount_point_ || (store_.left && store_.manifest.made_mount_dir &&
                                             store_.manifest.mount_dir == options_.config.mount_dir);
-  note_merge_start();
-  note_mount_point(takeover);
+  record_merge_start();
+  record_mount_point(takeover);
   return store_.left ? Status()
                      : write_manifests(store_, options_.config, options_.directory,
                                        {.made_mount_dir = made_mount_point_});
@@ -508,7 +508,7 @@ Result<stage::Plan> Instance::plan_inputs(stage::PfsIo& pfs, fs::Staging& stagin
     return plan;
   }
   if (available && plan->needed > *available && cache_) {
-    cache_->give_up(plan->needed - *available);
+    cache_->free_space(plan->needed - *available);
   }
   if (store_.left) {
     forgive_what_is_the_jobs(*plan, staging);
@@ -517,15 +517,15 @@ Result<stage::Plan> Instance::plan_inputs(stage::PfsIo& pfs, fs::Staging& stagin
   return plan;
 }
 
-void Instance::note_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs,
-                                    fs::Staging& staging) {
+void Instance::record_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs,
+                                      fs::Staging& staging) {
   if (!placed_ || !config::has_results_in_place(options_.config)) {
     return;
   }
   stage::forget_staged(plan, pfs, staging, *placed_);
   for (const auto& entry : plan.entries) {
     if (entry.type == stage::EntryType::directory) {
-      stage::note_came_in(entry, staging, *placed_);
+      stage::record_came_in(entry, staging, *placed_);
     }
   }
 }
@@ -552,7 +552,7 @@ Status Instance::plan_and_stage_in() {
     return std::unexpected(turn.error());
   }
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
-  note_inputs_in_place(*plan, pfs, staging);
+  record_inputs_in_place(*plan, pfs, staging);
   if (!report.ok()) {
     return stage_in_failed(*report.failure, options_.config.root_dir);
   }

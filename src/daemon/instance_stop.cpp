@@ -33,7 +33,7 @@ namespace {
 // The time to complete current writes and to remove partial files.
 constexpr auto patience_with_dropped = std::chrono::seconds(20);
 
-// The times at which note_contents() stops to wait for writers.
+// The times at which record_contents() stops to wait for writers.
 struct Patience {
   std::chrono::steady_clock::time_point patient_until;  // for a file that is written
   std::chrono::steady_clock::time_point tired_at;       // for all files together
@@ -210,7 +210,7 @@ Status Instance::leave_image(image::ShutdownState left, std::optional<Clock::tim
     if (!store_.manifest.contents.empty()) {
       EFS_TRY(write_manifests(store_, options_.config, options_.directory, standing));
     }
-    standing.contents = note_contents(end);
+    standing.contents = record_contents(end);
   }
   const Status written = write_manifests(store_, options_.config, options_.directory, standing);
   if (!written) {
@@ -230,7 +230,7 @@ Status Instance::leave_image(image::ShutdownState left, std::optional<Clock::tim
 }
 
 // Without this list the store is equally usable, but fewer changes from outside are detected.
-std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
+std::string Instance::record_contents(std::optional<Clock::time_point> end) try {
   fs::Staging staging(*filesystem_);
   const auto is_over = [&] {
     return end && Clock::now() >= *end;
@@ -263,7 +263,7 @@ std::string Instance::note_contents(std::optional<Clock::time_point> end) try {
 
 // With `over`, the store is removed from here on. If the worker dies meanwhile, its successor only
 // completes this.
-void Instance::note_left(image::ShutdownState left) {
+void Instance::record_left(image::ShutdownState left) {
   const UniqueFd directory(
       ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (const Status noted = image::write_left(directory.get(), left); !noted) {
@@ -275,7 +275,7 @@ void Instance::note_left(image::ShutdownState left) {
 // the next start would continue with the store. The manifest with `over` then stays, too.
 Status Instance::give_store_up() {
   claim_end();
-  note_left(image::ShutdownState::over);
+  record_left(image::ShutdownState::over);
   const Status begun = image::begin_removal(store_.metadata.get());
   store_stays_ = !begun;
   if (begun) {

@@ -112,7 +112,8 @@ std::optional<Message> Supervisor::answer_if_asked(Received& received, UniqueFd&
 // Handles the messages that are never answered.
 bool Supervisor::one_way(const Message& ask) {
   if (ask.ask == Ask::close_backing) {
-    return close_backing(ask), true;
+    close_backing(ask);
+    return true;
   }
   if (ask.ask != Ask::keep_to_daemon) {
     return false;
@@ -154,7 +155,7 @@ Message Supervisor::answer_about_mount(Received& received, UniqueFd& fd) {
     case Ask::check_mount: return answer_of(mount_.check(received.first()));
     case Ask::mount: return mount(received.message, received.first(), fd);
     case Ask::unmount: return unmount(received.message);
-    case Ask::abort: return clean_up(), Message{};
+    case Ask::abort: clean_up(); return {};
     default: return answer_error(EINVAL, "unknown request");
   }
 }

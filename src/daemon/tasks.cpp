@@ -123,7 +123,7 @@ void Tasks::note(const Json& line) {
 }
 
 // Allocates no memory, so that a task can end during a shortage.
-void Tasks::note_end(std::uint64_t id) noexcept {
+void Tasks::record_end(std::uint64_t id) noexcept {
   if (!book_) {
     return;
   }
@@ -218,7 +218,7 @@ void Tasks::run_lane(TaskKind kind) {
     running_[lane] = nullptr;
     const TaskState state = state_after(*task, outcome);
     end(*task, state, std::move(outcome));
-    note_end(task->id);
+    record_end(task->id);
     log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind),
               name_of(task->state));
   }
@@ -297,7 +297,7 @@ void Tasks::cancel_locked(Task& task) {
   Json outcome = control::error_line({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
   end(task, TaskState::cancelled, std::move(outcome));
-  note_end(task.id);
+  record_end(task.id);
 }
 
 Status Tasks::cancel(std::uint64_t id) {

@@ -111,7 +111,7 @@ class Tasks {
   // no unload starts meanwhile, so that two never process the same file
   bool drains() const EFS_REQUIRES(mutex_);
   void note(const control::Json& line) EFS_REQUIRES(mutex_);
-  void note_end(std::uint64_t id) noexcept EFS_REQUIRES(mutex_);
+  void record_end(std::uint64_t id) noexcept EFS_REQUIRES(mutex_);
 
   const std::string book_path_;
   Mutex mutex_;  // rank 6; under it only one line of the book is written

@@ -52,7 +52,7 @@ Filesystem::Filesystem(Backend& backend, const Options& options)
       medium_(options.medium ? options.medium
                              : store::directory_medium(options.metadata_directory)),
       names_(options.root_mode, options.uid, options.gid, clock_.now()),
-      room_(backend) {}
+      space_(backend) {}
 
 Filesystem::~Filesystem() {
   for (const auto& unused : pool_.close()) {
@@ -85,7 +85,7 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
 
 Status Filesystem::new_connection() {
   WriteLock lock(mutex_);
-  reply_cache_.clear();
+  completed_requests_.clear();
   return commit(0, NewConnection{});
 }
 
@@ -100,7 +100,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }
-  reply_cache_.note(request, inode_of(record));
+  completed_requests_.note(request, inode_of(record));
   const Status applied = apply_appended(record);
   if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) {
     ++changed->edits;
@@ -140,7 +140,7 @@ Status Filesystem::append_with_room(std::uint64_t request, std::int64_t reserve)
     appended = append(request, reserve);
   }
   if (!appended && appended.error().code == EIO) {
-    note_failed_append(appended.error());
+    record_failed_append(appended.error());
   }
   return appended;
 }
@@ -167,11 +167,11 @@ std::uint64_t Filesystem::durable_records() const {
 
 // A shortage of space, memory or descriptors is temporary. A medium with write errors may have lost
 // earlier records, so the file system becomes read-only, as after a failed sync.
-void Filesystem::note_failed_append(const Error& error) {
+void Filesystem::record_failed_append(const Error& error) {
   broken_ = true;
   log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"",
              reason_of(error));
-  note_failed_sync();
+  record_failed_sync();
 }
 
 // The record is in the journal, so it must take effect, if necessary with the spare memory. If that
@@ -246,7 +246,7 @@ void Filesystem::compact_inherited() {
     return;
   }
   const std::uint64_t records = journal_->sequence() - recovery_.journal.first_sequence + 1;
-  if (records <= 2 * (names_.size() + ReplyCache::capacity)) {
+  if (records <= 2 * (names_.size() + CompletedRequests::capacity)) {
     return;
   }
   compact_at_ = std::min(compact_at_, std::max(journal_->size(), options_.smallest_compaction));
@@ -273,7 +273,7 @@ Status Filesystem::compact() try {
               0, bytes,
               name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
         });
-        reply_cache_.for_each([&](std::uint64_t request, std::uint64_t ino) {
+        completed_requests_.for_each([&](std::uint64_t request, std::uint64_t ino) {
           if (!status) {
             return;
           }
@@ -288,7 +288,7 @@ Status Filesystem::compact() try {
     durable_ = std::max(durable_.load(), journal_->sequence());
   } else if (switched) {  // power loss could restore the old journal without the following records
     broken_ = true;
-    note_failed_sync();
+    record_failed_sync();
   }
   return done;
 } catch (const std::bad_alloc&) {  // before the switch: the switch and the rest do not allocate
@@ -446,7 +446,7 @@ Status Filesystem::settle_before(const Record& record) {
   return backend_.sync_name(inode->ino);
 }
 
-void Filesystem::note_unsettled(std::uint64_t ino) {
+void Filesystem::record_unsettled(std::uint64_t ino) {
   if (backend_.durability() == Durability::volatile_memory) {
     return;
   }

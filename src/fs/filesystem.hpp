@@ -25,13 +25,13 @@
 #include "base/memory.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/completed_requests.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/emptied_files.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
-#include "fs/reply_cache.hpp"
-#include "fs/room.hpp"
 #include "fs/seal.hpp"
+#include "fs/space_account.hpp"
 #include "store/journal.hpp"
 
 namespace efs::fs {
@@ -45,7 +45,7 @@ struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint64_t request = 0;
-  bool resent = false;  // an earlier worker may have carried it out: see ReplyCache
+  bool resent = false;  // an earlier worker may have carried it out: see CompletedRequests
   mode_t umask = 0;     // for operations that make a file
   // looks up supplementary groups, at a cost; empty: none
   std::function<bool(gid_t)> in_group = {};
@@ -293,14 +293,16 @@ class Filesystem {
 
   /// The same, if the pending space is at least this fraction of the available space.
   void free_removed_if(std::uint64_t part) EFS_EXCLUDES(mutex_, sync_mutex_, freeing_) {
-    if (room_.owes(part)) {
+    if (space_.owes(part)) {
       free_removed();
     }
   }
 
   /// True if removed files hold space that programs may soon need. Call free_removed() then as soon
   /// as possible.
-  bool owes_space() { return room_.owes(Room::smallest) && room_.level() != Room::Level::ample; }
+  bool owes_space() {
+    return space_.owes(SpaceAccount::smallest) && space_.level() != SpaceAccount::Level::ample;
+  }
 
   /// Housekeeping. Call it periodically from one thread. Syncs the journal on a page-cache file
   /// system, frees removed files whose record is durable, and records persisted content of staged
@@ -379,9 +381,9 @@ class Filesystem {
   Status sync_journal();
   void free_released();
   /// Records a failed sync for later recoveries: a successful sync proves nothing any more.
-  void note_failed_sync();
+  void record_failed_sync();
   /// Makes the file system read-only after a failed append.
-  void note_failed_append(const Error& error) EFS_REQUIRES(mutex_);
+  void record_failed_append(const Error& error) EFS_REQUIRES(mutex_);
   std::uint64_t durable_up_to() const EFS_REQUIRES_SHARED(mutex_);
   bool is_out_of_reach();
   /// Returns when the replayed records survive power loss, or when the file system is read-only.
@@ -396,7 +398,7 @@ class Filesystem {
   /// several records, only the last one has the request's number, so that an incomplete request is
   /// never taken for a complete one.
   std::optional<std::uint64_t> done_before(const Caller& caller) const EFS_REQUIRES_SHARED(mutex_) {
-    return caller.resent ? reply_cache_.find(caller.request) : std::nullopt;
+    return caller.resent ? completed_requests_.find(caller.request) : std::nullopt;
   }
 
   /// The reply to a request that made an inode or a name, with the kernel's reference; also after a
@@ -506,7 +508,7 @@ class Filesystem {
   /// Syncs the content that must be durable before this record is written.
   Status settle_before(const Record& record) EFS_REQUIRES(mutex_);
   /// Records that the inode is now clean and its content not known to be durable.
-  void note_unsettled(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  void record_unsettled(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status mark_dirty(std::uint64_t request, Inode& inode) EFS_REQUIRES(mutex_);
   /// Call it before any change of a container's bytes, size or times, from the first open for
   /// writing on. On return no sharer relies on them. May copy the whole file.
@@ -553,7 +555,7 @@ class Filesystem {
   /// The same for an inode that has just lost a name. The kernel drops its last reference only
   /// after the reply. So while space is scarce the container is removed now, if no program has it
   /// open.
-  Reaped reap_unnamed(std::uint64_t ino, Room::Level level) EFS_REQUIRES(mutex_);
+  Reaped reap_unnamed(std::uint64_t ino, SpaceAccount::Level level) EFS_REQUIRES(mutex_);
   /// Frees the container of an unreachable inode and keeps the inode for the kernel's references. A
   /// later open fails with ESTALE: by O_PATH, or by the name in a request that was already on its
   /// way; the kernel then looks up the name again.
@@ -665,9 +667,9 @@ class Filesystem {
   // running calls of settle() that have not yet recorded their files
   unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned tended_ = 0;
-  ReplyCache reply_cache_ EFS_GUARDED_BY(mutex_);
+  CompletedRequests completed_requests_ EFS_GUARDED_BY(mutex_);
 
-  Room room_;
+  SpaceAccount space_;
   // removals and truncations that may have freed space or will
   std::atomic<std::uint64_t> removals_{0};
   std::atomic<std::uint64_t> freed_up_to_{0};  // removals_ when free_removed() was last begun

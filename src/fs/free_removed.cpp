@@ -26,7 +26,7 @@ bool Filesystem::waits_for_journal(std::uint64_t ino) {
   if (journal_) {
     try {  // without a journal there is nothing to wait for: the next start frees it
       released_.push_back({journal_->sequence(), ino});
-      room_.owe(backend_.place_of(ino), bytes);
+      space_.owe(backend_.place_of(ino), bytes);
     } catch (const std::bad_alloc&) {
     }  // the next start frees it
   }
@@ -55,7 +55,7 @@ Filesystem::Reaped Filesystem::withdraw(std::uint64_t ino) {
   return reap(ino);
 }
 
-Filesystem::Reaped Filesystem::reap_unnamed(std::uint64_t ino, Room::Level level) {
+Filesystem::Reaped Filesystem::reap_unnamed(std::uint64_t ino, SpaceAccount::Level level) {
   if (const Reaped reaped = reap(ino); reaped.gone) {
     return reaped;
   }
@@ -64,11 +64,11 @@ Filesystem::Reaped Filesystem::reap_unnamed(std::uint64_t ino, Room::Level level
     return {};
   }
   ++removals_;
-  bool now = level == Room::Level::scarce;
-  if (level == Room::Level::half) {  // a file that holds more than is available
+  bool now = level == SpaceAccount::Level::scarce;
+  if (level == SpaceAccount::Level::half) {  // a file that holds more than is available
     const auto held = backend_.attributes(ino);
     now = held && static_cast<std::uint64_t>(held->st_blocks) * 512 >
-                      room_.available(backend_.place_of(ino));
+                      space_.available(backend_.place_of(ino));
   }
   if (now && inode->is_unreachable()) {
     return free_unopened(*inode);
@@ -112,8 +112,8 @@ void Filesystem::remove_container(const Reaped& reaped) {
   // Owed before: a removal of much hands over the lead, and the next create must wait for it.
   if (const auto held = backend_.attributes(reaped.container);
       held && !reaped.waits && kernel != nullptr) {
-    room_.owe(backend_.place_of(reaped.container),
-              static_cast<std::uint64_t>(held->st_blocks) * 512);
+    space_.owe(backend_.place_of(reaped.container),
+               static_cast<std::uint64_t>(held->st_blocks) * 512);
   }
   const std::uint64_t bytes = reaped.waits ? 0 : backend_.remove(reaped.container).value_or(0);
   if (kernel != nullptr) {
@@ -147,7 +147,7 @@ bool Filesystem::await_release() {
 
 bool Filesystem::free_removed() try {
   if (freed_up_to_ == removals_ && removing_ == 0) {
-    room_.settle();
+    space_.settle();
     return free_zeros_left();
   }
   slow_work_begins();
@@ -180,7 +180,7 @@ bool Filesystem::free_removed() try {
   }
   free_zeros_left();
   wait_for_removals();
-  room_.settle();
+  space_.settle();
   if (KernelView* kernel = kernel_) {
     kernel->release_space();
   }

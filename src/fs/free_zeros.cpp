@@ -280,13 +280,13 @@ void Filesystem::free_zeros(std::uint64_t ino) try {
     ++removals_;
     // Before the lead is handed over, because the next request may need the space.
     const unsigned place = backend_.place_of(ino);
-    room_.owe(place, bytes);
+    space_.owe(place, bytes);
     if (bytes > sampled_quickly * extent) {
       slow_work_begins();
     }
     constexpr int tries = 4;
     if (!free_zeros_of(ino, tries).left) {
-      return room_.pay(place, bytes);
+      return space_.pay(place, bytes);
     }
     leave_zeros(ino);
   }

@@ -262,11 +262,11 @@ void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
   }
   if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) {
     extra.keep = replaced.extra->keep;
-    note_keep(inode);
+    record_keep(inode);
   }
 }
 
-void Namespace::note_keep(const Inode& inode) {
+void Namespace::record_keep(const Inode& inode) {
   if (inode.is_directory() && inode.extra->keep != Keep::by_rule) {
     has_kept_directories_ = true;
   }
@@ -433,7 +433,7 @@ Status Namespace::apply_one(const SetStaging& r) {
   inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
   inode->dirty = r.dirty != 0;
   extra.keep = static_cast<Keep>(r.keep);
-  note_keep(*inode);
+  record_keep(*inode);
   extra.origin = r.staged != 0 ? std::optional(r.origin) : std::nullopt;
   extra.origin_path = std::move(origin_path);
   extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;

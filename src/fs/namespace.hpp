@@ -128,7 +128,7 @@ class Namespace {
   void lose_name(Inode& inode, Inode& parent, FileTime time);
   void remember_if_last(const Inode& inode);
   void hand_over_class(Inode& inode, const Inode& replaced);
-  void note_keep(const Inode& inode);
+  void record_keep(const Inode& inode);
   void came_in(const Inode& inode);
   void moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time);
 

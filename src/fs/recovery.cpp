@@ -96,7 +96,7 @@ Status Filesystem::replay() {
                                        .complete_to = options_.journal_to});
   if (!journal) {
     if (journal.error().code == EIO) {
-      note_failed_sync();  // the error may come from the sync of the cleared journal tail
+      record_failed_sync();  // the error may come from the sync of the cleared journal tail
     }
     return std::unexpected(journal.error());
   }
@@ -133,7 +133,7 @@ Status Filesystem::secure_journal() {
     const Status synced =
         backend_.durability() != Durability::volatile_memory ? journal_->sync() : Status{};
     if (!synced) {
-      note_failed_sync();
+      record_failed_sync();
     }
     return synced;
   }
@@ -154,7 +154,7 @@ Status Filesystem::secure_journal() {
 
 // The mark must survive only the process: after power loss the journal is read from the medium
 // alone.
-void Filesystem::note_failed_sync() {
+void Filesystem::record_failed_sync() {
   if (const auto noted = medium_->create(failure_name); !noted && noted.error().code != EEXIST) {
     log::error(
         "event=journal_failed reason=\"{}\" action=\"whoever recovers does not know of the failed "
@@ -169,9 +169,9 @@ Status Filesystem::replay_one(const store::Record& stored) {
     return std::unexpected(record.error());
   }
   if (std::holds_alternative<NewConnection>(*record)) {
-    reply_cache_.clear();
+    completed_requests_.clear();
   }
-  reply_cache_.note(stored.request, inode_of(*record));
+  completed_requests_.note(stored.request, inode_of(*record));
   return names_.apply(*record);
 }
 
@@ -198,7 +198,7 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
   if (options_.takeover) {
     names_.inherit_references();
   } else {
-    reply_cache_.clear();
+    completed_requests_.clear();
   }
   for (const auto ino : names_.orphans()) {
     const auto container = std::lower_bound(containers.begin(), containers.end(), ino);
@@ -497,7 +497,7 @@ Status Filesystem::sync_journal() {
       broken_ = true;
       log::error("event=journal_failed reason=\"{}\" action=\"read-only from now on\"",
                  describe(done.error()));
-      note_failed_sync();
+      record_failed_sync();
       return done;
     }
     durable_ = std::max(durable_.load(), point.sequence);

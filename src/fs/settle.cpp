@@ -68,7 +68,7 @@ Status Filesystem::sync_and_book(std::span<const Unsettled> clean) {
     if (const Status synced = backend_.sync_all(); !synced) {
       // These files are never settled: the kernel reports the failure once, and the next sync would
       // succeed without the lost data. The PFS has them, so power loss may take them.
-      note_failed_sync();
+      record_failed_sync();
       return synced;
     }
   }
@@ -136,7 +136,7 @@ Status Filesystem::secure(std::span<const std::uint64_t> inos) {
   } else if (const Status synced = backend_.sync_all(); !synced) {
     // As in sync_and_book(): the kernel does not report this failure again, so waiting files are
     // never settled.
-    note_failed_sync();
+    record_failed_sync();
     WriteLock lock(mutex_);
     unsettled_.clear();
     return synced;

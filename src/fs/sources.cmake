@@ -31,10 +31,10 @@ set(sources
   ops/xattr.cpp
   record.cpp
   recovery.cpp
-  room.cpp
   seal.cpp
   settle.cpp
   snapshot.cpp
+  space_account.cpp
   staging.cpp
   staging_claims.cpp
   staging_gone.cpp

@@ -16,12 +16,12 @@
 namespace efs::fs {
 namespace {
 
-Result<HeldFile> held(std::uint64_t ino, Result<std::shared_ptr<Container>> container) {
+Result<OpenContainer> held(std::uint64_t ino, Result<std::shared_ptr<Container>> container) {
   if (!container) {
     return std::unexpected(container.error());
   }
   const int fd = (*container)->descriptor();
-  return HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  return OpenContainer{.ino = ino, .fd = fd, .holds = std::move(*container)};
 }
 
 // Sets the members of the item that the import under its name determines.
@@ -103,7 +103,7 @@ Result<std::uint64_t> Staging::new_number() {
   return numbers_.next++;
 }
 
-Result<HeldFile> Staging::begin_open_file() {
+Result<OpenContainer> Staging::begin_open_file() {
   const auto place = filesystem_.backend_.place_for({});
   if (!place) {
     return std::unexpected(place.error());
@@ -111,8 +111,8 @@ Result<HeldFile> Staging::begin_open_file() {
   return begin_open_file_at(*place);
 }
 
-Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
-  filesystem_.free_removed_if(Room::noticeable);
+Result<OpenContainer> Staging::begin_open_file_at(unsigned place) {
+  filesystem_.free_removed_if(SpaceAccount::noticeable);
   const auto ino = new_number();
   if (!ino) {
     return std::unexpected(ino.error());
@@ -125,17 +125,18 @@ Result<HeldFile> Staging::begin_open_file_at(unsigned place) {
   // the writer is done.
   Container* const filled = container->get();
   try {
-    return HeldFile{.ino = *ino,
-                    .fd = filled->descriptor(),
-                    .holds = std::shared_ptr<void>(
-                        filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
+    return OpenContainer{
+        .ino = *ino,
+        .fd = filled->descriptor(),
+        .holds = std::shared_ptr<void>(
+            filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
   } catch (const std::bad_alloc&) {  // otherwise the container would leak
     abandon(*ino);
     throw;
   }
 }
 
-Result<HeldFile> Staging::adopt_file(int fd) {
+Result<OpenContainer> Staging::adopt_file(int fd) {
   const auto ino = new_number();
   if (!ino) {
     return std::unexpected(ino.error());
@@ -143,7 +144,7 @@ Result<HeldFile> Staging::adopt_file(int fd) {
   return held(*ino, filesystem_.backend_.adopt(*ino, fd));
 }
 
-Result<HeldFile> Staging::hold(std::uint64_t ino) {
+Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
   std::atomic<std::uint32_t>& count = filesystem_.held_;
   {
     // The lock excludes a punch of zeros, which changes the container's mtime for a moment.
@@ -179,7 +180,7 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
     if (!failed) {
       break;
     }
-    filesystem_.note_unsettled(files[done].ino);
+    filesystem_.record_unsettled(files[done].ino);
   }
   // without a name; the caller abandons its container
   if (!failed) {
@@ -325,7 +326,7 @@ Status Staging::replace_xattrs(const Inode& inode,
   return {};
 }
 
-Status Staging::note_directory(const std::string& path, std::uint64_t version) {
+Status Staging::record_directory(const std::string& path, std::uint64_t version) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(path);
   if (!place) {

@@ -76,7 +76,7 @@ struct StagedAttributes {
 };
 
 /// Keeps the container of a file open during its lifetime.
-struct HeldFile {
+struct OpenContainer {
   std::uint64_t ino = 0;
   int fd = -1;                  // for reading and writing
   std::shared_ptr<void> holds;  // keeps `fd` open
@@ -176,17 +176,17 @@ class Staging {
   explicit Staging(Filesystem& filesystem) : filesystem_(filesystem) {}
 
   /// Makes a regular file without a name, with an empty container, which is open. Abandoned files
-  /// disappear with the instance. Destroy the HeldFile before abandon(); its space counts as used
-  /// until then.
-  Result<HeldFile> begin_open_file();
+  /// disappear with the instance. Destroy the OpenContainer before abandon(); its space counts as
+  /// used until then.
+  Result<OpenContainer> begin_open_file();
   /// The same on backend number `place` (Backend::create_at()).
-  Result<HeldFile> begin_open_file_at(unsigned place);
+  Result<OpenContainer> begin_open_file_at(unsigned place);
 
   /// The same with a hard link to the open file `fd` as its container (Backend::adopt()).
-  Result<HeldFile> adopt_file(int fd);
+  Result<OpenContainer> adopt_file(int fd);
 
   /// Opens the container of an existing file. Cheaper than a separate descriptor.
-  Result<HeldFile> hold(std::uint64_t ino);
+  Result<OpenContainer> open_container(std::uint64_t ino);
 
   /// As Filesystem::secure().
   Status secure(std::span<const std::uint64_t> inos);
@@ -217,7 +217,7 @@ class Staging {
   /// origin.size. Without effect if the path is not an imported directory. The root takes
   /// root-dir's group and extended attributes.
   Status set_root(gid_t gid, const std::map<std::string, std::string>& xattrs);
-  Status note_directory(const std::string& path, std::uint64_t version);
+  Status record_directory(const std::string& path, std::uint64_t version);
 
   /// True if the file lost its content by power loss before the first fsync, as a recovery of this
   /// store found, and no program has changed it since.
@@ -233,14 +233,14 @@ class Staging {
 
   /// Records that results-dir has a copy of some version of this file under that name, which a
   /// stage-out may replace. The file stays dirty. Without effect for a clean file.
-  Status note_copy(const std::string& path, const Origin& copy, bool in_place,
-                   const GoneInput* replaced = nullptr);
+  Status record_copy(const std::string& path, const Origin& copy, bool in_place,
+                     const GoneInput* replaced = nullptr);
 
   /// The same for the file `ino`, even if the file or its name has changed since the copy. Call it
   /// before the copy gets its name (any_ctime), which also keeps the former version, and again
   /// afterwards.
-  Status note_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place,
-                    const GoneInput* replaced);
+  Status record_named(std::uint64_t ino, const std::string& path, const Origin& copy, bool in_place,
+                      const GoneInput* replaced);
 
   /// Marks the file changed, because results-dir has another content under this name. ENOENT if the
   /// name leads to another inode by now.
@@ -383,7 +383,7 @@ class Staging {
   Status remember_further_names(const Inode& inode, const std::string& path);
   Status forget_name(const std::string& path);  // drops the record of a removed input
   // keeps the record of the PFS's version; the input does not count as removed
-  Status note_unloaded(const Inode& inode, const std::string& path);
+  Status record_unloaded(const Inode& inode, const std::string& path);
 
   /// A further name, and the inode that had the name before; 0: none.
   struct LinkedName {

@@ -139,7 +139,7 @@ Status Staging::forget_name(const std::string& path) {
 }
 
 // An input that this file replaced was also not removed by the job.
-Status Staging::note_unloaded(const Inode& inode, const std::string& path) {
+Status Staging::record_unloaded(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
   const auto before = filesystem_.names_.gone().find(path);
   const InodeExtra& extra = *inode.extra;

@@ -142,7 +142,7 @@ Status Staging::publish_in_steps(MakeNode& node, const std::map<std::string, std
     (void)filesystem_.reap(node.ino);  // the caller removes its container
     return done;
   }
-  filesystem_.note_unsettled(node.ino);
+  filesystem_.record_unsettled(node.ino);
   if (old != 0) {
     published.reaped = filesystem_.withdraw(old);
   }
@@ -177,7 +177,7 @@ Status Staging::publish_over(const StagedFile& file, Over over, const std::strin
     const auto bulky = take_bulky_xattrs(node);
     if (*old == 0 && parts.empty() && bulky.empty()) {
       EFS_TRY(filesystem_.commit(0, node, removal_reserve(published.name)));
-      filesystem_.note_unsettled(ino);
+      filesystem_.record_unsettled(ino);
     } else {
       EFS_TRY(publish_in_steps(node, bulky, parts, *old, published));
     }
@@ -372,8 +372,8 @@ Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_
   return book_saved(**there, path, copy, in_place, replaced);
 }
 
-Status Staging::note_copy(const std::string& path, const Origin& copy, bool,
-                          const GoneInput* replaced) {
+Status Staging::record_copy(const std::string& path, const Origin& copy, bool,
+                            const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const auto place = locate(path);
   if (!place) {
@@ -387,8 +387,8 @@ Status Staging::note_copy(const std::string& path, const Origin& copy, bool,
   return note(**there, path, copy, false);
 }
 
-Status Staging::note_named(std::uint64_t ino, const std::string& path, const Origin& copy,
-                           bool in_place, const GoneInput* replaced) {
+Status Staging::record_named(std::uint64_t ino, const std::string& path, const Origin& copy,
+                             bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const Inode* inode = filesystem_.names_.find(ino);
   EFS_TRY(book_gone(inode != nullptr && inode->nlink > 1, path, copy, in_place, replaced));
@@ -522,7 +522,7 @@ Status Staging::name_copy(const Inode& inode, const std::string& path, const Ori
 Status Staging::replace_origin(const Inode& inode, std::span<const std::string> before,
                                SetStaging& staging) {
   filesystem_.mutex_.assert_held();
-  // note_directory() records this for a directory; under another name there is no record.
+  // record_directory() records this for a directory; under another name there is no record.
   if (!inode.is_directory()) {
     staging.origin = staging.copy;
   } else if (!before.empty()) {
@@ -561,7 +561,7 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
   }
   EFS_TRY(filesystem_.commit(0, staging));
   if (inode.is_regular() && !inode.settled) {
-    filesystem_.note_unsettled(inode.ino);
+    filesystem_.record_unsettled(inode.ino);
   }
   return {};
 }
@@ -616,7 +616,7 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     // First, and permanently: the PFS has the file and keeps it. If the process dies in between,
     // the file without an origin counts as changed.
     const SetStaging staging = staging_without(**there, path, last);
-    EFS_TRY((*there)->extra ? note_unloaded(**there, path) : Status());
+    EFS_TRY((*there)->extra ? record_unloaded(**there, path) : Status());
     EFS_TRY(filesystem_.commit(0, staging));
     EFS_TRY(filesystem_.commit(
         0, Unlink{.parent = parent, .time = filesystem_.clock_.now(), .name = name},

@@ -102,7 +102,8 @@ class Check {
     }
     const auto end = replay_names(store_, manifest_, rebooted_, names_);
     if (!end) {
-      return find(Severity::damage, "journal", describe(end.error())), false;
+      find(Severity::damage, "journal", describe(end.error()));
+      return false;
     }
     journal_damaged_ = is_damaged(*end, rebooted_);
     report_.records = end->records;
@@ -237,7 +238,7 @@ class Check {
       return;
     }
     if (!opened) {
-      return note_unopened(backend, *inode, object, opened.error());
+      return record_unopened(backend, *inode, object, opened.error());
     }
     check_sharers(*st, object);
   }
@@ -282,8 +283,8 @@ class Check {
   bool is_as_left(Backend& backend, const fs::Inode& inode, const struct stat& st,
                   const std::string& object) {
     if (const auto wrong = contradiction(inode, st); !wrong.empty()) {
-      note_contradiction(inode, object + " is not what was staged in: " + wrong,
-                         backend.durability());
+      record_contradiction(inode, object + " is not what was staged in: " + wrong,
+                           backend.durability());
       return false;
     }
     if (const auto how = changed_.find(inode.ino); how != changed_.end()) {
@@ -315,16 +316,16 @@ class Check {
     }
   }
 
-  void note_unopened(Backend& backend, const fs::Inode& inode, const std::string& object,
-                     const Error& error) {
+  void record_unopened(Backend& backend, const fs::Inode& inode, const std::string& object,
+                       const Error& error) {
     if (rebooted_ && backend.ownership(inode.ino) == Ownership::unfinished) {
-      note_emptied(inode, object);
+      record_emptied(inode, object);
     } else {
       find(Severity::damage, paths_[inode.ino], describe(error));
     }
   }
 
-  void note_emptied(const fs::Inode& inode, const std::string& object) {
+  void record_emptied(const fs::Inode& inode, const std::string& object) {
     const std::string& path = paths_[inode.ino];
     find(Severity::leftover, path,
          object + " is empty: power loss came before the file's first fsync; a start " +
@@ -335,7 +336,8 @@ class Check {
     }
   }
 
-  void note_contradiction(const fs::Inode& inode, const std::string& what, Durability durability) {
+  void record_contradiction(const fs::Inode& inode, const std::string& what,
+                            Durability durability) {
     const bool is_doubtful =
         rebooted_ && !inode.settled && durability != Durability::volatile_memory;
     if (is_doubtful) {

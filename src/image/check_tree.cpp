@@ -37,7 +37,8 @@ class Walk {
   const fs::Inode* meet(const fs::Inode& parent, const std::string& path, std::uint64_t ino) {
     const fs::Inode* inode = names_.find(ino);
     if (inode == nullptr) {
-      return find(path, "leads to inode " + std::to_string(ino) + ", which is not there"), nullptr;
+      find(path, "leads to inode " + std::to_string(ino) + ", which is not there");
+      return nullptr;
     }
     ++links_[ino];
     tree_.paths.try_emplace(ino, path);

@@ -25,13 +25,13 @@ class LostBuffer final : public stage::OutgoingBuffer {
 
   Result<std::vector<fs::WalkItem>> walk() override { return items_; }
 
-  Result<fs::HeldFile> hold(std::uint64_t ino) override {
+  Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
     auto container = backend_.open(ino);
     if (!container) {
       return std::unexpected(container.error());
     }
     const int fd = (*container)->descriptor();
-    return fs::HeldFile{.ino = ino, .fd = fd, .holds = std::move(*container)};
+    return fs::OpenContainer{.ino = ino, .fd = fd, .holds = std::move(*container)};
   }
 
   Result<std::uint64_t> available_bytes() override { return std::uint64_t{0}; }

@@ -33,10 +33,10 @@ class ImageBuffer final : public stage::ForwardingBuffer {
               bool elsewhere)
       : ForwardingBuffer(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
 
-  Result<fs::HeldFile> hold(std::uint64_t ino) override {
+  Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
     const auto changed = changed_.find(ino);
     if (changed == changed_.end()) {
-      return inner_.hold(ino);
+      return inner_.open_container(ino);
     }
     return fail(EUCLEAN, "container " + std::to_string(ino) +
                              " is not what it was when the instance was left: " + changed->second +

@@ -27,7 +27,8 @@ std::string_view trimmed(std::string_view text) {
 Status set_policy(Settings& settings, std::string_view value) {
   for (std::size_t i = 0; i < policies.size(); ++i) {
     if (policies.at(i) == value) {
-      return settings.policy = static_cast<Policy>(i), Status{};
+      settings.policy = static_cast<Policy>(i);
+      return {};
     }
   }
   return fail(EINVAL, "policy is one of fifo, smallest-first, deadline, not " + std::string(value));

@@ -5,11 +5,11 @@
 
 namespace efs::stage {
 
-Result<fs::HeldFile> StagingBuffer::hold(std::uint64_t ino) {
+Result<fs::OpenContainer> StagingBuffer::open_container(std::uint64_t ino) {
   if (writers_ == Writers::refused) {
     EFS_TRY(refuse_writers(ino));
   }
-  return staging_.hold(ino);
+  return staging_.open_container(ino);
 }
 
 Status StagingBuffer::refuse_writers(std::uint64_t ino) {

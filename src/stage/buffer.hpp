@@ -26,11 +26,11 @@ namespace efs::stage {
 class Buffer {
  public:
   virtual ~Buffer() = default;
-  virtual Result<fs::HeldFile> begin_open_file() = 0;
+  virtual Result<fs::OpenContainer> begin_open_file() = 0;
   /// The same on backend number `place`, if the buffer has several backends.
-  virtual Result<fs::HeldFile> begin_open_file_at(unsigned place) = 0;
-  virtual Result<fs::HeldFile> adopt_file(int fd) = 0;
-  virtual Result<fs::HeldFile> hold(std::uint64_t ino) = 0;
+  virtual Result<fs::OpenContainer> begin_open_file_at(unsigned place) = 0;
+  virtual Result<fs::OpenContainer> adopt_file(int fd) = 0;
+  virtual Result<fs::OpenContainer> open_container(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
   /// Gives a published file further names.
@@ -47,7 +47,7 @@ class Buffer {
   virtual Status set_xattrs(const std::string& path,
                             const std::map<std::string, std::string>& xattrs) = 0;
   /// Records the version of an imported directory's attributes on the PFS (directory_version()).
-  virtual Status note_directory(const std::string& path, std::uint64_t version) = 0;
+  virtual Status record_directory(const std::string& path, std::uint64_t version) = 0;
   /// Inputs whose names the job removed. Empty if the buffer does not track removals.
   virtual std::vector<fs::WalkItem> gone() = 0;
   /// All imported names, present or removed, and all other names of the buffer.
@@ -85,13 +85,13 @@ class Buffer {
 /// nothing to persist.
 class PlainBuffer : public Buffer {
  public:
-  Result<fs::HeldFile> begin_open_file_at(unsigned) override { return begin_open_file(); }
+  Result<fs::OpenContainer> begin_open_file_at(unsigned) override { return begin_open_file(); }
 
-  Result<fs::HeldFile> adopt_file(int) override { return fail(EXDEV); }
+  Result<fs::OpenContainer> adopt_file(int) override { return fail(EXDEV); }
 
   Result<std::vector<fs::WalkItem>> look(const Plan&) override { return walk(); }
 
-  Status note_directory(const std::string&, std::uint64_t) override { return {}; }
+  Status record_directory(const std::string&, std::uint64_t) override { return {}; }
 
   std::vector<fs::WalkItem> gone() override { return {}; }
 
@@ -135,7 +135,7 @@ class PlainBuffer : public Buffer {
 /// A buffer for exports alone. Every import fails with EROFS.
 class OutgoingBuffer : public PlainBuffer {
  public:
-  Result<fs::HeldFile> begin_open_file() final { return fail(EROFS); }
+  Result<fs::OpenContainer> begin_open_file() final { return fail(EROFS); }
 
   void abandon(std::uint64_t) final {}
 
@@ -160,8 +160,8 @@ class OutgoingBuffer : public PlainBuffer {
 };
 
 /// Programs can still write to files that they opened with passthrough before the unmount. refused:
-/// the mount has ended, and hold() fails with EBUSY for a file that such a program can write to. No
-/// new writer can appear after the unmount, so one check per file is enough.
+/// the mount has ended, and open_container() fails with EBUSY for a file that such a program can
+/// write to. No new writer can appear after the unmount, so one check per file is enough.
 enum class Writers : std::uint8_t { possible, refused };
 
 /// The buffer of an instance. The Staging is borrowed and must outlive this object.
@@ -172,15 +172,15 @@ class StagingBuffer final : public PlainBuffer {
                          fs::IsOver is_over = {})
       : staging_(staging), writers_(writers), is_over_(std::move(is_over)) {}
 
-  Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
+  Result<fs::OpenContainer> begin_open_file() override { return staging_.begin_open_file(); }
 
-  Result<fs::HeldFile> begin_open_file_at(unsigned place) override {
+  Result<fs::OpenContainer> begin_open_file_at(unsigned place) override {
     return staging_.begin_open_file_at(place);
   }
 
-  Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
+  Result<fs::OpenContainer> adopt_file(int fd) override { return staging_.adopt_file(fd); }
 
-  Result<fs::HeldFile> hold(std::uint64_t ino) override;
+  Result<fs::OpenContainer> open_container(std::uint64_t ino) override;
 
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
 
@@ -229,8 +229,8 @@ class StagingBuffer final : public PlainBuffer {
     return staging_.set_xattrs(path, xattrs);
   }
 
-  Status note_directory(const std::string& path, std::uint64_t version) override {
-    return staging_.note_directory(path, version);
+  Status record_directory(const std::string& path, std::uint64_t version) override {
+    return staging_.record_directory(path, version);
   }
 
   std::vector<fs::WalkItem> gone() override { return staging_.gone(); }

@@ -11,15 +11,17 @@ class ForwardingBuffer : public Buffer {
  public:
   explicit ForwardingBuffer(Buffer& inner) : inner_(inner) {}
 
-  Result<fs::HeldFile> begin_open_file() override { return inner_.begin_open_file(); }
+  Result<fs::OpenContainer> begin_open_file() override { return inner_.begin_open_file(); }
 
-  Result<fs::HeldFile> begin_open_file_at(unsigned place) override {
+  Result<fs::OpenContainer> begin_open_file_at(unsigned place) override {
     return inner_.begin_open_file_at(place);
   }
 
-  Result<fs::HeldFile> adopt_file(int fd) override { return inner_.adopt_file(fd); }
+  Result<fs::OpenContainer> adopt_file(int fd) override { return inner_.adopt_file(fd); }
 
-  Result<fs::HeldFile> hold(std::uint64_t ino) override { return inner_.hold(ino); }
+  Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
+    return inner_.open_container(ino);
+  }
 
   void abandon(std::uint64_t ino) override { inner_.abandon(ino); }
 
@@ -49,8 +51,8 @@ class ForwardingBuffer : public Buffer {
     return inner_.set_xattrs(path, xattrs);
   }
 
-  Status note_directory(const std::string& path, std::uint64_t version) override {
-    return inner_.note_directory(path, version);
+  Status record_directory(const std::string& path, std::uint64_t version) override {
+    return inner_.record_directory(path, version);
   }
 
   std::vector<fs::WalkItem> gone() override { return inner_.gone(); }

@@ -126,7 +126,7 @@ Result<Journal> Journal::create(std::shared_ptr<Medium> medium, const std::strin
   if (journal) {
     // before the journal exists: a number recorded for another journal must not apply to this one
     journal->open_last();
-    journal->note_last();
+    journal->record_last();
   }
   Status status = journal ? journal->take_the_name(&switched) : std::unexpected(journal.error());
   if (status) {
@@ -163,7 +163,7 @@ Result<Journal> Journal::open(std::shared_ptr<Medium> medium, const std::string&
   // now: later records must not go to a journal that power loss would remove.
   EFS_TRY(journal.medium_->sync_names());
   journal.open_last();
-  journal.note_last();
+  journal.record_last();
   journal.replayed_ = journal.end_;
   return journal;
 }
@@ -205,7 +205,7 @@ void Journal::open_last() {
 }
 
 // One store of 8 bytes, after the record: the number never exceeds the records.
-void Journal::note_last() {
+void Journal::record_last() {
   if (last_ != nullptr) {
     last_file_->store(last_ + offsetof(LastRecord, sequence), bytes_of(sequence_));
   }
@@ -552,7 +552,7 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
   end_.tail = at + size;
   reserved_ = reserved;
   ++sequence_;
-  note_last();
+  record_last();
   return {};
 }
 
@@ -570,7 +570,7 @@ Status Journal::replace(const std::function<Status(Journal&)>& write, bool* swit
     next->last_file_ = std::move(last_file_);
     next->last_ = last_;
     *this = std::move(*next);
-    note_last();
+    record_last();
   } else {
     (void)medium_->remove(new_name(name_));
   }

@@ -144,7 +144,7 @@ class Journal {
   Status replay_all(const Replay& replay, bool verify = true);
   Status expect(Medium& medium, const JournalOptions& options);
   void open_last();
-  void note_last();
+  void record_last();
   Status refuse_other(const InstanceId& instance) const;
   Status refuse_damage(bool after_power_loss) const;
   std::unexpected<Error> refuse_cut() const;

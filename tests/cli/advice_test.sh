@@ -169,23 +169,28 @@ check 'is done' ended broken
 
 # --- one message for many containers ---
 mkdir "$S/disk"
-dead removed 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/disk ] ]"
-started "$JOB"
-for i in {1..200}; do echo "$i" >"$MNT/f$i"; done; rm "$MNT"/f*
-kill_both removed
-findings() { field "$("$EFS" check-image --json removed)" "len([f for f in d['findings'] if 'had been removed' in f['text']])"; }
-check_exit 'removed files that were not freed yet' 3 'leftover: container [0-9]+ and [0-9]+ others: of a file that had been removed' "$EFS" check-image removed
+findings() { field "$("$EFS" check-image --json "$NAME")" "len([f for f in d['findings'] if 'had been removed' in f['text']])"; }
+# The daemon may sync the journal and free them before it is killed: then again.
+for try in 1 2 3 4 5 6 7 8; do
+  dead "removed$try" 'resources: []' "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/disk ] ]"
+  started "$JOB"
+  for i in {1..200}; do echo "$i" >"$MNT/f$i"; done; rm "$MNT"/f*
+  kill_both "$NAME"
+  [ "$(findings)" -le 100 ] || break
+  "$EFS" clean --force "$NAME" >/dev/null 2>&1
+done
+check_exit 'removed files that were not freed yet' 3 'leftover: container [0-9]+ and [0-9]+ others: of a file that had been removed' "$EFS" check-image "$NAME"
 check 'are one line' test "$(grep -c 'had been removed' <<<"$said")" = 1
 check 'and in JSON all of them' test "$(findings)" -gt 100
-journal=$(echo "$S"/disk/efs-*-removed/meta/journal)
+journal=$(echo "$S"/disk/efs-*-"$NAME"/meta/journal)
 python3 - "$journal" <<'PY'
 import sys
 with open(sys.argv[1], "r+b") as file:  # in the record of a name that others follow
     at = file.read().index(b"f100"); file.seek(at); file.write(b"F")
 PY
-check_exit 'a journal that is damaged' 1 'damage: journal: ' "$EFS" check-image removed
+check_exit 'a journal that is damaged' 1 'damage: journal: ' "$EFS" check-image "$NAME"
 check_not 'what was made ahead is no damage of its own' grep -qE 'damage: container .*has not given \(0 bytes\)' <<<"$said"
-check 'clean' "$EFS" clean --force removed
+check 'clean' "$EFS" clean --force "$NAME"
 
 # --- root looks for an instance by its job file: the name that a user gave it is followed with the user's rights ---
 if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then

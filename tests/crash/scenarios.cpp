@@ -431,23 +431,23 @@ Step stage_several(const std::vector<std::string>& paths, std::size_t xattr_byte
 }
 
 // A start finds this copy in results-dir after a stop that was killed.
-Step note_copy(const std::string& path) {
-  return {
-      "note the copy of " + path, [=](Life& life) {
-        life.note(fs::Staging(life.filesystem).note_copy(path, {.device = 2, .inode = 11}, false));
-      }};
+Step record_copy(const std::string& path) {
+  return {"note the copy of " + path, [=](Life& life) {
+            life.note(
+                fs::Staging(life.filesystem).record_copy(path, {.device = 2, .inode = 11}, false));
+          }};
 }
 
 // An unload records that a result has its name; a program may have changed the file since.
-Step note_named(const std::string& path) {
+Step record_named(const std::string& path) {
   return {"note that " + path + " has its name", [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto item = life.note(staging.find(path));
             for (const Nanoseconds ctime : {fs::Origin::any_ctime, Nanoseconds{1}}) {
               if (item) {
-                life.note(staging.note_named(item->ino, path,
-                                             {.device = 2, .inode = 13, .ctime = ctime}, true,
-                                             item->replaced.get()));
+                life.note(staging.record_named(item->ino, path,
+                                               {.device = 2, .inode = 13, .ctime = ctime}, true,
+                                               item->replaced.get()));
               }
             }
           }};
@@ -537,7 +537,7 @@ Step free_removed() {
 
 Step stage_version(const std::string& path) {
   return {"note the version of " + path, [=](Life& life) {
-            life.note(fs::Staging(life.filesystem).note_directory(path, 17));
+            life.note(fs::Staging(life.filesystem).record_directory(path, 17));
           }};
 }
 
@@ -630,7 +630,7 @@ Step look(const std::string& directory, const std::string& name) {
             (void)staging.gone();
             life.note(staging.find(directory + "/" + name));
             life.note(staging.attributes(ino));
-            life.note(staging.hold(ino));
+            life.note(staging.open_container(ino));
             life.note(staging.available_bytes());
             (void)staging.available_by_place();
           }};
@@ -682,8 +682,8 @@ Scenario every_operation() {
           saved("d/f", false),
           surely(settle()),
           write("d/f", "again"),
-          note_copy("d/f"),
-          note_named("d/f"),
+          record_copy("d/f"),
+          record_named("d/f"),
           mkdir("d/e"),
           rename("d/e", "e"),
           mkdir("full"),

@@ -19,6 +19,10 @@ printf 'int main() {\n  if (true) return 1;\n  return 0;\n}\n' >"$S/tree/bad.cpp
 printf 'int main() {\n  return 0;\n}\n' >"$S/tree/good.hpp"
 check 'a file of another format is found' test "$(unformatted "$S/tree")" = "$S/tree/bad.cpp"
 check 'there are files to look at' test "$(sources "$SOURCE" | tr '\0' '\n' | wc -l)" -gt 400
+comma() { grep -rnE --include='*.[ch]pp' 'return [^;{]*\), (true|false|nullptr|std::nullopt|[A-Za-z]*\{\});$' "$@"; }
+echo '  return f(), true;' >"$S/tree/comma.cpp"
+check 'a return that does something else first is found' comma "$S/tree"
+check_not 'there is none' comma "$SOURCE/src" "$SOURCE/backends"
 bad=$(unformatted "$SOURCE")
 [ -z "$bad" ] || echo "$bad"
 check 'all files have the format of .clang-format' test -z "$bad"

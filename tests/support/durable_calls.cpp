@@ -92,7 +92,7 @@ void locate_memory(const void* address, DurableCall& call) {
   }
 }
 
-void note_memory(DurableCall call, const void* address, std::size_t length) {
+void record_memory(DurableCall call, const void* address, std::size_t length) {
   if (!noting) {
     return;
   }
@@ -101,7 +101,7 @@ void note_memory(DurableCall call, const void* address, std::size_t length) {
   note(std::move(call));
 }
 
-int note_sync(const char* function, int (*real)(int), int fd) {
+int record_sync(const char* function, int (*real)(int), int fd) {
   if (!noting) {
     return real(fd);
   }
@@ -293,22 +293,22 @@ using efs::test::DurableCall;
 extern "C" {
 
 int fsync(int fd) {
-  return efs::test::note_sync("fsync", efs::test::real_fsync, fd);
+  return efs::test::record_sync("fsync", efs::test::real_fsync, fd);
 }
 
 int fdatasync(int fd) {
-  return efs::test::note_sync("fdatasync", efs::test::real_fdatasync, fd);
+  return efs::test::record_sync("fdatasync", efs::test::real_fdatasync, fd);
 }
 
 int syncfs(int fd) noexcept {
-  return efs::test::note_sync("syncfs", efs::test::real_syncfs, fd);
+  return efs::test::record_sync("syncfs", efs::test::real_syncfs, fd);
 }
 
 int msync(void* address, std::size_t length, int flags) {
   const int result = efs::test::real_msync(address, length, flags);
   if (result == 0 && (flags & MS_SYNC) != 0) {
-    efs::test::note_memory({.function = "msync", .path = {}, .flushes = true, .drains = true},
-                           address, length);
+    efs::test::record_memory({.function = "msync", .path = {}, .flushes = true, .drains = true},
+                             address, length);
   }
   return result;
 }
@@ -346,18 +346,19 @@ int pmem_is_pmem(const void* address, std::size_t length) {
 void* pmem_memcpy(void* to, const void* from, std::size_t length, unsigned flags) {
   void* result = efs::test::real_memcpy(to, from, length, flags);
   const bool flushes = (flags & PMEM_F_MEM_NOFLUSH) == 0;
-  efs::test::note_memory({.function = "pmem_memcpy",
-                          .path = {},
-                          .stores = true,
-                          .flushes = flushes,
-                          .drains = flushes && (flags & PMEM_F_MEM_NODRAIN) == 0},
-                         to, length);
+  efs::test::record_memory({.function = "pmem_memcpy",
+                            .path = {},
+                            .stores = true,
+                            .flushes = flushes,
+                            .drains = flushes && (flags & PMEM_F_MEM_NODRAIN) == 0},
+                           to, length);
   return result;
 }
 
 void pmem_flush(const void* address, std::size_t length) {
   efs::test::real_flush(address, length);
-  efs::test::note_memory({.function = "pmem_flush", .path = {}, .flushes = true}, address, length);
+  efs::test::record_memory({.function = "pmem_flush", .path = {}, .flushes = true}, address,
+                           length);
 }
 
 void pmem_drain() {
@@ -369,15 +370,15 @@ void pmem_drain() {
 
 void pmem_persist(const void* address, std::size_t length) {
   efs::test::real_persist(address, length);
-  efs::test::note_memory({.function = "pmem_persist", .path = {}, .flushes = true, .drains = true},
-                         address, length);
+  efs::test::record_memory(
+      {.function = "pmem_persist", .path = {}, .flushes = true, .drains = true}, address, length);
 }
 
 int pmem_msync(const void* address, std::size_t length) {
   const int result = efs::test::real_pmem_msync(address, length);
   if (result == 0) {
-    efs::test::note_memory({.function = "pmem_msync", .path = {}, .flushes = true, .drains = true},
-                           address, length);
+    efs::test::record_memory(
+        {.function = "pmem_msync", .path = {}, .flushes = true, .drains = true}, address, length);
   }
   return result;
 }

@@ -46,6 +46,7 @@ set(sources
   fs/acl_test.cpp
   fs/bad_record_test.cpp
   fs/compaction_test.cpp
+  fs/completed_requests_test.cpp
   fs/container_pool_test.cpp
   fs/durability_test.cpp
   fs/filesystem_test.cpp
@@ -56,7 +57,6 @@ set(sources
   fs/mapped_file_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
-  fs/reply_cache_test.cpp
   fs/segment_tree_test.cpp
   fs/staging_live_test.cpp
   fs/takeover_test.cpp

@@ -73,7 +73,7 @@ Filesystem::Forgotten Filesystem::free_forgotten(std::uint64_t ino, bool all) {
     }
     remove_container(reaped);
   }
-  free_removed_if(Room::noticeable);
+  free_removed_if(SpaceAccount::noticeable);
   return {.gone = true, .ask = false};
 }
 
@@ -90,7 +90,7 @@ std::vector<std::uint64_t> Filesystem::inherited_orphans(bool told) const {
   std::vector<std::uint64_t> found = names_.orphans();
   std::unordered_set<std::uint64_t> answered;
   if (told) {
-    reply_cache_.for_each([&](std::uint64_t, std::uint64_t ino) { answered.insert(ino); });
+    completed_requests_.for_each([&](std::uint64_t, std::uint64_t ino) { answered.insert(ino); });
   }
   std::erase_if(found, [&](std::uint64_t ino) {
     mutex_.assert_held_shared();

@@ -84,8 +84,8 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
 Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty,
                                 bool writes) try {
   if (writes) {
-    free_removed_if(Room::noticeable);  // the kernel will not ask
-    if (room_.level() == Room::Level::scarce) {
+    free_removed_if(SpaceAccount::noticeable);  // the kernel will not ask
+    if (space_.level() == SpaceAccount::Level::scarce) {
       free_zeros_left();
     }
   }
@@ -132,7 +132,7 @@ void Filesystem::release(std::uint64_t ino, int flags) {
   if (closed == Closed::last_writer) {
     return free_zeros(ino);
   }
-  if (closed == Closed::any || room_.level() != Room::Level::scarce) {
+  if (closed == Closed::any || space_.level() != SpaceAccount::Level::scarce) {
     return;
   }
   {
@@ -147,7 +147,7 @@ void Filesystem::release(std::uint64_t ino, int flags) {
     }
     remove_container(reaped);
   }
-  free_removed_if(Room::noticeable);
+  free_removed_if(SpaceAccount::noticeable);
 }
 
 Filesystem::Closed Filesystem::count_release(std::uint64_t ino, int flags) {

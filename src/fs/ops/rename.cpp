@@ -77,7 +77,7 @@ Status Filesystem::rename(const Caller& caller, const NameIn& from, const NameIn
     }
     EFS_TRY(sync_containers(synced));
   }
-  free_removed_if(Room::noticeable);
+  free_removed_if(SpaceAccount::noticeable);
   return {};
 }
 
@@ -134,7 +134,7 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced_by_rename(
 
 Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
     const RenameCall& call, std::span<const Unsettled> synced) {
-  const Room::Level level = room_.level();
+  const SpaceAccount::Level level = space_.level();
   WriteLock lock(mutex_);
   if (done_before(call.caller)) {
     return {};

@@ -77,7 +77,7 @@ Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
   if (!content) {
     return std::unexpected(content.error());
   }
-  free_removed_if(Room::noticeable);
+  free_removed_if(SpaceAccount::noticeable);
   EFS_TRY((*content)->truncate(size));
   ++removals_;
   return {};

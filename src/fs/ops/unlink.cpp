@@ -8,7 +8,7 @@ namespace efs::fs {
 // when no program can reach the file: see reap_unnamed(). Otherwise forget() frees it.
 Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const std::string& name,
                                bool directories) {
-  const Room::Level level = room_.level();
+  const SpaceAccount::Level level = space_.level();
   {
     const Removing removing(removing_);
     Reaped reaped;
@@ -40,7 +40,7 @@ Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const
     }
     remove_container(reaped);
   }
-  free_removed_if(Room::noticeable);
+  free_removed_if(SpaceAccount::noticeable);
   return {};
 }
 

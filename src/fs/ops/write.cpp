@@ -36,7 +36,7 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino,
 Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,
                             std::uint64_t length) {
   EFS_TRY(part_with_sharers(ino));
-  free_removed_if(Room::noticeable);
+  free_removed_if(SpaceAccount::noticeable);
   {
     WriteLock lock(mutex_);
     auto found = regular(ino);

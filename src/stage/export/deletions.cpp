@@ -119,7 +119,7 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
       if (goes_on) {
         each(i, &Deletions::remove_file);
       } else {
-        entries[i] = give_up_held(inputs[i], entries[i]);
+        entries[i] = fail_held(inputs[i], entries[i]);
       }
     }
   }
@@ -133,7 +133,7 @@ std::vector<ReceiptEntry> Deletions::carry_out(const std::vector<fs::WalkItem>& 
   return entries;
 }
 
-ReceiptEntry Deletions::give_up_held(const fs::WalkItem& item, const ReceiptEntry& held) const {
+ReceiptEntry Deletions::fail_held(const fs::WalkItem& item, const ReceiptEntry& held) const {
   const Error error = given_up({held.code, held.reason});
   return progress_.cancel ? refuse({item}, error.what + "; " + progress_.why_cancelled()).front()
                           : failure_of(item, error);
@@ -226,19 +226,19 @@ Status Deletions::remove_version(const fs::WalkItem& item, int directory, const 
     done = remove();
   }
   if (done) {
-    note_removed(item);
+    record_removed(item);
   }
   return done;
 }
 
-void Deletions::note_removed(const fs::WalkItem& item) {
+void Deletions::record_removed(const fs::WalkItem& item) {
   if (placed_ != nullptr) {
     (void)placed_->placed({.name = item.path, .own = item.path}, nullptr, false);
   }
 }
 
 ReceiptEntry Deletions::not_there(const fs::WalkItem& item) {
-  note_removed(item);
+  record_removed(item);
   return receipt_entry(item, Action::removed, was_gone);
 }
 
@@ -258,7 +258,7 @@ ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
     done = remove();
   }
   if (done) {
-    note_removed(item);
+    record_removed(item);
   }
   if (done) {
     return receipt_entry(item, Action::removed, {});

@@ -48,11 +48,11 @@ class Deletions {
   bool is_jobs_version(const fs::WalkItem& item, int directory, const struct stat& now);
   std::optional<ReceiptEntry> leave_changed(const fs::WalkItem& item, const struct stat& now) const;
   Status remove_version(const fs::WalkItem& item, int directory, const struct stat& now);
-  ReceiptEntry give_up_held(const fs::WalkItem& item, const ReceiptEntry& held) const;
+  ReceiptEntry fail_held(const fs::WalkItem& item, const ReceiptEntry& held) const;
   bool is_of_another_node(const struct stat& there) const;
   ReceiptEntry remove_directory(const fs::WalkItem& item);
   ReceiptEntry not_there(const fs::WalkItem& item);
-  void note_removed(const fs::WalkItem& item);
+  void record_removed(const fs::WalkItem& item);
   void make_durable(std::vector<ReceiptEntry>& entries);
   std::set<std::string> directories_left(const std::vector<ReceiptEntry>& entries);
 

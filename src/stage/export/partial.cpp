@@ -187,7 +187,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, const PartialMea
                 "its container is not what was staged in, though no program has changed it: "
                 "somebody has exchanged it, or cut it short; the PFS has it");
   }
-  const auto container = with.buffer.hold(job.item.ino);
+  const auto container = with.buffer.open_container(job.item.ino);
   if (!container) {
     return with_context(container.error(), "opening its container");
   }

@@ -16,7 +16,7 @@ namespace efs::stage {
 /// The buffer as a stage-out sees it. Renamed results appear under their names in results-dir, as
 /// new files. A result keeps its own name and is refused (refusal()) if another item of the buffer
 /// has its new name. Owns nothing. Thread-safe are only the members that threads of the stage-out
-/// call: hold(), has(), confirm(), named(), refusal(), own_path().
+/// call: open_container(), has(), confirm(), named(), refusal(), own_path().
 class RenamingBuffer final : public ForwardingBuffer {
  public:
   RenamingBuffer(const config::JobConfig& config, Buffer& inner)

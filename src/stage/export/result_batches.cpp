@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "stage/copy/partition.hpp"
+#include "stage/copy/strided_order.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/versions/placed_names.hpp"
 
@@ -167,7 +167,7 @@ void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* co
   for (auto* out : again) {
     out->held.clear();
     if (!made) {
-      writer_.give_up(*out, made.error());
+      writer_.fail_result(*out, made.error());
       continue;
     }
     progress_.bytes_done -= out->data;
@@ -235,7 +235,7 @@ void ResultBatches::in_tasks(std::span<Outgoing> batch,
   // A directory accepts one new name at a time. Concurrent threads should work in different
   // directories.
   if (!options_.by_rank) {
-    tasks = partition(tasks, WorkerPool::automatic_most);
+    tasks = strided_order(tasks, WorkerPool::automatic_most);
   }
   pool_.run(tasks.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (const auto task : std::span(tasks).subspan(begin, end - begin)) {
@@ -263,7 +263,8 @@ void ResultBatches::sync_partials(std::span<Outgoing> batch) {
       continue;
     }
     out.partial_left = true;
-    writer_.give_up(out, {synced.error().code, "making it durable: " + describe(synced.error())});
+    writer_.fail_result(out,
+                        {synced.error().code, "making it durable: " + describe(synced.error())});
   }
 }
 
@@ -322,7 +323,7 @@ void ResultBatches::finish(std::span<Outgoing* const> held, bool goes_on) {
       guarded(one, [&] {
         writer_.publish(one);
         if (!goes_on && !out->held.empty()) {
-          writer_.give_up_held(*out);
+          writer_.fail_held(*out);
         }
       });
       writer_.remove_partials(one);

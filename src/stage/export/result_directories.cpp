@@ -43,7 +43,7 @@ bool may_not_claim(const Error& error) {
 }  // namespace
 
 ReceiptEntry ResultDirectories::failed(const fs::WalkItem& item, const Error& error) {
-  writer_.note_full(error);
+  writer_.record_full(error);
   failed_.insert(item.path);
   return receipt_entry(item, Action::failed, describe(error));
 }
@@ -56,28 +56,28 @@ PlacedDirectory ResultDirectories::state_of(const fs::WalkItem& item) const {
 
 // If this record fails, the attributes count as another user's after a kill or another change: at
 // worst a conflict.
-void ResultDirectories::note_coming(const fs::WalkItem& item, const DirectoryAttributes* has) {
+void ResultDirectories::record_coming(const fs::WalkItem& item, const DirectoryAttributes* has) {
   if (placed_ != nullptr) {
     (void)placed_->coming_directory({.name = item.path, .own = buffer_.own_path(item.path)}, has);
   }
 }
 
-void ResultDirectories::note_placed(const fs::WalkItem& item,
-                                    std::optional<std::uint64_t> version) {
+void ResultDirectories::record_placed(const fs::WalkItem& item,
+                                      std::optional<std::uint64_t> version) {
   if (placed_ != nullptr) {
     (void)placed_->placed_directory({.name = item.path, .own = buffer_.own_path(item.path)},
                                     version);
   }
 }
 
-void ResultDirectories::note_applied(const fs::WalkItem& item, std::uint64_t version) {
+void ResultDirectories::record_applied(const fs::WalkItem& item, std::uint64_t version) {
   if (placed_ != nullptr) {
     (void)placed_->applied_directory({.name = item.path, .own = buffer_.own_path(item.path)},
                                      version);
   }
 }
 
-void ResultDirectories::note_made(const fs::WalkItem& item, const DirectoryAttributes& has) {
+void ResultDirectories::record_made(const fs::WalkItem& item, const DirectoryAttributes& has) {
   if (placed_ != nullptr) {
     (void)placed_->made_directory({.name = item.path, .own = buffer_.own_path(item.path)}, has);
   }
@@ -117,13 +117,13 @@ void ResultDirectories::show_hidden() {
 // set since.
 Status ResultDirectories::make_one(const fs::WalkItem& item) {
   bool is_noted = false;
-  const Status made = tree_.make(item, [&] { is_noted = true, note_coming(item, nullptr); });
+  const Status made = tree_.make(item, [&] { is_noted = true, record_coming(item, nullptr); });
   if (is_noted && !tree_.is_new(item.path)) {
-    note_placed(item, {});  // another process was faster
+    record_placed(item, {});  // another process was faster
   }
   if (is_noted && made && placed_ != nullptr && tree_.is_new(item.path)) {
     if (const auto has = tree_.attributes_of(item.path)) {
-      note_made(item, *has);
+      record_made(item, *has);
     }
   }
   return made;
@@ -166,7 +166,7 @@ std::optional<ReceiptEntry> ResultDirectories::outcome_of(const Finished& finish
   }
   // Only now: a crash of the PFS may have restored the former attributes.
   if (finished.version) {
-    note_placed(item, finished.version);
+    record_placed(item, finished.version);
   }
   if (finished.stays) {
     return receipt_entry(item, Action::conflict, finished.reason);
@@ -201,7 +201,7 @@ Result<ResultDirectories::Finished> ResultDirectories::finish_one(const Director
 
 Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync,
                                 const DirectoryAttributes* has, Finished& finished) {
-  note_coming(item, has);
+  record_coming(item, has);
   auto done = tree_.finish(item, in_place_, fsync);
   if (!done) {
     return std::unexpected(done.error());
@@ -209,7 +209,7 @@ Status ResultDirectories::apply(const fs::WalkItem& item, bool fsync,
   finished.lost = std::move(done->lost);
   finished.refused = done->refused;
   finished.version = directory_version(done->has);
-  note_applied(item, *finished.version);
+  record_applied(item, *finished.version);
   return {};
 }
 
@@ -300,7 +300,7 @@ Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const De
                                   Finished& finished) {
   if (const Status applied = apply(item, fsync, &decided.there, finished); !applied) {
     if (const auto now = tree_.attributes_of(item.path)) {
-      note_placed(item, directory_version(*now));
+      record_placed(item, directory_version(*now));
     }
     return applied;
   }
@@ -315,7 +315,7 @@ Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const De
     return {};
   }
   finished.version.reset();
-  note_placed(item, {});
+  record_placed(item, {});
   return {};
 }
 

@@ -86,10 +86,10 @@ class ResultDirectories {
 
   ReceiptEntry failed(const fs::WalkItem& item, const Error& error);
   PlacedDirectory state_of(const fs::WalkItem& item) const;
-  void note_coming(const fs::WalkItem& item, const DirectoryAttributes* has);
-  void note_made(const fs::WalkItem& item, const DirectoryAttributes& has);
-  void note_applied(const fs::WalkItem& item, std::uint64_t version);
-  void note_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version);
+  void record_coming(const fs::WalkItem& item, const DirectoryAttributes* has);
+  void record_made(const fs::WalkItem& item, const DirectoryAttributes& has);
+  void record_applied(const fs::WalkItem& item, std::uint64_t version);
+  void record_placed(const fs::WalkItem& item, std::optional<std::uint64_t> version);
   Status make_one(const fs::WalkItem& item);
   Result<Finished> finish_one(const DirectoryToMake& directory, bool fsync, Patience& patience);
   std::optional<ReceiptEntry> outcome_of(const Finished& finished, const std::string& doubt);

@@ -126,14 +126,14 @@ DirectoryCursor ResultWriter::cursor() const {
   return DirectoryCursor([this](const std::string& path) { return tree_.directory(path); });
 }
 
-void ResultWriter::note_full(const Error& error) {
+void ResultWriter::record_full(const Error& error) {
   if (is_full(error)) {
     full_ = true;
   }
 }
 
-void ResultWriter::give_up(Outgoing& out, const Error& error) {
-  note_full(error);
+void ResultWriter::fail_result(Outgoing& out, const Error& error) {
+  record_full(error);
   out.no_room = is_full(error);
   out.entry.code = error.code;
   if (error.code == ECANCELED) {
@@ -142,7 +142,7 @@ void ResultWriter::give_up(Outgoing& out, const Error& error) {
   out.settle(Action::failed, describe(error));
 }
 
-void ResultWriter::give_up_held(Outgoing& out) {
+void ResultWriter::fail_held(Outgoing& out) {
   const Error error = given_up({EALREADY, out.held});
   out.entry.code = error.code;
   out.partial_left = out.state == Outgoing::State::written;
@@ -152,9 +152,9 @@ void ResultWriter::give_up_held(Outgoing& out) {
   out.settle(Action::failed, error.what);
 }
 
-void ResultWriter::give_up_name(Outgoing& out, const Error& error) {
+void ResultWriter::fail_name(Outgoing& out, const Error& error) {
   if (error.code != EEXIST) {
-    return give_up(out, error);
+    return fail_result(out, error);
   }
   out.entry.code = error.code;
   out.settle(Action::conflict, describe(error));
@@ -195,7 +195,7 @@ Result<PartialFile> ResultWriter::write_in(const Outgoing& out, int directory, S
 void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
   auto directory = directories.at(parent_of(out.item->path));
   if (!directory) {
-    return give_up(out, directory.error());
+    return fail_result(out, directory.error());
   }
   if (may_meet_another(out) && !may_write(out, *directory, scratch)) {
     return;
@@ -209,7 +209,7 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
   }
   if (!written) {
     out.partial_left = out.straight;  // the directory stays hidden until the file is removed
-    return give_up(out, written.error());
+    return fail_result(out, written.error());
   }
   take_written(out, *written);
 }
@@ -312,12 +312,12 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   out.replaces = false;
   const auto there = check(out, directory, scratch);
   if (!there) {
-    give_up(out, there.error());
+    fail_result(out, there.error());
   } else if (there->exists && !is_spelled_so(out, directory)) {
     return false;
   } else if (there->version == PfsVersion::same_content) {
     found_there(out, there->checksum);
-    note_named(out, directory, there->whose == WhoseCopy::theirs);
+    record_named(out, directory, there->whose == WhoseCopy::theirs);
   } else if (is_protected(out, *there)) {
     return resolve(out, *there, directory, scratch);
   } else if (!in_place_ && there->version != PfsVersion::origin_or_none &&
@@ -372,9 +372,9 @@ bool ResultWriter::is_over_input(Outgoing& out, int directory) {
   }
   const auto input = there ? inputs_.is_input(*there) : std::unexpected(there.error());
   if (!input) {
-    return give_up(out, {input.error().code,
-                         "comparing what is there with the inputs: " + describe(input.error())}),
-           true;
+    fail_result(out, {input.error().code,
+                      "comparing what is there with the inputs: " + describe(input.error())});
+    return true;
   }
   if (*input) {
     out.settle(Action::conflict,
@@ -424,7 +424,8 @@ std::optional<bool> ResultWriter::keep_beside(Outgoing& out, std::string_view wh
     const auto check = check_version(
         *out.item, {.directory = directory, .name = name, .to_origin = false}, means(scratch));
     if (!check) {
-      return give_up(out, check.error()), false;
+      fail_result(out, check.error());
+      return false;
     }
     // kept by another run, or by another result
     if (check->version == PfsVersion::other || !take_kept_name(out, name)) {
@@ -434,7 +435,8 @@ std::optional<bool> ResultWriter::keep_beside(Outgoing& out, std::string_view wh
     out.entry.placed_as = out.name;
     out.entry.reason = std::string(why) + out.name;
     if (check->version == PfsVersion::same_content) {
-      return found_there(out, check->checksum), false;
+      found_there(out, check->checksum);
+      return false;
     }
     return true;
   }
@@ -477,7 +479,7 @@ void ResultWriter::verify_one(Outgoing& out, DirectoryCursor& directories, Scrat
     return;
   }
   out.partial_left = true;
-  give_up(out, read.error());
+  fail_result(out, read.error());
 }
 
 void ResultWriter::publish(std::span<Outgoing> task) {
@@ -494,11 +496,11 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
   auto directory = directories.at(parent_of(out.item->path));
   if (!directory) {
     out.partial_left = true;
-    return give_up(out, directory.error());
+    return fail_result(out, directory.error());
   }
   // the file has its name, and programs will see this version
   if (out.straight) {
-    return note_named(out, *directory, false);
+    return record_named(out, *directory, false);
   }
   out.held.clear();
   if (!take_name(out, *directory, scratch)) {
@@ -506,7 +508,7 @@ void ResultWriter::publish_one(Outgoing& out, DirectoryCursor& directories, Scra
   }
   out.state = Outgoing::State::named;
   out.entry.replaced = out.replaces;
-  note_named(out, *directory, false);
+  record_named(out, *directory, false);
 }
 
 /// Gives the partial its name. False if the result is settled, `named` by an earlier stage-out, or
@@ -521,7 +523,7 @@ bool ResultWriter::take_name(Outgoing& out, int directory, Scratch& scratch) {
     }
     const auto published =
         publish_partial(*job, out.file, pfs_, [&](const struct stat& partial, bool is_shared) {
-          note_naming(out, *job, partial, is_shared);
+          record_naming(out, *job, partial, is_shared);
         });
     if (published) {
       return true;
@@ -530,11 +532,12 @@ bool ResultWriter::take_name(Outgoing& out, int directory, Scratch& scratch) {
       return out.held = published.error().what, false;
     }
     if (!is_name_taken(*job, published.error())) {
-      return give_up_name(out, published.error()), false;
+      fail_name(out, published.error());
+      return false;
     }
     out.partial_left = true;
     if (tries == most_tries) {
-      give_up_name(
+      fail_name(
           out, {EEXIST, "others go on replacing what has its name: it is kept in the buffer only"});
       return false;
     }
@@ -570,7 +573,8 @@ std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory,
   }
   const auto checked = check(out, directory, scratch);
   if (!checked) {
-    return give_up(out, checked.error()), std::nullopt;
+    fail_result(out, checked.error());
+    return std::nullopt;
   }
   there = *checked;
   if (is_protected(out, there) && !resolve(out, there, directory, scratch)) {
@@ -586,8 +590,8 @@ std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory,
 
 /// A program may change the file at any time, and this process may die. Only this record then shows
 /// that no other process has changed the copy on the PFS.
-void ResultWriter::note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy,
-                               bool is_shared) {
+void ResultWriter::record_naming(const Outgoing& out, const PartialJob& job,
+                                 const struct stat& copy, bool is_shared) {
   if (!out.entry.placed_as.empty()) {
     return;
   }
@@ -612,7 +616,7 @@ Result<struct stat> ResultWriter::named_copy(const Outgoing& out, int directory)
 
 /// `is_theirs`: another user's file has the same content. If the job changes the result later, that
 /// file must not be replaced.
-void ResultWriter::note_named(Outgoing& out, int directory, bool is_theirs) {
+void ResultWriter::record_named(Outgoing& out, int directory, bool is_theirs) {
   if (!out.entry.placed_as.empty()) {
     return;
   }
@@ -629,7 +633,7 @@ void ResultWriter::note_named(Outgoing& out, int directory, bool is_theirs) {
       copy = named_copy(out, directory);
     }
     const Status kept =
-        *copy ? note_placed(out, directory, **copy) : std::unexpected(copy->error());
+        *copy ? record_placed(out, directory, **copy) : std::unexpected(copy->error());
     if (noted) {
       noted = kept;
     }
@@ -642,21 +646,21 @@ void ResultWriter::note_named(Outgoing& out, int directory, bool is_theirs) {
   }
 }
 
-Status ResultWriter::note_placed(const Outgoing& out, int directory, const struct stat& copy) {
+Status ResultWriter::record_placed(const Outgoing& out, int directory, const struct stat& copy) {
   return placed_->placed({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy,
                          pfs_.is_shared(directory, out.name, copy));
 }
 
 /// The copy has got another name. That changes its ctime, and so does the later removal of that
 /// name.
-void ResultWriter::note_linked(const Outgoing& first, int directory) {
+void ResultWriter::record_linked(const Outgoing& first, int directory) {
   const auto now = placed_ != nullptr && first.entry.placed_as.empty()
                        ? pfs_.lstat(directory, first.name)
                        : fail(ENOENT);
   const std::string own = buffer_.own_path(first.item->path);
   if (now &&
       placed_->look({.name = first.item->path, .own = own}, *now, false) == WhoseCopy::ours) {
-    (void)note_placed(first, directory, *now);
+    (void)record_placed(first, directory, *now);
   }
 }
 
@@ -671,7 +675,8 @@ bool ResultWriter::link(Outgoing& out, const Outgoing& first) {
   const auto from = tree_.directory(parent_of(first.item->path));
   const auto to = tree_.directory(parent_of(out.item->path));
   if (!from || !to) {
-    return give_up(out, from ? to.error() : from.error()), true;
+    fail_result(out, from ? to.error() : from.error());
+    return true;
   }
   const auto now = pfs_.lstat(from->get(), first.name);
   if (!now || !is_still_copy(first, *now)) {
@@ -715,7 +720,7 @@ bool ResultWriter::make_link(Outgoing& out, const LinkedCopy& copy, int director
   }
   const bool first_is_shared = pfs_.is_shared(copy.directory, copy.first.name, copy.now);
   const auto about_to = [&](bool is_shared) {
-    note_naming(out, job, copy.now, is_shared || first_is_shared);
+    record_naming(out, job, copy.now, is_shared || first_is_shared);
   };
   const auto done = link_partial(copy.directory, copy.first.name, job, pfs_, about_to);
   if (!done && is_held(done.error())) {
@@ -725,7 +730,8 @@ bool ResultWriter::make_link(Outgoing& out, const LinkedCopy& copy, int director
     return false;
   }
   if (!done) {
-    return give_up_name(out, done.error()), true;
+    fail_name(out, done.error());
+    return true;
   }
   out.entry.replaced = present != nullptr && !is_own(out, *present);
   out.there_already = false;
@@ -742,8 +748,8 @@ void ResultWriter::take_link(Outgoing& out, const LinkedCopy& copy, int director
   out.entry.checksum = copy.first.entry.checksum;
   out.entry.bytes = 0;
   out.entry.reason = "another name of " + copy.first.item->path;
-  note_named(out, directory, false);
-  note_linked(copy.first, copy.directory);
+  record_named(out, directory, false);
+  record_linked(copy.first, copy.directory);
 }
 
 void ResultWriter::remove_partials(std::span<Outgoing> batch) {

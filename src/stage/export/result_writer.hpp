@@ -58,14 +58,14 @@ class ResultWriter {
   void remove_partials(std::span<Outgoing> batch);
 
   /// Settles the result as failed (or not-saved after a cancel).
-  void give_up(Outgoing& out, const Error& error);
+  void fail_result(Outgoing& out, const Error& error);
 
   /// Settles a result that is still `held`.
-  void give_up_held(Outgoing& out);
+  void fail_held(Outgoing& out);
 
   /// Records a full PFS. No new result is begun afterwards: partials would compete for the last
   /// space, and possibly none would become whole.
-  void note_full(const Error& error);
+  void record_full(const Error& error);
 
   bool full() const { return full_; }
 
@@ -84,7 +84,7 @@ class ResultWriter {
   DirectoryCursor cursor() const;
   /// The same for a result that did not get its name; another node may have a result of that name
   /// (merge.hpp).
-  void give_up_name(Outgoing& out, const Error& error);
+  void fail_name(Outgoing& out, const Error& error);
   Result<PartialFile> write_in(const Outgoing& out, int directory, Scratch& scratch);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   void take_written(Outgoing& out, const PartialFile& written);
@@ -115,12 +115,12 @@ class ResultWriter {
                                   Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
   void found_there(Outgoing& out, std::optional<FileSum> checksum);
-  void note_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy,
-                   bool is_shared);
+  void record_naming(const Outgoing& out, const PartialJob& job, const struct stat& copy,
+                     bool is_shared);
   Result<struct stat> named_copy(const Outgoing& out, int directory);
-  void note_named(Outgoing& out, int directory, bool is_theirs);
-  Status note_placed(const Outgoing& out, int directory, const struct stat& copy);
-  void note_linked(const Outgoing& first, int directory);
+  void record_named(Outgoing& out, int directory, bool is_theirs);
+  Status record_placed(const Outgoing& out, int directory, const struct stat& copy);
+  void record_linked(const Outgoing& first, int directory);
   bool link_copy(Outgoing& out, const LinkedCopy& copy, int directory);
   bool make_link(Outgoing& out, const LinkedCopy& copy, int directory, const struct stat* present);
   void take_link(Outgoing& out, const LinkedCopy& copy, int directory);

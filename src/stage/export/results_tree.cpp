@@ -272,7 +272,7 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
   }
   const mode_t mode = there->st_mode & 07777U;
   // First, so that an exception leaves no unrecorded directory.
-  const bool is_first = note_granted(path, mode);
+  const bool is_first = record_granted(path, mode);
   if (pfs_.chmod_name(parent->get(), name, mode | 0700U)) {
     return true;
   }
@@ -283,7 +283,7 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
 }
 
 /// Records the mode that restore_access() restores. False if the directory has such a record.
-bool ResultsTree::note_granted(const std::string& path, mode_t mode) {
+bool ResultsTree::record_granted(const std::string& path, mode_t mode) {
   if (const Status noted = opened_ != nullptr ? opened_->note(path_ + "/" + path, mode) : Status();
       !noted) {
     log::warn("event=opened_not_noted path=\"{}\" reason=\"{}\"", path, describe(noted.error()));

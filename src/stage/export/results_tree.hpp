@@ -156,7 +156,7 @@ class ResultsTree {
   Result<bool> make_missing(int parent, const fs::WalkItem& item,
                             const std::function<void()>& about_to);
   Result<bool> make_hidden(int parent, const fs::WalkItem& item);
-  bool note_granted(const std::string& path, mode_t mode);
+  bool record_granted(const std::string& path, mode_t mode);
   Status restore_mode(const std::string& path, mode_t mode, bool for_good);
   Result<OwnerChange> apply_owner(int fd, const fs::WalkItem& item, const struct stat& now,
                                   Finished& finished);

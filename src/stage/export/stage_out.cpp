@@ -91,7 +91,7 @@ class StageOut {
       auto gone = config_.deletions == config::Deletions::propagate ? buffer_.gone()
                                                                     : std::vector<fs::WalkItem>();
       if (in_place_) {
-        note_siblings(*items, gone);
+        record_siblings(*items, gone);
       }
       stage(*items, std::move(gone));
     } else if (progress_.cancel && items.error().code == ECANCELED) {
@@ -181,7 +181,7 @@ class StageOut {
   /// Several names of one file on the PFS that were imported one after the other (by a load) are
   /// separate files in the buffer. Replacing or removing one name on the PFS changes the ctime of
   /// the others, so their ctime must not count.
-  static void note_siblings(std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem>& gone) {
+  static void record_siblings(std::vector<fs::WalkItem>& items, std::vector<fs::WalkItem>& gone) {
     std::map<std::pair<dev_t, ino_t>, std::vector<fs::WalkItem*>> by_origin;
     for (auto* list : {&items, &gone}) {
       for (auto& item : *list) {
@@ -531,7 +531,7 @@ class StageOut {
     } else if (const Status below = check_mounted_below(config_, pfs_, is_used); !below) {
       receipt_.reason = describe(below.error());
     } else if (auto opened = tree_.open(config_.results_dir); !opened) {
-      writer_.note_full(opened.error());
+      writer_.record_full(opened.error());
       receipt_.reason = describe(opened.error());
     }
     return receipt_.reason.empty();

@@ -45,7 +45,7 @@ Status link_open_file(int fd, int directory, const std::string& name) {
 
 // Uses the fine clock: the kernel's own time stamps do not distinguish events within a few
 // milliseconds.
-void note_use(int directory, const std::string& name) {
+void record_use(int directory, const std::string& name) {
   const std::array<timespec, 2> now{to_timespec(wall_time()), to_timespec(wall_time())};
   (void)::utimensat(directory, (name + std::string(key_suffix)).c_str(), now.data(),
                     AT_SYMLINK_NOFOLLOW);
@@ -224,7 +224,7 @@ std::optional<Cache::Found> Cache::find(const CacheKey& key,
     drop(*lock, name);
     return std::nullopt;
   }
-  note_use(directory_.get(), name);
+  record_use(directory_.get(), name);
   found.adopted = st.st_nlink == 1 && adopt(found.container.get());
   return found;
 }
@@ -289,7 +289,7 @@ Status Cache::add(Lock& lock, const std::string& name, const std::string& text, 
   if (::fstat(container, &st) == 0) {
     lock.used += bytes_of(st);
   }
-  note_use(directory_.get(), name);
+  record_use(directory_.get(), name);
   return {};
 }
 
@@ -446,7 +446,7 @@ std::uint64_t Cache::idle_bytes(dev_t device) {
   return sum;
 }
 
-void Cache::give_up(std::uint64_t bytes) {
+void Cache::free_space(std::uint64_t bytes) {
   const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) {

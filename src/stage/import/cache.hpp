@@ -74,7 +74,7 @@ class Cache {
   /// Bytes that dropping all unshared entries would free, if the cache is on this file system.
   std::uint64_t idle_bytes(dev_t device);
   /// Drops unshared entries, the least recently used first, until so many bytes are freed.
-  void give_up(std::uint64_t bytes);
+  void free_space(std::uint64_t bytes);
 
   /// Call it before a sealed container of the PFS file `path` changes. If the cache shares the
   /// container, it makes a copy or drops the entry. See Sharer.

@@ -35,12 +35,12 @@ Reuse::File Reuse::look_at(const PlanEntry& entry, const Result<struct stat>& so
   return file;
 }
 
-std::optional<fs::HeldFile> Reuse::take(File& file, unsigned place, Scratch& scratch,
-                                        Progress& progress) {
+std::optional<fs::OpenContainer> Reuse::take(File& file, unsigned place, Scratch& scratch,
+                                             Progress& progress) {
   if (!file.key) {
     return std::nullopt;
   }
-  std::optional<fs::HeldFile> held;
+  std::optional<fs::OpenContainer> held;
   const auto found = cache_->find(*file.key, [&](int container) {
     auto adopted = buffer_.adopt_file(container);
     if (adopted) {
@@ -66,8 +66,8 @@ std::optional<fs::HeldFile> Reuse::take(File& file, unsigned place, Scratch& scr
 }
 
 // Copies because another job shares the container, or because the store is on another file system.
-std::optional<fs::HeldFile> Reuse::copied(int container, unsigned place, Scratch& scratch,
-                                          Progress& progress) {
+std::optional<fs::OpenContainer> Reuse::copied(int container, unsigned place, Scratch& scratch,
+                                               Progress& progress) {
   auto held = buffer_.begin_open_file_at(place);
   if (!held) {
     return std::nullopt;

@@ -53,8 +53,8 @@ class Reuse {
   File look_at(const PlanEntry& entry, const Result<struct stat>& source) const;
   /// Returns an unnamed file with the content, if the cache has it. Reads nothing from the PFS.
   /// `place`: the backend for a copy, see PlanEntry.
-  std::optional<fs::HeldFile> take(File& file, unsigned place, Scratch& scratch,
-                                   Progress& progress);
+  std::optional<fs::OpenContainer> take(File& file, unsigned place, Scratch& scratch,
+                                        Progress& progress);
   /// Offers a file to the cache. Requires: it was read from the PFS as `version`, is whole and has
   /// its times.
   void keep(const File& file, const fs::Origin& version, int container);
@@ -62,8 +62,8 @@ class Reuse {
   Report report() const;
 
  private:
-  std::optional<fs::HeldFile> copied(int container, unsigned place, Scratch& scratch,
-                                     Progress& progress);
+  std::optional<fs::OpenContainer> copied(int container, unsigned place, Scratch& scratch,
+                                          Progress& progress);
 
   Cache* const cache_;
   Buffer& buffer_;

@@ -359,7 +359,7 @@ class StageIn {
                                       .uid = entry.attributes.uid,
                                       .gid = entry.attributes.gid,
                                       .xattrs = std::move(*xattrs)};
-    if (auto done = buffer_.note_directory(entry.path, directory_version(came_in)); !done) {
+    if (auto done = buffer_.record_directory(entry.path, directory_version(came_in)); !done) {
       return with_context(done.error(), "noting its version in the buffer");
     }
     return {};
@@ -500,8 +500,8 @@ class StageIn {
     Reuse::File known =
         reuse_.look_at(entry, entry.reusable ? pfs_.fstat(source->get()) : fail(ENOENT));
     const auto from_cache = reuse_.take(known, entry.place, scratch, progress_);
-    auto file =
-        from_cache ? Result<fs::HeldFile>(*from_cache) : buffer_.begin_open_file_at(entry.place);
+    auto file = from_cache ? Result<fs::OpenContainer>(*from_cache)
+                           : buffer_.begin_open_file_at(entry.place);
     if (!file) {
       return with_context(file.error(), "making it in the buffer");
     }

@@ -106,7 +106,7 @@ std::string writers_text(const fs::Writers& writers) {
 
 /// The writers of a file as a line for people, and as a member of `answer`; "" if the buffer does
 /// not know them.
-std::string note_writers(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
+std::string record_writers(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
   if (!S_ISREG(item.attributes.st_mode)) {
     return {};
   }
@@ -121,7 +121,7 @@ std::string note_writers(fs::Staging& staging, const fs::WalkItem& item, Json& a
 }
 
 /// A line for each thing that the content lacks; a lost content is also a member of `answer`.
-std::string note_lacking_content(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
+std::string record_lacking_content(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
   std::string text;
   if (staging.lost_its_content(item)) {
     answer["content_lost"] = true;
@@ -239,8 +239,8 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
                               escaped(config.root_dir + "/" + config::source_of(config, item->path))
                         : "") +
           "\n";
-  text += note_lacking_content(staging, *item, answer);
-  text += note_writers(staging, *item, answer);
+  text += record_lacking_content(staging, *item, answer);
+  text += record_writers(staging, *item, answer);
   text += "  at the stop  it " + printable(then) + "\n";
   answer["text"] = text;
   return answer;

@@ -46,15 +46,17 @@ class LoadBuffer final : public PlainBuffer {
     }
   }
 
-  Result<fs::HeldFile> begin_open_file() override { return staging_.begin_open_file(); }
+  Result<fs::OpenContainer> begin_open_file() override { return staging_.begin_open_file(); }
 
-  Result<fs::HeldFile> begin_open_file_at(unsigned place) override {
+  Result<fs::OpenContainer> begin_open_file_at(unsigned place) override {
     return staging_.begin_open_file_at(place);
   }
 
-  Result<fs::HeldFile> adopt_file(int fd) override { return staging_.adopt_file(fd); }
+  Result<fs::OpenContainer> adopt_file(int fd) override { return staging_.adopt_file(fd); }
 
-  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
+  Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
+    return staging_.open_container(ino);
+  }
 
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
 
@@ -84,7 +86,7 @@ class LoadBuffer final : public PlainBuffer {
     return {};
   }
 
-  Status note_directory(const std::string& path, std::uint64_t version) override {
+  Status record_directory(const std::string& path, std::uint64_t version) override {
     const MutexLock lock(mutex_);
     versions_[path] = version;
     return {};
@@ -197,10 +199,12 @@ class Load : LiveTransfer {
     }
     auto plan = make_plan(config, pfs_);
     if (!plan) {
-      return failed("", plan.error()), std::nullopt;
+      failed("", plan.error());
+      return std::nullopt;
     }
     if (!plan->problems.empty()) {
-      return failed("", first_of(plan->problems)), std::nullopt;
+      failed("", first_of(plan->problems));
+      return std::nullopt;
     }
     if (!request_.part.whole() && !only_one_file(*plan)) {
       return std::nullopt;
@@ -227,7 +231,8 @@ class Load : LiveTransfer {
       return false;
     }
     if (auto part = clipped(request_.part, plan.entries.back().size); !part) {
-      return failed(plan.entries.back().path, part.error()), false;
+      failed(plan.entries.back().path, part.error());
+      return false;
     }
     return true;
   }
@@ -479,21 +484,21 @@ class Load : LiveTransfer {
       return;  // it existed before
     }
     if (is_directory) {
-      note_directory(entry), made.push_back(&entry);
+      record_directory(entry), made.push_back(&entry);
     }
     given.ino = *added;
     note(std::move(given));
   }
 
   /// Without this record a stage-out leaves the PFS's attributes unchanged.
-  void note_directory(const PlanEntry& entry) {
+  void record_directory(const PlanEntry& entry) {
     const auto version = directory_versions_.find(entry.path);
     if (version == directory_versions_.end() ||
-        !staging_.note_directory(entry.path, version->second)) {
+        !staging_.record_directory(entry.path, version->second)) {
       return;
     }
     if (options_.placed != nullptr && config::has_results_in_place(config_)) {
-      note_came_in(entry, staging_, *options_.placed);
+      record_came_in(entry, staging_, *options_.placed);
     }
   }
 

@@ -152,13 +152,13 @@ Result<PartWriter::OldVersion> PartWriter::open_old(const fs::WalkItem& item) {
 /// If the replaced version was another user's, nothing is recorded: the remaining bytes are that
 /// user's. Otherwise the new version is recorded as this job's, even if its name does not survive
 /// a crash. For a new file of the job the export log has the record.
-void PartWriter::note_version(const fs::WalkItem& item, const PartialFile& made, Replaced replaced,
-                              ReceiptEntry& entry) {
+void PartWriter::record_version(const fs::WalkItem& item, const PartialFile& made,
+                                Replaced replaced, ReceiptEntry& entry) {
   if (!made.lost.empty()) {
     entry.reason += "; without " + made.lost;
   }
-  const Status noted = replaced.ours     ? note_part(item, made)
-                       : replaced.is_new ? note_placed(item, made)
+  const Status noted = replaced.ours     ? record_part(item, made)
+                       : replaced.is_new ? record_placed(item, made)
                                          : Status();
   if (!noted) {
     entry.reason +=
@@ -193,7 +193,7 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
   if (!made) {
     return std::unexpected(made.error());
   }
-  note_version(item, *made, {.ours = old->ours, .is_new = is_new}, entry);
+  record_version(item, *made, {.ours = old->ours, .is_new = is_new}, entry);
   EFS_TRY(pfs_.fsync(job.directory));
   if (options_.placed != nullptr) {
     (void)options_.placed->sync();
@@ -202,7 +202,7 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
   return part;
 }
 
-Status PartWriter::note_part(const fs::WalkItem& item, const PartialFile& made) try {
+Status PartWriter::record_part(const fs::WalkItem& item, const PartialFile& made) try {
   const auto version = version_below(pfs_, config_.results_dir, item.path);
   if (!version) {
     return std::unexpected(version.error());
@@ -210,18 +210,18 @@ Status PartWriter::note_part(const fs::WalkItem& item, const PartialFile& made) 
   if (version->inode != made.inode) {
     return {};  // by now another user's
   }
-  const Status noted = staging_.note_copy(item.path, *version, in_place_, item.replaced.get());
+  const Status noted = staging_.record_copy(item.path, *version, in_place_, item.replaced.get());
   // removed meanwhile: the next file of this name replaces it
   const bool is_gone = !noted && noted.error().code == ENOENT;
   if (options_.placed == nullptr || (!noted && !is_gone)) {
     return noted;
   }
-  return note_placed(item, made);
+  return record_placed(item, made);
 } catch (const std::bad_alloc&) {
   return fail(ENOMEM);
 }
 
-Status PartWriter::note_placed(const fs::WalkItem& item, const PartialFile& made) {
+Status PartWriter::record_placed(const fs::WalkItem& item, const PartialFile& made) {
   const auto directory = directory_of(item);
   const auto now =
       directory ? pfs_.lstat(directory->get(), leaf_of(item.path)) : fail(directory.error().code);
@@ -336,7 +336,7 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, co
   const auto old_size = static_cast<std::uint64_t>(before.st_size), end = part.offset + part.length,
              size = std::max(old_size, end);
   progress_.begin(1, size);
-  auto container = buffer_.hold(item.ino);
+  auto container = buffer_.open_container(item.ino);
   if (!container) {
     return std::unexpected(container.error());
   }

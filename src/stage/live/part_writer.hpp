@@ -60,10 +60,10 @@ class PartWriter : LiveTransfer {
   Status is_no_input(const OldVersion& old, ReceiptEntry& entry);
   static bool is_its_own(const struct stat& there, fs::WalkItem item);
   Status is_still(const fs::WalkItem& item, const OldVersion& old, ReceiptEntry& entry);
-  void note_version(const fs::WalkItem& item, const PartialFile& made, Replaced replaced,
-                    ReceiptEntry& entry);
-  Status note_part(const fs::WalkItem& item, const PartialFile& made);
-  Status note_placed(const fs::WalkItem& item, const PartialFile& made);
+  void record_version(const fs::WalkItem& item, const PartialFile& made, Replaced replaced,
+                      ReceiptEntry& entry);
+  Status record_part(const fs::WalkItem& item, const PartialFile& made);
+  Status record_placed(const fs::WalkItem& item, const PartialFile& made);
   Result<PartialFile> place_part(const PartialJob& job, Part part, const OldVersion& old,
                                  ReceiptEntry& entry);
   Result<PartialFile> fill_partial(const PartialJob& job, Part part, const OldVersion& old, int fd,

@@ -42,7 +42,9 @@ class UnloadBuffer final : public OutgoingBuffer {
     return it == proofs_.end() ? nullptr : &it->second;
   }
 
-  Result<fs::HeldFile> hold(std::uint64_t ino) override { return staging_.hold(ino); }
+  Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
+    return staging_.open_container(ino);
+  }
 
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
 
@@ -98,7 +100,7 @@ class UnloadBuffer final : public OutgoingBuffer {
     if (!take_version(item.path, *there)) {
       return fail(ESTALE, "somebody has changed it since");
     }
-    return staging_.note_named(item.ino, item.path, *there, in_place_, item.replaced.get());
+    return staging_.record_named(item.ino, item.path, *there, in_place_, item.replaced.get());
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }

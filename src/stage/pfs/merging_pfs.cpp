@@ -62,7 +62,7 @@ class MergingPfs final : public ForwardingPfs {
     if (own) {
       forget(*there);
     }
-    note_placed(*ours, *birth, *placed);
+    record_placed(*ours, *birth, *placed);
     return {};
   }
 
@@ -140,7 +140,7 @@ class MergingPfs final : public ForwardingPfs {
 
   /// Another name for a shared file does not make the file this node's. (An own file with one name
   /// is a new file with the same number.)
-  void note_placed(const struct stat& st, Birth birth, Placed placed) {
+  void record_placed(const struct stat& st, Birth birth, Placed placed) {
     MutexLock lock(mutex_);
     Version& known = own_[{st.st_dev, st.st_ino}];
     const bool stays_shared = known.is_shared && st.st_nlink > 1;

@@ -132,26 +132,30 @@ std::optional<struct stat> Expansion::look_at_parent(const std::string& parent,
                                                      const std::string& path) {
   const auto directory = pfs_.open_beneath(root_, parent_of(parent), passage_flags);
   if (!directory && is_vanishing(directory.error())) {
-    return vanished(parent_of(parent)), std::nullopt;
+    vanished(parent_of(parent));
+    return std::nullopt;
   }
   if (!directory) {
-    return problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error())),
-           std::nullopt;
+    problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error()));
+    return std::nullopt;
   }
   const auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
   if (!attributes && is_vanishing(attributes.error())) {
-    return vanished(parent), std::nullopt;
+    vanished(parent);
+    return std::nullopt;
   }
   if (!attributes) {
-    return problem(absolute(path), missing(attributes.error(), path)), std::nullopt;
+    problem(absolute(path), missing(attributes.error(), path));
+    return std::nullopt;
   }
   if (S_ISLNK(attributes->st_mode)) {
-    return problem(absolute(path),
-                   "leads through the symbolic link " + absolute(parent) + ": name the real path"),
-           std::nullopt;
+    problem(absolute(path),
+            "leads through the symbolic link " + absolute(parent) + ": name the real path");
+    return std::nullopt;
   }
   if (!S_ISDIR(attributes->st_mode)) {
-    return problem(absolute(path), absolute(parent) + " is not a directory"), std::nullopt;
+    problem(absolute(path), absolute(parent) + " is not a directory");
+    return std::nullopt;
   }
   return *attributes;
 }
@@ -166,7 +170,8 @@ bool Expansion::add_parents(const std::string& path, bool named) {
       continue;
     }
     if (known != entries_.end() && is_file_with_source(known->second)) {
-      return problem(absolute(path), absolute(known->second.from()) + " is at " + parent), false;
+      problem(absolute(path), absolute(known->second.from()) + " is at " + parent);
+      return false;
     }
     const auto attributes = look_at_parent(parent, path);
     if (!attributes) {
@@ -189,14 +194,15 @@ bool Expansion::add_places() {
       if (known->second.type == EntryType::directory) {
         continue;
       }
-      return problem(as_->path, "cannot be at " + as_->as + ": " + absolute(known->second.from()) +
-                                    " is at " + above),
-             false;
+      problem(as_->path, "cannot be at " + as_->as + ": " + absolute(known->second.from()) +
+                             " is at " + above);
+      return false;
     }
     const auto directory = pfs_.open_beneath(root_, above, passage_flags);
     const auto attributes = pfs_.fstat(directory ? directory->get() : root_);
     if (!attributes) {
-      return problem(config_.root_dir, "cannot be read: " + describe(attributes.error())), false;
+      problem(config_.root_dir, "cannot be read: " + describe(attributes.error()));
+      return false;
     }
     insert_at(above, directory ? std::nullopt : std::optional<std::string>(""),
               EntryType::directory, *attributes);

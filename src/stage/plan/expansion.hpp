@@ -103,7 +103,7 @@ class Expansion {
   std::string name_hint(const std::string& pattern);
   /// Records a listed path without a destination of its own that is below the destination of
   /// another line.
-  void note_plain(const std::string& path);
+  void record_plain(const std::string& path);
   /// Keeps a few problems of a list and counts the rest, because a list may have a million missing
   /// paths.
   void shorten_problems(const std::string& file, std::size_t before);

@@ -14,7 +14,8 @@ bool Expansion::add_target(const Found& link, bool named) {
                                           : follow(pfs_, follows_to_.back().directory,
                                                    path_in_target(path).substr(1), link);
   if (!target) {
-    return problem(absolute(path), target.error().what), false;
+    problem(absolute(path), target.error().what);
+    return false;
   }
   if (const auto own = own_.find(path, target->attributes); own && own->refused) {
     return named ? (problem(absolute(path), "leads to " + own->reason), false)
@@ -30,10 +31,10 @@ bool Expansion::add_target(const Found& link, bool named) {
   const Identity identity = identity_of(target->attributes);
   if (std::ranges::find(follows_to_, identity, &Followed::identity) != follows_to_.end() ||
       follows_to_.size() >= most_followed) {
-    return problem(absolute(path),
-                   "leads to " + target->path +
-                       ", which leads back to this link: remove one of the links, or 'follow'"),
-           false;
+    problem(absolute(path),
+            "leads to " + target->path +
+                ", which leads back to this link: remove one of the links, or 'follow'");
+    return false;
   }
   follows_to_.push_back({.link = path,
                          .target = target->path,

@@ -32,7 +32,7 @@ void Expansion::add_list(const std::string& file) {
   }
   std::erase_if(list.inputs, [&](const ListedInput& input) {
     if (input.as.empty()) {
-      note_plain(input.path);
+      record_plain(input.path);
     }
     return !at_line(
         input, [&] { return input.path.empty() ? (add_root(), false) : add_parents(input.path); });
@@ -48,7 +48,7 @@ void Expansion::add_list(const std::string& file) {
   shorten_problems(file, before);
 }
 
-void Expansion::note_plain(const std::string& path) {
+void Expansion::record_plain(const std::string& path) {
   if (plan_.listed.empty()) {
     return;
   }

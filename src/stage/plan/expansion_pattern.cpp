@@ -37,7 +37,8 @@ std::optional<std::vector<std::string>> Expansion::list(const std::string& path,
   }
   named_ = named;
   if (is_vanishing(names.error())) {
-    return vanished(path), std::nullopt;
+    vanished(path);
+    return std::nullopt;
   }
   problem(absolute(path), "directory cannot be read: " + describe(names.error()));
   return std::nullopt;

@@ -22,9 +22,8 @@ bool Expansion::add_found(const Found& found, bool named, bool whole) {
   named_ = named;
   if (const auto own = own_file(found)) {
     if (named && own->refused) {
-      return problem(absolute(path),
-                     "is " + own->reason + ", not an input: remove it from the resources"),
-             false;
+      problem(absolute(path), "is " + own->reason + ", not an input: remove it from the resources");
+      return false;
     }
     if (!named) {
       return find(placed(path)).second || skip(path, own->reason);
@@ -43,9 +42,9 @@ bool Expansion::add_found(const Found& found, bool named, bool whole) {
 
 bool Expansion::add_again(PlanEntry& known, const std::string& path) {
   if (known.from() != path) {
-    return problem(absolute(path),
-                   "would be at " + known.path + ", and so would " + absolute(known.from())),
-           false;
+    problem(absolute(path),
+            "would be at " + known.path + ", and so would " + absolute(known.from()));
+    return false;
   }
   ask_again(known);
   return true;
@@ -92,10 +91,10 @@ bool Expansion::add_seen(const Found& found, bool whole) {
     default: break;
   }
   if (named_) {
-    return problem(absolute(path),
-                   "is a socket, FIFO or device: only files, directories and symbolic links can be "
-                   "staged"),
-           false;
+    problem(absolute(path),
+            "is a socket, FIFO or device: only files, directories and symbolic links can be "
+            "staged");
+    return false;
   }
   return skip(path, S_ISFIFO(found.attributes.st_mode)   ? "FIFO"
                     : S_ISSOCK(found.attributes.st_mode) ? "socket"
@@ -124,7 +123,8 @@ bool Expansion::add_below(Survey& survey, const std::string& path, const std::st
       found.path = found.path.empty() ? prefix : prefix + "/" + found.path;
     }
     if (is_followed_link(found)) {
-      return links.push_back(std::move(found)), false;
+      links.push_back(std::move(found));
+      return false;
     }
     all = add_found(found, is_named, false) && all;
     return enters(found);
@@ -138,7 +138,8 @@ bool Expansion::add_below(Survey& survey, const std::string& path, const std::st
 bool Expansion::add_children(const std::string& path) {
   // an overlapping resource has already added the children
   if (!complete_.insert({placed(path), path}).second) {
-    return ask_again(placed(path)), true;
+    ask_again(placed(path));
+    return true;
   }
   return add_below(survey_, path, "");
 }

@@ -128,17 +128,20 @@ class ResultsDirCheck {
         directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
     const std::string what = "takes no result of the output " + rule.pattern + ": ";
     if (!attributes) {
-      return problem_at(path, what + describe(attributes.error())), false;
+      problem_at(path, what + describe(attributes.error()));
+      return false;
     }
     if (!S_ISDIR(attributes->st_mode)) {
-      return problem_at(path, what + "it is not a directory"), false;
+      problem_at(path, what + "it is not a directory");
+      return false;
     }
     const auto usable = pfs_.access(AT_FDCWD, path, access);
     // stage-out does so
     const bool can_be_changed =
         !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();
     if (!usable && !can_be_changed) {
-      return problem_at(path, what + describe(usable.error())), false;
+      problem_at(path, what + describe(usable.error()));
+      return false;
     }
     return true;
   }

@@ -100,7 +100,7 @@ void Booking::salvaged() {
   for (const auto& [path, error] : staging_.revoke(there, fs::Side::both, result_names(config_))) {
     tell(path, error);
   }
-  book(files, *items, &fs::Staging::note_copy);
+  book(files, *items, &fs::Staging::record_copy);
 }
 
 /// False too if results-dir cannot be read.

@@ -248,7 +248,7 @@ Status PlacedNames::coming(const PlacedName& name, const struct stat* copy,
   }
   const Status about = append(record_of(at, coming));
   if (!about && copy != nullptr) {
-    note_missed(to_ns(copy->st_ctim));
+    record_missed(to_ns(copy->st_ctim));
   }
   return noted ? about : noted;
 }
@@ -261,7 +261,7 @@ Status PlacedNames::placed(const PlacedName& name, const struct stat* copy, bool
   }
   Status noted = append(record_of(key(name.name), placed));
   if (!noted && copy != nullptr) {
-    note_missed(to_ns(copy->st_ctim));
+    record_missed(to_ns(copy->st_ctim));
   }
   return noted;
 }
@@ -494,7 +494,7 @@ Status PlacedNames::write(const Record& record, std::uint64_t at) {
 }
 
 /// Written in the head record, which exists and needs no space.
-void PlacedNames::note_missed(Nanoseconds since) {
+void PlacedNames::record_missed(Nanoseconds since) {
   if (missed_since_ && *missed_since_ <= since) {
     return;
   }
@@ -506,12 +506,12 @@ void PlacedNames::note_missed(Nanoseconds since) {
 
 /// If the reservation fails, a later record may fail for missing space, and reports that then.
 void PlacedNames::make_room() {
-  if (!fd_ || records_ * sizeof(Record) + room_ahead_ / 4 < room_) {
+  if (!fd_ || records_ * sizeof(Record) + room_ahead_ / 4 < space_) {
     return;
   }
   const std::uint64_t wanted = records_ * sizeof(Record) + room_ahead_;
   if (::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted)) == 0) {
-    room_ = wanted;
+    space_ = wanted;
   }
 }
 
@@ -528,11 +528,12 @@ bool PlacedNames::rewrite() {
                      ::fdatasync(fd.get()) == 0 &&
                      ::renameat(metadata_, shorter_name, metadata_, placed_name) == 0;
   if (!whole) {
-    return ::unlinkat(metadata_, shorter_name, 0), false;
+    ::unlinkat(metadata_, shorter_name, 0);
+    return false;
   }
   fd_ = std::move(fd);
   records_ = records.size();
-  room_ = 0;
+  space_ = 0;
   missed_since_.reset();
   make_room();
   return true;
@@ -599,7 +600,7 @@ void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNam
   }
 }
 
-void note_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed) {
+void record_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed) {
   const auto item = staging.find(entry.path);
   if (entry.from() != entry.path || !item || !item->origin || item->origin->inode != 0 ||
       item->origin->size == 0) {

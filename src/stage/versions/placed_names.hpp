@@ -156,7 +156,7 @@ class PlacedNames {
   void apply_directory(const Record& record) EFS_REQUIRES(mutex_);
   Status append(Record record) EFS_REQUIRES(mutex_);
   Status write(const Record& record, std::uint64_t at) EFS_REQUIRES(mutex_);
-  void note_missed(Nanoseconds since) EFS_REQUIRES(mutex_);
+  void record_missed(Nanoseconds since) EFS_REQUIRES(mutex_);
   void make_room() EFS_REQUIRES(mutex_);
   bool rewrite() EFS_REQUIRES(mutex_);
   std::vector<Record> records_that_count() const EFS_REQUIRES(mutex_);
@@ -167,7 +167,7 @@ class PlacedNames {
   mutable Mutex mutex_;  // rank 90 (leaf): guards all below
   UniqueFd fd_ EFS_GUARDED_BY(mutex_);
   std::uint64_t records_ EFS_GUARDED_BY(mutex_) = 0;  // in the file
-  std::uint64_t room_ EFS_GUARDED_BY(mutex_) = 0;     // bytes reserved for the file
+  std::uint64_t space_ EFS_GUARDED_BY(mutex_) = 0;    // bytes reserved for the file
   // number of records, found and written
   std::uint64_t told_ EFS_GUARDED_BY(mutex_) = 0;
   // the PFS's clock; nullopt: no record of an earlier process is missing
@@ -185,7 +185,7 @@ void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNam
 
 /// Records the imported attributes of this directory, for results in place. The record is kept by
 /// name, because the job may replace the directory.
-void note_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed);
+void record_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed);
 
 /// True if this job may replace the file that has the name. `placed` (may be null) decides if it
 /// has a record of the name; otherwise is_origin() decides.

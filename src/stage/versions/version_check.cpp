@@ -194,7 +194,7 @@ Result<PfsCheck> compare_files(const VersionPair& pair) {
   if (!theirs) {
     return with_context(theirs.error(), comparing_versions);
   }
-  auto ours = means.buffer.hold(item.ino);
+  auto ours = means.buffer.open_container(item.ino);
   if (!ours) {
     return with_context(ours.error(), "opening its container");
   }

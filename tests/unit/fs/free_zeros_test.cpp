@@ -184,7 +184,7 @@ TEST_CASE("zeros stay while a program may write to them", "[fs][zeros]") {
     CHECK(store.allocated(ino) == 3 * extent);
   }
   SECTION("staging has it in hand, and looks at its times") {
-    const auto held = fs::Staging(files).hold(ino);
+    const auto held = fs::Staging(files).open_container(ino);
     files.release(ino, O_RDWR);
     CHECK(store.allocated(ino) == 3 * extent);
   }

@@ -223,7 +223,7 @@ TEST_CASE(
     "[fs][gone]") {
   LiveBuffer buffer;
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
-  REQUIRE(buffer.staging->note_directory("d", 17));
+  REQUIRE(buffer.staging->record_directory("d", 17));
   REQUIRE(buffer.staging->mark_saved("d", {.device = 9, .inode = 9, .size = 4096}, true));
   CHECK(buffer.staging->find("d")->origin == fs::Origin{.size = 17});
   REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "d"}, {fs::root_ino, "e"}, 0));

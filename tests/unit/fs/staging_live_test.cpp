@@ -366,8 +366,8 @@ TEST_CASE(
       const auto ino = buffer.ino("a");
       const auto edits = *buffer.staging->edits(ino);
       const auto note = [&](const fs::Origin& copy) {
-        REQUIRE(buffer.staging->note_named(ino, "a", copy, in_place,
-                                           buffer.staging->walk()->front().replaced.get()));
+        REQUIRE(buffer.staging->record_named(ino, "a", copy, in_place,
+                                             buffer.staging->walk()->front().replaced.get()));
         const auto now = buffer.staging->walk()->front();
         CHECK(now.dirty);
         CHECK(now.saved == copy);

@@ -195,7 +195,7 @@ TEST_CASE("successors that die soon do not replay more and more", "[takeover]") 
     }
     s.filesystem->compact_inherited();
   }
-  CHECK(records < 2 * fs::ReplyCache::capacity + 3 * 8000);
+  CHECK(records < 2 * fs::CompletedRequests::capacity + 3 * 8000);
 }
 
 TEST_CASE("of what a predecessor had open for writing it is known that it is dirty", "[takeover]") {

@@ -52,22 +52,22 @@ class FakeBuffer final : public PlainBuffer {
     return ino;
   }
 
-  Result<fs::HeldFile> begin_open_file() override {
+  Result<fs::OpenContainer> begin_open_file() override {
     auto ino = begin_file();
     if (!ino) {
       return std::unexpected(ino.error());
     }
-    return hold(*ino);
+    return open_container(*ino);
   }
 
-  Result<fs::HeldFile> hold(std::uint64_t ino) override {
+  Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
     const efs::test::SparedAllocations spared;
     auto fd = open_container(ino, O_RDWR);
     if (!fd) {
       return std::unexpected(fd.error());
     }
     auto held = std::make_shared<UniqueFd>(std::move(*fd));
-    return fs::HeldFile{.ino = ino, .fd = held->get(), .holds = held};
+    return fs::OpenContainer{.ino = ino, .fd = held->get(), .holds = held};
   }
 
   Result<UniqueFd> open_container(std::uint64_t ino, int flags) {
@@ -116,7 +116,7 @@ class FakeBuffer final : public PlainBuffer {
     return {};
   }
 
-  Status note_directory(const std::string& path, std::uint64_t version) override {
+  Status record_directory(const std::string& path, std::uint64_t version) override {
     const std::lock_guard lock(mutex_);
     nodes.at(path).origin = fs::Origin{.size = version};
     return {};

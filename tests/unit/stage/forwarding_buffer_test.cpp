@@ -15,15 +15,19 @@ class Recorder final : public Buffer {
  public:
   mutable std::vector<std::string> calls{};
 
-  Result<fs::HeldFile> begin_open_file() override { return noted("begin_open_file", fail(EIO)); }
+  Result<fs::OpenContainer> begin_open_file() override {
+    return noted("begin_open_file", fail(EIO));
+  }
 
-  Result<fs::HeldFile> begin_open_file_at(unsigned) override {
+  Result<fs::OpenContainer> begin_open_file_at(unsigned) override {
     return noted("begin_open_file_at", fail(EIO));
   }
 
-  Result<fs::HeldFile> adopt_file(int) override { return noted("adopt_file", fail(EIO)); }
+  Result<fs::OpenContainer> adopt_file(int) override { return noted("adopt_file", fail(EIO)); }
 
-  Result<fs::HeldFile> hold(std::uint64_t) override { return noted("hold", fail(EIO)); }
+  Result<fs::OpenContainer> open_container(std::uint64_t) override {
+    return noted("hold", fail(EIO));
+  }
 
   void abandon(std::uint64_t) override { note("abandon"); }
 
@@ -52,8 +56,8 @@ class Recorder final : public Buffer {
     return noted("set_xattrs", fail(EIO));
   }
 
-  Status note_directory(const std::string&, std::uint64_t) override {
-    return noted("note_directory", fail(EIO));
+  Status record_directory(const std::string&, std::uint64_t) override {
+    return noted("record_directory", fail(EIO));
   }
 
   std::vector<fs::WalkItem> gone() override { return noted("gone", std::vector<fs::WalkItem>(3)); }
@@ -100,13 +104,13 @@ TEST_CASE("a forwarding buffer hands every call on, and its answer back", "[stag
   ForwardingBuffer buffer(recorder);
   Status failed;
   CHECK((!buffer.begin_open_file() && !buffer.begin_open_file_at(1) && !buffer.adopt_file(0) &&
-         !buffer.hold(1)));
+         !buffer.open_container(1)));
   buffer.abandon(1);
   CHECK(buffer.publish_files({}, failed) == 7);
   CHECK((!buffer.link_files("a", {}) && !buffer.make_directory("d", {}) &&
          !buffer.make_symlink("l", "t", {})));
   CHECK((!buffer.walk() && !buffer.look({}) && !buffer.set_xattrs("d", {}) &&
-         !buffer.note_directory("d", 1)));
+         !buffer.record_directory("d", 1)));
   CHECK(buffer.gone().size() == 3);
   CHECK(!buffer.inputs());
   CHECK(buffer.revoke({}, fs::Side::both, {}).size() == 1);
@@ -125,7 +129,7 @@ TEST_CASE("a forwarding buffer hands every call on, and its answer back", "[stag
                                                    "walk",
                                                    "look",
                                                    "set_xattrs",
-                                                   "note_directory",
+                                                   "record_directory",
                                                    "gone",
                                                    "inputs",
                                                    "disown",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "stage/copy/partition.hpp"
+#include "stage/copy/strided_order.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -24,7 +24,7 @@ class ManyResults final : public OutgoingBuffer {
   explicit ManyResults(std::size_t count, std::function<void()> listed = {})
       : count_(count), listed_(std::move(listed)) {}
 
-  Result<fs::HeldFile> hold(std::uint64_t) override {
+  Result<fs::OpenContainer> open_container(std::uint64_t) override {
     return fail(EIO, "no result is to be opened");
   }
 

@@ -326,7 +326,7 @@ TEST_CASE(
     "attributes",
     "[stage][out][conflict]") {
   Shared scene;
-  // as note_came_in()
+  // as record_came_in()
   REQUIRE(scene.placed->placed_directory({.name = "d", .own = "d"}, scene.node().origin->size));
   scene.node().origin.reset();
   scene.job_sets(0700);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fs/room.hpp"
+#include "fs/space_account.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@ namespace efs::fs {
 
 // The kernel writes past us. But it needs time to fill a place up to the half, so until then the
 // last look counts.
-Room::Place& Room::look(unsigned number) {
+SpaceAccount::Place& SpaceAccount::look(unsigned number) {
   constexpr std::uint64_t fastest = 128;  // bytes per nanosecond
   Place& place = places_.at(number);
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -23,7 +23,7 @@ Room::Place& Room::look(unsigned number) {
   return place;
 }
 
-Room::Level Room::level() {
+SpaceAccount::Level SpaceAccount::level() {
   Level worst = Level::ample;
   for (unsigned number = 0; number < backend_.places(); ++number) {
     const Place& place = look(number);
@@ -38,18 +38,18 @@ Room::Level Room::level() {
   return worst;
 }
 
-void Room::owe(unsigned place, std::uint64_t bytes) {
+void SpaceAccount::owe(unsigned place, std::uint64_t bytes) {
   places_.at(place).owed.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 // Never below zero: settle() may have come in between.
-void Room::pay(unsigned place, std::uint64_t bytes) {
+void SpaceAccount::pay(unsigned place, std::uint64_t bytes) {
   auto& owed = places_.at(place).owed;
   for (std::uint64_t now = owed; !owed.compare_exchange_weak(now, now - std::min(now, bytes));) {
   }
 }
 
-bool Room::owes(std::uint64_t part) {
+bool SpaceAccount::owes(std::uint64_t part) {
   for (unsigned number = 0; number < backend_.places(); ++number) {
     const std::uint64_t owed = places_.at(number).owed.load(std::memory_order_relaxed);
     if (owed > 0 && owed >= look(number).available / part) {
@@ -59,7 +59,7 @@ bool Room::owes(std::uint64_t part) {
   return false;
 }
 
-void Room::settle() {
+void SpaceAccount::settle() {
   for (Place& place : places_) {
     place.owed = 0;
   }

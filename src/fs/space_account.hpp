@@ -15,9 +15,9 @@ namespace efs::fs {
 /// closed the passthrough registration. Freeing the owed space costs a sync or a call of the
 /// supervisor. So it is done when the debt is a noticeable part of the available space: a full
 /// store pays some dozens of times, however many files are removed. Thread-safe, without a lock.
-class Room {
+class SpaceAccount {
  public:
-  explicit Room(Backend& backend) : backend_(backend) {}
+  explicit SpaceAccount(Backend& backend) : backend_(backend) {}
 
   /// ample: at least half of every backend is available. scarce: less than a quarter of one backend
   /// is available.

@@ -13,7 +13,7 @@ namespace efs::fs {
 
 /// Keeps the last `capacity` requests. That is far more than the number of requests in flight,
 /// because each client thread has at most one. Not thread-safe: guarded by the namespace lock.
-class ReplyCache {
+class CompletedRequests {
  public:
   static constexpr std::size_t capacity = 1u << 14;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fs/reply_cache.hpp"
+#include "fs/completed_requests.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
-using efs::fs::ReplyCache;
+using efs::fs::CompletedRequests;
 
 TEST_CASE("What was noted is found, what was not is not", "[fs][answers]") {
-  ReplyCache answers;
+  CompletedRequests answers;
   CHECK_FALSE(answers.find(0));
   answers.note(0, 7);
   CHECK_FALSE(answers.find(0));
@@ -18,8 +18,8 @@ TEST_CASE("What was noted is found, what was not is not", "[fs][answers]") {
 }
 
 TEST_CASE("The last ones are kept, in their order", "[fs][answers]") {
-  ReplyCache answers;
-  for (std::uint64_t i = 1; i <= ReplyCache::capacity + 10; ++i) {
+  CompletedRequests answers;
+  for (std::uint64_t i = 1; i <= CompletedRequests::capacity + 10; ++i) {
     answers.note(i, i + 1);
   }
   CHECK_FALSE(answers.find(10));
@@ -29,5 +29,5 @@ TEST_CASE("The last ones are kept, in their order", "[fs][answers]") {
     REQUIRE(request == expected);
     REQUIRE(ino == ++expected);
   });
-  CHECK(expected == ReplyCache::capacity + 11);
+  CHECK(expected == CompletedRequests::capacity + 11);
 }

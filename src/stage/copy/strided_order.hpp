@@ -10,7 +10,7 @@ namespace efs::stage {
 /// Returns all of `items` in an order in which `ways` consecutive items come from `ways` different
 /// stretches of the input. Concurrent threads then work far apart.
 template <typename Item>
-std::vector<Item> partition(const std::vector<Item>& items, std::size_t ways) {
+std::vector<Item> strided_order(const std::vector<Item>& items, std::size_t ways) {
   std::vector<Item> all;
   all.reserve(items.size());
   const std::size_t stride = (items.size() + ways - 1) / ways;
