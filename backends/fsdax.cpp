@@ -17,6 +17,7 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <ranges>
 #include <span>
@@ -450,12 +451,15 @@ class Fsdax final : public PlainBackend {
                       : fail_errno(std::string("container directory ") + name.text.data());
   }
 
-  // Returns 0, or the errno of the refused read lease.
+  // Returns 0, or the errno of the refused read lease. A thread that opens the container for
+  // writing meanwhile breaks the lease, which sends a signal: SIGIO, which ends a process, unless
+  // F_SETSIG names another. Processes ignore SIGURG by default.
   int lease_problem(std::uint64_t id) {
     cache_.forget(id);
     const UniqueFd fd(
         ::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    return fd && ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 &&
+    return fd && ::fcntl(fd.get(), F_SETSIG, SIGURG) == 0 &&
+                   ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 &&
                    ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) == 0
                ? 0
                : errno;

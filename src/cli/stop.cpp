@@ -244,7 +244,6 @@ Asked ask_to_stop(World& world, const control::Instance& instance, const StopArg
     asked.answer = std::move(told);
     asked.is_at_rest = true;
   }
-  arguments.end->reset();
   return asked;
 }
 
@@ -267,6 +266,9 @@ Asked ask_while_looked_at(World& world, const control::Instance& instance,
          std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(pause_between_looks);
     asked = ask_to_stop(world, instance, arguments, seen.supervisor);
+  }
+  if (arguments.end != nullptr) {
+    arguments.end->reset();
   }
   return asked;
 }

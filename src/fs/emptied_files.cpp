@@ -16,16 +16,22 @@ constexpr std::uint64_t largest_list = 1u << 30;
 
 }  // namespace
 
-EmptiedFiles EmptiedFiles::read(store::Medium& medium) {
+Result<EmptiedFiles> EmptiedFiles::read(store::Medium& medium) {
   EmptiedFiles list;
   const auto file = medium.open(list_name, true);
+  if (!file && file.error().code == ENOENT) {
+    return list;
+  }
   const auto size = file ? (*file)->size() : std::unexpected(file.error());
-  if (!size || *size == 0 || *size > largest_list) {
+  if (!size) {
+    return std::unexpected(size.error());
+  }
+  if (*size == 0 || *size > largest_list) {
     return list;
   }
   const auto mapped = (*file)->map(0, *size);
   if (!mapped) {
-    return list;
+    return std::unexpected(mapped.error());
   }
   std::istringstream lines(std::string(reinterpret_cast<const char*>(*mapped), *size));
   std::uint64_t ino = 0;

@@ -20,8 +20,8 @@ namespace efs::fs {
 class EmptiedFiles {
  public:
   /// Reads the list of `medium`. Returns an empty list if there is none. Skips lines that do not
-  /// parse.
-  static EmptiedFiles read(store::Medium& medium);
+  /// parse. Fails if the list cannot be read.
+  static Result<EmptiedFiles> read(store::Medium& medium);
 
   /// Adds `inos`, and drops entries whose inode no longer exists according to `exists`. On return
   /// the list survives power loss. Call before the containers are made, set the mtime of each
@@ -30,7 +30,7 @@ class EmptiedFiles {
   Status add(store::Medium& medium, std::span<const std::uint64_t> inos, FileTime mark,
              const std::function<bool(std::uint64_t ino)>& exists);
 
-  /// All containers of add() have the mark. Durable on return.
+  /// All containers of add() have the mark, durably. Durable on return.
   Status finish(store::Medium& medium);
 
   /// The files of an add() without its finish(): a recovery died in between, and no program has run

@@ -192,6 +192,8 @@ class Filesystem {
   Result<Entry> link(const Caller& caller, std::uint64_t ino, std::uint64_t new_parent,
                      const std::string& new_name);
   Status unlink(const Caller& caller, std::uint64_t parent, const std::string& name);
+  /// Removes the name if it leads to `ino`; otherwise ESTALE. For a file whose creation fails.
+  Status unlink_only(std::uint64_t parent, const std::string& name, std::uint64_t ino);
   Status rmdir(const Caller& caller, std::uint64_t parent, const std::string& name);
 
   /// A name in a directory. Borrows the name for the call.
@@ -494,8 +496,9 @@ class Filesystem {
   /// Bytes of journal space by which the space for later removals changes. `replaces`: the new name
   /// existed.
   static std::int64_t change_of_reserve(const RenameCall& call, bool replaces);
-  Status remove_name(const Caller& caller, std::uint64_t parent, const std::string& name,
-                     bool directories) EFS_EXCLUDES(mutex_);
+  /// `only`: fails with ESTALE if the name leads to another inode; 0: any.
+  Status remove_name(const Caller& caller, const NameIn& at, bool directories,
+                     std::uint64_t only = 0) EFS_EXCLUDES(mutex_);
   /// Frees an inode if the kernel has dropped its last reference. `all`: ignores the count.
   Forgotten free_forgotten(std::uint64_t ino, bool all) EFS_EXCLUDES(mutex_, sync_mutex_, freeing_);
   void touch_atime(std::uint64_t directory);

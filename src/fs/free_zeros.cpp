@@ -312,7 +312,7 @@ void Filesystem::leave_zeros(std::uint64_t ino) {
   }
 }
 
-bool Filesystem::free_zeros_left() try {
+bool Filesystem::free_zeros_left() {
   std::unordered_set<std::uint64_t> files;
   {
     ReadLock lock(mutex_);
@@ -328,15 +328,16 @@ bool Filesystem::free_zeros_left() try {
   const auto end = Clock::now() + longest;
   for (const auto ino : files) {
     const Removing removing(removing_);
-    const Zeros result = Clock::now() < end ? free_zeros_of(ino, 1) : Zeros{.left = true};
-    any = any || result.freed;
-    if (result.left) {
-      leave_zeros(ino);
-    }
+    try {
+      const Zeros result = Clock::now() < end ? free_zeros_of(ino, 1) : Zeros{.left = true};
+      any = any || result.freed;
+      if (result.left) {
+        leave_zeros(ino);
+      }
+    } catch (const std::bad_alloc&) {
+    }  // this file's zeros keep their space until its next close
   }
   return any;
-} catch (const std::bad_alloc&) {
-  return false;  // the zeros keep their space; the caller's request goes on
 }
 
 }  // namespace efs::fs

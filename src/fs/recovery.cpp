@@ -32,7 +32,14 @@ Status Filesystem::recover() {
   {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
-    emptied_ = EmptiedFiles::read(*medium_);
+    auto emptied = EmptiedFiles::read(*medium_);
+    // A salvage exports the rest, and a takeover serves programs.
+    if (!emptied && !options_.takeover && !options_.read_only) {
+      return fail(emptied.error().code,
+                  "the list of the files whose content power loss took cannot be read: " +
+                      describe(emptied.error()));
+    }
+    emptied_ = emptied ? std::move(*emptied) : EmptiedFiles();
     std::vector<std::uint64_t> containers;
     EFS_TRY(list_containers(containers));
     EFS_TRY(look_for_later(containers));
@@ -386,6 +393,7 @@ Status Filesystem::make_empty(std::span<const std::uint64_t> missing) {
                   "container " + std::to_string(ino) + ": " + describe(made.error()));
     }
   }
+  EFS_TRY(backend_.sync_all());
   return emptied_.finish(*medium_);
 }
 
@@ -402,6 +410,7 @@ Status Filesystem::finish_emptied() {
       EFS_TRY(backend_.set_times(ino, std::nullopt, emptied_.unfinished_mark()));
     }
   }
+  EFS_TRY(backend_.sync_all());
   return emptied_.finish(*medium_);
 }
 

@@ -52,8 +52,11 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent,
   // without the lock: it may examine every container
   const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};
   WriteLock lock(mutex_);
+  // A worker may have died after the creation failed and it had removed the name again. After
+  // ESTALE the kernel asks anew.
   if (const auto ino = done_before(caller)) {
-    return referenced(*ino);
+    const Inode* made = names_.find(*ino);
+    return made != nullptr && made->nlink > 0 ? referenced(*ino) : fail(ESTALE);
   }
   EFS_TRY(room);
   auto dir = directory(parent);

@@ -6,8 +6,9 @@ namespace efs::fs {
 
 // Common to unlink and rmdir. R3: the space is freed only after the record is in the journal and
 // when no program can reach the file: see reap_unnamed(). Otherwise forget() frees it.
-Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const std::string& name,
-                               bool directories) {
+Status Filesystem::remove_name(const Caller& caller, const NameIn& at, bool directories,
+                               std::uint64_t only) {
+  const auto& [parent, name] = at;
   const SpaceAccount::Level level = space_.level();
   {
     const Removing removing(removing_);
@@ -26,6 +27,9 @@ Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const
         return std::unexpected(child.error());
       }
       const Inode& inode = **child;
+      if (only != 0 && inode.ino != only) {
+        return fail(ESTALE);
+      }
       if (inode.is_directory() != directories) {
         return fail(directories ? ENOTDIR : EISDIR);
       }
@@ -45,11 +49,15 @@ Status Filesystem::remove_name(const Caller& caller, std::uint64_t parent, const
 }
 
 Status Filesystem::unlink(const Caller& caller, std::uint64_t parent, const std::string& name) {
-  return remove_name(caller, parent, name, false);
+  return remove_name(caller, {parent, name}, false);
+}
+
+Status Filesystem::unlink_only(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
+  return remove_name({}, {parent, name}, false, ino);
 }
 
 Status Filesystem::rmdir(const Caller& caller, std::uint64_t parent, const std::string& name) {
-  return remove_name(caller, parent, name, true);
+  return remove_name(caller, {parent, name}, true);
 }
 
 }  // namespace efs::fs

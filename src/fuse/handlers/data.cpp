@@ -93,7 +93,7 @@ void fill_pool(Connection& connection) {
 }
 
 // Opens the new file and replies. Revokes the open and the reference if the client was interrupted.
-// If the file cannot be opened, calls remove_name() before the reply.
+// If the file cannot be opened, calls remove_name(ino) before the reply.
 template <typename RemoveName>
 void reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_info* info,
                    const RemoveName& remove_name) {
@@ -104,7 +104,10 @@ void reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_i
   const fuse_ino_t ino = entry->ino;
   if (const auto opened = open_file(request, {.ino = ino, .info = info, .just_made = true});
       !opened) {
-    remove_name();
+    try {
+      remove_name(ino);
+    } catch (const std::bad_alloc&) {
+    }  // an empty file stays
     request.reply_error(opened.error().code);
     return after_reply([&] { forget_references(connection, ino, 1); });
   }
@@ -148,8 +151,9 @@ void create(Request& request, fuse_ino_t parent, const char* name, mode_t mode,
     made = fail(ESTALE);
   }
   // A create that fails must leave no name behind. Until the reply the kernel holds the directory,
-  // so no program can have given the name to another file.
-  reply_created(request, made, info, [&] { (void)request.filesystem().unlink({}, parent, name); });
+  // so no program can have opened the file; only a load can have replaced it.
+  reply_created(request, made, info,
+                [&](fuse_ino_t ino) { (void)request.filesystem().unlink_only(parent, name, ino); });
   fill_pool(request.connection());
 }
 
@@ -159,7 +163,7 @@ void tmpfile(Request& request, fuse_ino_t parent, mode_t mode, fuse_file_info* i
   fs::Filesystem& filesystem = request.filesystem();
   const auto entry = filesystem.with_room(
       [&] { return filesystem.make_nameless(request.caller(), parent, mode); });
-  reply_created(request, entry, info, [] {});
+  reply_created(request, entry, info, [](fuse_ino_t) {});
   fill_pool(request.connection());
 }
 #endif

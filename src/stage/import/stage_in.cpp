@@ -28,8 +28,10 @@ namespace {
 
 constexpr std::uint64_t huge_page = 2U << 20U;
 constexpr std::uint64_t small_file = 1U << 20U;
-// reads of a file that others replace; a file that comes and goes is gone at one of so many looks
-constexpr int most_versions = 24;
+// reads of a file that others replace
+constexpr int most_versions = 5;
+// the same for a small file: one that comes and goes is gone at one of so many looks
+constexpr int most_small_versions = 24;
 constexpr std::size_t task_files = 32;  // published by one call: one lock instead of so many
 constexpr std::uint64_t task_bytes = 8U << 20U;
 
@@ -442,7 +444,8 @@ class StageIn {
     const auto is_another = [&] {
       return is_gone(done.error()) || done.error().code == EISDIR;
     };
-    for (int tries = 1; tries < most_versions && is_another(); ++tries) {
+    const int most = entry.size <= small_file ? most_small_versions : most_versions;
+    for (int tries = 1; tries < most && is_another(); ++tries) {
       pending.keep_first(whole);
       const auto is_there = look_again(now, directory);
       if (!is_there || !*is_there) {

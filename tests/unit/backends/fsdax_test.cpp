@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -72,6 +75,34 @@ std::vector<std::byte> content(std::size_t size) {
 }
 
 }  // namespace
+
+TEST_CASE("a program that opens a container during the proof that none can write ends no process",
+          "[fsdax]") {
+  const Scene scene(false);
+  REQUIRE(scene.backend->create(1));
+  std::string file;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(scene.path)) {
+    file = entry.is_regular_file() ? entry.path().string() : file;
+  }
+  const pid_t opener = ::fork();
+  if (opener == 0) {  // until the parent ends it
+    for (;;) {
+      ::close(::open(file.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    }
+  }
+  const pid_t prover = ::fork();
+  if (prover == 0) {
+    for (int i = 0; i < 20000; ++i) {
+      (void)scene.backend->may_be_written(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(prover, &status, 0) == prover);
+  ::kill(opener, SIGKILL);
+  ::waitpid(opener, nullptr, 0);
+  CHECK(status == 0);
+}
 
 TEST_CASE("a sync of a container is one of its file, with its times where they are asked for",
           "[backends]") {

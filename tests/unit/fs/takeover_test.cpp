@@ -72,14 +72,19 @@ TEST_CASE("a request that was carried out is answered and not carried out again"
     REQUIRE(same);
     CHECK(same->ino == made->ino);
   }
-  SECTION("create, and the file was removed since") {
+  SECTION("create that failed: its name was removed before the reply") {
     const auto caller = s.next();
     const auto made = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0);
-    REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
-    const auto same = s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0);
-    REQUIRE(same);
-    CHECK(same->ino == made->ino);
+    REQUIRE(made);
+    CHECK(s.filesystem->unlink_only(root, "f", made->ino + 1).error().code == ESTALE);
+    CHECK(s.there("f"));
+    REQUIRE(s.filesystem->unlink_only(root, "f", made->ino));
+    // the kernel asks again, by a new request
+    const auto again = s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0);
+    REQUIRE_FALSE(again);
+    CHECK(again.error().code == ESTALE);
     CHECK_FALSE(s.there("f"));
+    CHECK(s.filesystem->make_node(s.next(), root, "f", S_IFREG | 0600, 0));
   }
   SECTION("create without a name") {
     const auto caller = s.next();

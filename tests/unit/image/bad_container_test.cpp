@@ -291,6 +291,14 @@ TEST_CASE("a start that cannot list what power loss emptied makes nothing empty"
   CHECK_FALSE(stdfs::exists(dead.container("d/big")));
 }
 
+TEST_CASE("a start that cannot read what power loss emptied says so", "[image][containers]") {
+  const DeadImage dead;
+  stdfs::create_directory(dead.store() + "/meta/emptied");
+  const Started failed(dead);
+  REQUIRE_FALSE(failed.filesystem);
+  CHECK(failed.filesystem.error().what.contains("cannot be read"));
+}
+
 TEST_CASE("a container under another number is no file's, and its original stays",
           "[image][containers]") {
   const DeadImage dead;
