@@ -402,7 +402,7 @@ class Fsdax final : public PlainBackend {
     }
     if (!directory_told_.exchange(true)) {
       log::warn(
-          "event=container_directory_made_again directory={} note=\"something removes empty "
+          "event=container_directory_made_again directory={} note=\"a program removes empty "
           "directories from the store\"",
           std::string_view(name));
     }
@@ -507,7 +507,7 @@ class Fsdax final : public PlainBackend {
       return fail_errno();
     }
     if (!S_ISREG(st.st_mode)) {
-      return fail(EUCLEAN, "container " + std::to_string(id) + " is no regular file");
+      return fail(EUCLEAN, "container " + std::to_string(id) + " is not a regular file");
     }
     return {};
   }
@@ -542,7 +542,7 @@ class Fsdax final : public PlainBackend {
       log::error("event=container_exchanged container={} label=\"{}\" expected=\"{}\"",
                  std::string_view(ContainerName(id)), printable(label), label_of(id));
     }
-    const std::string way_out = ": somebody has exchanged containers of this store; put them back";
+    const std::string way_out = ": containers of this store were swapped; restore the originals";
     if (none) {
       return fail(EUCLEAN, "container " + std::to_string(id) + " has lost its label" + way_out);
     }

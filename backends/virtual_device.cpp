@@ -78,7 +78,7 @@ class VirtualDevice final : public Backend {
       if (twice) {
         return fail(EUCLEAN, "container " + std::to_string(*twice) + " is in two backends, " +
                                  id_of(*index_.find(*twice)) + " and " + id_of(place) +
-                                 ", and nothing tells which of them counts");
+                                 "; efs cannot tell which is valid");
       }
     }
     return {};

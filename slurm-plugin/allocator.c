@@ -203,7 +203,7 @@ static int check_names(const struct efs_options* given) {
   if (given->keep[0] != '\0' && given->attach[0] != '\0' &&
       strcmp(given->keep, given->attach) != 0) {
     slurm_error(
-        "efs: --efs-attach=%s goes on under that name; write --efs-keep alone to keep it once more",
+        "efs: --efs-attach=%s continues under that name; to keep it again, write --efs-keep alone",
         given->attach);
     return -1;
   }
@@ -234,9 +234,7 @@ static int check_options(const struct efs_options* given) {
     return -1;
   }
   if (given->no_stage_out && (given->in_job || given->keeps)) {
-    slurm_error(
-        "efs: --efs-no-stage-out goes neither with --efs-stage-out=in-job nor with --efs-keep, "
-        "which keeps what is back");
+    slurm_error("efs: --efs-no-stage-out excludes --efs-stage-out=in-job and --efs-keep");
     return -1;
   }
   return check_names(given);
@@ -266,8 +264,8 @@ int efs_check_step(void) {
     return 0;
   }
   slurm_error(
-      "efs: a file system is the job's, and this one was submitted without; give --efs and the "
-      "like to sbatch or salloc, not to a step");
+      "efs: this job was submitted without a file system; give --efs to sbatch or salloc, not to a "
+      "step");
   return -1;
 }
 
@@ -278,8 +276,8 @@ static int check_made_file(const struct efs_site* site, const struct efs_options
   int good;
   if (given->outs == 0 && !given->no_stage_out) {
     slurm_spank_log(
-        "efs: warning: nothing that the job writes to its file system comes back: no "
-        "--efs-stage-out says what");
+        "efs: warning: efs exports nothing that the job writes to its file system: --efs-stage-out "
+        "is missing");
   }
   if (write_temporary(text, file, sizeof file) != 0) {
     return -1;

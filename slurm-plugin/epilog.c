@@ -65,8 +65,8 @@ static void not_saved(const struct efs_site* site, const struct efs_job* job, co
                       const char* verb) {
   char result[EFS_TEXT];
   efs_format(result, sizeof result,
-             "unsaved results are not back: %.1500s; still in the buffer of %s; when the cause is "
-             "gone, run there: efs %s --job %u",
+             "unsaved results are not exported: %.1500s; still in the buffer of %s; when the cause "
+             "is gone, run there: efs %s --job %u",
              text, site->node, verb, job->id);
   efs_one_line(result);
   tell_unsaved(site, job, result);
@@ -76,8 +76,8 @@ static void not_saved(const struct efs_site* site, const struct efs_job* job, co
 static void lost(const struct efs_site* site, const struct efs_job* job, const char* text) {
   char result[EFS_TEXT];
   efs_format(result, sizeof result,
-             "unsaved results are not back, and nothing is left of them on %s: %.1500s", site->node,
-             text);
+             "unsaved results are not exported, and nothing is left of them on %s: %.1500s",
+             site->node, text);
   efs_one_line(result);
   tell_unsaved(site, job, result);
   efs_remove_job(site, job);
@@ -197,7 +197,7 @@ static int is_kept(const struct efs_site* site, const struct efs_job* job,
     return 0;
   }
   efs_note_kept(site, job);
-  efs_format(text, sizeof text, "results are back, and the files stay on %s as %s", site->node,
+  efs_format(text, sizeof text, "results are exported, and the files stay on %s as %s", site->node,
              job->name);
   efs_publish(site, job, "kept", text);
   efs_tell_end(site, job, text, 0);
@@ -237,11 +237,11 @@ static enum cleaned clean(const struct efs_site* site, const struct efs_job* job
 
 static void say_why(const struct efs_outcome* outcome, char* error, size_t size) {
   if (outcome->code == -1) {
-    efs_format(error, size, "efs stop did not end within the time that the site gives it (%s)",
+    efs_format(error, size, "efs stop did not end within the site's limit (%s)",
                efs_hook_limit() > 0 ? "stage-out=, or Slurm's PrologEpilogTimeout" : "stage-out=");
   } else if (efs_json_text(outcome->text, "error", error, size) != 0 &&
              efs_json_text(outcome->text, "summary", error, size) != 0) {
-    efs_format(error, size, "efs stop gave %d: %.1500s", outcome->code, outcome->text);
+    efs_format(error, size, "efs stop failed with %d: %.1500s", outcome->code, outcome->text);
   }
 }
 
@@ -276,8 +276,7 @@ static void leave_unknown(const struct efs_site* site, const struct efs_job* job
   } else if (cleaned == IS_CLEANED) {
     efs_remove_job(site, job);
   } else {
-    not_saved(site, job,
-              "it is not known whether the job ran, and the file system that it had is dead",
+    not_saved(site, job, "it is not known whether the job ran, and its file system is dead",
               "salvage");
   }
 }
@@ -316,12 +315,12 @@ static void tell_staged_out(const struct efs_site* site, const struct efs_job* j
                         : NULL;
   read_unmatched(stop, unmatched, sizeof unmatched);
   efs_json_text(stop->text, "receipt_file", receipt, sizeof receipt);
-  efs_format(text, sizeof text, "all results are back%s%s", unmatched[0] != '\0' ? "; " : "",
+  efs_format(text, sizeof text, "all results are exported%s%s", unmatched[0] != '\0' ? "; " : "",
              unmatched);
   if (did != NULL) {
     summary[strcspn(summary, "\n")] = '\0';
   }
-  efs_format(line, sizeof line, "%s%s%s%s%s", did != NULL ? did : "all results are back",
+  efs_format(line, sizeof line, "%s%s%s%s%s", did != NULL ? did : "all results are exported",
              unmatched[0] != '\0' ? "; " : "", unmatched, receipt[0] != '\0' ? "; receipt: " : "",
              receipt);
   efs_publish(site, job, "done", text);
@@ -341,8 +340,9 @@ static void end_dead(const struct efs_site* site, const struct efs_job* job,
   if (cleaned == HAD_LOST && how->stages_out) {
     lost(site, job, text);
   } else if (cleaned != CANNOT_BE_CLEANED) {
-    tell_back(site, job,
-              how->stages_out ? "all results are back" : "nothing was staged out, as asked for");
+    tell_back(
+        site, job,
+        how->stages_out ? "all results are exported" : "nothing was staged out, as asked for");
   } else {
     say_why(stop, text, sizeof text);
     not_saved(site, job, text, "salvage");
@@ -359,9 +359,8 @@ static void end_started(const struct efs_site* site, const struct efs_job* job,
   if (how->keeps && is_kept(site, job, &outcome, environment)) {
     efs_remove_job(site, job);
   } else if (has_ended(site, job, &outcome)) {
-    tell_back(
-        site, job,
-        "it was stopped in another way; its receipt says what is back"); /* after end_daemons() */
+    tell_back(site, job,
+              "it was stopped in another way; see its receipt"); /* after end_daemons() */
   } else if (outcome.code == 0 && how->stages_out) {
     tell_staged_out(site, job, &outcome);
   } else if (outcome.code == 0) {
@@ -392,12 +391,12 @@ static int end_hidden(const struct efs_site* site, const struct efs_job* job) {
   if (efs_is_mounted(job)) {
     umount2(job->mount, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
   }
-  efs_format(text, sizeof text,
-             "unsaved the directory of %.300s in %.300s on %s was removed while it ran: %s",
-             job->name, site->run, site->node,
-             lives ? "it was ended as by efs stop, and its receipt in results-dir says what is back"
-                   : "it is dead, and what was in its buffer may be lost; efs ls --instances shows "
-                     "a store that is on a disk");
+  efs_format(
+      text, sizeof text,
+      "unsaved the directory of %.300s in %.300s on %s was removed while it ran: %s", job->name,
+      site->run, site->node,
+      lives ? "it was stopped; see its receipt in results-dir"
+            : "it is dead, and its buffer may be lost; see stores on disks: efs ls --instances");
   efs_one_line(text);
   tell_unsaved(site, job, text);
   efs_remove_job(site, job);
@@ -437,11 +436,11 @@ static void leave_doubtful(const struct efs_site* site, const struct efs_job* jo
   if (may_have_run) {
     not_saved(
         site, job,
-        "it is not known whether the job ran, and another job of the user's looks at what is kept",
+        "it is not known whether the job ran, and another job of the user locks the kept files",
         "stop");
   } else {
     slurm_error(
-        "efs: job %u: another job of the user's looks at what is kept, so %s cannot be ended; "
+        "efs: job %u: another job of the user locks the kept files, so %s cannot be ended; "
         "slurmd's next start tries again",
         job->id, job->name);
   }
@@ -491,10 +490,10 @@ static void end_gone(const struct efs_site* site, const struct efs_job* job,
   }
   /* A store on a disk remains, and no instance leads to it. Report this once. */
   if (strncmp(record->result, "running ", 8) == 0) {
-    not_saved(site, job,
-              "the node was restarted: what was in memory is lost, what is on its disks efs ls "
-              "--instances shows",
-              "salvage");
+    not_saved(
+        site, job,
+        "the node was restarted: data in memory is lost; see data on its disks: efs ls --instances",
+        "salvage");
   } else {
     efs_remove_job(site, job);
   }

@@ -150,8 +150,8 @@ static void attend(const struct efs_site* site, const struct efs_job* job, unsig
   leave_view();
   code = stage_out(site, job, nodes);
   efs_format(text, sizeof text,
-             "efs: results are not back; what is not is still in the buffer, and the end of the "
-             "job tries again. See: efs status --job %u\n",
+             "efs: not all results are exported; the rest is in the buffer, and the end of the job "
+             "tries again. See: efs status --job %u\n",
              job->id);
   if (code != 0) {
     say(text);

@@ -114,8 +114,7 @@ int efs_make_job(const struct efs_site* site, const struct efs_job* job) {
   if (make_own(site->state, 0755) != 0 || make_own(job->directory, 0711) != 0 ||
       make_own(site->run, 0755) != 0 || make_own(site->mount, 0711) != 0) {
     slurm_error(
-        "efs: %s, %s or %s cannot be used: they must be directories of root's that nobody else can "
-        "write",
+        "efs: %s, %s or %s cannot be used: they must be directories that only root can write",
         site->state, site->run, site->mount);
     return -1;
   }

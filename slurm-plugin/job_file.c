@@ -149,8 +149,8 @@ static int find_root(const struct efs_options* given, const char* here, char* ro
     }
     if (!is_renamed(given->in[i]) && !is_below(path, here)) {
       slurm_error(
-          "efs: --efs-stage-in=%s is not below the directory of the submission, %s; say where the "
-          "job is to find it: --efs-stage-in=%s:DST",
+          "efs: --efs-stage-in=%s is not below the directory of the submission, %s; name its place "
+          "on the mount: --efs-stage-in=%s:DST",
           given->in[i], here, given->in[i]);
       return -1;
     }
@@ -419,8 +419,8 @@ static int find_directories(const struct efs_options* given, const char* here, i
   }
   if (renamed && results[0] == '\0' && given->outs > 0) {
     slurm_error(
-        "efs: --efs-stage-in=SRC:DST: say where results go, for they cannot replace inputs of "
-        "other names: --efs-stage-out=SRC:DST");
+        "efs: --efs-stage-in=SRC:DST: results cannot replace renamed inputs; say where they go: "
+        "--efs-stage-out=SRC:DST");
     return -1;
   }
   if (find_root(given, here, root) != 0) {
@@ -437,8 +437,8 @@ int efs_make_job_file(const struct efs_options* given, struct efs_text* text) {
   const int renamed = has_renamed_input(given);
   if (getcwd(here, sizeof here) == NULL) {
     slurm_error(
-        "efs: the directory of the submission cannot be told, or its path is longer than %d bytes; "
-        "use a job file",
+        "efs: the directory of the submission is unknown, or its path is longer than %d bytes; use "
+        "a job file",
         EFS_PATH - 1);
     return -1;
   }

@@ -23,7 +23,7 @@ void efs_state_of(const struct efs_site* site, const struct efs_job* job,
   const char* words[] = {site->efs, "status", "--json", job->name, NULL};
   efs_run(words, environment, 60, &outcome);
   if (efs_json_text(outcome.text, "state", state, size) != 0) {
-    efs_copy(state, size, "in a state that cannot be told");
+    efs_copy(state, size, "in a state that is unknown");
   }
 }
 
@@ -140,7 +140,7 @@ static int may_attach(const struct wish* wish, const struct efs_job* job) {
   char state[64];
   if (!efs_is_there(site, job)) {
     efs_format(wish->why, EFS_TEXT,
-               "there is nothing of yours on %s that was kept as %s. An earlier job keeps it with "
+               "you have nothing on %s that was kept as %s. An earlier job keeps it with "
                "--efs-keep=%s; ask for the same node (-w) with --efs-attach. It may have been "
                "removed after %d hours, or by a restart of the node",
                site->node, name, name, site->keep);
@@ -152,14 +152,14 @@ static int may_attach(const struct wish* wish, const struct efs_job* job) {
   }
   if (strcmp(state, "dead") == 0) {
     efs_format(wish->why, EFS_TEXT,
-               "what is there as %s on %s was left by a job that died, or whose results are not "
-               "back. Have it brought out: efs salvage %s",
+               "%s on %s was left by a job that died, or whose results are not exported. Export "
+               "them: efs salvage %s",
                name, site->node, job->name);
   } else {
-    efs_format(wish->why, EFS_TEXT,
-               "what was kept as %s on %s is in use by another job of yours (%s). Submit with "
-               "--dependency=afterany:JOB",
-               name, site->node, state);
+    efs_format(
+        wish->why, EFS_TEXT,
+        "%s on %s is in use by another job of yours (%s). Submit with --dependency=afterany:JOB",
+        name, site->node, state);
   }
   return 0;
 }
@@ -187,8 +187,8 @@ static int may_keep(const struct wish* wish, const struct efs_job* job) {
     return 1;
   }
   efs_format(wish->why, EFS_TEXT,
-             "there is something of yours on %s already that is kept as %s. Go on with it "
-             "(--efs-attach=%s), or take another name for --efs-keep",
+             "%s has files of yours already that are kept as %s. Continue with them "
+             "(--efs-attach=%s), or choose another name for --efs-keep",
              wish->site->node, wish->name, wish->name);
   return 0;
 }
@@ -269,8 +269,7 @@ static int choose_locked(const struct wish* wish, struct efs_job* job) {
   efs_format(chosen.name, EFS_PATH, "slurm-kept.%u.%s-%.32s", (unsigned)job->uid, wish->name, node);
   if (has_job(wish->site, chosen.name, NULL)) {
     efs_format(wish->why, EFS_TEXT,
-               "what is kept as %s on %s is in use by another job of yours. Submit with "
-               "--dependency=afterany:JOB",
+               "%s on %s is in use by another job of yours. Submit with --dependency=afterany:JOB",
                wish->name, node);
   } else if (!(wish->attaches ? may_attach(wish, &chosen) : may_keep(wish, &chosen))) {
     slurm_info("efs: job %u: %s is refused to it", job->id, chosen.name);
@@ -289,7 +288,7 @@ static int is_possible(const struct wish* wish) {
   if (wish->site->keep == 0) {
     efs_format(wish->why, EFS_TEXT, "this site keeps nothing on its nodes (--efs-keep)");
   } else if (!efs_is_kept_name(wish->name)) {
-    efs_format(wish->why, EFS_TEXT, "that is no name for --efs-keep or --efs-attach");
+    efs_format(wish->why, EFS_TEXT, "that is not a valid name for --efs-keep or --efs-attach");
   }
   return wish->why[0] == '\0';
 }
@@ -302,11 +301,10 @@ static int choose(const struct wish* wish, struct efs_job* job) {
     close(lock);
   }
   if (done != 0 && wish->why[0] == '\0') {
-    efs_format(
-        wish->why, EFS_TEXT,
-        "what is kept for you on %s (--efs-keep, --efs-attach) cannot be looked at: another job of "
-        "yours looks at it (%s/.lock.%u). Submit again; if it stays so, tell the administrators",
-        wish->site->node, wish->site->state, (unsigned)job->uid);
+    efs_format(wish->why, EFS_TEXT,
+               "your kept files on %s (--efs-keep, --efs-attach) are locked by another job of "
+               "yours (%s/.lock.%u). Submit again; if it stays so, tell the administrators",
+               wish->site->node, wish->site->state, (unsigned)job->uid);
   }
   return done;
 }

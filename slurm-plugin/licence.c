@@ -42,8 +42,10 @@ void efs_give_back_licence(const struct efs_site* site, const struct efs_job* jo
     return;
   }
   if (efs_ask_licences(site, job->id, licences, sizeof licences) != 0) {
-    slurm_info("efs: job %u: slurmctld does not say which licences it has; it holds %s to its end",
-               job->id, site->licence);
+    slurm_info(
+        "efs: job %u: slurmctld does not say which licences the job has; the job holds %s to its "
+        "end",
+        job->id, site->licence);
     return;
   }
   if (!leave_out(licences, site->licence, others, sizeof others)) {
@@ -53,7 +55,7 @@ void efs_give_back_licence(const struct efs_site* site, const struct efs_job* jo
   efs_format(change, sizeof change, "Licenses=%s", others);
   efs_run(words, NULL, 20, &outcome);
   if (outcome.code != 0) {
-    slurm_info("efs: job %u: it holds the licence %s to its end: %.200s", job->id, site->licence,
-               outcome.text);
+    slurm_info("efs: job %u: the job holds the licence %s to its end: %.200s", job->id,
+               site->licence, outcome.text);
   }
 }

@@ -202,8 +202,8 @@ void efs_publish_more(const struct efs_site* site, const struct efs_job* job, co
   }
   if (efs_in_child(publish_as_owner, &news, ANSWER_TIME, NULL, 0) != 0) {
     slurm_error(
-        "efs: job %u: %s cannot take the state of this node: it must belong to root or an account "
-        "of the site's, be closed to others, and answer",
+        "efs: job %u: the state of this node cannot be written to %s: it must belong to root or an "
+        "account of the site's, be closed to others, and answer",
         job->id, site->shared);
   }
 }
@@ -262,7 +262,7 @@ int efs_find_failure(const struct efs_site* site, const struct efs_job* job, cha
   const int found =
       site->shared[0] == '\0' ? 0 : efs_in_child(look_for_failure, &news, ANSWER_TIME, text, size);
   if (found < 0) {
-    slurm_info("efs: job %u: %s does not tell how the other nodes fared", job->id, site->shared);
+    slurm_info("efs: job %u: %s does not give the state of the other nodes", job->id, site->shared);
   }
   return found < 0 ? 0 : found;
 }

@@ -92,20 +92,20 @@ void efs_register_options(spank_t spank) {
        "efs: file system of the job's own, as the job file says (see efs-job(5))", 1, OPT_JOB,
        on_option},
       {"efs-stage-in", "SRC[:DST]",
-       "efs: bring SRC in before the job starts, to DST on its mount; may be repeated", 1, OPT_IN,
+       "efs: import SRC before the job starts, to DST on its mount; may be repeated", 1, OPT_IN,
        on_option},
       {"efs-stage-out", "SRC[:DST]|in-job",
-       "efs: bring SRC back when the job ends, to DST, or into the directory DST; may be repeated; "
-       "in-job: bring results back before the job ends",
+       "efs: export SRC when the job ends, to DST, or into the directory DST; may be repeated; "
+       "in-job: export results before the job ends",
        1, OPT_OUT, on_option},
       {"efs-capacity", "SIZE", "efs: how much the job may store on a node", 1, OPT_CAPACITY,
        on_option},
       {"efs-keep", "[NAME]", "efs: leave the files on the node, for a later job of yours", 2,
        OPT_KEEP, on_option},
       {"efs-attach", "NAME",
-       "efs: go on with the files that an earlier job of yours has kept on the node", 1, OPT_ATTACH,
+       "efs: continue with the files that an earlier job of yours kept on the node", 1, OPT_ATTACH,
        on_option},
-      {"efs-no-stage-out", NULL, "efs: bring nothing back", 0, OPT_NO_STAGE_OUT, on_option},
+      {"efs-no-stage-out", NULL, "efs: export nothing", 0, OPT_NO_STAGE_OUT, on_option},
   };
   size_t i;
   for (i = 0; i < sizeof options / sizeof options[0]; ++i) {

@@ -158,7 +158,8 @@ static void append(const struct efs_site* site, const struct efs_job* job, unsig
   efs_one_line(line);
   strcat(line, "\n");
   if (efs_in_child(append_as_user, &ending, ANSWER_TIME, NULL, 0) != 0) {
-    slurm_verbose("efs: job %u: its output %s takes no line of how it ended", job->id, end->output);
+    slurm_verbose("efs: job %u: no line about its end could be written to its output %s", job->id,
+                  end->output);
   }
 }
 

@@ -235,8 +235,8 @@ void efs_give_back(const struct efs_site* site, const struct efs_job* job) {
 static void fail_late(const struct efs_site* site, const struct efs_job* job) {
   char text[EFS_TEXT];
   efs_format(text, sizeof text,
-             "the inputs were not there within the time that slurmd gives a prolog here "
-             "(PrologEpilogTimeout, %u s); tell the administrators",
+             "the inputs were not imported within the time limit of a prolog (PrologEpilogTimeout, "
+             "%u s); tell the administrators",
              efs_hook_limit());
   fail_job(site, job, text);
 }
@@ -280,7 +280,7 @@ static void record_no_start(const struct wait* wait, const struct efs_outcome* o
     /* If tasks start all the same, the job was requeued, or a restarted slurmctld took it for
      * pending. */
     end_as(wait->site, wait->job, "put-off", "cancelled",
-           "the stage-in was given up, for the job was over or requeued");
+           "the stage-in was cancelled: the job was over or requeued");
     return;
   }
   if (wait->late) {
@@ -288,7 +288,8 @@ static void record_no_start(const struct wait* wait, const struct efs_outcome* o
     return;
   }
   if (efs_json_text(outcome->text, "error", error, sizeof error) != 0) {
-    efs_format(error, sizeof error, "efs start gave %d: %.1500s", outcome->code, outcome->text);
+    efs_format(error, sizeof error, "efs start failed with %d: %.1500s", outcome->code,
+               outcome->text);
   }
   fail_job(wait->site, wait->job, error);
 }
@@ -460,8 +461,8 @@ static int find_place(struct world* world, const struct efs_site* site, const st
   const int known = efs_find_node(site, job->id, &world->node, &world->nodes);
   if (known == EFS_TOO_LONG) {
     fail_job(site, job,
-             "the list of the job's nodes is longer than 64 KiB, and slurmd does not say it; ask "
-             "for fewer nodes, or for such as Slurm can write as ranges");
+             "the list of the job's nodes is longer than 64 KiB, and slurmd does not give it; "
+             "request fewer nodes, or a range of nodes");
   } else if (known != 0) {
     put_off(site, job,
             "slurmctld does not say which nodes the job has; it is away, or does not answer");
@@ -481,7 +482,7 @@ static int ask_for_world(struct world* world, const struct efs_site* site,
   if ((has_array && efs_ask_array(site, job->id, array, task) < 0) ||
       (has_name && efs_ask_name(site, job->id, name, sizeof name) < 0)) {
     put_off(site, job,
-            "slurmctld does not say what the job is called; it is away, or does not answer");
+            "slurmctld does not say the name of the job; it is away, or does not answer");
     return -1;
   }
   add_word(world, world->array, sizeof world->array, "SLURM_ARRAY_JOB_ID", array);

@@ -160,10 +160,10 @@ static int put_off(spank_t spank, const struct efs_site* site, const struct efs_
   efs_format(id, sizeof id, "%u", job->id);
   efs_run(words, NULL, 30, &outcome);
   if (outcome.code != 0) {
-    slurm_error("efs: the job fails, for it cannot be requeued; submit it again");
+    slurm_error("efs: the job fails: it cannot be requeued; submit it again");
   } else {
     slurm_error("efs: the job is requeued%s",
-                held ? " and held, for this was not the first time; tell the administrators" : "");
+                held ? " and held: this was not the first time; tell the administrators" : "");
   }
   return -1;
 }
@@ -215,8 +215,8 @@ static int fail_without_result(spank_t spank, const struct efs_site* site, struc
   }
   if (efs_find_job(site, job)) {
     slurm_error(
-        "efs: nothing was staged on %s: its prolog did not come to its end, or could not write "
-        "below %s; tell the administrators",
+        "efs: nothing was staged on %s: its prolog did not finish, or could not write below %s; "
+        "tell the administrators",
         site->node, site->state);
   } else {
     slurm_error(

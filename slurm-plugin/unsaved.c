@@ -118,8 +118,8 @@ static int review(const struct efs_site* site, const struct efs_job* job) {
       return outcome.code != -1;
     }
     settle(site, job, "done",
-           left[0] == 's' ? "all results are back, by a later efs salvage"
-                          : "all results are back, by a later efs stop");
+           left[0] == 's' ? "all results are exported, by a later efs salvage"
+                          : "all results are exported, by a later efs stop");
     return 1;
   }
   if (efs_node_was_restarted(job)) {
@@ -127,12 +127,13 @@ static int review(const struct efs_site* site, const struct efs_job* job) {
   }
   back = is_back(job);
   if (back == 1) {
-    settle(site, job, "done", "all results are back, by a later efs stop");
+    settle(site, job, "done", "all results are exported, by a later efs stop");
   }
   if (back != 0) {
     return back == 1;
   }
-  efs_format(text, sizeof text, "what was not back has been given up on %s: its buffer was removed",
+  efs_format(text, sizeof text,
+             "results that were not exported were discarded on %s: its buffer was removed",
              site->node);
   settle(site, job, "given-up", text);
   return 1;

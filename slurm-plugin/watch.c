@@ -97,8 +97,8 @@ static int look(const struct efs_site* site, const struct efs_job* job, struct s
   }
   if (strcmp(state, "dead") == 0 && efs_is_there(site, job)) {
     efs_format(text, sizeof text,
-               "both processes of the file system have died; what is not back is still on %s: efs "
-               "salvage --job %u there",
+               "both processes of the file system died; the results are still on %s. Run there: "
+               "efs salvage --job %u",
                site->node, job->id);
     publish(site, job, "dead", text, "");
     return 0;

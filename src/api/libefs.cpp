@@ -190,7 +190,7 @@ std::string mistake_in(const efs_iocb* cb, unsigned flags) {
     return "no path";
   }
   if (::strnlen(cb->efs_path, PATH_MAX) == PATH_MAX) {
-    return "the path is longer than any can be (" + std::to_string(PATH_MAX - 1) + " bytes)";
+    return "the path is too long (at most " + std::to_string(PATH_MAX - 1) + " bytes)";
   }
   const std::string path = cb->efs_path;
   if (cb->efs_offset < 0) {
@@ -198,8 +198,7 @@ std::string mistake_in(const efs_iocb* cb, unsigned flags) {
   }
   if ((cb->efs_flags & ~flags) != 0) {
     return path +
-           ": efs_flags has a flag that this call does not know; load takes EFS_LOAD_..., unload "
-           "EFS_UNLOAD_...";
+           ": efs_flags has an unknown flag; load accepts EFS_LOAD_..., unload EFS_UNLOAD_...";
   }
   if (std::ranges::any_of(cb->efs_reserved, [](std::uint64_t word) { return word != 0; })) {
     return path + ": efs_reserved is not zero; make control blocks with EFS_IOCB_INIT";
@@ -228,7 +227,7 @@ int begin(const char* verb, efs_iocb* cb, unsigned known) {
   }
   const auto task = answer.value("task", std::uint64_t{0});
   if (task == 0 || task > INT_MAX) {
-    return told(EFS_API_EBADRESPONSE, "the daemon gave no usable task number");
+    return told(EFS_API_EBADRESPONSE, "the daemon sent no valid task number");
   }
   cb->efs_tid = static_cast<int>(task);
   return EFS_API_SUCCESS;

@@ -48,8 +48,8 @@ std::string no_takeover_reason(const std::string& release) {
     return {};
   }
   return "Linux " + release +
-         " does not send requests again (6.9 or later does): if the worker dies, the mount ends, "
-         "and efs start goes on with what is in the buffer";
+         " does not resend requests (6.9 or later does): if the worker dies, the mount ends, and "
+         "efs start continues with the buffer";
 }
 
 }  // namespace efs

@@ -100,7 +100,7 @@ Result<UniqueFd> LineFile::open_path(const std::string& path, std::uint64_t& siz
     return fail_errno(path);
   }
   if (!S_ISREG(st.st_mode)) {
-    return fail(EINVAL, path + " is no regular file");
+    return fail(EINVAL, path + " is not a regular file");
   }
   size = static_cast<std::uint64_t>(st.st_size);
   return fd;

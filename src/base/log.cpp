@@ -78,7 +78,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
       }
       if (lost > 0 && !is_written_to) {
         waiting += "log: " + std::to_string(std::exchange(lost, 0)) +
-                   " lines were lost while its place took none\n";
+                   " lines were lost while it could not be written\n";
       }
       waiting += line;
       return !std::exchange(is_written_to, true);
@@ -132,7 +132,7 @@ Result<UniqueFd> open_log(const std::string& file, std::chrono::milliseconds pat
     opening->code = opening->fd ? 0 : errno;
   };
   if (!with_timeout(patience, open)) {
-    return fail(ETIMEDOUT, file + ": its place does not answer");
+    return fail(ETIMEDOUT, file + ": its file system does not answer");
   }
   return opening->fd ? Result<UniqueFd>(std::move(opening->fd))
                      : fail(opening->code, file + ": " + describe(Error{opening->code, {}}));

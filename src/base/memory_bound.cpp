@@ -222,7 +222,7 @@ std::vector<ControlGroup> control_groups(const std::string& controller, const st
 MemoryBound memory_bound(std::optional<std::uint64_t> unpromised, const std::string& root) {
   MemoryBound least{available_in(root), root + meminfo};
   if (unpromised && *unpromised < least.bytes) {
-    least = {*unpromised, least.source + ", less what other instances were promised"};
+    least = {*unpromised, least.source + ", less the memory promised to other instances"};
   }
   bool bound_by_above = true;
   int version = 0;

@@ -79,7 +79,7 @@ int unmount_with_helper(const std::string& path) {
 Status refuse_living(const std::string& path, const MountLine& mount, const DeadMount& what,
                      bool is_silent) {
   if (is_silent && mount.source != what.unserved) {
-    return fail(EBUSY, path + ": an instance is mounted there that does not answer");
+    return fail(EBUSY, path + ": the instance mounted there does not answer");
   }
   if (!what.known && !is_silent && !is_dead(path)) {
     return fail(EBUSY, path + ": an instance that answers is mounted there");

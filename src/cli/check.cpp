@@ -111,7 +111,7 @@ Status check_memory(const JobArguments& arguments, const config::JobConfig& conf
     return fail(EINVAL, what + "the memory of the job on a node, " +
                             format_bytes(*config::parse_size(arguments.memory)) + " (" +
                             arguments.memory_source +
-                            "): what the job stores is charged to it. Ask for more memory (--mem), "
+                            "): the store is charged to the job. Ask for more memory (--mem), "
                             "or lower the capacity");
   }
   if (exceeds(arguments.node_memory)) {

@@ -37,11 +37,11 @@ std::string worth_keeping(image::Image& image) {
   }
   const auto& emptied = image.filesystem->recovery().emptied;
   if (const auto missing = image::what_is_missing(image); !missing.empty()) {
-    return missing + ", and what else it held nobody can tell";
+    return missing + "; its other contents are unknown";
   }
   if (!image.missing.empty() && !emptied.empty()) {
     return std::to_string(emptied.size()) +
-           " files are in a backend that is not there: " + image.missing.front();
+           " files are in a missing backend: " + image.missing.front();
   }
   if (!emptied.empty()) {
     return std::to_string(emptied.size()) + " files have lost their containers, first /" +
@@ -57,14 +57,14 @@ std::string worth_keeping(image::Image& image) {
   }
   if (*further > 0) {
     return std::to_string(*further) +
-           " directories to be made, inputs to be removed or results that results-dir does not "
-           "have any more are left to be seen to";
+           " changes are not exported: directories to make, inputs to remove, or results that "
+           "results-dir has lost";
   }
   if (holdings->unsaved_files == 0) {
     return {};
   }
   return std::to_string(holdings->unsaved_files) + " files and links (" +
-         format_bytes(holdings->unsaved_bytes) + ") are nowhere else";
+         format_bytes(holdings->unsaved_bytes) + ") have no other copy";
 }
 
 // Returns the other commands for this store. A start on a store with losses would continue without
@@ -73,32 +73,30 @@ std::string ways_out_of(const image::Image& image, const std::string& name) {
   const bool is_whole = image::what_is_missing(image).empty() && image.missing.empty() &&
                         (image.rebooted || image.filesystem->recovery().emptied.empty());
   if (!image.manifest_problem.empty()) {
-    return "Bring it out: efs salvage --to DIRECTORY " + name;
+    return "Export the results: efs salvage --to DIRECTORY " + name;
   }
   if (is_whole) {
-    return "Bring it out: efs salvage " +
+    return "Export the results: efs salvage " +
            std::string(image.job_problem.empty() ? "" : "--to DIRECTORY ") + name +
            (config::is_of_batch_job(image.manifest.name)
                 ? ""
-                : "; or go on: " +
+                : "; or continue: " +
                       config::start_command(image.manifest.job_file, image.manifest.start_options));
   }
-  return "See what is damaged: efs check-image " + name + "; bring out what is left: efs salvage " +
-         name;
+  return "See what is damaged: efs check-image " + name + "; export the rest: efs salvage " + name;
 }
 
 // `name`: the user's name for the store.
 Status refuse_loss(const std::string& path, const std::string& name) {
   if (const auto contents = image::contents_without_journal(path); contents > 0) {
-    return fail(
-        ENOTEMPTY,
-        name + " is not removed: " + std::to_string(contents) +
-            " containers with content are there, and the journal, which knows what they are "
-            "(meta/journal), is not. Bring it back, or give them up: efs clean --force " +
-            name);
+    return fail(ENOTEMPTY,
+                name + " is not removed: " + std::to_string(contents) +
+                    " containers have content, and their journal (meta/journal) is missing. "
+                    "Restore the journal, or discard the containers: efs clean --force " +
+                    name);
   }
   const std::string refused = name + " is not removed: ",
-                    give_up = "; or give it up: efs clean --force " + name;
+                    give_up = "; or discard it: efs clean --force " + name;
   auto image = image::open_image(path);
   if (!image && image.error().code == ENOENT && !has_journal(path)) {
     return {};
@@ -158,11 +156,11 @@ std::string text_of_lost_store(const control::Instance& instance, const std::str
   struct stat st{};
   if (!store && !is_in(path, instance.directory) && ::lstat(path.c_str(), &st) == 0) {
     return "its store " + path +
-           " has lost its journal (meta/journal), without which nothing tells what is in it, and "
-           "stays; to remove it: rm -r " +
+           " was not removed: its journal (meta/journal) is lost, and its contents are unknown. "
+           "Remove it: rm -r " +
            as_word(path);
   }
-  return "its store " + path + " was gone, and what was not back yet with it";
+  return "its store " + path + " was gone, with the results that were not exported";
 }
 
 // Returns a text about unsaved contents that no longer exist or cannot be removed; "": none.
@@ -172,9 +170,9 @@ std::string lost_with_store(const control::Instance& instance) {
                                  AT_SYMLINK_NOFOLLOW) == 0;
   if (!manifest &&
       (manifest.error().code == EPROTO || (manifest.error().code == ENOENT && began))) {
-    return "where its store is cannot be told (" + describe(manifest.error()) +
-           "): one in memory is gone, one on a disk of the site is still there if it was not "
-           "empty; efs ls --instances shows it, and efs salvage JOBFILE brings it out";
+    return "the path of its store is unknown (" + describe(manifest.error()) +
+           "): a store in memory is gone; a store on a disk is still there unless empty. List it: "
+           "efs ls --instances; export it: efs salvage JOBFILE";
   }
   if (!manifest ||
       (manifest->left != image::ShutdownState::in_use &&
@@ -203,11 +201,10 @@ Status remove_member(const image::Manifest& manifest, unsigned place) {
   // The manifest is removed last. A backend without a readable manifest may belong to another
   // instance, or be damaged.
   if (!own && image::holds_contents(root.get())) {
-    return fail(EEXIST,
-                path + " holds containers, and does not say of which instance (" +
-                    describe(own.error()) +
-                    "): it stays, and so does what leads to it. Look at it, remove it (rm -r " +
-                    as_word(path) + "), and run efs clean again");
+    return fail(EEXIST, path + " holds containers of an unknown instance (" +
+                            describe(own.error()) +
+                            "): it was not removed. Check it, remove it (rm -r " + as_word(path) +
+                            "), and run efs clean again");
   }
   const UniqueFd lock(::openat(root.get(), "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -395,10 +392,11 @@ Result<std::string> clean_instance(const control::Instance& instance, bool force
   }
   // Check this before any change: without its store the rest of the instance would be useless.
   if (::geteuid() != 0 && !mount_points_below(instance.directory).empty()) {
-    return fail(EPERM, instance.name +
-                           " is not removed: its store in memory was mounted by root, and only "
-                           "root can take it away: let root run efs clean " +
-                           instance.name);
+    return fail(
+        EPERM,
+        instance.name +
+            " is not removed: only root can unmount its store in memory. As root, run: efs clean " +
+            instance.name);
   }
   if (const auto manifest = manifest_of(instance)) {
     EFS_TRY(remove_as_owner(instance, *manifest, *judged, force));

@@ -134,7 +134,7 @@ int as_user(World& world, const User& user, const std::function<int()>& work) {
   const int status = await_exit(child);
   return WIFEXITED(status)
              ? WEXITSTATUS(status)
-             : report(world, {EIO, "the process that worked as " + user.name + " died"});
+             : report(world, {EIO, "the process with the rights of " + user.name + " died"});
 }
 
 int as_job_user(World& world, const JobArguments& arguments, const std::function<int()>& work) {
@@ -150,7 +150,7 @@ int as_job_user(World& world, const JobArguments& arguments, const std::function
   }
   if (::geteuid() != 0) {
     return report(world, {EPERM, "--user " + arguments.user +
-                                     ": only root may look with the rights of somebody else"});
+                                     ": only root may use the rights of another user"});
   }
   return as_user(world, *user, work);
 }

@@ -40,7 +40,7 @@ Result<std::string> answer_of_child(const std::string& said, int status, const s
   const auto blank = said.find(' ');
   const int code = std::atoi(said.c_str());
   if (blank == std::string::npos || code <= 0) {
-    return fail(EIO, "the process that worked as " + user + " died");
+    return fail(EIO, "the process with the rights of " + user + " died");
   }
   return fail(code, said.substr(blank + 1));
 }

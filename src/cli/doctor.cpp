@@ -42,7 +42,7 @@ void add_findings(Findings& found, Findings more) {
 Finding silent(const std::string& what, const std::string& path) {
   return {Level::problem, what,
           as_word(path) + " does not answer within " + std::to_string(patience) +
-              " s: its file system hangs, and so does what uses it",
+              " s: its file system hangs, and so do programs that use it",
           "see whether its server, or its daemon, runs; umount -f ends the waiting"};
 }
 

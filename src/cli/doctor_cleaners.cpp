@@ -93,9 +93,9 @@ Findings judge_cleaning(const std::string& what, const std::string& directory,
       continue;
     }
     return {{Level::warning, what,
-             "systemd-tmpfiles removes what is older than " + rule.age + " from " + rule.path +
-                 ": it skips the store of an instance that runs, which efs locks, and removes what "
-                 "a dead one left there before it is brought out",
+             "systemd-tmpfiles removes files older than " + rule.age + " from " + rule.path +
+                 ": it skips the locked store of a running instance, and removes that of a dead "
+                 "instance before its export",
              "exclude the stores in /etc/tmpfiles.d/efs.conf: x " + directory + "/efs-*"}};
   }
   return {};

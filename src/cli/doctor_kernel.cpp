@@ -90,7 +90,7 @@ Finding judge_fusermount() {
 Finding judge_privilege() {
   if (::geteuid() != 0) {
     return {Level::warning, "privilege",
-            "you are not root: what you start yourself takes the daemon path, without passthrough",
+            "you are not root: your own instances take the daemon path, without passthrough",
             "none is needed; under Slurm the plugin starts efs as root, for you"};
   }
   std::ifstream status("/proc/self/status");

@@ -98,7 +98,7 @@ Finding judge_runtime_directory() {
             "make it, or name another with EFS_RUNTIME_DIR"};
   }
   if (!S_ISDIR(st.st_mode)) {
-    return {Level::problem, "runtime directory", path + " is no directory",
+    return {Level::problem, "runtime directory", path + " is not a directory",
             "remove it, or name another with EFS_RUNTIME_DIR"};
   }
   if (st.st_uid != ::geteuid()) {
@@ -132,7 +132,7 @@ Findings dead_mounts() {
       found.push_back(silent("mount " + as_word(point), point));
     } else if (is_dead_mount(point, owner)) {
       found.push_back({Level::warning, "mount " + as_word(point),
-                       "nobody serves it: programs get \"Transport endpoint is not connected\"",
+                       "no process serves it: programs get \"Transport endpoint is not connected\"",
                        "efs clean, where its instance is listed; else umount " + as_word(point)});
     }
   }
@@ -143,7 +143,7 @@ Findings dead_mounts() {
 
 std::string without_journal(const std::string& first) {
   return "a backend of the store " + as_word(first) +
-         ", which is gone with the journal: nothing tells what its containers are";
+         ", which is gone with the journal: its containers are unknown";
 }
 
 Findings lost_stores(const std::string& directory) {
@@ -156,7 +156,7 @@ Findings lost_stores(const std::string& directory) {
                                   : "; it is of uid " + std::to_string(st.st_uid);
     if (first.empty()) {
       found.push_back({Level::warning, "store " + name, "no instance leads to it" + whose,
-                       "bring out what it holds: efs salvage --to DIRECTORY " + name +
+                       "export its contents: efs salvage --to DIRECTORY " + name +
                            "; or remove it: efs clean " + name});
     } else {
       found.push_back(

@@ -48,7 +48,9 @@ Finding judge_prolog_flags(const Config& config) {
   if (has_word(flags, "RunInJob")) {
     return {
         Level::problem, "PrologFlags",
-        text + ": with RunInJob the end of a job kills its file system before the results are back",
+        text +
+            ": with RunInJob the end of a job kills its file system before the results are "
+            "exported",
         "slurm.conf: PrologFlags=Alloc,DeferBatch, without RunInJob; then restart slurmctld and "
         "the slurmds"};
   }
@@ -316,7 +318,7 @@ Finding judge_directory(const std::string& what, const std::string& path, bool m
             "make it, for root or an account of the site's, with mode 0755"};
   }
   if (!S_ISDIR(st.st_mode)) {
-    return {Level::problem, what, path + " is no directory", ""};
+    return {Level::problem, what, path + " is not a directory", ""};
   }
   if (must_be_root && st.st_uid != 0) {
     return {Level::problem, what, path + " does not belong to root: the plugin does not use it",

@@ -67,7 +67,7 @@ Findings examine_memory_store(const std::string& what, const config::JobConfig& 
                       wanted = config::capacity_of(job, backend, memory).value_or(0);
   const std::string text = "memory, " + format_bytes(wanted) + " of " + text_of_bound(job, bound);
   if (wanted > memory) {
-    return {{Level::problem, what, text + ": a job that fills it takes the node's memory away",
+    return {{Level::problem, what, text + ": a job that fills it uses up the node's memory",
              "lower the capacity"}};
   }
   Findings found{{Level::ok, what, text, ""}};
@@ -85,10 +85,10 @@ std::optional<Finding> refused_directory(const std::string& what, const std::str
     return Finding{Level::problem, what, path + ": " + std::strerror(errno),
                    errno == EACCES
                        ? "you may not look there; ask for the rights, or run efs doctor as root"
-                       : "make the directory, or mount what it is on"};
+                       : "make the directory, or mount its file system"};
   }
   if (!S_ISDIR(st.st_mode)) {
-    return Finding{Level::problem, what, path + " is no directory", "name a directory as daxfs"};
+    return Finding{Level::problem, what, path + " is not a directory", "name a directory as daxfs"};
   }
   if (::access(path.c_str(), W_OK | X_OK) != 0) {
     return Finding{Level::problem, what, path + ": you may not write there",

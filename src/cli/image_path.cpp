@@ -139,9 +139,10 @@ Status refuse_own_places(const image::HeldStore& held, const std::string& to) {
   if (std::ranges::none_of(own, [&](const std::string& place) { return is_within(to, place); })) {
     return {};
   }
-  return fail(EINVAL, "--to " + to +
-                          " lies in the image that is to be brought out, and would go with it; "
-                          "name another directory");
+  return fail(
+      EINVAL,
+      "--to " + to +
+          " is in the image to export, and would be removed with it; name another directory");
 }
 
 Result<std::string> image_path_as_owner(const std::string& which) {

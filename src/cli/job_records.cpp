@@ -133,7 +133,7 @@ void follow_what_happened(Json& record) {
   }
   record["was"] = state;
   record["state"] = "done";
-  record["text"] = "all results are back, by a later efs " + verb;
+  record["text"] = "all results are exported, by a later efs " + verb;
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ std::string text_of_waiting(const SlurmJob& known) {
   const bool has_start = !known.start.empty() && known.start != "N/A";
   return " waits for its nodes (" + known.reason + ")" +
          (has_start ? ", which Slurm expects at " + known.start : "") +
-         "; its inputs come when it has them\n";
+         "; its inputs are staged in when it has them\n";
 }
 
 // No node has written a record. slurmctld knows the reason.

@@ -250,10 +250,10 @@ Error lost_daemon(const JobArguments& arguments, const config::JobConfig& config
             config.name + ": its daemon died while it staged in; submit the job again" +
                 (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
   }
-  const std::string left = manifest ? "What is in its buffer is not lost (" + manifest->store +
-                                          "): go on with it: " + again +
-                                          "; or remove it: efs clean " + config.name
-                                    : "Nothing was in its buffer yet: start it again: " + again;
+  const std::string left = manifest ? "Its buffer is not lost (" + manifest->store +
+                                          "). Continue: " + again + "; or remove it: efs clean " +
+                                          config.name
+                                    : "Its buffer was empty. Start it again: " + again;
   return {EIO, config.name + ": its daemon died while it staged in: efsd " + how_ended(status) +
                    ". " + left +
                    (::access(log.c_str(), F_OK) == 0 ? ". How it died is in its log, " + log : "")};
@@ -305,7 +305,7 @@ std::optional<int> refuse_start(World& world, const JobArguments& arguments,
   }
   if (!arguments.user.empty() && ::geteuid() != 0) {
     return report(world, {EPERM, "--user " + arguments.user +
-                                     ": only root may start an instance for somebody else"});
+                                     ": only root may start an instance for another user"});
   }
   for (const auto& place : {config.name, config.mount_dir}) {
     if (const Status reachable = refuse_unreachable(place); !reachable) {

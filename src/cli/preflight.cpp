@@ -91,7 +91,7 @@ std::string problem_of_mount_point(const std::string& path) {
     return "is not empty: its files would be hidden by the mount; name an empty directory";
   }
   if (::fstat(point.get(), &st) == 0 && ::geteuid() != 0 && st.st_uid != ::geteuid()) {
-    return "belongs to somebody else";
+    return "belongs to another user";
   }
   return {};
 }
@@ -100,7 +100,7 @@ std::string problem_of_mount_point(const std::string& path) {
 std::string problem_of_store(const config::Backend& backend, const std::string& name) {
   struct stat st{};
   if (::stat(backend.daxfs.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) {
-    return "is no directory";
+    return "is not a directory";
   }
   const std::string why =
       ::lstat((backend.daxfs + "/efs-" + std::to_string(::geteuid()) + "-" + name).c_str(), &st) ==

@@ -46,18 +46,18 @@ std::string text_of(const image::Image& image, const image::Holdings& holdings) 
   return image.manifest.name + " (" + image.directories.path +
          "): " + std::to_string(holdings.files) + " files, " + format_bytes(holdings.bytes) +
          (image.manifest.left == image::ShutdownState::salvaged && holdings.unsaved_files == 0
-              ? "; an earlier salvage has brought out the results\n"
-              : "; not back yet: " + left + "\n") +
+              ? "; an earlier salvage has exported the results\n"
+              : "; not exported: " + left + "\n") +
          (image.manifest_problem.empty()
               ? ""
-              : image.manifest_problem + ": what it was before is used\n") +
-         (image.job_problem.empty() ? ""
-                                    : image.job_problem +
-                                          ", which has the job's rules: all that it made or "
-                                          "changed counts as a result\n") +
+              : image.manifest_problem + ": its earlier version is used\n") +
+         (image.job_problem.empty()
+              ? ""
+              : image.job_problem +
+                    ", which has the job's rules: all new and changed files count as results\n") +
          (missing.empty()
               ? ""
-              : missing + ": there were more names; what they led to: efs salvage --lost --list " +
+              : missing + ": names are missing; list their contents: efs salvage --lost --list " +
                     name_for_clean(image) + "\n");
 }
 
@@ -73,9 +73,8 @@ Status refuse_inputs(const image::Image& image, const std::string& to, bool all)
   if (!results && !is_same_directory(to, config.root_dir)) {
     return {};
   }
-  return fail(EINVAL,
-              "--to " + to + " is the job's " + (results ? "results-dir" : "root-dir") +
-                  ", in which inputs could be overwritten by older ones; name another directory");
+  return fail(EINVAL, "--to " + to + " is the job's " + (results ? "results-dir" : "root-dir") +
+                          ": older versions could overwrite inputs there; name another directory");
 }
 
 // The receipt never overwrites a result of the same name. It may overwrite an input, for example an
@@ -114,11 +113,10 @@ Status refuse_older(const image::Image& image) {
     return {};
   }
   const std::string& name = image.manifest.name;
-  return fail(EUCLEAN,
-              name + ": all its results had been brought out, and now " + missing +
-                  ": what is known of them may be older than what results-dir has. Nothing is "
-                  "changed there; bring it out elsewhere: efs salvage --to DIR " +
-                  name);
+  return fail(EUCLEAN, name + ": all its results were exported, and now " + missing +
+                           ": the store may be older than results-dir, which was not changed. "
+                           "Export elsewhere: efs salvage --to DIR " +
+                           name);
 }
 
 // Invalidates the record of an earlier salvage, and for results-dir that of a stop --keep, before
@@ -148,18 +146,17 @@ void record_all_is_out(const image::Image& image) {
 // A retry cannot recover contents that the store itself has lost. (A missing backend may return.)
 std::string text_of_lost(const image::Image& image, std::uint64_t files) {
   std::string text = files > 0 ? std::to_string(files) +
-                                     " results are lost: their contents are gone from the store, "
-                                     "and no retry brings them\n"
+                                     " results are lost: their contents are gone from the store\n"
                                : "";
   if (!image::what_is_missing(image).empty()) {
     text +=
-        "Names that the journal has lost no retry brings, unless it is put back as it was; what "
-        "they led to is still in the store, and comes out under numbers: efs salvage --lost --to "
+        "The journal has lost names. Restore the journal, or export their contents under numbers: "
+        "efs salvage --lost --to "
         "DIR " +
         escaped(name_for_clean(image)) + "\n";
   }
   return text.empty() ? text
-                      : text + "To give up what is left of it: efs clean --force " +
+                      : text + "To discard the rest: efs clean --force " +
                             escaped(name_for_clean(image)) + "\n";
 }
 
@@ -220,26 +217,23 @@ int list_holdings(World& world, image::Image& image, const image::Holdings& hold
 // A salvage to results-dir needs the manifest and the rules of the job.
 Status refuse_unknown_job(const image::Image& image) {
   if (!image.manifest_problem.empty()) {
-    return fail(
-        EPROTO,
-        image.manifest_problem +
-            ": with which options it ran last, and what of somebody else's it may replace, "
-            "cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY " +
-            escaped(name_for_clean(image)));
+    return fail(EPROTO, image.manifest_problem +
+                            ": the options of its last run are unknown, and with them which files "
+                            "it may replace. Export elsewhere: efs salvage --to DIRECTORY " +
+                            escaped(name_for_clean(image)));
   }
   if (image.job_problem.empty()) {
     return {};
   }
-  return fail(
-      EPROTO,
-      image.job_problem +
-          ": which files are results, and what they are to be called, cannot be told. Bring out "
-          "elsewhere all that the job made or changed: efs salvage --to DIRECTORY " +
-          config::instance_argument(name_for_clean(image)) +
-          (config::is_of_batch_job(image.manifest.name)
-               ? ""
-               : "; or go on with it: " +
-                     config::start_command(image.manifest.job_file, image.manifest.start_options)));
+  return fail(EPROTO,
+              image.job_problem +
+                  ": its results and their names are unknown. Export all new and changed files "
+                  "elsewhere: efs salvage --to DIRECTORY " +
+                  config::instance_argument(name_for_clean(image)) +
+                  (config::is_of_batch_job(image.manifest.name)
+                       ? ""
+                       : "; or continue: " + config::start_command(image.manifest.job_file,
+                                                                   image.manifest.start_options)));
 }
 
 struct Destination {
@@ -329,7 +323,7 @@ void print_brought_out(World& world, const image::Image& image, const BroughtOut
   }
   if (!out.unmatched.is_null()) {
     world.out << printable(out.unmatched.value("text", ""))
-              << "; bring out all: efs salvage --all --to DIRECTORY "
+              << "; export all: efs salvage --all --to DIRECTORY "
               << config::instance_argument(name_for_clean(image)) << "\n";
   }
   if (out.code == 0) {
@@ -343,7 +337,7 @@ int salvage(World& world, const SalvageArguments& arguments) {
   if (arguments.all && arguments.to.empty()) {
     return report(
         world,
-        {EINVAL, "--all brings out inputs, too: name another directory than results-dir with --to"},
+        {EINVAL, "--all exports inputs, too: name another directory than results-dir with --to"},
         exit_usage);
   }
   auto image = open_as_owner(arguments.which,

@@ -64,8 +64,8 @@ Status refuse_places_of_job(const image::HeldStore& held, const std::string& to)
   const auto config = image::job_of(held.directories.metadata.get(), held.manifest);
   if (config && is_same_directory(to, config->root_dir)) {
     return fail(EINVAL, "--to " + to +
-                            " is the job's root-dir: what is brought out would be inputs of the "
-                            "next run; name another directory");
+                            " is the job's root-dir: exported files would be inputs of the next "
+                            "run; name another directory");
   }
   return {};
 }
@@ -108,7 +108,8 @@ int bring_out_lost(World& world, const image::HeldStore& held, const image::Orph
 
 int salvage_orphans(World& world, const SalvageArguments& arguments) {
   if (arguments.to.empty() && !arguments.list) {
-    return report(world, {EINVAL, "--lost brings out what has no names: say where to with --to"},
+    return report(world,
+                  {EINVAL, "--lost exports contents without names: name a directory with --to"},
                   exit_usage);
   }
   auto held = hold_as_owner(arguments.which,

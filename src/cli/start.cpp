@@ -45,9 +45,9 @@ int outcome_of(World world, const std::string& name) {
     return exit_good;
   }
   return report(
-      world, {EIO, name + " has ended, and not all results are back; what is not is in the image " +
-                       status.value("store", "") + ". Bring it out: efs salvage " + name +
-                       "; or go on with it: " + start_command(status)});
+      world, {EIO, name + " has ended, and not all results are exported. They are in the image " +
+                       status.value("store", "") + ". Export them: efs salvage " + name +
+                       "; or continue: " + start_command(status)});
 }
 
 void print_started(std::ostream& out, const config::JobConfig& config, const Json& started) {

@@ -32,19 +32,19 @@ Json silent(const control::Instance& instance, const std::string& why) {
       {"directory", instance.directory},
       {"state", "silent"},
       {"error", "it does not answer: " + why +
-                    ". Its processes may be stopped, or an efs clean at work on it; its log is " +
+                    ". Its processes may be stopped, or an efs clean may run on it. Its log: " +
                     instance.directory + "/efsd.log"}};
 }
 
 // Describes how an instance ended that was not kept, and where its data are.
 std::string ending_of(image::ShutdownState left, const std::string& store) {
   if (left == image::ShutdownState::unsaved) {
-    return "it was stopped, and not all results are back; they are in " + store;
+    return "it was stopped, and not all results are exported. They are in " + store;
   }
   if (left == image::ShutdownState::salvaged) {
-    return "its results have been brought out by efs salvage; the image " + store + " is left";
+    return "efs salvage has exported its results; the image " + store + " is left";
   }
-  return "its daemon is gone; what was in the buffer may still be below " + store;
+  return "its daemon is gone; its buffer may still be below " + store;
 }
 
 // The results of judge_own_manifest(); the text of the error follows `damaged_mark`.
@@ -124,7 +124,7 @@ Json what_is_left_in(const LostStore& store) {
       store.first.empty() && manifest
           ? what_is_left_of(led)
           : dead(led, store.first.empty()
-                          ? "what it is cannot be read; see efs check-image " + as_word(store.path)
+                          ? "it cannot be read; see efs check-image " + as_word(store.path)
                           : without_journal(store.first) + "; rm -r " + as_word(store.path));
   json["directory"] = store.path;
   json["lost"] = true;
@@ -170,9 +170,9 @@ std::string ways_on_from_job(const Json& status) {
     return remove;
   }
   if (status.value("state", "") == "kept") {
-    return "bring out: efs salvage " + name + " --all --to DIRECTORY; " + remove;
+    return "export: efs salvage " + name + " --all --to DIRECTORY; " + remove;
   }
-  return "bring out: efs salvage " + name + (::geteuid() == 0 ? "; " + remove : "");
+  return "export: efs salvage " + name + (::geteuid() == 0 ? "; " + remove : "");
 }
 
 }  // namespace
@@ -182,18 +182,18 @@ std::string ways_on_from(const Json& status) {
       as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
   // A start cannot continue a store whose manifest is damaged.
   if (status.contains("damaged")) {
-    return "bring out: efs salvage --to DIRECTORY " + name + "; give it up: efs clean --force " +
-           name;
+    return "export: efs salvage --to DIRECTORY " + name + "; discard it: efs clean --force " + name;
   }
   if (!status.value("lost", false) && config::is_of_batch_job(status.value("name", ""))) {
     return ways_on_from_job(status);
   }
-  const std::string remove = "remove: efs clean " + name, go_on = "go on: " + start_command(status);
+  const std::string remove = "remove: efs clean " + name,
+                    go_on = "continue: " + start_command(status);
   if (status.value("left", "") == image::name_of(image::ShutdownState::salvaged)) {
     return remove + "; " + go_on;
   }
   // a kept instance has no missing results, so a salvage needs --all
-  return go_on + "; bring out: efs salvage " + name +
+  return go_on + "; export: efs salvage " + name +
          (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;
 }
 
@@ -201,7 +201,7 @@ std::string text_of_away(const Json& staged_in) {
   const auto files = staged_in.value("files_away", std::uint64_t{0});
   return files == 0 ? ""
                     : "; " + std::to_string(files) +
-                          " that the job took away stay away, efs load brings them";
+                          " that the job removed stay removed, efs load imports them";
 }
 
 Json status_of(const control::Instance& instance, bool changed) {

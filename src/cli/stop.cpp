@@ -51,12 +51,12 @@ Error busy_error(const std::string& mount, const Json& answer) {
     for (const auto& holder : holders) {
       text += "\n  " + escaped(holder);
     }
-    text += holders.empty() ? "\n  by what has left it since, or what you may not look into: "
-                              "processes of others, or in another mount namespace"
+    text += holders.empty() ? "\n  by a process that has left it since, or that you may not "
+                              "inspect: of another user, or in another mount namespace"
                             : "";
   }
   if (const std::string drained = answer.value("summary", ""); !drained.empty()) {
-    text += "\nMeanwhile, of what no program was writing to: " + printable(drained, true);
+    text += "\nMeanwhile, of files without a writer: " + printable(drained, true);
   }
   return {EBUSY,
           text + (text.ends_with('\n') ? "" : "\n") +
@@ -89,29 +89,29 @@ bool has_conflicts(const Json& answer) {
 
 std::string ways_out(const std::string& instance, bool conflict, bool is_unreadable) {
   const std::string name = config::instance_argument(instance);
-  return "What is not back is still in the buffer" +
-         std::string(is_unreadable ? ", but for what cannot be read from it" : "") +
-         ". When the cause is gone, try again with: efs stop " + name +
-         (conflict ? "\nA conflict ends when the other version is moved away; or with: efs set "
-                     "temporary PATH, if the job's file is not wanted (not for a directory: all "
-                     "that is in it would go, too; its conflict ends when it has the attributes "
-                     "there that it had, or the job's); or elsewhere: efs stop --deadline 60 " +
+  return "The other results are still in the buffer" +
+         std::string(is_unreadable ? ", except unreadable ones" : "") +
+         ". Remove the cause, then run: efs stop " + name +
+         (conflict ? "\nTo resolve a conflict, move the other version away. To drop the job's "
+                     "file: efs set temporary PATH (not for a directory: its files would be "
+                     "dropped, too; restore its attributes on the PFS, or set the job's). To "
+                     "export elsewhere: efs stop --deadline 60 " +
                          name + ", then efs salvage " + name + " --to DIRECTORY"
                    : "") +
-         "\nTo give it up: efs stop --no-stage-out " + name + "\n";
+         "\nTo discard the results: efs stop --no-stage-out " + name + "\n";
 }
 
 std::string ways_on(const std::string& instance, const Json& status, const Json& answer) {
   const std::string name = config::instance_argument(instance);
   const std::string again =
-      config::is_of_batch_job(instance) ? "" : "; or go on with it: " + start_command(status);
+      config::is_of_batch_job(instance) ? "" : "; or continue: " + start_command(status);
   if (answer.value("all_back", false)) {
-    return "All results are back; the image " + escaped(answer["image"].get<std::string>()) +
+    return "All results are exported; the image " + escaped(answer["image"].get<std::string>()) +
            " stays. Remove it: efs clean " + name + escaped(again) + "\n";
   }
   return std::string(was_cut_short(answer) ? "Time was up. " : "") +
-         "What is not back is in the image " + escaped(answer["image"].get<std::string>()) +
-         ". Bring it out: efs salvage " + name +
+         "The other results are in the image " + escaped(answer["image"].get<std::string>()) +
+         ". Export them: efs salvage " + name +
          (has_conflicts(answer)
               ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY"
               : "") +
@@ -137,20 +137,19 @@ std::string with_lines_of(const std::string& summary, std::string text) {
 void add_error(Json& answer) {
   const std::string start =
       answer.value("all_back", false)
-          ? "all results are back; the image " + answer["image"].get<std::string>() + " stays: "
+          ? "all results are exported; the image " + answer["image"].get<std::string>() + " stays: "
       : answer.contains("image")
           ? std::string(was_cut_short(answer) ? "time was up; " : "") +
-                "what is not back is in the image " + answer["image"].get<std::string>() + ": "
+                "the other results are in the image " + answer["image"].get<std::string>() + ": "
           : "";
   const std::string text = with_lines_of(answer.value("summary", ""), start);
-  answer["error"] = text.empty() ? "not all results are back" : text;
+  answer["error"] = text.empty() ? "not all results are exported" : text;
 }
 
 std::string over_text(const std::string& name) {
   return name +
-         " is over: somebody else stopped it, or its daemon died when it had ended and before it "
-         "could say how. What went where is in the receipt, and in its log; what is left of it "
-         "goes with efs clean " +
+         " is over: another process stopped it, or its daemon died before it could answer. See the "
+         "receipt and its log. Remove what is left: efs clean " +
          name;
 }
 
@@ -163,7 +162,8 @@ std::string why_not(const control::Instance& instance) {
     return over_text(name);
   }
   if (config::is_of_batch_job(name) && !status.contains("damaged")) {
-    return name + " does not run any more: " + status.value("error", "all that should be back is") +
+    return name +
+           " does not run any more: " + status.value("error", "all its results are exported") +
            ". " + ways_on_from(status);
   }
   if (status.contains("damaged")) {
@@ -172,20 +172,21 @@ std::string why_not(const control::Instance& instance) {
   }
   if (left == image::name_of(image::ShutdownState::kept)) {
     return name + " has been stopped, and its buffer was kept in " + store +
-           ": all that should be back is. Go on with it: " + again +
-           "; bring out what is in it: efs salvage " + name +
+           ": all its results are exported. Continue: " + again +
+           "; export the buffer: efs salvage " + name +
            " --all --to DIRECTORY; remove it: efs clean " + name;
   }
   if (left == image::name_of(image::ShutdownState::salvaged)) {
     return "the daemon of " + name +
-           " is gone, and efs salvage has brought out its results; the image " + store +
-           " is left. Remove it: efs clean " + name + "; go on with it: " + again;
+           " is gone, and efs salvage has exported its results; the image " + store +
+           " is left. Remove it: efs clean " + name + "; continue: " + again;
   }
   const std::string why =
-      left == "unsaved" ? " has been stopped, and not all results are back; they are in " + store
-                        : " is gone; what was in its buffer may still be below " + store;
-  return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Go on with it: " + again +
-         "; bring it out: efs salvage " + name + "; give it up: efs clean --force " + name;
+      left == "unsaved"
+          ? " has been stopped, and not all results are exported. They are in " + store
+          : " is gone; its buffer may still be below " + store;
+  return (left == "unsaved" ? "" : "the daemon of ") + name + why + ". Continue: " + again +
+         "; export the results: efs salvage " + name + "; discard it: efs clean --force " + name;
 }
 
 Stopped failed_stop(World& world, const Error& error) {
@@ -300,8 +301,8 @@ void await_end(const control::EndWatch& end, bool is_at_rest, Json& answer) {
   const bool lingers = answer.value("lingers", false);
   if (lingers && !end.wait(longest_farewell) && answer.contains("summary")) {
     answer["summary"].get_ref<std::string&>() +=
-        "Its processes are still there: a call to the PFS holds them, and cannot be cut off. They "
-        "end when the PFS answers.\n";
+        "Its processes are still there: a call to the PFS blocks them. They end when the PFS "
+        "answers.\n";
   } else if (!answer.value("kept", false) && !lingers && !is_at_rest) {
     end.wait();
   }
@@ -337,7 +338,7 @@ int drop_remains(World& world, const control::Instance& instance) {
                    {{"ok", true}, {"exit", exit_good}, {"staged_out", false}, {"removed", true}});
   } else {
     world.out << escaped(instance.name) << ": its daemon was gone; "
-              << (gone->empty() ? "what it left is removed, and what was not back is dropped"
+              << (gone->empty() ? "what it left is removed, and unexported results are dropped"
                                 : printable(*gone))
               << "\n";
   }

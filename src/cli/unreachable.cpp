@@ -152,9 +152,9 @@ std::string text_of(const UnreachableInstance& instance) {
   if (instance.results_dir.empty()) {
     return text;
   }
-  text += ", and brings its results to " + instance.results_dir +
+  text += ", and exports its results to " + instance.results_dir +
           ". The receipt there, efs-receipt-" + instance.name +
-          ".json, names all that is not back; to try again: kill -TERM";
+          ".json, lists the results that are not exported; to try again: kill -TERM";
   for (const pid_t pid : instance.processes) {
     text += " " + std::to_string(pid);
   }

@@ -22,14 +22,15 @@ std::string is_node(const std::string& text) {
 
 // CLI::Range compares, and NaN passes every comparison.
 std::string is_a_number(const std::string& text) {
-  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "\"" + text + "\" is no number of seconds"
-                                                        : "";
+  return std::isnan(std::strtod(text.c_str(), nullptr))
+             ? "\"" + text + "\" is not a number of seconds"
+             : "";
 }
 
 // CLI11 accepts -1 as the largest number and 010 as eight.
 std::string make_decimal(std::string& text) {
   if (text.empty() || text.find_first_not_of("0123456789") != text.npos) {
-    return "\"" + text + "\" is no number of bytes";
+    return "\"" + text + "\" is not a number of bytes";
   }
   text.erase(0, std::min(text.find_first_not_of('0'), text.size() - 1));
   return "";
@@ -53,7 +54,7 @@ std::string is_named(const std::string& text) {
 
 std::string is_size(const std::string& text) {
   const std::string size = text.starts_with(guard) ? text.substr(1) : text;
-  return config::parse_memory(size) ? "" : size + " is no size such as 4 GiB";
+  return config::parse_memory(size) ? "" : size + " is not a size such as 4 GiB";
 }
 
 // Checks the form that squeue prints.
@@ -63,7 +64,7 @@ std::string is_job(const std::string& text) {
       rest != 0 && !text.empty() &&
       (rest == text.npos || (text[rest] == '_' && rest + 1 < text.size() &&
                              text.find_first_not_of("0123456789", rest + 1) == text.npos));
-  return good ? "" : "\"" + text + "\" is no job: write its number, or ARRAY_TASK";
+  return good ? "" : "\"" + text + "\" is not a job: write its number, or ARRAY_TASK";
 }
 
 // For verbs that act on an instance, when --job names it instead.
@@ -108,7 +109,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
       ->allow_extra_args(false);
   verb.add_option("-u,--user", a.user, "the job's user (root only)");
   verb.add_option("--memory", a.memory,
-                  "what the batch job has on a node (--mem of sbatch): bounds a store in memory")
+                  "memory of the batch job on a node (--mem of sbatch): bounds a store in memory")
       ->check(is_size);
   if (!starts) {
     verb.add_flag("--show", a.show, "show every value and where it comes from");
@@ -166,8 +167,8 @@ void add_run_verb(Verbs& verbs) {
   add_job_options(*verb, given.job, true);
   verb->add_option("command", given.command, "the program and its arguments, after --");
   verb->footer(
-      "Exit code: the program's if not 0; 125: it succeeded but results are not back; 126, 127: it "
-      "could not be run.");
+      "Exit code: the program's if not 0; 125: it succeeded but results are not exported; 126, "
+      "127: it could not be run.");
 }
 
 void add_start_verb(Verbs& verbs) {
@@ -179,8 +180,8 @@ void add_start_verb(Verbs& verbs) {
 }
 
 constexpr const char* before_job =
-    "before the job is there: patterns such as %j are left to its nodes, what is marked from-job "
-    "may be missing";
+    "before the job starts: patterns such as %j are left to its nodes, inputs marked from-job may "
+    "be missing";
 
 void add_plan_verb(Verbs& verbs) {
   JobArguments& job = verbs.given().job;
@@ -204,14 +205,14 @@ void add_check_verb(Verbs& verbs) {
       "--keys", job.keys,
       "list every key of job files: section, name, values, what a site may do, meaning, default");
   verb->add_option("--memory-source", job.memory_source,
-                   "which option or setting that comes from, for the message (default: --mem)");
+                   "the option or setting behind it, for the message (default: --mem)");
   verb->add_option("--node-memory", job.node_memory,
                    "memory of the largest node: no capacity in memory may be more")
       ->check(is_size);
   CLI::Option* submitting = verb->add_flag("--at-submission", job.at_submission, before_job);
-  verb->add_option("--snapshot", job.snapshot,
-                   "write to this file what the job's nodes shall read: the job file with the "
-                   "values of the environment in it")
+  verb->add_option(
+          "--snapshot", job.snapshot,
+          "write the job file for the job's nodes to this file, with the values of the environment")
       ->needs(submitting);
 }
 
@@ -222,33 +223,31 @@ void add_status_verb(Verbs& verbs) {
   });
   verb->add_option("instance", given.which, "name, mount point or job file")->check(is_named);
   verb->add_option("--job", given.job_id,
-                   "a batch job instead, by its number (or ARRAY_TASK): what its nodes say; exit "
-                   "code 1: it failed, 3: results are not back")
+                   "a batch job instead, by its number (or ARRAY_TASK): its state on the nodes; "
+                   "exit code 1: it failed, 3: results are not exported")
       ->check(is_job);
   verb->add_option("--shared", given.shared,
                    "with --job: the site's directory for the state of jobs (default: $EFS_SHARED, "
                    "or that of plugstack.conf)")
       ->envname("EFS_SHARED");
-  verb->add_flag("-a,--all", given.all,
-                 "all instances, those too that are dead or were kept (the default)");
+  verb->add_flag("-a,--all", given.all, "all instances, also dead and kept ones (the default)");
 }
 
 void add_stop_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
   StopArguments& stopping = given.stopping;
-  CLI::App* verb = verbs.add("stop", "unmount and stage out; returns when the results are back",
+  CLI::App* verb = verbs.add("stop", "unmount and stage out; returns when the results are exported",
                              [](World& world, VerbArguments& g) {
                                g.stopping.stage_out = !g.no_stage_out;
                                return with_job(world, g.job_here, g.stopping.which,
                                                [&] { return stop(world, g.stopping); });
                              });
   add_instance(*verb, given, stopping.which, "instance", "name, mount point or job file");
-  verb->add_flag("--no-stage-out", given.no_stage_out, "drop everything that is not back yet");
+  verb->add_flag("--no-stage-out", given.no_stage_out, "drop everything that is not exported yet");
   verb->add_flag("--keep", stopping.keep,
                  "leave the buffer on the node for the next start under this name");
-  verb->add_option(
-          "--deadline", stopping.deadline,
-          "seconds until the instance must be gone; what is not back by then stays in its image")
+  verb->add_option("--deadline", stopping.deadline,
+                   "seconds until the instance must be gone; the other results stay in its image")
       ->check(CLI::Range(1e-6, 1e8, "SECONDS"))
       ->check(is_a_number);
   verb->add_flag("--cut-off", stopping.cut_off,
@@ -262,7 +261,7 @@ void add_stop_verb(Verbs& verbs) {
 void add_salvage_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
   SalvageArguments& salvaging = given.salvaging;
-  CLI::App* verb = verbs.add("salvage", "bring out what the buffer of a dead instance holds",
+  CLI::App* verb = verbs.add("salvage", "export the results of a dead instance",
                              [](World& world, VerbArguments& g) {
                                return with_job(world, g.job_here, g.salvaging.which, [&] {
                                  return g.salvaging.lost ? salvage_orphans(world, g.salvaging)
@@ -274,9 +273,9 @@ void add_salvage_verb(Verbs& verbs) {
   verb->add_option("--to", salvaging.to, "where to (default: the job's results-dir)")
       ->check(is_no_home);
   verb->add_flag("--all", salvaging.all, "everything, inputs and temporary files too");
-  verb->add_flag("--list", salvaging.list, "only say what is there");
+  verb->add_flag("--list", salvaging.list, "only list what is there");
   verb->add_flag("--lost", salvaging.lost,
-                 "what no name leads to any more, where the journal is damaged: to lost+found in "
+                 "contents without a name, where the journal is damaged: to lost+found in "
                  "the directory of --to, under numbers")
       ->excludes("--all");
 }
@@ -339,12 +338,12 @@ void add_cache_verb(Verbs& verbs) {
   verb->add_flag("--all", caching.all, "clean: everything");
   verb->add_option("--cache", caching.directory,
                    "the directory below which the cache lies (default: $EFS_CACHE, or the site's)");
-  verb->add_option("-u,--user", caching.user, "whose cache (root only)");
+  verb->add_option("-u,--user", caching.user, "the user of the cache (root only)");
 }
 
 void add_queue_verb(Verbs& verbs) {
   verbs
-      .add("queue", "show who holds a turn at the PFS, who waits, and for how long",
+      .add("queue", "show which jobs have or await a turn at the PFS, and for how long",
            [](World& world, VerbArguments& g) { return queue(world, g.queue_directory); })
       ->add_option("directory", verbs.given().queue_directory,
                    "directory of the queue (default: $EFS_INTERLEAVING, or that of plugstack.conf)")
@@ -354,17 +353,17 @@ void add_queue_verb(Verbs& verbs) {
 void add_doctor_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
   CLI::App* verb = verbs.add(
-      "doctor", "say what this node lacks for efs, and what to change; changes nothing",
+      "doctor", "show what this node lacks for efs, and what to change; changes nothing",
       [](World& world, VerbArguments& g) { return doctor(world, g.examined, g.examined_memory); });
   verb->add_option("job_file", given.examined, "look at the stores of this job file, too");
   verb->add_option("--mem", given.examined_memory,
-                   "say what a job of this size gets here, written as for sbatch (500M)")
+                   "show what a job of this size gets here, written as for sbatch (500M)")
       ->check(is_size);
 }
 
 void add_top_verb(Verbs& verbs) {
   TopArguments& watched = verbs.given().watched;
-  CLI::App* verb = verbs.add("top", "show what instances do, again and again",
+  CLI::App* verb = verbs.add("top", "show the activity of instances, repeatedly",
                              [](World& world, VerbArguments& g) { return top(world, g.watched); });
   verb->add_option("instance", watched.which, "name, mount point or job file")->check(is_named);
   verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")
@@ -401,18 +400,18 @@ void add_file_verbs(Verbs& verbs) {
         ->transform(CLI::Validator(make_decimal, ""));
   };
   CLI::App* load_verb =
-      file_verb("load", "bring files from the PFS into the buffer while programs run", load);
+      file_verb("load", "import files from the PFS into the buffer while programs run", load);
   paths(load_verb, true);
   part(load_verb);
-  load_verb->add_flag("--replace", a.replace, "take the place of another version that is clean");
+  load_verb->add_flag("--replace", a.replace, "replace another version that is clean");
   load_verb->add_flag("--force", a.force,
-                      "with --replace: of a changed one too, whose changes are lost");
+                      "with --replace: also a changed version, whose changes are lost");
   CLI::App* unload_verb =
-      file_verb("unload", "bring changed files to results-dir while programs run", unload);
+      file_verb("unload", "export changed files to results-dir while programs run", unload);
   paths(unload_verb, true);
   part(unload_verb);
   unload_verb->add_flag("--as-is", a.as_is,
-                        "also what may be written to meanwhile; such a copy is not verified");
+                        "also files that may be written to meanwhile; such a copy is not verified");
   unload_verb->add_flag("--remove", a.remove, "then remove them from the buffer");
   CLI::App* wait_verb = file_verb("wait", "wait for loads and unloads (default: all)", wait);
   wait_verb->add_option("task", a.paths, "numbers of tasks");
@@ -421,8 +420,7 @@ void add_file_verbs(Verbs& verbs) {
   CLI::App* ls_verb = file_verb("ls", "list what is in the buffer: class, state, size", ls);
   paths(ls_verb, false);
   ls_verb->add_flag("--instances", a.instances, "list instances, not files: as efs status --all");
-  paths(file_verb("explain", "tell where a file is and whether it will be staged out, and why",
-                  explain),
+  paths(file_verb("explain", "show where a file is, and why it will be staged out or not", explain),
         true);
   CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
   set_verb

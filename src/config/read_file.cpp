@@ -29,7 +29,7 @@ Result<std::string> read_file(const std::string& file, const std::string& what, 
   if (trusted &&
       ((status.st_uid != 0 && status.st_uid != ::geteuid()) || (status.st_mode & 022) != 0)) {
     return fail(EPERM, what +
-                           " can be changed by others: it must belong to root, and nobody else may "
+                           " can be changed by others: it must belong to root, and only root may "
                            "write it (chown root, chmod go-w)");
   }
   return read_stream(fd.get(), what);

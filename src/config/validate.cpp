@@ -113,7 +113,7 @@ void check_deletions(const Section& settings, const JobConfig& config, ProblemLi
       settings.find("results-dir") || settings.bad.contains("results-dir")) {
     return;
   }
-  problems.add(settings.mark_of("deletions"), "'deletions' is propagate, but nothing goes back",
+  problems.add(settings.mark_of("deletions"), "'deletions' is propagate, but nothing is exported",
                "name a results-dir, or say in-place: true");
 }
 

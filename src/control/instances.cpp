@@ -130,7 +130,7 @@ Result<LockedInstance> lock_instance(const Instance& instance) {
   held.lock.reset(
       ::openat(held.directory.get(), lock_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!lock_soon(held.directory) || (held.lock && !lock_soon(held.lock))) {
-    return fail(EBUSY, instance.name + " is running, or another efs clean is at work on it");
+    return fail(EBUSY, instance.name + " is running, or another efs clean runs on it");
   }
   // Before this process had the lock, another process may have removed the instance, and a start
   // may have created a new one of this name. The owner must match: the new instance may belong to
@@ -158,7 +158,7 @@ Status discard(const Instance& instance, const LockedInstance& held) {
   }
   if (!goes) {
     return fail(EACCES, instance.name + ": what it left is removed, and " + instance.directory +
-                            " is not, for that is another user's to do; the next start takes it");
+                            " is not, as another user owns its parent; the next start reuses it");
   }
   return ::rmdir(instance.directory.c_str()) == 0 ? Status{} : fail_errno(instance.directory);
 }

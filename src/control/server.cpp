@@ -178,7 +178,7 @@ void Server::take(UniqueFd& accepted) {
     return;
   }
   if (news) {
-    log::warn("event=no_thread_for_asker note=\"who asks is answered one after the other\"");
+    log::warn("event=no_thread_for_asker note=\"requests are answered one after the other\"");
   }
   limit_silence(alone->socket.get(), longest_silence_alone);
   serve(*alone, true);

@@ -99,7 +99,7 @@ stage::Receipt Instance::receipt_of_what_is_left() {
       entry.bytes = S_ISREG(item->attributes.st_mode)
                         ? static_cast<std::uint64_t>(item->attributes.st_size)
                         : 0;
-      entry.reason = why + ": nothing says whether it is back";
+      entry.reason = why + ": its export is not confirmed";
       stage::add_or_count(receipt, std::move(entry), not_tried, stage::Options().most_not_tried);
     }
     std::ranges::move(settled, std::back_inserter(receipt.entries));
@@ -213,8 +213,8 @@ void Instance::give_up_without_pfs() noexcept try {
   const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(1); });
   const ReservedMemory reserved_memory;
   log::error(
-      "event=start_given_up_without_pfs reason=\"it was stopped, and a call to the PFS has not "
-      "come back\"");
+      "event=start_given_up_without_pfs reason=\"the start was stopped, and a call to the PFS "
+      "hangs\"");
   bool has_store = false;
   {
     MutexLock lock(mutex_);
@@ -230,8 +230,7 @@ void Instance::give_up_without_pfs() noexcept try {
     remove_store(store_);
   }
   fail_with(control::error_line(
-      {ETIMEDOUT,
-       "stopped before the inputs were there: the PFS does not answer, and was not waited for"}));
+      {ETIMEDOUT, "stopped before all inputs were imported: the PFS does not answer"}));
   close_socket();
   std::this_thread::sleep_for(farewell);
   close_watchers(1);

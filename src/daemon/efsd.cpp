@@ -261,8 +261,8 @@ Status keep_files(const config::ReadFiles& read, const ConfigMemfds& kept,
                   const std::string& copy) {
   if (const Status done = kept.keep(read); !done) {
     log::warn(
-        "event=job_file_not_kept reason=\"{}\" note=\"a worker that takes over reads the copy, and "
-        "the site file as it is then\"",
+        "event=job_file_not_kept reason=\"{}\" note=\"a successor reads the copy, and the site "
+        "file as it is then\"",
         describe(done.error()));
   }
   UniqueFd fd(::open(copy.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -371,8 +371,8 @@ Status begin_log(const Facts& facts, const LoadedJob& job, bool successor) {
 
 void warn_of_missing_life_line(const Error& error) {
   log::warn(
-      "event=no_life_line reason=\"{}\" note=\"a worker that is killed while it waits in the "
-      "kernel has no successor until that ends\"",
+      "event=no_life_line reason=\"{}\" note=\"the successor of a worker that is killed in the "
+      "kernel waits for its end\"",
       describe(error));
 }
 
@@ -528,7 +528,7 @@ Result<Child> fork_worker(const Facts& facts, InstanceDirectory& ours, Superviso
 std::string how_ended(pid_t pid, std::optional<int> status) {
   const std::string worker = "worker " + std::to_string(pid);
   if (!status) {
-    return worker + " was killed, and waits in the kernel to be gone";
+    return worker + " was killed, and the kernel has not ended it yet";
   }
   return worker + (WIFSIGNALED(*status)
                        ? " was killed by signal " + std::to_string(WTERMSIG(*status))
@@ -545,7 +545,7 @@ Result<Child> fork_successor(const Facts& facts, InstanceDirectory& ours, Superv
       return child;
     }
     if (tries == 1) {
-      log::warn("event=no_worker reason=\"{}\" note=\"it is tried again for half a minute\"",
+      log::warn("event=no_worker reason=\"{}\" note=\"efsd retries for 30 s\"",
                 describe(child.error()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -563,10 +563,10 @@ void give_up(const Arguments& arguments, InstanceDirectory& made, const std::str
     remove_instance_directory(made, arguments.name);
   }
   const std::string advice =
-      no_store ? "nothing was in it yet: start it again"
+      no_store ? "its buffer was empty: start it again"
                : config::start_command(arguments.job_file, arguments.start_options) +
-                     " goes on with what is in it; efs salvage " + arguments.name +
-                     " brings out what is not back; efs clean " + arguments.name + " removes it";
+                     " continues with its buffer; efs salvage " + arguments.name +
+                     " exports the results; efs clean " + arguments.name + " removes it";
   log::error("event=given_up reason=\"{}\" directory=\"{}/{}\" store={} advice=\"{}\"", reason,
              arguments.runtime_directory, arguments.name, no_store ? "none here" : "kept", advice);
 }
@@ -592,8 +592,8 @@ std::optional<int> serve_worker(Supervisor& supervisor, Child& child) {
   const std::optional<int> status = watch.reap();
   if (!status) {
     log::warn(
-        "event=worker_not_gone pid={} note=\"it was killed, and the kernel cannot end it yet; a "
-        "successor does not wait for that\"",
+        "event=worker_not_gone pid={} note=\"it was killed, and the kernel has not ended it yet; a "
+        "successor does not wait\"",
         child.pid);
   }
   return status;
@@ -677,9 +677,10 @@ int supervise(Facts& facts, InstanceDirectory made, Child child) {
 
 // `only`: --version or --help.
 int print_about(std::string_view only) {
-  std::puts(only == "--version" ? "efsd " EFS_VERSION
-                                : "efsd serves an instance of efs. `efs start` and `efs run` "
-                                  "start it; efsd(8) is for those who watch it.");
+  std::puts(
+      only == "--version"
+          ? "efsd " EFS_VERSION
+          : "efsd serves an instance of efs. `efs start` and `efs run` start it. See efsd(8).");
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
     return 0;
   }
@@ -690,7 +691,7 @@ int print_about(std::string_view only) {
 Status check_rights(const Arguments& arguments, bool privileged) {
   if (!privileged && !arguments.user.empty()) {
     return fail(EPERM,
-                "--user " + arguments.user + ": only root may start an instance for somebody else");
+                "--user " + arguments.user + ": only root may start an instance for another user");
   }
   if (privileged && !may_mount()) {
     return fail(EPERM,

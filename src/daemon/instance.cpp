@@ -141,7 +141,7 @@ std::optional<image::Manifest> Instance::noted_end() const {
 int Instance::finish(const image::Manifest& noted) {
   keep_image_ = noted.left != image::ShutdownState::over;
   made_mount_point_ = noted.made_mount_dir;
-  log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it was over: its store is {}\"",
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it had ended: its store is {}\"",
             options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
   if (const Status opened = open_store(); !opened) {
     log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
@@ -149,8 +149,8 @@ int Instance::finish(const image::Manifest& noted) {
     return 1;
   }
   if (noted.left == image::ShutdownState::unsaved) {
-    const std::string text = "not all results are back: the daemon died when it had left them in " +
-                             store_.path + ", and before it could say so; the receipt says which";
+    const std::string text = "not all results are exported: the daemon died. They are in " +
+                             store_.path + "; the receipt lists them";
     MutexLock lock(mutex_);
     last_outcome_ = control::result_line({{"staged_out", true},
                                           {"exit", 3},

@@ -75,7 +75,7 @@ const char* name_of(State state);
 constexpr auto progress_interval = std::chrono::milliseconds(250);
 
 // The advice after a stop with a deadline: no daemon remains that could be stopped again.
-constexpr const char* way_out_of_image = "bring them out: efs salvage";
+constexpr const char* way_out_of_image = "export them: efs salvage";
 
 // The time at the end for files that hold no user data and may be on a hanging file system.
 constexpr auto patience_with_trifles = std::chrono::seconds(5);

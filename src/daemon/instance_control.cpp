@@ -86,7 +86,7 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
       if (starter) {
         give_up_start();
       }
-      return control::error_line({EPIPE, "the asker is gone"});
+      return control::error_line({EPIPE, "the client is gone"});
     }
   }
   {
@@ -140,9 +140,8 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   const StopFields asked = stop_of(request);
   if (asked.supervisor != 0 &&
       asked.supervisor != static_cast<std::uint64_t>(options_.supervisor)) {
-    return control::error_line(
-        {ESRCH, "the instance that was to be stopped has ended, and another one of the name " +
-                    options_.config.name + " is running, which is left alone"});
+    return control::error_line({ESRCH, "the instance has ended; another instance named " +
+                                           options_.config.name + " runs, and is left alone"});
   }
   StopRequest wanted{.stage_out = asked.stage_out,
                      .keep = asked.keep,
@@ -167,11 +166,11 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
 // because the client may read it late: the file of the receipt has the rest.
 Json Instance::handle_wait_end(const Json& request, const control::Server::Progress& progress) {
   if (progress.holds_up_others()) {
-    return control::error_line({EAGAIN, "the daemon has no thread that could wait"});
+    return control::error_line({EAGAIN, "the daemon has no thread to wait"});
   }
   while (!has_ended_within(std::chrono::minutes(1))) {
     if (!progress(Json::object())) {
-      return control::error_line({EPIPE, "the asker is gone"});
+      return control::error_line({EPIPE, "the client is gone"});
     }
   }
   return outcome_for({.keep = keeps(request), .until = {}, .gone_by = {}}, false);
@@ -195,10 +194,8 @@ Json Instance::answer_without_outcome(const StopRequest& wanted) {
   if (state_ == State::failed && options_.takeovers > 0) {
     return control::error_line(
         {ECANCELED,
-         "the daemon died, and its successor cannot go on: " + start_failure_.value("error", "") +
-             "; where no other one can, efs status " + options_.config.name +
-             " says what is left: bring it out (efs salvage " + options_.config.name +
-             "), or remove it (efs clean " + options_.config.name + ")"});
+         "the daemon died, and its successor failed: " + start_failure_.value("error", "") +
+             ". See what is left: efs status " + options_.config.name});
   }
   if (state_ == State::failed) {
     return control::error_line(
@@ -229,7 +226,7 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
     }
   }
   if (!outcome.is_object()) {
-    return control::error_line({ENOMEM, "the stop was given up: out of memory"});
+    return control::error_line({ENOMEM, "the stop failed: out of memory"});
   }
   // the receipt of many files takes megabytes
   if (receipt && with_receipt) {
@@ -244,21 +241,21 @@ Status Instance::was_done_as(const StopRequest& wanted) const {
     return fail(
         ECANCELED,
         keep_image_
-            ? "somebody's stop --no-stage-out came in between: not all results are back; they are "
-              "in the image that it left: efs salvage " +
+            ? "overruled by another stop --no-stage-out: not all results are exported. Export "
+              "them: efs salvage " +
                   options_.config.name
             : std::string(
-                  "somebody's stop --no-stage-out came in between: what was not back is dropped"));
+                  "overruled by another stop --no-stage-out: the other results are dropped"));
   }
   const auto& config = options_.config;
   if (wanted.merge && wanted.stage_out && !last_stop_.merge && config.nodes <= 1 &&
       config.merge_since == 0 && !config.merges) {
-    return fail(ECANCELED,
-                "somebody's stop without --merge came in between: what another run had brought out "
-                "under the same names may have been replaced");
+    return fail(
+        ECANCELED,
+        "overruled by another stop without --merge: results of another run may be replaced");
   }
   if (wanted.keep && !keep_image_) {
-    return fail(ECANCELED, "somebody's stop without --keep came in between: the buffer is gone");
+    return fail(ECANCELED, "overruled by another stop without --keep: the buffer was removed");
   }
   return {};
 }
@@ -410,7 +407,7 @@ std::string Instance::why_daemon_io() const {
     return "traced: all I/O is served by the daemon";
   }
   if (options_.daemon_io) {
-    return "asked for (-o daemon-io)";
+    return "requested (-o daemon-io)";
   }
   if (!options_.privileged) {
     return "not started by root";
@@ -439,7 +436,7 @@ void Instance::add_store(Json& status) const {
   const std::string no_takeover = no_takeover_reason(kernel_release());
   if (!can_be_replaced_) {
     status["takeover_reason"] = no_takeover.empty()
-                                    ? "the kernel does not send requests again (FUSE_NOTIFY_RESEND)"
+                                    ? "the kernel does not resend requests (FUSE_NOTIFY_RESEND)"
                                     : no_takeover;
   }
   status["read_only"] = filesystem_->failed();

@@ -56,7 +56,7 @@ Status lock_directory(InstanceDirectory& made, const std::string& base, const st
     return fail_errno(base + "/" + name);
   }
   if (!is_new && st.st_uid != user.uid && st.st_uid != ::geteuid()) {
-    return fail(EEXIST, taken(base, name) + ": it is another user's");
+    return fail(EEXIST, taken(base, name) + ": it belongs to another user");
   }
   made.directory_lock = reopened(made.directory);
   if (!lock_soon(made.directory_lock)) {
@@ -165,7 +165,7 @@ Status take_old(InstanceDirectory& made, const std::string& base, const std::str
     return fill_again(made, path, user);
   }
   if (st.st_uid != user.uid) {
-    return fail(EEXIST, taken(base, name) + ": it is another user's");
+    return fail(EEXIST, taken(base, name) + ": it belongs to another user");
   }
   EFS_TRY(take_lock(made, problem, base, name, user));
   return reuse(made, path);

@@ -86,7 +86,7 @@ bool Instance::end_tasks(const StopRequest& request) {
 // The job may continue to load and unload.
 std::optional<Json> Instance::drain(const StopRequest& request) {
   const auto id =
-      tasks_->start(TaskKind::drain, "what no program writes to",
+      tasks_->start(TaskKind::drain, "files that no program writes to",
                     [this, limits = turn_limits(request)](stage::Progress& progress) {
                       return unload_now({.names = {""}, .results_only = true}, progress, limits);
                     });
@@ -96,7 +96,7 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
   tasks_->reopen();
   log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"",
             *id);
-  say_what_for("programs are in the mount: bringing out what they do not write to");
+  say_what_for("programs use the mount: exporting files that they do not write to");
   bool ended = has_drained(*id, request, &StopRequest::until);
   if (!ended) {
     (void)tasks_->cancel(*id);
@@ -136,9 +136,8 @@ bool Instance::has_drained(std::uint64_t task, const StopRequest& request,
 }
 
 void Instance::refuse_stop(const StopRequest& request, const Error& why, std::string drained) {
-  log::warn(
-      "event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; to be asked for again\"",
-      describe(why), drained.empty() ? " or brought out" : "");
+  log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; stop again\"",
+            describe(why), drained.empty() ? " or exported" : "");
   tasks_->reopen();
   enter(State::running);
   Json refused = control::error_line(why);
@@ -146,7 +145,7 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
     refused["summary"] = std::move(drained);
   }
   if (const std::string overruled = request.stage_out ? told_overruled() : ""; !overruled.empty()) {
-    refused["error"] = describe(why) + "; " + overruled + " where it succeeds, which is tried now",
+    refused["error"] = describe(why) + "; " + overruled + " if that stop succeeds",
     refused["code"] = ECANCELED;
   }
   drop_inherited_deadline();

@@ -98,8 +98,7 @@ Json Instance::handle_files(const std::string& verb, const Json& request,
   }
   const ReadLock using_files(files_in_use_);
   if (!ready_ || !filesystem_) {
-    return control::error_line(
-        {EAGAIN, "the instance is not there yet, or not any more; see efs status"});
+    return control::error_line({EAGAIN, "the instance is not ready, or has ended; see efs status"});
   }
   if (verb == "load") {
     return handle_load(request);
@@ -234,7 +233,7 @@ Json Instance::handle_ls(const Json& request, const control::Server::Progress& p
     const ReadLock using_files(files_in_use_);
     if (!ready_ || !filesystem_) {
       return control::error_line(
-          {EAGAIN, "the instance is not there yet, or not any more; see efs status"});
+          {EAGAIN, "the instance is not ready, or has ended; see efs status"});
     }
     std::vector<std::string> names{""};
     if (has_paths(request)) {
@@ -260,7 +259,7 @@ Json Instance::handle_ls(const Json& request, const control::Server::Progress& p
       part.push_back(stage::inventory_entry(options_.config, items[i]));
     }
     if (!progress({{"items", std::move(part)}})) {
-      return control::error_line({EPIPE, "the asker is gone"});
+      return control::error_line({EPIPE, "the client is gone"});
     }
   }
   return control::result_line({{"count", items.size()}});
@@ -332,7 +331,7 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
     (*seen)["state"] =
         (*seen)["kind"].get<std::string>() + " " + (*seen)["task_state"].get<std::string>();
     if (!progress(std::move(*seen))) {
-      return control::error_line({EPIPE, "the asker is gone"});
+      return control::error_line({EPIPE, "the client is gone"});
     }
   }
 }

@@ -49,11 +49,10 @@ bool passes(int code) {
 
 std::string reason_of_refusal(const Error& error) {
   if (error.code == EPERM) {
-    return "the kernel does not permit it: it takes CAP_SYS_ADMIN in the initial user namespace";
+    return "the kernel does not permit it: efsd needs CAP_SYS_ADMIN in the initial user namespace";
   }
   if (error.code == ELOOP) {
-    return "the kernel does not permit it: too many file systems lie on one another below the "
-           "store";
+    return "the kernel does not permit it: too many file systems are stacked below the store";
   }
   return "the kernel refuses it: " + describe(error);
 }
@@ -87,7 +86,7 @@ Status Instance::drop_mount(const std::string& path) {
   UniqueFd last(::open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const Status dropped = supervisor_.drop_dead_mount(parent.get(), path.substr(slash + 1));
   if (!dropped) {
-    return fail(dropped.error().code, "mount-dir " + path + " has a mount that nobody serves: " +
+    return fail(dropped.error().code, "mount-dir " + path + " has a mount without a daemon: " +
                                           describe(dropped.error()));
   }
   if (auto thread = start_thread([fd = std::move(last)]() mutable { fd.reset(); })) {
@@ -158,8 +157,8 @@ Status Instance::claim_mount_point() {
     }
   }
   log::warn(
-      "event=mount_point_locked mount={} note=\"by a program that no instance of this user's "
-      "answers for\" action=\"goes on\"",
+      "event=mount_point_locked mount={} note=\"by a program that is no instance of this user\" "
+      "action=\"goes on\"",
       path);
   return {};
 }

@@ -24,15 +24,14 @@ namespace efs::daemon {
 namespace {
 
 Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& problems) {
-  std::string text = "the job cannot go on with what an earlier instance left:";
+  std::string text = "the job cannot continue with the buffer of an earlier instance:";
   for (const auto& problem : problems) {
     text += "\n  " + escaped(problem.path) + ": " + printable(problem.reason);
   }
-  return fail_lines(
-      EEXIST, text +
-                  "\nMake them on the PFS what they were; or bring the results out (efs salvage " +
-                  escaped(name) + " --to DIRECTORY), remove what is left (efs clean " +
-                  escaped(name) + ") and start afresh");
+  return fail_lines(EEXIST, text +
+                                "\nRestore them on the PFS; or export the results (efs salvage " +
+                                escaped(name) + " --to DIRECTORY), remove the buffer (efs clean " +
+                                escaped(name) + ") and start again");
 }
 
 // Returns an error for a path that cannot be accessed, because the path may exist.
@@ -44,9 +43,9 @@ Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
   if (there.error().code == ENOENT || there.error().code == ENOTDIR) {
     return false;
   }
-  return fail(there.error().code, escaped(path) +
-                                      " cannot be compared with what an earlier instance left: " +
-                                      describe(there.error()));
+  return fail(there.error().code,
+              escaped(path) + " cannot be compared with the buffer of an earlier instance: " +
+                  describe(there.error()));
 }
 
 // Adds the content of the directories that are in the way of inputs.
@@ -73,14 +72,13 @@ Status place_what_is_missing(const config::JobConfig& config, stage::Plan& plan,
   const auto rooms = staging.available_by_place();
   stage::place_entries(config, plan, stage::Rooms(rooms.begin(), rooms.end()));
   if (!plan.problems.empty()) {
-    return fail(ENOSPC, "besides what an earlier instance left, " + plan.problems.front().reason);
+    return fail(ENOSPC, "besides the data of an earlier instance, " + plan.problems.front().reason);
   }
   if (const auto available = staging.available_bytes();
       rooms.size() == 1 && available && plan.needed > *available) {
-    return fail(ENOSPC,
-                "what is missing of the inputs needs " + format_bytes(plan.needed) +
-                    " and the buffer, which holds what an earlier instance left, can take " +
-                    format_bytes(*available));
+    return fail(ENOSPC, "the missing inputs need " + format_bytes(plan.needed) +
+                            " and the buffer, with the data of an earlier instance, has room for " +
+                            format_bytes(*available));
   }
   return {};
 }
@@ -161,13 +159,12 @@ Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
     if (!stage::is_foreign(item)) {
       continue;
     }
-    return fail(EUCLEAN,
-                escaped(item.path) +
-                    ": its container is not what was staged in, though no program has changed it: "
-                    "somebody has exchanged it, or cut it short; efs check-image " +
-                    options_.config.name + " names all such files, efs salvage " +
-                    options_.config.name + " brings out the others, and then efs clean " +
-                    options_.config.name + " lets it start anew");
+    return fail(EUCLEAN, escaped(item.path) +
+                             ": its container is not what was staged in, and no program changed "
+                             "it: it was replaced or cut short. List such files: efs check-image " +
+                             options_.config.name + "; export the others: efs salvage " +
+                             options_.config.name + "; then remove the buffer: efs clean " +
+                             options_.config.name);
   }
   return {};
 }

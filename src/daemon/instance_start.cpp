@@ -147,10 +147,9 @@ Status Instance::refuse_second_store(const image::Manifest& before) {
     remove_store(std::exchange(store_, Store{}));
   }
   return fail(EEXIST, "an earlier instance of this name left its data in " + before.store +
-                          ", and this job's store is " + where +
-                          "; bring the data out (efs salvage " + options_.config.name +
-                          ") and remove them (efs clean " + options_.config.name +
-                          "), or choose another --name");
+                          ", and this job's store is " + where + "; export the data (efs salvage " +
+                          options_.config.name + ") and remove it (efs clean " +
+                          options_.config.name + "), or choose another --name");
 }
 
 // Handles an earlier store in memory that no longer exists.
@@ -161,15 +160,13 @@ Status Instance::go_on_without(const image::Manifest& before) {
   if (!restarted && !is_out) {
     return fail(ENOENT, "an earlier instance of this name may have left results: its store " +
                             before.store +
-                            " is not there any more; somebody has removed or unmounted it. Where "
-                            "it is gone for good: efs clean " +
+                            " was removed or unmounted. If it is gone for good: efs clean " +
                             options_.config.name);
   }
   MutexLock lock(mutex_);
-  lost_ =
-      std::string("what an earlier instance of this name had in memory is gone") +
-      (restarted ? ": the machine was restarted" : "") +
-      (is_out ? "; its results had been brought out" : ", with the results that were not back yet");
+  lost_ = std::string("the data in memory of an earlier instance of this name is gone") +
+          (restarted ? ": the machine was restarted" : "") +
+          (is_out ? "; its results had been exported" : ", with results that were not exported");
   log::warn("event=memory_lost store={} restarted={} left={}", before.store, restarted,
             image::name_of(before.left));
   return {};
@@ -375,9 +372,8 @@ fs::Filesystem::Options Instance::filesystem_options(mode_t root_mode, bool same
 
 std::unexpected<Error> Instance::not_opened(const Error& error) const {
   return fail(error.code, store_.path + ": " + describe(error) +
-                              (store_.left ? "; efs check-image " + store_.path +
-                                                 " says what is damaged, efs salvage " +
-                                                 store_.path + " brings out what it still knows"
+                              (store_.left ? "; see the damage: efs check-image " + store_.path +
+                                                 "; export what is left: efs salvage " + store_.path
                                            : ""));
 }
 
@@ -451,8 +447,8 @@ Status Instance::take_after_root_dir(gid_t gid) {
 Status Instance::refuse_changed_contents() {
   const auto changed =
       image::changed_contents(store_.metadata.get(), store_.manifest, *store_.backend);
-  const std::string way_out =
-      "; to go on with what is there, remove " + store_.path + "/meta/" + image::contents_name;
+  const std::string way_out = "; to continue with the present contents, remove " + store_.path +
+                              "/meta/" + image::contents_name;
   if (!changed) {
     return fail(changed.error().code, store_.path + ": " + describe(changed.error()) + way_out);
   }
@@ -461,11 +457,10 @@ Status Instance::refuse_changed_contents() {
   }
   const auto& [container, how] = *changed->begin();
   return fail(EUCLEAN, store_.path + ": the contents of " + std::to_string(changed->size()) +
-                           " files are not what they were when the instance was left (container " +
+                           " files were changed since the instance was left (container " +
                            std::to_string(container) + ": " + how +
-                           "): somebody has changed them. efs check-image " + options_.config.name +
-                           " names the files, efs salvage " + options_.config.name +
-                           " brings out the others" + way_out);
+                           "). List them: efs check-image " + options_.config.name +
+                           "; export the others: efs salvage " + options_.config.name + way_out);
 }
 
 void Instance::report_recovery() {
@@ -476,7 +471,7 @@ void Instance::report_recovery() {
       met.journal.records, met.journal.torn, met.nameless, met.unknown_containers,
       met.emptied.size(), met.dropped.size(), met.lost.size());
   if (!met.unlisted.empty()) {
-    log::error("event=containers_not_listed reason=\"{}\" note=\"those in it cannot be read\"",
+    log::error("event=containers_not_listed reason=\"{}\" note=\"its files cannot be read\"",
                met.unlisted);
   }
   for (const auto& path : met.lost) {
@@ -485,7 +480,7 @@ void Instance::report_recovery() {
   if (!met.lost.empty()) {
     MutexLock lock(mutex_);
     lost_ = std::to_string(met.lost.size()) + " files cannot be read, first /" + met.lost.front() +
-            ": something has removed their containers from the store";
+            ": their containers were removed from the store";
   }
   for (const auto& path : met.emptied) {
     log::warn("event=content_lost path=\"{}\" reason=\"power loss before its first fsync\"", path);
@@ -652,8 +647,8 @@ void Instance::keep_house() {
     housekeeper_ = std::move(*started);
   } else {
     log::warn(
-        "event=no_housekeeper reason=\"{}\" note=\"what is not synced by programs reaches the "
-        "medium at the end\"",
+        "event=no_housekeeper reason=\"{}\" note=\"unsynced data reaches the medium at the end "
+        "only\"",
         describe(started.error()));
   }
 }

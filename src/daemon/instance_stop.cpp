@@ -108,8 +108,7 @@ Instance::StopRequest Instance::await_stop(bool& was_unsaved) {
   }
   if (goes_on_alone_at_ && !stop_request_) {
     log::warn(
-        "event=stage_out_resumed reason=\"the worker died in it, and nobody asks for it any "
-        "more\"");
+        "event=stage_out_resumed reason=\"the worker died in it, and no client waits for it\"");
   }
   goes_on_alone_at_.reset();
   return stop_request_ ? *stop_request_ : StopRequest{};
@@ -139,7 +138,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   enter(unmounted ? State::unsaved : State::running);
   Json outcome = false;  // allocates no memory; see handle_stop()
   try {
-    outcome = control::error_line({ENOMEM, std::string("the stop was given up: ") + reason});
+    outcome = control::error_line({ENOMEM, std::string("the stop failed: ") + reason});
   } catch (const std::bad_alloc&) {
   }
   finish_stop(request, std::move(outcome));
@@ -222,9 +221,9 @@ Status Instance::leave_image(image::ShutdownState left, std::optional<Clock::tim
                     ", but its journal could not be synced: " + describe(synced.error()));
   }
   if (!written) {
-    return fail(written.error().code, "the buffer stays in " + store_.path +
-                                          ", but that it was left on purpose could not be noted: " +
-                                          describe(written.error()));
+    return fail(written.error().code,
+                "the buffer stays in " + store_.path +
+                    ", but its end could not be recorded: " + describe(written.error()));
   }
   return {};
 }
@@ -283,12 +282,10 @@ Status Instance::give_store_up() {
   }
   log::error("event=store_not_removed directory={} reason=\"{}\"", store_.path,
              describe(begun.error()));
-  return fail(
-      begun.error().code,
-      "the buffer cannot be removed, and lies in " + store_.path +
-          " still: " + describe(begun.error()) +
-          ". Remove it when that can be done, before the next start under this name: efs clean " +
-          options_.config.name);
+  return fail(begun.error().code,
+              "the buffer cannot be removed from " + store_.path + ": " + describe(begun.error()) +
+                  ". Before the next start under this name, remove it: efs clean " +
+                  options_.config.name);
 }
 
 // After a failed stop, the next stop finds the files clean that the failed stop exported. This
@@ -312,7 +309,7 @@ void Instance::add_brought_before(stage::Receipt& receipt) {
     entry = *found->second;
     entry.action = stage::Action::kept;
     if (entry.reason.empty()) {
-      entry.reason = "an earlier stage-out has brought it out";
+      entry.reason = "an earlier stage-out exported it";
     }
   }
   stage::settle(receipt);
@@ -607,7 +604,7 @@ std::string Instance::told_overruled() {
   if (!is_overruled()) {
     return "";
   }
-  return std::string("somebody's stop --no-stage-out came in between: what is not back is ") +
+  return std::string("overruled by another stop --no-stage-out: the other results are ") +
          (stop_request_->keep ? "kept" : "dropped");
 }
 

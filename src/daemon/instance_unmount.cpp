@@ -27,8 +27,7 @@ Status Instance::unmount_for(StopRequest& request) {
   drop_last_resort();
   {
     MutexLock lock(mutex_);
-    waits_for_ =
-        "its connection was ended, and programs are in it still: waiting until they have left";
+    waits_for_ = "its connection was ended: waiting for the programs in it to leave";
     log::warn("event=mount_dead mount={} note=\"{}\"", options_.config.mount_dir, waits_for_);
   }
   while (!unmounted && !is_asked_within(retry_interval)) {

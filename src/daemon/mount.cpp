@@ -111,10 +111,10 @@ dev_t device_at(int parent, const std::string& name) {
 Status Mount::check(const UniqueFd& point) const {
   struct stat st{};
   if (!point || ::fstat(point.get(), &st) != 0 || !S_ISDIR(st.st_mode)) {
-    return fail(ENOTDIR, "the mount point is no directory");
+    return fail(ENOTDIR, "the mount point is not a directory");
   }
   if (uid_ != 0 && st.st_uid != uid_) {
-    return fail(EPERM, "the mount point belongs to somebody else");
+    return fail(EPERM, "the mount point belongs to another user");
   }
   if (is_root_of_efs(point.get())) {
     return fail(EBUSY, "another instance is mounted there");
@@ -137,7 +137,7 @@ Status Mount::make(const UniqueFd& point, std::uint64_t flags, const std::string
   const std::string where = target_of(point.get());
   UniqueFd parent(::openat(point.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (parent && is_covered(point.get(), parent.get(), last_part(where))) {
-    return fail(EBUSY, "something has been mounted there meanwhile");
+    return fail(EBUSY, "a file system was mounted there meanwhile");
   }
   const std::string data = "fd=" + std::to_string(fuse_device_.get()) +
                            ",rootmode=40000,user_id=" + std::to_string(uid_) +
@@ -176,7 +176,7 @@ Status Mount::make_by_helper(const UniqueFd& point, std::uint64_t flags,
   const std::string where = target_of(point.get());
   if (const UniqueFd parent(::openat(point.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
       parent && is_covered(point.get(), parent.get(), last_part(where))) {
-    return fail(EBUSY, "something has been mounted there meanwhile");
+    return fail(EBUSY, "a file system was mounted there meanwhile");
   }
   std::string options = "default_permissions,subtype=efs,fsname=" + source;
   if ((flags & mount_noexec) != 0) {

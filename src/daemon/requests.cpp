@@ -17,7 +17,7 @@ constexpr double longest_ago = 1e8;  // seconds: likewise
 // error.
 std::uint64_t whole_number(const Json& value, const std::string& field) {
   if (!value.is_number_unsigned()) {
-    throw std::invalid_argument(field + " is no whole number from 0 on");
+    throw std::invalid_argument(field + " is not a whole number");
   }
   return value.get<std::uint64_t>();
 }
@@ -83,7 +83,7 @@ Result<stage::LoadRequest> load_of(const Json& request, std::vector<std::string>
                           .force = request.value("force", false),
                           .backend = backend_of(request),
                           .part = part_of(request)};
-  return what.force && !what.replace ? fail(EINVAL, "force goes with replace")
+  return what.force && !what.replace ? fail(EINVAL, "force requires replace")
                                      : Result<stage::LoadRequest>(std::move(what));
 }
 
@@ -92,7 +92,7 @@ Result<stage::UnloadRequest> unload_of(const Json& request, std::vector<std::str
                             .as_is = request.value("as_is", false),
                             .remove = request.value("remove", false),
                             .part = part_of(request)};
-  return what.remove && !what.part.whole() ? fail(EINVAL, "remove goes with whole files")
+  return what.remove && !what.part.whole() ? fail(EINVAL, "remove requires whole files")
                                            : Result<stage::UnloadRequest>(std::move(what));
 }
 
@@ -108,7 +108,7 @@ Result<fs::Keep> class_of(const Json& request) {
     return fs::Keep::by_rule;
   }
   return fail(EINVAL,
-              "no class \"" + wanted.substr(0, 100) + "\": persistent, temporary or default");
+              "unknown class \"" + wanted.substr(0, 100) + "\": persistent, temporary or default");
 }
 
 std::uint64_t task_of(const Json& request) {

@@ -169,8 +169,7 @@ std::string become_owner(const QueueOptions& options, const User& user) {
     refused = describe(fail_errno("queue " + options.directory).error());
   } else if (::geteuid() == 0 && user.uid != 0 && st.st_uid == user.uid) {
     refused = "queue " + options.directory +
-              " belongs to the job's user, who could hold or fake a turn; give it to an account of "
-              "the site's";
+              " belongs to the job's user: a job could forge a turn; make a site account its owner";
   }
   const auto owner = refused.empty() ? find_user(std::to_string(st.st_uid)) : Result<User>(user);
   if (!owner || !become_keeper(*owner)) {
@@ -336,7 +335,7 @@ void SlotClient::hear(Line& from, Waiting& waiting) const {
   }
   Answer got;
   if (::recv(from.keeper.get(), &got, sizeof got, 0) != static_cast<ssize_t>(sizeof got)) {
-    return waiting.go_ahead("the process that keeps the turn is gone");
+    return waiting.go_ahead("the slot keeper is gone");
   }
   if (got.turn != from.asked) {
     return;
@@ -363,7 +362,7 @@ void SlotClient::look(Line& from, Waiting& waiting, const stage::Progress& progr
   if (progress.cancel) {
     waiting.cancelled = true;
   } else if (waiting.limits.latest && now >= *waiting.limits.latest) {
-    waiting.go_ahead("no turn could be had early enough before the deadline");
+    waiting.go_ahead("no turn was free early enough before the deadline");
   } else if (now - waiting.heard > silence_ || now - waiting.since > waiting.longest_wait + grace) {
     waiting.go_ahead("the queue does not answer: its file system hangs");
   }
@@ -385,7 +384,7 @@ void SlotClient::wait_until_over(Line& from, Waiting& waiting, std::uint64_t byt
                      std::chrono::duration<double>(*waiting.limits.end - waiting.since).count())
           : 0;
   if (!send(from, take_turn, bytes, left)) {
-    return waiting.go_ahead("the process that keeps the turn is gone, or hangs");
+    return waiting.go_ahead("the slot keeper is gone, or hangs");
   }
   while (!waiting.is_over()) {
     show(waiting.shown.direction, waiting.shown);

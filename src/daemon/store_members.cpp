@@ -42,7 +42,7 @@ Status same_backends(const Store& store, const config::JobConfig& config) {
       "an earlier instance left its store in " + store.path + ", with " +
           (then.empty() ? "one backend" : "the backends " + listed(then)) +
           ", and this job file has " + listed(now) +
-          "; start with the same backends in the same order, bring the data out (efs salvage " +
+          "; start with the same backends in the same order, export the data (efs salvage " +
           config.name + "), or remove it (efs clean " + store.path + ")");
 }
 
@@ -79,11 +79,10 @@ Status look_at_orphans(const SetUp& how, const Ground& ground, const Store& stor
   const bool went = manifest && was_being_removed(how, store, *manifest);
   const bool hopeless = manifest && has_lost_its_journal(*manifest);
   if (!hopeless && !went) {
-    return fail(EEXIST,
-                "backend " + id + ": " + ground.path +
-                    " holds the data of an earlier instance, whose journal" +
-                    (manifest ? ", in " + manifest->store + "," : "") +
-                    " is not there; bring that back, or, to give it up, remove the directory");
+    return fail(EEXIST, "backend " + id + ": " + ground.path +
+                            " holds the data of an earlier instance, whose journal" +
+                            (manifest ? ", in " + manifest->store + "," : "") +
+                            " is missing; restore it, or remove the directory to discard the data");
   }
   for (const auto container : orphans) {
     (*backend)->remove(container);
@@ -103,9 +102,8 @@ Status belongs_to(const Ground& ground, unsigned number, const Store& store,
       manifest->name == store.manifest.name && !manifest->instance.contradicts(store.instance)) {
     return {};
   }
-  return fail(ENOENT, "backend " + id + ": what " + ground.path +
-                          " holds is not of the instance that left " + store.path +
-                          (manifest ? "" : " (" + describe(manifest.error()) + ")") +
+  return fail(ENOENT, "backend " + id + ": " + ground.path + " is not of the instance that left " +
+                          store.path + (manifest ? "" : " (" + describe(manifest.error()) + ")") +
                           "; see which files it had (efs salvage --list " + store.path +
                           "), or remove all (efs clean " + store.path + ")");
 }
@@ -168,9 +166,8 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
                     (store.manifest.boot_id != image::boot_id()
                          ? "; the machine was restarted, and memory does not survive that"
                          : "") +
-                    "; bring out what is left (efs salvage " + how.config.name +
-                    ", which says what is missing), then remove it (efs clean " + how.config.name +
-                    ")");
+                    "; export what is left (efs salvage " + how.config.name +
+                    "), then remove it (efs clean " + how.config.name + ")");
   }
   if (!ground) {
     return std::unexpected(ground.error());

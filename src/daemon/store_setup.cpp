@@ -45,7 +45,7 @@ Result<PrivateDirectory> private_directory(const std::string& path, bool must_be
     return fail_errno("store " + path);
   }
   if (st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) {
-    return fail(EPERM, "store " + path + " is there and is not this user's own");
+    return fail(EPERM, "store " + path + " belongs to another user, or is open to others");
   }
   return made;
 }
@@ -65,16 +65,16 @@ Status look_at_left(Store& store, const config::JobConfig& config) {
     return {};
   }
   store.left = true;
-  const std::string way_out = "; bring its data out (efs salvage " + store.path +
+  const std::string way_out = "; export its data (efs salvage " + store.path +
                               "), remove it (efs clean " + store.path +
                               "), or choose another --name";
   auto manifest = image::read_manifest(store.metadata.get());
   if (!manifest) {
-    return fail(EEXIST,
-                "an earlier instance left its store in " + store.path +
-                    ", and what that says of itself is not good (" + describe(manifest.error()) +
-                    "); bring its data out (efs salvage --to DIRECTORY " + store.path +
-                    "), remove it (efs clean " + store.path + "), or choose another --name");
+    return fail(EEXIST, "an earlier instance left its store in " + store.path +
+                            ", and its manifest cannot be used (" + describe(manifest.error()) +
+                            "); export its data (efs salvage --to DIRECTORY " + store.path +
+                            "), remove it (efs clean " + store.path +
+                            "), or choose another --name");
   }
   store.manifest = std::move(*manifest);
   const auto& m = store.manifest;
@@ -101,10 +101,10 @@ Status refuse_containers(int data, const std::string& path) {
   if (containers == 0) {
     return {};
   }
-  return fail(EEXIST, "the store " + path + " holds " + std::to_string(containers) +
-                          " containers of an earlier instance, whose journal is not there "
-                          "(meta/journal): without it nothing can tell what they are, and nothing "
-                          "of them is removed. Bring it back, or remove the directory");
+  return fail(EEXIST,
+              "the store " + path + " holds " + std::to_string(containers) +
+                  " containers of an earlier instance, but its journal (meta/journal) is missing; "
+                  "nothing was removed. Restore the journal, or remove the directory");
 }
 
 // Marks a new store as this instance's. A store that was left must belong to the instance in its
@@ -250,7 +250,7 @@ Result<std::optional<std::uint64_t>> choose_capacity(const SetUp& how,
   return fail(ENOMEM, "backend " + backend.id + ": the job can have " +
                           format_bytes(by_job ? *how.config.job_memory : bound.bytes) +
                           " of memory here (" +
-                          (by_job ? "its batch system's word" : bound.source) +
+                          (by_job ? "given by the batch system" : bound.source) +
                           "), and a store in memory needs at least " +
                           format_bytes(config::smallest_capacity) +
                           ". Ask for more memory, or store on a disk (type: NVRAM-NVML)");
@@ -276,8 +276,8 @@ Result<Ground> find_memory(const SetUp& how, unsigned number, Ground ground, boo
     if (how.config.backends.at(number).capacity &&
         *ground.options.capacity > declared + (1u << 20)) {
       log::warn(
-          "event=capacity_not_lowered backend={} declared={} capacity={} note=\"a store that was "
-          "left gets larger, and never smaller\"",
+          "event=capacity_not_lowered backend={} declared={} capacity={} note=\"an existing store "
+          "can only grow\"",
           how.config.backends.at(number).id, declared, *ground.options.capacity);
     }
   }
@@ -389,7 +389,7 @@ Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there
   ground.options.capacity = *given;
   const auto capacity = ground.options.capacity;
   if (!dram && !std::filesystem::is_directory(parent)) {
-    return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is no directory");
+    return fail(ENOENT, "backend " + backend.id + ": daxfs " + parent + " is not a directory");
   }
   if (capacity && how.privileged && (dram || is_memory(parent))) {
     return find_memory(how, number, std::move(ground), must_be_there);

@@ -34,7 +34,7 @@ TaskKind kind_of(std::string_view name) {
 
 std::unexpected<Error> unknown(std::uint64_t id) {
   return fail(ESRCH, "there is no task " + std::to_string(id) +
-                         " (ended ones are forgotten after a while); see efs status");
+                         " (efs forgets ended tasks after a while); see efs status");
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ Tasks::~Tasks() {
 Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   const MutexLock lock(mutex_);
   if (closed_ && kind != TaskKind::drain) {
-    return fail(ESHUTDOWN, "the instance is being stopped: nothing new is begun");
+    return fail(ESHUTDOWN, "the instance is being stopped: no new tasks");
   }
   if (waiting_[lane_of(kind)].size() >= most_waiting) {
     return fail(EAGAIN, "too many " + std::string(name_of(kind)) +

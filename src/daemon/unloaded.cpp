@@ -112,7 +112,7 @@ void Unloaded::add_to(stage::Receipt& receipt,
     entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
     if (!has(path) && !entry.reason.contains(stage::removed_from_buffer)) {
       entry.reason +=
-          "; the job has removed or renamed it since; what was brought out stays in results-dir";
+          "; the job removed or renamed it since; the exported file stays in results-dir";
       left_over.push_back(path);
     }
     receipt.entries.push_back(std::move(entry));
@@ -120,8 +120,7 @@ void Unloaded::add_to(stage::Receipt& receipt,
   if (const std::string more = named(left_over); !more.empty()) {
     receipt.note +=
         (receipt.note.empty() ? "" : "; ") +
-        std::string("brought out while the job ran, which has removed or renamed it since: ") +
-        more;
+        std::string("exported while the job ran, and then removed or renamed by the job: ") + more;
   }
   stage::settle(receipt);
 }

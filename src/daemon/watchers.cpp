@@ -40,18 +40,16 @@ void tell(LineFile* file, Told& told) {
       log::warn("event=event_file_ended file=\"{}\" reason=\"{}\"", file->path(),
                 describe(status.error()));
     } else {
-      log::warn(
-          "event=event_file_not_opened file=\"{}\" reason=\"{}\" note=\"it is left out until it "
-          "can be\"",
-          file->path(), describe(status.error()));
+      log::warn("event=event_file_not_opened file=\"{}\" reason=\"{}\" note=\"efs retries\"",
+                file->path(), describe(status.error()));
     }
   }
   told.failed = !status;
   const auto lost = file->lost();
   if (lost > told.lost) {
     log::warn(
-        "event=event_file_lost_lines file=\"{}\" lines={} note=\"it is written to more slowly than "
-        "things happen, or hangs\"",
+        "event=event_file_lost_lines file=\"{}\" lines={} note=\"its file system is too slow, or "
+        "hangs\"",
         file->path(), lost - told.lost);
   }
   told.lost = lost;

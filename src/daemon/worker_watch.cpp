@@ -112,8 +112,8 @@ void WorkerWatch::wake() {
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - *stopped_).count();
   stopped_.reset();
-  log::warn("event=worker_continued pid={} seconds={} reason=\"somebody had stopped it\"", worker_,
-            seconds);
+  log::warn("event=worker_continued pid={} seconds={} reason=\"another process had stopped it\"",
+            worker_, seconds);
   ::kill(worker_, SIGCONT);
 }
 

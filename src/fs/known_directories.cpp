@@ -105,7 +105,8 @@ Status KnownDirectories::descend(const Namespace& names, std::string_view path,
                   whole + ": no directory " + std::string(path.substr(0, slash)));
     }
     if (!(*next)->is_directory()) {
-      return fail(ENOTDIR, whole + ": " + std::string(path.substr(0, slash)) + " is no directory");
+      return fail(ENOTDIR,
+                  whole + ": " + std::string(path.substr(0, slash)) + " is not a directory");
     }
     walk.at = *next;
     walk.size = slash;

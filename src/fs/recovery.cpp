@@ -164,8 +164,7 @@ Status Filesystem::secure_journal() {
 void Filesystem::record_failed_sync() {
   if (const auto noted = medium_->create(failure_name); !noted && noted.error().code != EEXIST) {
     log::error(
-        "event=journal_failed reason=\"{}\" action=\"whoever recovers does not know of the failed "
-        "sync\"",
+        "event=journal_failed reason=\"{}\" action=\"a recovery does not see the failed sync\"",
         describe(noted.error()));
   }
 }
@@ -346,11 +345,11 @@ Status Filesystem::look_for_later(const std::vector<std::uint64_t>& containers) 
   if (!journal_) {
     return {};
   }
-  return fail(EUCLEAN, "there is a container with the number " + std::to_string(containers.back()) +
-                           ", and the journal has given none above " +
+  return fail(EUCLEAN, "the store has container " + std::to_string(containers.back()) +
+                           ", but the journal ends at number " +
                            std::to_string(names_.next_unused() - 1) +
-                           ": it is not the last one of this store, or has lost its end. Nothing "
-                           "is removed. Put the last one back");
+                           ": the journal is older than its store, or cut short. Nothing was "
+                           "removed. Restore the newest journal");
 }
 
 // Files whose containers power loss took become empty: they were never synced. Without power loss

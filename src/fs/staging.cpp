@@ -259,7 +259,7 @@ Status Staging::make_directory(const std::string& path, const StagedAttributes& 
   if (auto there = filesystem_.names_.child(*place->parent, place->name)) {
     const Inode& dir = **there;
     if (!dir.is_directory()) {
-      return fail(ENOTDIR, path + ": exists and is no directory");
+      return fail(ENOTDIR, path + ": exists and is not a directory");
     }
     const bool is_so = !dir.dirty && (dir.mode & 07777) == (attributes.mode & 07777) &&
                        dir.uid == attributes.uid && dir.gid == attributes.gid &&
@@ -448,7 +448,7 @@ WalkItem Staging::item_of(const WalkStep& step) const {
     item.unreadable =
         "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
   } else if (lost_its_content(item)) {
-    item.unreadable = "power loss took it before the first fsync, and the file is empty since";
+    item.unreadable = "power loss took it before the first fsync: the file is empty";
   }
   item.group_handed_down = hands_down_group(step.parent, inode);
   if (!inode.extra) {

@@ -207,7 +207,7 @@ Result<std::uint64_t> Staging::add_directory(const std::string& path,
       if ((*there)->is_directory()) {
         return 0;
       }
-      return fail(ENOTDIR, path + ": is in the buffer and is no directory");
+      return fail(ENOTDIR, path + ": is in the buffer and is not a directory");
     }
     EFS_TRY(filesystem_.check_new_name(*place->parent, place->name));
     MakeNode node = staged_node(*place, filesystem_.names_.next_ino(), S_IFDIR, attributes,
@@ -577,13 +577,13 @@ Status Staging::take_back(const std::string& path, std::uint64_t ino) {
 Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const {
   filesystem_.mutex_.assert_held_shared();
   if (ino == 0 && !inode.is_regular()) {
-    return fail(EINVAL, path + ": is no regular file");
+    return fail(EINVAL, path + ": is not a regular file");
   }
   if (ino != 0 && inode.ino != ino) {
-    return fail(ESTALE, path + ": is another by now");
+    return fail(ESTALE, path + ": was replaced meanwhile");
   }
   if (inode.is_directory() && !inode.directory->empty()) {
-    return fail(ENOTEMPTY, path + ": has something in it");
+    return fail(ENOTEMPTY, path + ": is not empty");
   }
   const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
   if (item.dirty || (!item.origin && !item.saved) || inode.write_opens > 0) {

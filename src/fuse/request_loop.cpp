@@ -174,7 +174,7 @@ bool RequestLoop::somebody_free() {
   }
   const bool started = start_another();
   if (!started && !no_thread_) {
-    log::warn("event=no_thread threads={} note=\"those that are there serve\"",
+    log::warn("event=no_thread threads={} note=\"the existing threads serve\"",
               threads_.size() + 1);
   }
   no_thread_ = !started;

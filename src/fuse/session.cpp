@@ -127,7 +127,7 @@ Status resume(fuse_session* session, InitRequest init) {
   const fuse_out_header again{.len = sizeof(fuse_out_header), .error = notify_resend, .unique = 0};
   if (::write(fuse_session_fd(session), &again, sizeof again) !=
       static_cast<ssize_t>(sizeof again)) {
-    return fail_errno("the kernel does not send requests again (FUSE_NOTIFY_RESEND, kernel 6.9)");
+    return fail_errno("the kernel does not resend requests (FUSE_NOTIFY_RESEND, kernel 6.9)");
   }
   return {};
 }

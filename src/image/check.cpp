@@ -48,19 +48,19 @@ class Check {
       manifest = recover_manifest(store_.metadata.get());
     }
     if (!manifest) {
-      return find(Severity::damage, "manifest", problem + ": whose job this is cannot be told");
+      return find(Severity::damage, "manifest", problem + ": the job is unknown");
     }
     if (!problem.empty()) {
       find(Severity::damage, "manifest",
            problem +
-               "; what it was before is there, by which efs salvage --to DIR brings out what the "
-               "store holds, and puts it right");
+               "; its previous version is good. Export the results, and repair it: efs salvage "
+               "--to DIR");
     }
     if (const auto job = job_of(store_.metadata.get(), *manifest); !job) {
       find(Severity::damage, "job file",
            "meta/" + describe(job.error()) +
-               ": its rules are lost; efs salvage --to DIR brings out all that the job made or "
-               "changed, and efs start goes on, with its job file");
+               ": its rules are lost. Export all files that the job made or changed: efs salvage "
+               "--to DIR; or continue: efs start JOBFILE");
     } else {
       capacity_ = declared_capacity(*job);
     }
@@ -119,31 +119,28 @@ class Check {
 
   // Reports what lies behind the last good record.
   void report_end(const store::ReplayEnd& end) {
-    const std::string behind = "behind record " + std::to_string(end.sequence) +
-                               " lies something that does not verify",
+    const std::string behind = "the data behind record " + std::to_string(end.sequence) +
+                               " does not verify",
                       good = "; the " + std::to_string(end.records) + " records before it are good";
     if (end.settled) {
       find(Severity::damage, "journal",
-           behind +
-               ", and good records follow, which were written when it had reached the medium: it "
-               "was damaged" +
+           behind + ", and good records follow: it was damaged after it had reached the medium" +
                good);
     } else if (end.followed && !rebooted_) {
       find(Severity::damage, "journal",
            behind + ", and good records follow: it was damaged, or put together of parts" + good);
     } else if (end.spoilt && !rebooted_) {
-      find(Severity::damage, "journal",
-           behind + ", and was whole once: a record that was damaged" + good);
+      find(Severity::damage, "journal", behind + ", and was whole once: it was damaged" + good);
     } else if (end.incomplete) {
       find(Severity::damage, "journal",
            "it ends at record " + std::to_string(end.sequence) + ", and had all up to " +
                std::to_string(end.complete_to) +
                ": it is damaged, cut short, or older than its store; the " +
                std::to_string(end.records) +
-               " records before that are good, and which files the others had nothing can tell");
+               " records before that are good; the files of the others are unknown");
     } else if (end.torn) {
       find(Severity::leftover, "journal",
-           behind + ": a record that power loss or a kill caught, or damage" + good);
+           behind + ": power loss or a kill cut a record short, or damage" + good);
     }
   }
 
@@ -201,11 +198,11 @@ class Check {
       }
       if (rebooted_ && has_copy(inode)) {
         find(Severity::leftover, paths_[inode.ino],
-             "a clean file without its container; the PFS has it, and a start brings it again");
+             "a clean file without its container; the PFS has it, and a start imports it again");
       } else {
         find(Severity::damage, paths_[inode.ino],
              "its container " + std::to_string(inode.ino) +
-                 (is_there(backend, inode.ino) ? " is no regular file" : " is missing"));
+                 (is_there(backend, inode.ino) ? " is not a regular file" : " is missing"));
       }
     });
   }
@@ -302,17 +299,17 @@ class Check {
       ++made_ahead_;
     } else if (id >= names_.next_unused() && !rebooted_) {
       find(Severity::damage, object,
-           "has a number that the journal has not given (" + bytes +
-               ": that is not the last one of this store, or has lost its end, and the files of "
-               "which it does not know are lost with it");
+           "has a number above the last of the journal (" + bytes +
+               ": the journal is older than its store, or cut short; the files of the missing "
+               "records are lost");
     } else if (journal_damaged_) {
       find(Severity::damage, object,
-           "no record knows it (" + bytes +
+           "no record names it (" + bytes +
                ": of a file whose records are lost, or of a stage-in or a load that was not "
-               "finished; efs salvage --lost brings it out");
+               "finished. Export it: efs salvage --lost");
     } else {
       find(Severity::leftover, object,
-           "no record knows it (" + bytes + ": a stage-in or a load that was not finished");
+           "no record names it (" + bytes + ": a stage-in or a load that was not finished");
     }
   }
 
@@ -329,8 +326,8 @@ class Check {
     const std::string& path = paths_[inode.ino];
     find(Severity::leftover, path,
          object + " is empty: power loss came before the file's first fsync; a start " +
-             (has_copy(inode) ? "drops the name, and brings it again where it is an input"
-                              : "makes it anew, empty, and the stop says so"));
+             (has_copy(inode) ? "drops the name, and imports it again if it is an input"
+                              : "creates it empty, and the stop reports it"));
     if (!has_copy(inode)) {
       report_.emptied.push_back(path);
     }
@@ -343,7 +340,7 @@ class Check {
     if (is_doubtful) {
       find(Severity::leftover, paths_[inode.ino],
            what +
-               ": power loss came before it was on the medium; a start drops the name, and brings "
+               ": power loss came before it was on the medium; a start drops the name, and imports "
                "it again");
     } else {
       find(Severity::damage, paths_[inode.ino], what);
@@ -377,7 +374,7 @@ class Check {
     }
     find(Severity::note, object,
          "has " + std::to_string(st.st_nlink - 1) +
-             " names outside of the store and no seal: who has one of them sees what the job "
+             " names outside of the store and no seal: programs that use them see what the job "
              "writes");
   }
 
@@ -441,10 +438,10 @@ Status repair_image(const std::string& path) {
     return std::unexpected(report.error());
   }
   if (report->worst() == Severity::damage) {
-    return fail(EUCLEAN, store->path +
-                             " is damaged, and nothing proves what would be right; bring out what "
-                             "is good: efs salvage " +
-                             store->path);
+    return fail(EUCLEAN,
+                store->path +
+                    " is damaged, and efs cannot repair it. Export what is good: efs salvage " +
+                    store->path);
   }
   if (!report->emptied.empty()) {
     return fail(EUCLEAN,
@@ -452,8 +449,8 @@ Status repair_image(const std::string& path) {
                     (report->emptied.size() > 1
                          ? " and of " + std::to_string(report->emptied.size() - 1) + " other files"
                          : "") +
-                    ", and after a repair nothing would say so; efs salvage " + store->path +
-                    " and a start do as it is");
+                    ", and a repair would hide this. Instead: efs salvage " + store->path +
+                    " or efs start");
   }
   const auto manifest = read_manifest(store->metadata.get());
   if (!manifest) {

@@ -37,7 +37,7 @@ class Walk {
   const fs::Inode* meet(const fs::Inode& parent, const std::string& path, std::uint64_t ino) {
     const fs::Inode* inode = names_.find(ino);
     if (inode == nullptr) {
-      find(path, "leads to inode " + std::to_string(ino) + ", which is not there");
+      find(path, "leads to inode " + std::to_string(ino) + ", which does not exist");
       return nullptr;
     }
     ++links_[ino];

@@ -64,8 +64,8 @@ std::string difference(const Content& content, const struct stat& st) {
 
 std::unexpected<Error> damaged_list() {
   return fail(EUCLEAN, std::string("meta/") + contents_name +
-                           ", which says what the containers were when the instance was left, is "
-                           "damaged; without it, nothing is compared");
+                           ", the list of the containers when the instance was left, is damaged; "
+                           "nothing is compared");
 }
 
 // Returns the list that the manifest names; "" if there is none.

@@ -46,9 +46,7 @@ Result<Directories> open_store(UniqueFd root, const std::string& path) {
   store.owner = top.st_uid;
   if (journal.st_uid != store.owner || !is_of(store.owner, store.metadata) ||
       !is_of(store.owner, store.data)) {
-    return fail(
-        EPERM,
-        path + ": what is in it does not belong to its owner: somebody else has put it there");
+    return fail(EPERM, path + ": its contents do not belong to its owner");
   }
   return store;
 }
@@ -111,11 +109,11 @@ Result<std::unique_ptr<Backend>> open_one(UniqueFd data, const std::string& kind
 Status refuse_other_member(const UniqueFd& root, const Manifest& manifest, unsigned place) {
   const auto own = recover_manifest(root.get());
   if (!own) {
-    return fail(own.error().code, "it is not what it was (" + describe(own.error()) + ")");
+    return fail(own.error().code, "its manifest cannot be used (" + describe(own.error()) + ")");
   }
   if (own->name != manifest.name || own->store != manifest.store || own->place != place ||
       own->instance.contradicts(manifest.instance)) {
-    return fail(EPROTO, "it is another instance's");
+    return fail(EPROTO, "it belongs to another instance");
   }
   return {};
 }
@@ -171,11 +169,10 @@ Status refuse_other_containers(int data, const store::InstanceId& instance,
   if (!there.contradicts(instance)) {
     return {};
   }
-  return fail(
-      EUCLEAN,
-      path + ": the containers are another instance's (" + store::to_string(there) +
-          ", and this store is that of " + store::to_string(instance) +
-          "); somebody has put them here, and nothing is changed. Put the store's own ones back");
+  return fail(EUCLEAN, path + ": the containers belong to another instance (" +
+                           store::to_string(there) + ", and this store to " +
+                           store::to_string(instance) +
+                           "); nothing was changed. Restore the containers of this store");
 }
 
 Result<Backends> open_backends(const Directories& store, const Manifest& manifest, bool read_only) {
@@ -249,8 +246,7 @@ Result<UniqueFd> only_one_brings_out(const Directories& store) {
     return fail_errno(store.path + "/meta");
   }
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    return fail(EBUSY, "another efs salvage brings out of " + store.path +
-                           " just now; wait until it has ended");
+    return fail(EBUSY, "another efs salvage of " + store.path + " runs; wait until it has ended");
   }
   return fd;
 }
@@ -260,7 +256,7 @@ std::string what_is_missing(const Image& image) {
   const std::string last = std::to_string(met.journal.sequence);
   if (met.journal.settled) {
     return "the journal is damaged behind record " + last +
-           ", which had reached the medium together with what followed";
+           ", although later records had reached the medium";
   }
   if (!image.rebooted) {  // otherwise power loss explains this
     if (met.journal.cut_short) {
@@ -280,8 +276,8 @@ std::string what_is_missing(const Image& image) {
   if (image.rebooted) {
     return "";
   }
-  return met.not_the_last ? "the journal is not the last one of this store, or has lost its end: "
-                            "containers have numbers that it has not given"
+  return met.not_the_last ? "the journal is older than its store, or cut short: containers have "
+                            "numbers above its last"
                           : "";
 }
 
@@ -320,8 +316,8 @@ Result<HeldStore> hold_store(const std::string& path, Hold hold) {
   if (!manifest) {
     return fail(manifest.error().code,
                 held.manifest_problem +
-                    ", and so is what it was before. The instance's directory has a copy "
-                    "(instance.json), if that is good: put it in its place");
+                    ", and so is its previous version. Replace it with instance.json of the "
+                    "instance's directory, if that is good");
   }
   held.manifest = std::move(*manifest);
   held.rebooted = held.manifest.boot_id != boot_id();
@@ -377,12 +373,12 @@ Result<Image> open_image(const std::string& path, Hold hold) {
                                                           .journal_to = image.manifest.journal_to});
   if (!filesystem) {
     const bool is_damaged = filesystem.error().code == EUCLEAN || filesystem.error().code == EPROTO;
-    return fail(filesystem.error().code,
-                image.directories.path + ": " + describe(filesystem.error()) +
-                    (is_damaged ? ". What its containers hold comes out without the names: efs "
-                                  "salvage --lost --to DIR " +
-                                      image.directories.path
-                                : ""));
+    return fail(
+        filesystem.error().code,
+        image.directories.path + ": " + describe(filesystem.error()) +
+            (is_damaged ? ". Export the contents without names: efs salvage --lost --to DIR " +
+                              image.directories.path
+                        : ""));
   }
   image.filesystem = std::move(*filesystem);
   return image;

@@ -141,9 +141,8 @@ stage::Receipt salvage_orphans(const HeldStore& held, const Orphans& lost, const
   receipt.note = "contents of " + held.directories.path + " that no record names" +
                  (lost.journal_problem.empty()
                       ? ""
-                      : ", for the journal cannot be read (" + lost.journal_problem + ")") +
-                 ": numbered as their containers are; each belongs to this instance by its label "
-                 "where it has one, and nothing vouches for what is in it";
+                      : ": the journal cannot be read (" + lost.journal_problem + ")") +
+                 "; named by container number; their content is not verified";
   receipt.way_out = "retry: efs salvage --lost --to DIR";
   stage::settle(receipt);
   return receipt;

@@ -40,8 +40,8 @@ class ImageBuffer final : public stage::ForwardingBuffer {
     }
     return fail(EUCLEAN, "container " + std::to_string(ino) +
                              " is not what it was when the instance was left: " + changed->second +
-                             "; somebody has changed it, and it is brought out once meta/" +
-                             contents_name + " of the store is removed");
+                             ". To export it all the same, remove meta/" + contents_name +
+                             " of the store");
   }
 
   Result<std::vector<fs::WalkItem>> walk() override {
@@ -94,7 +94,7 @@ std::string lost_reason(const Image& image) {
   }
   if (image.missing.empty()) {
     return image.rebooted ? "power loss took its content before the first fsync"
-                          : "its content is gone: somebody has removed it from the store";
+                          : "its content was removed from the store";
   }
   std::string reason = "its content was in a backend that is gone";
   for (const auto& missing : image.missing) {
@@ -114,7 +114,7 @@ stage::ReceiptEntry failed_entry(const std::string& path, const std::string& rea
 // The file is not a result of the job; its loss is a failure only if `all` asks for it.
 stage::ReceiptEntry input_without_content(const Image& image, const std::string& path, bool all) {
   auto entry = failed_entry(
-      path, lost_reason(image) + "; nobody had changed it: the PFS has it as it was staged in");
+      path, lost_reason(image) + "; it was unchanged: the PFS has it as it was staged in");
   if (!all) {
     entry.action = stage::Action::skipped;
   }
@@ -138,8 +138,7 @@ void vouch(const Image& image, stage::Receipt& receipt, const std::vector<fs::Wa
   }
   const auto& met = image.filesystem->recovery();
   if (const auto missing = what_is_missing(image); !missing.empty()) {
-    receipt.entries.push_back(
-        failed_entry(".", missing + ": it had names of which nothing is known any more"));
+    receipt.entries.push_back(failed_entry(".", missing + ": it had names that are lost"));
   }
   for (const auto& path : met.emptied) {
     receipt.entries.push_back(failed_entry(path, lost_reason(image)));
@@ -157,7 +156,7 @@ std::string note_of(const Image& image) {
   std::string note = "salvaged from " + image.directories.path + ": " +
                      std::to_string(recovery.journal.records) + " records verified";
   if (recovery.journal.torn) {
-    note += "; what lies behind the last of them does not verify and was left out";
+    note += "; the data behind the last of them does not verify and was left out";
   }
   if (const auto missing = what_is_missing(image); !missing.empty()) {
     note += "; " + missing + ": files may be missing here";
@@ -176,7 +175,7 @@ std::string note_of(const Image& image) {
   }
   if (!image.job_problem.empty()) {
     note += "; " + image.job_problem +
-            ", which has the job's rules: all that it made or changed counts as a result";
+            "; without the job's rules, all that it made or changed counts as a result";
   }
   if (image.rebooted && !recovery.dropped.empty()) {
     note +=

@@ -68,9 +68,8 @@ Status check_owner(int directory, const std::string& path) {
                            std::to_string(::geteuid()) + ")");
   }
   if ((st.st_mode & 022) != 0) {
-    return fail(EPERM,
-                "queue " + path +
-                    " can be written by others, who could hold or fake a turn; chmod go-w it");
+    return fail(EPERM, "queue " + path +
+                           " can be written by others, which could fake a turn; chmod go-w it");
   }
   return {};
 }

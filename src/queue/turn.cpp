@@ -389,7 +389,7 @@ Result<Turn> acquire(const std::string& directory, const Request& request,
       return turn;
     }
     if (!waiting(view)) {
-      return fail(ECANCELED, "given up while waiting for a turn");
+      return fail(ECANCELED, "cancelled while it waited for a turn");
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(view.next_look));
   }

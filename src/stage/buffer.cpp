@@ -24,8 +24,8 @@ Status StagingBuffer::refuse_writers(std::uint64_t ino) {
   while (staging_.is_written(ino)) {
     if (std::chrono::steady_clock::now() >= let_go_by_) {
       return fail(EBUSY,
-                  "a program that was cut off still has it open for writing, and what it writes "
-                  "goes to the buffer only: end it, and bring the file out again");
+                  "a disconnected program still has it open for writing, and its writes go to the "
+                  "buffer only: end the program, then export the file again");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -215,46 +215,43 @@ Status Journal::refuse_other(const InstanceId& instance) const {
   if (!end_.instance.contradicts(instance)) {
     return {};
   }
-  return fail(
-      EUCLEAN,
-      "journal " + name_ + ": it is another instance's (" + to_string(end_.instance) +
-          ", and this store is that of " + to_string(instance) +
-          "); somebody has put it here, and nothing is changed. Put the store's own one back");
+  return fail(EUCLEAN, "journal " + name_ + ": it belongs to another instance (" +
+                           to_string(end_.instance) + ", and this store to " + to_string(instance) +
+                           "); nothing was changed. Restore the journal of this store");
 }
 
 Status Journal::refuse_damage(bool after_power_loss) const {
   const std::string last = std::to_string(end_.sequence);
   if (end_.settled) {
     return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last +
-                             ", which had reached the medium together with what followed it: no "
-                             "power loss explains that; nothing is removed");
+                             ", although later records had reached the medium: power loss does not "
+                             "explain this; nothing was removed");
   }
   if (end_.cut_short && !after_power_loss) {
     return refuse_cut();
   }
   if (end_.followed && !after_power_loss) {
     return fail(EUCLEAN, "journal " + name_ + ": it is damaged behind record " + last +
-                             ", and good records follow; nothing of them is removed");
+                             ", and good records follow; nothing was removed");
   }
   if (end_.spoilt && !after_power_loss) {
     return fail(EUCLEAN, "journal " + name_ + ": its last record, behind record " + last +
-                             ", is damaged: it was whole once; nothing is removed");
+                             ", is damaged: it was whole once; nothing was removed");
   }
   if (end_.incomplete) {
-    return fail(EUCLEAN, "journal " + name_ + ": it ends at record " + last + " and " +
-                             (end_.complete_to == unfinished
-                                  ? "was never finished"
-                                  : "had all up to " + std::to_string(end_.complete_to)) +
-                             ": it is damaged, cut short, or older than its store, and nothing can "
-                             "tell what is missing; nothing is removed");
+    return fail(
+        EUCLEAN,
+        "journal " + name_ + ": it ends at record " + last + " and " +
+            (end_.complete_to == unfinished ? "was never finished"
+                                            : "had all up to " + std::to_string(end_.complete_to)) +
+            ": it is damaged, cut short, or older than its store; nothing was removed");
   }
   return {};
 }
 
 std::unexpected<Error> Journal::refuse_cut() const {
-  return fail(EUCLEAN,
-              "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) +
-                  " bytes, and what is missing nothing can tell; nothing of it is removed");
+  return fail(EUCLEAN, "journal " + name_ + ": it is cut short, at " + std::to_string(end_.size) +
+                           " bytes; nothing was removed");
 }
 
 Result<ReplayEnd> Journal::scan(Medium& medium, const std::string& name, const Replay& replay,

@@ -296,7 +296,7 @@ if started "$JOB"; then
   mkdir "$MNT/ckpt"; echo c >"$MNT/ckpt/c"
   kill_both away
   mv "$DISK"/efs-* "$S/aside"
-  check_exit 'clean keeps the journal of what may come back' 1 'away is not removed: 1 files are in a backend that is not there: bulk' "$EFS" clean away
+  check_exit 'clean keeps the journal of what may come back' 1 'away is not removed: 1 files are in a missing backend: bulk' "$EFS" clean away
   mv "$S/aside" "$(field "$(cat "$EFS_RUNTIME_DIR/away/instance.json")" "d['members'][1]['path']")"
   check_exit 'when it is back, start goes on' 0 'mounted' "$EFS" start "$JOB"
   check 'with all' grep -qx c "$MNT/ckpt/c"

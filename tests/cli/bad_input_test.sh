@@ -77,7 +77,7 @@ chmod 755 "$PFS/input/sub"; chown root "$OUT"
 refused 'results-dir of somebody else, an ordinary user' 1 "$OUT.*not writable" as_nobody "$EFS" start "$JOB"
 refused 'results-dir of somebody else, root for a user' 1 "$OUT.*not writable" "$EFS" start --user $nobody "$JOB"
 chown $nobody "$OUT"; chown root "$MNT"
-refused 'a mount point of somebody else' 1 "$MNT.*(somebody else|not permitted)" "$EFS" start --user $nobody "$JOB"
+refused 'a mount point of somebody else' 1 "$MNT.*(somebody else|another user|not permitted)" "$EFS" start --user $nobody "$JOB"
 refused 'an unknown user' 1 'nosuchuser' "$EFS" start --user nosuchuser "$JOB"
 refused 'another user without being root' 1 'root' as_nobody "$EFS" start --user 1 "$JOB"
 chmod 600 "$JOB"
@@ -101,7 +101,7 @@ touch "$MNT"
 on_this_node 'a mount-dir that is a file' "$MNT"
 fresh foreign
 mkdir -m 777 "$MNT"; chmod -R a+rwX "$S/foreign"
-on_this_node 'a mount-dir of somebody else' "$MNT:? .*(belongs to somebody else)" as_nobody
+on_this_node 'a mount-dir of somebody else' "$MNT:? .*(belongs to another user)" as_nobody
 fresh subdirectory 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "sub/*.dat" ] ]'
 mkdir -m 555 "$OUT/sub"; chmod 777 "$OUT"; mkdir "$MNT"; chown $nobody "$MNT"
 check_exit 'an output whose directory takes nothing: plan' 1 "$OUT/sub.*takes no result of the output sub/\*.dat: Permission denied" as_nobody "$EFS" plan "$JOB"
@@ -149,7 +149,7 @@ head -c 100M /dev/zero >"$PFS/input/big"
 all_refuse 'inputs that do not fit' '(64 MiB|capacity).*'
 check 'inputs that do not fit: both figures' grep -qE '(100|95\.).*(MiB|MB)' <<<"$said"
 fresh daxfs 'backends: [ [ id: pm, type: NVRAM-NVML, capacity: 64 MiB, daxfs: /nosuch/dax ] ]' 'resources: [ [ path: input ] ]'
-on_this_node 'a daxfs that is not there' '/nosuch/dax:? is no directory'
+on_this_node 'a daxfs that is not there' '/nosuch/dax:? is (no|not a) directory'
 
 # --- job files ---
 fresh bad

@@ -36,7 +36,7 @@ check 'with --json it says so' json "$("$EFS" stop --json --no-stage-out saidso)
 fresh directory
 started "$JOB"; mkdir "$MNT/empty"
 kill_both directory
-check_exit 'a directory that the job made is a result' 1 'left to be seen to' "$EFS" clean directory
+check_exit 'a directory that the job made is a result' 1 'changes are not exported' "$EFS" clean directory
 check 'salvage' "$EFS" salvage directory
 check 'brings it' test -d "$OUT/empty"
 check 'and then it goes' "$EFS" clean directory
@@ -46,7 +46,7 @@ started "$JOB"; echo result >"$MNT/r"
 check 'unload' "$EFS" unload -w "$MNT/r"
 kill_both unloaded
 mv "$OUT/r" "$S/unloaded/r"
-check_exit 'a result that results-dir does not have any more' 1 'left to be seen to' "$EFS" clean unloaded
+check_exit 'a result that results-dir does not have any more' 1 'changes are not exported' "$EFS" clean unloaded
 mkdir "$S/unloaded/apart"; echo older >"$S/unloaded/apart/r"
 check 'goes elsewhere' "$EFS" salvage --to "$S/unloaded/apart" unloaded
 check 'whatever is there' grep -q result "$S/unloaded/apart/r"
@@ -58,7 +58,7 @@ started "$JOB"; echo result >"$MNT/r"
 kill_both headless
 store=$(ls -d "$S"/headless/disk/efs-*)
 mv "$store/meta/journal" "$S/headless/"
-check_exit 'a store that has lost its journal stays, and that is said' 0 "has lost its journal.* and stays; to remove it: rm -r $store\$" "$EFS" stop --no-stage-out headless
+check_exit 'a store that has lost its journal stays, and that is said' 0 "was not removed: its journal .* is lost, .* Remove it: rm -r $store\$" "$EFS" stop --no-stage-out headless
 check 'it is there' test -d "$store/data"
 rm -r "$store"
 
@@ -122,8 +122,8 @@ in_memory() {
   if [ "$(id -u)" = 0 ]; then umount "$MNT"; await 20 umount "$EFS_RUNTIME_DIR/$1/store"; else rm -rf "/dev/shm/efs-$(id -u)-$1"; fi
 }
 in_memory vanished
-check_exit 'a store in memory that is gone with results is no start' 1 'may have left results: its store .* is not there any more.*efs clean vanished' "$EFS" start "$JOB"
-check_exit 'clean says that it was gone' 0 'vanished: removed; its store .* was gone, and what was not back yet with it' "$EFS" clean vanished
+check_exit 'a store in memory that is gone with results is no start' 1 'may have left results: its store .* was removed or unmounted.*efs clean vanished' "$EFS" start "$JOB"
+check_exit 'clean says that it was gone' 0 'vanished: removed; its store .* was gone, with the results that were not exported' "$EFS" clean vanished
 started "$JOB"
 check 'lets it begin anew' test ! -e "$MNT/r"
 check 'stop' "$EFS" stop vanished
@@ -144,9 +144,9 @@ check_exit 'a store whose containers are gone, with results, is kept: its journa
 check 'but not against one'"'"'s will' "$EFS" clean --force emptied
 in_memory forgotten
 sed -i 's/"boot_id": "[^"]*"/"boot_id": "another"/; /"checksum"/d' "$EFS_RUNTIME_DIR/forgotten/instance.json"
-check_exit 'after a restart of the machine a start says what is lost' 0 'forgotten: what an earlier instance .* had in memory is gone: the machine was restarted, with the results' "$EFS" start "$JOB"
+check_exit 'after a restart of the machine a start says what is lost' 0 'forgotten: the data in memory of an earlier instance .* is gone: the machine was restarted, with results' "$EFS" start "$JOB"
 check 'so does the log' grep -q 'event=memory_lost .*restarted=true' "$EFS_RUNTIME_DIR/forgotten/efsd.log"
-check_exit 'and status' 0 'before .*had in memory is gone' "$EFS" status forgotten
+check_exit 'and status' 0 'before .*the data in memory of .* is gone' "$EFS" status forgotten
 check 'it has nothing made up' test ! -e "$MNT/r"
 check 'stop' "$EFS" stop forgotten
 
@@ -225,7 +225,7 @@ started "$JOB"; echo r >"$MNT/r"
 kill_both unled
 store=$(ls -d "$S"/unled/disk/efs-*-unled)
 rm "$EFS_RUNTIME_DIR"/unled/instance.json*
-check_exit 'clean says that it could not find it' 0 'where its store is cannot be told .*one on a disk of the site is still there.*efs salvage JOBFILE brings it out' "$EFS" clean unled
+check_exit 'clean says that it could not find it' 0 'the path of its store is unknown .*a store on a disk is still there.*export it: efs salvage JOBFILE' "$EFS" clean unled
 check 'which is so' "$EFS" salvage "$JOB"
 check 'with the result' grep -qx r "$OUT/r"
 check 'clean of the store' "$EFS" clean "$store"
@@ -261,7 +261,7 @@ PY
   chown -R games "$S/memory"
   started --user games "$JOB"; runuser -u games -- sh -c "echo r >$MNT/r"
   check 'a stop with --keep' "$EFS" stop --keep memory
-  check_exit "a user's clean of what is in root's tmpfs refuses" 1 'mounted by root, and only root can' runuser -u games -- env EFS_RUNTIME_DIR="$EFS_RUNTIME_DIR" "$EFS" clean memory
+  check_exit "a user's clean of what is in root's tmpfs refuses" 1 'only root can unmount its store' runuser -u games -- env EFS_RUNTIME_DIR="$EFS_RUNTIME_DIR" "$EFS" clean memory
   check_exit 'and changes nothing' 0 'kept' "$EFS" status memory
   check 'it can be gone on with' "$EFS" start --user games "$JOB"
   check 'with what it had' grep -qx r "$MNT/r"
@@ -283,7 +283,7 @@ PY
   kill_both lone
   rm -rf "${EFS_RUNTIME_DIR:?}/lone"; umount "$MNT"   # as after a restart of the machine
   store=$(ls -d "$S"/lone/disk/efs-*-lone)
-  check_exit "root's clean of a user's store to which no instance leads" 1 "$store is not removed: .*nowhere else" "$EFS" clean "$store"
+  check_exit "root's clean of a user's store to which no instance leads" 1 "$store is not removed: .*have no other copy" "$EFS" clean "$store"
   check_exit 'with --force' 0 "$store: removed" "$EFS" clean --force "$store"
   check 'removes it' test ! -e "$store"
   mkdir -p "$S/lone/bait/efs-0-bait"; chown games "$S/lone/bait"

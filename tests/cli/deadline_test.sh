@@ -117,7 +117,7 @@ stall $members
 "$EFS" stop "$NAME" >"$S/said" 2>&1 & stopper=$!
 check 'a stop brings out' await 20 has_state "$NAME" staging-out
 check_exit 'dropping all does not wait for it' 0 '' timeout $((30 + late)) "$EFS" stop --no-stage-out "$NAME"
-wait $stopper; check 'and the first is told' eval "test $? = 1 && grep -q 'somebody.s stop --no-stage-out came in between' '$S/said'"
+wait $stopper; check 'and the first is told' eval "test $? = 1 && grep -q 'overruled by another stop --no-stage-out' '$S/said'"
 check 'it has ended' await 20 ended "$NAME"
 check_not 'the mount is gone' mounted "$MNT"
 check_not 'and the buffer' test -e "$EFS_RUNTIME_DIR/$NAME"
@@ -165,7 +165,7 @@ for with in '' '--deadline 600'; do
   "$EFS" stop $with "$NAME" >"$S/said" 2>&1 & stopper=$!
   check "$NAME: a stop brings out" await 20 has_state "$NAME" staging-out
   check_exit "$NAME: dropping all ends that" 0 '' timeout $late "$EFS" stop --no-stage-out "$NAME"
-  wait $stopper; check "$NAME: and the first is told" eval "test $? = 1 && grep -q 'came in between: what is not back is dropped' '$S/said'"
+  wait $stopper; check "$NAME: and the first is told" eval "test $? = 1 && grep -q 'overruled by another stop --no-stage-out: the other results are dropped' '$S/said'"
   check "$NAME: it has ended" await 20 ended "$NAME"
   check_not "$NAME: no image is left" test -e "$EFS_RUNTIME_DIR/$NAME"
   check "$NAME: no partial file is left" test -z "$(find "$OUT" -name '*dropped*')"
@@ -180,7 +180,7 @@ check 'changed: a stop brings out' await 20 has_state "$NAME" staging-out
 "$EFS" stop "$NAME" >"$S/said3" 2>&1; code=$?
 wait $stopper $dropper
 if [ $code = 0 ]; then check 'changed: all is out' test "$(stat -c %s "$OUT/f")" = 25165824
-else check 'changed: it was too late, and that is said' grep -qE 'came in between|no instance|is over' "$S/said3"; fi
+else check 'changed: it was too late, and that is said' grep -qE 'overruled by|no instance|is over' "$S/said3"; fi
 check 'changed: it has ended' await 20 ended "$NAME"
 # A start has no results: it ends without a deadline too, and an instance that was kept before stays
 # kept.
@@ -275,7 +275,7 @@ kill -TERM "$(field "$("$EFS" status --json staying)" "d['worker_pid']")"
 check 'a signal that is refused is logged' await 20 grep -q 'event=stop_refused.*is in use' "$EFS_RUNTIME_DIR/staying/efsd.log"
 rm "$MNT/d/s"
 exec 7<&- 8>&-
-check_exit 'stop: and says what the job has removed since' 0 'which has removed or renamed it since: d/s' "$EFS" stop staying
+check_exit 'stop: and says what the job has removed since' 0 'then removed or renamed by the job: d/s' "$EFS" stop staying
 check 'all is back' test "$(cat "$OUT/busy")" = $'half\nmore'
 check 'the receipt tells when' json "$(cat "$OUT"/efs-receipt-staying.json)" "[e['reason'] for e in d['entries'] if e['path'] == 'r'] == ['unloaded while the job ran']"
 # A later stop without a deadline has no time limit, once the earlier stop was refused.

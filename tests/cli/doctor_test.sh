@@ -141,7 +141,7 @@ if [ -c /dev/fuse ]; then
   await 10 no_daemon
   finds 'an instance that was killed' warning 'instance dead' 'efs salvage dead'
   check_not 'which is one' no_leftover
-  [ "$(id -u)" != 0 ] || finds 'and its mount' warning "mount $MNT" 'nobody serves it'
+  [ "$(id -u)" != 0 ] || finds 'and its mount' warning "mount $MNT" 'no process serves it'
   check 'which clean removes' "$EFS" clean --force dead
   fresh hung
   MNT="$MNT;x y"
@@ -161,7 +161,7 @@ if [ -c /dev/fuse ]; then
   rm "$S/config" "${MNT% y}"
   kill -CONT $both; kill -KILL $both
   await 10 no_daemon
-  [ "$(id -u)" != 0 ] || finds 'a dead mount with a blank in its name' warning "mount '$MNT'" 'nobody serves it'
+  [ "$(id -u)" != 0 ] || finds 'a dead mount with a blank in its name' warning "mount '$MNT'" 'no process serves it'
   check 'clean' "$EFS" clean --force hung
   check 'and then it is gone' no_leftover
 else skip 'leftovers' 'no /dev/fuse'; fi

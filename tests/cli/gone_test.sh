@@ -43,8 +43,8 @@ for how in died unsaved salvaged; do
     unsaved) check 'stop --keep --no-stage-out' "$EFS" stop --keep --no-stage-out "$how" ;;
     salvaged) kill_both "$how"; check 'salvage' "$EFS" salvage "$how" ;;
   esac
-  check_exit "$how: a start says how many stay away" 0 '; 8 that the job took away stay away, efs load brings them; I/O' "$EFS" start "$JOB"
-  check_exit "$how: and so does status" 0 'inputs .*; 8 that the job took away' "$EFS" status "$how"
+  check_exit "$how: a start says how many stay away" 0 '; 8 that the job removed stay removed, efs load imports them; I/O' "$EFS" start "$JOB"
+  check_exit "$how: and so does status" 0 'inputs .*; 8 that the job removed stay removed' "$EFS" status "$how"
   for name in changed moved part removed renewed rotated twice; do has_no "$name"; done
   check_not "$how: no link" test -L "$MNT/input/symlink"
   has rotated.1 'rotated 1'

@@ -44,8 +44,8 @@ for how in 'passthrough' 'daemon'; do
   cp -a "$written" "$S/$name/aside"
   truncate -s 5 "$written"
   check_exit 'one that was cut short is told' 1 'damage: written: container .* is not what it was when the instance was left: it has 5 bytes instead of 300010' "$EFS" check-image "$name"
-  check_exit 'a repair refuses, and says why' 1 'is damaged, and nothing proves what would be right' "$EFS" check-image --repair "$name"
-  check 'in --json, too' json "$("$EFS" check-image --json --repair "$name")" "d['ok'] is False and 'nothing proves' in d['error'] and d['code'] and d['findings']"
+  check_exit 'a repair refuses, and says why' 1 'is damaged, and efs cannot repair it' "$EFS" check-image --repair "$name"
+  check 'in --json, too' json "$("$EFS" check-image --json --repair "$name")" "d['ok'] is False and 'cannot repair it' in d['error'] and d['code'] and d['findings']"
   check_exit 'and is no start' 1 'the contents of 1 files are not what they were.*it has 5 bytes instead of 300010.*remove .*/meta/contents' "$EFS" start "${what[@]}" "$JOB"
   check 'nothing is mounted' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
   check_exit 'again' 1 'it has 5 bytes instead of 300010' "$EFS" start "${what[@]}" "$JOB"
@@ -167,13 +167,13 @@ fresh untold
 started "$JOB"; echo result >"$MNT/r"
 check 'stop --keep' "$EFS" stop --keep untold
 dies_untold untold
-check_exit 'a stop --keep that gets no answer looks at what was left' 0 'untold has been stopped, and its buffer was kept in .*: all that should be back is' timeout 60 "$EFS" stop --keep untold
+check_exit 'a stop --keep that gets no answer looks at what was left' 0 'untold has been stopped, and its buffer was kept in .*: all its results are exported' timeout 60 "$EFS" stop --keep untold
 wait "$stand_in"; dies_untold untold
 check_exit 'and so does the machine' 0 '"exit":0,' timeout 60 "$EFS" stop --json --keep untold
 wait "$stand_in"; dies_untold untold
 check_exit 'one that was not to keep it says so' 1 'untold has been stopped, and its buffer was kept' timeout 60 "$EFS" stop untold
 wait "$stand_in"; left_as untold unsaved; dies_untold untold
-check_exit 'what is not back is no success' 1 'not all results are back; they are in .*efs salvage untold' timeout 60 "$EFS" stop --keep untold
+check_exit 'what is not back is no success' 1 'not all results are exported. They are in .*efs salvage untold' timeout 60 "$EFS" stop --keep untold
 wait "$stand_in"; left_as untold over; dies_untold untold
 check_exit 'what is over is told' 1 'untold is over: .*its daemon died .*receipt' timeout 60 "$EFS" stop untold
 wait "$stand_in"

@@ -105,7 +105,7 @@ check_exit 'run of a program that a signal ends' 143 . "$EFS" run "$JOB" -- sh -
 check 'results of a killed program are back' grep -qx r "$OUT/killed"
 check_exit 'the program of run may stop it itself' 0 'run: stage-out complete' "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/own" && "$0" stop run >/dev/null' "$EFS"
 check 'and its results are back' grep -qx r "$OUT/own"
-check_exit 'but not give them up' 125 "somebody's stop --no-stage-out came in between" "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/dropped" && "$0" stop --no-stage-out run' "$EFS"
+check_exit 'but not give them up' 125 "overruled by another stop --no-stage-out" "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/dropped" && "$0" stop --no-stage-out run' "$EFS"
 check_exit 'or keep the buffer' 0 . "$EFS" run "$JOB" -- sh -c 'echo r >"$EFS_MOUNT/own2" && "$0" stop --keep run >/dev/null' "$EFS"
 check 'which has been brought out, too' grep -qx r "$OUT/own2"
 check 'clean' "$EFS" clean run

@@ -146,7 +146,7 @@ started "$JOB"; head -c 4000000 /dev/urandom >"$MNT/a"; echo mine >"$MNT/z"; ech
 "$EFS" stop joined >"$S/said" 2>&1 & stopper=$!
 stages_out() { json "$(status_of joined)" "d['state'] == 'staging-out'"; }
 check 'joined: a stop is under way' await 20 stages_out
-check_exit 'joined: what it has replaced is no success of a stop --merge' 1 'stop without --merge came in between' "$EFS" stop --merge joined
+check_exit 'joined: what it has replaced is no success of a stop --merge' 1 'overruled by another stop without --merge' "$EFS" stop --merge joined
 wait $stopper; check 'joined: it is one of the other' test $? = 0
 
 # --- a file whose part was exported in place, and that was then removed: its name still belongs to

@@ -147,7 +147,7 @@ check 'status says whether a worker that dies is replaced' json "$(status_of fil
 check 'and so does the plan' json "$("$EFS" plan --json "$JOB")" "d['takeover'] == $(kernel_has_it && echo True || echo False) and d['takeover'] == ('takeover_reason' not in d)"
 check_exit 'for people, too' 0 '^takeover: (a worker that dies is replaced|none: Linux )' "$EFS" plan "$JOB"
 if setarch "$(uname -m)" --uname-2.6 true 2>/dev/null; then
-  check_exit 'of an older kernel it says what the death of a worker means' 0 '^takeover: none: Linux 2[.]6.*(6[.]9 or later does).*the mount ends, and efs start goes on' setarch "$(uname -m)" --uname-2.6 "$EFS" plan "$JOB"
+  check_exit 'of an older kernel it says what the death of a worker means' 0 '^takeover: none: Linux 2[.]6.*(6[.]9 or later does).*the mount ends, and efs start continues' setarch "$(uname -m)" --uname-2.6 "$EFS" plan "$JOB"
 else
   skip 'plan on an older kernel' 'setarch does not pretend to be one here'
 fi

@@ -184,7 +184,7 @@ for name in "$MNT"/o/*; do
   echo two >"$MNT/new"; mv "$MNT/new" "$name"
 done
 check_exit 'full: what may be somebody else'"'"'s is a conflict' 3 'more conflict' "$EFS" stop full
-check 'full: the receipt says why' grep -q 'too full to note' "$PFS/efs-receipt-full.json"
+check 'full: the receipt says why' grep -q 'too full to record' "$PFS/efs-receipt-full.json"
 check 'full: nothing of theirs is replaced' test "$(cat "$PFS"/o/* | grep -cx THEM)" = 900
 check 'full: what was noted is' test "$(cat "$PFS"/o/* | grep -cx two)" -gt 100
 sed -i '/^global-settings:/a\  on-conflict: overwrite' "$JOB"; kill_both full; started "$JOB"

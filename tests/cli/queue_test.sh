@@ -81,12 +81,12 @@ at_site() { PATH=$S/bin:$PATH "$EFS" "$@"; }
 check_exit 'efs status --job knows where the nodes write' 0 "^job 7 on $node: " at_site status --job 7
 check_exit 'a task of an array, as squeue writes it' 0 "^job 7 on $node: " at_site status --job 6_3
 check_exit 'one that slurmctld does not know' 1 'does not know the task 6_4' at_site status --job 6_4
-check_exit 'a job that waits for its nodes' 0 '^job 8 waits for its nodes .Licenses., which Slurm expects at 2026-11-22T20:00:00; its inputs come when it has them$' at_site status --job 8
+check_exit 'a job that waits for its nodes' 0 '^job 8 waits for its nodes .Licenses., which Slurm expects at 2026-11-22T20:00:00; its inputs are staged in when it has them$' at_site status --job 8
 check 'and tells programs' json "$(at_site status --json --job 8)" 'd["ok"] and d["nodes"] == [] and d["slurm"] == {"state": "PENDING", "reason": "Licenses", "start": "2026-11-22T20:00:00"}'
 check_exit 'one that has nodes, which say nothing' 1 'Slurm has it as RUNNING: it uses no efs' at_site status --job 9
 check_exit 'an array is not one of its tasks' 0 '^job 10 waits for its nodes .Priority.;' at_site status --job 10
 check_exit 'one that is not known' 1 'no node has written anything about job 4711' at_site status --job 4711
-for bad in x 7x 7_ _7 7_3_1 -7 '7;true'; do check_exit "\"$bad\" is no job" 2 'is no job' "$EFS" status --job="$bad"; done
+for bad in x 7x 7_ _7 7_3_1 -7 '7;true'; do check_exit "\"$bad\" is no job" 2 'is not a job' "$EFS" status --job="$bad"; done
 check_exit 'efs queue knows where the queue is' 0 "^queue $QUEUE, fifo" at_site queue
 echo '# nothing' >"$S/plugstack.conf"
 check_exit 'without the plugin it has to be told' 2 'directory is not known here: name it' at_site queue
@@ -106,7 +106,7 @@ record other running /elsewhere
 check_exit 'efs status --job tells of a stage-out within the job' 0 "^job 7 on $node: running: waits to stage out, 0 ahead" env EFS_SHARED="$S/shared" "$EFS" status --job 7
 check 'of that node alone' grep -qx 'job 7 on other: running: /elsewhere' <<<"$said"
 check 'and tells programs' json "$("$EFS" status --json --job 7 --shared "$S/shared")" 'd["ok"] and [n["turn"] for n in d["nodes"] if n["node"] != "other"] == ["waits to stage out, 0 ahead"] and len([n for n in d["nodes"] if "turn" in n]) == 1'
-record other unsaved 'results are not back'
+record other unsaved 'results are not exported'
 check_exit 'the exit code is what it was' 3 'on other: unsaved' env EFS_SHARED="$S/shared" "$EFS" status --job 7
 fresh other
 check 'a stage-in does not wait for it' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"

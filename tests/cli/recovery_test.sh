@@ -116,7 +116,7 @@ check 'stop' "$EFS" stop halfway
 fresh salvage "$PERSISTENT"
 started "$JOB"; work
 kill_both salvage
-check_exit 'salvage --list' 0 'not back yet: [1-9]' "$EFS" salvage --list salvage
+check_exit 'salvage --list' 0 'not exported: [1-9]' "$EFS" salvage --list salvage
 check 'names each file, with what would become of it' grep -qE '^persistent +dirty +.* d/deep/big$' <<<"$said"
 check 'and each link' grep -q ' link -> result$' <<<"$said"
 check 'inputs that are as they were, too' grep -qE '^persistent +clean +.* input/sub/b$' <<<"$said"
@@ -151,7 +151,7 @@ started "$JOB"; work
 kill_both onward
 check 'in place: salvage' "$EFS" salvage onward
 started "$JOB"
-check_exit 'explain knows what is back' 0 'a version of it that was brought out before' "$EFS" explain -i onward "$MNT/input/a"
+check_exit 'explain knows what is back' 0 'results-dir has an earlier version of it' "$EFS" explain -i onward "$MNT/input/a"
 echo again >>"$MNT/input/a"; echo again >>"$MNT/result"
 check 'in place: what changes once more is no conflict' "$EFS" stop onward
 check 'and is back' bash -c "grep -qx again $OUT/input/a && grep -qx again $OUT/result"
@@ -207,7 +207,7 @@ site=$S/disk/site.yaml lost=$S/disk/store/efs-0-disk
 printf 'backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: %s ] ]\n' "$S/disk/store" >"$site"
 check 'and in a directory of the site it is listed with the instances' json "$(EFS_SITE_FILE=$site "$EFS" ls --instances --json)" \
   "[(i['name'], i['directory'], i['state'], i['restarted'], i['lost']) for i in d if 'lost' in i] == [('disk', '$lost', 'dead', True, True)]"
-check_exit 'with the way out' 1 "bring out: efs salvage $lost; remove: efs clean $lost" env EFS_SITE_FILE="$site" "$EFS" ls --instances
+check_exit 'with the way out' 1 "export: efs salvage $lost; remove: efs clean $lost" env EFS_SITE_FILE="$site" "$EFS" ls --instances
 check 'not where the site has other directories' json "$("$EFS" ls --instances --json)" "not any('lost' in i for i in d)"
 looks() { while :; do EFS_SITE_FILE=$site "$EFS" ls --instances; done >/dev/null 2>&1; }
 set -m; looks & looker=$!; set +m
@@ -232,9 +232,9 @@ job "$JOB" "$PERSISTENT" "backends: [ [ id: nvml, type: NVRAM-NVML, daxfs: $S/or
 started "$JOB"; work
 kill_both orphan
 store=$S/orphan/store/efs-0-orphan
-check_exit 'clean takes a store by its directory, where its instance is there' 1 'orphan is not removed: .*nowhere else.*efs clean --force orphan' "$EFS" clean "$store"
+check_exit 'clean takes a store by its directory, where its instance is there' 1 'orphan is not removed: .*no other copy.*efs clean --force orphan' "$EFS" clean "$store"
 rm -rf "${EFS_RUNTIME_DIR:?}/orphan"; umount "$MNT"
-check_exit 'and where it is not' 1 "$store is not removed: .*nowhere else.*efs salvage $store; .*efs clean --force $store" "$EFS" clean "$store"
+check_exit 'and where it is not' 1 "$store is not removed: .*no other copy.*efs salvage $store; .*efs clean --force $store" "$EFS" clean "$store"
 check_exit 'or by the job file' 1 "$store is not removed" "$EFS" clean "$JOB"
 check_exit 'salvage --list says what is in it' 0 '^persistent +dirty +7 B +result$' "$EFS" salvage --list "$store"
 check_exit 'salvage by that directory says how to remove it' 0 "until: efs clean $store\$" "$EFS" salvage "$store"
@@ -504,9 +504,9 @@ check_exit 'is no start' 1 'journal' "$EFS" start "$JOB"
 check 'and nothing was removed' test -e "$store/meta/journal"
 cp "$S/journal" "$store/meta/journal"
 mv "$store/meta/journal" "$S/journal-aside"
-check_exit 'containers without a journal' 1 'containers of an earlier instance, whose journal is not there' "$EFS" start "$JOB"
+check_exit 'containers without a journal' 1 'containers of an earlier instance, but its journal .* is missing' "$EFS" start "$JOB"
 check 'are not begun anew with' bash -c "[ ! -e '$store/meta/journal' ] && grep -rqlx result '$store/data'"
-check_exit 'clean does not take them for nothing' 1 'damaged is not removed: [0-9]+ containers with content.*journal.*efs clean --force damaged' "$EFS" clean damaged
+check_exit 'clean does not take them for nothing' 1 'damaged is not removed: [0-9]+ containers have content.*journal.*efs clean --force damaged' "$EFS" clean damaged
 mv "$S/journal-aside" "$store/meta/journal"
 python3 - "$store/meta/journal" <<'PY'
 import sys
@@ -534,13 +534,13 @@ check_exit 'a journal older than that of the stop' 1 'damage: journal: it ends a
 check_exit 'is no start' 1 'it ends at record .*older than its store' "$EFS" start "$JOB"
 check 'and nothing was removed' grep -rqx last "$store/data"
 before=$(find "$OUT" -ls)
-check_exit 'a salvage puts nothing older in the place of what was brought out' 1 'all its results had been brought out, and now the journal is .*older than its store.*efs salvage --to DIR damaged' "$EFS" salvage damaged
+check_exit 'a salvage puts nothing older in the place of what was brought out' 1 'all its results were exported, and now the journal is .*older than its store.*efs salvage --to DIR damaged' "$EFS" salvage damaged
 check 'nothing has changed there' test "$(find "$OUT" -ls)" = "$before"
 check_exit 'elsewhere it brings out what there is, and does not call it all' 3 'ends before records that it had' "$EFS" salvage --to "$S/damaged/to" damaged
 cp "$S/journal-kept" "$store/meta/journal"
 container=$(grep -rlx last "$store/data" | head -n 1)
 mv "$container" "$S/kept-aside"; mkfifo "$container"
-check_exit 'a pipe in the place of a container is damage' 1 'damage: last: its container .* is no regular file' "$EFS" check-image damaged
+check_exit 'a pipe in the place of a container is damage' 1 'damage: last: its container .* is not a regular file' "$EFS" check-image damaged
 check_exit 'which a start names' 0 '1 files cannot be read, first /last' "$EFS" start "$JOB"
 check_exit 'and no program waits for' 1 'needs cleaning' timeout 20 cat "$MNT/last"
 kill_both damaged

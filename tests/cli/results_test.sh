@@ -49,7 +49,7 @@ check_exit 'the receipt is verified' 0 '2 results .* are as the receipt says, 0 
 echo SMALL >"$OUT/small"; rm "$OUT/map"
 check_exit 'and what differs is named' 3 'map: cannot be opened' "$EFS" receipt --verify "$OUT/efs-receipt-holes.json"
 check 'in JSON, too' json "$("$EFS" receipt --json --verify "$OUT/efs-receipt-holes.json")" "d['exit'] == 3 and d['verified'] == 0 and [one['path'] for one in d['different']] == ['map', 'small']"
-check_exit 'what is no receipt is told' 1 'is no receipt' "$EFS" receipt --verify "$JOB"
+check_exit 'what is no receipt is told' 1 'is not a receipt' "$EFS" receipt --verify "$JOB"
 
 # --- groups and modes ---
 if [ "$(id -u)" = 0 ]; then

@@ -44,7 +44,7 @@ container_of_r() { find "$STORE/data" -type f -size 7c; }   # "result\n"
 theirs plain
 says 'check-image' 0 'whole' efs check-image plain
 says 'by directory, too' 0 'whole' efs check-image "$STORE"
-says 'salvage' 0 'not back yet' efs salvage plain
+says 'salvage' 0 'not exported' efs salvage plain
 check 'brings out what is there' bash -c "grep -qx result '$OUT/r' && grep -qx deep '$OUT/d/f' && test \"\$(readlink '$OUT/l')\" = r"
 for name in r l d d/f efs-salvage-plain.json; do check "$name is the user's" test "$(stat -c %U "$OUT/$name")" = games; done
 check 'the image is the user'"'"'s still' test -z "$(find "$STORE" ! -user games)"

@@ -18,7 +18,7 @@ check 'a look beside another look' "$EFS" salvage --list two
 check 'bringing out beside a look' "$EFS" salvage two --to "$S/two/look"
 flock -u 8; exec 8<"$STORE/meta"; flock 8
 check 'a look beside one that brings out' "$EFS" salvage --list two
-check_exit 'bringing out beside another one that does' 1 'another efs salvage brings out of' "$EFS" salvage two
+check_exit 'bringing out beside another one that does' 1 'another efs salvage of .* runs' "$EFS" salvage two
 exec 8<&-
 for i in 1 2; do "$EFS" salvage two --to "$S/two/both" >"$S/two/said$i" 2>&1 & eval "salvage$i=$!"; done
 wait "$salvage1"; one=$?; wait "$salvage2"; other=$?
@@ -37,8 +37,8 @@ echo in >"$PFS/in"; started "$JOB"; echo result >"$MNT/r"; echo scratch >"$MNT/s
 died damaged
 spoil "$STORE/meta/job.yaml"
 check_exit 'not to a directory that the shell was to replace' 2 'write .HOME, or ./~' "$EFS" salvage damaged --to=~/out
-check_exit 'the job file of a store is damaged: check-image says what goes on all the same' 1 'job.yaml: damaged: its rules are lost; efs salvage --to DIR brings out all' "$EFS" check-image damaged
-check_exit 'a salvage does not guess what is a result' 1 "cannot be told. Bring out elsewhere .*: efs salvage --to DIRECTORY damaged; or go on with it: efs start $JOB\$" "$EFS" salvage damaged
+check_exit 'the job file of a store is damaged: check-image says what goes on all the same' 1 'job.yaml: damaged: its rules are lost. Export all files .*: efs salvage --to DIR' "$EFS" check-image damaged
+check_exit 'a salvage does not guess what is a result' 1 "its results and their names are unknown. Export .* elsewhere: efs salvage --to DIRECTORY damaged; or continue: efs start $JOB\$" "$EFS" salvage damaged
 check_not 'and brings out nothing' test -e "$OUT/r"
 check_exit 'elsewhere all comes out' 0 '2 staged out .*' "$EFS" salvage --to "$S/damaged/to" damaged
 check 'that is all' test "$(cat "$S/damaged/to/r" "$S/damaged/to/scratch")" = $'result\nscratch'
@@ -47,12 +47,12 @@ check 'with all of it' test "$(cat "$MNT/r" "$MNT/scratch")" = $'result\nscratch
 died damaged
 for place in "$STORE/meta" "$EFS_RUNTIME_DIR/damaged"; do spoil "$place/instance.json"; done
 check_exit 'the manifest is damaged: status finds the instance' 1 '^damaged: dead' "$EFS" status damaged
-check_exit 'check-image says so, and the way' 1 'instance.json: damaged; what it was before is there, by which efs salvage --to DIR' "$EFS" check-image damaged
+check_exit 'check-image says so, and the way' 1 'instance.json: damaged; its previous version is good. .*: efs salvage --to DIR' "$EFS" check-image damaged
 check_exit 'a start refuses, and names the salvage' 1 "instance.json: damaged.*efs salvage" "$EFS" start "$JOB"
 check_exit 'clean refuses' 1 'damaged is not removed' "$EFS" clean damaged
-check_exit 'the salvage does not guess what it may replace' 1 'cannot be told. Bring out elsewhere what there is: efs salvage --to DIRECTORY damaged' "$EFS" salvage damaged
+check_exit 'the salvage does not guess what it may replace' 1 'the options of its last run are unknown.*Export elsewhere: efs salvage --to DIRECTORY damaged' "$EFS" salvage damaged
 check_not 'and brings nothing out' test -e "$OUT/r"
-check_exit 'not into what goes with the image' 2 'lies in the image' "$EFS" salvage --to "$EFS_RUNTIME_DIR/damaged/new" damaged
+check_exit 'not into what goes with the image' 2 'is in the image' "$EFS" salvage --to "$EFS_RUNTIME_DIR/damaged/new" damaged
 check_exit 'elsewhere it brings out the results' 0 '1 staged out .*' "$EFS" salvage --to "$S/damaged/results" damaged
 check 'whole' grep -qx result "$S/damaged/results/r"
 check_exit 'and has put it right' 0 'whole' "$EFS" check-image damaged
@@ -63,7 +63,7 @@ mkdir -p "$S/places/disk"
 fresh places "backends: [ [ id: memory, capacity: 64 MiB ], [ id: disk, type: NVRAM-NVML, daxfs: $S/places/disk, capacity: 64 MiB ] ]"
 started "$JOB"; echo result >"$MNT/r"; died places
 second=$(ls -d "$S"/places/disk/efs-*)
-check_exit 'nor into a backend behind the first' 2 'lies in the image' "$EFS" salvage --to "$second/new" places
+check_exit 'nor into a backend behind the first' 2 'is in the image' "$EFS" salvage --to "$second/new" places
 printf '\001' | dd of="$second/instance.json" bs=1 seek=20 conv=notrunc status=none
 check 'what that says of itself is damaged: a start goes on' "$EFS" start "$JOB"
 check 'and all is there' grep -qx result "$MNT/r"
@@ -78,7 +78,7 @@ contents=$(find "$MNT" -type f -size +0 | wc -l)
 died lost
 check_exit 'where the journal is whole there is nothing to be brought out without a name' 0 ': 0 contents that no name leads to' "$EFS" salvage --lost --to "$S/lost/none" lost
 check_not 'and nothing is made' test -e "$S/lost/none"
-check_exit '--lost needs a place' 2 'say where to with --to' "$EFS" salvage --lost lost
+check_exit '--lost needs a place' 2 'name a directory with --to' "$EFS" salvage --lost lost
 check_exit 'and has nothing to do with --all' 2 'excludes' "$EFS" salvage --lost --all --to "$S/lost/none" lost
 journal=$STORE/meta/journal; cp "$journal" "$S/lost/journal"
 python3 - "$journal" <<'PY'
@@ -88,13 +88,13 @@ with open(sys.argv[1], "r+b") as file:
 PY
 check_exit 'a damaged record: names behind it are lost, and the salvage says the way' 3 'comes out under numbers: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/named" lost
 before=$(find "$STORE" -ls)
-check_exit 'the list says that there is more' 0 'there were more names; what they led to: efs salvage --lost --list lost' "$EFS" salvage --list lost
-check_exit 'check-image calls them damage' 1 'damage: container [0-9]+ .*efs salvage --lost brings it out' "$EFS" check-image lost
+check_exit 'the list says that there is more' 0 'names are missing; list their contents: efs salvage --lost --list lost' "$EFS" salvage --list lost
+check_exit 'check-image calls them damage' 1 'damage: container [0-9]+ .*Export it: efs salvage --lost' "$EFS" check-image lost
 check_exit 'not to root-dir, of which they would be inputs' 2 'root-dir' "$EFS" salvage --lost --to "$PFS" lost
 ln -s "$STORE" "$S/lost/link"
-check_exit 'not into the store itself' 2 'lies in the image' "$EFS" salvage --lost --to "$STORE/data" lost
-check_exit 'by whatever name' 2 'lies in the image' "$EFS" salvage --lost --to "$S/lost/link/new/one" lost
-check_exit 'nor what has names' 2 'lies in the image' "$EFS" salvage --to "$S/lost/link" lost
+check_exit 'not into the store itself' 2 'is in the image' "$EFS" salvage --lost --to "$STORE/data" lost
+check_exit 'by whatever name' 2 'is in the image' "$EFS" salvage --lost --to "$S/lost/link/new/one" lost
+check_exit 'nor what has names' 2 'is in the image' "$EFS" salvage --to "$S/lost/link" lost
 check_exit 'they are listed' 0 'lost.found/lost-[0-9a-f]{8}/[0-9]+  7 B' "$EFS" salvage --lost --list lost
 check_exit 'and brought out without their names' 0 'staged out' "$EFS" salvage --lost --to "$S/lost/to" lost
 check 'each content is there once, in one place or the other' test "$(cat "$S"/lost/named/r* "$S"/lost/to/lost+found/lost-*/* | grep -a '^result' | sort -u | wc -l)" = 60
@@ -106,7 +106,7 @@ check 'the store has not changed' test "$(find "$STORE" -ls)" = "$before"
 said=$("$EFS" salvage --json --lost --to "$S/lost/to" lost)
 check 'once more, in JSON' json "$said" "d['ok'] and d['lost_files'] == len([e for e in d['receipt']['entries'] if e['action'] == 'kept' and e['evidence'] == 'as-found']) == $(find "$S/lost/to/lost+found" -type f | wc -l)"
 printf X | dd of="$journal" bs=1 seek=3 conv=notrunc 2>/dev/null
-check_exit 'a journal that is none: the refusal says the way' 1 'without the names: efs salvage --lost --to DIR /.*lost/store' "$EFS" salvage --to "$S/lost/x" lost
+check_exit 'a journal that is none: the refusal says the way' 1 'without names: efs salvage --lost --to DIR /.*lost/store' "$EFS" salvage --to "$S/lost/x" lost
 check_exit 'all that the containers hold comes out' 0 "$contents contents that no name leads to.*the journal cannot be read" "$EFS" salvage --lost --to "$S/lost/all" lost
 check 'inputs as well' grep -rqx plain "$S/lost/all/lost+found"
 container=$(find "$STORE/data" -type f -size -2 -exec grep -lx 'result 1' {} +)
@@ -165,7 +165,7 @@ started "$JOB"
 mkdir "$MNT/there"; echo far >"$MNT/there/r"; echo near >"$MNT/r"; died disks
 check 'disks: salvage' "$EFS" salvage disks
 mv "$S/second" "$S/gone"
-check_exit 'disks: the journal stays, which alone knows whose the containers are' 1 'in a backend that is not there' "$EFS" clean disks
+check_exit 'disks: the journal stays, which alone knows whose the containers are' 1 'in a missing backend' "$EFS" clean disks
 mv "$S/gone" "$S/second"
 check 'disks: clean' "$EFS" clean disks
 check 'disks: nothing is left' rmdir "$S/first" "$S/second"

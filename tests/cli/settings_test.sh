@@ -122,7 +122,7 @@ check_exit 'one that it does not hold' 2 'memory.yaml:[0-9]+: capacity 128 MiB o
 check_exit 'and where that comes from' 2 'job on a node, 1 MiB \(DefMemPerNode\)' "$EFS" check --memory 1MiB --memory-source DefMemPerNode "$JOB"
 check_exit 'one that no node holds' 2 'any node has, 100 MiB' "$EFS" check --memory 1GiB --node-memory 100MiB "$JOB"
 check 'it tells programs' json "$("$EFS" check --json --memory 1MiB "$JOB")" 'not d["ok"] and "127" not in d["error"] and "1 MiB" in d["error"]'
-check_exit 'a memory that is no size' 2 'lots is no size' "$EFS" check --memory lots "$JOB"
+check_exit 'a memory that is no size' 2 'lots is not a size' "$EFS" check --memory lots "$JOB"
 fresh both "backends:
   - {id: one, type: DRAM, capacity: 64 MiB}
   - {id: two, type: DRAM, capacity: 32 MiB}"
@@ -156,5 +156,5 @@ check_exit 'but not to what is only submitted there' 0 '' env SLURM_MEM_PER_NODE
 printf 'memory-share: 100%%\n' >"$S/share.yaml"
 check_exit 'the site has another share' 0 '' env EFS_SITE_FILE="$S/share.yaml" "$EFS" plan --memory 78MiB "$JOB"
 check 'doctor goes by it' grep -q '^ok .*a job of 40 MiB: .*has 40 MiB: 100% of its memory' <(EFS_SITE_FILE="$S/share.yaml" "$EFS" doctor --mem 40M)
-check_exit 'a memory of nodes that is no size' 2 'lots is no size' "$EFS" plan --at-submission --node-memory lots "$JOB"
+check_exit 'a memory of nodes that is no size' 2 'lots is not a size' "$EFS" plan --at-submission --node-memory lots "$JOB"
 finish

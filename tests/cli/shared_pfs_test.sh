@@ -41,7 +41,7 @@ echo beta >"$PFS/input/b"
 started "$JOB"; echo job-a >"$MNT/input/a"; echo job-b >"$MNT/input/b"
 claim=$PFS/input/.efs-claim-a96faf705af16834e6c632b61e964e1f.efs-partial   # to "a": XXH3-128 of that
 ln -s another.efs-partial "$claim"
-check_exit 'a result whose name another has a claim to stays in the buffer' 3 '^  failed: input/a: .*another node or job is about to give or to take this name.*is its claim, of another.efs-partial' "$EFS" stop claimed
+check_exit 'a result whose name another has a claim to stays in the buffer' 3 '^  failed: input/a: .*another node or job has claimed this name.*is its claim, of another.efs-partial' "$EFS" stop claimed
 check 'and the PFS has what it had' grep -qx alpha "$PFS/input/a"
 check 'the others are out' grep -qx job-b "$PFS/input/b"
 rm "$claim"

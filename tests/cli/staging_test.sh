@@ -231,7 +231,7 @@ check 'stop' "$EFS" stop apart
 
 fresh nowhere 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "**", flags: temporary ] ]'
 sed -i '/results-dir/d' "$JOB"; declare_deletions
-check_exit 'deletions without results are refused' 2 "nothing goes back" "$EFS" check "$JOB"
+check_exit 'deletions without results are refused' 2 "nothing is exported" "$EFS" check "$JOB"
 sed -i 's/deletions: propagate/deletions: propagat/' "$JOB"
 check_exit 'a bad value has a suggestion' 2 "did you mean 'propagate'" "$EFS" check "$JOB"
 
@@ -264,7 +264,7 @@ check 'before the second one is there' "$EFS" start --node 1/2 "$JOB"
 echo 'of node 1' >"$MNT/f"
 check 'which takes that for an earlier run'"'"'s' "$EFS" stop late
 check_exit 'the first one does not say that its own is back' 1 'conflict: f: .*another node' "$EFS" stop early
-check_exit 'and says how it ends' 1 'A conflict ends when' "$EFS" stop early
+check_exit 'and says how it ends' 1 'To resolve a conflict' "$EFS" stop early
 mv "$out/f" "$out/f.1"
 check 'when the other is moved away, it is' "$EFS" stop early
 check 'both are there' test "$(cat "$out/f" "$out/f.1" "$out/same" | tr '\n' ' ')" = 'of node 0 of node 1 same '

@@ -441,7 +441,7 @@ for how in keep drop; do
   end_view
   wait $other; check "$NAME: that is carried out" test $? = 0
   wait $stopper; check "$NAME: the first one fails" test $? = 1
-  check "$NAME: and says why" grep -q 'stop --no-stage-out came in between' "$S/said"
+  check "$NAME: and says why" grep -q 'overruled by another stop --no-stage-out' "$S/said"
   check_not "$NAME: nothing is back" test -e "$OUT/r"
   [ $how = drop ] || { check "$NAME: what is kept is brought out" "$EFS" salvage "$NAME"; check "$NAME: it is" grep -qx result "$OUT/r"; check "$NAME: clean" "$EFS" clean "$NAME"; }
 done

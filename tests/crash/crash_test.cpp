@@ -375,7 +375,7 @@ const Harmless* reason_for(const test::Event& event, Durability durability) {
 
 // Without a drain, a record may be torn while later ones are durable. A recovery rejects this,
 // which says nothing about the missing event.
-constexpr const char* refused = "no power loss explains that";
+constexpr const char* refused = "power loss does not explain this";
 
 // EFS_CRASH_EVENTS=all tests each event and the list above; otherwise a part that the seed selects.
 bool exhaustive() {

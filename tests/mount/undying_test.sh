@@ -77,7 +77,7 @@ check "$NAME: clean" "$EFS" clean "$NAME"
 
 caught both-clean
 both_killed
-check_exit "$NAME: a clean refuses, for there are results" 1 'not removed: .*nowhere else' "$EFS" clean "$NAME"
+check_exit "$NAME: a clean refuses, for there are results" 1 'not removed: .*no other copy' "$EFS" clean "$NAME"
 check "$NAME: one that is to give them up does not" "$EFS" clean --force "$NAME"
 ended
 check "$NAME: nothing is mounted" test -z "$(grep -F "$MNT " /proc/self/mounts)"

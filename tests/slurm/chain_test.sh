@@ -17,9 +17,9 @@ check 'under a name that is none' refused 'efs-keep: a name has letters'
 job=$(submit $USER1 --efs-attach=x <<<$'#!/bin/bash\ntrue')
 check 'to attach to what is not described' refused 'need --efs=JOB.yaml'
 job=$(submit $USER1 --efs=job.yaml --efs-attach=x --efs-keep=y <<<$'#!/bin/bash\ntrue')
-check 'to rename what is kept' refused 'goes on under that name'
+check 'to rename what is kept' refused 'continues under that name'
 job=$(submit $USER1 --efs=job.yaml --efs-keep=x --efs-no-stage-out <<<$'#!/bin/bash\ntrue')
-check 'to keep what is not back' refused 'goes neither'
+check 'to keep what is not back' refused 'excludes'
 job=$(submit $USER1 --efs-stage-out=in-job <<<$'#!/bin/bash\ntrue')
 check 'a stage-out of nothing' refused 'need --efs=JOB.yaml'
 
@@ -91,7 +91,7 @@ check 'a job that attaches runs' await 40 test -e "$W/second"
 second=$job
 job=$(submit $USER1 --efs=job.yaml --efs-attach=chain -w n1 -o "$W/out.third" <<<$'#!/bin/bash\necho ran')
 await 60 has_ended "$job"
-check 'meanwhile nobody else attaches' grep -q 'kept as chain on n1 is in use by another job of yours' "$W/out.third"
+check 'meanwhile nobody else attaches' grep -q 'chain on n1 is in use by another job of yours' "$W/out.third"
 check 'and the one that runs goes on' json "$(status_on n1 "$kept")" 'd["state"] == "running"'
 touch "$W/go"
 ends "$second" COMPLETED 'the job that attached'
@@ -216,7 +216,7 @@ after=$(submit $USER1 -d "afterok:$job" --kill-on-invalid-dep=yes <<<$'#!/bin/ba
 scontrol release "$job"
 ends "$job" FAILED 'a job whose results cannot be written'
 check 'has the exit code of efs run' test "$(job_field "$job" ExitCode)" = 125:0
-check 'says so in its output' says "$job" 'results are not back'
+check 'says so in its output' says "$job" 'not all results are exported'
 check 'the job that waits for it' await 40 has_ended "$after"
 check 'does not run' test "$(state_of "$after")" = CANCELLED
 check 'the node is free' await 30 all_idle

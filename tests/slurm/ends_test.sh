@@ -88,7 +88,7 @@ sed -i '2i\  max-rate: 64 KiB/s' "$W/job.yaml"
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nfor i in 1 2 3 4 5 6 7 8; do head -c 512K /dev/urandom >$EFS_MOUNT/r$i; done; cat $EFS_MOUNT/r? | cksum >'"$W/sum")
 ends "$job" COMPLETED 'a job with more results than there is time for'
 check 'no time: the node is free' await 100 others_idle
-check_exit 'no time: efs status --job says so' 3 'unsaved: results are not back: time was up' "$EFS" status --job "$job" --shared "$C/shared"
+check_exit 'no time: efs status --job says so' 3 'unsaved: results are not exported: time was up' "$EFS" status --job "$job" --shared "$C/shared"
 back() { find "$W/results" -name 'r[1-8]' | wc -l; }  # which of them is up to the threads that copy
 check 'no time: some are back' test "$(back)" -ge 1
 check 'no time: not all' test "$(back)" -le 7
@@ -184,7 +184,7 @@ W=$S/slowout
 ends "$slow_out" COMPLETED 'one whose stage-out takes longer than slurmd lets its epilog'
 on_n4_is() { [ "$(sinfo -h -n n4 -o %t)" = "$1" ]; }
 check 'the node is free' await 100 on_n4_is idle
-check_exit 'efs status --job says so' 3 'unsaved: results are not back: time was up' "$EFS" status --job "$slow_out" --shared "$C/shared"
+check_exit 'efs status --job says so' 3 'unsaved: results are not exported: time was up' "$EFS" status --job "$slow_out" --shared "$C/shared"
 check 'some are back' test "$(back)" -ge 1
 check 'not all' test "$(back)" -le 7
 salvaged() { EFS_RUNTIME_DIR=$C/run.n4 "$EFS" "$1" "slurm-$slow_out.0-n4"; }

@@ -64,7 +64,7 @@ release_slot
 ends "$job" COMPLETED 'the job'
 check 'the node is free' quiet "$job"
 check 'its result is back' test "$(cat "$W/results/result")" = late
-check_exit 'and efs status --job says so' 0 'done: all results are back' "$EFS" status --job "$job" --shared "$C/shared"
+check_exit 'and efs status --job says so' 0 'done: all results are exported' "$EFS" status --job "$job" --shared "$C/shared"
 
 # --- the holder of the slot ---
 work holder

@@ -373,9 +373,9 @@ staged
 check 'is there' grep -qx far "$S/mnt/7/data/f" "$S/mnt/7/all/f"
 check 'those without one keep theirs' grep -qx near "$S/mnt/7/here/n"
 epilog
-check 'that nothing comes back is said' grep -q 'efs: warning: nothing that the job writes .*no --efs-stage-out says what' "$S/said.init_post_opt"
+check 'that nothing comes back is said' grep -q 'efs: warning: efs exports nothing that the job writes .*--efs-stage-out is missing' "$S/said.init_post_opt"
 check_not 'without a place it is refused' far "efs-stage-in=$S/options/set/deep/f"
-check 'which is said, with the way out' grep -qF "efs: --efs-stage-in=$S/options/set/deep/f is not below the directory of the submission, $W; say where the job is to find it: --efs-stage-in=$S/options/set/deep/f:DST" "$S/said.init_post_opt"
+check 'which is said, with the way out' grep -qF "efs: --efs-stage-in=$S/options/set/deep/f is not below the directory of the submission, $W; name its place on the mount: --efs-stage-in=$S/options/set/deep/f:DST" "$S/said.init_post_opt"
 check_not 'inputs with nothing above them all' far "efs-stage-in=/etc/hostname:h"$'\n'"efs-stage-in=here"
 check 'are refused' grep -q 'no directory above them all but /' "$S/said.init_post_opt"
 # named_back NAME OPTIONS DIRECTORY: the named files are exported to that directory, also inputs,
@@ -383,7 +383,7 @@ check 'are refused' grep -q 'no directory above them all but /' "$S/said.init_po
 named_back() {
   echo before >"$W/here/n"; echo before >"$W/here/other"; rm -rf "$W/out"; chown -R $USER1 "$W"
   check "$1" far "$2"
-  check_not "$1: nothing is said" grep -q 'comes back' "$S/said.init_post_opt"
+  check_not "$1: nothing is said" grep -q 'exports nothing' "$S/said.init_post_opt"
   staged
   as_user sh -c "echo after >$S/mnt/7/here/n; echo after >$S/mnt/7/here/other; echo new >$S/mnt/7/new"
   epilog
@@ -505,9 +505,9 @@ rm -r "$S/shared/jobs"
 mkdir "$S/full" && mount -t tmpfs -o nr_inodes=1,mode=755 full "$S/full"
 because 'state= is full' "nothing was staged on n1: $S/full, .* cannot be used there, or is full" state="$S/full"
 mount -o remount,nr_inodes=2 "$S/full"
-because 'it is full when the job has its directory' "nothing was staged on n1: its prolog did not come to its end, or could not write below $S/full" state="$S/full"
+because 'it is full when the job has its directory' "nothing was staged on n1: its prolog did not finish, or could not write below $S/full" state="$S/full"
 umount "$S/full"
-because 'there is no efs' 'stage-in failed on n1: efs start gave 127: cannot run it: no such program' efs=/none
+because 'there is no efs' 'stage-in failed on n1: efs start failed with 127: cannot run it: no such program' efs=/none
 check_not 'without a prolog a task fails' task
 check 'and says what the site must set' grep -q 'nothing was staged on n1: its prolog has not run. The site must set PrologFlags=Alloc,DeferBatch' "$S/said.task_init_privileged"
 check 'nothing is left of the look' no_job
@@ -515,7 +515,7 @@ check 'nothing is left of the look' no_job
 # --- a step that asks for efs ---
 step() { hook init_post_opt HOOK_CONTEXT=local HOOK_OPTION=efs=job.yaml SLURM_JOB_ID=7 "$@"; }
 check_not 'a step of a job without efs cannot ask for it' step
-check 'and is told who can' grep -q 'give --efs and the like to sbatch or salloc, not to a step' "$S/said.init_post_opt"
+check 'and is told who can' grep -q 'give --efs to sbatch or salloc, not to a step' "$S/said.init_post_opt"
 check 'one that has it from its job is let through' step _SLURM_SPANK_OPTION_efs_efs=job.yaml
 check 'or is in a script that has a file system' step EFS_INSTANCE=slurm-7.0-n1
 check 'one that does not ask, too' hook init_post_opt HOOK_CONTEXT=local SLURM_JOB_ID=7
@@ -534,8 +534,8 @@ refused() {  # refused NAME PATTERN VARIABLE=VALUE...
 }
 long() { head -c "$1" /dev/zero | tr '\0' x; }
 refused 'flags that are too long' 'flags .* are too long' SPANK_EFS_FLAGS="no-stage-out $(long 200)"
-refused 'a name that leads elsewhere' 'that is no name for --efs-keep' SPANK_EFS_FLAGS=keep=../x
-refused 'one to attach to' 'that is no name for --efs-keep or --efs-attach' SPANK_EFS_FLAGS='attach=../../x'
+refused 'a name that leads elsewhere' 'that is not a valid name for --efs-keep' SPANK_EFS_FLAGS=keep=../x
+refused 'one to attach to' 'that is not a valid name for --efs-keep or --efs-attach' SPANK_EFS_FLAGS='attach=../../x'
 refused 'a job file that is too large' 'job file .* is too large' SPANK_EFS_JOB="# $(long 98304)"
 refused 'one that is no text' 'job.yaml:1:' SPANK_EFS_JOB=$'\x01\xff\xfe{\x02'
 refused 'none' 'job.yaml' SPANK_EFS_JOB=
@@ -711,7 +711,7 @@ unsaved
 check 'a comment that slurmctld takes is not written into the accounting' test ! -s "$S/sacctmgr.log"
 printf '#!/bin/sh\n[ "$1" != update ] || { echo "slurm_update error: Job has already finished" >&2; exit 1; }\nexec %s/scontrol.good "$@"\n' "$S" >"$S/slurm/scontrol"
 unsaved
-check 'one of a job that has ended is' grep -qE '^--immediate --quiet modify job where jobid=7 set AdminComment=efs on n1: results are not back: ' "$S/sacctmgr.log"
+check 'one of a job that has ended is' grep -qE '^--immediate --quiet modify job where jobid=7 set AdminComment=efs on n1: results are not exported: ' "$S/sacctmgr.log"
 check 'once' test "$(wc -l <"$S/sacctmgr.log")" = 1
 cp "$S/scontrol.good" "$S/slurm/scontrol"; rm "$S/slurm/sacctmgr"
 check 'nothing is left' no_job
@@ -755,7 +755,7 @@ lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600); fcntl.flock(lock, fc
   epilog HOOK_TIMEOUT=15
   check 'an epilog does not wait for who looks at what is kept for longer than it has' test $((SECONDS - began)) -le 15
   check 'leaves what may be its own, and does not forget it' test -e "$S/mnt/7/result" -a -e "$S/state/7.0"
-  [ -n "$before" ] || check 'and says so where the job may have run' result_is 'unsaved .*another job of the user.s looks at what is kept'
+  [ -n "$before" ] || check 'and says so where the job may have run' result_is 'unsaved .*another job of the user locks the kept files'
   kill $looker; wait $looker 2>/dev/null
   check 'the next one ends it' epilog
   check 'nothing of the job is left' no_job
@@ -834,7 +834,7 @@ as_user sh -c "for i in 1 2 3 4 5; do head -c 256K /dev/urandom >$S/mnt/7/r\$i; 
 began=$SECONDS
 check 'an epilog whose stage-out takes too long' epilog -- stage-out=12
 check 'ends in time' test $((SECONDS - began)) -le 46
-check 'and says what became of it' result_is 'unsaved results are not back: time was up'
+check 'and says what became of it' result_is 'unsaved results are not exported: time was up'
 back() { find "$W/results" -name 'r[1-5]' | wc -l; }  # which of them is up to the threads that copy
 check 'some are back' test "$(back)" -ge 1
 check 'not all' test "$(back)" -le 4
@@ -873,13 +873,13 @@ done
 # --- results of the background tests ---
 wait "${aside_pids[@]}"
 check 'a stop that hangs has its time, and no more' took hung-started 80
-check 'and leaves the results where they are' grep -q '^unsaved .*did not end within the time' "$S/hung-started/state/7.0/result"
+check 'and leaves the results where they are' grep -q '^unsaved .*did not end within the site.s limit' "$S/hung-started/state/7.0/result"
 check 'one without anything to save has two minutes' took hung-failed 150
 check 'what hung is not forgotten' test -e "$S/hung-failed/state/7.0"
 check 'a stop that finds out too late that all is over' took over 30
 check 'has nothing left to do' test ! -e "$S/over/state/7.0" -a ! -e "$S/over/mnt/7"
 check 'a stage-in that is slow ends before slurmd would kill its prolog' took slow-start 30
-check 'and fails, with the reason' grep -q '^failed .*within the time that slurmd gives a prolog here (PrologEpilogTimeout, 30 s)' "$S/slow-start/state/7.0/result"
+check 'and fails, with the reason' grep -q '^failed .*within the time limit of a prolog (PrologEpilogTimeout, 30 s)' "$S/slow-start/state/7.0/result"
 check 'a stop that is slow ends before slurmd would kill its epilog' took slow-stop 45
 check 'and leaves the results where they are' grep -q '^unsaved .*PrologEpilogTimeout' "$S/slow-stop/state/7.0/result"
 check 'an epilog does not wait longer than that for another one' took busy 15
@@ -887,7 +887,7 @@ check 'and takes nothing from it' grep -qx 'running x' "$S/busy/state/7.0/result
 check 'nor where slurm.conf alone says how long it may take' took busy-conf 15
 check 'and takes nothing from it, either' grep -qx 'running x' "$S/busy-conf/state/7.0/result"
 check 'a job that keeps waits a minute for the lock' took locked 80
-check 'and fails with the reason' grep -q '^failed what is kept for you on n1 .* cannot be looked at: another job of yours looks at it .*/.lock.'"$uid1" "$S/locked/state/7.0/result"
+check 'and fails with the reason' grep -q '^failed your kept files on n1 .* are locked by another job of yours .*/.lock.'"$uid1" "$S/locked/state/7.0/result"
 check 'an epilog ends daemons whose socket the user has removed' await 20 no_daemon "$S/unheard/r"
 check 'and leaves nothing' test ! -e "$S/unheard/state/4000009.0" -a ! -e "$S/unheard/mnt/4000009" -a ! -e "$S/unheard/r/slurm-4000009.0-n1"
 check 'they have staged out' test "$(cat "$S/socket/results/result")" = precious

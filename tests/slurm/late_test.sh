@@ -88,7 +88,7 @@ unmount_store() { umount -l "$C/run.n1/$instance/store"; }
 remove_containers() { find "$W/disk" -path '*/data/??/*' -type f -delete; }
 lost memory killed_and unmount_store
 check 'memory: it is told that nothing is left' await 40 told "$job.0" n1 unsaved 'nothing is left of them .*was gone'
-check_exit 'memory: by efs status, too' 3 'unsaved: results are not back' "$EFS" status --job "$job" --shared "$C/shared"
+check_exit 'memory: by efs status, too' 3 'unsaved: results are not exported' "$EFS" status --job "$job" --shared "$C/shared"
 check 'memory: and the mail hook' grep -q "^$job .*was gone" "$C/mail.log"
 check 'memory: the node is free' await 40 all_idle
 check 'memory: nothing is left' await 20 job_is_gone "$job"
@@ -100,7 +100,7 @@ give_up n1 "$instance"
 remove_directory() { umount -l "$C/run.n1/$instance/store"; rm -rf "$C/run.n1/$instance"; }
 lost directory remove_directory
 check 'directory: its daemons are ended all the same' await 60 gone "${members#* }"
-check 'directory: that is told' await 40 told "$job.0" n1 unsaved 'was removed while it ran: it was ended'
+check 'directory: that is told' await 40 told "$job.0" n1 unsaved 'was removed while it ran: it was stopped'
 result_is 'directory: its result is back' r
 check 'directory: nothing is mounted' test -z "$(grep -F "$C/mnt.n1/$job " /proc/self/mounts)"
 lost both killed_and remove_directory

@@ -98,11 +98,11 @@ check_exit 'and efs status --job says so' 0 'has stopped it itself' "$EFS" statu
 
 work plain
 job=$(submit $USER1 --hold <<<$'#!/bin/bash\necho "mount:$EFS_MOUNT:"; srun --efs=job.yaml echo ran')
-check_exit 'of a job that waits in the queue of Slurm efs status --job says why' 0 "^job $job waits for its nodes .JobHeldUser.*; its inputs come when it has them" "$EFS" status --job "$job"
+check_exit 'of a job that waits in the queue of Slurm efs status --job says why' 0 "^job $job waits for its nodes .JobHeldUser.*; its inputs are staged in when it has them" "$EFS" status --job "$job"
 scontrol release "$job"
 ends "$job" FAILED 'a job without efs, of which a step asks for it'
 check 'is left alone' says "$job" '^mount::$'
-check 'the step is told who can ask' says "$job" 'efs: a file system is the job.s, and this one was submitted without; give --efs'
+check 'the step is told who can ask' says "$job" 'efs: this job was submitted without a file system; give --efs'
 check_not 'and does not run' says "$job" '^ran$'
 check_exit 'efs status --job says what it knows of such a job' 1 'Slurm has it as FAILED' "$EFS" status --job "$job"
 
@@ -110,7 +110,7 @@ work array
 job=$(submit $USER1 --efs=job.yaml --array=1-2 -o "$W/out.%A_%a" <<<$'#!/bin/bash\ncat $EFS_MOUNT/in/a; echo $SLURM_ARRAY_TASK_ID >$EFS_MOUNT/r.$SLURM_ARRAY_TASK_ID')
 array_done() { [ "$(ls "$W/results" | grep -c '^r\.')" = 2 ] && all_idle; }
 check 'an array: every task has its own file system' await 60 array_done
-check_exit 'efs status --job knows a task as squeue writes it' 0 'done: all results are back' "$EFS" status --job "${job}_1"
+check_exit 'efs status --job knows a task as squeue writes it' 0 'done: all results are exported' "$EFS" status --job "${job}_1"
 
 work patterns 'resources: [ [ path: "$PART/%x.%a" ] ]'
 sed -i 's|/results$|/results/%x.%A.%a.%N.%t|' "$W/job.yaml"
@@ -269,7 +269,7 @@ work unsaved
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho precious >$EFS_MOUNT/result\nchmod 555 '"$W/results")
 ends "$job" COMPLETED 'a job whose results cannot be written'
 check 'the node is free for others' await 30 all_idle
-check_exit 'efs status --job gives 3' 3 'unsaved: results are not back' "$EFS" status --job "$job" --shared "$C/shared"
+check_exit 'efs status --job gives 3' 3 'unsaved: results are not exported' "$EFS" status --job "$job" --shared "$C/shared"
 check 'the mail hook was called' grep -q "^$job " "$C/mail.log"
 chmod 755 "$W/results"
 check 'the results can still be saved' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" stop "slurm-$job.0-n1"
@@ -328,7 +328,7 @@ runs_again() { has_ended "$job" && [ "$(job_field "$job" Restarts)" = 1 ]; }
 check 'it runs again' await 150 runs_again
 check 'with its inputs, where the dead mount was' says "$job" '^alpha$'
 check 'the node is free' await 30 all_idle
-check_exit 'clean refuses what the first run left' 1 'nowhere else' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "slurm-$job.0-n1"
+check_exit 'clean refuses what the first run left' 1 'no other copy' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "slurm-$job.0-n1"
 check 'salvage brings it out' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" salvage "slurm-$job.0-n1"
 check 'whole' test "$(cat "$W/results/first")" = precious
 check 'and then it can go' env EFS_RUNTIME_DIR="$C/run.n1" "$EFS" clean "slurm-$job.0-n1"

@@ -20,8 +20,8 @@ work unmatched 'resources: [ [ path: in ] ]' 'outputs: [ [ path: "out/*" ], [ pa
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nmkdir $EFS_MOUNT/out $EFS_MOUNT/output $EFS_MOUNT/tmp\necho r >$EFS_MOUNT/out/r; echo s >$EFS_MOUNT/tmp/s; echo f >$EFS_MOUNT/output/final.h5')
 ends "$job" COMPLETED 'a job whose rules miss a result'
 dropped='1 new file (2 B) matched no output rule and was dropped: output/final.h5'
-check_exit 'efs status --job says so' 0 "done: all results are back; ${dropped//[()]/.}$" status "$job"
-check 'and the mail' grep -qF "$job $(id -u $USER1) n1 all results are back; $dropped" "$C/mail.log"
+check_exit 'efs status --job says so' 0 "done: all results are exported; ${dropped//[()]/.}$" status "$job"
+check 'and the mail' grep -qF "$job $(id -u $USER1) n1 all results are exported; $dropped" "$C/mail.log"
 check 'and the last line of its output' grep -qF "; $dropped; receipt: $W/results/efs-receipt-slurm-$job.0-n1.json" <<<"$(last_line "$job")"
 check 'which says what is back' grep -qE "^efs on n1: stage-out complete: [0-9]+ staged out " <<<"$(last_line "$job")"
 
@@ -52,19 +52,19 @@ second=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\necho r >$EFS_MOUNT
 check 'two jobs' await 60 test -e "$W/there" -a -e "$W/there2"
 unwritable; touch "$go"
 ends "$job" COMPLETED 'whose results cannot be brought out'
-check_exit 'is told' 3 "unsaved: results are not back: .*run there: efs stop --job $job$" status "$job"
-check 'in its output, too' grep -qE "^efs on n1: results are not back: .*run there: efs stop --job $job$" <<<"$(last_line "$job")"
+check_exit 'is told' 3 "unsaved: results are not exported: .*run there: efs stop --job $job$" status "$job"
+check 'in its output, too' grep -qE "^efs on n1: results are not exported: .*run there: efs stop --job $job$" <<<"$(last_line "$job")"
 ends "$second" COMPLETED 'the second one'
 check_exit 'a job that has none on the node' 1 'no file system of job 999999 is on this node' on_n1 stop --job 999999
 writable
 check 'what the message says is a command of the user, and short' on_n1 stop --job "$job"
 check 'the result is back' grep -qx r "$W/results/result"
-check_exit 'efs status --job follows' 0 'done: all results are back, by a later efs stop' status "$job"
+check_exit 'efs status --job follows' 0 'done: all results are exported, by a later efs stop' status "$job"
 check_exit 'of the other one it does not' 3 'unsaved' status "$second"
 on_n1 stop --no-stage-out --job "$second" >/dev/null
 job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\ntrue')
 ends "$job" COMPLETED 'another job'
-check_exit 'after which the node has noticed what was given up' 3 'given-up: what was not back has been given up on n1' status "$second"
+check_exit 'after which the node has noticed what was given up' 3 'given-up: results that were not exported were discarded on n1' status "$second"
 
 # --- both processes of a running job's file system die ---
 work died
@@ -79,12 +79,12 @@ check 'its file system dies, and that is told at once' await 20 told "$job" "on 
 check_exit 'with a code of its own' 3 dead status "$job"
 touch "$W/go"
 await 60 has_ended "$job"
-check_exit 'its end says what to do' 3 "unsaved: results are not back: .*run there: efs salvage --job $job$" status "$job"
+check_exit 'its end says what to do' 3 "unsaved: results are not exported: .*run there: efs salvage --job $job$" status "$job"
 said=$(on_n1 status "slurm-$job.0-n1")
-check 'status on the node advises that, too, and no start by root' grep -qE "^  bring out: efs salvage --job $job$" <<<"$said"
+check 'status on the node advises that, too, and no start by root' grep -qE "^  export: efs salvage --job $job$" <<<"$said"
 check 'that is a command' on_n1 salvage --job "$job"
 check 'which brings it out' grep -qx r "$W/results/result"
-check_exit 'efs status --job follows' 0 'done: all results are back, by a later efs salvage' status "$job"
+check_exit 'efs status --job follows' 0 'done: all results are exported, by a later efs salvage' status "$job"
 EFS_RUNTIME_DIR=$C/run.n1 "$EFS" clean --job "$job" >/dev/null
 
 # --- all tasks of an array ---
@@ -94,7 +94,7 @@ mkdir -p "$W/results/taken/by"; chown -R $USER1 "$W/results"
 array_is_over() { [ -z "$(squeue -h -j "$job" 2>/dev/null)" ] && all_idle; }
 check 'an array of which one task has results that are not back' await 90 array_is_over
 check_exit 'the number that sbatch prints means all, and the worst counts' 3 "job ${job}_2 on n1: unsaved" status "$job"
-for task in 1 3; do check "task $task" grep -qE "^job ${job}_$task on n1: done: all results are back$" <<<"$said"; done
+for task in 1 3; do check "task $task" grep -qE "^job ${job}_$task on n1: done: all results are exported$" <<<"$said"; done
 check 'in JSON, too' json "$(status "$job" --json)" "d['exit'] == 3 and sorted(n['task'] for n in d['nodes']) == ['${job}_1', '${job}_2', '${job}_3']"
 check_exit 'a task alone' 0 "^job [0-9]+ on n1: done" status "${job}_3"
 forgets() { PATH=$C/none:$PATH status "$@"; }

@@ -326,7 +326,7 @@ class Run {
 
   void tell() EFS_REQUIRES(mutex_) {
     if (!std::exchange(told_, true)) {
-      log::warn("event=no_thread_for_staging threads={} note=\"those that are there do the work\"",
+      log::warn("event=no_thread_for_staging threads={} note=\"the existing threads do the work\"",
                 threads_.size() + 1);
     }
   }

@@ -196,7 +196,7 @@ std::optional<ReceiptEntry> Deletions::leave_changed(const fs::WalkItem& item,
   if (is_of_another_node(now) && !keeps_both) {
     return receipt_entry(item, Action::conflict,
                          "the job removed it on this node, and another node of the job may have "
-                         "brought it out: it stays");
+                         "exported it: it stays");
   }
   if (keeps_both) {
     return receipt_entry(
@@ -288,7 +288,7 @@ void Deletions::make_durable(std::vector<ReceiptEntry>& entries) {
       continue;
     }
     entry.action = Action::failed;
-    entry.reason = "it is gone, but may come back after a crash: " + describe(synced.error());
+    entry.reason = "it is removed, but may reappear after a crash: " + describe(synced.error());
   }
 }
 

@@ -184,8 +184,8 @@ Status sync_partial(int fd, PfsIo& pfs) {
 Result<PartialFile> fill_partial(const PartialJob& job, int fd, const PartialMeans& with) {
   if (is_foreign(job.item)) {
     return fail(EUCLEAN,
-                "its container is not what was staged in, though no program has changed it: "
-                "somebody has exchanged it, or cut it short; the PFS has it");
+                "its container is not what was staged in: it was exchanged or truncated outside "
+                "efs; the PFS has it");
   }
   const auto container = with.buffer.open_container(job.item.ino);
   if (!container) {
@@ -293,7 +293,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
   if (now &&
       (now->st_ino != written.inode || static_cast<std::uint64_t>(now->st_size) != written.size)) {
     // Another process's file has the partial's name; this process must not remove it.
-    return fail(ESTALE, "its partial was replaced or changed by someone else");
+    return fail(ESTALE, "its partial was replaced or changed by another process");
   }
   const auto tell = [&](bool is_shared) {
     if (about_to) {
@@ -338,9 +338,10 @@ Status link_partial(int from_at, const std::string& from, const PartialJob& job,
     return done;
   }
   if (is_name_taken(job, done.error())) {
-    done = fail(EEXIST,
-                "somebody has changed, replaced or removed what had its name: the job's version is "
-                "kept in the buffer only");
+    done = fail(
+        EEXIST,
+        "the file of its name was changed, replaced or removed on the PFS: the job's version is "
+        "kept in the buffer only");
   }
   const bool tells = done.error().code == EEXIST || is_held(done.error());
   return without_partial(job, tells ? done.error() : not_named(done.error()), pfs);

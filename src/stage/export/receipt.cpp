@@ -484,7 +484,7 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   if (unreadable > 0) {
     text += std::to_string(unreadable) +
             " results cannot be read from the buffer: their containers are gone or unreadable, or "
-            "power loss took their content. If you have the containers, put them back, then " +
+            "power loss took their content. If you have the containers, restore them, then " +
             receipt.way_out + " " + escaped(receipt.job) + "\n";
   }
   if (left > receipt.lost + unreadable) {

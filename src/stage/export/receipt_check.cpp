@@ -30,7 +30,7 @@ Result<nlohmann::json> read_receipt(const std::string& path) {
                       json.value("format", nlohmann::json()) == "efs-receipt-1" &&
                       json.contains("entries") && json["entries"].is_array();
   if (!is_one) {
-    return fail(EPROTO, path + ": is no receipt of efs");
+    return fail(EPROTO, path + ": is not a receipt of efs");
   }
   return json;
 }
@@ -135,7 +135,7 @@ Result<ReceiptCheck> check_receipt(const std::string& path, PfsIo& pfs,
   }
   return check;
 } catch (const nlohmann::json::exception&) {
-  return fail(EPROTO, path + ": is no receipt of efs");
+  return fail(EPROTO, path + ": is not a receipt of efs");
 }
 
 }  // namespace efs::stage

@@ -126,9 +126,8 @@ void ResultBatches::show_directories(std::span<Outgoing> batch) {
   for (const auto& [path, results] : by_hidden_directory(batch)) {
     const bool is_clean = std::ranges::none_of(
         results, [](const Outgoing* out) { return out->straight && out->partial_left; });
-    const Status shown =
-        is_clean ? tree_.show(path)
-                 : fail(ENOTEMPTY, "what could not be written there whole could not be removed");
+    const Status shown = is_clean ? tree_.show(path)
+                                  : fail(ENOTEMPTY, "incomplete files in it could not be removed");
     if (!shown) {
       log::warn(
           "event=directory_not_shown path=\"{}\" reason=\"{}\" note=\"its files are written once "
@@ -278,7 +277,7 @@ void ResultBatches::secure(std::span<const Outgoing> batch) {
   }
   if (const Status secured = options_.by_rank ? Status() : buffer_.secure(written); !secured) {
     log::warn(
-        "event=buffer_not_secured files={} reason=\"{}\" note=\"what is brought out is good; after "
+        "event=buffer_not_secured files={} reason=\"{}\" note=\"exported results are good; after "
         "power loss the buffer may have less\"",
         written.size(), describe(secured.error()));
   }

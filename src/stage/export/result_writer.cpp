@@ -50,9 +50,9 @@ constexpr std::string_view both_changed =
     "the PFS's version changed since it was staged in: both are kept, the job's as ";
 
 constexpr ObstacleTexts texts_of_job{
-    .replaced = "replaced another file of the job that was brought out under this name",
-    .both = "another file of the job was brought out under this name: both are kept, this one as ",
-    .left = "another file of the job was brought out under this name; this one"};
+    .replaced = "replaced another file of the job that was exported under this name",
+    .both = "another file of the job was exported under this name: both are kept, this one as ",
+    .left = "another file of the job was exported under this name; this one"};
 constexpr ObstacleTexts texts_if_existed{
     .replaced = replaced_changed,
     .both = "results-dir has another file of this name: both are kept, the job's as ",
@@ -63,8 +63,8 @@ constexpr ObstacleTexts texts_if_unsure{
     .replaced = replaced_changed,
     .both = both_changed,
     .left =
-        "what is there came when the buffer was too full to note what it had brought out, and "
-        "may be somebody else's; the job's version"};
+        "the file there is from when the buffer was too full to record exports, and may be "
+        "foreign; the job's version"};
 constexpr ObstacleTexts texts_if_changed{
     .replaced = replaced_changed,
     .both = both_changed,
@@ -357,9 +357,9 @@ bool ResultWriter::is_spelled_so(Outgoing& out, int directory) {
     return true;
   }
   out.settle(Action::conflict,
-             "results-dir does not tell its name from that of something else there (upper and "
-             "lower case?): it is kept in the buffer only; give it another name, or bring it out "
-             "elsewhere with efs salvage --to");
+             "results-dir does not distinguish its name from another one there (upper and lower "
+             "case?): it is kept in the buffer only; give it another name, or export it elsewhere "
+             "with efs salvage --to");
   return false;
 }
 
@@ -538,7 +538,9 @@ bool ResultWriter::take_name(Outgoing& out, int directory, Scratch& scratch) {
     out.partial_left = true;
     if (tries == most_tries) {
       fail_name(
-          out, {EEXIST, "others go on replacing what has its name: it is kept in the buffer only"});
+          out,
+          {EEXIST,
+           "other processes keep replacing the file of its name: it is kept in the buffer only"});
       return false;
     }
     // Another run has since used that name: this version gets the next one.
@@ -611,7 +613,7 @@ Result<struct stat> ResultWriter::named_copy(const Outgoing& out, int directory)
   const bool ours =
       !now || out.file.inode == 0 ||
       (now->st_ino == out.file.inode && static_cast<std::uint64_t>(now->st_size) == out.file.size);
-  return ours ? now : fail(ESTALE, "somebody has replaced or changed it");
+  return ours ? now : fail(ESTALE, "another process has replaced or changed it");
 }
 
 /// `is_theirs`: another user's file has the same content. If the job changes the result later, that
@@ -639,10 +641,9 @@ void ResultWriter::record_named(Outgoing& out, int directory, bool is_theirs) {
     }
   }
   if (!noted) {
-    out.entry.reason +=
-        (out.entry.reason.empty() ? "" : "; ") +
-        std::string("when it changes again, this version may be taken for somebody else's: ") +
-        describe(noted.error());
+    out.entry.reason += (out.entry.reason.empty() ? "" : "; ") +
+                        std::string("when it changes again, this version may be a conflict: ") +
+                        describe(noted.error());
   }
 }
 

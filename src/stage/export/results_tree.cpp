@@ -457,7 +457,8 @@ Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct st
     finished.has.mode = there;
   };
   if ((both & S_ISGID) != 0 && !keeps_group_bit(now)) {
-    return refuse("only who is of its group can change it and keep the set-group-ID bit"), Status();
+    return refuse("only a member of its group can change it and keep the set-group-ID bit"),
+           Status();
   }
   const auto done = pfs_.chmod(fd, wanted);
   if (!done && not_permitted(done.error()) && !made_.contains(item.path)) {

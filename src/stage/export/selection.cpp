@@ -35,7 +35,7 @@ ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
   std::string reason = "its content cannot be read from the buffer: " + item.unreadable;
   if (!is_result) {
     reason += "; no program has changed it since it was " +
-              std::string(item.saved ? "brought to results-dir" : "staged in");
+              std::string(item.saved ? "exported to results-dir" : "staged in");
   }
   ReceiptEntry entry =
       receipt_entry(item, is_result ? Action::failed : Action::skipped, std::move(reason));

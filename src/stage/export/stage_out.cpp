@@ -117,7 +117,7 @@ class StageOut {
 
   std::string not_listed() const {
     return std::string(progress_.time_is_up ? "the deadline passed" : "it was cancelled") +
-           " while the files were listed: none was brought out, and all are in the buffer";
+           " while the files were listed: none was exported, and all are in the buffer";
   }
 
   /// True if time is up before the first of many files. Naming them all would take as long as
@@ -270,7 +270,7 @@ class StageOut {
     }
     if (tree_.was_moved(config_.results_dir)) {
       receipt_.reason = "results-dir " + config_.results_dir +
-                        " was moved away or replaced meanwhile: what is listed went to the "
+                        " was moved away or replaced meanwhile: the listed results are in the "
                         "directory that had its name";
     }
   }
@@ -319,7 +319,7 @@ class StageOut {
                        *list, [&](const Outgoing& out) { return is_back(out.entry.action); });
     }
     add(all ? deletions_.carry_out(removed, patience_)
-            : deletions_.refuse(removed, "not all results are back", ECANCELED));
+            : deletions_.refuse(removed, "not all results are exported", ECANCELED));
   }
 
   void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
@@ -398,8 +398,8 @@ class StageOut {
       for (auto& out : *list) {
         if (const auto file = own_file(out.item->path); !file.empty()) {
           out.settle(Action::failed, file +
-                                         " has this name: give the result another one, or bring it "
-                                         "out elsewhere with efs salvage --to");
+                                         " has this name: give the result another one, or export "
+                                         "it elsewhere with efs salvage --to");
         }
         if (auto why = buffer_.refusal(out.item->path); !why.empty()) {
           out.settle(Action::conflict, std::move(why));
@@ -445,7 +445,7 @@ class StageOut {
         if (const auto why = still.find(out.item->path); why != still.end() &&
                                                          out.state == Outgoing::State::waiting &&
                                                          why->second.code != EROFS) {
-          out.settle(Action::failed, "noting what it takes the place of: " + describe(why->second));
+          out.settle(Action::failed, "recording what it replaces: " + describe(why->second));
         }
       }
     }
@@ -498,8 +498,8 @@ class StageOut {
       }
       entry->action = Action::failed;
       entry->reason = file +
-                      " has this name, and takes the place of what was brought out: give the "
-                      "result another one, or bring it out elsewhere with efs salvage --to";
+                      " has this name, and replaces the exported file: give the "
+                      "result another one, or export it elsewhere with efs salvage --to";
     }
   }
 
@@ -563,7 +563,7 @@ class StageOut {
     }
     for (const auto& path : cleared.left) {
       if (told_.insert(path).second) {
-        tell("left in results-dir, for somebody has put something in it: " + path);
+        tell("left in results-dir, for another process has put a file in it: " + path);
       }
     }
   }

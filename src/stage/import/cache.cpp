@@ -91,7 +91,7 @@ class Cache::Lock {
          ::flock(lock.state_.get(), LOCK_EX | LOCK_NB) != 0;
          pause = std::min(2 * pause, std::chrono::microseconds(5000))) {
       if (std::chrono::steady_clock::now() > end) {
-        return fail(ETIMEDOUT, "the cache is locked by somebody else");
+        return fail(ETIMEDOUT, "the cache is locked by another process");
       }
       std::this_thread::sleep_for(pause);
     }

@@ -362,7 +362,7 @@ class StageIn {
                                       .gid = entry.attributes.gid,
                                       .xattrs = std::move(*xattrs)};
     if (auto done = buffer_.record_directory(entry.path, directory_version(came_in)); !done) {
-      return with_context(done.error(), "noting its version in the buffer");
+      return with_context(done.error(), "recording its version in the buffer");
     }
     return {};
   }

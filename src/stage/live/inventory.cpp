@@ -40,7 +40,7 @@ bool is_staged_type(mode_t mode) {
 /// The effect of a stop on a name that no change or output rule concerns, in words.
 std::string fate_of_unchanged(const fs::WalkItem& item) {
   if (item.saved) {
-    return "is not staged out: an unload brought it to results-dir and it has not changed since";
+    return "is not staged out: an unload exported it and it has not changed since";
   }
   return S_ISDIR(item.attributes.st_mode)
              ? "is made at results-dir only where something goes into it: it has not "
@@ -84,7 +84,7 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
                     : item.origin   ? "it was opened for writing, or changed, since the stage-in"
                                     : "it is new, or has a new name";
   if (item.saved) {
-    why += "; what is there is a version of it that was brought out before";
+    why += "; results-dir has an earlier version of it";
   }
   return "is staged out to " + config.results_dir + "/" + path + ": " + why;
 }
@@ -101,7 +101,7 @@ std::string writers_text(const fs::Writers& writers) {
   if (writers.possible) {
     return "may be mapped for writing: an unload needs --as-is, and cannot be verified";
   }
-  return "nobody can write to it now: an unload would be verified";
+  return "no program can write to it now: an unload would be verified";
 }
 
 /// The writers of a file as a line for people, and as a member of `answer`; "" if the buffer does

@@ -264,7 +264,7 @@ class Load : LiveTransfer {
 
   bool is_directory_there(const PlanEntry& entry, const fs::WalkItem& found) {
     if (!S_ISDIR(found.attributes.st_mode)) {
-      failed(entry.path, {ENOTDIR, "is in the buffer and is no directory"});
+      failed(entry.path, {ENOTDIR, "is in the buffer and is not a directory"});
     }
     return true;
   }
@@ -279,7 +279,7 @@ class Load : LiveTransfer {
   bool is_file_there(const PlanEntry& entry, const fs::WalkItem& found) {
     if (!S_ISREG(found.attributes.st_mode)) {
       return failed(entry.path,
-                    {EISDIR, "is in the buffer and is no regular file; remove it there first"}),
+                    {EISDIR, "is in the buffer and is not a regular file; remove it there first"}),
              true;
     }
     const bool same = has_version(found, entry.origin);

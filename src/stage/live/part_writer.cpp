@@ -23,7 +23,7 @@ namespace efs::stage {
 namespace {
 
 constexpr const char* changed_meanwhile =
-    "somebody changed it in results-dir while the part was laid over it; the job's version is kept "
+    "it changed in results-dir while the part was written; the job's version is kept "
     "in the buffer only";
 
 }  // namespace
@@ -161,8 +161,7 @@ void PartWriter::record_version(const fs::WalkItem& item, const PartialFile& mad
                        : replaced.is_new ? record_placed(item, made)
                                          : Status();
   if (!noted) {
-    entry.reason +=
-        "; the next unload will take it for somebody else's version: " + describe(noted.error());
+    entry.reason += "; the next unload will report a conflict: " + describe(noted.error());
   }
 }
 

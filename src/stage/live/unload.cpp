@@ -288,7 +288,7 @@ class Unload : LiveTransfer {
       if (const auto why = still.find(config::result_path(config_, entry.path));
           why != still.end()) {
         append(entry.reason,
-               "what else has had this name may be taken for it: " + describe(why->second));
+               "another file that had this name may count as exported: " + describe(why->second));
       }
     }
   }
@@ -384,10 +384,10 @@ class Unload : LiveTransfer {
     const auto named = buffer_.version_of(item.path);
     auto now = version_below(pfs_, config_.results_dir, item.path);
     if (now && !named) {
-      return fail(ESTALE, "nothing says what its copy was when it got its name");
+      return fail(ESTALE, "the version of its copy was not recorded");
     }
     if (now && !fs::is_same_file(*named, *now)) {
-      return fail(ESTALE, "somebody has changed it in results-dir");
+      return fail(ESTALE, "it has changed in results-dir");
     }
     return now;
   }
@@ -400,7 +400,7 @@ class Unload : LiveTransfer {
     const bool same = !now || !S_ISREG(ours.st_mode) ||
                       (now->size == static_cast<std::uint64_t>(ours.st_size) &&
                        same_or_coarser(to_timespec(now->mtime), ours.st_mtim));
-    return same ? now : fail(ESTALE, "somebody has changed it in results-dir");
+    return same ? now : fail(ESTALE, "it has changed in results-dir");
   }
 
   void copy_part_of_one() {

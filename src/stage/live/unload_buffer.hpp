@@ -98,7 +98,7 @@ class UnloadBuffer final : public OutgoingBuffer {
       return std::unexpected(there.error());
     }
     if (!take_version(item.path, *there)) {
-      return fail(ESTALE, "somebody has changed it since");
+      return fail(ESTALE, "it has changed on the PFS since");
     }
     return staging_.record_named(item.ino, item.path, *there, in_place_, item.replaced.get());
   } catch (const std::bad_alloc&) {

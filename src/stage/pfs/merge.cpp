@@ -24,12 +24,12 @@ constexpr int looking_flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 constexpr int most_looks = 2000;
 constexpr const char* comparing = "comparing it with another node's";
 constexpr const char* conflict_text =
-    "another node or run of the job has brought out a different file under this name; this one is "
+    "another node or run of the job has exported a different file under this name; this one is "
     "kept in the buffer only";
 
 constexpr const char* unreadable_text =
-    "another node or run of the job has brought out a file under this name which may not be read, "
-    "so that nothing tells whether it is the same; this one is kept in the buffer only";
+    "another node or run of the job has exported a file under this name that cannot be read and "
+    "compared; this one is kept in the buffer only";
 
 Result<bool> same_link(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
   const auto first = pfs.readlink(at, a), second = pfs.readlink(at, b);
@@ -117,7 +117,7 @@ Status is_still(PfsIo& pfs, int at, const std::string& from, const struct stat& 
   }
   return now->st_ino == ours.st_ino && now->st_dev == ours.st_dev && now->st_size == ours.st_size
              ? Status()
-             : fail(ESTALE, "its partial was replaced or changed by someone else");
+             : fail(ESTALE, "its partial was replaced or changed by another process");
 }
 
 // True if it is the file that was seen and not a later file with the same inode number. New and
@@ -293,7 +293,7 @@ Result<Placed> rename_merging(PfsIo& pfs, const Rename& names, Nanoseconds since
     }
   }
   return fail(EAGAIN,
-              "other nodes of the job go on removing or replacing the file of this name; this one "
+              "other nodes of the job keep removing or replacing the file of this name; this one "
               "is kept in the buffer only");
 }
 
@@ -349,9 +349,8 @@ Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct sta
       return std::unexpected(now.error());
     }
     if (!is_seen(*now, seen)) {
-      return fail(
-          EEXIST,
-          "somebody has replaced or changed it since, perhaps another node or job: it stays");
+      return fail(EEXIST,
+                  "it was replaced or changed since, perhaps by another node or job: it stays");
     }
     return pfs.unlink(at, name);
   });

@@ -97,10 +97,8 @@ Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name,
 }
 
 Error given_up(const Error& held) {
-  return {
-      EBUSY,
-      "another node or job is about to give or to take this name, and does not come to an end: " +
-          held.what + "; where that is dead, remove it, and try again"};
+  return {EBUSY, "another node or job has claimed this name, and does not finish: " + held.what +
+                     "; if that process is dead, remove the claim, and try again"};
 }
 
 NameClaim::NameClaim(NameClaim&& other) noexcept

@@ -19,7 +19,7 @@ Result<UniqueFd> open_owned(int directory, const std::string& name, std::uint64_
     return std::unexpected(now.error());
   }
   if (!S_ISREG(now->st_mode) || now->st_ino != inode) {
-    return fail(ESTALE, "somebody has replaced it");
+    return fail(ESTALE, "another process has replaced it");
   }
   if (now->st_uid != ::geteuid()) {
     return fd;

@@ -309,8 +309,8 @@ Status check_mount_root(const std::string& path, PfsIo& pfs) {
     return fail(mounted.error().code, path + ": " + describe(mounted.error()));
   }
   return fail(ESTALE, "nothing is mounted on " + path +
-                          " any more, as it was when the job began (to bring the results there all "
-                          "the same: efs stop --keep --no-stage-out, then efs salvage --to)");
+                          " any more, as it was when the job began (to export the results there "
+                          "all the same: efs stop --keep --no-stage-out, then efs salvage --to)");
 }
 
 }  // namespace

@@ -281,8 +281,7 @@ Status all_disowned(const std::map<std::string, Error>& still) {
     return {};
   }
   const auto& [path, error] = *still.begin();
-  return fail(error.code,
-              path + ": noting that what had this name is it no more: " + describe(error));
+  return fail(error.code, path + ": revoking the record of its earlier file: " + describe(error));
 }
 
 Status disown_others(const config::JobConfig& config, const Plan& plan, fs::Staging& staging) {

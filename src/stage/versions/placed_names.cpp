@@ -89,7 +89,7 @@ Result<std::unique_ptr<PlacedNames>> PlacedNames::open(int metadata, std::string
     fd.reset(::openat(metadata, placed_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   }
   if (!fd && errno != ENOENT) {
-    return fail_errno(std::string("meta/") + placed_name + ", which says what was brought out");
+    return fail_errno(std::string("meta/") + placed_name + ", which lists the exports");
   }
   std::unique_ptr<PlacedNames> names(new PlacedNames(std::move(fd), metadata, results_dir));
   EFS_TRY(names->load());

@@ -67,10 +67,10 @@ TEST_CASE("each field of a request is read into its place", "[control]") {
 }
 
 TEST_CASE("what does not go together, and what is too much, is EINVAL with a text", "[control]") {
-  CHECK(load_of(request(R"({"force": true})"), {}).error().what == "force goes with replace");
+  CHECK(load_of(request(R"({"force": true})"), {}).error().what == "force requires replace");
   CHECK(unload_of(request(R"({"remove": true, "size": 1})"), {}).error().what ==
-        "remove goes with whole files");
-  CHECK(class_of(request(R"({"class": "none"})")).error().what.contains("no class \"none\""));
+        "remove requires whole files");
+  CHECK(class_of(request(R"({"class": "none"})")).error().what.contains("unknown class \"none\""));
   CHECK(paths_of(request(R"({"paths": []})")).error().code == EINVAL);
   CHECK(paths_of({{"paths", std::vector<std::string>(10001, "a")}}).error().code == EINVAL);
   CHECK(paths_of({{"paths", std::vector<std::string>(10000, "a")}})->size() == 10000);

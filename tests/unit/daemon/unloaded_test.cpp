@@ -90,7 +90,7 @@ TEST_CASE("unloaded: the receipt of the stop tells what unloads brought out, who
   CHECK(find(last, "same")->checksum == 0xfedcba9876543210);
   CHECK(find(last, "same")->unverified);
   REQUIRE(find(last, "gone") != nullptr);
-  CHECK(find(last, "gone")->reason.contains("the job has removed or renamed it since"));
+  CHECK(find(last, "gone")->reason.contains("the job removed or renamed it since"));
   CHECK(last.note.contains("gone"));
   REQUIRE(find(last, odd) != nullptr);
   CHECK(find(last, odd)->action == Action::kept);

@@ -79,7 +79,7 @@ TEST_CASE(
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict != stage::Verdict::complete);
   CHECK(test::told_of(receipt, "d/big").action == Action::failed);
-  CHECK(test::told_of(receipt, "d/big").reason.contains("somebody has removed it"));
+  CHECK(test::told_of(receipt, "d/big").reason.contains("was removed from the store"));
   CHECK_FALSE(stdfs::exists(dead.results() + "/d/big"));
   CHECK(test::told_of(receipt, "linked").action == Action::staged_out);
   const Started started(dead);
@@ -128,7 +128,7 @@ TEST_CASE(
   CHECK(damage_in(dead).contains(name + ": its container"));
   const auto receipt = brought_out(dead);
   CHECK(test::told_of(receipt, name).action == (moved ? Action::failed : Action::skipped));
-  CHECK(test::told_of(receipt, name).reason.contains("somebody has removed it"));
+  CHECK(test::told_of(receipt, name).reason.contains("was removed from the store"));
   CHECK((receipt.verdict == stage::Verdict::complete) == !moved);
   CHECK(std::ranges::count(receipt.entries, name, &stage::ReceiptEntry::path) == 1);
   const Started started(dead);
@@ -305,7 +305,7 @@ TEST_CASE("a container under another number is no file's, and its original stays
   const std::string another = dead.store() + "/data/c8/00000000000000c8";
   stdfs::copy_file(dead.container("d/big"), another);
   CHECK(damage_in(dead) == "");
-  CHECK(findings(dead, Severity::leftover).contains("container 200: no record knows it"));
+  CHECK(findings(dead, Severity::leftover).contains("container 200: no record names it"));
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);
   stdfs::remove(another);
   stdfs::create_hard_link(dead.container("d/big"), another);

@@ -51,7 +51,7 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   }
   write_over(dead.journal(), bad);
   CHECK(damage_in(dead).contains(
-      "journal: behind record 10 lies something that does not verify, and good records follow"));
+      "journal: the data behind record 10 does not verify, and good records follow"));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store());
   {
@@ -72,7 +72,7 @@ TEST_CASE("a journal whose records were exchanged or left out is refused, and no
   CHECK(stdfs::exists(dead.container("d/big")));
   const auto receipt = brought_out(dead);
   CHECK(receipt.note.contains(
-      "10 records verified; what lies behind the last of them does not verify"));
+      "10 records verified; the data behind the last of them does not verify"));
   CHECK(receipt.note.contains("files may be missing"));
   CHECK(receipt.verdict != stage::Verdict::complete);
   CHECK(test::told_of(receipt, ".").action == Action::failed);
@@ -199,20 +199,20 @@ TEST_CASE(
     write_over(dead.store() + "/data/ff/0000000000000fff",
                "of a file that only a later journal knew");
   }
-  CHECK(damage_in(dead).contains("has a number that the journal has not given"));
+  CHECK(damage_in(dead).contains("has a number above the last of the journal"));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store() + "/data");
   {
     const Started started(dead);
     REQUIRE_FALSE(started.filesystem);
     CHECK(started.filesystem.error().code == EUCLEAN);
-    CHECK(started.filesystem.error().what.contains("not the last one of this store"));
+    CHECK(started.filesystem.error().what.contains("older than its store"));
   }
   CHECK(test::everything_below(dead.store() + "/data") == before);
   CHECK(test::text_of(dead.journal()) == older);
   const auto receipt = brought_out(dead);
   CHECK(receipt.verdict != stage::Verdict::complete);
-  CHECK(test::told_of(receipt, ".").reason.contains("not the last one of this store"));
+  CHECK(test::told_of(receipt, ".").reason.contains("older than its store"));
   const Started after(dead, true);  // which takes records, and may bring back what was removed
   CHECK(after.filesystem);
 }

@@ -62,7 +62,7 @@ TEST_CASE(
   const auto nowhere = small_tree();
   nowhere.root().directory->insert("astray", 77);
   CHECK(image::check_tree(nowhere).damage ==
-        Damage{{"astray", "leads to inode 77, which is not there"}});
+        Damage{{"astray", "leads to inode 77, which does not exist"}});
   const auto lost = small_tree();
   lost.root().directory->erase("link");
   CHECK(image::check_tree(lost).damage == Damage{{"inode 5", "cannot be reached from the root"}});

@@ -179,7 +179,7 @@ TEST_CASE("contents: a list that is damaged is told, and stops no salvage", "[im
   const auto receipt = left.brought_out();
   CHECK(receipt.verdict == stage::Verdict::complete);
   CHECK(receipt.note.contains(
-      "meta/contents, which says what the containers were when the instance was left, is damaged"));
+      "meta/contents, the list of the containers when the instance was left, is damaged"));
 }
 
 TEST_CASE(

@@ -21,10 +21,11 @@ namespace {
 
 constexpr Nanoseconds in_a_second = 1'000'000'000;
 const std::string is_named =
-    "another node or job is about to give or to take this name, and does not come to an end: "
+    "another node or job has claimed this name, and does not finish: "
     ".efs-claim-";
 const std::string whose =
-    " is its claim, of another.efs-partial; where that is dead, remove it, and try again";
+    " is its claim, of another.efs-partial; if that process is dead, remove the claim, and try "
+    "again";
 
 /// Claims of another node to names in one directory.
 class Claims {

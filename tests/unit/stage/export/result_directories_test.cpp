@@ -154,8 +154,7 @@ TEST_CASE(
   const Receipt receipt = first.out_with("chmod", [&] { meanwhile = second.out(); });
   CHECK(action_of(receipt, "d") == Action::staged_out);
   CHECK(action_of(meanwhile, "d") == Action::failed);
-  CHECK(second.reason(meanwhile).contains(
-      "another node or job is about to give or to take this name"));
+  CHECK(second.reason(meanwhile).contains("another node or job has claimed this name"));
   CHECK(first.theirs() == 0700);
   CHECK(action_of(second.out(), "d") == Action::conflict);
   CHECK(first.theirs() == 0700);

@@ -310,9 +310,8 @@ Transfer unload_of_a_part(bool in_place) {
                      receipt.entries.at(0).reason.contains("without user.k")));
             }
             // After this message the user declares in the job file that the file is the job's own.
-            const bool told =
-                receipt.entries.size() == 1 &&
-                receipt.entries[0].reason.contains("will take it for somebody else's");
+            const bool told = receipt.entries.size() == 1 &&
+                              receipt.entries[0].reason.contains("will report a conflict");
             if (told) {
               scene.config.on_conflict = config::OnConflict::overwrite;
             }
