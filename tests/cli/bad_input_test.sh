@@ -101,7 +101,7 @@ touch "$MNT"
 on_this_node 'a mount-dir that is a file' "$MNT"
 fresh foreign
 mkdir -m 777 "$MNT"; chmod -R a+rwX "$S/foreign"
-on_this_node 'a mount-dir of somebody else' "$MNT:? .*(belongs to another user)" as_nobody
+on_this_node 'a mount-dir of somebody else' "$MNT:? .*belongs to (another user|somebody else)" as_nobody
 fresh subdirectory 'resources: [ [ path: input ] ]' 'outputs: [ [ path: "sub/*.dat" ] ]'
 mkdir -m 555 "$OUT/sub"; chmod 777 "$OUT"; mkdir "$MNT"; chown $nobody "$MNT"
 check_exit 'an output whose directory takes nothing: plan' 1 "$OUT/sub.*takes no result of the output sub/\*.dat: Permission denied" as_nobody "$EFS" plan "$JOB"

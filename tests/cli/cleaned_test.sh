@@ -61,7 +61,7 @@ if kernel_has_it; then
   check_exit 'result: a stop with a deadline brings out what it can' 1 'lost: its content cannot be read' "$EFS" stop --deadline 5 result
   exec 7<&-
   check_exit 'result: a stop brings out the others, and names it' 3 'failed: lost: its content cannot be read from the buffer: container' "$EFS" stop result
-  check 'result: and says what helps' grep -q '1 results cannot be read from the buffer.*put them back, then retry: efs stop result' <<<"$said"
+  check 'result: and says what helps' grep -q '1 results cannot be read from the buffer.*restore them, then retry: efs stop result' <<<"$said"
   check 'result: the others are back' grep -q . "$OUT/good" "$OUT/moved" "$OUT/d/renamed"
   check 'result: not the one that is lost' test ! -e "$OUT/lost"
   check 'result: the receipt has it' json "$(receipt)" '[e["path"] for e in d["entries"] if e.get("unreadable")] == ["lost"] and d["verdict"] == "partial"'
@@ -183,7 +183,7 @@ else
     exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all bash $S/logout.sh $EFS $S" 2>&1)
   check 'gone: the unmount brings the results home' test $? = 0
   check 'gone: they are' grep -qx result "$S/x/out/r"
-  check 'gone: every verb names the one way out' test "$(grep -c "efs cannot reach it: its directory $S/x/run/efs/gone has been removed.*fusermount3 -u $S/x/mnt ends it as efs stop does, and brings its results to $S/x/out" <<<"$said")" = 14
+  check 'gone: every verb names the one way out' test "$(grep -c "efs cannot reach it: its directory $S/x/run/efs/gone has been removed.*fusermount3 -u $S/x/mnt ends it as efs stop does, and exports its results to $S/x/out" <<<"$said")" = 14
   [ "$(grep -c 'fusermount3 -u' <<<"$said")" = 14 ] || echo "$said"
 fi
 finish

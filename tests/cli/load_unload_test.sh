@@ -62,8 +62,8 @@ tests() {
   check_exit "$m: a path elsewhere" 1 'neither on the mount' efs load -i "$NAME" --wait /etc/passwd
   check_exit "$m: a path with .." 1 '\.\.' efs load --wait ../x
   check_exit "$m: a task that never was" 1 'no task 4711' efs wait 4711
-  check_exit "$m: a negative offset" 2 'no number of bytes' efs load --wait --offset -1 g1
-  check_exit "$m: a negative size" 2 'no number of bytes' efs unload --wait --size -1 g1
+  check_exit "$m: a negative offset" 2 'not a number of bytes' efs load --wait --offset -1 g1
+  check_exit "$m: a negative size" 2 'not a number of bytes' efs unload --wait --size -1 g1
   check_exit "$m: more names than one request holds" 1 'request is [0-9]+ bytes long.*1048576' efs load -i "$NAME" $(printf "input/$(printf 'x%.0s' {1..140})%d " {1..9500})
   check_exit "$m: wait for no number" 2 'no number' efs wait x
 
@@ -86,7 +86,7 @@ tests() {
   check "$m: it is the PFS's" cmp "$PFS/c" "$MNT/c"
   check "$m: and clean" item c "not d[0]['dirty'] and d[0]['staged'] == 'in'"
   mkdir "$MNT/taken"; echo x >"$PFS/taken"
-  check_exit "$m: a directory has the name" 1 'no regular file' efs load --wait --replace --force taken
+  check_exit "$m: a directory has the name" 1 'not a regular file' efs load --wait --replace --force taken
   head -c 200M /dev/zero >"$PFS/huge"
   check_exit "$m: what does not fit is refused before it moves" 1 'are to be loaded and the buffer takes' efs load --wait huge
   rm "$PFS/huge"

@@ -86,7 +86,7 @@ import sys
 with open(sys.argv[1], "r+b") as file:
     at = file.read().index(b"r40"); file.seek(at); file.write(b"R")
 PY
-check_exit 'a damaged record: names behind it are lost, and the salvage says the way' 3 'comes out under numbers: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/named" lost
+check_exit 'a damaged record: names behind it are lost, and the salvage says the way' 3 'export their contents under numbers: efs salvage --lost --to DIR lost' "$EFS" salvage --to "$S/lost/named" lost
 before=$(find "$STORE" -ls)
 check_exit 'the list says that there is more' 0 'names are missing; list their contents: efs salvage --lost --list lost' "$EFS" salvage --list lost
 check_exit 'check-image calls them damage' 1 'damage: container [0-9]+ .*Export it: efs salvage --lost' "$EFS" check-image lost

@@ -54,7 +54,7 @@ in_place hurried
 echo beta >"$PFS/input/b"
 started "$JOB"; echo job-a >"$MNT/input/a"; echo job-b >"$MNT/input/b"
 claim=$PFS/input/.efs-claim-a96faf705af16834e6c632b61e964e1f.efs-partial; ln -s another.efs-partial "$claim"
-check_exit 'a stop with a deadline does not wait for a claim beyond that' 3 '^  not-saved: input/a: another node or job is about to give.*time was up$' "$EFS" stop --deadline 3 hurried
+check_exit 'a stop with a deadline does not wait for a claim beyond that' 3 '^  not-saved: input/a: another node or job has claimed this name.*time was up$' "$EFS" stop --deadline 3 hurried
 check 'what nobody else has is out' grep -qx job-b "$PFS/input/b"
 rm "$claim"
 check 'what was not saved is salvaged' "$EFS" salvage hurried

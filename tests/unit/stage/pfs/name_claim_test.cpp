@@ -91,8 +91,9 @@ TEST_CASE(
   CHECK(there.front().starts_with(claim_prefix));
   CHECK(there.front().ends_with(".efs-partial"));  // which no stage-in imports
   CHECK(describe(given_up(ours.error()))
-            .contains(there.front() + " in the same directory is its claim, of "
-                                      "out.theirs.efs-partial; where that is dead, remove it"));
+            .contains(there.front() +
+                      " in the same directory is its claim, of "
+                      "out.theirs.efs-partial; if that process is dead, remove the claim"));
   theirs.reset();
   CHECK(NameClaim::take(pfs, fd.get(), "out", "out.ours.efs-partial", 20ms));
   CHECK(names_in(directory).empty());
