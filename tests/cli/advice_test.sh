@@ -144,7 +144,7 @@ dead broken
 store=$EFS_RUNTIME_DIR/broken/store
 cp "$store/meta/journal" "$S/journal"
 printf 'X' | dd of="$store/meta/journal" bs=1 seek=3 conv=notrunc 2>/dev/null
-check_exit 'a start on a damaged journal names the store' 1 "efs check-image $store says what is damaged, efs salvage $store brings out" "$EFS" start "$JOB"
+check_exit 'a start on a damaged journal names the store' 1 "see the damage: efs check-image $store; export what is left: efs salvage $store" "$EFS" start "$JOB"
 check_exit 'clean advises nothing that is refused' 1 'broken is not removed: .*damaged: efs check-image broken; or discard it: efs clean --force broken$' "$EFS" clean broken
 cp "$S/journal" "$store/meta/journal"
 check_exit 'whole again it can be brought out' 1 'Export the results: efs salvage broken; or continue: efs start ' "$EFS" clean broken

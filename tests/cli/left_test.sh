@@ -46,7 +46,7 @@ for how in 'passthrough' 'daemon'; do
   check_exit 'one that was cut short is told' 1 'damage: written: container .* is not what it was when the instance was left: it has 5 bytes instead of 300010' "$EFS" check-image "$name"
   check_exit 'a repair refuses, and says why' 1 'is damaged, and efs cannot repair it' "$EFS" check-image --repair "$name"
   check 'in --json, too' json "$("$EFS" check-image --json --repair "$name")" "d['ok'] is False and 'cannot repair it' in d['error'] and d['code'] and d['findings']"
-  check_exit 'and is no start' 1 'the contents of 1 files are not what they were.*it has 5 bytes instead of 300010.*remove .*/meta/contents' "$EFS" start "${what[@]}" "$JOB"
+  check_exit 'and is no start' 1 'the contents of 1 files were changed since the instance was left.*it has 5 bytes instead of 300010.*remove .*/meta/contents' "$EFS" start "${what[@]}" "$JOB"
   check 'nothing is mounted' bash -c "! grep -qF ' $MNT ' /proc/self/mounts"
   check_exit 'again' 1 'it has 5 bytes instead of 300010' "$EFS" start "${what[@]}" "$JOB"
   check_exit 'a salvage leaves it out and says so' 3 'it has 5 bytes instead of 300010' "$EFS" salvage "$name" --to "$S/$name/to" --all

@@ -347,7 +347,7 @@ fresh looks "$PERSISTENT"
 started "$JOB"; rm "$MNT/input/sub/b"
 check 'stop --keep' "$EFS" stop --keep looks
 mkdir -p "$OUT/input"; ln -s sub "$OUT/input/sub"    # a loop
-check_exit 'a result that cannot be looked at is no start' 1 'input/sub/b cannot be compared with what an earlier instance left' "$EFS" start "$JOB"
+check_exit 'a result that cannot be looked at is no start' 1 'input/sub/b cannot be compared with the buffer of an earlier instance' "$EFS" start "$JOB"
 rm "$OUT/input/sub"
 started "$JOB"
 check 'when it can the input is back' cmp "$MNT/input/sub/b" "$PFS/input/sub/b"

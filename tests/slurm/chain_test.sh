@@ -53,18 +53,18 @@ chain=$W
 work stranger; chown -R $USER2 "$W"
 job=$(submit $USER2 --efs=job.yaml --efs-attach=chain -w n1 <<<$'#!/bin/bash\necho ran')
 ends "$job" FAILED 'a job of another user that would attach to it'
-check 'is told that nothing of his is there' says "$job" 'nothing of yours on n1 that was kept as chain'
+check 'is told that nothing of his is there' says "$job" 'you have nothing on n1 that was kept as chain'
 W=$chain
 await 30 all_idle
 job=$(submit $USER1 --efs=job.yaml --efs-keep=chain -w n1 <<<$'#!/bin/bash\necho ran')
 ends "$job" FAILED 'a job that would keep under a name that is taken'
-check 'says what to do' says "$job" 'already that is kept as chain.*--efs-attach=chain'
+check 'says what to do' says "$job" 'already that are kept as chain.*--efs-attach=chain'
 check_not 'and did not run' says "$job" '^ran$'
 check 'what was kept is there still' json "$(status_on n1 "$kept")" 'd["state"] == "kept"'
 await 30 all_idle
 job=$(submit $USER1 --efs=job.yaml --efs-attach=chain -w n2 <<<$'#!/bin/bash\necho ran')
 ends "$job" FAILED 'a job that attaches on another node'
-check 'says why, and the way out' says "$job" 'nothing of yours on n2 that was kept as chain.*same node'
+check 'says why, and the way out' says "$job" 'you have nothing on n2 that was kept as chain.*same node'
 await 30 all_idle
 job=$(submit $USER1 --efs=job.yaml --efs-attach=nosuch -w n1 <<<$'#!/bin/bash\necho ran')
 ends "$job" FAILED 'a job that attaches to what was never kept'

@@ -164,7 +164,7 @@ TEST_CASE(
     dead.write_manifest_of(other.instance());
   }
   CHECK(damage_in(dead).contains(
-      "another instance's (" +
+      "another instance (" +
       store::to_string(part == "/meta/instance.json" ? dead.instance() : other.instance())));
   CHECK(image::repair_image(dead.store()).error().code == EUCLEAN);
   const auto before = test::everything_below(dead.store());
