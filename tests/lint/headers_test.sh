@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Each header compiles alone, and each source includes its own header first.
+# Each source compiles by itself, not only in a unity build, and includes its own header first. So each header compiles alone.
 #   headers_test.sh BIN_DIR
 # The headers of the system are read once, into a precompiled header: alone they take clang most of the time. So a header that
 # lacks one of those is found only where no source includes it first. EFS_HEADERS_ALONE=1 compiles all without the precompiled
-# header, and each source by itself, not as a unity build has it.
+# header.
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 COMMANDS=$BIN/../compile_commands.json
@@ -57,6 +57,9 @@ printf '#pragma once\n' >"$S/tree/src/a/b.hpp"; printf '#include <string>\n#incl
 check 'a source whose header comes late is found' grep -q 'a/b.cpp' <<<"$(own_header_late "$S/tree")"
 check 'its header is compiled alone' grep -q 'a/b.hpp' <<<"$(without_source "$S/tree")"
 
+printf 'namespace { struct A {}; }\nA a, a;\n' >"$S/bad.cpp"
+check 'a source that does not compile by itself is found' grep -q bad.cpp <<<"$(echo "$S/bad.cpp" | alone)"
+
 # --- the tree ---
 check 'there are headers' test "$(headers "$SOURCE" | wc -l)" -gt 150
 check 'each source includes its own header first' nothing "$(own_header_late "$SOURCE")"
@@ -65,8 +68,8 @@ if [ -n "${EFS_HEADERS_ALONE:-}" ]; then
   check 'each source compiles alone' nothing "$(sources "$SOURCE" | alone)"
 else
   check 'headers without a source compile alone' nothing "$(without_source "$SOURCE" | alone)"
-  headers "$SOURCE" | xargs grep -hE '^#include <' | grep -v fuse_ | sort -u >"$S/system.hpp"
+  { headers "$SOURCE"; sources "$SOURCE"; } | xargs grep -hE '^#include <' | grep -v fuse_ | sort -u >"$S/system.hpp"
   check 'the headers of the system compile' bash -c "cd '$BIN/..' && $CLANG -fpch-instantiate-templates ${flags/-fsyntax-only/} -x c++-header '$S/system.hpp' -o '$S/system.pch'"
-  check 'each header compiles with those of the system' nothing "$(headers "$SOURCE" | alone -include-pch "$S/system.pch")"
+  check 'each source compiles by itself with those of the system' nothing "$(sources "$SOURCE" | alone -include-pch "$S/system.pch")"
 fi
 finish
