@@ -21,7 +21,11 @@
 #include "objects/efs_objects.h"
 #include "support/temp.hpp"
 
-namespace efs::test {
+namespace efs::objects_test {
+
+using test::Sample;
+using test::seed;
+using test::TempDirectory;
 
 /// A description of an array, without data.
 inline eo_array array_of(std::string_view dtype, std::initializer_list<std::uint64_t> shape,
@@ -149,4 +153,4 @@ bool killed_at(long n, Action action) {
   }
 }
 
-}  // namespace efs::test
+}  // namespace efs::objects_test

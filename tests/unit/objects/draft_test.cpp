@@ -8,7 +8,8 @@
 #include "objects/name.hpp"
 #include "unit/objects/arrays.hpp"
 
-using namespace efs::test;
+// A namespace of its own: files that are compiled as one share their names.
+namespace efs::objects_test {
 
 namespace {
 
@@ -169,3 +170,5 @@ TEST_CASE("a sweep does not follow links", "[objects]") {
   CHECK(store_filled(temp.store, "link/a", 1, 1) == ENOTDIR);
   CHECK(names_of(temp.store).empty());
 }
+
+}  // namespace efs::objects_test

@@ -6,8 +6,8 @@
 
 #include "unit/objects/arrays.hpp"
 
-using namespace efs::test;
-namespace objects = efs::objects;
+// A namespace of its own: files that are compiled as one share their names.
+namespace efs::objects_test {
 
 TEST_CASE("odd names are refused with a text", "[objects]") {
   const std::string deep = [] {
@@ -96,3 +96,5 @@ TEST_CASE("the directories of versions have one spelling", "[objects]") {
   CHECK(objects::is_draft(*objects::new_draft_name()));
   CHECK(*objects::new_draft_name() != *objects::new_draft_name());
 }
+
+}  // namespace efs::objects_test

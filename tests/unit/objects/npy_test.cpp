@@ -8,10 +8,12 @@
 
 #include "unit/objects/arrays.hpp"
 
-using namespace efs::test;
-using efs::objects::checked;
-using efs::objects::header_of;
-using efs::objects::parse_header;
+// A namespace of its own: files that are compiled as one share their names.
+namespace efs::objects_test {
+
+using objects::checked;
+using objects::header_of;
+using objects::parse_header;
 
 namespace {
 
@@ -236,3 +238,5 @@ TEST_CASE("the caller's description is validated", "[objects]") {
   CHECK(code(array_of("<f8", {0, UINT64_MAX})) == EOVERFLOW);
   CHECK(code(array_of("|u1", {1ULL << 32U, 1ULL << 32U})) == EOVERFLOW);
 }
+
+}  // namespace efs::objects_test

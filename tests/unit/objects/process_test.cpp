@@ -5,7 +5,8 @@
 
 #include "unit/objects/arrays.hpp"
 
-using namespace efs::test;
+// A namespace of its own: files that are compiled as one share their names.
+namespace efs::objects_test {
 
 namespace {
 
@@ -170,3 +171,5 @@ TEST_CASE("opens beside writers remove no draft that is alive", "[objects]") {
   }
   CHECK(drafts_in(temp.path()).empty());
 }
+
+}  // namespace efs::objects_test

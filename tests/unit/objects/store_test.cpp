@@ -9,7 +9,8 @@
 
 #include "unit/objects/arrays.hpp"
 
-using namespace efs::test;
+// A namespace of its own: files that are compiled as one share their names.
+namespace efs::objects_test {
 
 namespace {
 
@@ -366,3 +367,5 @@ TEST_CASE("a store is any directory", "[objects]") {
   REQUIRE(eo_open((temp.path() + "/x/y/z/").c_str(), &store) == 0);
   eo_close(store);
 }
+
+}  // namespace efs::objects_test

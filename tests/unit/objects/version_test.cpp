@@ -6,7 +6,8 @@
 #include "base/checksum.hpp"
 #include "unit/objects/arrays.hpp"
 
-using namespace efs::test;
+// A namespace of its own: files that are compiled as one share their names.
+namespace efs::objects_test {
 
 namespace {
 
@@ -161,3 +162,5 @@ TEST_CASE("latest is found, and the newest are kept", "[objects]") {
   CHECK(drafts_in(temp.path()).empty());
   CHECK(eo_keep(temp.store, "nosuch", 1) == ENOENT);
 }
+
+}  // namespace efs::objects_test
