@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "objects/name.hpp"
 #include "objects/store.hpp"
@@ -57,7 +58,10 @@ std::string quoted(std::string_view name) {
 Result<std::string> manifest_line(const Store& version, const std::string& name, bool sync) {
   const auto object = open_object(version, name);
   if (!object) {
-    return fail(object.error().code, name + ": " + object.error().reason, object.error().remedy);
+    const Failure& failure = object.error();
+    const std::string& reason = failure.reason;
+    return fail(failure.code, name + ": " + (reason.empty() ? std::strerror(failure.code) : reason),
+                failure.remedy);
   }
   const Shape& shape = object->header.shape;
   if (sync) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.hpp"
+#include "support/durable_calls.hpp"
 #include "unit/objects/arrays.hpp"
 
 // A namespace of its own: files that are compiled as one share their names.
@@ -161,6 +162,47 @@ TEST_CASE("latest is found, and the newest are kept", "[objects]") {
   eo_close(old);
   CHECK(drafts_in(temp.path()).empty());
   CHECK(eo_keep(temp.store, "nosuch", 1) == ENOENT);
+}
+
+TEST_CASE("EO_SYNC syncs the file, renames it and syncs its directories", "[objects]") {
+  const TempStore temp;
+  const std::string path = temp.path();
+  const auto renamed_to = [](const std::string& to) {
+    return test::DurableEvent{"rename to " + to, [to](const test::DurableCall& call) {
+                                return call.kind == test::DurableCall::Kind::rename &&
+                                       call.to == to;
+                              }};
+  };
+  const test::DurableEvent draft_synced{"sync of a draft", [](const test::DurableCall& call) {
+                                          return call.kind == test::DurableCall::Kind::sync &&
+                                                 call.path.ends_with(".part");
+                                        }};
+  {
+    const test::DurableCalls calls;
+    REQUIRE(store_filled(temp.store, "d/a", 1, 10, EO_SYNC) == 0);
+    const auto made = calls.so_far();
+    CHECK(test::disorder(made, {draft_synced, renamed_to(path + "/d/a.npy"),
+                                test::syncs(path + "/d"), test::syncs(path)}) == "");
+  }
+  {
+    const test::DurableCalls calls;
+    REQUIRE(committed(temp.store, 3, 1, EO_SYNC) == 0);
+    const auto made = calls.so_far();
+    const std::string draft = path + "/run/00000003.part";
+    CHECK(
+        test::disorder(made, {test::syncs(draft + "/u.npy"), test::syncs(draft + "/manifest.json"),
+                              test::syncs(draft), renamed_to(path + "/run/00000003"),
+                              test::syncs(path + "/run"), test::syncs(path)}) == "");
+  }
+  test::DurableCalls calls;
+  REQUIRE(store_filled(temp.store, "d/a", 2, 10) == 0);
+  CHECK(calls.so_far().size() == 1);  // the rename alone
+  calls.fail_syncs(EIO);
+  CHECK(store_filled(temp.store, "d/a", 3, 10, EO_SYNC) == EIO);
+  CHECK(value_of(temp.store, "d/a") == 2);
+  CHECK(committed(temp.store, 4, 1, EO_SYNC) == EIO);
+  CHECK(value_in(temp.store, EO_LATEST) == 1);
+  CHECK(drafts_in(path).empty());
 }
 
 }  // namespace efs::objects_test
