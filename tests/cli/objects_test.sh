@@ -92,7 +92,10 @@ else skip "NumPy's files" 'no numpy'; fi
 # --- mounts, and the stage-out of the store ---
 for options in '' daemon-io; do
   fresh "objects$options" 'outputs: [ [ path: "**/*.part", flags: temporary ], [ path: objects ] ]'
-  check_exit "every call on a mount ($options)" 0 '^temperature$' "$EFS" run ${options:+-o $options} "$JOB" -- "$S/objects_check"
+  # The second program removes the draft of the first, and replaces its objects but not its versions.
+  check_exit "every call on a mount ($options)" 0 '^1 drafts$' "$EFS" run ${options:+-o $options} "$JOB" -- \
+    sh -c "$S/objects_check && rm -r \"\$EFS_MOUNT/objects/run\" && $S/objects_check && echo \$(find \"\$EFS_MOUNT\" -name '*.part' | wc -l) drafts"
+  check 'with its names' grep -qx temperature <<<"$said"
   for name in temperature made atoms/forces atoms/flags run/00000003/u; do check "exported: $name" cmp "$OUT/objects/$name.npy" "$S/plain/$name.npy"; done
   check 'the manifest, too' cmp "$OUT/objects/run/00000003/manifest.json" "$S/plain/run/00000003/manifest.json"
   check 'no removed version' test ! -e "$OUT/objects/run/00000001"
