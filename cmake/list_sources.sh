@@ -24,6 +24,7 @@ write() {
 
 for layer in base config store fs fuse stage control queue image daemon cli; do write "src/$layer"; done
 write backends
+write objects
 write slurm-plugin
 for part in unit model crash fault; do write "tests/$part" ! -path './slurm-plugin/*'; done
 write tests/support -name '*.cpp'

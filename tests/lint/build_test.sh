@@ -8,19 +8,19 @@ set -uo pipefail
 
 # copy DIRECTORY: the files of the tree that the checks read
 copy() {
-  mkdir -p "$1" && (cd "$SOURCE" && tar cf - CMakeLists.txt cmake src backends slurm-plugin tests bench docs) | tar xf - -C "$1"
+  mkdir -p "$1" && (cd "$SOURCE" && tar cf - CMakeLists.txt cmake src backends objects slurm-plugin tests bench docs) | tar xf - -C "$1"
 }
 # lists TREE: the lists as they are there
 lists() { (cd "$1" && find . \( -name sources.cmake -o -name parts.list \) -print0 | sort -z | xargs -0 cat); }
 # stale_lists TREE: what cmake/list_sources.sh would change in a copy
 stale_lists() {
-  rm -rf "$S/lists" && mkdir "$S/lists" && (cd "$1" && tar cf - cmake src backends slurm-plugin tests) | tar xf - -C "$S/lists" &&
+  rm -rf "$S/lists" && mkdir "$S/lists" && (cd "$1" && tar cf - cmake src backends objects slurm-plugin tests) | tar xf - -C "$S/lists" &&
     "$S/lists/cmake/list_sources.sh" && diff <(lists "$1") <(lists "$S/lists") | grep '^[<>]'
 }
 # unnamed TREE: sources that no list names and no CMakeLists.txt does
 unnamed() {
   local file
-  (cd "$1" && find src backends slurm-plugin tests bench \( -name '*.cpp' -o -name '*.c' \) ! -path 'tests/fuzz/*' ! -path 'tests/cli/*' ! -path 'tests/slurm/*' | sort) | while read -r file; do
+  (cd "$1" && find src backends objects slurm-plugin tests bench \( -name '*.cpp' -o -name '*.c' \) ! -path 'tests/fuzz/*' ! -path 'tests/cli/*' ! -path 'tests/slurm/*' | sort) | while read -r file; do
     grep -qwF "$(basename "$file")" "$1"/CMakeLists.txt "$1"/{tests,slurm-plugin}/CMakeLists.txt $(find "$1" -name sources.cmake) || echo "$file"
   done
 }

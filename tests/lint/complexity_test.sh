@@ -21,6 +21,6 @@ check_exit 'one with too many parameters' 1 '6 parameters' count "$S/parameters"
 check_exit 'too many with many branches' 1 'more than 2%' count "$S/many"
 check_exit 'no functions at all' 1 '^0 functions' count "$S/none"
 check 'a good one' count "$S/good"
-check 'the functions of the tree' count "$SOURCE/src" "$SOURCE/backends" "$SOURCE/slurm-plugin"
-count "$SOURCE/src" "$SOURCE/backends" "$SOURCE/slurm-plugin" | tail -n 1
+check 'the functions of the tree' count "$SOURCE/src" "$SOURCE/backends" "$SOURCE/objects" "$SOURCE/slurm-plugin"
+count "$SOURCE/src" "$SOURCE/backends" "$SOURCE/objects" "$SOURCE/slurm-plugin" | tail -n 1
 finish

@@ -29,8 +29,8 @@ for command in json.load(open(sys.argv[1])):
     break
 END
 )
-headers() { find "$1/src" "$1/backends" -name '*.hpp' ! -path '*/api/*' | sort; }
-sources() { find "$1/src" "$1/backends" -name '*.cpp' ! -path '*/api/*' | sort; }
+headers() { find "$1/src" "$1/backends" "$1/objects" -name '*.hpp' ! -path '*/api/*' | sort; }
+sources() { find "$1/src" "$1/backends" "$1/objects" -name '*.cpp' ! -path '*/api/*' | sort; }
 # includes_first SOURCE HEADER
 includes_first() { [ -e "$1" ] && grep -m1 '^#include' "$1" | grep -qF "${2##*/}\""; }
 # without_source TREE: headers that no source of the same name includes first
@@ -52,7 +52,7 @@ nothing() { [ -z "$1" ] || { echo "$1"; return 1; }; }
 # --- the checks can fail ---
 printf '#pragma once\nstruct A { std::string name; };\n' >"$S/bad.hpp"
 check 'a header without its include is found' grep -q bad.hpp <<<"$(echo "$S/bad.hpp" | alone)"
-mkdir -p "$S/tree/src/a" "$S/tree/backends"
+mkdir -p "$S/tree/src/a" "$S/tree/backends" "$S/tree/objects"
 printf '#pragma once\n' >"$S/tree/src/a/b.hpp"; printf '#include <string>\n#include "a/b.hpp"\n' >"$S/tree/src/a/b.cpp"
 check 'a source whose header comes late is found' grep -q 'a/b.cpp' <<<"$(own_header_late "$S/tree")"
 check 'its header is compiled alone' grep -q 'a/b.hpp' <<<"$(without_source "$S/tree")"

@@ -20,13 +20,14 @@ queue: base
 image: base config backends store fs stage
 cli: base config control stage queue image
 daemon: base config backends store fs fuse stage control queue image
-api: base control'
+api: base control
+objects:'
 
 # bad_includes TREE: prints every include of a layer that the including layer may not use, and every
 # unknown layer. The first directory of an include is a layer or, if there is no such directory, a
 # library.
 bad_includes() {
-  (cd "$1" && { ls src; echo backends; } && echo && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' src backends --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.c') |
+  (cd "$1" && { ls src; echo backends; echo objects; } && echo && grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' src backends objects --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.c') |
     rules=$rules awk '
       BEGIN { n = split(ENVIRON["rules"], rule, "\n"); for (i = 1; i <= n; i++) { split(rule[i], part, ":"); allowed[part[1]] = " " part[2] " "; ours[part[1]] } }
       !body { if ($0 == "") body = 1; else ours[$0]; next }
@@ -85,7 +86,7 @@ no_members_with_bodies() { ! members_with_bodies "$1" | grep .; }
 
 # --- the checks can fail ---
 copy=$S/copy
-mkdir -p "$copy/tests" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/conf" "$copy" || exit 2
+mkdir -p "$copy/tests" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/objects" "$SOURCE/conf" "$copy" || exit 2
 # planted NAME PATTERN CHECK FILE TEXT: with the text in the file, the check's output matches;
 # without it, the output does not match.
 planted() {
@@ -107,6 +108,7 @@ planted 'store that includes backends' 'store must not include backends' bad_inc
 planted 'control that includes config' 'control must not include config' bad_includes src/control/planted.cpp '#include "config/load.hpp"'
 planted 'cli that includes fs' 'cli must not include fs' bad_includes src/cli/planted.cpp '#include "fs/filesystem.hpp"'
 planted 'cli that includes daemon' 'cli must not include daemon' bad_includes src/cli/planted.cpp '#include "daemon/instance.hpp"'
+planted 'objects that include base' 'objects must not include base' bad_includes objects/planted.cpp '#include "base/result.hpp"'
 planted 'a way around by ..' 'a path with \.\.' bad_includes src/fs/planted.cpp '#include "../fuse/session.hpp"'
 planted 'a PFS that knows of results' 'pfs must not include export' bad_stage_includes src/stage/pfs/planted.cpp '#include "stage/export/receipt.hpp"'
 planted 'a stage-out that knows of stage-ins' 'export must not include import' bad_stage_includes src/stage/export/planted.cpp '#include "stage/import/cache.hpp"'

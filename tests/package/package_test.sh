@@ -24,9 +24,11 @@ pc_flags() { PKG_CONFIG_PATH=${pc%/*} pkg-config "$@" efs; }
 check 'efs.pc leads to what was installed' test "$(realpath "$(pc_flags --variable=prefix)")" = "$S/dest/usr"
 check 'a program of the example compiles with it' ${CC:-cc} -std=gnu99 "$source/conf/api/stage.c" -o "$S/stage" $(pc_flags --cflags --libs)
 check 'and runs with the library' grep -q "$S/dest/usr/" <<<"$(LD_LIBRARY_PATH=$(pc_flags --variable=libdir) ldd "$S/stage" | grep libefs)"
-check 'find_package(efs) finds it' cmake -S "$source/tests/package/consumer" -B "$S/consumer" -DCMAKE_PREFIX_PATH="$S/dest/usr" -DEXAMPLE="$source/conf/api/stage.c"
+check 'find_package(efs) finds it' cmake -S "$source/tests/package/consumer" -B "$S/consumer" -DCMAKE_PREFIX_PATH="$S/dest/usr" -DEXAMPLE="$source/conf/api/stage.c" -DOBJECTS="$source/tests/cli/objects_check.c"
 check 'a program compiles with its target' cmake --build "$S/consumer"
 check 'and runs with the library' grep -q "$S/dest/usr/" <<<"$(ldd "$S/consumer/stage" | grep libefs)"
+check 'efs-objects.pc leads to what was installed' test "$(realpath "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --variable=includedir efs-objects)")" = "$S/dest/usr/include"
+check 'the target of libefs-objects works, too' grep -q "$S/dest/usr/.*libefs-objects" <<<"$(ldd "$S/consumer/objects")"
 check 'nothing outside' test "$(ls "$S/dest")" = usr
 check 'the installed program runs' "$S/dest/usr/bin/efs" --version
 rpath=$(readelf -d "$S/dest/usr/bin/efsd" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')

@@ -78,6 +78,12 @@ set(sources
   image/memory_fault_test.cpp
   image/replay_corpus_test.cpp
   image/salvage_fault_test.cpp
+  objects/draft_test.cpp
+  objects/name_test.cpp
+  objects/npy_test.cpp
+  objects/process_test.cpp
+  objects/store_test.cpp
+  objects/version_test.cpp
   queue/crowd_test.cpp
   queue/policy_test.cpp
   queue/turn_test.cpp

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* libefs-objects: arrays by name, each a plain .npy file in a directory. See efs-objects(3).
+ *
+ * Three nouns: a store is a directory, an object is an immutable file in it, a draft is an object
+ * that has no name yet. A version is a directory of objects that appears by one rename.
+ *
+ * Every function that returns int returns 0 or an errno; eo_error() has the text. Calls on one
+ * store are thread-safe. Calls on one draft are not, except eo_put on parts that do not overlap.
+ * No call needs the daemon of efs: any directory is a store. */
+#ifndef EFS_OBJECTS_H
+#define EFS_OBJECTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define EO_API __attribute__((visibility("default")))
+#else
+#define EO_API
+#endif
+
+#define EO_MAX_NDIM 32
+
+/* Values of eo_array.order: the last (C) or the first (Fortran) index is contiguous. */
+#define EO_C_ORDER 0
+#define EO_FORTRAN_ORDER 1
+
+/* Flags. Without EO_SYNC durability is that of the file system; see efs-consistency(7). */
+#define EO_SYNC 0x1u /* durable when the call returns */
+
+/* For eo_version: the newest version of the series. */
+#define EO_LATEST UINT64_MAX
+
+/* Describes an array. Initialise it with zeros. The library converts nothing: not the type, not the
+ * byte order and not the order of the indices. */
+struct eo_array {
+  char dtype[8]; /* as NumPy writes it: "<f8", "<i4", "|u1", "|b1", "<c16"; kinds b i u f c */
+  int ndim;      /* 0 (one value) to EO_MAX_NDIM */
+  int order;     /* EO_C_ORDER or EO_FORTRAN_ORDER */
+  uint64_t shape[EO_MAX_NDIM];
+  void* data;     /* contiguous; the caller owns it, except after eo_view */
+  void* mapping;  /* set by eo_view for eo_release; otherwise unused */
+  size_t mapped;  /* likewise */
+  void* reserved; /* zero */
+};
+
+struct eo_storage;
+struct eo_draft;
+
+/* Opens the directory as a store and creates it if it is missing, with its parents. NULL means
+ * $EFS_MOUNT/objects. Removes drafts that dead processes left in it. */
+EO_API int eo_open(const char* directory, struct eo_storage** store);
+
+/* Closes a store. Closing a version that was not committed aborts it. NULL is ignored. Views and
+ * drafts stay valid. */
+EO_API void eo_close(struct eo_storage* store);
+
+/* Stores a whole array under a name. The name leads to the old object or to the new one, at any
+ * moment and after any failure. A name is UTF-8; its slashes are directories. */
+EO_API int eo_store(struct eo_storage* store, const char* name, const struct eo_array* array,
+                    unsigned flags);
+
+/* Reads the part of an object that begins at start and has count elements in each dimension into
+ * the contiguous memory into->data. A start of NULL is the first element; a count of NULL reaches
+ * to the end. dtype, ndim and order of `into` must be the object's; its shape must be the part's.
+ */
+EO_API int eo_load(struct eo_storage* store, const char* name, const uint64_t* start,
+                   const uint64_t* count, const struct eo_array* into);
+
+/* Maps an object read-only and fills *view. The view keeps its version of the object when the name
+ * is replaced or removed, and when the store is closed. End it with eo_release. */
+EO_API int eo_view(struct eo_storage* store, const char* name, struct eo_array* view);
+EO_API void eo_release(struct eo_array* view);
+
+/* Fills *array with dtype, shape and order of an object; data is NULL. */
+EO_API int eo_info(struct eo_storage* store, const char* name, struct eo_array* array);
+
+/* Calls each() for every object's name in byte order. A value other than 0 ends the list and is
+ * returned. Objects inside versions are not listed. each() may call the library. */
+EO_API int eo_list(struct eo_storage* store, int (*each)(const char* name, void* context),
+                   void* context);
+
+/* Removes an object. Its directories stay. */
+EO_API int eo_remove(struct eo_storage* store, const char* name);
+
+/* Creates a draft of an array and reserves its space, so that a full file system is ENOSPC here and
+ * not a signal later. array->data is unused; the draft's elements are 0. */
+EO_API int eo_create(struct eo_storage* store, const char* name, const struct eo_array* array,
+                     struct eo_draft** draft);
+
+/* Copies count elements in each dimension from the contiguous memory `from` to the draft at start.
+ * The memory has the order of the draft. NULL as in eo_load. */
+EO_API int eo_put(struct eo_draft* draft, const uint64_t* start, const uint64_t* count,
+                  const void* from);
+
+/* Returns the draft's memory, to compute in place. Valid until eo_publish or eo_discard. */
+EO_API void* eo_data(struct eo_draft* draft);
+
+/* Gives the draft its name: the old object is replaced at once. Frees the draft, also on failure;
+ * the name then keeps its old object. */
+EO_API int eo_publish(struct eo_draft* draft, unsigned flags);
+
+/* Discards a draft. NULL is ignored. */
+EO_API void eo_discard(struct eo_draft* draft);
+
+/* Begins version n of a series: a store that is invisible until eo_commit. EEXIST: the version
+ * exists. EBUSY: another process writes it. */
+EO_API int eo_begin(struct eo_storage* store, const char* series, uint64_t n,
+                    struct eo_storage** version);
+
+/* Publishes a version: writes manifest.json, then renames the directory. Frees the store `version`,
+ * also on failure; a version that failed is aborted. EBUSY: it has drafts that are not published;
+ * it then stays open. */
+EO_API int eo_commit(struct eo_storage* version, unsigned flags);
+
+/* Discards a version that was not committed, and frees the store. NULL is ignored. */
+EO_API void eo_abort(struct eo_storage* version);
+
+/* Opens a committed version read-only, n or EO_LATEST. Close it with eo_close. */
+EO_API int eo_version(struct eo_storage* store, const char* series, uint64_t n,
+                      struct eo_storage** version);
+
+/* Removes all versions of a series but the newest k (at least 1). Views keep their objects. */
+EO_API int eo_keep(struct eo_storage* store, const char* series, unsigned k);
+
+/* Returns the text of this thread's last failed call: object, file, reason and way out. "" if no
+ * call failed. Valid until the thread's next failed call. */
+EO_API const char* eo_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* EFS_OBJECTS_H */

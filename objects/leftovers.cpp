@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "objects/leftovers.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "objects/name.hpp"
+
+namespace efs::objects {
+
+namespace {
+
+constexpr int attempts = 100;
+constexpr int deepest = 2 * max_depth;
+
+enum class Lock { owned, busy, missing };
+
+/// Locks an open draft without waiting. `missing`: the file system has no flock.
+Lock lock(int fd) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR) {
+      return errno == EWOULDBLOCK ? Lock::busy : Lock::missing;
+    }
+  }
+  return Lock::owned;
+}
+
+/// Returns true if the name still leads to the open file.
+bool is_named(int fd, int at, const std::string& name) {
+  struct stat opened{};
+  struct stat named{};
+  return ::fstat(fd, &opened) == 0 &&
+         ::fstatat(at, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+void empty_directory(int directory, int depth) {
+  const auto entries = list(directory);
+  if (!entries) {
+    return;
+  }
+  for (const Listed& entry : *entries) {
+    if (entry.directory) {
+      remove_tree(directory, entry.name, depth + 1);
+    } else {
+      ::unlinkat(directory, entry.name.c_str(), 0);
+    }
+  }
+}
+
+}  // namespace
+
+Result<DraftFile> create_draft(int directory) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    auto name = new_draft_name();
+    if (!name) {
+      return std::unexpected(std::move(name.error()));
+    }
+    Fd fd(::openat(directory, name->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd && errno != EEXIST) {
+      return fail(errno);
+    }
+    // An eo_open of another process may have removed the draft before it was locked.
+    if (fd && lock(fd.get()) != Lock::busy && is_named(fd.get(), directory, *name)) {
+      return DraftFile{std::move(fd), std::move(*name)};
+    }
+  }
+  return fail(EAGAIN, "other processes remove each new draft");
+}
+
+Result<Fd> create_draft_directory(int at, const std::string& name) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const bool made = ::mkdirat(at, name.c_str(), 0777) == 0;
+    if (!made && errno != EEXIST) {
+      return fail(errno);
+    }
+    if (!made) {
+      if (!remove_abandoned(at, name, true)) {
+        return fail(EBUSY, "another process writes this version, or its draft cannot be removed",
+                    "Wait for that process or choose another number");
+      }
+      continue;
+    }
+    auto fd = open_directory(at, name);
+    if (fd && lock(fd->get()) != Lock::busy && is_named(fd->get(), at, name)) {
+      return fd;
+    }
+  }
+  return fail(EAGAIN, "other processes remove each new draft");
+}
+
+bool remove_abandoned(int at, const std::string& name, bool directory) {
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (directory ? O_DIRECTORY : 0);
+  const Fd fd(::openat(at, name.c_str(), flags));
+  if (!fd) {
+    return errno == ENOENT;
+  }
+  // Without flock no file system can tell that the owner is dead: such drafts stay.
+  if (lock(fd.get()) != Lock::owned) {
+    return false;
+  }
+  if (!is_named(fd.get(), at, name)) {
+    return true;  // published or removed since the open
+  }
+  if (!directory) {
+    return ::unlinkat(at, name.c_str(), 0) == 0;
+  }
+  empty_directory(fd.get(), 0);
+  return ::unlinkat(at, name.c_str(), AT_REMOVEDIR) == 0;
+}
+
+void sweep(int directory, int depth) {
+  const auto entries = list(directory);
+  if (!entries || depth > max_depth) {
+    return;
+  }
+  for (const Listed& entry : *entries) {
+    if ((entry.file && is_draft(entry.name)) ||
+        (entry.directory && (is_version_draft(entry.name) || is_draft(entry.name)))) {
+      remove_abandoned(directory, entry.name, entry.directory);
+    } else if (entry.directory && is_component(entry.name)) {
+      if (const auto below = open_directory(directory, entry.name)) {
+        sweep(below->get(), depth + 1);
+      }
+    }
+  }
+}
+
+void remove_tree(int at, const std::string& name, int depth) {
+  if (depth > deepest) {
+    return;
+  }
+  if (const auto fd = open_directory(at, name)) {
+    empty_directory(fd->get(), depth);
+  }
+  ::unlinkat(at, name.c_str(), AT_REMOVEDIR);
+}
+
+}  // namespace efs::objects

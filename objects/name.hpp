@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Names: of objects, of drafts and of versions. Pure functions.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "objects/result.hpp"
+
+namespace efs::objects {
+
+constexpr std::string_view object_suffix = ".npy";
+constexpr std::string_view draft_suffix = ".part";
+constexpr const char* manifest_name = "manifest.json";
+
+/// The deepest name that is accepted: components.
+constexpr int max_depth = 32;
+
+/// Validates the name of an object or of a series: EINVAL with the reason.
+Status check_name(std::string_view name);
+
+/// Returns true for one component that check_name() accepts.
+bool is_component(std::string_view component);
+
+/// Returns the name for a message: in UTF-8, without control characters, at most 300 bytes.
+std::string printable(std::string_view name);
+
+/// Returns the number of a version's directory, if it is one: eight digits, more if needed.
+std::optional<std::uint64_t> version_of(std::string_view component);
+std::string version_directory(std::uint64_t n);
+
+/// Returns a new name of a draft: eo-, 16 hexadecimal digits, .part.
+Result<std::string> new_draft_name();
+
+/// Returns true for the names that new_draft_name() makes.
+bool is_draft(std::string_view component);
+
+/// Returns true for the draft of a version: its directory and .part.
+bool is_version_draft(std::string_view component);
+
+}  // namespace efs::objects

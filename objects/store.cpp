@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "objects/store.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "objects/name.hpp"
+#include "objects/slab.hpp"
+
+namespace efs::objects {
+
+namespace {
+
+std::string file_of(const std::string& component) {
+  return component + std::string(object_suffix);
+}
+
+Status write_object(int fd, const Shape& shape, const void* data) {
+  const std::string header = header_of(shape);
+  // The size comes first: the file system can then use large pages from the first write on.
+  if (::ftruncate(fd, static_cast<off_t>(header.size() + shape.bytes)) != 0) {
+    return fail(errno);
+  }
+  EO_TRY(write_all(fd, header.data(), header.size(), 0));
+  return write_all(fd, static_cast<const char*>(data), shape.bytes, header.size());
+}
+
+/// EINVAL unless the memory has the type and the order of the object.
+Status check_same(const Shape& object, const Shape& memory) {
+  if (object.dtype != memory.dtype) {
+    const bool swapped = object.dtype.substr(1) == memory.dtype.substr(1);
+    return fail(EINVAL,
+                "the object has dtype " + object.dtype + ", the memory " + memory.dtype +
+                    (swapped ? ", which is the other byte order" : ""),
+                swapped ? "Load it as it is and swap the bytes" : "Load it with its own dtype");
+  }
+  if (object.ndim != memory.ndim) {
+    return fail(EINVAL, "the object is " + text_of(object) + ", the memory " + text_of(memory));
+  }
+  if (object.ndim > 1 && object.fortran != memory.fortran) {
+    return fail(EINVAL, "the object and the memory have different orders of the indices",
+                "Load it in its own order; eo_info() has it");
+  }
+  return {};
+}
+
+Status read_runs(const Object& object, const Slab& slab, char* into) {
+  const std::uint64_t offset = object.header.offset;
+  if (slab.run() >= shortest_call || slab.run() == slab.bytes()) {
+    return slab.for_each([&](std::uint64_t array, std::uint64_t part) {
+      return read_all(object.fd.get(), into + part, slab.run(), offset + array);
+    });
+  }
+  const auto mapping = Mapping::of(object.fd.get(), offset + object.header.shape.bytes, false);
+  if (!mapping) {
+    return std::unexpected(mapping.error());
+  }
+  return slab.for_each([&](std::uint64_t array, std::uint64_t part) {
+    std::memcpy(into + part, mapping->data() + offset + array, slab.run());
+    return Status();
+  });
+}
+
+Status collect(int directory, const std::string& prefix, std::vector<std::string>& found) {
+  const auto entries = list(directory);
+  if (!entries) {
+    return std::unexpected(entries.error());
+  }
+  for (const Listed& entry : *entries) {
+    const std::string_view name = entry.name;
+    if (entry.file && name.ends_with(object_suffix)) {
+      const std::string_view stem = name.substr(0, name.size() - object_suffix.size());
+      if (is_component(stem)) {
+        found.push_back(prefix + std::string(stem));
+      }
+    } else if (entry.directory && is_component(name) &&
+               std::ranges::count(prefix, '/') + 1 < max_depth) {
+      const auto below = open_directory(directory, entry.name);
+      if (below) {
+        EO_TRY(collect(below->get(), prefix + entry.name + '/', found));
+      } else if (below.error().code != ENOENT) {
+        return std::unexpected(below.error());
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_flags(unsigned flags) {
+  return (flags & ~EO_SYNC) == 0 ? Status() : fail(EINVAL, "a flag is unknown", "Use 0 or EO_SYNC");
+}
+
+Status check_writable(const Store& store) {
+  return store.writable ? Status() : fail(EROFS, "the version is committed", "Begin a new version");
+}
+
+Result<std::unique_ptr<Store>> open_store(const char* directory) {
+  auto store = std::make_unique<Store>();
+  if (directory != nullptr) {
+    store->path = directory;
+  } else if (const char* mount = std::getenv("EFS_MOUNT"); mount != nullptr && *mount != '\0') {
+    store->path = std::string(mount) + "/objects";
+  } else {
+    return fail(EINVAL, "EFS_MOUNT is not set",
+                "Name a directory, or run the program under efs run");
+  }
+  if (store->path.empty()) {
+    return fail(EINVAL, "the path is empty", "Name a directory");
+  }
+  EO_TRY(make_directories(store->path));
+  auto opened = open_directory(AT_FDCWD, store->path);
+  if (!opened) {
+    return std::unexpected(std::move(opened.error()));
+  }
+  store->directory = std::move(*opened);
+  sweep(store->directory.get());
+  return store;
+}
+
+Status store_array(const Store& store, std::string_view name, const eo_array& array,
+                   unsigned flags) {
+  EO_TRY(check_flags(flags));
+  EO_TRY(check_writable(store));
+  EO_TRY(check_name(name));
+  const auto shape = checked(array);
+  if (!shape) {
+    return std::unexpected(shape.error());
+  }
+  if (array.data == nullptr && shape->bytes > 0) {
+    return fail(EINVAL, "data is NULL");
+  }
+  const auto entry = open_parent(store.directory.get(), name, true);
+  if (!entry) {
+    return std::unexpected(entry.error());
+  }
+  const auto draft = create_draft(entry->directory.get());
+  if (!draft) {
+    return std::unexpected(draft.error());
+  }
+  if (auto written = write_object(draft->fd.get(), *shape, array.data); !written) {
+    ::unlinkat(entry->directory.get(), draft->name.c_str(), 0);
+    return written;
+  }
+  return publish(store.directory, name, *entry, *draft, flags);
+}
+
+Result<Object> open_object(const Store& store, std::string_view name) {
+  EO_TRY(check_name(name));
+  const auto entry = open_parent(store.directory.get(), name, false);
+  if (!entry) {
+    return std::unexpected(entry.error());
+  }
+  auto fd = open_file(entry->directory.get(), file_of(entry->name));
+  if (!fd) {
+    return std::unexpected(std::move(fd.error()));
+  }
+  const auto head = read_head(fd->get(), max_preamble + max_header_text);
+  if (!head) {
+    return std::unexpected(head.error());
+  }
+  auto header = parse_header(*head);
+  if (!header) {
+    return std::unexpected(std::move(header.error()));
+  }
+  struct stat status{};
+  if (::fstat(fd->get(), &status) != 0) {
+    return fail(errno);
+  }
+  if (static_cast<std::uint64_t>(status.st_size) < header->offset + header->shape.bytes) {
+    return fail(EBADMSG, "the file has " + std::to_string(status.st_size) + " bytes, and " +
+                             text_of(header->shape) + " needs " +
+                             std::to_string(header->offset + header->shape.bytes));
+  }
+  return Object{std::move(*fd), std::move(*header)};
+}
+
+Status load(const Store& store, std::string_view name, const Part& part, const eo_array& into) {
+  const auto memory = checked(into);
+  if (!memory) {
+    return std::unexpected(memory.error());
+  }
+  const auto object = open_object(store, name);
+  if (!object) {
+    return std::unexpected(object.error());
+  }
+  const Shape& shape = object->header.shape;
+  EO_TRY(check_same(shape, *memory));
+  const auto slab = Slab::of(shape, part.start, part.count);
+  if (!slab) {
+    return std::unexpected(slab.error());
+  }
+  for (int i = 0; i < shape.ndim; ++i) {
+    if (memory->dims[i] != slab->count(i)) {
+      return fail(EINVAL, "the part has " + std::to_string(slab->count(i)) +
+                              " elements in dimension " + std::to_string(i) + ", the memory " +
+                              std::to_string(memory->dims[i]));
+    }
+  }
+  if (into.data == nullptr && slab->bytes() > 0) {
+    return fail(EINVAL, "data is NULL");
+  }
+  return read_runs(*object, *slab, static_cast<char*>(into.data));
+}
+
+Result<eo_array> view(const Store& store, std::string_view name) {
+  const auto object = open_object(store, name);
+  if (!object) {
+    return std::unexpected(object.error());
+  }
+  const Header& header = object->header;
+  if (header.offset % header.shape.alignment != 0) {
+    return fail(EBADMSG, "the data in the file is not aligned",
+                "Use eo_load, or store the object again");
+  }
+  auto mapping = Mapping::of(object->fd.get(), header.offset + header.shape.bytes, false);
+  if (!mapping) {
+    return std::unexpected(std::move(mapping.error()));
+  }
+  eo_array array{};
+  describe(header.shape, array);
+  array.mapped = mapping->size();
+  array.mapping = mapping->release();
+  array.data = static_cast<char*>(array.mapping) + header.offset;
+  return array;
+}
+
+Result<std::vector<std::string>> names(const Store& store) {
+  std::vector<std::string> found;
+  EO_TRY(collect(store.directory.get(), "", found));
+  std::ranges::sort(found);
+  return found;
+}
+
+Status remove(const Store& store, std::string_view name) {
+  EO_TRY(check_writable(store));
+  EO_TRY(check_name(name));
+  const auto entry = open_parent(store.directory.get(), name, false);
+  if (!entry) {
+    return std::unexpected(entry.error());
+  }
+  if (::unlinkat(entry->directory.get(), file_of(entry->name).c_str(), 0) != 0) {
+    return fail(errno);
+  }
+  return {};
+}
+
+Status publish(const Fd& root, std::string_view name, const Entry& entry, const DraftFile& file,
+               unsigned flags) {
+  const bool sync = (flags & EO_SYNC) != 0;
+  const int directory = entry.directory.get();
+  Status status = sync ? sync_data(file.fd.get()) : Status();
+  if (status &&
+      ::renameat(directory, file.name.c_str(), directory, file_of(entry.name).c_str()) != 0) {
+    status = fail(errno);
+  }
+  if (!status) {
+    ::unlinkat(directory, file.name.c_str(), 0);
+    return status;
+  }
+  return sync ? sync_parents(root.get(), name) : status;
+}
+
+}  // namespace efs::objects

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The operations on a store, a draft and a version. Each function is one call of efs_objects.h.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "objects/efs_objects.h"
+#include "objects/files.hpp"
+#include "objects/leftovers.hpp"
+#include "objects/npy.hpp"
+#include "objects/result.hpp"
+
+namespace efs::objects {
+
+/// The place of a version that is not committed. Its directory is the store's.
+struct Unpublished {
+  Fd root;    // of the store that it belongs to
+  Fd series;  // the directory of the series
+  std::string series_name;
+  std::string draft;  // the name in the series now
+  std::string name;   // and after the commit
+};
+
+}  // namespace efs::objects
+
+/// A store: immutable after it was opened.
+struct eo_storage {
+  efs::objects::Fd directory;  // of an unpublished version: locked
+  std::string path;            // for messages
+  bool writable = true;
+  std::unique_ptr<efs::objects::Unpublished> unpublished;
+};
+
+/// A draft of an object.
+struct eo_draft {
+  efs::objects::Fd root;  // of its store
+  efs::objects::Entry entry;
+  efs::objects::DraftFile file;
+  efs::objects::Header header;
+  efs::objects::Mapping mapping;
+  std::string name;
+  std::string path;  // of the object, for messages
+};
+
+namespace efs::objects {
+
+using Store = ::eo_storage;
+using Draft = ::eo_draft;
+
+/// Runs from this size are written and read by system calls, shorter ones by a mapping.
+constexpr std::uint64_t shortest_call = 32768;
+
+/// An object that is open, with a valid header and all its data.
+struct Object {
+  Fd fd;
+  Header header;
+};
+
+/// EINVAL for a flag other than EO_SYNC.
+Status check_flags(unsigned flags);
+/// EROFS for a version that is committed.
+Status check_writable(const Store& store);
+
+Result<std::unique_ptr<Store>> open_store(const char* directory);
+Status store_array(const Store& store, std::string_view name, const eo_array& array,
+                   unsigned flags);
+Result<Object> open_object(const Store& store, std::string_view name);
+
+/// A part of an object; NULL as in eo_load.
+struct Part {
+  const std::uint64_t* start = nullptr;
+  const std::uint64_t* count = nullptr;
+};
+
+Status load(const Store& store, std::string_view name, const Part& part, const eo_array& into);
+Result<eo_array> view(const Store& store, std::string_view name);
+/// The names of all objects, in byte order.
+Result<std::vector<std::string>> names(const Store& store);
+Status remove(const Store& store, std::string_view name);
+
+Result<std::unique_ptr<Draft>> create(const Store& store, std::string_view name,
+                                      const eo_array& array);
+Status put(Draft& draft, const Part& part, const char* from);
+/// Renames a draft to its object. Without success the draft's file is removed.
+Status publish(const Fd& root, std::string_view name, const Entry& entry, const DraftFile& file,
+               unsigned flags);
+void discard(const Draft& draft);
+
+Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series, std::uint64_t n);
+/// EBUSY: drafts in it are alive, and nothing was changed.
+Status commit(const Store& version, unsigned flags);
+void abort(const Store& version);
+Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view series,
+                                            std::uint64_t n);
+Status keep(const Store& store, std::string_view series, unsigned k);
+
+}  // namespace efs::objects
