@@ -87,7 +87,7 @@ set(sources
   queue/crowd_test.cpp
   queue/policy_test.cpp
   queue/turn_test.cpp
-  stage/copy/partition_test.cpp
+  stage/copy/strided_order_test.cpp
   stage/copy/transfer_test.cpp
   stage/copy/worker_pool_test.cpp
   stage/export/deadline_test.cpp

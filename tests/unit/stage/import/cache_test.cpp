@@ -348,7 +348,7 @@ TEST_CASE("the cache gives up what nobody has in place, the oldest first", "[cac
   }
   CHECK(place.cache->idle_bytes(stat_of(place.store).st_dev) == 3 * mib);
   CHECK(place.cache->idle_bytes(stat_of("/proc").st_dev) == 0);
-  place.cache->give_up(mib + 1);
+  place.cache->free_space(mib + 1);
   CHECK(place.get(key('a')));
   CHECK_FALSE(place.get(key('b')));
   CHECK_FALSE(place.get(key('c')));
@@ -485,7 +485,7 @@ const CacheUse cache_uses[] = {
      [](FullCache& full) {
        return !full.is_shared();
      }},
-    {"give up", [](FullCache& full) { full.place.cache->give_up(2 * full.page); },
+    {"give up", [](FullCache& full) { full.place.cache->free_space(2 * full.page); },
      [](FullCache& full) {
        return !full.place.get(full.key('b')) && !full.place.get(full.key('c'));
      }},

@@ -17,7 +17,7 @@ TEST_CASE(
       INFO(count << " items, " << ways << " ways");
       std::vector<std::size_t> items(count);
       std::iota(items.begin(), items.end(), 0UL);
-      const auto all = partition(items, ways);
+      const auto all = strided_order(items, ways);
       CHECK(std::set<std::size_t>(all.begin(), all.end()).size() == count);
       CHECK(all.size() == count);
       const std::size_t stretch = (count + ways - 1) / ways;
