@@ -83,7 +83,7 @@ class FileChecksum {
   /// Call once, at the end of the file.
   FileSum finish();
 
-  /// The bytes hashed so far: the cost of the checksum.
+  /// The bytes hashed so far, without skipped holes.
   std::uint64_t hashed() const { return hashed_; }
 
  private:

@@ -44,7 +44,7 @@ class LineFile {
   /// Without a thread, the caller must flush() now and then.
   bool has_thread() const { return has_thread_; }
 
-  /// The number of dropped lines: the file was not open yet, or was too slow.
+  /// The number of lines that were dropped because the file was not open yet or too slow.
   std::uint64_t lost() const;
 
   const std::string& path() const { return path_; }

@@ -36,7 +36,8 @@ class SpareMemory {
   SpareMemory(const SpareMemory&) = delete;
   SpareMemory& operator=(const SpareMemory&) = delete;
 
-  /// Maps the missing pieces. Returns false, with an empty reserve, if they cannot be mapped.
+  /// Maps the missing pieces. If they cannot be mapped, releases the whole reserve and returns
+  /// false.
   bool fill() noexcept;
   /// Releases one piece to the process; false if none is left.
   bool give() noexcept;

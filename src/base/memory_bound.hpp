@@ -36,7 +36,7 @@ struct MemoryBound {
 MemoryBound memory_bound(std::optional<std::uint64_t> unpromised = std::nullopt,
                          const std::string& root = "");
 
-/// The mount source of private tmpfs of efs (backends of type DRAM).
+/// The source in the mount table by which efs recognises its own tmpfs (backends of type DRAM).
 inline constexpr const char* memory_store_source = "efs-store";
 
 /// Returns the machine's available memory less the possible growth of these tmpfs: other instances

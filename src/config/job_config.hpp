@@ -22,7 +22,8 @@ enum class FileClass : std::uint8_t { temporary = 0, persistent = 1 };
 
 enum class BackendType : std::uint8_t { dram, fsdax, devdax };
 
-/// The behaviour at the declared capacity if the kernel cannot enforce it (efs-job.5).
+/// The behaviour at the declared capacity if the kernel cannot enforce it: advisory checks at
+/// create and open; strict counts the bytes (efs-job.5).
 enum class Enforce : std::uint8_t { advisory, strict };
 
 /// The behaviour for a new file if its backend is full and there are several backends.

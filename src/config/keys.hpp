@@ -65,7 +65,7 @@ struct Key {
 };
 
 /// The member of Owner that holds a key's value: `text`, or a number, enumerator or bool behind
-/// `put` and `get` (nullopt: an optional without value). All null: no single member does.
+/// `put` and `get` (nullopt: an optional without value). All null: no single member holds it.
 template <typename Owner>
 struct Field {
   std::string Owner::* text = nullptr;

@@ -23,7 +23,7 @@ class Unloaded {
   /// instance and is ignored.
   void inherit(bool successor);
 
-  /// Records an unload. The last entry of a path is valid.
+  /// Records an unload. If a path was unloaded several times, its last entry counts.
   void remember(const stage::Receipt& unloaded);
 
   /// Completes the entries of an export and adds entries for files that the export does not know.

@@ -128,7 +128,7 @@ class Directory {
     }
   }
 
-  /// The same for each entry after `cookie`, the oldest first.
+  /// Visits the entries after `cookie`, the oldest first, until `visit` returns false.
   template <typename Visit>
   void for_each_after(std::uint64_t cookie, Visit visit) const {
     for (auto it = by_cookie_.upper_bound(cookie); it != by_cookie_.end(); ++it) {

@@ -99,7 +99,7 @@ class Request {
   // client was interrupted. The kernel then does not know the inode or open of the reply.
   /// 0: success without data.
   void reply_error(int code);
-  /// The kernel expects no reply (forget); libfuse does.
+  /// Ends a request that the kernel expects no reply to (FORGET): libfuse must free it.
   void reply_none();
   void reply(const Status& status);
   void reply_entry(const Result<fs::Entry>& entry);

@@ -90,9 +90,9 @@ class PlacedNames {
   /// True if look() may return `unsure`.
   bool is_incomplete() const;
 
-  /// Call it before `copy` replaces `before` under the name. `copy` null: the name is removed.
-  /// `before` null: no file has the name. If a later process still finds `before` there, it knows
-  /// that the change was not made.
+  /// Logs the intent. Call it before the file `copy` takes the name of the file `before`. `copy`
+  /// null: the name is removed. `before` null: no file has the name. If a later process still finds
+  /// `before` there, it knows that the change was not made.
   Status coming(const PlacedName& name, const struct stat* copy, const struct stat* before);
   /// Call it after the change. `copy` null: the name was removed. `is_shared`: another node may
   /// have exported the same file; no node may replace it.
