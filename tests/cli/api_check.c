@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   memset(longest, 'x', sizeof longest - 1);
   struct efs_iocb too_long = EFS_IOCB_INIT(NULL, longest, 0, 0);
   is("a path too long", efs_load(&too_long), EFS_API_EINVAL);
-  is("is what is told", strstr(efs_last_error(), "path is longer") != NULL, 1);
+  is("is what is told", strstr(efs_last_error(), "path is too long") != NULL, 1);
   struct efs_iocb long_backend = EFS_IOCB_INIT(longest, "api1", 0, 0);
   is("a backend too long", efs_load(&long_backend), EFS_API_EINVAL);
   struct efs_iocb elsewhere = EFS_IOCB_INIT(NULL, "/etc/passwd", 0, 0);
