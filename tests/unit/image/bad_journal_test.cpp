@@ -133,7 +133,7 @@ TEST_CASE(
     return;
   }
   CHECK(damage_in(dead) == "");
-  CHECK(findings(dead, Severity::leftover).contains("journal: behind record"));
+  CHECK(findings(dead, Severity::leftover).contains("journal: the data behind record"));
   CHECK(brought_out(dead).verdict == stage::Verdict::complete);
   const Started started(dead);
   REQUIRE(started.filesystem);
