@@ -43,7 +43,7 @@ Result<std::string> checksum(int fd, std::uint64_t size) {
 }
 
 /// Returns a valid name as a JSON string: such a name is UTF-8 without control characters.
-std::string quoted(std::string_view name) {
+std::string json_string(std::string_view name) {
   std::string text = "\"";
   for (const char byte : name) {
     if (byte == '"' || byte == '\\') {
@@ -80,7 +80,7 @@ Result<std::string> manifest_line(const Store& version, const std::string& name,
   for (int i = 0; i < shape.ndim; ++i) {
     dims += (i > 0 ? ", " : "") + std::to_string(shape.dims[i]);
   }
-  return "    {\"name\": " + quoted(name) + ", \"dtype\": \"" + shape.dtype +
+  return "    {\"name\": " + json_string(name) + ", \"dtype\": \"" + shape.dtype +
          "\", \"fortran_order\": " + (shape.fortran ? "true" : "false") + ", \"shape\": [" + dims +
          "], \"size\": " + std::to_string(size) + ", \"checksum\": \"xxh3:" + *sum + "\"}";
 }
