@@ -66,13 +66,11 @@ for version in ((2, 0), (3, 0)):
     with open(os.path.join(sys.argv[1], "version%d.npy" % version[0]), "wb") as file:
         np.lib.format.write_array(file, np.ones(4), version=version)
 END
-if ! numpy_is_here; then
-  echo "SKIP the comparison with NumPy: $PYTHON has no numpy; set EFS_NUMPY_PYTHON to one that has it"
-fi
+no_numpy="$PYTHON has no numpy; EFS_NUMPY_PYTHON names another Python"
 beside_numpy() {  # beside_numpy NAME STORE
   mkdir -p "$S/saved"
   if numpy_is_here; then check "NumPy maps and saves the same files ($1)" "$PYTHON" "$S/read.py" "$2" "$S/saved"
-  else skip "NumPy beside it ($1)" 'no numpy'; fi
+  else skip "NumPy beside it ($1)" "$no_numpy"; fi
 }
 
 # --- a plain directory ---
@@ -87,7 +85,7 @@ if numpy_is_here; then
   check "NumPy's files" "$PYTHON" "$S/write.py" "$S/numpy"
   for name in $(cd "$S/numpy" && ls | grep -E '^(good|version)' | sed 's/\.npy$//'); do check "are objects: $name" "$S/objects_check" "$S/numpy" bad "$name"; done
   for name in strings objects times structs; do check_exit "but not $name" 1 'is not supported' "$S/objects_check" "$S/numpy" bad "$name"; done
-else skip "NumPy's files" 'no numpy'; fi
+else skip "NumPy's files" "$no_numpy"; fi
 
 # --- mounts, and the stage-out of the store ---
 for options in '' daemon-io; do
