@@ -62,6 +62,18 @@ Step unlink(const std::string& path) {
           }};
 }
 
+// A create whose open fails removes its own name.
+Step create_in_vain(const std::string& path) {
+  return {"create in vain " + path, [=](Life& life) {
+            const auto at = place(life, path);
+            if (auto made = life.note(
+                    life.filesystem.make_node({}, at.parent, at.name, S_IFREG | 0600, 0))) {
+              life.note(life.filesystem.unlink_only(at.parent, at.name, made->ino));
+              (void)life.filesystem.forget(made->ino, 1);
+            }
+          }};
+}
+
 Step rmdir(const std::string& path) {
   return {"rmdir " + path, [=](Life& life) {
             const auto at = place(life, path);
@@ -662,6 +674,7 @@ Scenario every_operation() {
           write("d/h", "third"),
           link("d/h", "h2"),
           unlink("d/h"),
+          create_in_vain("d/v"),
           rename("h2", "d/f"),
           fsyncdir(),
           create("fifo", S_IFIFO | 0600),

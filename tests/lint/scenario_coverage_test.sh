@@ -10,9 +10,8 @@ set -uo pipefail
 
 # Exempt members: those without an effect on a store; those that run at its start, which every life
 # of a scenario has; those that only a successor runs, with the same effect as a journal's size
-# limit in every scenario; those that call free_removed() when space is short; and unlink_only(),
-# which is unlink() with one check more (takeover_test.cpp).
-EXEMPT='open unlink_only exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet read_moves_atime every_walk_counts may_be_mapped invalidate_entries free_removed_if await_release operation owes_space with_room'
+# limit in every scenario; and those that call free_removed() when space is short.
+EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet read_moves_atime every_walk_counts may_be_mapped invalidate_entries free_removed_if await_release operation owes_space with_room'
 
 # members FILE CLASS: prints the names of the public members.
 members() {
