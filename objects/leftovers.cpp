@@ -35,6 +35,20 @@ bool is_named(int fd, int at, const std::string& name) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
+/// Opens a directory once more, for a lock of its own: calls that create or remove draft
+/// directories in it exclude one another by that.
+Fd open_entries(int directory) {
+  return Fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+/// Waits for the lock of the entries. Without flock the result is not locked.
+Fd lock_entries(int directory) {
+  Fd fd = open_entries(directory);
+  while (fd && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return fd;
+}
+
 void empty_directory(int directory, int depth) {
   const auto entries = list(directory);
   if (!entries) {
@@ -47,6 +61,27 @@ void empty_directory(int directory, int depth) {
       ::unlinkat(directory, entry.name.c_str(), 0);
     }
   }
+}
+
+/// remove_abandoned() while the entries are locked.
+bool remove_unowned(int at, const std::string& name, bool directory) {
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (directory ? O_DIRECTORY : 0);
+  const Fd fd(::openat(at, name.c_str(), flags));
+  if (!fd) {
+    return errno == ENOENT;
+  }
+  // Without flock no file system can tell that the owner is dead: such drafts stay.
+  if (lock(fd.get()) != Lock::owned) {
+    return false;
+  }
+  if (!is_named(fd.get(), at, name)) {
+    return true;  // published or removed since the open
+  }
+  if (!directory) {
+    return ::unlinkat(at, name.c_str(), 0) == 0;
+  }
+  empty_directory(fd.get(), 0);
+  return ::unlinkat(at, name.c_str(), AT_REMOVEDIR) == 0;
 }
 
 }  // namespace
@@ -70,13 +105,16 @@ Result<DraftFile> create_draft(int directory) {
 }
 
 Result<Fd> create_draft_directory(int at, const std::string& name) {
+  // A sweep that removes the draft of a dead process, or one that was not yet locked, would look
+  // like a process that writes this version.
+  const Fd entries = lock_entries(at);
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const bool made = ::mkdirat(at, name.c_str(), 0777) == 0;
     if (!made && errno != EEXIST) {
       return fail(errno);
     }
     if (!made) {
-      if (!remove_abandoned(at, name, true)) {
+      if (!remove_unowned(at, name, true)) {
         return fail(EBUSY, "another process writes this version, or its draft cannot be removed",
                     "Wait for that process or choose another number");
       }
@@ -91,23 +129,12 @@ Result<Fd> create_draft_directory(int at, const std::string& name) {
 }
 
 bool remove_abandoned(int at, const std::string& name, bool directory) {
-  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (directory ? O_DIRECTORY : 0);
-  const Fd fd(::openat(at, name.c_str(), flags));
-  if (!fd) {
-    return errno == ENOENT;
-  }
-  // Without flock no file system can tell that the owner is dead: such drafts stay.
-  if (lock(fd.get()) != Lock::owned) {
+  // Without waiting: the owner of a version that is swept holds the lock of its directory.
+  const Fd entries = directory ? open_entries(at) : Fd();
+  if (entries && lock(entries.get()) == Lock::busy) {
     return false;
   }
-  if (!is_named(fd.get(), at, name)) {
-    return true;  // published or removed since the open
-  }
-  if (!directory) {
-    return ::unlinkat(at, name.c_str(), 0) == 0;
-  }
-  empty_directory(fd.get(), 0);
-  return ::unlinkat(at, name.c_str(), AT_REMOVEDIR) == 0;
+  return remove_unowned(at, name, directory);
 }
 
 void sweep(int directory, int depth) {

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several processes, and processes that die at any moment.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
 #include <functional>
+#include <iterator>
 
 #include "unit/objects/arrays.hpp"
 
@@ -170,6 +176,41 @@ TEST_CASE("opens beside writers remove no draft that is alive", "[objects]") {
     eo_abort(version);
   }
   CHECK(drafts_in(temp.path()).empty());
+}
+
+TEST_CASE("a version begins while another process removes its abandoned draft", "[objects]") {
+  const TempStore temp("/dev/shm");
+  const std::string series = temp.path() + "/run";
+  const std::string draft = series + "/00000001.part";
+  REQUIRE((::mkdir(series.c_str(), 0700) == 0 && ::mkdir(draft.c_str(), 0700) == 0));
+  int held[2];
+  REQUIRE(::pipe(held) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const int entries = ::open(series.c_str(), O_RDONLY);
+    const int fd = ::open(draft.c_str(), O_RDONLY);
+    const bool locked = ::flock(entries, LOCK_EX) == 0 && ::flock(fd, LOCK_EX) == 0;
+    if (!locked || ::write(held[1], "x", 1) != 1) {
+      ::_exit(1);
+    }
+    for (std::string locks; locks.find("-> FLOCK") == std::string::npos;) {
+      std::ifstream file("/proc/locks");
+      locks.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    ::_exit(::rmdir(draft.c_str()) == 0 ? 0 : 1);
+  }
+  char byte{};
+  REQUIRE(::read(held[0], &byte, 1) == 1);
+  eo_storage* version = nullptr;
+  CHECK(eo_begin(temp.store, "run", 1, &version) == 0);
+  eo_abort(version);
+  ::kill(child, SIGKILL);  // without effect, unless the version did not wait
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  ::close(held[0]);
+  ::close(held[1]);
 }
 
 }  // namespace efs::objects_test
