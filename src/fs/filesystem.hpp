@@ -442,6 +442,7 @@ class Filesystem {
     bool gone = false;
     std::uint64_t container = 0;  // 0: none
     bool waits = false;           // until its record is durable: free_released() removes it
+    std::uint64_t open = 0;       // the file, if only opens keep its space, and space is short
   };
 
   /// The state of a file before its sync.
@@ -559,6 +560,7 @@ class Filesystem {
   /// after the reply. So while space is scarce the container is removed now, if no program has it
   /// open.
   Reaped reap_unnamed(std::uint64_t ino, SpaceAccount::Level level) EFS_REQUIRES(mutex_);
+  void reap_when_released(std::uint64_t ino, SpaceAccount::Level level) EFS_EXCLUDES(mutex_);
   /// Frees the container of an unreachable inode and keeps the inode for the kernel's references. A
   /// later open fails with ESTALE: by O_PATH, or by the name in a request that was already on its
   /// way; the kernel then looks up the name again.

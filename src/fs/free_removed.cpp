@@ -70,14 +70,31 @@ Filesystem::Reaped Filesystem::reap_unnamed(std::uint64_t ino, SpaceAccount::Lev
     now = held && static_cast<std::uint64_t>(held->st_blocks) * 512 >
                       space_.available(backend_.place_of(ino));
   }
-  if (now && inode->is_unreachable()) {
+  if (now && !inode->freed && inode->is_unreachable()) {
     return free_unopened(*inode);
   }
   try {
     unnamed_.insert(ino);
   } catch (const std::bad_alloc&) {
   }  // the kernel's FORGET frees it
-  return {};
+  return {.open = now && !inode->freed ? ino : 0};
+}
+
+// Frees the file if its last RELEASE was received before the removal, and counted after it: the
+// program has closed the file, and with passthrough its next write does not ask the daemon.
+void Filesystem::reap_when_released(std::uint64_t ino, SpaceAccount::Level level) {
+  KernelView* kernel = kernel_;
+  if (ino == 0 || kernel == nullptr) {
+    return;
+  }
+  kernel->await_received();
+  const Removing removing(removing_);
+  Reaped reaped;
+  {
+    WriteLock lock(mutex_);
+    reaped = reap_unnamed(ino, level);
+  }
+  remove_container(reaped);
 }
 
 Filesystem::Reaped Filesystem::free_unopened(Inode& inode) {
@@ -141,6 +158,9 @@ bool Filesystem::await_release() {
     }
   }
   slow_work_begins();
+  if (KernelView* kernel = kernel_) {
+    kernel->await_received();
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return true;
 }

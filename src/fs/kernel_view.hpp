@@ -36,6 +36,10 @@ class KernelView {
   /// Returns when no registration of a removed container is left. Waits only for the supervisor, so
   /// a thread that serves requests may call it.
   virtual void release_space() = 0;
+  /// Returns when each request that another thread has received is handled or in its slow work. So
+  /// the RELEASE of a file that was closed before the caller's request is counted. Waits a second
+  /// at most; a thread that serves requests may call it.
+  virtual void await_received() = 0;
 };
 
 }  // namespace efs::fs

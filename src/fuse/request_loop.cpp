@@ -27,16 +27,35 @@ class RequestLoop::Worker final : public SlowWorkListener {
       : reader(std::move(its_reader)), loop_(loop) {}
 
   void slow_work_begins() override {
+    pass();
     if (leads && loop_.hand_over()) {
       leads = false;
     }
   }
 
+  // Receives a request, and marks this thread before the queue loses the request.
+  Got receive() {
+    turn_ = turn_ | 1U;
+    const Got got = reader->receive();
+    if (got != Got::request) {
+      pass();
+    }
+    return got;
+  }
+
+  // The request is handled, or its slow work begins.
+  void pass() { turn_ = (turn_ + 1) & ~std::uint64_t{1}; }
+
+  // odd: it has received a request that is not passed
+  std::uint64_t turn() const { return turn_; }
+
   const std::unique_ptr<RequestReader> reader;
+  const std::thread::id thread = std::this_thread::get_id();
   bool leads = false;
 
  private:
   RequestLoop& loop_;
+  std::atomic<std::uint64_t> turn_{0};  // only its thread changes it
 };
 
 RequestLoop::RequestLoop(Options options, MakeReader make_reader, Housekeeping* housekeeping)
@@ -60,6 +79,7 @@ void RequestLoop::work(std::unique_ptr<RequestReader> reader) {
   Worker worker(*this, std::move(reader));
   const ListenForSlowWork listen(worker);
   mutex_.lock();
+  workers_.push_back(&worker);
   while (!ended_) {
     if (!leading_) {
       leading_ = worker.leads = true;
@@ -79,16 +99,41 @@ void RequestLoop::work(std::unique_ptr<RequestReader> reader) {
       --sleeping_;
     }
   }
+  std::erase(workers_, &worker);
   mutex_.unlock();
+}
+
+bool RequestLoop::has_received(const Worker& worker, std::uint64_t turn) {
+  MutexLock lock(mutex_);
+  return std::ranges::find(workers_, &worker) != workers_.end() && worker.turn() == turn;
+}
+
+void RequestLoop::await_received(std::chrono::milliseconds longest) {
+  const auto until = std::chrono::steady_clock::now() + longest;
+  std::vector<std::pair<const Worker*, std::uint64_t>> awaited;
+  {
+    MutexLock lock(mutex_);
+    for (const Worker* worker : workers_) {
+      const std::uint64_t turn = worker->turn();
+      if (worker->thread != std::this_thread::get_id() && turn % 2 != 0) {
+        awaited.emplace_back(worker, turn);
+      }
+    }
+  }
+  for (const auto& [worker, turn] : awaited) {
+    while (has_received(*worker, turn) && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
 }
 
 void RequestLoop::lead(Worker& worker) {
   unsigned in_a_row = 0;
   while (worker.leads) {
-    Got got = worker.reader->receive();
+    Got got = worker.receive();
     if (got == Got::nothing) {
       in_a_row = 0;
-      got = wait_for_request(*worker.reader);
+      got = wait_for_request(worker);
     }
     if (got == Got::end) {
       return end();
@@ -103,17 +148,18 @@ void RequestLoop::lead(Worker& worker) {
       in_a_row = 0;
       call_helper();
     }
-    handle(*worker.reader);
+    handle(worker);
   }
 }
 
 // fuse/adapter.cpp replies if a handler throws. The exceptions here come after the reply.
-void RequestLoop::handle(RequestReader& reader) noexcept {
+void RequestLoop::handle(Worker& worker) noexcept {
   try {
-    reader.handle();
+    worker.reader->handle();
   } catch (const std::exception& problem) {
     log::warn("event=request_not_finished reason=\"{}\"", problem.what());
   }
+  worker.pass();
 }
 
 // Receives beside the leader until the queue is empty. Unneeded help makes the leader call for help
@@ -121,9 +167,9 @@ void RequestLoop::handle(RequestReader& reader) noexcept {
 void RequestLoop::help(Worker& worker) {
   unsigned handled = 0;
   Got got{};
-  while ((got = worker.reader->receive()) == Got::request) {
+  while ((got = worker.receive()) == Got::request) {
     ++handled;
-    handle(*worker.reader);
+    handle(worker);
   }
   if (got == Got::end) {
     return end();
@@ -131,11 +177,11 @@ void RequestLoop::help(Worker& worker) {
   crowd_ = handled < 2 ? std::min(crowd_ * 2, largest_crowd) : smallest_crowd;
 }
 
-Got RequestLoop::wait_for_request(RequestReader& reader) {
+Got RequestLoop::wait_for_request(Worker& worker) {
   if (const auto spin = spin_.next(); spin.count() > 0) {
     const auto until = std::chrono::steady_clock::now() + spin;
     do {
-      if (const Got got = reader.receive(); got != Got::nothing) {
+      if (const Got got = worker.receive(); got != Got::nothing) {
         spin_.caught();
         return got;
       }
@@ -143,8 +189,8 @@ Got RequestLoop::wait_for_request(RequestReader& reader) {
     spin_.missed();
   }
   if (housekeeping_ == nullptr || !housekeeping_->due()) {
-    reader.wait(-1);
-  } else if (!reader.wait(quiet)) {
+    worker.reader->wait(-1);
+  } else if (!worker.reader->wait(quiet)) {
     keep_house();
   }
   return Got::nothing;

@@ -99,16 +99,21 @@ class RequestLoop {
   /// Call once.
   void run();
 
+  /// Returns when each request that another thread has received by now is handled or in its slow
+  /// work, or after `longest`. Any thread.
+  void await_received(std::chrono::milliseconds longest);
+
  private:
   class Worker;
   void work(std::unique_ptr<RequestReader> reader);
-  static void handle(RequestReader& reader) noexcept;
+  static void handle(Worker& worker) noexcept;
   void lead(Worker& worker);
   void help(Worker& worker);
-  RequestReader::Got wait_for_request(RequestReader& reader);
+  RequestReader::Got wait_for_request(Worker& worker);
   void keep_house() noexcept;
   bool hand_over();
   void call_helper();
+  bool has_received(const Worker& worker, std::uint64_t turn) EFS_EXCLUDES(mutex_);
   bool somebody_free() EFS_REQUIRES(mutex_);
   bool start_another() EFS_REQUIRES(mutex_);
   void end();
@@ -130,6 +135,7 @@ class RequestLoop {
   bool no_thread_ EFS_GUARDED_BY(mutex_) = false;
   unsigned sleeping_ EFS_GUARDED_BY(mutex_) = 0;  // threads that could take over
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);
+  std::vector<Worker*> workers_ EFS_GUARDED_BY(mutex_);
 
   // after this many requests in a row without a wait the leader calls a helper
   std::atomic<unsigned> crowd_{8};

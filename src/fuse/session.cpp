@@ -253,6 +253,11 @@ void Session::publish_session(fuse_session* session) {
   session_ = session;
 }
 
+void Session::publish_loop(RequestLoop* loop) {
+  WriteLock lock(notify_);
+  loop_ = loop;
+}
+
 void Session::write_back() {
   for (const auto ino : connection_.filesystem.may_be_mapped()) {
     ReadLock lock(notify_);
@@ -350,6 +355,13 @@ void Session::release_space() {
   connection_.backing.close_dropped();
 }
 
+void Session::await_received() {
+  ReadLock lock(notify_);
+  if (loop_ != nullptr) {
+    loop_->await_received(std::chrono::seconds(1));
+  }
+}
+
 Status Session::serve(UniqueFd fuse_fd, const RequestLoop::Options& options,
                       const std::function<void(const InitRequest&)>& keep,
                       const std::function<void()>& begun) {
@@ -399,7 +411,10 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
         hooks.resumed();
       }
       Upkeep upkeep(connection_);
-      RequestLoop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep).run();
+      RequestLoop loop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep);
+      publish_loop(&loop);
+      loop.run();
+      publish_loop(nullptr);
     }
   }
   // The connection has ended, so no thread waits in a notification for a reply of this session.

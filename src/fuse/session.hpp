@@ -94,6 +94,7 @@ class Session final : public fs::KernelView {
   }
 
   void release_space() override;
+  void await_received() override;
 
  private:
   struct Hooks {
@@ -105,6 +106,7 @@ class Session final : public fs::KernelView {
   Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks,
              const InitRequest* init);
   void publish_session(fuse_session* session);
+  void publish_loop(RequestLoop* loop);
 
   Connection connection_;
   // an eventfd, readable after end(). Empty if no descriptor was available; then end() takes effect
@@ -113,6 +115,7 @@ class Session final : public fs::KernelView {
   // rank 38: held shared while a thread notifies the kernel, exclusively to end the notifications
   SharedMutex notify_;
   fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
+  RequestLoop* loop_ EFS_GUARDED_BY(notify_) = nullptr;  // while run() serves
 };
 
 }  // namespace efs::fuse

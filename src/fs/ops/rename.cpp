@@ -38,6 +38,7 @@ struct Filesystem::RenameCall {
   std::uint64_t new_parent;
   const std::string& new_name;
   unsigned flags;
+  SpaceAccount::Level level;  // before the call
 
   bool exchanges() const { return (flags & RENAME_EXCHANGE) != 0; }
 };
@@ -56,11 +57,13 @@ Status Filesystem::rename(const Caller& caller, const NameIn& from, const NameIn
                         .name = from.name,
                         .new_parent = to.parent,
                         .new_name = to.name,
-                        .flags = flags};
+                        .flags = flags,
+                        .level = space_.level()};
   // Syncs without the lock, so that no other request waits. Syncs again if the name leads to
   // another file by then.
   std::vector<Unsettled> synced;
   while (true) {
+    std::uint64_t open = 0;
     {
       const Removing removing(removing_);
       auto step = rename_unless_unsynced(call, synced);
@@ -70,9 +73,11 @@ Status Filesystem::rename(const Caller& caller, const NameIn& from, const NameIn
       synced = std::move(step->sync_first);
       if (synced.empty()) {
         remove_container(step->replaced);
+        open = step->replaced.open;
       }
     }
     if (synced.empty()) {
+      reap_when_released(open, call.level);
       break;
     }
     EFS_TRY(sync_containers(synced));
@@ -134,7 +139,6 @@ std::vector<Filesystem::Unsettled> Filesystem::unsynced_by_rename(
 
 Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
     const RenameCall& call, std::span<const Unsettled> synced) {
-  const SpaceAccount::Level level = space_.level();
   WriteLock lock(mutex_);
   if (done_before(call.caller)) {
     return {};
@@ -168,7 +172,7 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
                         .new_name = call.new_name},
                  change_of_reserve(call, replaced != 0)));
   return RenameStep{.sync_first = {},
-                    .replaced = replaced != 0 ? reap_unnamed(replaced, level) : Reaped{}};
+                    .replaced = replaced != 0 ? reap_unnamed(replaced, call.level) : Reaped{}};
 }
 
 std::int64_t Filesystem::change_of_reserve(const RenameCall& call, bool replaces) {

@@ -10,9 +10,9 @@ Status Filesystem::remove_name(const Caller& caller, const NameIn& at, bool dire
                                std::uint64_t only) {
   const auto& [parent, name] = at;
   const SpaceAccount::Level level = space_.level();
+  Reaped reaped;
   {
     const Removing removing(removing_);
-    Reaped reaped;
     {
       WriteLock lock(mutex_);
       if (done_before(caller)) {
@@ -44,6 +44,7 @@ Status Filesystem::remove_name(const Caller& caller, const NameIn& at, bool dire
     }
     remove_container(reaped);
   }
+  reap_when_released(reaped.open, level);
   free_removed_if(SpaceAccount::noticeable);
   return {};
 }

@@ -7,7 +7,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backends/fsdax.hpp"
@@ -43,6 +45,13 @@ struct Kernel final : fs::KernelView {
 
   void release_space() override { held.clear(); }
 
+  void await_received() override {
+    if (received) {
+      std::exchange(received, {})();
+    }
+  }
+
+  std::function<void()> received;  // a request that a thread has received, and not yet handled
   std::vector<std::uint64_t> held;
 };
 
@@ -118,6 +127,24 @@ TEST_CASE("where space is scarce it is free when the removal of a file is answer
   CHECK(store.filesystem->forget(ino, 1).gone);
   CHECK(store.filesystem->getattr(ino).error().code == ENOENT);
   CHECK(store.backend->space().available <= capacity);
+}
+
+TEST_CASE("a removal counts the close that was received before it", "[fs]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  Filesystem& files = *store.filesystem;
+  const auto ino = store.file("f", 14 * mebibyte);
+  REQUIRE(files.open({}, ino, O_RDWR));
+  store.kernel.received = [&] {
+    files.release(ino, O_RDWR);
+  };
+  SECTION("unlink") {
+    REQUIRE(files.unlink({}, root_ino, "f"));
+  }
+  SECTION("rename over it") {
+    store.file("g", 0);
+    REQUIRE(files.rename({}, {root_ino, "g"}, {root_ino, "f"}, 0));
+  }
+  CHECK(store.is_free());
 }
 
 TEST_CASE("a removed file keeps its space while a program has it open, and while it may get a name",

@@ -48,6 +48,8 @@ struct Kernel final : fs::KernelView {
 
   void release_space() override {}
 
+  void await_received() override {}
+
   std::atomic<int> given_back{0};
 };
 

@@ -80,6 +80,8 @@ struct AskingKernel final : fs::KernelView {
 
   void release_space() override {}
 
+  void await_received() override {}
+
   void request() {
     auto answered = std::async(std::launch::async, [this] {
       (void)filesystem_.make_node({}, fs::root_ino, "asked" + std::to_string(++asked),
@@ -563,6 +565,8 @@ TEST_CASE("of a large directory every name is doubted once") {
     void container_removed(std::uint64_t, std::uint64_t) override {}
 
     void release_space() override {}
+
+    void await_received() override {}
 
     std::multiset<std::string> names;
   } kernel;

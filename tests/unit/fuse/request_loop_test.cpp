@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -182,6 +183,39 @@ TEST_CASE("requests that queue up bring help, even where one says nothing and bl
   RequestLoop({.most_threads = 3}, [&] { return queue.reader(); }, nullptr).run();
   CHECK(in_time);
   CHECK(others == count - 1);
+}
+
+TEST_CASE("requests that other threads have received can be awaited, except their slow work") {
+  const bool slow = GENERATE(false, true);
+  Queue queue;
+  Gate received, returned;
+  std::atomic<bool> asked{false}, handled{false};
+  bool in_time = true;
+  queue.put([&] {
+    received.open();
+    while (!asked) {
+      std::this_thread::yield();
+    }
+    if (slow) {
+      slow_work_begins();
+      in_time = returned.wait();
+    }
+    for (int i = 0; i < 1000; ++i) {
+      std::this_thread::yield();
+    }
+    handled = true;
+  });
+  RequestLoop loop({.most_threads = 3}, [&] { return queue.reader(); }, nullptr);
+  std::jthread other([&] {
+    CHECK(received.wait());
+    asked = true;
+    loop.await_received(std::chrono::minutes(1));
+    CHECK((slow || handled));
+    returned.open();
+    queue.end();
+  });
+  loop.run();
+  CHECK(in_time);
 }
 
 TEST_CASE("every request is handled once, whoever leads") {

@@ -53,6 +53,8 @@ struct NamesTold final : fs::KernelView {
 
   void release_space() override {}
 
+  void await_received() override {}
+
   fs::Filesystem& filesystem_;
   std::function<void(const std::string&)> told_;
 };
