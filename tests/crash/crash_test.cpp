@@ -332,6 +332,8 @@ const Harmless harmless[] = {
      "what comes before a switch (R5) is drained and synced: on persistent memory either will do",
      0, Durability::cache_line},
     {"journal sync", "", " rename", "the other one of these two", 0, Durability::cache_line},
+    {"drain", "create in vain", " answer drain answer",
+     "the removal follows at once: without the create the name is not there either"},
     {"drain", "O_TMPFILE", " answer data sync",
      "what has no name yet is not there after power loss"},
     {"journal sync", "O_TMPFILE", " answer journal sync", "the same on a page cache"},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Removals of each kind, followed at once by writes that need their space: no write may fail.
 #   usage: DIRECTORY, on a store without other users
-import ctypes, errno, os, sys
+import ctypes, errno, os, sys, traceback
 
 d, MiB = sys.argv[1], 1 << 20
 block = b"x" * MiB
@@ -144,7 +144,9 @@ for case in (to_new_file, to_open_file, more_than_half, full, replaced, replaced
         try:
             case()
         except OSError as problem:
-            print(f"{case.__name__}: {problem}")
+            steps = [f"{at.name} {at.lineno}" for at in traceback.extract_tb(problem.__traceback__)]
+            print(f"{case.__name__}: {problem}; at {', '.join(steps[1:])};")
+            print(f"  {available()} bytes of {most} are available; the file has", os.fstat(fd).st_size)
             wrong += 1
         os.ftruncate(fd, 0)
         os.lseek(fd, 0, os.SEEK_SET)

@@ -4,7 +4,11 @@
 #   space_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
-removals() { timeout 300 python3 -SE "$SOURCE/tests/mount/space.py" "$1"; }
+removals() {
+  timeout 300 python3 -SE "$SOURCE/tests/mount/space.py" "$1" && return
+  "$EFS" status --json "$NAME"; [ ! -d "$S/disk/store" ] || df -k "$S/disk/store"
+  return 1
+}
 
 # each NAME START_OPTION...: an instance with the current job file.
 each() {
