@@ -151,6 +151,9 @@ class Backend {
   virtual Status admit_writer() = 0;
   /// Call after containers were removed: the use that admit_writer() remembers may be too high.
   virtual void look_again() = 0;
+  /// Returns when no sync of the store by another process keeps the space of containers that were
+  /// removed before the call. Writes all data of the file system back, so it may take seconds.
+  virtual void await_removed() = 0;
   virtual Durability durability() const = 0;
   /// Returns whether the kernel may do I/O on descriptors directly. False if the daemon must count
   /// every byte.

@@ -21,6 +21,16 @@ std::uint64_t round_up(std::uint64_t n) {
   return (n + page_bytes - 1) / page_bytes * page_bytes;
 }
 
+// Returns the bytes of all pages that the range touches.
+std::uint64_t pages_of(std::uint64_t offset, std::uint64_t length) {
+  return round_up(offset + length) - offset / page_bytes * page_bytes;
+}
+
+// While so many times the bytes of a write are left, it is counted as if it filled holes only: the
+// search for holes walks the file's pages from the write to the next hole, which may be at the end.
+// More than there are threads that write at once, so that none of them meets a full store.
+constexpr std::uint64_t ample_factor = 256;
+
 class MappedSegment final : public Segment {
  public:
   MappedSegment(void* address, std::size_t length) : address_(address), length_(length) {}
@@ -151,21 +161,24 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
     }
     return {};
   };
-  if (account_) {
-    // A short write is legal; it shows a program that the store is full.
-    const std::uint64_t need = missing(offset, from.size());
-    const std::uint64_t left = account_->limit() - std::min(account_->limit(), account_->used());
-    if (need > left) {
-      const std::uint64_t excess = need - left;
-      if (excess >= from.size()) {
-        return fail(ENOSPC);
-      }
-      from = from.first(from.size() - excess);
-    }
-    EFS_TRY(counted(missing(offset, from.size()), store));
+  if (!account_) {
+    EFS_TRY(store());
     return done;
   }
-  EFS_TRY(store());
+  const std::uint64_t left = account_->left();
+  if (const std::uint64_t most = pages_of(offset, from.size()); most <= left / ample_factor) {
+    EFS_TRY(counted(most, store));
+    return done;
+  }
+  // A short write is legal; it shows a program that the store is full.
+  if (const std::uint64_t need = missing(offset, from.size()); need > left) {
+    const std::uint64_t excess = need - left;
+    if (excess >= from.size()) {
+      return fail(ENOSPC);
+    }
+    from = from.first(from.size() - excess);
+  }
+  EFS_TRY(counted(missing(offset, from.size()), store));
   return done;
 }
 

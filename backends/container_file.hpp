@@ -23,6 +23,8 @@ class CapacityAccount {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(0, used_.load()));
   }
 
+  std::uint64_t left() const { return limit_ - std::min(limit_, used()); }
+
   /// Reserves `bytes` if they fit.
   bool take(std::uint64_t bytes);
 

@@ -362,6 +362,16 @@ class Fsdax final : public PlainBackend {
     }
   }
 
+  // syncfs(2) and sync(2) hold each inode while its pages are written back, so the kernel frees the
+  // blocks of a removed file after that. A second syncfs waits for the first. It has a descriptor
+  // of its own: each one is told of a failed writeback once, and sync_all() must not miss it.
+  void await_removed() override {
+    const UniqueFd own(::openat(options_.directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (own) {
+      (void)::syncfs(own.get());
+    }
+  }
+
   Durability durability() const override {
     if (memory_) {
       return Durability::volatile_memory;

@@ -225,6 +225,12 @@ class VirtualDevice final : public Backend {
     }
   }
 
+  void await_removed() override {
+    for (auto& one : options_.members) {
+      one.backend->await_removed();
+    }
+  }
+
   Durability durability() const override { return options_.members.front().backend->durability(); }
 
   bool offers_descriptor() const override {
@@ -356,6 +362,15 @@ Durability weakest_durability(Backend& store) {
     weakest = std::min(weakest, store.at(place).durability());
   }
   return weakest;
+}
+
+bool is_volatile(Backend& store) {
+  for (unsigned place = 0; place < store.places(); ++place) {
+    if (store.at(place).durability() != Durability::volatile_memory) {
+      return false;
+    }
+  }
+  return true;
 }
 
 const char* name_of(Durability durability) {

@@ -46,6 +46,9 @@ Result<std::unique_ptr<Backend>> make_virtual_device(VirtualDeviceOptions option
 /// Returns the durability that all data of a store has at least.
 Durability weakest_durability(Backend& store);
 
+/// True if no place keeps anything beyond a restart of the machine: no sync has work to do.
+bool is_volatile(Backend& store);
+
 /// "memory", "page cache", "persistent memory".
 const char* name_of(Durability durability);
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/virtual_device.hpp"
 #include "base/file_clock.hpp"
 #include "base/memory.hpp"
 #include "base/mutex.hpp"
@@ -262,6 +263,10 @@ class Filesystem {
   Result<std::uint64_t> seek(std::uint64_t ino, std::uint64_t offset, int whence);
   Status fsync(std::uint64_t ino, bool data_only);
   Status fsync_metadata();
+
+  /// True if no sync of this store has work to do, for its whole life.
+  bool needs_no_sync() const { return is_volatile(backend_); }
+
   /// The last record that is known to survive all that the store survives; 0: none.
   std::uint64_t durable_records() const;
   struct statvfs statfs();
@@ -276,7 +281,7 @@ class Filesystem {
     auto done = operation();
     for (int tries = 0; tries < most_tries && !done && done.error().code == ENOSPC; ++tries) {
       const bool is_freed = free_removed() || times_freed_ != before;
-      if (!is_freed && !await_release()) {
+      if (!is_freed && !await_release() && !await_removed()) {
         break;
       }
       before = times_freed_.load();
@@ -288,6 +293,9 @@ class Filesystem {
   /// Waits for some milliseconds if a removed file counts as open, because the kernel may delay the
   /// RELEASE of a closed file. Returns false at once if there is none.
   bool await_release() EFS_EXCLUDES(mutex_);
+  /// Waits until no sync by another process keeps the space of removed containers. Returns false at
+  /// once if none was removed since the last call, or if the store is in memory.
+  bool await_removed();
   /// Returns when the space of all removed files that no program has open is free. Syncs the
   /// journal first if R3 requires it, and closes the kernel's registrations. False if no file was
   /// removed since the last call.
@@ -299,6 +307,11 @@ class Filesystem {
       free_removed();
     }
   }
+
+  /// Call before a program may write by passthrough: the kernel then sends no request that could
+  /// free space. If space is short, first counts the closes of removed files that another thread
+  /// has received.
+  void make_room_ahead() EFS_EXCLUDES(mutex_, sync_mutex_, freeing_);
 
   /// True if removed files hold space that programs may soon need. Call free_removed() then as soon
   /// as possible.
@@ -560,6 +573,7 @@ class Filesystem {
   /// after the reply. So while space is scarce the container is removed now, if no program has it
   /// open.
   Reaped reap_unnamed(std::uint64_t ino, SpaceAccount::Level level) EFS_REQUIRES(mutex_);
+  bool has_open_removed() const EFS_EXCLUDES(mutex_);
   void reap_when_released(std::uint64_t ino, SpaceAccount::Level level) EFS_EXCLUDES(mutex_);
   /// Frees the container of an unreachable inode and keeps the inode for the kernel's references. A
   /// later open fails with ESTALE: by O_PATH, or by the name in a request that was already on its
@@ -679,6 +693,7 @@ class Filesystem {
   std::atomic<std::uint64_t> removals_{0};
   std::atomic<std::uint64_t> freed_up_to_{0};  // removals_ when free_removed() was last begun
   std::atomic<std::uint64_t> times_freed_{0};  // how often free_removed() has ended
+  std::atomic<std::uint64_t> awaited_{0};      // removals_ at the last await_removed()
   std::atomic<std::uint32_t> removing_{0};     // see Removing
 
   ContainerPool pool_;  // rank 33

@@ -150,18 +150,39 @@ void Filesystem::wait_for_removals() const {
   }
 }
 
+bool Filesystem::has_open_removed() const {
+  ReadLock lock(mutex_);
+  return !unnamed_.empty();
+}
+
+void Filesystem::make_room_ahead() {
+  if (KernelView* kernel = kernel_;
+      kernel != nullptr && space_.level() != SpaceAccount::Level::ample && has_open_removed()) {
+    kernel->await_received();
+  }
+  free_removed_if(SpaceAccount::noticeable);
+}
+
 bool Filesystem::await_release() {
-  {
-    ReadLock lock(mutex_);
-    if (unnamed_.empty()) {
-      return false;
-    }
+  if (!has_open_removed()) {
+    return false;
   }
   slow_work_begins();
   if (KernelView* kernel = kernel_) {
     kernel->await_received();
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return true;
+}
+
+bool Filesystem::await_removed() {
+  const auto removals = removals_.load();
+  if (backend_.durability() == Durability::volatile_memory ||
+      awaited_.exchange(removals) == removals) {
+    return false;
+  }
+  slow_work_begins();
+  backend_.await_removed();
   return true;
 }
 

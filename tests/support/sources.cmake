@@ -3,4 +3,5 @@
 set(sources
   durable_calls.cpp
   failing_new.cpp
+  hole_searches.cpp
 )

@@ -48,7 +48,7 @@ Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
 
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent,
                                     const std::string& name, mode_t mode, dev_t rdev) {
-  free_removed_if(SpaceAccount::noticeable);  // the kernel sends no request for this
+  make_room_ahead();
   // without the lock: it may examine every container
   const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};
   WriteLock lock(mutex_);
@@ -68,7 +68,7 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent,
 }
 
 Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
-  free_removed_if(SpaceAccount::noticeable);
+  make_room_ahead();
   const Status room = backend_.admit_writer();
   WriteLock lock(mutex_);
   if (const auto ino = done_before(caller)) {

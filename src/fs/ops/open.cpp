@@ -84,7 +84,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
 Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty,
                                 bool writes) try {
   if (writes) {
-    free_removed_if(SpaceAccount::noticeable);  // the kernel will not ask
+    make_room_ahead();
     if (space_.level() == SpaceAccount::Level::scarce) {
       free_zeros_left();
     }

@@ -125,6 +125,9 @@ void releasedir(Request& request, fuse_ino_t ino, fuse_file_info*) {
 
 void fsyncdir(Request& request, fuse_ino_t ino, int, fuse_file_info*) {
   request.observe({.ino = ino});
+  if (request.filesystem().needs_no_sync()) {
+    return request.reply_error(ENOSYS);  // as fsync()
+  }
   request.reply(request.filesystem().fsync_metadata());
 }
 

@@ -18,6 +18,7 @@
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
 #include "base/shared_mapping.hpp"
+#include "support/hole_searches.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -220,6 +221,24 @@ TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
   container.reset();
   backend->remove(1);
   CHECK(backend->space().used == 0);
+}
+
+TEST_CASE("where space is ample a write of a counted store looks for no holes") {
+  const auto kind = GENERATE(Kind{"/dev/shm", true}, Kind{"/tmp", true});
+  const test::TempDirectory directory(kind.parent);
+  auto backend = make(directory, kind);
+  auto container = *backend->create(1);
+  const auto data = pattern(4096, 3);
+  const auto before = test::hole_searches();
+  for (int i = 0; i < 10; ++i) {
+    REQUIRE(container->write(data, 4096) == data.size());
+    REQUIRE(container->write(data, 4096 * (i + 1)) == data.size());
+  }
+  CHECK(test::hole_searches() == before);
+  CHECK(backend->space().used >= 10 * data.size());
+  CHECK(backend->space().used < 12 * data.size());
+  CHECK(container->seek(0, SEEK_HOLE) == 0);
+  CHECK(test::hole_searches() == before + 1);
 }
 
 TEST_CASE("what was stored through a descriptor is counted when that is said, and given back") {

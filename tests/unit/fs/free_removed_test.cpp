@@ -144,6 +144,12 @@ TEST_CASE("a removal counts the close that was received before it", "[fs]") {
     store.file("g", 0);
     REQUIRE(files.rename({}, {root_ino, "g"}, {root_ino, "f"}, 0));
   }
+  SECTION("the next create") {
+    const auto close = std::exchange(store.kernel.received, {});
+    REQUIRE(files.unlink({}, root_ino, "f"));
+    store.kernel.received = close;
+    store.file("g", 0);
+  }
   CHECK(store.is_free());
 }
 
@@ -214,6 +220,21 @@ TEST_CASE("freeing what was removed costs nothing where nothing was", "[fs]") {
   int calls = 0;
   CHECK_FALSE(store.filesystem->with_room([&]() -> Status { return ++calls, fail(ENOSPC); }));
   CHECK(calls == 1);
+}
+
+TEST_CASE("a full disk is tried once more when another process's sync may have kept the space",
+          "[fs]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  store.file("f", mebibyte);
+  REQUIRE(store.filesystem->unlink({}, root_ino, "f"));
+  while (store.filesystem->free_removed()) {
+  }
+  const bool memory = store.backend->durability() == Durability::volatile_memory;
+  for (const int expected : {memory ? 1 : 2, 1}) {
+    int calls = 0;
+    CHECK_FALSE(store.filesystem->with_room([&]() -> Status { return ++calls, fail(ENOSPC); }));
+    CHECK(calls == expected);
+  }
 }
 
 // As a removal of thousands of files would, on a store that was full.

@@ -118,8 +118,10 @@ void check_one(Mounted& mounted, const Sent& sent) {
   const auto replies =
       mounted.kernel.send(sent.opcode, sent.of_file ? mounted.file : fs::root_ino, sent.arguments);
   REQUIRE(replies.size() == 1);
-  // the root is not a symbolic link
-  CHECK(replies[0].error == (sent.opcode == FUSE_READLINK ? EINVAL : 0));
+  // The root is not a symbolic link.
+  // The store is in memory: a sync has nothing to do, and the kernel need not ask again
+  const bool syncs = sent.opcode == FUSE_FSYNC || sent.opcode == FUSE_FSYNCDIR;
+  CHECK(replies[0].error == (sent.opcode == FUSE_READLINK ? EINVAL : syncs ? ENOSYS : 0));
   CHECK(counter.count == counted + 1);
   CHECK(mounted.sink.seen[sent.operation] == seen + 1);
 }
