@@ -127,6 +127,21 @@ EO_API int eo_version(struct eo_storage* store, const char* series, uint64_t n,
 /* Removes all versions of a series but the newest k (at least 1). Views keep their objects. */
 EO_API int eo_keep(struct eo_storage* store, const char* series, unsigned k);
 
+/* Sets *n to the newest committed version of a series. ENOENT: there is none. */
+EO_API int eo_newest(struct eo_storage* store, const char* series, uint64_t* n);
+
+/* Calls each() for every committed version of a series, the oldest first. A value other than 0 ends
+ * the list and is returned. A series that does not exist has none. each() may call the library. */
+EO_API int eo_versions(struct eo_storage* store, const char* series,
+                       int (*each)(uint64_t n, void* context), void* context);
+
+/* Removes a version. Views keep their objects. ENOENT: it does not exist. */
+EO_API int eo_remove_version(struct eo_storage* store, const char* series, uint64_t n);
+
+/* Sets the text of eo_error() for this thread and returns the error. For interfaces in other
+ * languages. A text of NULL is the text of the errno. */
+EO_API int eo_fail(int error, const char* text);
+
 /* Returns the text of this thread's last failed call: object, file, reason and way out. "" if no
  * call failed. Valid until the thread's next failed call. */
 EO_API const char* eo_error(void);

@@ -2,12 +2,14 @@
 # Made by cmake/list_sources.sh.
 set(sources
   api.cpp
+  api_version.cpp
   draft.cpp
   files.cpp
   leftovers.cpp
   name.cpp
   npy.cpp
   result.cpp
+  series.cpp
   slab.cpp
   store.cpp
   version.cpp

@@ -97,5 +97,9 @@ void abort(const Store& version);
 Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view series,
                                             std::uint64_t n);
 Status keep(const Store& store, std::string_view series, unsigned k);
+Result<std::uint64_t> newest(const Store& store, std::string_view series);
+/// The committed versions, the oldest first; none where the series does not exist.
+Result<std::vector<std::uint64_t>> versions(const Store& store, std::string_view series);
+Status remove_version(const Store& store, std::string_view series, std::uint64_t n);
 
 }  // namespace efs::objects

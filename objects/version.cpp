@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "objects/name.hpp"
+#include "objects/series.hpp"
 #include "objects/store.hpp"
 
 namespace efs::objects {
@@ -147,37 +148,6 @@ Status check_no_drafts(int directory) {
   return {};
 }
 
-Result<Fd> open_series(const Store& store, std::string_view series, bool make) {
-  EO_TRY(check_name(series));
-  auto entry = open_parent(store.directory.get(), std::string(series) + "/.", make);
-  if (!entry) {
-    return std::unexpected(std::move(entry.error()));
-  }
-  return std::move(entry->directory);
-}
-
-bool has_manifest(int series, std::uint64_t n) {
-  const std::string manifest = version_directory(n) + '/' + manifest_name;
-  return ::faccessat(series, manifest.c_str(), F_OK, 0) == 0;
-}
-
-/// Returns the committed versions, the oldest first.
-Result<std::vector<std::uint64_t>> versions(int series) {
-  const auto entries = list(series);
-  if (!entries) {
-    return std::unexpected(entries.error());
-  }
-  std::vector<std::uint64_t> found;
-  for (const Listed& entry : *entries) {
-    const auto n = version_of(entry.name);
-    if (entry.directory && n && has_manifest(series, *n)) {
-      found.push_back(*n);
-    }
-  }
-  std::ranges::sort(found);
-  return found;
-}
-
 std::unexpected<Failure> exists() {
   return fail(EEXIST, "the version exists", "Choose another number; a version never changes");
 }
@@ -248,14 +218,11 @@ Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view
     return std::unexpected(directory.error());
   }
   if (n == EO_LATEST) {
-    const auto all = versions(directory->get());
-    if (!all) {
-      return std::unexpected(all.error());
+    const auto found = newest_in(directory->get());
+    if (!found) {
+      return std::unexpected(found.error());
     }
-    if (all->empty()) {
-      return fail(ENOENT, "the series has no version", "Commit a version first");
-    }
-    n = all->back();
+    n = *found;
   } else if (!has_manifest(directory->get(), n)) {
     return fail(ENOENT, "the version does not exist", "Use EO_LATEST or another number");
   }
@@ -268,35 +235,6 @@ Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view
   version->path = store.path + '/' + std::string(series) + '/' + version_directory(n);
   version->writable = false;
   return version;
-}
-
-Status keep(const Store& store, std::string_view series, unsigned k) {
-  EO_TRY(check_writable(store));
-  if (k == 0) {
-    return fail(EINVAL, "the number of versions to keep is 0", "Keep at least 1");
-  }
-  const auto directory = open_series(store, series, false);
-  if (!directory) {
-    return std::unexpected(directory.error());
-  }
-  const auto all = versions(directory->get());
-  if (!all) {
-    return std::unexpected(all.error());
-  }
-  for (std::size_t i = 0; i + k < all->size(); ++i) {
-    const auto draft = new_draft_name();
-    if (!draft) {
-      return std::unexpected(draft.error());
-    }
-    // By one rename: no reader finds a version of which a part is removed.
-    const std::string name = version_directory((*all)[i]);
-    if (::renameat(directory->get(), name.c_str(), directory->get(), draft->c_str()) == 0) {
-      remove_tree(directory->get(), *draft);
-    } else if (errno != ENOENT) {
-      return fail(errno);
-    }
-  }
-  return {};
 }
 
 }  // namespace efs::objects

@@ -15,7 +15,7 @@ flags() { pkg-config "$@" efs-objects; }
 header=$S/prefix/include/efs_objects.h
 library=$(find "$S/prefix" -name 'libefs-objects.so')
 check 'the library has a version' test "$(readelf -d "$library" | grep -c 'SONAME.*libefs-objects.so.1]')" = 1
-declared=$(grep -oE '^EO_API .*\b(eo_[a-z]+)\(' "$header" | grep -oE 'eo_[a-z]+\($' | tr -d '(' | sort)
+declared=$(grep -oE '^EO_API .*\b(eo_[a-z_]+)\(' "$header" | grep -oE 'eo_[a-z_]+\($' | tr -d '(' | sort)
 exported=$(nm -D --defined-only "$library" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort)
 check 'the header declares functions' test "$(wc -l <<<"$declared")" -ge 18
 check 'the library exports the functions of the header, no more' test "$declared" = "$exported"

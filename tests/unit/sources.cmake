@@ -82,6 +82,7 @@ set(sources
   objects/name_test.cpp
   objects/npy_test.cpp
   objects/process_test.cpp
+  objects/series_test.cpp
   objects/store_test.cpp
   objects/version_test.cpp
   queue/crowd_test.cpp
