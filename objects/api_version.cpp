@@ -99,4 +99,15 @@ int eo_remove_version(eo_storage* store, const char* series, uint64_t n) {
     return efs::objects::remove_version(*store, series, n);
   });
 }
+
+int eo_check(eo_storage* version, const char* name) {
+  const auto subject = [&] {
+    return name != nullptr ? object_subject("check", version, name, "")()
+                           : store_subject("check the version", version)();
+  };
+  return guarded(subject, [&]() -> Status {
+    EO_TRY(given(version));
+    return efs::objects::check(*version, name);
+  });
+}
 }

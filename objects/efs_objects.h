@@ -138,6 +138,11 @@ EO_API int eo_versions(struct eo_storage* store, const char* series,
 /* Removes a version. Views keep their objects. ENOENT: it does not exist. */
 EO_API int eo_remove_version(struct eo_storage* store, const char* series, uint64_t n);
 
+/* Compares an object of a committed version, or all (NULL), with the manifest: size, type, shape,
+ * order and XXH3-64. EBADMSG: an object differs, is missing or is not in the manifest, or the
+ * manifest is damaged; eo_error() names the first. */
+EO_API int eo_check(struct eo_storage* version, const char* name);
+
 /* Sets the text of eo_error() for this thread and returns the error. For interfaces in other
  * languages. A text of NULL is the text of the errno. */
 EO_API int eo_fail(int error, const char* text);

@@ -14,6 +14,7 @@ namespace efs::objects {
 constexpr std::string_view object_suffix = ".npy";
 constexpr std::string_view draft_suffix = ".part";
 constexpr const char* manifest_name = "manifest.json";
+constexpr const char* small_name = "small.npz";
 
 /// The deepest name that is accepted: components.
 constexpr int max_depth = 32;

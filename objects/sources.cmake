@@ -3,9 +3,12 @@
 set(sources
   api.cpp
   api_version.cpp
+  check.cpp
+  checksum.cpp
   draft.cpp
   files.cpp
   leftovers.cpp
+  manifest.cpp
   name.cpp
   npy.cpp
   result.cpp

@@ -173,12 +173,13 @@ Result<Object> open_object(const Store& store, std::string_view name) {
   if (::fstat(fd->get(), &status) != 0) {
     return fail(errno);
   }
-  if (static_cast<std::uint64_t>(status.st_size) < header->offset + header->shape.bytes) {
-    return fail(EBADMSG, "the file has " + std::to_string(status.st_size) + " bytes, and " +
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size < header->offset + header->shape.bytes) {
+    return fail(EBADMSG, "the file has " + std::to_string(size) + " bytes, and " +
                              text_of(header->shape) + " needs " +
                              std::to_string(header->offset + header->shape.bytes));
   }
-  return Object{std::move(*fd), std::move(*header)};
+  return Object{std::move(*fd), std::move(*header), size};
 }
 
 Status load(const Store& store, std::string_view name, const Part& part, const eo_array& into) {

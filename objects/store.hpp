@@ -58,6 +58,7 @@ constexpr std::uint64_t shortest_call = 32768;
 struct Object {
   Fd fd;
   Header header;
+  std::uint64_t size = 0;  // of its .npy bytes
 };
 
 /// EINVAL for a flag other than EO_SYNC.
@@ -101,5 +102,7 @@ Result<std::uint64_t> newest(const Store& store, std::string_view series);
 /// The committed versions, the oldest first; none where the series does not exist.
 Result<std::vector<std::uint64_t>> versions(const Store& store, std::string_view series);
 Status remove_version(const Store& store, std::string_view series, std::uint64_t n);
+/// NULL: all objects.
+Status check(const Store& version, const char* name);
 
 }  // namespace efs::objects

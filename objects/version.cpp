@@ -3,12 +3,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstring>
 
+#include "objects/checksum.hpp"
+#include "objects/manifest.hpp"
 #include "objects/name.hpp"
 #include "objects/series.hpp"
 #include "objects/store.hpp"
@@ -17,46 +16,8 @@ namespace efs::objects {
 
 namespace {
 
-constexpr std::size_t block = 1U << 20U;
-
-struct FreeState {
-  void operator()(XXH3_state_t* state) const { ::XXH3_freeState(state); }
-};
-
-/// Returns XXH3-64 of a file from its first byte to `size`, as `xxhsum -H3` prints it.
-Result<std::string> checksum(int fd, std::uint64_t size) {
-  const std::unique_ptr<XXH3_state_t, FreeState> state(::XXH3_createState());
-  if (!state) {
-    return fail(ENOMEM);
-  }
-  ::XXH3_64bits_reset(state.get());
-  std::vector<char> buffer(std::min<std::uint64_t>(size, block));
-  for (std::uint64_t done = 0; done < size;) {
-    const std::uint64_t length = std::min<std::uint64_t>(size - done, block);
-    EO_TRY(read_all(fd, buffer.data(), length, done));
-    ::XXH3_64bits_update(state.get(), buffer.data(), length);
-    done += length;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(::XXH3_64bits_digest(state.get())));
-  return text;
-}
-
-/// Returns a valid name as a JSON string: such a name is UTF-8 without control characters.
-std::string json_string(std::string_view name) {
-  std::string text = "\"";
-  for (const char byte : name) {
-    if (byte == '"' || byte == '\\') {
-      text += '\\';
-    }
-    text += byte;
-  }
-  return text + '"';
-}
-
-/// Returns the object of the manifest, and makes its file durable if `sync` is set.
-Result<std::string> manifest_line(const Store& version, const std::string& name, bool sync) {
+/// Returns the manifest's record of an object, and makes its file durable if `sync` is set.
+Result<Recorded> recorded(const Store& version, const std::string& name, bool sync) {
   const auto object = open_object(version, name);
   if (!object) {
     const Failure& failure = object.error();
@@ -64,26 +25,14 @@ Result<std::string> manifest_line(const Store& version, const std::string& name,
     return fail(failure.code, name + ": " + (reason.empty() ? std::strerror(failure.code) : reason),
                 failure.remedy);
   }
-  const Shape& shape = object->header.shape;
   if (sync) {
     EO_TRY(sync_data(object->fd.get()));
   }
-  struct stat status{};
-  if (::fstat(object->fd.get(), &status) != 0) {
-    return fail(errno);
-  }
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  const auto sum = checksum(object->fd.get(), size);
+  const auto sum = checksum(*object);
   if (!sum) {
     return std::unexpected(sum.error());
   }
-  std::string dims;
-  for (int i = 0; i < shape.ndim; ++i) {
-    dims += (i > 0 ? ", " : "") + std::to_string(shape.dims[i]);
-  }
-  return "    {\"name\": " + json_string(name) + ", \"dtype\": \"" + shape.dtype +
-         "\", \"fortran_order\": " + (shape.fortran ? "true" : "false") + ", \"shape\": [" + dims +
-         "], \"size\": " + std::to_string(size) + ", \"checksum\": \"xxh3:" + *sum + "\"}";
+  return Recorded{name, object->header.shape, object->size, *sum, false};
 }
 
 Status write_manifest(const Store& version, bool sync) {
@@ -91,15 +40,19 @@ Status write_manifest(const Store& version, bool sync) {
   if (!all) {
     return std::unexpected(all.error());
   }
-  std::string text = "{\n  \"format\": \"efs-objects-1\",\n  \"objects\": [";
-  for (std::size_t i = 0; i < all->size(); ++i) {
-    const auto line = manifest_line(version, (*all)[i], sync);
-    if (!line) {
-      return std::unexpected(line.error());
+  std::vector<Recorded> objects;
+  objects.reserve(all->size());
+  for (const std::string& name : *all) {
+    auto object = recorded(version, name, sync);
+    if (!object) {
+      return std::unexpected(std::move(object.error()));
     }
-    text += (i > 0 ? ",\n" : "\n") + *line;
+    objects.push_back(std::move(*object));
   }
-  text += all->empty() ? "]\n}\n" : "\n  ]\n}\n";
+  const std::string text = manifest_of(objects);
+  if (text.size() > max_manifest) {
+    return fail(EFBIG, "the manifest is longer than 256 MiB", "Store fewer objects in a version");
+  }
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
   const Fd file(::openat(version.directory.get(), manifest_name, flags, 0666));
   if (!file) {
