@@ -144,16 +144,24 @@ void* eo_data(eo_draft* draft) {
 }
 
 int eo_publish(eo_draft* draft, unsigned flags) {
+  bool kept = false;
   const int error = guarded(draft_subject("publish", draft), [&]() -> Status {
     EO_TRY(given(draft));
-    draft->mapping = {};
-    if (auto valid = efs::objects::check_flags(flags); !valid) {
-      efs::objects::discard(*draft);
-      return valid;
+    auto status = draft->joined ? efs::objects::fail(EINVAL, "this process has joined the draft",
+                                                     "Call eo_leave_draft")
+                                : efs::objects::check_flags(flags);
+    if (status) {
+      status = efs::objects::publish(*draft, flags);
     }
-    return efs::objects::publish(draft->root, draft->name, draft->entry, draft->file, flags);
+    kept = !status && draft->mapping.data() != nullptr && status.error().code == EBUSY;
+    if (!status && !kept) {
+      efs::objects::discard(*draft);
+    }
+    return status;
   });
-  delete draft;
+  if (!kept) {
+    delete draft;
+  }
   return error;
 }
 
@@ -162,6 +170,32 @@ void eo_discard(eo_draft* draft) {
     efs::objects::discard(*draft);
     delete draft;
   }
+}
+
+int eo_draft_token(eo_draft* draft, char* token) {
+  return guarded(draft_subject("make a token of the draft of", draft), [&]() -> Status {
+    EO_TRY(given(draft, token));
+    const auto made = efs::objects::token(*draft);
+    return efs::objects::copy_token(made, token);
+  });
+}
+
+int eo_join_draft(eo_storage* store, const char* name, const char* token, eo_draft** draft) {
+  return guarded(object_subject("join a draft of", store, name, ".npy"), [&]() -> Status {
+    EO_TRY(given(store, name, token, draft));
+    return hand_over(efs::objects::join_draft(*store, name, token), draft);
+  });
+}
+
+int eo_leave_draft(eo_draft* draft, unsigned flags) {
+  const int error = guarded(draft_subject("leave the draft of", draft), [&]() -> Status {
+    EO_TRY(given(draft));
+    return efs::objects::leave_draft(*draft, flags);
+  });
+  if (draft != nullptr && draft->joined) {
+    delete draft;
+  }
+  return error;
 }
 
 int eo_fail(int error, const char* text) {

@@ -63,6 +63,15 @@ Status given(const Pointer*... pointer) {
   return (... && (pointer != nullptr)) ? Status() : fail(EINVAL, "an argument is NULL");
 }
 
+/// Copies a token to the memory of the caller.
+inline Status copy_token(const Result<std::string>& made, char* token) {
+  if (!made) {
+    return std::unexpected(made.error());
+  }
+  token[made->copy(token, EO_MAX_TOKEN - 1)] = '\0';
+  return {};
+}
+
 /// Frees a store; a version that is not committed is aborted.
 void release_store(eo_storage* store) noexcept;
 

@@ -57,6 +57,32 @@ int eo_keep(eo_storage* store, const char* series, unsigned k) {
   });
 }
 
+int eo_token(eo_storage* version, char* token) {
+  return guarded(store_subject("make a token of the version", version), [&]() -> Status {
+    EO_TRY(given(version, token));
+    return efs::objects::copy_token(efs::objects::token(*version), token);
+  });
+}
+
+int eo_join(eo_storage* store, const char* series, uint64_t n, const char* token,
+            eo_storage** version) {
+  return guarded(object_subject("join a version of", store, series, ""), [&]() -> Status {
+    EO_TRY(given(store, series, token, version));
+    return hand_over(efs::objects::join(*store, series, n, token), version);
+  });
+}
+
+int eo_leave(eo_storage* version, unsigned flags) {
+  const int error = guarded(store_subject("leave the version", version), [&]() -> Status {
+    EO_TRY(given(version));
+    return efs::objects::leave(*version, flags);
+  });
+  if (version != nullptr && version->joined) {
+    release_store(version);
+  }
+  return error;
+}
+
 int eo_newest(eo_storage* store, const char* series, uint64_t* n) {
   return guarded(object_subject("find the newest version of", store, series, ""), [&]() -> Status {
     EO_TRY(given(store, series, n));

@@ -25,6 +25,9 @@ extern "C" {
 
 #define EO_MAX_NDIM 32
 
+/* The longest token of eo_token and eo_draft_token, with its NUL. */
+#define EO_MAX_TOKEN 64
+
 /* Values of eo_array.order: the last (C) or the first (Fortran) index is contiguous. */
 #define EO_C_ORDER 0
 #define EO_FORTRAN_ORDER 1
@@ -101,11 +104,26 @@ EO_API int eo_put(struct eo_draft* draft, const uint64_t* start, const uint64_t*
 EO_API void* eo_data(struct eo_draft* draft);
 
 /* Gives the draft its name: the old object is replaced at once. Frees the draft, also on failure;
- * the name then keeps its old object. */
+ * the name then keeps its old object. EBUSY: a process that joined has not left; the draft stays
+ * open. EOWNERDEAD: a process that joined ended without eo_leave_draft. */
 EO_API int eo_publish(struct eo_draft* draft, unsigned flags);
 
 /* Discards a draft. NULL is ignored. */
 EO_API void eo_discard(struct eo_draft* draft);
+
+/* Several processes of one user on one node fill one draft: the process that created it passes the
+ * token to the others, a string without slashes of at most EO_MAX_TOKEN bytes. They join, fill it
+ * with eo_put or eo_data, and leave. The creator publishes or discards it. */
+EO_API int eo_draft_token(struct eo_draft* draft, char* token);
+
+/* Joins the draft that another process created. EPERM: the draft belongs to another user. ESTALE:
+ * it was published or discarded, or its creator is dead. */
+EO_API int eo_join_draft(struct eo_storage* store, const char* name, const char* token,
+                         struct eo_draft** draft);
+
+/* Leaves a joined draft and frees it, also on failure; EO_SYNC makes its data durable. A joined
+ * draft that ends in another way (eo_discard, or the death of the process) cannot be published. */
+EO_API int eo_leave_draft(struct eo_draft* draft, unsigned flags);
 
 /* Begins version n of a series: a store that is invisible until eo_commit. EEXIST: the version
  * exists. EBUSY: another process writes it. */
@@ -113,12 +131,24 @@ EO_API int eo_begin(struct eo_storage* store, const char* series, uint64_t n,
                     struct eo_storage** version);
 
 /* Publishes a version: writes manifest.json, then renames the directory. Frees the store `version`,
- * also on failure; a version that failed is aborted. EBUSY: it has drafts that are not published;
- * it then stays open. */
+ * also on failure; a version that failed is aborted. EBUSY: it has drafts that are not published,
+ * or a process that joined has not left; it then stays open. EOWNERDEAD: a process that joined
+ * ended without eo_leave. */
 EO_API int eo_commit(struct eo_storage* version, unsigned flags);
 
 /* Discards a version that was not committed, and frees the store. NULL is ignored. */
 EO_API void eo_abort(struct eo_storage* version);
+
+/* Several processes of one user on one node fill one version: as for drafts. A joined version is a
+ * store; eo_begin and eo_commit refuse it. */
+EO_API int eo_token(struct eo_storage* version, char* token);
+EO_API int eo_join(struct eo_storage* store, const char* series, uint64_t n, const char* token,
+                   struct eo_storage** version);
+
+/* Leaves a joined version and frees it, also on failure; EO_SYNC makes its objects durable. ESTALE:
+ * the version was aborted, or the process that began it is dead. A joined version that ends in
+ * another way (eo_close, or the death of the process) cannot be committed. */
+EO_API int eo_leave(struct eo_storage* version, unsigned flags);
 
 /* Opens a committed version read-only, n or EO_LATEST. Close it with eo_close. */
 EO_API int eo_version(struct eo_storage* store, const char* series, uint64_t n,

@@ -34,9 +34,20 @@ std::string version_directory(std::uint64_t n);
 
 /// Returns a new name of a draft: eo-, 16 hexadecimal digits, .part.
 Result<std::string> new_draft_name();
+std::string draft_name(std::string_view token);
 
 /// Returns true for the names that new_draft_name() makes.
 bool is_draft(std::string_view component);
+
+/// Returns a new token: 16 hexadecimal digits. It also is the number in the name of a draft.
+Result<std::string> new_token();
+bool is_token(std::string_view text);
+/// Returns the token in the name of a draft or of a join file.
+std::string_view token_of(std::string_view name);
+
+/// The name of the file by which other processes join a draft: eo-, the token, -join.part.
+std::string join_name(std::string_view token);
+bool is_join_file(std::string_view component);
 
 /// Returns true for the draft of a version: its directory and .part.
 bool is_version_draft(std::string_view component);

@@ -7,6 +7,7 @@ set(sources
   checksum.cpp
   draft.cpp
   files.cpp
+  joined.cpp
   leftovers.cpp
   manifest.cpp
   name.cpp

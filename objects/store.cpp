@@ -161,7 +161,11 @@ Result<Object> open_object(const Store& store, std::string_view name) {
   if (!fd) {
     return std::unexpected(std::move(fd.error()));
   }
-  const auto head = read_head(fd->get(), max_preamble + max_header_text);
+  return read_object(std::move(*fd));
+}
+
+Result<Object> read_object(Fd fd) {
+  const auto head = read_head(fd.get(), max_preamble + max_header_text);
   if (!head) {
     return std::unexpected(head.error());
   }
@@ -170,7 +174,7 @@ Result<Object> open_object(const Store& store, std::string_view name) {
     return std::unexpected(std::move(header.error()));
   }
   struct stat status{};
-  if (::fstat(fd->get(), &status) != 0) {
+  if (::fstat(fd.get(), &status) != 0) {
     return fail(errno);
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
@@ -179,7 +183,7 @@ Result<Object> open_object(const Store& store, std::string_view name) {
                              text_of(header->shape) + " needs " +
                              std::to_string(header->offset + header->shape.bytes));
   }
-  return Object{std::move(*fd), std::move(*header), size};
+  return Object{std::move(fd), std::move(*header), size};
 }
 
 Status load(const Store& store, std::string_view name, const Part& part, const eo_array& into) {

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "objects/efs_objects.h"
 #include "objects/files.hpp"
+#include "objects/joined.hpp"
 #include "objects/leftovers.hpp"
 #include "objects/npy.hpp"
 #include "objects/result.hpp"
@@ -23,16 +25,19 @@ struct Unpublished {
   std::string series_name;
   std::string draft;  // the name in the series now
   std::string name;   // and after the commit
+  std::mutex mutex;
+  JoinFile joins;  // guarded by mutex; empty before eo_token
 };
 
 }  // namespace efs::objects
 
-/// A store: immutable after it was opened.
+/// A store. Its members are constant after it was opened; what they lead to has its own locks.
 struct eo_storage {
   efs::objects::Fd directory;  // of an unpublished version: locked
   std::string path;            // for messages
   bool writable = true;
-  std::unique_ptr<efs::objects::Unpublished> unpublished;
+  std::unique_ptr<efs::objects::Unpublished> unpublished;  // of the process that began it
+  efs::objects::JoinFile joined;                           // of a process that joined
 };
 
 /// A draft of an object.
@@ -43,7 +48,9 @@ struct eo_draft {
   efs::objects::Header header;
   efs::objects::Mapping mapping;
   std::string name;
-  std::string path;  // of the object, for messages
+  std::string path;               // of the object, for messages
+  efs::objects::JoinFile joins;   // of the process that created it; empty before eo_draft_token
+  efs::objects::JoinFile joined;  // of a process that joined
 };
 
 namespace efs::objects {
@@ -70,6 +77,8 @@ Result<std::unique_ptr<Store>> open_store(const char* directory);
 Status store_array(const Store& store, std::string_view name, const eo_array& array,
                    unsigned flags);
 Result<Object> open_object(const Store& store, std::string_view name);
+/// Reads and validates the header of an open file.
+Result<Object> read_object(Fd fd);
 
 /// A part of an object; NULL as in eo_load.
 struct Part {
@@ -89,12 +98,23 @@ Status put(Draft& draft, const Part& part, const char* from);
 /// Renames a draft to its object. Without success the draft's file is removed.
 Status publish(const Fd& root, std::string_view name, const Entry& entry, const DraftFile& file,
                unsigned flags);
+/// Publishes a draft of this process. EBUSY: a process that joined has not left; the draft stays.
+Status publish(Draft& draft, unsigned flags);
+/// Removes the file of a draft of this process; forgets one that was joined.
 void discard(const Draft& draft);
+Result<std::string> token(Draft& draft);
+Result<std::unique_ptr<Draft>> join_draft(const Store& store, std::string_view name,
+                                          std::string_view token);
+Status leave_draft(const Draft& draft, unsigned flags);
 
 Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series, std::uint64_t n);
 /// EBUSY: drafts in it are alive, and nothing was changed.
 Status commit(const Store& version, unsigned flags);
 void abort(const Store& version);
+Result<std::string> token(Store& version);
+Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series, std::uint64_t n,
+                                    std::string_view token);
+Status leave(const Store& version, unsigned flags);
 Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view series,
                                             std::uint64_t n);
 Status keep(const Store& store, std::string_view series, unsigned k);

@@ -16,6 +16,23 @@ namespace efs::objects {
 
 namespace {
 
+/// Makes all objects durable.
+Status sync_files(const Store& version) {
+  const auto all = names(version);
+  if (!all) {
+    return std::unexpected(all.error());
+  }
+  for (const std::string& name : *all) {
+    const auto object = open_object(version, name);
+    if (object) {
+      EO_TRY(sync_data(object->fd.get()));
+    } else if (object.error().code != ENOENT) {
+      return std::unexpected(object.error());
+    }
+  }
+  return {};
+}
+
 /// Returns the manifest's record of an object, and makes its file durable if `sync` is set.
 Result<Recorded> recorded(const Store& version, const std::string& name, bool sync) {
   const auto object = open_object(version, name);
@@ -80,14 +97,14 @@ Status sync_tree(int directory) {
   return sync_entries(directory);
 }
 
-/// EBUSY if a draft is below the directory.
-Status check_no_drafts(int directory) {
+/// EBUSY if a draft is below the directory, or another file of this suffix than `joins`.
+Status check_no_drafts(int directory, const std::string& joins) {
   const auto entries = list(directory);
   if (!entries) {
     return std::unexpected(entries.error());
   }
   for (const Listed& entry : *entries) {
-    if (entry.name.ends_with(draft_suffix)) {
+    if (entry.name.ends_with(draft_suffix) && entry.name != joins) {
       return fail(EBUSY, "it has drafts that are not published", "Publish or discard them first");
     }
     if (entry.directory) {
@@ -95,7 +112,7 @@ Status check_no_drafts(int directory) {
       if (!below) {
         return std::unexpected(below.error());
       }
-      EO_TRY(check_no_drafts(below->get()));
+      EO_TRY(check_no_drafts(below->get(), ""));
     }
   }
   return {};
@@ -112,7 +129,7 @@ Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series
   if (n == EO_LATEST) {
     return fail(EINVAL, "EO_LATEST is not the number of a new version", "Choose a number");
   }
-  if (store.unpublished) {
+  if (store.unpublished || store.joined) {
     return fail(EINVAL, "a version cannot contain versions", "Begin it in the store itself");
   }
   auto directory = open_series(store, series, true);
@@ -145,12 +162,21 @@ Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series
 
 Status commit(const Store& version, unsigned flags) {
   const bool sync = (flags & EO_SYNC) != 0;
-  const Unpublished& place = *version.unpublished;
-  sweep(version.directory.get());
-  EO_TRY(check_no_drafts(version.directory.get()));
+  Unpublished& place = *version.unpublished;
+  const std::scoped_lock lock(place.mutex);
+  const auto closed = JoinsClosed::of(place.joins);
+  if (!closed) {
+    return std::unexpected(closed.error());
+  }
+  const int directory = version.directory.get();
+  sweep(directory);
+  EO_TRY(check_no_drafts(directory, place.joins.name));
   EO_TRY(write_manifest(version, sync));
+  if (place.joins && ::unlinkat(directory, place.joins.name.c_str(), 0) != 0) {
+    return fail(errno);
+  }
   if (sync) {
-    EO_TRY(sync_tree(version.directory.get()));
+    EO_TRY(sync_tree(directory));
   }
   const int series = place.series.get();
   if (::renameat(series, place.draft.c_str(), series, place.name.c_str()) != 0) {
@@ -162,6 +188,68 @@ Status commit(const Store& version, unsigned flags) {
 void abort(const Store& version) {
   const Unpublished& place = *version.unpublished;
   remove_tree(place.series.get(), place.draft);
+}
+
+Result<std::string> token(Store& version) {
+  if (!version.unpublished) {
+    return fail(EINVAL, "the store is not a version that was begun", "Use the store of eo_begin");
+  }
+  Unpublished& place = *version.unpublished;
+  const std::scoped_lock lock(place.mutex);
+  if (!place.joins) {
+    const auto made = new_token();
+    if (!made) {
+      return std::unexpected(made.error());
+    }
+    auto joins = create_join_file(version.directory.get(), *made);
+    if (!joins) {
+      return std::unexpected(std::move(joins.error()));
+    }
+    place.joins = std::move(*joins);
+  }
+  return std::string(token_of(place.joins.name));
+}
+
+Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series, std::uint64_t n,
+                                    std::string_view token) {
+  EO_TRY(check_writable(store));
+  if (!is_token(token)) {
+    return fail(EINVAL, "the token is not one of a version", "Use the token of eo_token");
+  }
+  const auto directory = open_series(store, series, false);
+  if (!directory) {
+    return std::unexpected(directory.error());
+  }
+  const std::string draft = version_directory(n) + std::string(draft_suffix);
+  auto opened = open_directory(directory->get(), draft);
+  if (!opened) {
+    return opened.error().code == ENOENT
+               ? fail(ENOENT, "no process has begun this version", "Call eo_begin first")
+               : std::unexpected(std::move(opened.error()));
+  }
+  EO_TRY(check_alive(opened->get()));
+  auto joined = open_join_file(opened->get(), token);
+  if (!joined) {
+    return std::unexpected(std::move(joined.error()));
+  }
+  EO_TRY(enter(*joined));
+  auto version = std::make_unique<Store>();
+  version->directory = std::move(*opened);
+  version->path = store.path + '/' + std::string(series) + '/' + draft;
+  version->joined = std::move(*joined);
+  return version;
+}
+
+Status leave(const Store& version, unsigned flags) {
+  EO_TRY(check_flags(flags));
+  if (!version.joined) {
+    return fail(EINVAL, "this process has not joined a version by it", "Use the store of eo_join");
+  }
+  if ((flags & EO_SYNC) != 0) {
+    EO_TRY(sync_files(version));
+    EO_TRY(sync_tree(version.directory.get()));
+  }
+  return leave(version.joined, version.directory.get());
 }
 
 Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view series,

@@ -80,6 +80,7 @@ set(sources
   image/salvage_fault_test.cpp
   objects/check_test.cpp
   objects/draft_test.cpp
+  objects/joined_test.cpp
   objects/name_test.cpp
   objects/npy_test.cpp
   objects/process_test.cpp
