@@ -2,8 +2,6 @@
 // The C functions of efs_objects.h on stores, objects and drafts.
 #include "objects/api.hpp"
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 namespace efs::objects {
@@ -12,6 +10,8 @@ void release_store(eo_storage* store) noexcept {
   try {
     if (store->unpublished) {
       abort(*store);
+    } else if (store->unpublished_bundle) {
+      abort_bundle(*store);
     }
   } catch (...) {
     // Without memory the draft stays; the next eo_open removes it.
@@ -78,9 +78,7 @@ int eo_view(eo_storage* store, const char* name, eo_array* view) {
 
 void eo_release(eo_array* view) {
   if (view != nullptr && view->mapping != nullptr) {
-    ::munmap(view->mapping, view->mapped);
-    view->mapping = view->data = nullptr;
-    view->mapped = 0;
+    efs::objects::release(*view);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C functions of efs_objects.h on versions.
+// The C functions of efs_objects.h on versions and bundles.
 #include "objects/api.hpp"
 
 using efs::objects::given;
@@ -21,15 +21,16 @@ int eo_begin(eo_storage* store, const char* series, uint64_t n, eo_storage** ver
 
 int eo_commit(eo_storage* version, unsigned flags) {
   bool freed = false;
-  const int error = guarded(store_subject("commit the version", version), [&]() -> Status {
+  const int error = guarded(store_subject("commit", version), [&]() -> Status {
     EO_TRY(given(version));
-    if (!version->unpublished) {
-      return efs::objects::fail(EINVAL, "the store is not a version that was begun",
-                                "Use the store of eo_begin");
+    if (!version->unpublished && !version->unpublished_bundle) {
+      return efs::objects::fail(EINVAL, "the store is not a version or a bundle that was begun",
+                                "Use the store of eo_begin or eo_begin_bundle");
     }
     freed = true;
     EO_TRY(efs::objects::check_flags(flags));
-    return efs::objects::commit(*version, flags);
+    return version->unpublished ? efs::objects::commit(*version, flags)
+                                : efs::objects::commit_bundle(*version, flags);
   });
   if (error == 0) {
     delete version;
@@ -123,6 +124,27 @@ int eo_remove_version(eo_storage* store, const char* series, uint64_t n) {
   return guarded(object_subject("remove a version of", store, series, ""), [&]() -> Status {
     EO_TRY(given(store, series));
     return efs::objects::remove_version(*store, series, n);
+  });
+}
+
+int eo_begin_bundle(eo_storage* store, const char* name, eo_storage** bundle) {
+  return guarded(object_subject("begin the bundle", store, name, ".npz"), [&]() -> Status {
+    EO_TRY(given(store, name, bundle));
+    return hand_over(efs::objects::begin_bundle(*store, name), bundle);
+  });
+}
+
+int eo_bundle(eo_storage* store, const char* name, eo_storage** bundle) {
+  return guarded(object_subject("open the bundle", store, name, ".npz"), [&]() -> Status {
+    EO_TRY(given(store, name, bundle));
+    return hand_over(efs::objects::open_bundle(*store, name), bundle);
+  });
+}
+
+int eo_remove_bundle(eo_storage* store, const char* name) {
+  return guarded(object_subject("remove the bundle", store, name, ".npz"), [&]() -> Status {
+    EO_TRY(given(store, name));
+    return efs::objects::remove_bundle(*store, name);
   });
 }
 

@@ -103,7 +103,7 @@ Status check_all(const Store& version, const std::vector<Recorded>& manifest) {
 }  // namespace
 
 Status check(const Store& version, const char* name) {
-  if (version.writable) {
+  if (version.writable || version.is_bundle()) {
     return fail(EINVAL, "the store is not a committed version", "Use the store of eo_version");
   }
   if (name != nullptr) {

@@ -18,6 +18,9 @@ struct FreeState {
 }  // namespace
 
 Result<std::uint64_t> checksum(const Object& object) {
+  if (object.mapping) {
+    return ::XXH3_64bits(object.bytes(), object.size);
+  }
   const std::unique_ptr<XXH3_state_t, FreeState> state(::XXH3_createState());
   if (!state) {
     return fail(ENOMEM);

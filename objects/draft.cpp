@@ -77,6 +77,7 @@ std::string mark_of(std::string_view name) {
 Result<std::unique_ptr<Draft>> create(const Store& store, std::string_view name,
                                       const eo_array& array) {
   EO_TRY(check_writable(store));
+  EO_TRY(check_directory(store));
   EO_TRY(check_name(name));
   auto shape = checked(array);
   if (!shape) {
@@ -86,7 +87,7 @@ Result<std::unique_ptr<Draft>> create(const Store& store, std::string_view name,
   if (!root) {
     return std::unexpected(std::move(root.error()));
   }
-  auto entry = open_parent(root->get(), name, true);
+  auto entry = open_place(store, {name, object_suffix}, true);
   if (!entry) {
     return std::unexpected(std::move(entry.error()));
   }
@@ -96,6 +97,7 @@ Result<std::unique_ptr<Draft>> create(const Store& store, std::string_view name,
   draft->root = std::move(*root);
   draft->entry = std::move(*entry);
   draft->header.shape = std::move(*shape);
+  draft->small = store.bundle;
   auto file = create_draft(draft->entry.directory.get());
   if (!file) {
     return std::unexpected(std::move(file.error()));
@@ -133,6 +135,9 @@ Status publish(Draft& draft, unsigned flags) {
   }
   draft.mapping = {};
   auto status = publish(draft.root, draft.name, draft.entry, draft.file, flags);
+  if (status && draft.small) {
+    draft.small->set_own_file(draft.name);
+  }
   if (draft.joins) {
     ::unlinkat(draft.entry.directory.get(), draft.joins.name.c_str(), 0);
   }
@@ -168,13 +173,14 @@ Result<std::string> token(Draft& draft) {
 Result<std::unique_ptr<Draft>> join_draft(const Store& store, std::string_view name,
                                           std::string_view token) {
   EO_TRY(check_writable(store));
+  EO_TRY(check_directory(store));
   EO_TRY(check_name(name));
   const std::string_view number = token.substr(0, token.find('-'));
   if (!is_token(number) || token.substr(number.size()) != '-' + mark_of(name)) {
     return fail(EINVAL, "the token is not one of a draft of this object",
                 "Use the token of eo_draft_token and the same name");
   }
-  auto entry = open_parent(store.directory.get(), name, false);
+  auto entry = open_place(store, {name, object_suffix}, false);
   if (!entry) {
     return std::unexpected(std::move(entry.error()));
   }

@@ -83,7 +83,8 @@ EO_API void eo_release(struct eo_array* view);
 EO_API int eo_info(struct eo_storage* store, const char* name, struct eo_array* array);
 
 /* Calls each() for every object's name in byte order. A value other than 0 ends the list and is
- * returned. Objects inside versions are not listed. each() may call the library. */
+ * returned. Objects inside versions and bundles of the store are not listed. each() may call the
+ * library. */
 EO_API int eo_list(struct eo_storage* store, int (*each)(const char* name, void* context),
                    void* context);
 
@@ -125,8 +126,9 @@ EO_API int eo_join_draft(struct eo_storage* store, const char* name, const char*
  * draft that ends in another way (eo_discard, or the death of the process) cannot be published. */
 EO_API int eo_leave_draft(struct eo_draft* draft, unsigned flags);
 
-/* Begins version n of a series: a store that is invisible until eo_commit. EEXIST: the version
- * exists. EBUSY: another process writes it. */
+/* Begins version n of a series: a store that is invisible until eo_commit. Its arrays of at most 64
+ * KiB from eo_store share one file, small.npz; readers of the version see no difference. EEXIST:
+ * the version exists. EBUSY: another process writes it. */
 EO_API int eo_begin(struct eo_storage* store, const char* series, uint64_t n,
                     struct eo_storage** version);
 
@@ -167,6 +169,19 @@ EO_API int eo_versions(struct eo_storage* store, const char* series,
 
 /* Removes a version. Views keep their objects. ENOENT: it does not exist. */
 EO_API int eo_remove_version(struct eo_storage* store, const char* series, uint64_t n);
+
+/* Begins a bundle: many arrays in one file NAME.npz, which numpy.load reads. The bundle is a store
+ * for eo_store, eo_load, eo_view, eo_info, eo_list and eo_remove; eo_create is ENOTSUP. It is
+ * invisible until eo_commit, which replaces the old bundle of that name at once; eo_abort discards
+ * it. An array has less than 4 GiB (EFBIG). A full file system can be ENOSPC from eo_commit. */
+EO_API int eo_begin_bundle(struct eo_storage* store, const char* name, struct eo_storage** bundle);
+
+/* Opens a bundle read-only; eo_close closes it. It keeps its version when the name is replaced or
+ * removed. A bundle of numpy.savez is readable, a compressed array in it is ENOTSUP. */
+EO_API int eo_bundle(struct eo_storage* store, const char* name, struct eo_storage** bundle);
+
+/* Removes a bundle. Views keep their arrays. */
+EO_API int eo_remove_bundle(struct eo_storage* store, const char* name);
 
 /* Compares an object of a committed version, or all (NULL), with the manifest: size, type, shape,
  * order and XXH3-64. EBADMSG: an object differs, is missing or is not in the manifest, or the

@@ -64,8 +64,9 @@ const char* fault_of(std::string_view component) {
   if (component == "." || component == "..") {
     return "a component of the name is . or ..";
   }
-  if (component.ends_with(draft_suffix) || component.ends_with(object_suffix)) {
-    return "a component of the name ends in .part or .npy";
+  if (component.ends_with(draft_suffix) || component.ends_with(object_suffix) ||
+      component.ends_with(bundle_suffix)) {
+    return "a component of the name ends in .part, .npy or .npz";
   }
   if (component.size() + object_suffix.size() > NAME_MAX) {
     return "a component of the name is longer than 251 bytes";

@@ -12,6 +12,7 @@
 namespace efs::objects {
 
 constexpr std::string_view object_suffix = ".npy";
+constexpr std::string_view bundle_suffix = ".npz";
 constexpr std::string_view draft_suffix = ".part";
 constexpr const char* manifest_name = "manifest.json";
 constexpr const char* small_name = "small.npz";

@@ -32,6 +32,7 @@ Status remove_from(int series, std::uint64_t n) {
 }  // namespace
 
 Result<Fd> open_series(const Store& store, std::string_view series, bool make) {
+  EO_TRY(check_directory(store));
   EO_TRY(check_name(series));
   auto entry = open_parent(store.directory.get(), std::string(series) + "/.", make);
   if (!entry) {

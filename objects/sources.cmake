@@ -3,8 +3,11 @@
 set(sources
   api.cpp
   api_version.cpp
+  bundle.cpp
+  bundle_store.cpp
   check.cpp
   checksum.cpp
+  crc32.cpp
   draft.cpp
   files.cpp
   joined.cpp
@@ -17,4 +20,5 @@ set(sources
   slab.cpp
   store.cpp
   version.cpp
+  zip.cpp
 )

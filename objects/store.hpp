@@ -9,11 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "objects/bundle.hpp"
 #include "objects/efs_objects.h"
 #include "objects/files.hpp"
 #include "objects/joined.hpp"
 #include "objects/leftovers.hpp"
 #include "objects/npy.hpp"
+#include "objects/object.hpp"
 #include "objects/result.hpp"
 
 namespace efs::objects {
@@ -29,6 +31,14 @@ struct Unpublished {
   JoinFile joins;  // guarded by mutex; empty before eo_token
 };
 
+/// The place of a bundle that is not published.
+struct UnpublishedBundle {
+  Fd root;  // of the store that it belongs to
+  std::string name;
+  Entry entry;  // where it will be
+  DraftFile file;
+};
+
 }  // namespace efs::objects
 
 /// A store. Its members are constant after it was opened; what they lead to has its own locks.
@@ -38,6 +48,13 @@ struct eo_storage {
   bool writable = true;
   std::unique_ptr<efs::objects::Unpublished> unpublished;  // of the process that began it
   efs::objects::JoinFile joined;                           // of a process that joined
+  // The arrays of a bundle, or the small arrays of a version: of the process that began it, or of
+  // a committed version that has such arrays.
+  std::shared_ptr<efs::objects::Bundle> bundle;
+  std::unique_ptr<efs::objects::UnpublishedBundle> unpublished_bundle;
+
+  /// A bundle has no directory.
+  bool is_bundle() const { return !directory; }
 };
 
 /// A draft of an object.
@@ -51,6 +68,7 @@ struct eo_draft {
   std::string path;               // of the object, for messages
   efs::objects::JoinFile joins;   // of the process that created it; empty before eo_draft_token
   efs::objects::JoinFile joined;  // of a process that joined
+  std::shared_ptr<efs::objects::Bundle> small;  // of the version that it belongs to
 };
 
 namespace efs::objects {
@@ -61,21 +79,26 @@ using Draft = ::eo_draft;
 /// Runs from this size are written and read by system calls, shorter ones by a mapping.
 constexpr std::uint64_t shortest_call = 32768;
 
-/// An object that is open, with a valid header and all its data.
-struct Object {
-  Fd fd;
-  Header header;
-  std::uint64_t size = 0;  // of its .npy bytes
-};
-
 /// EINVAL for a flag other than EO_SYNC.
 Status check_flags(unsigned flags);
-/// EROFS for a version that is committed.
+/// EROFS for a version that is committed and for a bundle that is published.
 Status check_writable(const Store& store);
+
+/// ENOTSUP for a bundle.
+Status check_directory(const Store& store);
+
+/// Opens, and with `make` creates, the directory of a name, and returns the file of the name.
+struct Place {
+  std::string_view name;
+  std::string_view suffix;
+};
+
+Result<Entry> open_place(const Store& store, const Place& place, bool make);
 
 Result<std::unique_ptr<Store>> open_store(const char* directory);
 Status store_array(const Store& store, std::string_view name, const eo_array& array,
                    unsigned flags);
+/// Opens an object: a small one of a version and one of a bundle, too.
 Result<Object> open_object(const Store& store, std::string_view name);
 /// Reads and validates the header of an open file.
 Result<Object> read_object(Fd fd);
@@ -88,14 +111,19 @@ struct Part {
 
 Status load(const Store& store, std::string_view name, const Part& part, const eo_array& into);
 Result<eo_array> view(const Store& store, std::string_view name);
+/// Ends a view: its mapping is not NULL.
+void release(eo_array& view);
+/// The names of all objects that are files, in byte order.
+Result<std::vector<std::string>> file_names(const Store& store);
 /// The names of all objects, in byte order.
 Result<std::vector<std::string>> names(const Store& store);
 Status remove(const Store& store, std::string_view name);
+Status remove_file(const Store& store, const Place& place);
 
 Result<std::unique_ptr<Draft>> create(const Store& store, std::string_view name,
                                       const eo_array& array);
 Status put(Draft& draft, const Part& part, const char* from);
-/// Renames a draft to its object. Without success the draft's file is removed.
+/// Renames a draft to its entry. Without success the draft's file is removed.
 Status publish(const Fd& root, std::string_view name, const Entry& entry, const DraftFile& file,
                unsigned flags);
 /// Publishes a draft of this process. EBUSY: a process that joined has not left; the draft stays.
@@ -122,6 +150,12 @@ Result<std::uint64_t> newest(const Store& store, std::string_view series);
 /// The committed versions, the oldest first; none where the series does not exist.
 Result<std::vector<std::uint64_t>> versions(const Store& store, std::string_view series);
 Status remove_version(const Store& store, std::string_view series, std::uint64_t n);
+Result<std::unique_ptr<Store>> begin_bundle(const Store& store, std::string_view name);
+Result<std::unique_ptr<Store>> open_bundle(const Store& store, std::string_view name);
+Status remove_bundle(const Store& store, std::string_view name);
+Status commit_bundle(const Store& bundle, unsigned flags);
+void abort_bundle(const Store& bundle);
+
 /// NULL: all objects.
 Status check(const Store& version, const char* name);
 

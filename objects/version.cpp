@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "objects/checksum.hpp"
 #include "objects/manifest.hpp"
@@ -52,21 +54,40 @@ Result<Recorded> recorded(const Store& version, const std::string& name, bool sy
   return Recorded{name, object->header.shape, object->size, *sum, false};
 }
 
-Status write_manifest(const Store& version, bool sync) {
-  const auto all = names(version);
-  if (!all) {
-    return std::unexpected(all.error());
+/// Finishes small.npz and returns the records of all objects, in byte order.
+Result<std::vector<Recorded>> all_recorded(const Store& version, bool sync) {
+  const auto files = file_names(version);
+  if (!files) {
+    return std::unexpected(files.error());
   }
   std::vector<Recorded> objects;
-  objects.reserve(all->size());
-  for (const std::string& name : *all) {
+  for (const std::string& name : *files) {
+    version.bundle->erase(name);  // a process that joined has stored the file
+  }
+  auto small = version.bundle->recorded();
+  if (!small) {
+    return small;
+  }
+  EO_TRY(version.bundle->finish(sync));
+  for (const std::string& name : *files) {
     auto object = recorded(version, name, sync);
     if (!object) {
       return std::unexpected(std::move(object.error()));
     }
     objects.push_back(std::move(*object));
   }
-  const std::string text = manifest_of(objects);
+  const auto middle = static_cast<std::ptrdiff_t>(objects.size());
+  std::ranges::move(*small, std::back_inserter(objects));
+  std::ranges::inplace_merge(objects, objects.begin() + middle, {}, &Recorded::name);
+  return objects;
+}
+
+Status write_manifest(const Store& version, bool sync) {
+  const auto objects = all_recorded(version, sync);
+  if (!objects) {
+    return std::unexpected(objects.error());
+  }
+  const std::string text = manifest_of(*objects);
   if (text.size() > max_manifest) {
     return fail(EFBIG, "the manifest is longer than 256 MiB", "Store fewer objects in a version");
   }
@@ -118,6 +139,22 @@ Status check_no_drafts(int directory, const std::string& joins) {
   return {};
 }
 
+/// Opens the bundle of the small arrays of a committed version, if it has one. A damaged one is a
+/// failure of its arrays only.
+Status open_small(Store& version) {
+  auto file = open_file(version.directory.get(), small_name);
+  if (!file && file.error().code == ENOENT) {
+    return {};
+  }
+  auto bundle = file ? Bundle::open(std::move(*file))
+                     : Result<std::shared_ptr<Bundle>>(std::unexpected(file.error()));
+  if (!bundle) {
+    return std::unexpected(std::move(bundle.error()));
+  }
+  version.bundle = std::move(*bundle);
+  return {};
+}
+
 std::unexpected<Failure> exists() {
   return fail(EEXIST, "the version exists", "Choose another number; a version never changes");
 }
@@ -126,6 +163,7 @@ std::unexpected<Failure> exists() {
 
 Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series, std::uint64_t n) {
   EO_TRY(check_writable(store));
+  EO_TRY(check_directory(store));
   if (n == EO_LATEST) {
     return fail(EINVAL, "EO_LATEST is not the number of a new version", "Choose a number");
   }
@@ -154,6 +192,12 @@ Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series
     return std::unexpected(std::move(locked.error()));
   }
   version->directory = std::move(*locked);
+  auto again = open_directory(version->directory.get(), ".");
+  if (!again) {
+    remove_tree(directory->get(), place->draft);
+    return std::unexpected(std::move(again.error()));
+  }
+  version->bundle = std::make_shared<Bundle>(std::move(*again), small_name);
   place->root = std::move(*root);
   place->series = std::move(*directory);
   version->unpublished = std::move(place);
@@ -213,6 +257,7 @@ Result<std::string> token(Store& version) {
 Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series, std::uint64_t n,
                                     std::string_view token) {
   EO_TRY(check_writable(store));
+  EO_TRY(check_directory(store));
   if (!is_token(token)) {
     return fail(EINVAL, "the token is not one of a version", "Use the token of eo_token");
   }
@@ -275,6 +320,7 @@ Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view
   version->directory = std::move(*opened);
   version->path = store.path + '/' + std::string(series) + '/' + version_directory(n);
   version->writable = false;
+  EO_TRY(open_small(*version));
   return version;
 }
 

@@ -78,6 +78,7 @@ set(sources
   image/memory_fault_test.cpp
   image/replay_corpus_test.cpp
   image/salvage_fault_test.cpp
+  objects/bundle_test.cpp
   objects/check_test.cpp
   objects/draft_test.cpp
   objects/joined_test.cpp
