@@ -153,10 +153,11 @@ Status Bundle::finish(bool sync) {
 }
 
 Result<std::vector<Recorded>> Bundle::recorded() {
-  const auto all = names();
+  auto all = names();
   if (!all) {
     return std::unexpected(all.error());
   }
+  std::ranges::sort(*all);
   std::vector<Recorded> objects;
   objects.reserve(all->size());
   for (const std::string& name : *all) {
@@ -167,7 +168,6 @@ Result<std::vector<Recorded>> Bundle::recorded() {
     objects.push_back({name, std::move(object->header.shape), object->size,
                        ::XXH3_64bits(object->bytes(), object->size), true});
   }
-  std::ranges::sort(objects, {}, &Recorded::name);
   return objects;
 }
 

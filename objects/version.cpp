@@ -76,10 +76,14 @@ Result<std::vector<Recorded>> all_recorded(const Store& version, bool sync) {
     }
     objects.push_back(std::move(*object));
   }
-  const auto middle = static_cast<std::ptrdiff_t>(objects.size());
-  std::ranges::move(*small, std::back_inserter(objects));
-  std::ranges::inplace_merge(objects, objects.begin() + middle, {}, &Recorded::name);
-  return objects;
+  std::vector<Recorded> merged;
+  merged.reserve(objects.size() + small->size());
+  std::ranges::merge(std::make_move_iterator(objects.begin()),
+                     std::make_move_iterator(objects.end()),
+                     std::make_move_iterator(small->begin()), std::make_move_iterator(small->end()),
+                     std::back_inserter(merged),
+                     [](const Recorded& a, const Recorded& b) { return a.name < b.name; });
+  return merged;
 }
 
 Status write_manifest(const Store& version, bool sync) {
