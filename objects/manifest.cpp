@@ -62,7 +62,7 @@ void append(std::string& text, const Recorded& object) {
   text += std::string(checksum_prefix) + hexadecimal(object.checksum) + "\"}";
 }
 
-std::unexpected<Failure> bad(const std::string& reason) {
+std::unexpected<Failure> bad_manifest(const std::string& reason) {
   return fail(EBADMSG, "the manifest is damaged: " + reason,
               "Use another version; this one is not to be trusted");
 }
@@ -76,10 +76,10 @@ class Reader : Scanner {
     EO_TRY(members([this](std::string_view key) { return top(key); }));
     blank();
     if (!rest().empty()) {
-      return bad("bytes follow its end");
+      return bad_manifest("bytes follow its end");
     }
     if (!has_format_ || !has_objects_) {
-      return bad("format or objects is missing");
+      return bad_manifest("format or objects is missing");
     }
     return std::move(objects_);
   }
@@ -89,17 +89,17 @@ class Reader : Scanner {
   template <typename Value>
   Status members(Value value) {
     if (!take('{')) {
-      return bad("an object is missing");
+      return bad_manifest("an object is missing");
     }
     for (bool more = !take('}'); more;) {
       const auto key = string();
       if (!key || !take(':')) {
-        return bad("a key is not a string with a value");
+        return bad_manifest("a key is not a string with a value");
       }
       EO_TRY(value(*key));
       more = take(',');
       if (!more && !take('}')) {
-        return bad("an object does not end");
+        return bad_manifest("an object does not end");
       }
     }
     return {};
@@ -109,13 +109,13 @@ class Reader : Scanner {
   template <typename Value>
   Status elements(Value value) {
     if (!take('[')) {
-      return bad("an array is missing");
+      return bad_manifest("an array is missing");
     }
     for (bool more = !take(']'); more;) {
       EO_TRY(value());
       more = take(',');
       if (!more && !take(']')) {
-        return bad("an array does not end");
+        return bad_manifest("an array does not end");
       }
     }
     return {};
@@ -142,7 +142,7 @@ class Reader : Scanner {
   /// A scalar of a later format.
   Status ignored() {
     const bool known = take("true") || take("false") || take("null") || number() || string();
-    return known ? Status() : bad("a value is not a scalar");
+    return known ? Status() : bad_manifest("a value is not a scalar");
   }
 
   Status top(std::string_view key) {
@@ -154,13 +154,13 @@ class Reader : Scanner {
       has_objects_ = true;
       return elements([this] { return object(); });
     }
-    return key == "format" || key == "objects" ? bad("a key occurs twice") : ignored();
+    return key == "format" || key == "objects" ? bad_manifest("a key occurs twice") : ignored();
   }
 
   Status format_value() {
     const auto value = string();
     if (!value) {
-      return bad("format is not a string");
+      return bad_manifest("format is not a string");
     }
     return *value == format ? Status()
                             : fail(ENOTSUP, "the manifest has another format",
@@ -174,18 +174,18 @@ class Reader : Scanner {
     EO_TRY(members([&](std::string_view key) { return property(key, object); }));
     constexpr unsigned all = name | dtype | order | shape | size | sum;
     if ((seen_ & all) != all) {
-      return bad("an object has not all properties");
+      return bad_manifest("an object has not all properties");
     }
     auto checked_shape = checked(array_);
     if (!checked_shape || checked_shape->dtype != array_.dtype) {
-      return bad("a type or a shape is not valid");
+      return bad_manifest("a type or a shape is not valid");
     }
     object.shape = std::move(*checked_shape);
     if (!check_name(object.name)) {
-      return bad("a name is not valid");
+      return bad_manifest("a name is not valid");
     }
     if (!objects_.empty() && objects_.back().name >= object.name) {
-      return bad("the names are not in order");
+      return bad_manifest("the names are not in order");
     }
     objects_.push_back(std::move(object));
     return {};
@@ -209,7 +209,7 @@ class Reader : Scanner {
     if (key == "fortran_order" && once(order)) {
       array_.order = take("true") ? EO_FORTRAN_ORDER : EO_C_ORDER;
       const bool valid = array_.order == EO_FORTRAN_ORDER || take("false");
-      return valid ? Status() : bad("fortran_order is not a boolean");
+      return valid ? Status() : bad_manifest("fortran_order is not a boolean");
     }
     if (key == "shape" && once(shape)) {
       return elements([this] { return dimension(); });
@@ -217,23 +217,23 @@ class Reader : Scanner {
     if (key == "size" && once(size)) {
       const auto value = number();
       object.size = value.value_or(0);
-      return value ? Status() : bad("a size is not a number");
+      return value ? Status() : bad_manifest("a size is not a number");
     }
-    return seen_before(key) ? bad("a key occurs twice") : ignored();
+    return seen_before(key) ? bad_manifest("a key occurs twice") : ignored();
   }
 
   Status file_property(Recorded& object) {
     std::string value;
     EO_TRY(text(file, value));
     object.small = value == small_name;
-    return object.small ? Status() : bad("a file is not small.npz");
+    return object.small ? Status() : bad_manifest("a file is not small.npz");
   }
 
   Status dtype_property() {
     std::string value;
     EO_TRY(text(dtype, value));
     if (value.size() >= sizeof array_.dtype) {
-      return bad("a type is not valid");
+      return bad_manifest("a type is not valid");
     }
     value.copy(array_.dtype, sizeof array_.dtype - 1);
     return {};
@@ -246,13 +246,13 @@ class Reader : Scanner {
                             ? from_hexadecimal(value.substr(checksum_prefix.size()))
                             : std::nullopt;
     object.checksum = number.value_or(0);
-    return number ? Status() : bad("a checksum is not XXH3-64");
+    return number ? Status() : bad_manifest("a checksum is not XXH3-64");
   }
 
   Status dimension() {
     const auto value = array_.ndim < EO_MAX_NDIM ? number() : std::nullopt;
     if (!value) {
-      return bad("a shape is not a list of at most 32 sizes");
+      return bad_manifest("a shape is not a list of at most 32 sizes");
     }
     array_.shape[array_.ndim++] = *value;
     return {};
@@ -261,7 +261,7 @@ class Reader : Scanner {
   Status text(unsigned property, std::string& value) {
     auto read = once(property) ? string() : std::nullopt;
     if (!read) {
-      return bad("a property is not a string, or occurs twice");
+      return bad_manifest("a property is not a string, or occurs twice");
     }
     value = std::move(*read);
     return {};

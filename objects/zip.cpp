@@ -106,7 +106,7 @@ void put_end64(std::string& text, std::uint64_t count, std::uint64_t size, std::
   put(text, 4, 1);  // disks
 }
 
-std::unexpected<Failure> bad(const std::string& reason) {
+std::unexpected<Failure> bad_zip(const std::string& reason) {
   return fail(EBADMSG, "the bundle is damaged: " + reason,
               "Make it again; the file is damaged or not a .npz file");
 }
@@ -121,17 +121,17 @@ struct Directory {
 /// The values of the zip64 end, which replace those of the end at `end`.
 Result<Directory> read_end64(std::string_view file, std::size_t end) {
   if (end < locator_size || get(file, end - locator_size, 4) != locator_signature) {
-    return bad("the locator of its directory is missing");
+    return bad_zip("the locator of its directory is missing");
   }
   const std::uint64_t at = get(file, end - locator_size + 8, 8);
   if (!has(file.substr(0, end - locator_size), at, end64_size) ||
       get(file, at, 4) != end64_signature) {
-    return bad("the position of its directory is wrong");
+    return bad_zip("the position of its directory is wrong");
   }
   const Directory directory{get(file, at + 48, 8), get(file, at + 40, 8), get(file, at + 32, 8)};
   return has(file.substr(0, at), directory.offset, directory.size)
              ? Result<Directory>(directory)
-             : bad("its directory is outside of the file");
+             : bad_zip("its directory is outside of the file");
 }
 
 Result<Directory> read_end(std::string_view file) {
@@ -147,9 +147,9 @@ Result<Directory> read_end(std::string_view file) {
     }
     return has(file.substr(0, at), directory.offset, directory.size)
                ? Result<Directory>(directory)
-               : bad("its directory is outside of the file");
+               : bad_zip("its directory is outside of the file");
   }
-  return bad("it has no end");
+  return bad_zip("it has no end");
 }
 
 /// Replaces values that do not fit 32 bits by those of the zip64 extra field.
@@ -273,14 +273,14 @@ Result<std::vector<Member>> parse_zip(std::string_view file) {
   }
   std::string_view directory = file.substr(found->offset, found->size);
   if (found->count > directory.size() / central_size) {
-    return bad("its directory is too short");
+    return bad_zip("its directory is too short");
   }
   std::vector<Member> members;
   members.reserve(found->count);
   for (std::uint64_t i = 0; i < found->count; ++i) {
     auto member = read_entry(directory, file.substr(0, found->offset));
     if (!member) {
-      return bad("member " + std::to_string(i) + " is not valid");
+      return bad_zip("member " + std::to_string(i) + " is not valid");
     }
     // Members without a valid name have no name in the library.
     if (check_name(member->name)) {

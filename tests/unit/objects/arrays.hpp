@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -116,6 +117,16 @@ inline std::vector<std::string> drafts_in(const std::string& path) {
     }
   }
   return found;
+}
+
+inline std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Returns true if the text of the last failure contains this.
+inline bool error_says(std::string_view text) {
+  return std::string_view(eo_error()).find(text) != std::string_view::npos;
 }
 
 inline void write_file(const std::string& path, std::string_view content) {

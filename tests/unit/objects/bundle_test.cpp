@@ -20,11 +20,6 @@ namespace {
 
 using objects::Member;
 
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// Makes a bundle of arrays, each filled with the value.
 void bundle_of(eo_storage* store, const char* name, std::int32_t value,
                const std::vector<std::string>& arrays, unsigned flags = 0) {

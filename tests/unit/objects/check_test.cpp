@@ -10,20 +10,15 @@ namespace efs::objects_test {
 
 namespace {
 
-constexpr std::size_t length = 20000;
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+constexpr std::size_t checked_length = 20000;
 
 /// A store with version 1 of run, open: the objects d/v and u.
 struct Committed {
   Committed() {
     eo_storage* draft = nullptr;
     REQUIRE(eo_begin(temp.store, "run", 1, &draft) == 0);
-    REQUIRE(store_filled(draft, "u", 1, length) == 0);
-    REQUIRE(store_filled(draft, "d/v", 2, length) == 0);
+    REQUIRE(store_filled(draft, "u", 1, checked_length) == 0);
+    REQUIRE(store_filled(draft, "d/v", 2, checked_length) == 0);
     REQUIRE(eo_commit(draft, 0) == 0);
     REQUIRE(eo_version(temp.store, "run", 1, &version) == 0);
   }
@@ -45,10 +40,6 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text.replace(at, from.size(), to);
 }
 
-bool says(std::string_view text) {
-  return std::string_view(eo_error()).find(text) != std::string_view::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a version that is whole is good", "[objects]") {
@@ -66,27 +57,27 @@ TEST_CASE("a damaged object is found", "[objects]") {
   const Committed made;
   const std::string file = made.path("u.npy");
   const std::string good = bytes_of(file);
-  for (const std::size_t at : {std::size_t{3}, std::size_t{30}, std::size_t{128}, length}) {
+  for (const std::size_t at : {std::size_t{3}, std::size_t{30}, std::size_t{128}, checked_length}) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 1);
     write_file(file, bad);
     CHECK(eo_check(made.version, nullptr) == EBADMSG);
-    CHECK(says(" u: "));
+    CHECK(error_says(" u: "));
     CHECK(eo_check(made.version, "u") == EBADMSG);
     CHECK(eo_check(made.version, "d/v") == 0);
   }
   write_file(file, good + "x");
   CHECK(eo_check(made.version, nullptr) == EBADMSG);
-  CHECK(says("80129 bytes, in the manifest 80128"));
+  CHECK(error_says("80129 bytes, in the manifest 80128"));
   std::filesystem::remove(file);
   CHECK(eo_check(made.version, nullptr) == EBADMSG);
-  CHECK(says("u: the object is missing"));
+  CHECK(error_says("u: the object is missing"));
   write_file(file, good);
   CHECK(eo_check(made.version, nullptr) == 0);
   write_file(made.path("w.npy"), good);
   CHECK(eo_check(made.version, nullptr) == EBADMSG);
   CHECK(eo_check(made.version, "w") == EBADMSG);
-  CHECK(says("w: the object is not in the manifest"));
+  CHECK(error_says("w: the object is not in the manifest"));
 }
 
 TEST_CASE("a damaged manifest is refused", "[objects]") {
@@ -135,7 +126,7 @@ TEST_CASE("a damaged manifest is refused", "[objects]") {
   write_file(file, good);
   std::filesystem::resize_file(file, (256U << 20U) + 1);
   CHECK(eo_check(made.version, nullptr) == EBADMSG);
-  CHECK(says("longer than 256 MiB"));
+  CHECK(error_says("longer than 256 MiB"));
   std::filesystem::remove(file);
   CHECK(eo_check(made.version, nullptr) == ENOENT);
   std::filesystem::create_symlink("/etc/passwd", file);

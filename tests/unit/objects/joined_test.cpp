@@ -12,7 +12,7 @@ namespace efs::objects_test {
 
 namespace {
 
-constexpr std::size_t length = 30000;
+constexpr std::size_t joined_length = 30000;
 
 struct Begun {
   Begun() {
@@ -43,10 +43,6 @@ struct Begun {
   char token[EO_MAX_TOKEN] = {};
 };
 
-bool says(std::string_view text) {
-  return std::string_view(eo_error()).find(text) != std::string_view::npos;
-}
-
 }  // namespace
 
 TEST_CASE("several processes fill one version", "[objects][joined]") {
@@ -59,19 +55,19 @@ TEST_CASE("several processes fill one version", "[objects][joined]") {
     for (const char* name : {"a", "d/b"}) {
       CHECK(begun.joined([&](eo_storage* version) {
         eo_draft* draft = nullptr;
-        const eo_array array = array_of("<i4", {length});
+        const eo_array array = array_of("<i4", {joined_length});
         const std::string in_place = std::string(name) + "-draft";
         eo_storage* other = nullptr;
         const bool refused = eo_begin(version, "x", 1, &other) == EINVAL &&
                              eo_commit(version, 0) == EINVAL && eo_token(version, again) == EINVAL;
-        const bool made = store_filled(version, name, 7, length, flags) == 0 &&
+        const bool made = store_filled(version, name, 7, joined_length, flags) == 0 &&
                           store_filled(version, "few/values", 5, 3) == 0 &&
                           eo_create(version, in_place.c_str(), &array, &draft) == 0 &&
                           eo_publish(draft, 0) == 0;
         return refused && made && eo_leave(version, flags) == 0 ? 0 : 1;
       }) == 0);
     }
-    REQUIRE(store_filled(begun.version, "own", 1, length) == 0);
+    REQUIRE(store_filled(begun.version, "own", 1, joined_length) == 0);
     REQUIRE(eo_commit(begun.version, flags) == 0);
     CHECK(drafts_in(begun.temp.path()).empty());
     eo_storage* version = nullptr;
@@ -90,12 +86,12 @@ TEST_CASE("a version waits for the processes that joined it", "[objects][joined]
   eo_storage* mine = nullptr;
   REQUIRE(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == 0);
   CHECK(eo_commit(begun.version, 0) == EBUSY);
-  CHECK(says("a process that joined it has not left"));
-  REQUIRE(store_filled(mine, "u", 1, length) == 0);
+  CHECK(error_says("a process that joined it has not left"));
+  REQUIRE(store_filled(mine, "u", 1, joined_length) == 0);
   CHECK(eo_leave(begun.version, 0) == EINVAL);
   CHECK(eo_leave(mine, 0x80) == EINVAL);  // frees it: it has not left
   CHECK(eo_commit(begun.version, 0) == EOWNERDEAD);
-  CHECK(says("ended without leaving"));
+  CHECK(error_says("ended without leaving"));
   CHECK(drafts_in(begun.temp.path()).empty());
   CHECK_FALSE(std::filesystem::exists(begun.path()));
 }
@@ -107,7 +103,7 @@ TEST_CASE("a version is not committed after a joined process has died", "[object
   };
   CHECK(begun.joined(left) == 0);
   CHECK(begun.joined([](eo_storage* version) {
-    (void)store_filled(version, "u", 1, length);
+    (void)store_filled(version, "u", 1, joined_length);
     ::kill(::getpid(), SIGKILL);
     return 0;
   }) == -1);
@@ -126,7 +122,7 @@ TEST_CASE("a version whose beginner is gone cannot be joined or left", "[objects
       REQUIRE(::mkdir((begun.path() + ".part").c_str(), 0700) == 0);
       write_file(begun.path() + ".part/eo-" + begun.token + "-join.part", "");
     }
-    CHECK(store_filled(mine, "u", 1, length) == ENOENT);
+    CHECK(store_filled(mine, "u", 1, joined_length) == ENOENT);
     CHECK(eo_leave(mine, 0) == ESTALE);
     CHECK(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == (dead ? ESTALE : ENOENT));
     eo_storage* next = nullptr;
@@ -170,7 +166,7 @@ TEST_CASE("a token leads nowhere else", "[objects][joined]") {
 TEST_CASE("several processes fill one draft", "[objects][joined]") {
   for (const unsigned flags : {0U, EO_SYNC}) {
     const TempStore temp("/dev/shm");
-    const eo_array array = array_of("<i4", {length});
+    const eo_array array = array_of("<i4", {joined_length});
     eo_draft* draft = nullptr;
     char token[EO_MAX_TOKEN];
     REQUIRE(eo_create(temp.store, "d/a", &array, &draft) == 0);
@@ -182,14 +178,14 @@ TEST_CASE("several processes fill one draft", "[objects][joined]") {
       if (child == 0) {
         eo_storage* store = nullptr;
         eo_draft* mine = nullptr;
-        const std::uint64_t start[] = {rank * length / 3};
-        const std::uint64_t count[] = {rank == 0 ? length / 3 : 5};
-        const auto data = filled(4, length);
+        const std::uint64_t start[] = {rank * joined_length / 3};
+        const std::uint64_t count[] = {rank == 0 ? joined_length / 3 : 5};
+        const auto data = filled(4, joined_length);
         bool made = eo_open(temp.path().c_str(), &store) == 0 &&
                     eo_join_draft(store, "d/a", token, &mine) == 0 &&
                     eo_put(mine, start, count, data.data()) == 0;
         auto* const memory = static_cast<std::int32_t*>(eo_data(mine));
-        std::fill_n(memory + start[0], length / 3, 4);
+        std::fill_n(memory + start[0], joined_length / 3, 4);
         made = made && eo_draft_token(mine, token) == EINVAL && eo_leave_draft(mine, flags) == 0;
         ::_exit(made ? 0 : 1);
       }
@@ -206,7 +202,7 @@ TEST_CASE("several processes fill one draft", "[objects][joined]") {
 
 TEST_CASE("a draft waits for the processes that joined it", "[objects][joined]") {
   const TempStore temp("/dev/shm");
-  const eo_array array = array_of("<i4", {length});
+  const eo_array array = array_of("<i4", {joined_length});
   eo_draft* draft = nullptr;
   eo_draft* mine = nullptr;
   char token[EO_MAX_TOKEN];
@@ -243,13 +239,13 @@ TEST_CASE("a joined process is killed anywhere: the version is whole or fails",
   int failed = 0;
   for (long n = 1 + static_cast<long>(sample.first);; n += static_cast<long>(sample.step)) {
     Begun begun;
-    REQUIRE(store_filled(begun.version, "own", 1, length) == 0);
+    REQUIRE(store_filled(begun.version, "own", 1, joined_length) == 0);
     const bool killed = killed_at(n, [&] {
       eo_storage* store = nullptr;
       eo_storage* mine = nullptr;
       return eo_open(begun.temp.path().c_str(), &store) == 0 &&
              eo_join(store, "sim/run", 1, begun.token, &mine) == 0 &&
-             store_filled(mine, "u", 2, length) == 0 && eo_leave(mine, EO_SYNC) == 0;
+             store_filled(mine, "u", 2, joined_length) == 0 && eo_leave(mine, EO_SYNC) == 0;
     });
     INFO("killed at stop " << n);
     const int error = eo_commit(begun.version, 0);
