@@ -136,7 +136,7 @@ Status publish(Draft& draft, unsigned flags) {
   draft.mapping = {};
   auto status = publish(draft.root, draft.name, draft.entry, draft.file, flags);
   if (status && draft.small) {
-    draft.small->set_own_file(draft.name);
+    draft.small->set_own_file(draft.name, {});
   }
   if (draft.joins) {
     ::unlinkat(draft.entry.directory.get(), draft.joins.name.c_str(), 0);

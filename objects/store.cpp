@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
+#include "objects/checksum.hpp"
 #include "objects/name.hpp"
 #include "objects/slab.hpp"
 
@@ -17,14 +19,33 @@ namespace efs::objects {
 
 namespace {
 
-Status write_object(int fd, const Shape& shape, const void* data) {
+/// Writes the bytes after those of the sum, and adds them to it, while they are in the cache.
+Status write_and_add(int fd, std::string_view bytes, std::uint64_t offset, Checksum& sum) {
+  constexpr std::size_t block = 256U << 10U;
+  while (!bytes.empty()) {
+    const std::string_view part = bytes.substr(0, block);
+    sum.add(part.data(), part.size());
+    EO_TRY(write_all(fd, part.data(), part.size(), offset));
+    offset += part.size();
+    bytes.remove_prefix(part.size());
+  }
+  return {};
+}
+
+/// Writes the file of an array, with its checksum if `sum` is not NULL.
+Status write_object(int fd, const Shape& shape, const void* data, Checksum* sum) {
   const std::string header = header_of(shape);
+  const auto* const bytes = static_cast<const char*>(data);
   // The size comes first: the file system can then use large pages from the first write on.
   if (::ftruncate(fd, static_cast<off_t>(header.size() + shape.bytes)) != 0) {
     return fail(errno);
   }
+  if (sum != nullptr) {
+    EO_TRY(write_and_add(fd, header, 0, *sum));
+    return write_and_add(fd, std::string_view(bytes, shape.bytes), header.size(), *sum);
+  }
   EO_TRY(write_all(fd, header.data(), header.size(), 0));
-  return write_all(fd, static_cast<const char*>(data), shape.bytes, header.size());
+  return write_all(fd, bytes, shape.bytes, header.size());
 }
 
 /// EINVAL unless the memory has the type and the order of the object.
@@ -81,13 +102,26 @@ Status store_file(const Store& store, std::string_view name, const Shape& shape,
   if (!draft) {
     return std::unexpected(draft.error());
   }
-  if (auto written = write_object(draft->fd.get(), shape, array.data); !written) {
+  // A version needs the checksum; its commit then does not read the file again.
+  std::optional<Checksum> sum;
+  if (store.bundle) {
+    auto begun = Checksum::begin();
+    if (begun) {
+      sum = std::move(*begun);
+    }
+  }
+  const int fd = draft->fd.get();
+  if (auto written = write_object(fd, shape, array.data, sum ? &*sum : nullptr); !written) {
     ::unlinkat(entry->directory.get(), draft->name.c_str(), 0);
     return written;
   }
   EO_TRY(publish(store.directory, name, *entry, *draft, flags));
   if (store.bundle) {
-    store.bundle->set_own_file(name);
+    Written written;
+    if (sum && ::fstat(fd, &written.status) == 0) {
+      written.checksum = sum->value();
+    }
+    store.bundle->set_own_file(name, written);
   }
   return {};
 }

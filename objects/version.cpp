@@ -47,7 +47,8 @@ Result<Recorded> recorded(const Store& version, const std::string& name, bool sy
   if (sync) {
     EO_TRY(sync_data(object->fd.get()));
   }
-  const auto sum = checksum(*object);
+  const auto known = version.bundle->own_checksum(name, object->fd.get());
+  const auto sum = known ? Result<std::uint64_t>(*known) : checksum(*object);
   if (!sum) {
     return std::unexpected(sum.error());
   }

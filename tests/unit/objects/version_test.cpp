@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Versions: objects/version.cpp.
+#include <sys/stat.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
@@ -38,6 +40,16 @@ std::int32_t value_in(eo_storage* store, std::uint64_t n) {
   const std::int32_t value = value_of(version, "u");
   eo_close(version);
   return value;
+}
+
+/// Bytes that this process has read by system calls.
+std::uint64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string word;
+  std::uint64_t bytes = 0;
+  REQUIRE(file >> word >> bytes);
+  REQUIRE(word == "rchar:");
+  return bytes;
 }
 
 }  // namespace
@@ -135,6 +147,40 @@ TEST_CASE("a damaged object is not committed", "[objects]") {
   CHECK(eo_commit(version, 0) == EBADMSG);
   CHECK(std::string(eo_error()).find("u: the file is not") != std::string::npos);
   CHECK(drafts_in(temp.path()).empty());
+}
+
+TEST_CASE("a commit reads no object again that it stored, unless the file has changed",
+          "[objects]") {
+  const TempStore temp("/dev/shm");
+  eo_storage* version = nullptr;
+  REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
+  REQUIRE(store_filled(version, "u", 1, 50 * large) == 0);
+  REQUIRE(store_filled(version, "v", 1, 50 * large) == 0);
+  REQUIRE(eo_remove(version, "v") == 0);
+  REQUIRE(store_filled(version, "v", 2, 50 * large) == 0);
+  const std::uint64_t before = bytes_read();
+  REQUIRE(eo_commit(version, 0) == 0);
+  CHECK(bytes_read() - before < 100000);
+  REQUIRE(eo_version(temp.store, "run", 1, &version) == 0);
+  CHECK(eo_check(version, nullptr) == 0);
+  eo_close(version);
+
+  REQUIRE(eo_begin(temp.store, "run", 2, &version) == 0);
+  REQUIRE(store_filled(version, "u", 1, large) == 0);
+  const std::string file = temp.path() + "/run/00000002.part/u.npy";
+  std::string changed = content_of(file);
+  changed.back() = 7;
+  struct stat stored{};
+  struct stat now{};
+  REQUIRE(::stat(file.c_str(), &stored) == 0);
+  do {  // until the clock of the file system has moved
+    write_file(file, changed);
+    REQUIRE(::stat(file.c_str(), &now) == 0);
+  } while (now.st_mtim.tv_nsec == stored.st_mtim.tv_nsec);
+  REQUIRE(eo_commit(version, 0) == 0);
+  REQUIRE(eo_version(temp.store, "run", 2, &version) == 0);
+  CHECK(eo_check(version, nullptr) == 0);
+  eo_close(version);
 }
 
 TEST_CASE("latest is found, and the newest are kept", "[objects]") {
