@@ -16,15 +16,6 @@ namespace {
 
 constexpr std::size_t largest_buffer = 1U << 20U;
 
-/// Returns true if a file is the same and was not changed in between.
-bool same_file(const struct stat& a, const struct stat& b) {
-  const auto same_time = [](const timespec& one, const timespec& other) {
-    return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
-  };
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
-         same_time(a.st_mtim, b.st_mtim) && same_time(a.st_ctim, b.st_ctim);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Bundle>> Bundle::open(Fd file) {
@@ -126,30 +117,6 @@ bool Bundle::erase(std::string_view name) {
   }
   members_.erase(found);
   return true;
-}
-
-void Bundle::set_own_file(std::string_view name, const Written& written) {
-  erase(name);
-  const std::scoped_lock lock(mutex_);
-  own_files_.insert_or_assign(std::string(name), written);
-}
-
-bool Bundle::has_own_file(std::string_view name) {
-  const std::scoped_lock lock(mutex_);
-  return own_files_.contains(name);
-}
-
-std::optional<std::uint64_t> Bundle::own_checksum(std::string_view name, int fd) {
-  struct stat now{};
-  const std::scoped_lock lock(mutex_);
-  const auto found = own_files_.find(name);
-  if (found == own_files_.end() || ::fstat(fd, &now) != 0) {
-    return std::nullopt;
-  }
-  const Written& written = found->second;
-  return written.status.st_size != 0 && same_file(written.status, now)
-             ? std::optional(written.checksum)
-             : std::nullopt;
 }
 
 Status Bundle::finish(bool sync) {

@@ -2,8 +2,6 @@
 #pragma once
 // Many arrays in one .npz file: while it is written, and when it is read.
 
-#include <sys/stat.h>
-
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,12 +21,6 @@ namespace efs::objects {
 
 /// The largest array that a version puts into its small.npz, in bytes.
 constexpr std::uint64_t max_small = 65536;
-
-/// A file that the library wrote in full: its state then, and its checksum.
-struct Written {
-  struct stat status{};  // st_size is 0: not known
-  std::uint64_t checksum = 0;
-};
 
 /// A bundle. Its functions are thread-safe. What is read from a bundle that is being written is in
 /// its file before.
@@ -54,12 +46,6 @@ class Bundle {
   Result<std::vector<std::string>> names();
   /// Forgets an array. Returns false if there was none.
   bool erase(std::string_view name);
-
-  /// Forgets an array whose name has a file of its own from now on.
-  void set_own_file(std::string_view name, const Written& written);
-  bool has_own_file(std::string_view name);
-  /// Returns the checksum of such a file if it has not changed since it was written.
-  std::optional<std::uint64_t> own_checksum(std::string_view name, int fd);
 
   /// Writes the rest of the file and its directory; without arrays a file that the bundle created
   /// is removed. Nothing can be stored afterwards.
@@ -89,7 +75,6 @@ class Bundle {
   std::string buffer_;         // the end of the file, not yet written
   std::uint64_t written_ = 0;  // bytes of the file before the buffer
   std::unordered_map<std::string, Member, Hash, std::equal_to<>> members_;
-  std::unordered_map<std::string, Written, Hash, std::equal_to<>> own_files_;
   std::shared_ptr<const Mapping> mapping_;
 
   std::optional<Failure> failure_;  // constant after open()

@@ -98,6 +98,7 @@ Result<std::unique_ptr<Draft>> create(const Store& store, std::string_view name,
   draft->entry = std::move(*entry);
   draft->header.shape = std::move(*shape);
   draft->small = store.bundle;
+  draft->written = store.written;
   auto file = create_draft(draft->entry.directory.get());
   if (!file) {
     return std::unexpected(std::move(file.error()));
@@ -135,8 +136,11 @@ Status publish(Draft& draft, unsigned flags) {
   }
   draft.mapping = {};
   auto status = publish(draft.root, draft.name, draft.entry, draft.file, flags);
+  if (status && draft.written) {
+    draft.written->set(draft.name, std::nullopt);
+  }
   if (status && draft.small) {
-    draft.small->set_own_file(draft.name, {});
+    draft.small->erase(draft.name);
   }
   if (draft.joins) {
     ::unlinkat(draft.entry.directory.get(), draft.joins.name.c_str(), 0);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view draft_prefix = "eo-";
 constexpr std::string_view join_suffix = "-join.part";
+constexpr std::string_view sums_suffix = "-sums.part";
 constexpr std::size_t token_digits = 16;
 constexpr std::size_t version_digits = 8;
 constexpr std::size_t max_printed = 300;
@@ -189,6 +190,14 @@ std::string join_name(std::string_view token) {
 
 bool is_join_file(std::string_view component) {
   return is_token(token_of(component)) && component == join_name(token_of(component));
+}
+
+std::string sums_name(std::string_view token) {
+  return std::string(draft_prefix) + std::string(token) + std::string(sums_suffix);
+}
+
+bool is_sums_file(std::string_view component) {
+  return is_token(token_of(component)) && component == sums_name(token_of(component));
 }
 
 bool is_version_draft(std::string_view component) {

@@ -49,6 +49,10 @@ std::string_view token_of(std::string_view name);
 /// The name of the file by which other processes join a draft: eo-, the token, -join.part.
 std::string join_name(std::string_view token);
 bool is_join_file(std::string_view component);
+/// The name of the file by which a process that leaves a version passes its checksums: eo-, a token
+/// of its own, -sums.part.
+std::string sums_name(std::string_view token);
+bool is_sums_file(std::string_view component);
 
 /// Returns true for the draft of a version: its directory and .part.
 bool is_version_draft(std::string_view component);

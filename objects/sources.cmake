@@ -20,5 +20,6 @@ set(sources
   slab.cpp
   store.cpp
   version.cpp
+  written.cpp
   zip.cpp
 )

@@ -104,7 +104,7 @@ Status store_file(const Store& store, std::string_view name, const Shape& shape,
   }
   // A version needs the checksum; its commit then does not read the file again.
   std::optional<Checksum> sum;
-  if (store.bundle) {
+  if (store.written) {
     auto begun = Checksum::begin();
     if (begun) {
       sum = std::move(*begun);
@@ -116,12 +116,14 @@ Status store_file(const Store& store, std::string_view name, const Shape& shape,
     return written;
   }
   EO_TRY(publish(store.directory, name, *entry, *draft, flags));
+  if (store.written) {
+    struct stat status{};
+    const bool known = sum && ::fstat(fd, &status) == 0;
+    store.written->set(name,
+                       known ? std::optional(Written::of(status, sum->value())) : std::nullopt);
+  }
   if (store.bundle) {
-    Written written;
-    if (sum && ::fstat(fd, &written.status) == 0) {
-      written.checksum = sum->value();
-    }
-    store.bundle->set_own_file(name, written);
+    store.bundle->erase(name);
   }
   return {};
 }
@@ -219,8 +221,8 @@ Status store_array(const Store& store, std::string_view name, const eo_array& ar
   if (array.data == nullptr && shape->bytes > 0) {
     return fail(EINVAL, "data is NULL");
   }
-  const bool small = store.is_bundle() || (store.bundle && shape->bytes <= max_small &&
-                                           !store.bundle->has_own_file(name));
+  const bool small =
+      store.is_bundle() || (store.bundle && shape->bytes <= max_small && !store.written->has(name));
   return small ? store.bundle->store(name, *shape, array.data)
                : store_file(store, name, *shape, array, flags);
 }

@@ -17,6 +17,7 @@
 #include "objects/npy.hpp"
 #include "objects/object.hpp"
 #include "objects/result.hpp"
+#include "objects/written.hpp"
 
 namespace efs::objects {
 
@@ -52,6 +53,7 @@ struct eo_storage {
   // a committed version that has such arrays.
   std::shared_ptr<efs::objects::Bundle> bundle;
   std::unique_ptr<efs::objects::UnpublishedBundle> unpublished_bundle;
+  std::shared_ptr<efs::objects::WrittenFiles> written;  // of a version that is not committed
 
   /// A bundle has no directory.
   bool is_bundle() const { return !directory; }
@@ -68,7 +70,9 @@ struct eo_draft {
   std::string path;               // of the object, for messages
   efs::objects::JoinFile joins;   // of the process that created it; empty before eo_draft_token
   efs::objects::JoinFile joined;  // of a process that joined
-  std::shared_ptr<efs::objects::Bundle> small;  // of the version that it belongs to
+  // Of the version that it belongs to.
+  std::shared_ptr<efs::objects::Bundle> small;
+  std::shared_ptr<efs::objects::WrittenFiles> written;
 };
 
 namespace efs::objects {

@@ -47,7 +47,7 @@ Result<Recorded> recorded(const Store& version, const std::string& name, bool sy
   if (sync) {
     EO_TRY(sync_data(object->fd.get()));
   }
-  const auto known = version.bundle->own_checksum(name, object->fd.get());
+  const auto known = version.written->checksum_of(name, object->fd.get());
   const auto sum = known ? Result<std::uint64_t>(*known) : checksum(*object);
   if (!sum) {
     return std::unexpected(sum.error());
@@ -123,14 +123,15 @@ Status sync_tree(int directory) {
   return sync_entries(directory);
 }
 
-/// EBUSY if a draft is below the directory, or another file of this suffix than `joins`.
-Status check_no_drafts(int directory, const std::string& joins) {
+/// EBUSY if a draft is below the directory.
+Status check_no_drafts(int directory) {
   const auto entries = list(directory);
   if (!entries) {
     return std::unexpected(entries.error());
   }
   for (const Listed& entry : *entries) {
-    if (entry.name.ends_with(draft_suffix) && entry.name != joins) {
+    const bool joining = is_join_file(entry.name) || is_sums_file(entry.name);
+    if (entry.name.ends_with(draft_suffix) && !joining) {
       return fail(EBUSY, "it has drafts that are not published", "Publish or discard them first");
     }
     if (entry.directory) {
@@ -138,10 +139,67 @@ Status check_no_drafts(int directory, const std::string& joins) {
       if (!below) {
         return std::unexpected(below.error());
       }
-      EO_TRY(check_no_drafts(below->get(), ""));
+      EO_TRY(check_no_drafts(below->get()));
     }
   }
   return {};
+}
+
+/// Passes the checksums of this process to the process that commits. Without them it reads the
+/// files, so a failure is none.
+void pass_checksums(const Store& version) {
+  const std::string text = version.written->text();
+  const auto token = new_token();
+  if (text.empty() || !token) {
+    return;
+  }
+  const std::string name = sums_name(*token);
+  const int directory = version.directory.get();
+  constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  const Fd file(::openat(directory, name.c_str(), flags, 0600));
+  if (file && !write_all(file.get(), text.data(), text.size(), 0)) {
+    ::unlinkat(directory, name.c_str(), 0);
+  }
+}
+
+/// Calls each(name) for the files of pass_checksums().
+template <typename Each>
+Status for_sums(int directory, Each each) {
+  const auto entries = list(directory);
+  if (!entries) {
+    return std::unexpected(entries.error());
+  }
+  for (const Listed& entry : *entries) {
+    if (entry.file && is_sums_file(entry.name)) {
+      each(entry.name);
+    }
+  }
+  return {};
+}
+
+/// Reads the checksums of the processes that have left.
+Status add_checksums(const Store& version) {
+  return for_sums(version.directory.get(), [&](const std::string& name) {
+    const auto file = open_file(version.directory.get(), name);
+    struct stat status{};
+    if (file && ::fstat(file->get(), &status) == 0 && status.st_uid == ::geteuid() &&
+        static_cast<std::uint64_t>(status.st_size) <= max_manifest) {
+      const auto text = read_head(file->get(), static_cast<std::size_t>(status.st_size));
+      version.written->add(text ? *text : std::string_view());
+    }
+  });
+}
+
+/// Removes the files by which other processes have joined.
+Status remove_joins(const Store& version) {
+  const int directory = version.directory.get();
+  const JoinFile& joins = version.unpublished->joins;
+  if (!joins) {
+    return {};
+  }
+  EO_TRY(for_sums(directory,
+                  [&](const std::string& name) { ::unlinkat(directory, name.c_str(), 0); }));
+  return ::unlinkat(directory, joins.name.c_str(), 0) == 0 ? Status() : fail(errno);
 }
 
 /// Opens the bundle of the small arrays of a committed version, if it has one. A damaged one is a
@@ -203,6 +261,7 @@ Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series
     return std::unexpected(std::move(again.error()));
   }
   version->bundle = std::make_shared<Bundle>(std::move(*again), small_name);
+  version->written = std::make_shared<WrittenFiles>();
   place->root = std::move(*root);
   place->series = std::move(*directory);
   version->unpublished = std::move(place);
@@ -219,11 +278,12 @@ Status commit(const Store& version, unsigned flags) {
   }
   const int directory = version.directory.get();
   sweep(directory);
-  EO_TRY(check_no_drafts(directory, place.joins.name));
-  EO_TRY(write_manifest(version, sync));
-  if (place.joins && ::unlinkat(directory, place.joins.name.c_str(), 0) != 0) {
-    return fail(errno);
+  EO_TRY(check_no_drafts(directory));
+  if (place.joins) {
+    EO_TRY(add_checksums(version));
   }
+  EO_TRY(write_manifest(version, sync));
+  EO_TRY(remove_joins(version));
   if (sync) {
     EO_TRY(sync_tree(directory));
   }
@@ -287,6 +347,7 @@ Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series,
   version->directory = std::move(*opened);
   version->path = store.path + '/' + std::string(series) + '/' + draft;
   version->joined = std::move(*joined);
+  version->written = std::make_shared<WrittenFiles>();
   return version;
 }
 
@@ -299,6 +360,7 @@ Status leave(const Store& version, unsigned flags) {
     EO_TRY(sync_files(version));
     EO_TRY(sync_tree(version.directory.get()));
   }
+  pass_checksums(version);
   return leave(version.joined, version.directory.get());
 }
 

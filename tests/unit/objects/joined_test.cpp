@@ -132,6 +132,36 @@ TEST_CASE("a version whose beginner is gone cannot be joined or left", "[objects
   }
 }
 
+TEST_CASE("the checksums of a joined process are used, unless they do not fit",
+          "[objects][joined]") {
+  for (const bool damaged : {false, true}) {
+    Begun begun;
+    for (const char* name : {"a", "b"}) {
+      CHECK(begun.joined([&](eo_storage* version) {
+        return store_filled(version, name, 3, 20 * joined_length) != 0 || eo_leave(version, 0) != 0;
+      }) == 0);
+    }
+    for (const std::string& part : drafts_in(begun.temp.path())) {
+      if (damaged && part.ends_with("-sums.part")) {
+        const std::string text = bytes_of(part);
+        REQUIRE(text.size() > 20);
+        // Another inode; then a text that is none.
+        write_file(part, (text.ends_with(" a\n") ? "1" : "x") + text);
+      }
+    }
+    const std::uint64_t before = bytes_read();
+    REQUIRE(eo_commit(begun.version, 0) == 0);
+    const std::uint64_t read = bytes_read() - before;
+    CHECK((damaged ? read > 2 * 20 * joined_length * 4 : read < 100000));
+    CHECK(drafts_in(begun.temp.path()).empty());
+    eo_storage* version = nullptr;
+    REQUIRE(eo_version(begun.temp.store, "sim/run", 1, &version) == 0);
+    CHECK(eo_check(version, nullptr) == 0);
+    CHECK(value_of(version, "b") == 3);
+    eo_close(version);
+  }
+}
+
 TEST_CASE("a token leads nowhere else", "[objects][joined]") {
   const Begun begun;
   eo_storage* mine = nullptr;

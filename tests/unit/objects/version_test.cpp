@@ -42,16 +42,6 @@ std::int32_t value_in(eo_storage* store, std::uint64_t n) {
   return value;
 }
 
-/// Bytes that this process has read by system calls.
-std::uint64_t bytes_read() {
-  std::ifstream file("/proc/self/io");
-  std::string word;
-  std::uint64_t bytes = 0;
-  REQUIRE(file >> word >> bytes);
-  REQUIRE(word == "rchar:");
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("a version appears whole, with a manifest", "[objects]") {
