@@ -21,9 +21,9 @@ namespace {
 
 /// Writes the bytes after those of the sum, and adds them to it, while they are in the cache.
 Status write_and_add(int fd, std::string_view bytes, std::uint64_t offset, Checksum& sum) {
-  constexpr std::size_t block = 256U << 10U;
+  constexpr std::size_t cached = 256U << 10U;
   while (!bytes.empty()) {
-    const std::string_view part = bytes.substr(0, block);
+    const std::string_view part = bytes.substr(0, cached);
     sum.add(part.data(), part.size());
     EO_TRY(write_all(fd, part.data(), part.size(), offset));
     offset += part.size();
