@@ -44,7 +44,7 @@ Result<std::shared_ptr<Bundle>> Bundle::open(Fd file) {
   return bundle;
 }
 
-Status Bundle::store(std::string_view name, const Shape& shape, const void* data) {
+Status Bundle::store(std::string_view name, const Shape& shape, const void* data, bool sync) {
   const std::string header = objects::header_of(shape);
   Member member{std::string(name), 0, 0, header.size() + shape.bytes, 0, true};
   if (member.size >= max_member) {
@@ -54,6 +54,7 @@ Status Bundle::store(std::string_view name, const Shape& shape, const void* data
   member.crc = crc32(crc32(0, header.data(), header.size()), bytes, shape.bytes);
   const std::scoped_lock lock(mutex_);
   EO_TRY(make_file());
+  sync_ = sync_ || sync;
   member.offset = written_ + buffer_.size();
   EO_TRY(append(local_header(member)));
   EO_TRY(append(header));
@@ -138,7 +139,7 @@ Status Bundle::finish(bool sync) {
   // Not by the buffer: a second attempt after a failure writes it to the same place.
   const std::string end = zip_end(members, written_);
   EO_TRY(write_all(file_.get(), end.data(), end.size(), written_));
-  return sync ? sync_data(file_.get()) : Status();
+  return sync || sync_ ? sync_data(file_.get()) : Status();
 }
 
 Result<std::vector<Recorded>> Bundle::recorded() {

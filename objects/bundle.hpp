@@ -39,8 +39,9 @@ class Bundle {
   /// The failure of a bundle that is damaged. Constant after open().
   const std::optional<Failure>& failure() const { return failure_; }
 
-  /// Adds or replaces an array. EFBIG: it is too large for a member.
-  Status store(std::string_view name, const Shape& shape, const void* data);
+  /// Adds or replaces an array. With `sync` the whole bundle is durable when finish() returns.
+  /// EFBIG: it is too large for a member.
+  Status store(std::string_view name, const Shape& shape, const void* data, bool sync);
   /// ENOENT: no such array.
   Result<Object> find(std::string_view name);
   Result<std::vector<std::string>> names();
@@ -74,6 +75,7 @@ class Bundle {
   Fd file_;
   std::string buffer_;         // the end of the file, not yet written
   std::uint64_t written_ = 0;  // bytes of the file before the buffer
+  bool sync_ = false;          // an array was stored with `sync`
   std::unordered_map<std::string, Member, Hash, std::equal_to<>> members_;
   std::shared_ptr<const Mapping> mapping_;
 

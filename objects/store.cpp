@@ -223,7 +223,7 @@ Status store_array(const Store& store, std::string_view name, const eo_array& ar
   }
   const bool small =
       store.is_bundle() || (store.bundle && shape->bytes <= max_small && !store.written->has(name));
-  return small ? store.bundle->store(name, *shape, array.data)
+  return small ? store.bundle->store(name, *shape, array.data, (flags & EO_SYNC) != 0)
                : store_file(store, name, *shape, array, flags);
 }
 

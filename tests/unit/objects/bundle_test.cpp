@@ -301,6 +301,24 @@ TEST_CASE("EO_SYNC makes a bundle durable", "[objects]") {
   CHECK(drafts_in(path).empty());
 }
 
+TEST_CASE("an array that is stored with EO_SYNC makes the file of the small ones durable",
+          "[objects]") {
+  for (const unsigned flags : {0U, EO_SYNC}) {
+    const TempStore temp;
+    eo_storage* version = nullptr;
+    const test::DurableCalls calls;
+    REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
+    REQUIRE(store_filled(version, "a", 1, 10, flags) == 0);
+    REQUIRE(store_filled(version, "b", 1, 10) == 0);
+    REQUIRE(eo_commit(version, 0) == 0);
+    const auto made = calls.so_far();
+    const auto synced = [](const test::DurableCall& call) {
+      return call.kind == test::DurableCall::Kind::sync && call.path.ends_with("/small.npz");
+    };
+    CHECK(std::any_of(made.begin(), made.end(), synced) == (flags == EO_SYNC));
+  }
+}
+
 TEST_CASE("threads fill one bundle", "[objects]") {
   const TempStore temp;
   eo_storage* bundle = nullptr;
