@@ -104,7 +104,10 @@ Status leave(const JoinFile& joined, int directory) {
   if (!is_named(joined.fd.get(), directory, joined.name)) {
     return gone();
   }
-  return append(joined.fd.get(), '-');
+  EO_TRY(append(joined.fd.get(), '-'));
+  // Children that this process has forked have the descriptor, too.
+  ::flock(joined.fd.get(), LOCK_UN);
+  return {};
 }
 
 Result<JoinsClosed> JoinsClosed::of(const JoinFile& file) {

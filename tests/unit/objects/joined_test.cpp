@@ -96,6 +96,28 @@ TEST_CASE("a version waits for the processes that joined it", "[objects][joined]
   CHECK_FALSE(std::filesystem::exists(begun.path()));
 }
 
+TEST_CASE("a child of a joined process does not hold up the commit", "[objects][joined]") {
+  Begun begun;
+  eo_storage* mine = nullptr;
+  REQUIRE(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == 0);
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    char byte{};
+    ::close(ends[1]);
+    ::_exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  REQUIRE(eo_leave(mine, 0) == 0);
+  CHECK(eo_commit(begun.version, 0) == 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
 TEST_CASE("a version is not committed after a joined process has died", "[objects][joined]") {
   Begun begun;
   const auto left = [](eo_storage* version) {
