@@ -25,6 +25,9 @@ extern "C" {
 
 #define EO_MAX_NDIM 32
 
+/* The longest token of eo_token and eo_draft_token, with its NUL. */
+#define EO_MAX_TOKEN 64
+
 /* Values of eo_array.order: the last (C) or the first (Fortran) index is contiguous. */
 #define EO_C_ORDER 0
 #define EO_FORTRAN_ORDER 1
@@ -80,7 +83,8 @@ EO_API void eo_release(struct eo_array* view);
 EO_API int eo_info(struct eo_storage* store, const char* name, struct eo_array* array);
 
 /* Calls each() for every object's name in byte order. A value other than 0 ends the list and is
- * returned. Objects inside versions are not listed. each() may call the library. */
+ * returned. Objects inside versions and bundles of the store are not listed. each() may call the
+ * library. */
 EO_API int eo_list(struct eo_storage* store, int (*each)(const char* name, void* context),
                    void* context);
 
@@ -101,24 +105,52 @@ EO_API int eo_put(struct eo_draft* draft, const uint64_t* start, const uint64_t*
 EO_API void* eo_data(struct eo_draft* draft);
 
 /* Gives the draft its name: the old object is replaced at once. Frees the draft, also on failure;
- * the name then keeps its old object. */
+ * the name then keeps its old object. EBUSY: a process that joined has not left; the draft stays
+ * open. EOWNERDEAD: a process that joined ended without eo_leave_draft. */
 EO_API int eo_publish(struct eo_draft* draft, unsigned flags);
 
 /* Discards a draft. NULL is ignored. */
 EO_API void eo_discard(struct eo_draft* draft);
 
-/* Begins version n of a series: a store that is invisible until eo_commit. EEXIST: the version
- * exists. EBUSY: another process writes it. */
+/* Several processes of one user on one node fill one draft: the process that created it passes the
+ * token to the others, a string without slashes of at most EO_MAX_TOKEN bytes. They join, fill it
+ * with eo_put or eo_data, and leave. The creator publishes or discards it. */
+EO_API int eo_draft_token(struct eo_draft* draft, char* token);
+
+/* Joins the draft that another process created. EPERM: the draft belongs to another user. ESTALE:
+ * it was published or discarded, or its creator is dead. */
+EO_API int eo_join_draft(struct eo_storage* store, const char* name, const char* token,
+                         struct eo_draft** draft);
+
+/* Leaves a joined draft and frees it, also on failure; EO_SYNC makes its data durable. A joined
+ * draft that ends in another way (eo_discard, or the death of the process) cannot be published. */
+EO_API int eo_leave_draft(struct eo_draft* draft, unsigned flags);
+
+/* Begins version n of a series: a store that is invisible until eo_commit. Its arrays of at most 64
+ * KiB from eo_store share one file, small.npz; readers of the version see no difference. EEXIST:
+ * the version exists. EBUSY: another process writes it. */
 EO_API int eo_begin(struct eo_storage* store, const char* series, uint64_t n,
                     struct eo_storage** version);
 
 /* Publishes a version: writes manifest.json, then renames the directory. Frees the store `version`,
- * also on failure; a version that failed is aborted. EBUSY: it has drafts that are not published;
- * it then stays open. */
+ * also on failure; a version that failed is aborted. EBUSY: it has drafts that are not published,
+ * or a process that joined has not left; it then stays open. EOWNERDEAD: a process that joined
+ * ended without eo_leave. */
 EO_API int eo_commit(struct eo_storage* version, unsigned flags);
 
 /* Discards a version that was not committed, and frees the store. NULL is ignored. */
 EO_API void eo_abort(struct eo_storage* version);
+
+/* Several processes of one user on one node fill one version: as for drafts. A joined version is a
+ * store; eo_begin and eo_commit refuse it. */
+EO_API int eo_token(struct eo_storage* version, char* token);
+EO_API int eo_join(struct eo_storage* store, const char* series, uint64_t n, const char* token,
+                   struct eo_storage** version);
+
+/* Leaves a joined version and frees it, also on failure; EO_SYNC makes its objects durable. ESTALE:
+ * the version was aborted, or the process that began it is dead. A joined version that ends in
+ * another way (eo_close, or the death of the process) cannot be committed. */
+EO_API int eo_leave(struct eo_storage* version, unsigned flags);
 
 /* Opens a committed version read-only, n or EO_LATEST. Close it with eo_close. */
 EO_API int eo_version(struct eo_storage* store, const char* series, uint64_t n,
@@ -126,6 +158,39 @@ EO_API int eo_version(struct eo_storage* store, const char* series, uint64_t n,
 
 /* Removes all versions of a series but the newest k (at least 1). Views keep their objects. */
 EO_API int eo_keep(struct eo_storage* store, const char* series, unsigned k);
+
+/* Sets *n to the newest committed version of a series. ENOENT: there is none. */
+EO_API int eo_newest(struct eo_storage* store, const char* series, uint64_t* n);
+
+/* Calls each() for every committed version of a series, the oldest first. A value other than 0 ends
+ * the list and is returned. A series that does not exist has none. each() may call the library. */
+EO_API int eo_versions(struct eo_storage* store, const char* series,
+                       int (*each)(uint64_t n, void* context), void* context);
+
+/* Removes a version. Views keep their objects. ENOENT: it does not exist. */
+EO_API int eo_remove_version(struct eo_storage* store, const char* series, uint64_t n);
+
+/* Begins a bundle: many arrays in one file NAME.npz, which numpy.load reads. The bundle is a store
+ * for eo_store, eo_load, eo_view, eo_info, eo_list and eo_remove; eo_create is ENOTSUP. It is
+ * invisible until eo_commit, which replaces the old bundle of that name at once; eo_abort discards
+ * it. An array has less than 4 GiB (EFBIG). A full file system can be ENOSPC from eo_commit. */
+EO_API int eo_begin_bundle(struct eo_storage* store, const char* name, struct eo_storage** bundle);
+
+/* Opens a bundle read-only; eo_close closes it. It keeps its version when the name is replaced or
+ * removed. A bundle of numpy.savez is readable, a compressed array in it is ENOTSUP. */
+EO_API int eo_bundle(struct eo_storage* store, const char* name, struct eo_storage** bundle);
+
+/* Removes a bundle. Views keep their arrays. */
+EO_API int eo_remove_bundle(struct eo_storage* store, const char* name);
+
+/* Compares an object of a committed version, or all (NULL), with the manifest: size, type, shape,
+ * order and XXH3-64. EBADMSG: an object differs, is missing or is not in the manifest, or the
+ * manifest is damaged; eo_error() names the first. */
+EO_API int eo_check(struct eo_storage* version, const char* name);
+
+/* Sets the text of eo_error() for this thread and returns the error. For interfaces in other
+ * languages. A text of NULL is the text of the errno. */
+EO_API int eo_fail(int error, const char* text);
 
 /* Returns the text of this thread's last failed call: object, file, reason and way out. "" if no
  * call failed. Valid until the thread's next failed call. */

@@ -26,15 +26,6 @@ Lock lock(int fd) {
   return Lock::owned;
 }
 
-/// Returns true if the name still leads to the open file.
-bool is_named(int fd, int at, const std::string& name) {
-  struct stat opened{};
-  struct stat named{};
-  return ::fstat(fd, &opened) == 0 &&
-         ::fstatat(at, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-}
-
 /// Opens a directory once more, for a lock of its own: calls that create or remove draft
 /// directories in it exclude one another by that.
 Fd open_entries(int directory) {
@@ -63,6 +54,15 @@ void empty_directory(int directory, int depth) {
   }
 }
 
+/// Removes a join file whose draft is gone.
+void remove_join_file(int at, const std::string& name) {
+  struct stat status{};
+  const std::string draft = draft_name(token_of(name));
+  if (::fstatat(at, draft.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
+    remove_abandoned(at, name, false);
+  }
+}
+
 /// remove_abandoned() while the entries are locked.
 bool remove_unowned(int at, const std::string& name, bool directory) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (directory ? O_DIRECTORY : 0);
@@ -85,6 +85,14 @@ bool remove_unowned(int at, const std::string& name, bool directory) {
 }
 
 }  // namespace
+
+bool is_named(int fd, int at, const std::string& name) {
+  struct stat opened{};
+  struct stat named{};
+  return ::fstat(fd, &opened) == 0 &&
+         ::fstatat(at, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
 
 Result<DraftFile> create_draft(int directory) {
   for (int attempt = 0; attempt < attempts; ++attempt) {
@@ -150,6 +158,11 @@ void sweep(int directory, int depth) {
       if (const auto below = open_directory(directory, entry.name)) {
         sweep(below->get(), depth + 1);
       }
+    }
+  }
+  for (const Listed& entry : *entries) {
+    if (entry.file && is_join_file(entry.name)) {
+      remove_join_file(directory, entry.name);
     }
   }
 }

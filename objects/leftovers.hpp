@@ -25,6 +25,9 @@ Result<Fd> create_draft_directory(int at, const std::string& name);
 /// Removes a draft, file or directory, that no process owns. Returns true if it is gone.
 bool remove_abandoned(int at, const std::string& name, bool directory);
 
+/// Returns true if the name still leads to the open file.
+bool is_named(int fd, int at, const std::string& name);
+
 /// Removes all abandoned drafts below a directory; skips what it cannot read.
 void sweep(int directory, int depth = 0);
 

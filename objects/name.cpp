@@ -13,7 +13,10 @@ namespace efs::objects {
 
 namespace {
 
-constexpr std::size_t draft_digits = 16;
+constexpr std::string_view draft_prefix = "eo-";
+constexpr std::string_view join_suffix = "-join.part";
+constexpr std::string_view sums_suffix = "-sums.part";
+constexpr std::size_t token_digits = 16;
 constexpr std::size_t version_digits = 8;
 constexpr std::size_t max_printed = 300;
 
@@ -62,8 +65,9 @@ const char* fault_of(std::string_view component) {
   if (component == "." || component == "..") {
     return "a component of the name is . or ..";
   }
-  if (component.ends_with(draft_suffix) || component.ends_with(object_suffix)) {
-    return "a component of the name ends in .part or .npy";
+  if (component.ends_with(draft_suffix) || component.ends_with(object_suffix) ||
+      component.ends_with(bundle_suffix)) {
+    return "a component of the name ends in .part, .npy or .npz";
   }
   if (component.size() + object_suffix.size() > NAME_MAX) {
     return "a component of the name is longer than 251 bytes";
@@ -144,25 +148,56 @@ std::string version_directory(std::uint64_t n) {
   return std::string(version_digits - std::min(version_digits, digits.size()), '0') + digits;
 }
 
-Result<std::string> new_draft_name() {
+Result<std::string> new_token() {
   std::uint64_t number = 0;
   while (::getrandom(&number, sizeof number, 0) != sizeof number) {
     if (errno != EINTR) {
       return fail(errno);
     }
   }
-  char name[64];
-  std::snprintf(name, sizeof name, "eo-%016llx.part", static_cast<unsigned long long>(number));
-  return name;
+  char token[32];
+  std::snprintf(token, sizeof token, "%016llx", static_cast<unsigned long long>(number));
+  return token;
+}
+
+bool is_token(std::string_view text) {
+  return text.size() == token_digits && std::ranges::all_of(text, [](char byte) {
+           return is_digit(byte) || (byte >= 'a' && byte <= 'f');
+         });
+}
+
+std::string_view token_of(std::string_view name) {
+  return name.size() < draft_prefix.size() ? std::string_view()
+                                           : name.substr(draft_prefix.size(), token_digits);
+}
+
+std::string draft_name(std::string_view token) {
+  return std::string(draft_prefix) + std::string(token) + std::string(draft_suffix);
+}
+
+Result<std::string> new_draft_name() {
+  const auto token = new_token();
+  return token ? Result<std::string>(draft_name(*token)) : std::unexpected(token.error());
 }
 
 bool is_draft(std::string_view component) {
-  constexpr std::string_view prefix = "eo-";
-  return component.size() == prefix.size() + draft_digits + draft_suffix.size() &&
-         component.starts_with(prefix) && component.ends_with(draft_suffix) &&
-         std::ranges::all_of(component.substr(prefix.size(), draft_digits), [](char byte) {
-           return is_digit(byte) || (byte >= 'a' && byte <= 'f');
-         });
+  return is_token(token_of(component)) && component == draft_name(token_of(component));
+}
+
+std::string join_name(std::string_view token) {
+  return std::string(draft_prefix) + std::string(token) + std::string(join_suffix);
+}
+
+bool is_join_file(std::string_view component) {
+  return is_token(token_of(component)) && component == join_name(token_of(component));
+}
+
+std::string sums_name(std::string_view token) {
+  return std::string(draft_prefix) + std::string(token) + std::string(sums_suffix);
+}
+
+bool is_sums_file(std::string_view component) {
+  return is_token(token_of(component)) && component == sums_name(token_of(component));
 }
 
 bool is_version_draft(std::string_view component) {

@@ -12,8 +12,10 @@
 namespace efs::objects {
 
 constexpr std::string_view object_suffix = ".npy";
+constexpr std::string_view bundle_suffix = ".npz";
 constexpr std::string_view draft_suffix = ".part";
 constexpr const char* manifest_name = "manifest.json";
+constexpr const char* small_name = "small.npz";
 
 /// The deepest name that is accepted: components.
 constexpr int max_depth = 32;
@@ -33,9 +35,24 @@ std::string version_directory(std::uint64_t n);
 
 /// Returns a new name of a draft: eo-, 16 hexadecimal digits, .part.
 Result<std::string> new_draft_name();
+std::string draft_name(std::string_view token);
 
 /// Returns true for the names that new_draft_name() makes.
 bool is_draft(std::string_view component);
+
+/// Returns a new token: 16 hexadecimal digits. It also is the number in the name of a draft.
+Result<std::string> new_token();
+bool is_token(std::string_view text);
+/// Returns the token in the name of a draft or of a join file.
+std::string_view token_of(std::string_view name);
+
+/// The name of the file by which other processes join a draft: eo-, the token, -join.part.
+std::string join_name(std::string_view token);
+bool is_join_file(std::string_view component);
+/// The name of the file by which a process that leaves a version passes its checksums: eo-, a token
+/// of its own, -sums.part.
+std::string sums_name(std::string_view token);
+bool is_sums_file(std::string_view component);
 
 /// Returns true for the draft of a version: its directory and .part.
 bool is_version_draft(std::string_view component);

@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 
+#include "objects/scanner.hpp"
+
 namespace efs::objects {
 
 namespace {
@@ -66,9 +68,9 @@ bool set_bytes(Shape& shape) {
 }
 
 /// Reads the dictionary of a header: a Python literal with exactly three keys.
-class Dictionary {
+class Dictionary : Scanner {
  public:
-  explicit Dictionary(std::string_view text) : rest_(text) {}
+  explicit Dictionary(std::string_view text) : Scanner(text) {}
 
   Result<Shape> parse() {
     if (!take('{')) {
@@ -84,7 +86,7 @@ class Dictionary {
       }
     }
     blank();
-    if (!rest_.empty()) {
+    if (!rest().empty()) {
       return bad("bytes follow the }");
     }
     if (!has_descr_ || !has_order_ || !has_shape_) {
@@ -101,60 +103,18 @@ class Dictionary {
     return fail(EBADMSG, "bad .npy header: " + reason);
   }
 
-  void blank() {
-    while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\n' || rest_[0] == '\t')) {
-      rest_.remove_prefix(1);
-    }
-  }
-
-  bool take(char wanted) {
-    blank();
-    if (rest_.empty() || rest_[0] != wanted) {
-      return false;
-    }
-    rest_.remove_prefix(1);
-    return true;
-  }
-
-  bool take(std::string_view word) {
-    blank();
-    if (!rest_.starts_with(word)) {
-      return false;
-    }
-    rest_.remove_prefix(word.size());
-    return true;
-  }
-
   std::optional<std::string_view> string() {
     blank();
-    if (rest_.empty() || (rest_[0] != '\'' && rest_[0] != '"')) {
+    if (rest().empty() || (rest()[0] != '\'' && rest()[0] != '"')) {
       return std::nullopt;
     }
-    const std::size_t end = rest_.find(rest_[0], 1);
+    const std::size_t end = rest().find(rest()[0], 1);
     if (end == std::string_view::npos) {
       return std::nullopt;
     }
-    const std::string_view found = rest_.substr(1, end - 1);
-    rest_.remove_prefix(end + 1);
+    const std::string_view found = rest().substr(1, end - 1);
+    skip(end + 1);
     return found.find('\\') == std::string_view::npos ? std::optional(found) : std::nullopt;
-  }
-
-  std::optional<std::uint64_t> number() {
-    blank();
-    std::uint64_t value = 0;
-    std::size_t digits = 0;
-    for (; digits < rest_.size() && rest_[digits] >= '0' && rest_[digits] <= '9'; ++digits) {
-      const auto digit = static_cast<std::uint64_t>(rest_[digits] - '0');
-      if (value > (std::numeric_limits<std::uint64_t>::max() - digit) / 10) {
-        return std::nullopt;
-      }
-      value = value * 10 + digit;
-    }
-    if (digits == 0 || (digits > 1 && rest_[0] == '0')) {
-      return std::nullopt;
-    }
-    rest_.remove_prefix(digits);
-    return value;
   }
 
   Status entry() {
@@ -179,7 +139,7 @@ class Dictionary {
   }
 
   Status descr() {
-    if (blank(); !rest_.empty() && (rest_[0] == '[' || rest_[0] == '(')) {
+    if (blank(); !rest().empty() && (rest()[0] == '[' || rest()[0] == '(')) {
       return unsupported("its elements are structures");
     }
     const auto type = string();
@@ -217,7 +177,6 @@ class Dictionary {
     return shape_.ndim == 1 && !comma ? bad("shape is not a tuple") : Status();
   }
 
-  std::string_view rest_;
   Shape shape_;
   bool has_descr_ = false;
   bool has_order_ = false;

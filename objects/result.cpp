@@ -65,6 +65,15 @@ int report(const Subject& subject, const Failure& failure) noexcept {
   return failure.code;
 }
 
+void set_text(const char* text) noexcept {
+  no_memory = false;
+  try {
+    message = text;
+  } catch (...) {
+    no_memory = true;
+  }
+}
+
 const char* last_text() noexcept {
   return no_memory ? "cannot describe the error: out of memory. Free memory." : message.c_str();
 }

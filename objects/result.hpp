@@ -43,6 +43,9 @@ struct Subject {
 /// text is a fixed one.
 int report(const Subject& subject, const Failure& failure) noexcept;
 
+/// Sets the text of eo_error() for this thread.
+void set_text(const char* text) noexcept;
+
 /// Returns the text of eo_error().
 const char* last_text() noexcept;
 

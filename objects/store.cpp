@@ -2,13 +2,16 @@
 #include "objects/store.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
+#include "objects/checksum.hpp"
 #include "objects/name.hpp"
 #include "objects/slab.hpp"
 
@@ -16,18 +19,33 @@ namespace efs::objects {
 
 namespace {
 
-std::string file_of(const std::string& component) {
-  return component + std::string(object_suffix);
+/// Writes the bytes after those of the sum, and adds them to it, while they are in the cache.
+Status write_and_add(int fd, std::string_view bytes, std::uint64_t offset, Checksum& sum) {
+  constexpr std::size_t cached = 256U << 10U;
+  while (!bytes.empty()) {
+    const std::string_view part = bytes.substr(0, cached);
+    sum.add(part.data(), part.size());
+    EO_TRY(write_all(fd, part.data(), part.size(), offset));
+    offset += part.size();
+    bytes.remove_prefix(part.size());
+  }
+  return {};
 }
 
-Status write_object(int fd, const Shape& shape, const void* data) {
+/// Writes the file of an array, with its checksum if `sum` is not NULL.
+Status write_object(int fd, const Shape& shape, const void* data, Checksum* sum) {
   const std::string header = header_of(shape);
+  const auto* const bytes = static_cast<const char*>(data);
   // The size comes first: the file system can then use large pages from the first write on.
   if (::ftruncate(fd, static_cast<off_t>(header.size() + shape.bytes)) != 0) {
     return fail(errno);
   }
+  if (sum != nullptr) {
+    EO_TRY(write_and_add(fd, header, 0, *sum));
+    return write_and_add(fd, std::string_view(bytes, shape.bytes), header.size(), *sum);
+  }
   EO_TRY(write_all(fd, header.data(), header.size(), 0));
-  return write_all(fd, static_cast<const char*>(data), shape.bytes, header.size());
+  return write_all(fd, bytes, shape.bytes, header.size());
 }
 
 /// EINVAL unless the memory has the type and the order of the object.
@@ -49,8 +67,18 @@ Status check_same(const Shape& object, const Shape& memory) {
   return {};
 }
 
+Status copy_runs(const char* data, const Slab& slab, char* into) {
+  return slab.for_each([&](std::uint64_t array, std::uint64_t part) {
+    std::memcpy(into + part, data + array, slab.run());
+    return Status();
+  });
+}
+
 Status read_runs(const Object& object, const Slab& slab, char* into) {
   const std::uint64_t offset = object.header.offset;
+  if (object.mapping) {
+    return copy_runs(object.bytes() + offset, slab, into);
+  }
   if (slab.run() >= shortest_call || slab.run() == slab.bytes()) {
     return slab.for_each([&](std::uint64_t array, std::uint64_t part) {
       return read_all(object.fd.get(), into + part, slab.run(), offset + array);
@@ -60,10 +88,53 @@ Status read_runs(const Object& object, const Slab& slab, char* into) {
   if (!mapping) {
     return std::unexpected(mapping.error());
   }
-  return slab.for_each([&](std::uint64_t array, std::uint64_t part) {
-    std::memcpy(into + part, mapping->data() + offset + array, slab.run());
-    return Status();
-  });
+  return copy_runs(mapping->data() + offset, slab, into);
+}
+
+/// Stores an array as a file of its own.
+Status store_file(const Store& store, std::string_view name, const Shape& shape,
+                  const eo_array& array, unsigned flags) {
+  const auto entry = open_place(store, {name, object_suffix}, true);
+  if (!entry) {
+    return std::unexpected(entry.error());
+  }
+  const auto draft = create_draft(entry->directory.get());
+  if (!draft) {
+    return std::unexpected(draft.error());
+  }
+  // A version needs the checksum; its commit then does not read the file again.
+  std::optional<Checksum> sum;
+  if (store.written) {
+    auto begun = Checksum::begin();
+    if (begun) {
+      sum = std::move(*begun);
+    }
+  }
+  const int fd = draft->fd.get();
+  if (auto written = write_object(fd, shape, array.data, sum ? &*sum : nullptr); !written) {
+    ::unlinkat(entry->directory.get(), draft->name.c_str(), 0);
+    return written;
+  }
+  EO_TRY(publish(store.directory, name, *entry, *draft, flags));
+  if (store.written) {
+    struct stat status{};
+    const bool known = sum && ::fstat(fd, &status) == 0;
+    store.written->set(name,
+                       known ? std::optional(Written::of(status, sum->value())) : std::nullopt);
+  }
+  if (store.bundle) {
+    store.bundle->erase(name);
+  }
+  return {};
+}
+
+Result<Object> open_object_file(const Store& store, std::string_view name) {
+  const auto entry = open_place(store, {name, object_suffix}, false);
+  if (!entry) {
+    return std::unexpected(entry.error());
+  }
+  auto fd = open_file(entry->directory.get(), entry->name);
+  return fd ? read_object(std::move(*fd)) : std::unexpected(std::move(fd.error()));
 }
 
 Status collect(int directory, const std::string& prefix, std::vector<std::string>& found) {
@@ -98,7 +169,21 @@ Status check_flags(unsigned flags) {
 }
 
 Status check_writable(const Store& store) {
-  return store.writable ? Status() : fail(EROFS, "the version is committed", "Begin a new version");
+  return store.writable ? Status()
+                        : fail(EROFS, "the version or the bundle is published", "Begin a new one");
+}
+
+Status check_directory(const Store& store) {
+  return store.is_bundle() ? fail(ENOTSUP, "a bundle has arrays only", "Use the store itself")
+                           : Status();
+}
+
+Result<Entry> open_place(const Store& store, const Place& place, bool make) {
+  auto entry = open_parent(store.directory.get(), place.name, make);
+  if (entry) {
+    entry->name += place.suffix;
+  }
+  return entry;
 }
 
 Result<std::unique_ptr<Store>> open_store(const char* directory) {
@@ -136,49 +221,51 @@ Status store_array(const Store& store, std::string_view name, const eo_array& ar
   if (array.data == nullptr && shape->bytes > 0) {
     return fail(EINVAL, "data is NULL");
   }
-  const auto entry = open_parent(store.directory.get(), name, true);
-  if (!entry) {
-    return std::unexpected(entry.error());
-  }
-  const auto draft = create_draft(entry->directory.get());
-  if (!draft) {
-    return std::unexpected(draft.error());
-  }
-  if (auto written = write_object(draft->fd.get(), *shape, array.data); !written) {
-    ::unlinkat(entry->directory.get(), draft->name.c_str(), 0);
-    return written;
-  }
-  return publish(store.directory, name, *entry, *draft, flags);
+  const bool small =
+      store.is_bundle() || (store.bundle && shape->bytes <= max_small && !store.written->has(name));
+  return small ? store.bundle->store(name, *shape, array.data, (flags & EO_SYNC) != 0)
+               : store_file(store, name, *shape, array, flags);
 }
 
 Result<Object> open_object(const Store& store, std::string_view name) {
   EO_TRY(check_name(name));
-  const auto entry = open_parent(store.directory.get(), name, false);
-  if (!entry) {
-    return std::unexpected(entry.error());
+  if (!store.bundle) {
+    return open_object_file(store, name);
   }
-  auto fd = open_file(entry->directory.get(), file_of(entry->name));
-  if (!fd) {
-    return std::unexpected(std::move(fd.error()));
+  auto member = store.bundle->find(name);
+  if (member || store.is_bundle()) {
+    return member;
   }
-  const auto head = read_head(fd->get(), max_preamble + max_header_text);
+  // The file of an object is readable although the bundle of the small ones is damaged.
+  auto object = open_object_file(store, name);
+  return !object && object.error().code == ENOENT ? std::move(member) : std::move(object);
+}
+
+Result<Object> read_object(Fd fd) {
+  const auto head = read_head(fd.get(), max_preamble + max_header_text);
   if (!head) {
     return std::unexpected(head.error());
   }
-  auto header = parse_header(*head);
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) {
+    return fail(errno);
+  }
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  auto header = checked_header(*head, size);
   if (!header) {
     return std::unexpected(std::move(header.error()));
   }
-  struct stat status{};
-  if (::fstat(fd->get(), &status) != 0) {
-    return fail(errno);
-  }
-  if (static_cast<std::uint64_t>(status.st_size) < header->offset + header->shape.bytes) {
-    return fail(EBADMSG, "the file has " + std::to_string(status.st_size) + " bytes, and " +
+  return Object{std::move(fd), std::move(*header), size, nullptr, 0};
+}
+
+Result<Header> checked_header(std::string_view head, std::uint64_t size) {
+  auto header = parse_header(head);
+  if (header && size < header->offset + header->shape.bytes) {
+    return fail(EBADMSG, "the file has " + std::to_string(size) + " bytes, and " +
                              text_of(header->shape) + " needs " +
                              std::to_string(header->offset + header->shape.bytes));
   }
-  return Object{std::move(*fd), std::move(*header)};
+  return header;
 }
 
 Status load(const Store& store, std::string_view name, const Part& part, const eo_array& into) {
@@ -215,40 +302,75 @@ Result<eo_array> view(const Store& store, std::string_view name) {
     return std::unexpected(object.error());
   }
   const Header& header = object->header;
-  if (header.offset % header.shape.alignment != 0) {
+  if ((object->start + header.offset) % header.shape.alignment != 0) {
     return fail(EBADMSG, "the data in the file is not aligned",
                 "Use eo_load, or store the object again");
+  }
+  eo_array array{};
+  describe(header.shape, array);
+  if (object->mapping) {
+    array.data = const_cast<char*>(object->bytes()) + header.offset;
+    array.mapping = new std::shared_ptr<const Mapping>(object->mapping);
+    return array;
   }
   auto mapping = Mapping::of(object->fd.get(), header.offset + header.shape.bytes, false);
   if (!mapping) {
     return std::unexpected(std::move(mapping.error()));
   }
-  eo_array array{};
-  describe(header.shape, array);
   array.mapped = mapping->size();
   array.mapping = mapping->release();
   array.data = static_cast<char*>(array.mapping) + header.offset;
   return array;
 }
 
-Result<std::vector<std::string>> names(const Store& store) {
+void release(eo_array& view) {
+  if (view.mapped > 0) {
+    ::munmap(view.mapping, view.mapped);
+  } else {
+    delete static_cast<std::shared_ptr<const Mapping>*>(view.mapping);
+  }
+  view.mapping = view.data = nullptr;
+  view.mapped = 0;
+}
+
+Result<std::vector<std::string>> file_names(const Store& store) {
   std::vector<std::string> found;
   EO_TRY(collect(store.directory.get(), "", found));
   std::ranges::sort(found);
   return found;
 }
 
+Result<std::vector<std::string>> names(const Store& store) {
+  if (!store.bundle) {
+    return file_names(store);
+  }
+  auto found = store.bundle->names();
+  if (found && !store.is_bundle()) {
+    EO_TRY(collect(store.directory.get(), "", *found));
+  }
+  if (found) {
+    std::ranges::sort(*found);
+    const auto doubled = std::ranges::unique(*found);
+    found->erase(doubled.begin(), doubled.end());
+  }
+  return found;
+}
+
 Status remove(const Store& store, std::string_view name) {
   EO_TRY(check_writable(store));
   EO_TRY(check_name(name));
-  const auto entry = open_parent(store.directory.get(), name, false);
+  if (store.bundle && store.bundle->erase(name)) {
+    return {};
+  }
+  return store.is_bundle() ? fail(ENOENT) : remove_file(store, {name, object_suffix});
+}
+
+Status remove_file(const Store& store, const Place& place) {
+  const auto entry = open_place(store, place, false);
   if (!entry) {
     return std::unexpected(entry.error());
   }
-  if (::unlinkat(entry->directory.get(), file_of(entry->name).c_str(), 0) != 0) {
-    return fail(errno);
-  }
-  return {};
+  return ::unlinkat(entry->directory.get(), entry->name.c_str(), 0) == 0 ? Status() : fail(errno);
 }
 
 Status publish(const Fd& root, std::string_view name, const Entry& entry, const DraftFile& file,
@@ -256,8 +378,7 @@ Status publish(const Fd& root, std::string_view name, const Entry& entry, const 
   const bool sync = (flags & EO_SYNC) != 0;
   const int directory = entry.directory.get();
   Status status = sync ? sync_data(file.fd.get()) : Status();
-  if (status &&
-      ::renameat(directory, file.name.c_str(), directory, file_of(entry.name).c_str()) != 0) {
+  if (status && ::renameat(directory, file.name.c_str(), directory, entry.name.c_str()) != 0) {
     status = fail(errno);
   }
   if (!status) {

@@ -3,59 +3,40 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
+#include <iterator>
 
+#include "objects/checksum.hpp"
+#include "objects/manifest.hpp"
 #include "objects/name.hpp"
+#include "objects/series.hpp"
 #include "objects/store.hpp"
 
 namespace efs::objects {
 
 namespace {
 
-constexpr std::size_t block = 1U << 20U;
-
-struct FreeState {
-  void operator()(XXH3_state_t* state) const { ::XXH3_freeState(state); }
-};
-
-/// Returns XXH3-64 of a file from its first byte to `size`, as `xxhsum -H3` prints it.
-Result<std::string> checksum(int fd, std::uint64_t size) {
-  const std::unique_ptr<XXH3_state_t, FreeState> state(::XXH3_createState());
-  if (!state) {
-    return fail(ENOMEM);
+/// Makes all objects durable.
+Status sync_files(const Store& version) {
+  const auto all = names(version);
+  if (!all) {
+    return std::unexpected(all.error());
   }
-  ::XXH3_64bits_reset(state.get());
-  std::vector<char> buffer(std::min<std::uint64_t>(size, block));
-  for (std::uint64_t done = 0; done < size;) {
-    const std::uint64_t length = std::min<std::uint64_t>(size - done, block);
-    EO_TRY(read_all(fd, buffer.data(), length, done));
-    ::XXH3_64bits_update(state.get(), buffer.data(), length);
-    done += length;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(::XXH3_64bits_digest(state.get())));
-  return text;
-}
-
-/// Returns a valid name as a JSON string: such a name is UTF-8 without control characters.
-std::string json_string(std::string_view name) {
-  std::string text = "\"";
-  for (const char byte : name) {
-    if (byte == '"' || byte == '\\') {
-      text += '\\';
+  for (const std::string& name : *all) {
+    const auto object = open_object(version, name);
+    if (object) {
+      EO_TRY(sync_data(object->fd.get()));
+    } else if (object.error().code != ENOENT) {
+      return std::unexpected(object.error());
     }
-    text += byte;
   }
-  return text + '"';
+  return {};
 }
 
-/// Returns the object of the manifest, and makes its file durable if `sync` is set.
-Result<std::string> manifest_line(const Store& version, const std::string& name, bool sync) {
+/// Returns the manifest's record of an object, and makes its file durable if `sync` is set.
+Result<Recorded> recorded(const Store& version, const std::string& name, bool sync) {
   const auto object = open_object(version, name);
   if (!object) {
     const Failure& failure = object.error();
@@ -63,42 +44,58 @@ Result<std::string> manifest_line(const Store& version, const std::string& name,
     return fail(failure.code, name + ": " + (reason.empty() ? std::strerror(failure.code) : reason),
                 failure.remedy);
   }
-  const Shape& shape = object->header.shape;
   if (sync) {
     EO_TRY(sync_data(object->fd.get()));
   }
-  struct stat status{};
-  if (::fstat(object->fd.get(), &status) != 0) {
-    return fail(errno);
-  }
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  const auto sum = checksum(object->fd.get(), size);
+  const auto known = version.written->checksum_of(name, object->fd.get());
+  const auto sum = known ? Result<std::uint64_t>(*known) : checksum(*object);
   if (!sum) {
     return std::unexpected(sum.error());
   }
-  std::string dims;
-  for (int i = 0; i < shape.ndim; ++i) {
-    dims += (i > 0 ? ", " : "") + std::to_string(shape.dims[i]);
+  return Recorded{name, object->header.shape, object->size, *sum, false};
+}
+
+/// Finishes small.npz and returns the records of all objects, in byte order.
+Result<std::vector<Recorded>> all_recorded(const Store& version, bool sync) {
+  const auto files = file_names(version);
+  if (!files) {
+    return std::unexpected(files.error());
   }
-  return "    {\"name\": " + json_string(name) + ", \"dtype\": \"" + shape.dtype +
-         "\", \"fortran_order\": " + (shape.fortran ? "true" : "false") + ", \"shape\": [" + dims +
-         "], \"size\": " + std::to_string(size) + ", \"checksum\": \"xxh3:" + *sum + "\"}";
+  std::vector<Recorded> objects;
+  for (const std::string& name : *files) {
+    version.bundle->erase(name);  // a process that joined has stored the file
+  }
+  auto small = version.bundle->recorded();
+  if (!small) {
+    return small;
+  }
+  EO_TRY(version.bundle->finish(sync));
+  for (const std::string& name : *files) {
+    auto object = recorded(version, name, sync);
+    if (!object) {
+      return std::unexpected(std::move(object.error()));
+    }
+    objects.push_back(std::move(*object));
+  }
+  std::vector<Recorded> merged;
+  merged.reserve(objects.size() + small->size());
+  std::ranges::merge(std::make_move_iterator(objects.begin()),
+                     std::make_move_iterator(objects.end()),
+                     std::make_move_iterator(small->begin()), std::make_move_iterator(small->end()),
+                     std::back_inserter(merged),
+                     [](const Recorded& a, const Recorded& b) { return a.name < b.name; });
+  return merged;
 }
 
 Status write_manifest(const Store& version, bool sync) {
-  const auto all = names(version);
-  if (!all) {
-    return std::unexpected(all.error());
+  const auto objects = all_recorded(version, sync);
+  if (!objects) {
+    return std::unexpected(objects.error());
   }
-  std::string text = "{\n  \"format\": \"efs-objects-1\",\n  \"objects\": [";
-  for (std::size_t i = 0; i < all->size(); ++i) {
-    const auto line = manifest_line(version, (*all)[i], sync);
-    if (!line) {
-      return std::unexpected(line.error());
-    }
-    text += (i > 0 ? ",\n" : "\n") + *line;
+  const std::string text = manifest_of(*objects);
+  if (text.size() > max_manifest) {
+    return fail(EFBIG, "the manifest is longer than 256 MiB", "Store fewer objects in a version");
   }
-  text += all->empty() ? "]\n}\n" : "\n  ]\n}\n";
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
   const Fd file(::openat(version.directory.get(), manifest_name, flags, 0666));
   if (!file) {
@@ -133,7 +130,8 @@ Status check_no_drafts(int directory) {
     return std::unexpected(entries.error());
   }
   for (const Listed& entry : *entries) {
-    if (entry.name.ends_with(draft_suffix)) {
+    const bool joining = is_join_file(entry.name) || is_sums_file(entry.name);
+    if (entry.name.ends_with(draft_suffix) && !joining) {
       return fail(EBUSY, "it has drafts that are not published", "Publish or discard them first");
     }
     if (entry.directory) {
@@ -147,35 +145,77 @@ Status check_no_drafts(int directory) {
   return {};
 }
 
-Result<Fd> open_series(const Store& store, std::string_view series, bool make) {
-  EO_TRY(check_name(series));
-  auto entry = open_parent(store.directory.get(), std::string(series) + "/.", make);
-  if (!entry) {
-    return std::unexpected(std::move(entry.error()));
+/// Passes the checksums of this process to the process that commits. Without them it reads the
+/// files, so a failure is none.
+void pass_checksums(const Store& version) {
+  const std::string text = version.written->text();
+  const auto token = new_token();
+  if (text.empty() || !token) {
+    return;
   }
-  return std::move(entry->directory);
+  const std::string name = sums_name(*token);
+  const int directory = version.directory.get();
+  constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  const Fd file(::openat(directory, name.c_str(), flags, 0600));
+  if (file && !write_all(file.get(), text.data(), text.size(), 0)) {
+    ::unlinkat(directory, name.c_str(), 0);
+  }
 }
 
-bool has_manifest(int series, std::uint64_t n) {
-  const std::string manifest = version_directory(n) + '/' + manifest_name;
-  return ::faccessat(series, manifest.c_str(), F_OK, 0) == 0;
-}
-
-/// Returns the committed versions, the oldest first.
-Result<std::vector<std::uint64_t>> versions(int series) {
-  const auto entries = list(series);
+/// Calls each(name) for the files of pass_checksums().
+template <typename Each>
+Status for_sums(int directory, Each each) {
+  const auto entries = list(directory);
   if (!entries) {
     return std::unexpected(entries.error());
   }
-  std::vector<std::uint64_t> found;
   for (const Listed& entry : *entries) {
-    const auto n = version_of(entry.name);
-    if (entry.directory && n && has_manifest(series, *n)) {
-      found.push_back(*n);
+    if (entry.file && is_sums_file(entry.name)) {
+      each(entry.name);
     }
   }
-  std::ranges::sort(found);
-  return found;
+  return {};
+}
+
+/// Reads the checksums of the processes that have left.
+Status add_checksums(const Store& version) {
+  return for_sums(version.directory.get(), [&](const std::string& name) {
+    const auto file = open_file(version.directory.get(), name);
+    struct stat status{};
+    if (file && ::fstat(file->get(), &status) == 0 && status.st_uid == ::geteuid() &&
+        static_cast<std::uint64_t>(status.st_size) <= max_manifest) {
+      const auto text = read_head(file->get(), static_cast<std::size_t>(status.st_size));
+      version.written->add(text ? *text : std::string_view());
+    }
+  });
+}
+
+/// Removes the files by which other processes have joined.
+Status remove_joins(const Store& version) {
+  const int directory = version.directory.get();
+  const JoinFile& joins = version.unpublished->joins;
+  if (!joins) {
+    return {};
+  }
+  EO_TRY(for_sums(directory,
+                  [&](const std::string& name) { ::unlinkat(directory, name.c_str(), 0); }));
+  return ::unlinkat(directory, joins.name.c_str(), 0) == 0 ? Status() : fail(errno);
+}
+
+/// Opens the bundle of the small arrays of a committed version, if it has one. A damaged one is a
+/// failure of its arrays only.
+Status open_small(Store& version) {
+  auto file = open_file(version.directory.get(), small_name);
+  if (!file && file.error().code == ENOENT) {
+    return {};
+  }
+  auto bundle = file ? Bundle::open(std::move(*file))
+                     : Result<std::shared_ptr<Bundle>>(std::unexpected(file.error()));
+  if (!bundle) {
+    return std::unexpected(std::move(bundle.error()));
+  }
+  version.bundle = std::move(*bundle);
+  return {};
 }
 
 std::unexpected<Failure> exists() {
@@ -186,10 +226,11 @@ std::unexpected<Failure> exists() {
 
 Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series, std::uint64_t n) {
   EO_TRY(check_writable(store));
+  EO_TRY(check_directory(store));
   if (n == EO_LATEST) {
     return fail(EINVAL, "EO_LATEST is not the number of a new version", "Choose a number");
   }
-  if (store.unpublished) {
+  if (store.unpublished || store.joined) {
     return fail(EINVAL, "a version cannot contain versions", "Begin it in the store itself");
   }
   auto directory = open_series(store, series, true);
@@ -214,6 +255,13 @@ Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series
     return std::unexpected(std::move(locked.error()));
   }
   version->directory = std::move(*locked);
+  auto again = open_directory(version->directory.get(), ".");
+  if (!again) {
+    remove_tree(directory->get(), place->draft);
+    return std::unexpected(std::move(again.error()));
+  }
+  version->bundle = std::make_shared<Bundle>(std::move(*again), small_name);
+  version->written = std::make_shared<WrittenFiles>();
   place->root = std::move(*root);
   place->series = std::move(*directory);
   version->unpublished = std::move(place);
@@ -222,12 +270,22 @@ Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series
 
 Status commit(const Store& version, unsigned flags) {
   const bool sync = (flags & EO_SYNC) != 0;
-  const Unpublished& place = *version.unpublished;
-  sweep(version.directory.get());
-  EO_TRY(check_no_drafts(version.directory.get()));
+  Unpublished& place = *version.unpublished;
+  const std::scoped_lock lock(place.mutex);
+  const auto closed = JoinsClosed::of(place.joins);
+  if (!closed) {
+    return std::unexpected(closed.error());
+  }
+  const int directory = version.directory.get();
+  sweep(directory);
+  EO_TRY(check_no_drafts(directory));
+  if (place.joins) {
+    EO_TRY(add_checksums(version));
+  }
   EO_TRY(write_manifest(version, sync));
+  EO_TRY(remove_joins(version));
   if (sync) {
-    EO_TRY(sync_tree(version.directory.get()));
+    EO_TRY(sync_tree(directory));
   }
   const int series = place.series.get();
   if (::renameat(series, place.draft.c_str(), series, place.name.c_str()) != 0) {
@@ -241,6 +299,71 @@ void abort(const Store& version) {
   remove_tree(place.series.get(), place.draft);
 }
 
+Result<std::string> token(Store& version) {
+  if (!version.unpublished) {
+    return fail(EINVAL, "the store is not a version that was begun", "Use the store of eo_begin");
+  }
+  Unpublished& place = *version.unpublished;
+  const std::scoped_lock lock(place.mutex);
+  if (!place.joins) {
+    const auto made = new_token();
+    if (!made) {
+      return std::unexpected(made.error());
+    }
+    auto joins = create_join_file(version.directory.get(), *made);
+    if (!joins) {
+      return std::unexpected(std::move(joins.error()));
+    }
+    place.joins = std::move(*joins);
+  }
+  return std::string(token_of(place.joins.name));
+}
+
+Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series, std::uint64_t n,
+                                    std::string_view token) {
+  EO_TRY(check_writable(store));
+  EO_TRY(check_directory(store));
+  if (!is_token(token)) {
+    return fail(EINVAL, "the token is not one of a version", "Use the token of eo_token");
+  }
+  const auto directory = open_series(store, series, false);
+  if (!directory) {
+    return std::unexpected(directory.error());
+  }
+  const std::string draft = version_directory(n) + std::string(draft_suffix);
+  auto opened = open_directory(directory->get(), draft);
+  if (!opened) {
+    return opened.error().code == ENOENT
+               ? fail(ENOENT, "no process has begun this version", "Call eo_begin first")
+               : std::unexpected(std::move(opened.error()));
+  }
+  EO_TRY(check_alive(opened->get()));
+  auto joined = open_join_file(opened->get(), token);
+  if (!joined) {
+    return std::unexpected(std::move(joined.error()));
+  }
+  EO_TRY(enter(*joined));
+  auto version = std::make_unique<Store>();
+  version->directory = std::move(*opened);
+  version->path = store.path + '/' + std::string(series) + '/' + draft;
+  version->joined = std::move(*joined);
+  version->written = std::make_shared<WrittenFiles>();
+  return version;
+}
+
+Status leave(const Store& version, unsigned flags) {
+  EO_TRY(check_flags(flags));
+  if (!version.joined) {
+    return fail(EINVAL, "this process has not joined a version by it", "Use the store of eo_join");
+  }
+  if ((flags & EO_SYNC) != 0) {
+    EO_TRY(sync_files(version));
+    EO_TRY(sync_tree(version.directory.get()));
+  }
+  pass_checksums(version);
+  return leave(version.joined, version.directory.get());
+}
+
 Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view series,
                                             std::uint64_t n) {
   const auto directory = open_series(store, series, false);
@@ -248,14 +371,11 @@ Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view
     return std::unexpected(directory.error());
   }
   if (n == EO_LATEST) {
-    const auto all = versions(directory->get());
-    if (!all) {
-      return std::unexpected(all.error());
+    const auto found = newest_in(directory->get());
+    if (!found) {
+      return std::unexpected(found.error());
     }
-    if (all->empty()) {
-      return fail(ENOENT, "the series has no version", "Commit a version first");
-    }
-    n = all->back();
+    n = *found;
   } else if (!has_manifest(directory->get(), n)) {
     return fail(ENOENT, "the version does not exist", "Use EO_LATEST or another number");
   }
@@ -267,36 +387,8 @@ Result<std::unique_ptr<Store>> open_version(const Store& store, std::string_view
   version->directory = std::move(*opened);
   version->path = store.path + '/' + std::string(series) + '/' + version_directory(n);
   version->writable = false;
+  EO_TRY(open_small(*version));
   return version;
-}
-
-Status keep(const Store& store, std::string_view series, unsigned k) {
-  EO_TRY(check_writable(store));
-  if (k == 0) {
-    return fail(EINVAL, "the number of versions to keep is 0", "Keep at least 1");
-  }
-  const auto directory = open_series(store, series, false);
-  if (!directory) {
-    return std::unexpected(directory.error());
-  }
-  const auto all = versions(directory->get());
-  if (!all) {
-    return std::unexpected(all.error());
-  }
-  for (std::size_t i = 0; i + k < all->size(); ++i) {
-    const auto draft = new_draft_name();
-    if (!draft) {
-      return std::unexpected(draft.error());
-    }
-    // By one rename: no reader finds a version of which a part is removed.
-    const std::string name = version_directory((*all)[i]);
-    if (::renameat(directory->get(), name.c_str(), directory->get(), draft->c_str()) == 0) {
-      remove_tree(directory->get(), *draft);
-    } else if (errno != ENOENT) {
-      return fail(errno);
-    }
-  }
-  return {};
 }
 
 }  // namespace efs::objects

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every call of libefs-objects from C, on the store of the job ($EFS_MOUNT/objects) or in a
- * directory. objects_check [DIRECTORY]         stores temperature, forces, flags, made and version
- * 3 of run objects_check DIRECTORY bad NAME  loads this object; prints the message of the failure
- */
+ * directory.
+ *   objects_check [DIRECTORY]                  stores temperature, forces, flags, made, the bundle
+ *                                              few and version 3 of run
+ *   objects_check DIRECTORY bad NAME           views this object; prints the message of a failure
+ *   objects_check DIRECTORY bundle NAME ARRAY  loads an array of a bundle, likewise */
 #include <efs_objects.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,18 +122,110 @@ static void write_versions(struct eo_storage* store) {
   HOLDS(eo_version(store, "run", 1, &version) != 0);
 }
 
+static int count_version(uint64_t n, void* context) {
+  ++*(int*)context;
+  return n >= 2 && n <= 4 ? 0 : -1;
+}
+
+/* Version 4: made by two, with small arrays, checked and removed. */
+static void share_version(struct eo_storage* store) {
+  struct eo_array array = {"<f8", 2, EO_C_ORDER, {ROWS, COLUMNS}, grid, NULL, 0, NULL};
+  struct eo_array row = {"<f8", 1, EO_C_ORDER, {COLUMNS}, grid, NULL, 0, NULL};
+  struct eo_storage* version;
+  struct eo_storage* joined;
+  char token[EO_MAX_TOKEN];
+  CALL(eo_begin(store, "run", 4, &version));
+  CALL(eo_token(version, token));
+  CALL(eo_join(store, "run", 4, token, &joined));
+  CALL(eo_store(joined, "u", &array, 0));
+  HOLDS(eo_commit(version, 0) != 0);
+  CALL(eo_leave(joined, EO_SYNC));
+  CALL(eo_store(version, "first/row", &row, 0));
+  CALL(eo_commit(version, EO_SYNC));
+  uint64_t newest = 0;
+  int versions = 0;
+  CALL(eo_newest(store, "run", &newest));
+  CALL(eo_versions(store, "run", count_version, &versions));
+  HOLDS(newest == 4 && versions == 3);
+  CALL(eo_version(store, "run", EO_LATEST, &version));
+  CALL(eo_check(version, NULL));
+  CALL(eo_check(version, "first/row"));
+  eo_close(version);
+  CALL(eo_remove_version(store, "run", 4));
+}
+
+static void share_draft(struct eo_storage* store) {
+  struct eo_array array = {"<f8", 2, EO_C_ORDER, {ROWS, COLUMNS}, NULL, NULL, 0, NULL};
+  struct eo_draft* draft;
+  struct eo_draft* joined;
+  char token[EO_MAX_TOKEN];
+  CALL(eo_create(store, "shared", &array, &draft));
+  CALL(eo_draft_token(draft, token));
+  CALL(eo_join_draft(store, "shared", token, &joined));
+  CALL(eo_put(joined, NULL, NULL, grid));
+  CALL(eo_leave_draft(joined, EO_SYNC));
+  CALL(eo_publish(draft, EO_SYNC));
+  struct eo_array view;
+  CALL(eo_view(store, "shared", &view));
+  HOLDS(memcmp(view.data, grid, sizeof grid) == 0);
+  eo_release(&view);
+  CALL(eo_remove(store, "shared"));
+}
+
+static void bundle_rows(struct eo_storage* store) {
+  struct eo_storage* bundle;
+  CALL(eo_begin_bundle(store, "few", &bundle));
+  for (int row = 0; row < ROWS; ++row) {
+    char name[32];
+    snprintf(name, sizeof name, "rows/%d", row);
+    struct eo_array array = {"<f8", 1, EO_C_ORDER, {COLUMNS}, grid[row], NULL, 0, NULL};
+    CALL(eo_store(bundle, name, &array, 0));
+  }
+  CALL(eo_commit(bundle, EO_SYNC));
+  CALL(eo_bundle(store, "few", &bundle));
+  struct eo_array view;
+  CALL(eo_view(bundle, "rows/399", &view));
+  eo_close(bundle);
+  HOLDS(memcmp(view.data, grid[399], sizeof grid[399]) == 0);
+  eo_release(&view);
+  CALL(eo_begin_bundle(store, "removed", &bundle));
+  CALL(eo_commit(bundle, 0));
+  CALL(eo_remove_bundle(store, "removed"));
+  HOLDS(eo_fail(7, "seven") == 7 && strcmp(eo_error(), "seven") == 0);
+}
+
+/* Loads an array of a bundle: NumPy does not align it, so it has no view. */
+static void load_member(struct eo_storage* store, const char* name, const char* member) {
+  struct eo_storage* bundle;
+  struct eo_array array;
+  CALL(eo_bundle(store, name, &bundle));
+  CALL(eo_info(bundle, member, &array));
+  array.data = grid;
+  HOLDS(array.ndim == 1 && array.shape[0] <= COLUMNS);
+  CALL(eo_load(bundle, member, NULL, NULL, &array));
+  HOLDS(array.dtype[2] != '8' || grid[0][0] == 1);
+  eo_close(bundle);
+}
+
 int main(int argc, char** argv) {
   struct eo_storage* store;
   CALL(eo_open(argc > 1 ? argv[1] : NULL, &store));
   if (argc > 3) {
     struct eo_array view;
-    CALL(eo_view(store, argv[3], &view));
+    if (argc > 4) {
+      load_member(store, argv[3], argv[4]);
+    } else {
+      CALL(eo_view(store, argv[3], &view));
+    }
     return 0;
   }
   store_and_view(store);
   load_part(store);
   fill_draft(store);
   write_versions(store);
+  share_version(store);
+  share_draft(store);
+  bundle_rows(store);
   int count = 0;
   CALL(eo_list(store, print_name, &count));
   HOLDS(count == 4);

@@ -15,7 +15,7 @@ flags() { pkg-config "$@" efs-objects; }
 header=$S/prefix/include/efs_objects.h
 library=$(find "$S/prefix" -name 'libefs-objects.so')
 check 'the library has a version' test "$(readelf -d "$library" | grep -c 'SONAME.*libefs-objects.so.1]')" = 1
-declared=$(grep -oE '^EO_API .*\b(eo_[a-z]+)\(' "$header" | grep -oE 'eo_[a-z]+\($' | tr -d '(' | sort)
+declared=$(grep -oE '^EO_API .*\b(eo_[a-z_]+)\(' "$header" | grep -oE 'eo_[a-z_]+\($' | tr -d '(' | sort)
 exported=$(nm -D --defined-only "$library" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort)
 check 'the header declares functions' test "$(wc -l <<<"$declared")" -ge 18
 check 'the library exports the functions of the header, no more' test "$declared" = "$exported"
@@ -49,6 +49,9 @@ assert view("atoms/flags").tolist() == [True, False, True]
 assert sorted(n for n in os.listdir(os.path.join(store, "run")) if n.isdigit()) == ["00000002", "00000003"]
 manifest = json.load(open(os.path.join(store, "run/00000003/manifest.json")))
 assert [o["name"] for o in manifest["objects"]] == ["u"]
+few = np.load(os.path.join(store, "few.npz"))
+assert len(few.files) == 400 and (few["rows/399"] == np.arange(300) + 399000.75).all()
+assert few.zip.testzip() is None
 for name, array in (("temperature", u), ("atoms/forces", f)):
     saved = os.path.join(sys.argv[2], "saved.npy")
     np.save(saved, array)
@@ -62,6 +65,8 @@ for i, dtype in enumerate("?bBhHiIlLefdgFDG"):
     np.save(os.path.join(sys.argv[1], "good%d.npy" % i), np.ones((2, 3), dtype=dtype))
 for name, array in (("strings", np.array(["a"])), ("objects", np.array([None])), ("times", np.array([0], "M8[ns]")), ("structs", np.zeros(2, [("a", "f8")]))):
     np.save(os.path.join(sys.argv[1], name + ".npy"), array, allow_pickle=True)
+np.savez(os.path.join(sys.argv[1], "saved.npz"), a=np.ones(9), b=np.ones(99, "f4"))
+np.savez_compressed(os.path.join(sys.argv[1], "packed.npz"), a=np.ones(9))
 for version in ((2, 0), (3, 0)):
     with open(os.path.join(sys.argv[1], "version%d.npy" % version[0]), "wb") as file:
         np.lib.format.write_array(file, np.ones(4), version=version)
@@ -84,6 +89,8 @@ check_exit 'without a directory and without a mount' 1 'EFS_MOUNT is not set. Na
 if numpy_is_here; then
   check "NumPy's files" "$PYTHON" "$S/write.py" "$S/numpy"
   for name in $(cd "$S/numpy" && ls | grep -E '^(good|version)' | sed 's/\.npy$//'); do check "are objects: $name" "$S/objects_check" "$S/numpy" bad "$name"; done
+  for name in a b; do check "the arrays of numpy.savez are loaded: $name" "$S/objects_check" "$S/numpy" bundle saved $name; done
+  check_exit 'but not those of savez_compressed' 1 'is compressed in its bundle. Save it with numpy.savez' "$S/objects_check" "$S/numpy" bundle packed a
   for name in strings objects times structs; do check_exit "but not $name" 1 'is not supported' "$S/objects_check" "$S/numpy" bad "$name"; done
 else skip "NumPy's files" "$no_numpy"; fi
 
@@ -95,6 +102,7 @@ for options in '' daemon-io; do
     sh -c "$S/objects_check && rm -r \"\$EFS_MOUNT/objects/run\" && $S/objects_check && echo \$(find \"\$EFS_MOUNT\" -name '*.part' | wc -l) drafts"
   check 'with its names' grep -qx temperature <<<"$said"
   for name in temperature made atoms/forces atoms/flags run/00000003/u; do check "exported: $name" cmp "$OUT/objects/$name.npy" "$S/plain/$name.npy"; done
+  check 'the bundle' cmp "$OUT/objects/few.npz" "$S/plain/few.npz"
   check 'the manifest, too' cmp "$OUT/objects/run/00000003/manifest.json" "$S/plain/run/00000003/manifest.json"
   check 'no removed version' test ! -e "$OUT/objects/run/00000001"
   check 'and no draft: the rule of the job file' test -z "$(find "$OUT" -name '*.part')"

@@ -49,12 +49,13 @@ target() {
 
 if [ -z "$compiler" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' | "$compiler" -x c++ -std=c++23 -fsanitize=fuzzer - -o "$work/probe" 2>/dev/null; then
   echo "############ NOTHING IS FUZZED HERE: no clang with libFuzzer (make deps) ############"
-  echo "SKIP fuzzing: no clang with libFuzzer"; skipped=3
+  echo "SKIP fuzzing: no clang with libFuzzer"; skipped=4
 else
   base=(base/checksum.cpp base/result.cpp)
   log=(-lxxhash)
   target replay store/instance_id.cpp store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp image/check_tree.cpp "${base[@]}" -- -lpmem "${log[@]}"
   target job_file $(cd "$source/src" && ls config/*.cpp) base/text.cpp "${base[@]}" -- -lyaml-cpp "${log[@]}"
+  target objects ../objects/{manifest,name,npy,zip}.cpp --
   target control control/protocol.cpp daemon/requests.cpp base/json_text.cpp base/text.cpp base/result.cpp --
 fi
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -78,10 +78,14 @@ set(sources
   image/memory_fault_test.cpp
   image/replay_corpus_test.cpp
   image/salvage_fault_test.cpp
+  objects/bundle_test.cpp
+  objects/check_test.cpp
   objects/draft_test.cpp
+  objects/joined_test.cpp
   objects/name_test.cpp
   objects/npy_test.cpp
   objects/process_test.cpp
+  objects/series_test.cpp
   objects/store_test.cpp
   objects/version_test.cpp
   queue/crowd_test.cpp

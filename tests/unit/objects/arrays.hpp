@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -116,6 +117,26 @@ inline std::vector<std::string> drafts_in(const std::string& path) {
     }
   }
   return found;
+}
+
+inline std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Bytes that this process has read by system calls.
+inline std::uint64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string word;
+  std::uint64_t bytes = 0;
+  REQUIRE(file >> word >> bytes);
+  REQUIRE(word == "rchar:");
+  return bytes;
+}
+
+/// Returns true if the text of the last failure contains this.
+inline bool error_says(std::string_view text) {
+  return std::string_view(eo_error()).find(text) != std::string_view::npos;
 }
 
 inline void write_file(const std::string& path, std::string_view content) {

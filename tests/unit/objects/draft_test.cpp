@@ -119,6 +119,36 @@ TEST_CASE("a full file system is ENOSPC, and the old object stays", "[objects]")
   CHECK(value_of(store, "b") == 4);
 }
 
+TEST_CASE("a full file system is an error of a bundle, and the old bundle stays", "[objects]") {
+  const SmallTmpfs tmpfs;
+  if (!tmpfs.mounted()) {
+    SKIP("only root can mount a tmpfs");
+  }
+  const OpenStore store(tmpfs.path());
+  for (const std::size_t size : {std::size_t{250}, std::size_t{1000000}}) {  // buffered, and not
+    eo_storage* bundle = nullptr;
+    REQUIRE(eo_begin_bundle(store, "few", &bundle) == 0);
+    REQUIRE(store_filled(bundle, "a", 1, 100) == 0);
+    REQUIRE(eo_commit(bundle, 0) == 0);
+    REQUIRE(eo_begin_bundle(store, "few", &bundle) == 0);
+    int error = 0;
+    for (int i = 0; i < 5000 && error == 0; ++i) {
+      error = store_filled(bundle, std::to_string(i).c_str(), 2, size);
+    }
+    CHECK(error == ENOSPC);
+    // The bundle is still open: what was stored before can be read.
+    CHECK((size > 1000 || value_of(bundle, "0") == 2));
+    CHECK((size > 1000 || eo_commit(bundle, 0) == ENOSPC));
+    if (size > 1000) {
+      eo_abort(bundle);
+    }
+    CHECK(drafts_in(tmpfs.path()).empty());
+    REQUIRE(eo_bundle(store, "few", &bundle) == 0);
+    CHECK(value_of(bundle, "a") == 1);
+    eo_close(bundle);
+  }
+}
+
 TEST_CASE("an open removes the drafts of dead processes only", "[objects]") {
   const TempStore temp;
   const eo_array array = array_of("<i4", {1000});

@@ -45,8 +45,16 @@ bool commits(const std::string& path, unsigned flags) {
   eo_storage* version = nullptr;
   return eo_open(path.c_str(), &store) == 0 && eo_begin(store, "run", 2, &version) == 0 &&
          store_filled(version, "u", 2, length, flags) == 0 &&
-         store_filled(version, "d/v", 2, length, flags) == 0 && eo_commit(version, flags) == 0 &&
-         eo_keep(store, "run", 1) == 0;
+         store_filled(version, "d/v", 2, 10 * length, flags) == 0 &&
+         eo_commit(version, flags) == 0 && eo_keep(store, "run", 1) == 0;
+}
+
+bool bundles(const std::string& path, unsigned flags) {
+  eo_storage* store = nullptr;
+  eo_storage* bundle = nullptr;
+  return eo_open(path.c_str(), &store) == 0 && eo_begin_bundle(store, "d/few", &bundle) == 0 &&
+         store_filled(bundle, "a", 2, length) == 0 &&
+         store_filled(bundle, "large", 2, 100 * length) == 0 && eo_commit(bundle, flags) == 0;
 }
 
 /// Runs the action and kills it at each of its stops, and calls check(ended) after each.
@@ -118,6 +126,37 @@ TEST_CASE("a process killed while it commits leaves the old or the new version",
                       CHECK(drafts_in(path).empty());
                       replaced += value == 2 ? 1 : 0;
                       fresh();
+                    });
+    CHECK(replaced >= 1);
+  }
+}
+
+TEST_CASE("a process killed while it makes a bundle leaves the old or the new bundle",
+          "[objects][killed]") {
+  for (const unsigned flags : {0U, EO_SYNC}) {
+    const TempStore temp("/dev/shm");
+    const auto old = [&] {
+      eo_storage* bundle = nullptr;
+      REQUIRE(eo_begin_bundle(temp.store, "d/few", &bundle) == 0);
+      REQUIRE(store_filled(bundle, "a", 1, length) == 0);
+      REQUIRE(store_filled(bundle, "large", 1, length) == 0);
+      REQUIRE(eo_commit(bundle, 0) == 0);
+    };
+    old();
+    int replaced = 0;
+    kill_everywhere([&] { return bundles(temp.path(), flags); },
+                    [&](bool ended) {
+                      const OpenStore store(temp.path());
+                      eo_storage* bundle = nullptr;
+                      REQUIRE(eo_bundle(store, "d/few", &bundle) == 0);
+                      const std::int32_t value = value_of(bundle, "a");
+                      CHECK((value == 1 || value == 2));
+                      CHECK(value_of(bundle, "large") == value);
+                      eo_close(bundle);
+                      CHECK((!ended || value == 2));
+                      CHECK(drafts_in(temp.path()).empty());
+                      replaced += value == 2 ? 1 : 0;
+                      old();
                     });
     CHECK(replaced >= 1);
   }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Versions: objects/version.cpp.
+#include <sys/stat.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +19,8 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+constexpr std::size_t large = 20000;  // elements: a file of its own
+
 /// Commits a version with one object of this value.
 int committed(eo_storage* store, std::uint64_t n, std::int32_t value, unsigned flags = 0) {
   eo_storage* version = nullptr;
@@ -24,7 +28,7 @@ int committed(eo_storage* store, std::uint64_t n, std::int32_t value, unsigned f
   if (error != 0) {
     return error;
   }
-  REQUIRE(store_filled(version, "u", value, 100) == 0);
+  REQUIRE(store_filled(version, "u", value, large) == 0);
   return eo_commit(version, flags);
 }
 
@@ -45,9 +49,9 @@ TEST_CASE("a version appears whole, with a manifest", "[objects]") {
     const TempStore temp;
     eo_storage* version = nullptr;
     REQUIRE(eo_begin(temp.store, "sim/run", 42, &version) == 0);
-    REQUIRE(store_filled(version, "u", 1, 10) == 0);
-    REQUIRE(store_filled(version, "sub/a \"b\"\\", 2, 20) == 0);
-    const eo_array array = array_of("<f8", {2, 3}, EO_FORTRAN_ORDER);
+    REQUIRE(store_filled(version, "u", 1, large) == 0);
+    REQUIRE(store_filled(version, "sub/a \"b\"\\", 2, large) == 0);
+    const eo_array array = array_of("<f8", {200, 300}, EO_FORTRAN_ORDER);
     eo_draft* draft = nullptr;
     REQUIRE(eo_create(version, "v", &array, &draft) == 0);
     eo_storage* other = nullptr;
@@ -63,7 +67,7 @@ TEST_CASE("a version appears whole, with a manifest", "[objects]") {
     CHECK(manifest["format"] == "efs-objects-1");
     REQUIRE(manifest["objects"].size() == 3);
     CHECK(manifest["objects"][0]["name"] == "sub/a \"b\"\\");
-    CHECK(manifest["objects"][2]["shape"] == nlohmann::json::array({2, 3}));
+    CHECK(manifest["objects"][2]["shape"] == nlohmann::json::array({200, 300}));
     CHECK(manifest["objects"][2]["fortran_order"] == true);
     for (const auto& object : manifest["objects"]) {
       const std::string bytes = content_of(path + object["name"].get<std::string>() + ".npy");
@@ -128,11 +132,45 @@ TEST_CASE("a damaged object is not committed", "[objects]") {
   const TempStore temp;
   eo_storage* version = nullptr;
   REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
-  REQUIRE(store_filled(version, "u", 1, 10) == 0);
+  REQUIRE(store_filled(version, "u", 1, large) == 0);
   write_file(temp.path() + "/run/00000001.part/u.npy", "damaged");
   CHECK(eo_commit(version, 0) == EBADMSG);
   CHECK(std::string(eo_error()).find("u: the file is not") != std::string::npos);
   CHECK(drafts_in(temp.path()).empty());
+}
+
+TEST_CASE("a commit reads no object again that it stored, unless the file has changed",
+          "[objects]") {
+  const TempStore temp("/dev/shm");
+  eo_storage* version = nullptr;
+  REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
+  REQUIRE(store_filled(version, "u", 1, 50 * large) == 0);
+  REQUIRE(store_filled(version, "v", 1, 50 * large) == 0);
+  REQUIRE(eo_remove(version, "v") == 0);
+  REQUIRE(store_filled(version, "v", 2, 50 * large) == 0);
+  const std::uint64_t before = bytes_read();
+  REQUIRE(eo_commit(version, 0) == 0);
+  CHECK(bytes_read() - before < 100000);
+  REQUIRE(eo_version(temp.store, "run", 1, &version) == 0);
+  CHECK(eo_check(version, nullptr) == 0);
+  eo_close(version);
+
+  REQUIRE(eo_begin(temp.store, "run", 2, &version) == 0);
+  REQUIRE(store_filled(version, "u", 1, large) == 0);
+  const std::string file = temp.path() + "/run/00000002.part/u.npy";
+  std::string changed = content_of(file);
+  changed.back() = 7;
+  struct stat stored{};
+  struct stat now{};
+  REQUIRE(::stat(file.c_str(), &stored) == 0);
+  do {  // until the clock of the file system has moved
+    write_file(file, changed);
+    REQUIRE(::stat(file.c_str(), &now) == 0);
+  } while (now.st_mtim.tv_nsec == stored.st_mtim.tv_nsec);
+  REQUIRE(eo_commit(version, 0) == 0);
+  REQUIRE(eo_version(temp.store, "run", 2, &version) == 0);
+  CHECK(eo_check(version, nullptr) == 0);
+  eo_close(version);
 }
 
 TEST_CASE("latest is found, and the newest are kept", "[objects]") {
