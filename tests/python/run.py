@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the test cases of this directory: run.py [PATTERN]. The last line has the sums."""
+import os
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    sys.path.insert(0, HERE)
+    suite = unittest.TestLoader().discover(HERE, pattern=sys.argv[1] if len(sys.argv) > 1 else "*_test.py")
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=0).run(suite)
+    for test, reason in result.skipped:
+        print(f"SKIP {test}: {reason}")
+    wrong = [str(test) for test, _ in result.failures + result.errors]
+    for test in wrong:
+        print(f"FAIL {test}")
+    skipped = len(result.skipped)
+    print(f"{result.testsRun - len(wrong) - skipped} passed, {len(wrong)} failed, {skipped} skipped")
+    sys.exit(bool(wrong) or result.testsRun == 0)
+
+
+main()
