@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Arrays by name, each a plain .npy file: libefs-objects in Python. See efs-objects(3).
 
-    s = efs.Store("directory")
-    s["A"] = array          # the old object or the new one, at any moment
-    s["A"]                  # a read-only view without a copy
+s = efs.Store("directory")
+s["A"] = array          # the old object or the new one, at any moment
+s["A"]                  # a read-only view without a copy
+with s.version("run", 7) as v:
+    v["u"] = u          # visible at the end, with all others
+s.latest("run")["u"]
 """
 
 from ._arrays import Info
 from ._library import Error
 from .draft import Draft
-from .store import Objects, Store
+from ._objects import Objects
+from .store import Store
+from .versions import NewVersion, Version
 
-__all__ = ["Draft", "Error", "Info", "Objects", "Store"]
+__all__ = ["Draft", "Error", "Info", "NewVersion", "Objects", "Store", "Version"]
 __version__ = "0.1.0"

@@ -1,194 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stores: mappings from names to arrays."""
+"""Stores: directories of arrays and of series of versions."""
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
-from collections.abc import Iterator, KeysView, MutableMapping
-from typing import Any, Optional, TypeVar, Union
+from typing import Optional, Union
 
-import numpy as np
-
-from ._arrays import Info, Part, View, contiguous, described, info_of, of_data, part_of, sizes
-from ._library import EACH_NAME, SYNC, Array, Error, Handle, check, encoded, lib
-from .draft import Draft
+from ._library import LATEST, Handle, check, encoded, lib
+from ._objects import Objects
+from .versions import NewVersion, Version, directory_of, number, numbers
 
 Path = Union[str, "os.PathLike[str]"]
-Self = TypeVar("Self", bound="Objects")
-
-
-class Names(KeysView[str]):
-    """The names of a store that begin with a prefix, in byte order."""
-
-    def __init__(self, objects: Objects, prefix: str) -> None:
-        super().__init__(objects)
-        self._objects = objects
-        self._prefix = prefix
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._objects if name.startswith(self._prefix))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.startswith(self._prefix) and name in self._objects
-
-
-class Objects(MutableMapping[str, Any]):
-    """Arrays by name: a store, or a version of one.
-
-    Calls are thread-safe. Two objects are equal only if they are the same."""
-
-    def __init__(self, handle: Handle, directory: str, sync: bool) -> None:
-        self._handle = handle
-        self._directory = directory
-        self._sync = sync
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    @property
-    def directory(self) -> str:
-        return self._directory
-
-    def _flags(self, sync: Optional[bool]) -> int:
-        return SYNC if (self._sync if sync is None else sync) else 0
-
-    def _on_name(self, name: str, function: Any, *arguments: Any) -> None:
-        """Calls a function on an object that exists: KeyError if it does not."""
-        try:
-            self._handle.call(function, encoded(name), *arguments)
-        except Error as error:
-            if error.errno == errno.ENOENT:
-                raise KeyError(name) from error
-            raise
-
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        """A read-only view without a copy. It keeps its object when the name is replaced or
-        removed, and when the store is closed."""
-        array = Array()
-        self._on_name(name, lib.eo_view, ctypes.byref(array))
-        return np.asarray(View(array))
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        """Stores an array: the name leads to the old object or to the new one at any moment."""
-        self.store(name, value)
-
-    def store(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
-        """s[name] = value; with sync=True the object is durable at the return."""
-        data, order = contiguous(value)
-        array = of_data(data, order)
-        flags = self._flags(sync)
-        self._handle.call(lib.eo_store, encoded(name), ctypes.byref(array), flags)
-
-    def __delitem__(self, name: str) -> None:
-        self._on_name(name, lib.eo_remove)
-
-    def __contains__(self, name: object) -> bool:
-        """True also for a damaged file; s[name] says what is wrong with the file."""
-        if not isinstance(name, str) or "\0" in name:
-            return False
-        try:
-            self._handle.call(lib.eo_info, encoded(name), ctypes.byref(Array()))
-        except Error as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL):
-                return False
-            if error.errno not in (errno.EBADMSG, errno.ENOTSUP):
-                raise
-        return True
-
-    def _names(self) -> list[str]:
-        found: list[bytes] = []
-
-        def each(name: bytes, _: Any) -> int:
-            found.append(name)
-            return 0
-
-        self._handle.call(lib.eo_list, EACH_NAME(each), None)
-        return [name.decode() for name in found]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(self._names())
-
-    def keys(self, prefix: str = "") -> Names:
-        return Names(self, prefix)
-
-    def clear(self) -> None:
-        for name in self._names():
-            try:
-                del self[name]
-            except KeyError:
-                pass  # another process removed it
-
-    def info(self, name: str) -> Info:
-        array = Array()
-        self._on_name(name, lib.eo_info, ctypes.byref(array))
-        return info_of(array)
-
-    def load(
-        self, name: str, slices: Any = ..., out: Optional[np.ndarray[Any, Any]] = None
-    ) -> np.ndarray[Any, Any]:
-        """Reads a part into memory: load("u", np.s_[0:10, :, 3]). `out` is the memory if given;
-        it has the object's dtype and order, and the part's shape."""
-        while True:
-            info = self.info(name)
-            try:
-                return self._load(name, info, part_of(slices, info.shape), out)
-            except Error as error:
-                # Another process may have replaced the object since info().
-                if error.errno != errno.EINVAL or self.info(name) == info:
-                    raise
-
-    def _load(
-        self, name: str, info: Info, part: Part, out: Optional[np.ndarray[Any, Any]]
-    ) -> np.ndarray[Any, Any]:
-        order: Any = info.order
-        if out is None:
-            into = np.empty(part.extent, info.dtype, order=order)
-        else:
-            if out.shape != part.shape:
-                raise ValueError(f"out has the shape {out.shape}, the part {part.shape}")
-            if not out.flags.writeable or not out.flags["F" if order == "F" else "C"]:
-                raise ValueError(f"out must be writable and contiguous in the order {order}")
-            into = out.reshape(part.extent, order=order)
-        array = described(into.dtype, part.extent, info.order)
-        array.data = into.ctypes.data
-        start, count = sizes(part.start), sizes(part.extent)
-        self._on_name(name, lib.eo_load, start, count, ctypes.byref(array))
-        if out is not None:
-            return out
-        return into.reshape(part.shape, order=order)
-
-    def draft(
-        self,
-        name: str,
-        dtype: Any,
-        shape: Any,
-        order: str = "C",
-        sync: Optional[bool] = None,
-    ) -> Draft:
-        """An array to compute in place: with s.draft("u", "f8", (10, 20)) as u: u[:] = 1"""
-        return Draft(self._handle, name, dtype, shape, order, bool(self._flags(sync)))
-
-    def close(self) -> None:
-        """Ends the store. Views and drafts stay valid. Without it the last reference ends it."""
-        self._handle.discard()
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        closed = "" if self._handle.open else ", closed"
-        return f"<efs.{type(self).__name__} {self._directory}{closed}>"
 
 
 class Store(Objects):
@@ -204,3 +27,46 @@ class Store(Objects):
         if path is None:
             path = os.path.join(os.environ["EFS_MOUNT"], "objects")
         super().__init__(Handle(pointer.value, lib.eo_close), path, sync)
+
+    def version(self, series: str, n: int, sync: Optional[bool] = None) -> NewVersion:
+        """Begins version n: with s.version("run", step) as v: v["u"] = u"""
+        pointer = ctypes.c_void_p()
+        n = number(n)
+        self._handle.call(lib.eo_begin, encoded(series), n, ctypes.byref(pointer))
+        handle = Handle(pointer.value, lib.eo_abort)
+        path = os.path.join(self._directory, directory_of(series, n) + ".part")
+        return NewVersion(handle, path, series, n, bool(self._flags(sync)))
+
+    def open_version(self, series: str, n: int) -> Version:
+        """Opens version n read-only. KeyError if it does not exist."""
+        n = number(n)
+        handle = Handle(self._opened(series, n), lib.eo_close)
+        path = os.path.join(self._directory, directory_of(series, n))
+        return Version(handle, path, series, n, False)
+
+    def _opened(self, series: str, n: int) -> Optional[int]:
+        pointer = ctypes.c_void_p()
+        self._on_name(series, lib.eo_version, n, ctypes.byref(pointer))
+        return pointer.value
+
+    def latest(self, series: str) -> Version:
+        """Opens the newest version read-only; its `number` says which. KeyError if none exists."""
+        while True:
+            found = self.versions(series)
+            if not found:
+                lib.eo_close(self._opened(series, LATEST))  # raises, or a version is new
+                continue
+            try:
+                return self.open_version(series, found[-1])
+            except KeyError:
+                pass  # keep() of another process has removed it
+
+    def versions(self, series: str) -> list[int]:
+        """The numbers of the committed versions, ascending."""
+        return numbers(os.path.join(self._directory, series))
+
+    def keep(self, series: str, k: int) -> None:
+        """Removes all versions but the newest k. Views keep their objects."""
+        if not 0 <= k < 2**32:
+            raise ValueError(f"{k} is not a number of versions")
+        self._on_name(series, lib.eo_keep, k)
