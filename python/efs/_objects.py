@@ -10,6 +10,7 @@ from typing import Any, Optional, TypeVar
 
 import numpy as np
 
+from . import graph
 from ._arrays import Info, Part, View, contiguous, described, info_of, of_data, part_of, sizes
 from ._library import EACH_NAME, SYNC, Array, Error, Handle, encoded, lib
 from .draft import Draft
@@ -173,6 +174,41 @@ class Objects(MutableMapping[str, Any]):
     ) -> Draft:
         """An array to compute in place: with s.draft("u", "f8", (10, 20)) as u: u[:] = 1"""
         return Draft(self._handle, name, dtype, shape, order, bool(self._flags(sync)))
+
+    def _check_name(self, name: str) -> None:
+        try:
+            self._handle.call(lib.eo_info, encoded(name), ctypes.byref(Array()))
+        except Error as error:
+            if error.errno == errno.EINVAL:
+                raise
+
+    def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
+        """Pickles an object. The buffers of its arrays are stored as they are, without a copy.
+
+        The object has a name apart from those of arrays: it is the file NAME.pkl.npz."""
+        found = graph.members(value)
+        self._check_name(name)
+        graph.dump(self._directory, name, found, bool(self._flags(sync)))
+
+    def load_object(self, name: str) -> Any:
+        """Loads the object of dump(). Its arrays are mappings of the file; a write to them does
+        not reach the file. To load runs code, so the file must belong to the caller."""
+        self._check_name(name)
+        try:
+            return graph.load(self._directory, name)
+        except FileNotFoundError as error:
+            raise KeyError(name) from error
+
+    def remove_object(self, name: str) -> None:
+        self._check_name(name)
+        try:
+            graph.remove(self._directory, name)
+        except FileNotFoundError as error:
+            raise KeyError(name) from error
+
+    def objects(self, prefix: str = "") -> list[str]:
+        """The names of the objects of dump(), in order."""
+        return [name for name in graph.names(self._directory) if name.startswith(prefix)]
 
     def close(self) -> None:
         """Ends the store. Views and drafts stay valid. Without it the last reference ends it."""

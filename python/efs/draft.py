@@ -16,30 +16,9 @@ import numpy as np
 
 from ._arrays import Info, described, interface
 from ._library import SYNC, Handle, encoded, lib
+from ._memory import MAP_FIXED, libc, map_memory
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_long,
-]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_MAP_FIXED = 0x10
-_FAILED = ctypes.c_void_p(-1).value
-_WRITABLE = mmap.PROT_READ | mmap.PROT_WRITE
 _DRAFT = re.compile(rb"/eo-[0-9a-f]{16}\.part$")
-
-
-def _map(address: Optional[int], size: int, flags: int, fd: int) -> int:
-    result = _libc.mmap(address, size, _WRITABLE, flags, fd, 0)
-    if result == _FAILED:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-    return int(result)
 
 
 class _Region:
@@ -58,7 +37,7 @@ class _Region:
             try:
                 if not stat.S_ISREG(os.fstat(writer).st_mode) or not self._same(writer):
                     raise OSError(errno.ESTALE, "the draft was replaced")
-                self._address = _map(None, self._size, mmap.MAP_SHARED, writer)
+                self._address = map_memory(None, self._size, mmap.MAP_SHARED, writer)
             finally:
                 os.close(writer)
         except BaseException:
@@ -72,16 +51,16 @@ class _Region:
 
     def detach(self) -> None:
         try:
-            _map(self._address, self._size, mmap.MAP_PRIVATE | _MAP_FIXED, self._fd)
+            map_memory(self._address, self._size, mmap.MAP_PRIVATE | MAP_FIXED, self._fd)
         except OSError:  # a file system without such mappings
             data = ctypes.string_at(self._address, self._size)
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
-            _map(self._address, self._size, flags, -1)
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED
+            map_memory(self._address, self._size, flags, -1)
             ctypes.memmove(self._address, data, self._size)
         os.close(self._fd)
         self._fd = -1
 
-    def __del__(self, unmap: Any = _libc.munmap, close: Any = os.close) -> None:
+    def __del__(self, unmap: Any = libc.munmap, close: Any = os.close) -> None:
         if self._size:
             unmap(self._address, self._size)
             if self._fd >= 0:

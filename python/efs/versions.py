@@ -7,7 +7,9 @@ import errno
 import os
 from typing import Any, Optional
 
-from ._library import LATEST, Handle, lib
+from . import graph
+from ._files import failed
+from ._library import LATEST, Error, Handle, lib
 from ._objects import Objects
 
 _DIGITS = 8
@@ -53,13 +55,35 @@ class Version(Objects):
     def number(self) -> int:
         return self._number
 
+    def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
+        raise self._read_only(f"dump {name}")
+
+    def remove_object(self, name: str) -> None:
+        raise self._read_only(f"remove {name}")
+
+    def _read_only(self, what: str) -> Error:
+        reason = "the version is committed"
+        return failed(f"{what} ({self._directory})", errno.EROFS, reason, "Begin a new version")
+
 
 class NewVersion(Version):
     """A version that is invisible until commit(). In a `with` the end commits it, an exception
-    aborts it. A draft in it must be published before."""
+    aborts it. A draft in it must be published before.
+
+    The manifest lists arrays only, not the objects of dump()."""
+
+    def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
+        Objects.dump(self, name, value, sync)
+
+    def remove_object(self, name: str) -> None:
+        Objects.remove_object(self, name)
 
     def commit(self, sync: Optional[bool] = None) -> None:
-        self._handle.end(lib.eo_commit, self._flags(sync), stays=errno.EBUSY)
+        flags = self._flags(sync)
+        if flags and self._handle.open:
+            for name in self.objects():  # the library makes the arrays and the folders durable
+                graph.make_durable(self._directory, name)
+        self._handle.end(lib.eo_commit, flags, stays=errno.EBUSY)
 
     def abort(self) -> None:
         self._handle.discard()

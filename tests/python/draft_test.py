@@ -75,14 +75,14 @@ class Drafts(Case):
             self.afterwards()
 
     def test_without_private_mappings(self):
-        real = efs.draft._map
+        real = efs.draft.map_memory
 
         def refused(address, size, flags, fd):
             if flags & 2 and fd >= 0:
                 raise OSError(errno.ENODEV, "no private mapping")
             return real(address, size, flags, fd)
 
-        with mock.patch.object(efs.draft, "_map", refused):
+        with mock.patch.object(efs.draft, "map_memory", refused):
             self.afterwards()
 
     def test_not_in_a_with(self):
