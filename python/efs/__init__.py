@@ -13,8 +13,9 @@ from ._arrays import Info
 from ._library import Error
 from .draft import Draft
 from ._objects import Objects
+from .persistent import Persistent
 from .store import Store
 from .versions import NewVersion, Version
 
-__all__ = ["Draft", "Error", "Info", "NewVersion", "Objects", "Store", "Version"]
+__all__ = ["Draft", "Error", "Info", "NewVersion", "Objects", "Persistent", "Store", "Version"]
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ import pickle
 import stat
 import struct
 import zlib
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 
@@ -86,8 +86,11 @@ def _check_owner(what: str, status: os.stat_result) -> None:
         raise failed(what, errno.EPERM, reason, "If you trust its content, run: chmod o-w FILE")
 
 
-def load(directory: str, name: str) -> Any:
-    """Arrays of the object are private mappings of the file, writable without an effect on it."""
+def load(
+    directory: str, name: str, unpickler: Optional[Callable[..., pickle.Unpickler]] = None
+) -> Any:
+    """FileNotFoundError if it does not exist. Arrays of the object are private mappings of the
+    file, writable without an effect on it."""
     what = f"load {name} ({directory}/{name}{SUFFIX})"
     with described(what), parent(directory, name + SUFFIX, False) as (at, last):
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -102,7 +105,9 @@ def load(directory: str, name: str) -> Any:
             except _zip.Damaged as error:
                 raise failed(what, errno.EBADMSG, f"damaged: {error}") from error
     try:
-        return pickle.loads(stream, buffers=buffers)
+        if unpickler is None:
+            return pickle.loads(stream, buffers=buffers)
+        return unpickler(io.BytesIO(stream), buffers=buffers).load()
     except pickle.UnpicklingError as error:
         raise failed(what, errno.EBADMSG, f"damaged: {error}") from error
 
