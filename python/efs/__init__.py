@@ -11,11 +11,24 @@ s.latest("run")["u"]
 
 from ._arrays import Info
 from ._library import Error
-from .draft import Draft
+from .draft import Draft, JoinedDraft
 from ._objects import Objects
 from .persistent import Persistent
 from .store import Store
-from .versions import NewVersion, Version
+from .versions import Bundle, JoinedVersion, NewBundle, NewVersion, Version
 
-__all__ = ["Draft", "Error", "Info", "NewVersion", "Objects", "Persistent", "Store", "Version"]
+__all__ = [
+    "Bundle",
+    "Draft",
+    "Error",
+    "Info",
+    "JoinedDraft",
+    "JoinedVersion",
+    "NewBundle",
+    "NewVersion",
+    "Objects",
+    "Persistent",
+    "Store",
+    "Version",
+]
 __version__ = "0.1.0"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import glob
 import os
 import threading
@@ -72,6 +73,29 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "eo_error": (_text,),
 }
 
+# Functions that an older library does not have: their call is an Error there.
+_LATER: dict[str, tuple[Any, ...]] = {
+    "eo_remove_version": (int, _pointer, _text, _number),
+    "eo_check": (int, _pointer, _text),
+    "eo_token": (int, _pointer, _text),
+    "eo_join": (int, _pointer, _text, _number, _text, _out),
+    "eo_leave": (int, _pointer, _flags),
+    "eo_draft_token": (int, _pointer, _text),
+    "eo_join_draft": (int, _pointer, _text, _text, _out),
+    "eo_leave_draft": (int, _pointer, _flags),
+    "eo_begin_bundle": (int, _pointer, _text, _out),
+    "eo_bundle": (int, _pointer, _text, _out),
+    "eo_remove_bundle": (int, _pointer, _text),
+    "eo_protect": (int, _pointer, _text, _array),
+    "eo_unprotect": (int, _pointer, _text),
+    "eo_configure": (int, _pointer, _text, _text),
+    "eo_checkpoint": (int, _pointer, _text, _number, _flags),
+    "eo_persisted_hint": (int, _pointer, _text),
+    "eo_wait": (int, _pointer),
+    "eo_strategy": (_text, _pointer),
+    "eo_restore": (int, _pointer, _text, _number, _sizes),
+}
+
 
 def _candidates() -> list[str]:
     """The library of $EFS_OBJECTS_LIBRARY, else of this package's prefix, else of the loader."""
@@ -98,8 +122,19 @@ def _load() -> ctypes.CDLL:
     )
 
 
+def _absent(name: str) -> Callable[..., int]:
+    def call(*_: Any) -> int:
+        text = f"cannot call {name}: {SONAME} is older than this package. Install the library."
+        raise Error(errno.ENOSYS, text)
+
+    return call
+
+
 def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
-    for name, (result, *arguments) in _SIGNATURES.items():
+    for name, (result, *arguments) in {**_SIGNATURES, **_LATER}.items():
+        if name in _LATER and not hasattr(library, name):
+            setattr(library, name, _absent(name))
+            continue
         function = getattr(library, name)
         function.restype = ctypes.c_int if result is int else result
         function.argtypes = arguments
@@ -111,7 +146,7 @@ lib = _bind(_load())
 
 def has(name: str) -> bool:
     """Returns true if the library has the function."""
-    return hasattr(lib, name)
+    return hasattr(getattr(lib, name, None), "argtypes")
 
 
 def failure(error: int) -> Error:
@@ -130,8 +165,6 @@ def encoded(name: str) -> bytes:
         raise TypeError(f"a name is a str, not {type(name).__name__}")
     text = name.encode("utf-8", "surrogatepass")
     if b"\0" in text:
-        import errno
-
         raise Error(errno.EINVAL, f"cannot use the name {name!r}: it has a NUL. Choose another.")
     return text
 
@@ -147,6 +180,8 @@ class Handle:
         self._discard = discard
         self._calls = 0
         self._process = os.getpid()
+        # Memory that the library uses until the pointer ends.
+        self.memory: dict[str, Any] = {}
         self._state = threading.Condition()
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
@@ -159,14 +194,15 @@ class Handle:
 
     def call(self, function: Callable[..., int], *arguments: Any) -> None:
         """Calls the function with the pointer. Raises Error."""
+        check(self.value_of(function, *arguments))
+
+    def value_of(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with self._state:
             if self._pointer is None:
                 raise ValueError("the store is closed")
             self._calls += 1
         try:
-            error = function(self._pointer, *arguments)
-            if error:
-                raise failure(error)
+            return function(self._pointer, *arguments)
         finally:
             with self._state:
                 self._calls -= 1
@@ -196,3 +232,10 @@ class Handle:
         pointer = self._take()
         if pointer is not None and self._process == os.getpid():
             self._discard(pointer)
+        self.memory.clear()
+
+
+def token_of(handle: Handle, function: Any) -> str:
+    text = ctypes.create_string_buffer(64)
+    handle.call(function, text)
+    return text.value.decode()

@@ -17,7 +17,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Optional, TypeVar
+from typing import Any, Callable, ClassVar, Optional, TypeVar
 
 import numpy as np
 
@@ -69,33 +69,49 @@ class _Home:
     def name(self, attribute: str) -> str:
         return f"{_FOLDER}/{self.key}/{attribute}"
 
-    def _exists(self) -> None:
-        if not os.path.isdir(self.path):
+    def state(self) -> tuple[int, int]:
+        """Changes when the object is consolidated or gets another attribute."""
+        try:
+            status = os.stat(self.path)
+            return status.st_ino, status.st_ctime_ns
+        except FileNotFoundError:
             reason = "the object does not exist any more"
             remedy = "Another process has consolidated or removed it; get it by its alias"
-            raise failed(f"use the object {self.path}", errno.ENOENT, reason, remedy)
+            what = f"use the object {self.path}"
+            raise failed(what, errno.ENOENT, reason, remedy) from None
+
+    def steady(self, read: Callable[[], Any], missing: Exception) -> Any:
+        """The result of read(). FileNotFoundError is `missing` if the object did not change
+        meanwhile: its directory can be exchanged, and an array can become a pickle."""
+        before = None
+        for _ in range(_ATTEMPTS):
+            state = self.state()
+            try:
+                return read()
+            except FileNotFoundError:
+                if state == before == self.state():
+                    raise missing from None
+                before = state
+        raise failed(f"use the object {self.path}", errno.EAGAIN, "it changes all the time")
 
     def get(self, attribute: str) -> Any:
         """KeyError if the object has no such attribute."""
         name = self.name(attribute)
-        for _ in range(2):  # another process may make a pickle of an array, or the reverse
+
+        def read() -> Any:
             try:
                 return self.store[name]
             except KeyError:
-                pass
-            try:
                 return graph.load(self.store.directory, name, self._unpickler)
-            except FileNotFoundError:
-                pass
-        self._exists()
-        raise KeyError(attribute)
+
+        return self.steady(read, KeyError(attribute))
 
     def _unpickler(self, file: Any, buffers: Any) -> pickle.Unpickler:
         return _Unpickler(file, self.store, buffers=buffers)
 
     def set(self, attribute: str, value: Any) -> None:
         _check_attribute(attribute)
-        self._exists()
+        self.state()
         name = self.name(attribute)
         if _is_plain(value):
             self.store[name] = value
@@ -128,16 +144,18 @@ class _Home:
     def recorded(self) -> dict[str, str]:
         """The class, and the object of which it is a version."""
         what = f"read the class of {self.path}"
-        try:
+
+        def read() -> Any:
             with parent(self.path, _CLASS, False) as (at, last):
                 flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
                 with open(os.open(last, flags, dir_fd=at)) as file:
-                    record = json.loads(file.read(65536))
+                    return json.loads(file.read(65536))
+
+        try:
+            with described(what):
+                record = self.steady(read, failed(what, errno.EBADMSG, f"{_CLASS} is missing"))
             if not all(isinstance(record[key], str) for key in ("class", "version_of")):
                 raise ValueError
-        except FileNotFoundError:
-            self._exists()
-            raise failed(what, errno.EBADMSG, f"{_CLASS} is missing") from None
         except (ValueError, KeyError, TypeError) as error:
             raise failed(what, errno.EBADMSG, f"{_CLASS} is damaged") from error
         return dict(record)
@@ -472,19 +490,19 @@ class Persistent:
 
     @staticmethod
     def _link_files(home: _Home, path: str) -> None:
-        """Makes hard links of all attributes, of one moment for each."""
-        for _ in range(_ATTEMPTS):
-            try:
-                for file in os.listdir(home.path):
+        """Makes hard links of all attributes in the directory at the path."""
+
+        def link() -> None:
+            for file in os.listdir(path):  # of an attempt before
+                os.unlink(os.path.join(path, file))
+            # The descriptor stays at the same state of the object when it is consolidated.
+            with parent(home.path, "x", False) as (at, _):
+                for file in os.listdir(at):
                     if file.endswith((".npy", graph.SUFFIX)):
-                        old, new = os.path.join(home.path, file), os.path.join(path, file)
-                        if os.path.lexists(new):
-                            os.unlink(new)
-                        os.link(old, new, follow_symlinks=False)
-                return
-            except FileNotFoundError:
-                home._exists()  # an attribute was removed meanwhile
-        raise OSError(errno.EAGAIN, "another process removes attributes all the time")
+                        new = os.path.join(path, file)
+                        os.link(file, new, src_dir_fd=at, follow_symlinks=False)
+
+        home.steady(link, OSError(errno.EIO, "a directory has a file that does not exist"))
 
 
 def _is_behaviour(cls: type, name: str) -> bool:

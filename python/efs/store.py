@@ -8,13 +8,23 @@ import os
 from typing import Optional, Union
 
 from ._library import LATEST, Handle, check, encoded, lib
-from ._objects import Objects
-from .versions import NewVersion, Version, directory_of, number, numbers
+from .checkpoints import Checkpoints
+from .draft import JoinedDraft
+from .versions import (
+    Bundle,
+    JoinedVersion,
+    NewBundle,
+    NewVersion,
+    Version,
+    directory_of,
+    number,
+    numbers,
+)
 
 Path = Union[str, "os.PathLike[str]"]
 
 
-class Store(Objects):
+class Store(Checkpoints):
     """A directory of arrays, each a .npy file. None is $EFS_MOUNT/objects.
 
     sync=True makes each store and each commit durable at its return."""
@@ -70,3 +80,41 @@ class Store(Objects):
         if not 0 <= k < 2**32:
             raise ValueError(f"{k} is not a number of versions")
         self._on_name(series, lib.eo_keep, k)
+
+    def remove_version(self, series: str, n: int) -> None:
+        self._on_name(series, lib.eo_remove_version, number(n))
+
+    def join_version(
+        self, series: str, n: int, token: str, sync: Optional[bool] = None
+    ) -> JoinedVersion:
+        """Joins a version that another process has begun; `token` is from that process."""
+        pointer = ctypes.c_void_p()
+        n = number(n)
+        self._handle.call(lib.eo_join, encoded(series), n, encoded(token), ctypes.byref(pointer))
+        handle = Handle(pointer.value, lib.eo_close)
+        path = os.path.join(self._directory, directory_of(series, n) + ".part")
+        return JoinedVersion(handle, path, series, n, bool(self._flags(sync)))
+
+    def join_draft(self, name: str, token: str, sync: Optional[bool] = None) -> JoinedDraft:
+        """Joins a draft that another process has created; `token` is from that process."""
+        return JoinedDraft(self._handle, name, token, bool(self._flags(sync)))
+
+    # --- bundles: many small arrays in one file ---
+
+    def bundle(self, name: str, sync: Optional[bool] = None) -> NewBundle:
+        """Begins a bundle: with s.bundle("parts") as b: b["p1"] = p1"""
+        pointer = ctypes.c_void_p()
+        self._handle.call(lib.eo_begin_bundle, encoded(name), ctypes.byref(pointer))
+        handle = Handle(pointer.value, lib.eo_abort)
+        path = os.path.join(self._directory, name + ".npz")
+        return NewBundle(handle, path, bool(self._flags(sync)))
+
+    def open_bundle(self, name: str) -> Bundle:
+        """Opens a bundle read-only. KeyError if it does not exist."""
+        pointer = ctypes.c_void_p()
+        self._on_name(name, lib.eo_bundle, ctypes.byref(pointer))
+        path = os.path.join(self._directory, name + ".npz")
+        return Bundle(Handle(pointer.value, lib.eo_close), path, False)
+
+    def remove_bundle(self, name: str) -> None:
+        self._on_name(name, lib.eo_remove_bundle)

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from . import graph
 from ._files import failed
-from ._library import LATEST, Error, Handle, lib
+from ._library import LATEST, Error, Handle, lib, token_of
 from ._objects import Objects
 
 _DIGITS = 8
@@ -55,6 +55,13 @@ class Version(Objects):
     def number(self) -> int:
         return self._number
 
+    def check(self, name: Optional[str] = None) -> None:
+        """Compares one array, or all, with the manifest. Error EBADMSG: one is damaged."""
+        if name is None:
+            self._handle.call(lib.eo_check, None)
+        else:
+            self._on_name(name, lib.eo_check)
+
     def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
         raise self._read_only(f"dump {name}")
 
@@ -66,24 +73,12 @@ class Version(Objects):
         return failed(f"{what} ({self._directory})", errno.EROFS, reason, "Begin a new version")
 
 
-class NewVersion(Version):
-    """A version that is invisible until commit(). In a `with` the end commits it, an exception
-    aborts it. A draft in it must be published before.
-
-    The manifest lists arrays only, not the objects of dump()."""
-
-    def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
-        Objects.dump(self, name, value, sync)
-
-    def remove_object(self, name: str) -> None:
-        Objects.remove_object(self, name)
+class Pending(Objects):
+    """Objects that are invisible until commit(). In a `with` the end commits them, an exception
+    aborts them."""
 
     def commit(self, sync: Optional[bool] = None) -> None:
-        flags = self._flags(sync)
-        if flags and self._handle.open:
-            for name in self.objects():  # the library makes the arrays and the folders durable
-                graph.make_durable(self._directory, name)
-        self._handle.end(lib.eo_commit, flags, stays=errno.EBUSY)
+        self._handle.end(lib.eo_commit, self._flags(sync), stays=errno.EBUSY)
 
     def abort(self) -> None:
         self._handle.discard()
@@ -94,3 +89,69 @@ class NewVersion(Version):
                 self.commit()
         finally:
             self.abort()
+
+
+class NewVersion(Pending, Version):
+    """A version that is invisible until commit(). A draft in it must be published before.
+
+    The manifest lists arrays only, not the objects of dump()."""
+
+    dump = Objects.dump
+    remove_object = Objects.remove_object
+
+    def token(self) -> str:
+        """For Store.join_version() of another process, which fills the version, too. It must have
+        left before commit()."""
+        return token_of(self._handle, lib.eo_token)
+
+    def commit(self, sync: Optional[bool] = None) -> None:
+        if self._flags(sync) and self._handle.open:
+            for name in self.objects():  # the library makes the arrays and the folders durable
+                graph.make_durable(self._directory, name)
+        super().commit(sync)
+
+
+class JoinedVersion(Version):
+    """A version that another process has begun and will commit. In a `with` the end leaves it; an
+    exception makes the commit fail."""
+
+    dump = Objects.dump
+    remove_object = Objects.remove_object
+
+    def leave(self, sync: Optional[bool] = None) -> None:
+        flags = self._flags(sync)
+        if flags and self._handle.open:
+            for name in self.objects():
+                graph.make_durable(self._directory, name)
+        self._handle.end(lib.eo_leave, flags)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            if kind is None and self._handle.open:
+                self.leave()
+        finally:
+            self.close()
+
+
+class Bundle(Objects):
+    """Many small arrays in one file NAME.npz: read-only."""
+
+    def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
+        raise self._only_arrays(f"dump {name}")
+
+    def load_object(self, name: str) -> Any:
+        raise self._only_arrays(f"load {name}")
+
+    def remove_object(self, name: str) -> None:
+        raise self._only_arrays(f"remove {name}")
+
+    def objects(self, prefix: str = "") -> list[str]:
+        return []
+
+    def _only_arrays(self, what: str) -> Error:
+        reason = "a bundle has arrays only"
+        return failed(f"{what} ({self._directory})", errno.ENOTSUP, reason, "Use the store itself")
+
+
+class NewBundle(Pending, Bundle):
+    """A bundle that is invisible until commit(), which replaces the old one."""
