@@ -160,6 +160,10 @@ class Bench:
 
     def bundle_read(self):
         with self.store.open_bundle("many") as bundle:
+            return sum(array[1] for array in bundle.arrays().values())
+
+    def bundle_read_by_name(self):
+        with self.store.open_bundle("many") as bundle:
             return sum(bundle[name][1] for name in self.arrays)
 
     def h5_write_many(self):
@@ -182,6 +186,7 @@ class Bench:
             writers["h5py"], readers["h5py"] = self.h5_write_many, self.h5_read_many
         if _library.has("eo_begin_bundle"):
             writers["efs bundle"], readers["efs bundle"] = self.bundle_write, self.bundle_read
+            readers["efs bundle, one by one"] = self.bundle_read_by_name
         else:
             print("\nskipped: bundles (the library has no eo_begin_bundle)")
         for title, contenders, goal in (("write", writers, 3.5), ("read", readers, 20)):

@@ -74,17 +74,19 @@ def info_of(array: Array) -> Info:
     return Info(np.dtype(array.dtype.decode()), shape, "F" if array.order == FORTRAN else "C")
 
 
-def interface(address: int, info: Info, read_only: bool) -> dict[str, Any]:
+def interface(
+    address: int, dtype: str, shape: tuple[int, ...], order: str, read_only: bool
+) -> dict[str, Any]:
     """Returns what NumPy makes an array from without a copy."""
     result: dict[str, Any] = {
         "version": 3,
-        "typestr": info.dtype.str,
-        "shape": info.shape,
+        "typestr": dtype,
+        "shape": shape,
         "data": (address, read_only),
     }
-    if info.order == "F":
-        strides, size = [], info.dtype.itemsize
-        for count in info.shape:
+    if order == "F" and len(shape) > 1:
+        strides, size = [], np.dtype(dtype).itemsize
+        for count in shape:
             strides.append(size)
             size *= max(count, 1)
         result["strides"] = tuple(strides)
@@ -94,11 +96,21 @@ def interface(address: int, info: Info, read_only: bool) -> dict[str, Any]:
 class View:
     """Owns a mapping of eo_view. The arrays over it have it as their base: it ends with them."""
 
+    __slots__ = ("_array",)
+
     def __init__(self, array: Array) -> None:
         self._array = array
-        order = "F" if array.order == FORTRAN else "C"
-        info = Info(np.dtype(array.dtype.decode()), tuple(array.shape[: array.ndim]), order)
-        self.__array_interface__ = interface(array.data, info, True)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        array = self._array
+        ndim, sizes = array.ndim, array.shape
+        shape = (sizes[0],) if ndim == 1 else tuple(sizes[:ndim])
+        dtype = array.dtype.decode()
+        if array.order:
+            return interface(array.data, dtype, shape, "F", True)
+        # As interface(), without its call: a bundle has many small arrays.
+        return {"version": 3, "typestr": dtype, "shape": shape, "data": (array.data, True)}
 
     def __del__(self, release: Any = lib.eo_release, byref: Any = ctypes.byref) -> None:
         release(byref(self._array))

@@ -161,9 +161,12 @@ def check(error: int) -> None:
 
 def encoded(name: str) -> bytes:
     """The name for the library, which rejects what is not UTF-8; a NUL would end the name."""
-    if not isinstance(name, str):
-        raise TypeError(f"a name is a str, not {type(name).__name__}")
-    text = name.encode("utf-8", "surrogatepass")
+    try:
+        text = name.encode()
+    except AttributeError:
+        raise TypeError(f"a name is a str, not {type(name).__name__}") from None
+    except UnicodeEncodeError:
+        text = name.encode("utf-8", "surrogatepass")
     if b"\0" in text:
         raise Error(errno.EINVAL, f"cannot use the name {name!r}: it has a NUL. Choose another.")
     return text
@@ -175,14 +178,19 @@ class Handle:
     A child of a fork has a copy of the pointer. The copy never ends: that would discard what the
     parent still writes."""
 
-    def __init__(self, pointer: Optional[int], discard: Callable[[int], None]) -> None:
+    def __init__(
+        self, pointer: Optional[int], discard: Callable[[int], None], shared: bool = True
+    ) -> None:
+        """Without `shared` a child of a fork cannot call anything with it, either."""
         self._pointer = pointer
+        self._shared = shared
         self._discard = discard
         self._calls = 0
         self._process = os.getpid()
         # Memory that the library uses until the pointer ends.
         self.memory: dict[str, Any] = {}
-        self._state = threading.Condition()
+        self._state = threading.RLock()
+        self._unused = threading.Condition(self._state)
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
         if self._pointer is not None and self._process == getpid():
@@ -194,32 +202,40 @@ class Handle:
 
     def call(self, function: Callable[..., int], *arguments: Any) -> None:
         """Calls the function with the pointer. Raises Error."""
-        check(self.value_of(function, *arguments))
+        error = self.value_of(function, *arguments)
+        if error:
+            raise failure(error)
 
     def value_of(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with self._state:
-            if self._pointer is None:
+            pointer = self._pointer
+            if pointer is None:
                 raise ValueError("the store is closed")
+            if not self._shared:
+                self._check_process()
             self._calls += 1
         try:
-            return function(self._pointer, *arguments)
+            return function(pointer, *arguments)
         finally:
             with self._state:
                 self._calls -= 1
-                if self._calls == 0:
-                    self._state.notify_all()
+                if self._pointer is None:
+                    self._unused.notify_all()
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise ValueError("it belongs to the process that began it; join it by its token()")
 
     def _take(self) -> Optional[int]:
         with self._state:
             pointer, self._pointer = self._pointer, None
             while self._calls:
-                self._state.wait()
+                self._unused.wait()
         return pointer
 
     def end(self, function: Callable[..., int], *arguments: Any, stays: int = 0) -> None:
         """Ends the pointer by a function that frees it, except with the error `stays`."""
-        if self._process != os.getpid():
-            raise ValueError("only the process that began it can end it")
+        self._check_process()
         pointer = self._take()
         if pointer is None:
             raise ValueError("it has ended")

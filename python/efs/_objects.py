@@ -12,10 +12,23 @@ import numpy as np
 
 from . import graph
 from ._arrays import Info, Part, View, contiguous, described, info_of, of_data, part_of, sizes
-from ._library import EACH_NAME, SYNC, Array, Error, Handle, encoded, lib
+from ._library import EACH_NAME, SYNC, Array, Error, Handle, encoded, failure, lib
 from .draft import Draft
 
 Self = TypeVar("Self", bound="Objects")
+
+
+_view, _reference, _asarray = lib.eo_view, ctypes.byref, np.asarray
+
+
+def _missing(name: str, code: int) -> Exception:
+    """The error of a call on an object: KeyError if the object does not exist."""
+    error = failure(code)
+    if code != errno.ENOENT:
+        return error
+    missing = KeyError(name)
+    missing.__cause__ = error
+    return missing
 
 
 class Names(KeysView[str]):
@@ -58,19 +71,38 @@ class Objects(MutableMapping[str, Any]):
 
     def _on_name(self, name: str, function: Any, *arguments: Any) -> None:
         """Calls a function on an object that exists: KeyError if it does not."""
-        try:
-            self._handle.call(function, encoded(name), *arguments)
-        except Error as error:
-            if error.errno == errno.ENOENT:
-                raise KeyError(name) from error
-            raise
+        code = self._handle.value_of(function, encoded(name), *arguments)
+        if code:
+            raise _missing(name, code)
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """A read-only view without a copy. It keeps its object when the name is replaced or
         removed, and when the store is closed."""
+        # As _on_name(), with fewer calls: a bundle has many small arrays.
         array = Array()
-        self._on_name(name, lib.eo_view, ctypes.byref(array))
-        return np.asarray(View(array))
+        code = self._handle.value_of(_view, encoded(name), _reference(array))
+        if code:
+            raise _missing(name, code)
+        return _asarray(View(array))
+
+    def arrays(self, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
+        """Views of all arrays. An array that another process removes meanwhile is left out."""
+
+        def views(pointer: int) -> dict[str, np.ndarray[Any, Any]]:
+            found = {}
+            for name in names:
+                array = Array()
+                code = _view(pointer, name, _reference(array))
+                if code == 0:
+                    found[name.decode()] = _asarray(View(array))
+                elif code != errno.ENOENT:
+                    raise failure(code)
+            return found
+
+        names, begin = self._encoded_names(), encoded(prefix)
+        if begin:
+            names = [name for name in names if name.startswith(begin)]
+        return self._handle.value_of(views)  # type: ignore[no-any-return]
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Stores an array: the name leads to the old object or to the new one at any moment."""
@@ -100,6 +132,9 @@ class Objects(MutableMapping[str, Any]):
         return True
 
     def _names(self) -> list[str]:
+        return [name.decode() for name in self._encoded_names()]
+
+    def _encoded_names(self) -> list[bytes]:
         found: list[bytes] = []
 
         def each(name: bytes, _: Any) -> int:
@@ -107,7 +142,7 @@ class Objects(MutableMapping[str, Any]):
             return 0
 
         self._handle.call(lib.eo_list, EACH_NAME(each), None)
-        return [name.decode() for name in found]
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())

@@ -42,7 +42,9 @@ class _Region:
         except BaseException:
             os.close(self._fd)
             raise
-        self.__array_interface__ = interface(self._address + offset, self.info, False)
+        dtype, shape, order = self.info
+        address = self._address + offset
+        self.__array_interface__ = interface(address, dtype.str, shape, order, False)
 
     def _open(self, mode: int) -> int:
         return os.open(self._path, mode | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

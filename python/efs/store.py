@@ -43,7 +43,7 @@ class Store(Checkpoints):
         pointer = ctypes.c_void_p()
         n = number(n)
         self._handle.call(lib.eo_begin, encoded(series), n, ctypes.byref(pointer))
-        handle = Handle(pointer.value, lib.eo_abort)
+        handle = Handle(pointer.value, lib.eo_abort, shared=False)
         path = os.path.join(self._directory, directory_of(series, n) + ".part")
         return NewVersion(handle, path, series, n, bool(self._flags(sync)))
 
@@ -91,7 +91,7 @@ class Store(Checkpoints):
         pointer = ctypes.c_void_p()
         n = number(n)
         self._handle.call(lib.eo_join, encoded(series), n, encoded(token), ctypes.byref(pointer))
-        handle = Handle(pointer.value, lib.eo_close)
+        handle = Handle(pointer.value, lib.eo_close, shared=False)
         path = os.path.join(self._directory, directory_of(series, n) + ".part")
         return JoinedVersion(handle, path, series, n, bool(self._flags(sync)))
 
@@ -105,7 +105,7 @@ class Store(Checkpoints):
         """Begins a bundle: with s.bundle("parts") as b: b["p1"] = p1"""
         pointer = ctypes.c_void_p()
         self._handle.call(lib.eo_begin_bundle, encoded(name), ctypes.byref(pointer))
-        handle = Handle(pointer.value, lib.eo_abort)
+        handle = Handle(pointer.value, lib.eo_abort, shared=False)
         path = os.path.join(self._directory, name + ".npz")
         return NewBundle(handle, path, bool(self._flags(sync)))
 

@@ -31,6 +31,8 @@ class Mapping(Case):
         self.assertIn("b", s)
         self.assertNotIn("c", s)
         self.assertEqual({name: value.tolist() for name, value in s.items()}, {"b": [0, 1, 2], "run/a": [[1.5, 2.5]], "run/b": 7})
+        self.assertEqual({n: a.tolist() for n, a in s.arrays("run/").items()}, {"run/a": [[1.5, 2.5]], "run/b": 7})
+        self.assertEqual(list(s.arrays()), list(s))
         self.assertEqual(s.pop("b").tolist(), [0, 1, 2])
         self.assertIsNone(s.get("b"))
         del s["run/a"]
@@ -189,6 +191,11 @@ class Parts(Case):
             self.assertRaises(ValueError, self.s.load, "a", ..., out)
         self.fails(errno.EINVAL, "dtype", self.s.load, "a", ..., np.zeros((2, 3), "f4"))
 
+    def test_an_array_is_removed_during_arrays(self):
+        self.s["a"] = self.s["b"] = 1
+        with mock.patch.object(self.s, "_encoded_names", return_value=[b"a", b"gone", b"b"]):
+            self.assertEqual(list(self.s.arrays()), ["a", "b"])
+
     def test_the_object_is_replaced_meanwhile(self):
         self.s["a"] = np.zeros((2, 3))
         info = self.s.info("a")
@@ -222,6 +229,7 @@ class Damaged(Case):
             self.fails(errno.EBADMSG, name, self.s.load, name)
             self.assertIn(name, self.s)
             self.assertIn(name, list(self.s))
+        self.fails(errno.EBADMSG, "cannot view empty", self.s.arrays)
         self.write("objects.npy", good.replace(b"'<f8'", b"'|O' "))
         self.fails(errno.ENOTSUP, "objects", lambda: self.s["objects"])
 

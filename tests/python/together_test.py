@@ -134,6 +134,9 @@ class Bundles(Case):
         for name, value in arrays.items():
             np.testing.assert_array_equal(got[name], value)
             np.testing.assert_array_equal(got.load(name), value)
+        everything = got.arrays()
+        self.assertEqual(list(everything), sorted(arrays))
+        self.assertEqual(everything["part/7"].tolist(), arrays["part/7"].tolist())
         with np.load(self.path("many.npz")) as file:
             np.testing.assert_array_equal(file["part/7"], arrays["part/7"])
         with zipfile.ZipFile(self.path("many.npz")) as file:
