@@ -15,7 +15,8 @@ from .draft import Draft, JoinedDraft
 from ._objects import Objects
 from .persistent import Persistent
 from .store import Store
-from .versions import Bundle, JoinedVersion, NewBundle, NewVersion, Version
+from .bundles import Bundle, NewBundle
+from .versions import JoinedVersion, NewVersion, Version
 
 __all__ = [
     "Bundle",

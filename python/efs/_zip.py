@@ -139,3 +139,33 @@ def _place(info: zipfile.ZipInfo, data: memoryview) -> Place:
     if info.compress_size != info.file_size or begin + info.file_size > len(data):
         raise Damaged(f"{info.filename} ends behind the file")
     return Place(begin, begin + info.file_size, info.CRC)
+
+
+_END = struct.Struct("<IHHHHIIH")
+_ENTRY = struct.Struct("<I4xHH8xIIHHH8xI")
+_LENGTHS = struct.Struct("<26xHH")
+
+
+def places(data: memoryview) -> list[tuple[bytes, int, int]]:
+    """The name, begin and end of each member: read() for many members, without a check of names.
+    Damaged also for files that need zip64 or have a comment."""
+    found = []
+    entry_at, lengths_at, limit = _ENTRY.unpack_from, _LENGTHS.unpack_from, len(data)
+    try:
+        mark, _, _, _, count, size, at, _ = _END.unpack_from(data, limit - _END.size)
+        if mark != 0x06054B50 or count == 0xFFFF or at + size > limit:
+            raise Damaged("it has no simple end")
+        for _ in range(count):
+            mark, flags, method, stored, size, name, extra, comment, begin = entry_at(data, at)
+            if mark != 0x02014B50 or method or stored != size or flags & 1:
+                raise Damaged("a member is not stored")
+            short, padding = lengths_at(data, begin)
+            begin += 30 + short + padding
+            if begin + size > limit:
+                raise Damaged("a member ends behind the file")
+            at += 46
+            found.append((bytes(data[at : at + name]), begin, begin + size))
+            at += name + extra + comment
+    except struct.error as error:
+        raise Damaged(str(error)) from error
+    return found

@@ -10,16 +10,8 @@ from typing import Optional, Union
 from ._library import LATEST, Handle, check, encoded, lib
 from .checkpoints import Checkpoints
 from .draft import JoinedDraft
-from .versions import (
-    Bundle,
-    JoinedVersion,
-    NewBundle,
-    NewVersion,
-    Version,
-    directory_of,
-    number,
-    numbers,
-)
+from .bundles import Bundle, NewBundle, OpenFile
+from .versions import JoinedVersion, NewVersion, Version, directory_of, number, numbers
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -112,9 +104,13 @@ class Store(Checkpoints):
     def open_bundle(self, name: str) -> Bundle:
         """Opens a bundle read-only. KeyError if it does not exist."""
         pointer = ctypes.c_void_p()
-        self._on_name(name, lib.eo_bundle, ctypes.byref(pointer))
         path = os.path.join(self._directory, name + ".npz")
-        return Bundle(Handle(pointer.value, lib.eo_close), path, False)
+        file = OpenFile(path)
+        try:
+            self._on_name(name, lib.eo_bundle, ctypes.byref(pointer))
+            return Bundle(Handle(pointer.value, lib.eo_close), path, False, file.mapped())
+        finally:
+            file.close()
 
     def remove_bundle(self, name: str) -> None:
         self._on_name(name, lib.eo_remove_bundle)

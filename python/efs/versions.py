@@ -131,27 +131,3 @@ class JoinedVersion(Version):
                 self.leave()
         finally:
             self.close()
-
-
-class Bundle(Objects):
-    """Many small arrays in one file NAME.npz: read-only."""
-
-    def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
-        raise self._only_arrays(f"dump {name}")
-
-    def load_object(self, name: str) -> Any:
-        raise self._only_arrays(f"load {name}")
-
-    def remove_object(self, name: str) -> None:
-        raise self._only_arrays(f"remove {name}")
-
-    def objects(self, prefix: str = "") -> list[str]:
-        return []
-
-    def _only_arrays(self, what: str) -> Error:
-        reason = "a bundle has arrays only"
-        return failed(f"{what} ({self._directory})", errno.ENOTSUP, reason, "Use the store itself")
-
-
-class NewBundle(Pending, Bundle):
-    """A bundle that is invisible until commit(), which replaces the old one."""

@@ -4,6 +4,7 @@ import errno
 import os
 import unittest
 import zipfile
+from unittest import mock
 
 import numpy as np
 from case import Case
@@ -135,7 +136,7 @@ class Bundles(Case):
             np.testing.assert_array_equal(got[name], value)
             np.testing.assert_array_equal(got.load(name), value)
         everything = got.arrays()
-        self.assertEqual(list(everything), sorted(arrays))
+        self.assertEqual(sorted(everything), sorted(arrays))
         self.assertEqual(everything["part/7"].tolist(), arrays["part/7"].tolist())
         with np.load(self.path("many.npz")) as file:
             np.testing.assert_array_equal(file["part/7"], arrays["part/7"])
@@ -158,6 +159,64 @@ class Bundles(Case):
         self.s.remove_bundle("many")
         self.assertRaises(KeyError, self.s.open_bundle, "many")
         self.assertEqual(self.left(), [])
+
+    def test_all_arrays_of_a_bundle(self):
+        with self.s.bundle("odd") as b:
+            for i, char in enumerate("?bhilqefdgFDG" * 3):
+                for shape in ((), (0,), (3,), (2, 3), (i, 2)):
+                    b[f"{char}{i}/x{len(shape)}{shape[:1]}"] = np.ones(shape, char, order="CF"[i % 2]) * (i % 2)
+            b["swapped"] = np.arange(3, dtype=">i4")
+        with self.s.open_bundle("odd") as b:
+            found = b.arrays()
+            self.assertEqual(sorted(found), sorted(b))
+            self.assertEqual(sorted(b.arrays("d")), sorted(b.keys("d")))
+            for name, array in found.items():
+                self.assertEqual((array.dtype, array.shape, array.flags.f_contiguous), (b[name].dtype, b[name].shape, b[name].flags.f_contiguous))
+                np.testing.assert_array_equal(array, b[name])
+                self.assertFalse(array.flags.writeable)
+                self.assertRaises(ValueError, array.setflags, write=True)
+            with mock.patch.object(b, "_file", None):  # as the library reads them
+                for name, array in b.arrays().items():
+                    np.testing.assert_array_equal(array, found[name])
+        self.s.remove_bundle("odd")
+        self.assertEqual(found["swapped"].tolist(), [0, 1, 2])
+        del found, array
+        self.assertEqual(self.mapped(), 0)
+
+    def test_a_bundle_is_replaced(self):
+        for i in range(3):
+            with self.s.bundle("b") as b:
+                b[f"n{i}"] = i
+            if i == 0:
+                old = self.s.open_bundle("b")
+        self.assertEqual(list(old.arrays()), ["n0"])
+        real = os.stat
+        with mock.patch("os.stat", lambda path, **k: real(self.directory if path.endswith(".npz") else path, **k)):
+            new = self.s.open_bundle("b")  # the file may be another one
+        self.assertIsNone(new._file)
+        self.assertEqual(list(new.arrays()), ["n2"])
+        old.close()
+        self.assertRaises(ValueError, old.arrays)
+
+    def test_a_damaged_bundle(self):
+        with self.s.bundle("b") as b:
+            for i in range(4):
+                b[f"n{i}"] = np.full(50, i)
+        with open(self.path("b.npz"), "rb") as file:
+            good = file.read()
+        wrong = 0
+        for place in [*range(0, len(good), 13), *range(len(good) - 300, len(good), 3)]:
+            data = bytearray(good)
+            data[place] ^= 0xFF
+            self.write("b.npz", data)
+            try:
+                with self.s.open_bundle("b") as b:
+                    for array in b.arrays().values():
+                        self.assertLessEqual(array.nbytes, len(good))
+                        array.tobytes()
+            except (efs.Error, KeyError):
+                wrong += 1
+        self.assertGreater(wrong, 50)
 
     def test_small_arrays_of_a_version(self):
         with self.s.version("run", 1) as v:
