@@ -27,17 +27,27 @@ if [ "$(id -u)" = 0 ]; then
   small=("$SOURCE/tests/own_mounts.py" sh -c 'mount -t tmpfs -o size=2m,mode=755 small "$EFS_TEST_SMALL" && exec "$@"' sh)
   export EFS_TEST_SMALL=$S/small
 fi
-suite() {  # suite PYTHON: each case counts
-  local said good bad left
-  said=$(EFS_OBJECTS_LIBRARY=$library PYTHONPATH=$SOURCE/python EFS_TEST_DIRECTORY=$S ${small[@]+"${small[@]}"} "$1" "$SOURCE/tests/python/run.py" 2>&1)
-  check "tests/python has cases for $("$1" --version)" grep -qE '^[1-9][0-9]* passed' <<<"$said"
-  read -r good bad left < <(tail -n 1 <<<"$said" | tr -cd '0-9 \n')
+count() {  # count NAME OUTPUT: each case counts
+  local good bad left
+  check "tests/python has cases for $1" grep -qE '^[1-9][0-9]* passed' <<<"$2"
+  read -r good bad left < <(grep -E '^[0-9]+ passed' <<<"$2" | tail -n 1 | tr -cd '0-9 \n')
   passed=$((passed + ${good:-0})) skipped=$((skipped + ${left:-0}))
-  grep -E '^SKIP ' <<<"$said"
-  [ "${bad:-1}" = 0 ] || { fail "tests/python with $1" "$(grep -vE '^(SKIP|FAIL) ' <<<"$said" | tail -n 20)"; grep -E '^FAIL ' <<<"$said"; }
+  grep -E '^SKIP ' <<<"$2"
+  [ "${bad:-1}" = 0 ] || { fail "tests/python: $1" "$(grep -vE '^(SKIP|FAIL) ' <<<"$2" | tail -n 20)"; grep -E '^FAIL ' <<<"$2"; }
 }
-for python in $found; do suite "$python"; done
+run=$SOURCE/tests/python/run.py
+for python in $found; do
+  count "$("$python" --version)" "$(EFS_OBJECTS_LIBRARY=$library PYTHONPATH=$SOURCE/python EFS_TEST_DIRECTORY=$S ${small[@]+"${small[@]}"} "$python" "$run" 2>&1)"
+done
 [ -n "$found" ] || skip 'the cases of tests/python' 'no Python from 3.9 on has numpy; EFS_NUMPY_PYTHON names one'
+
+# --- on mounts: mappings, hard links and exchanged directories ---
+for python in $(head -n 1 <<<"$found"); do
+  for options in '' daemon-io; do
+    CAPACITY='512 MiB' fresh "python$options" 'outputs: [ [ path: "**", flags: temporary ] ]'
+    count "a mount ($options)" "$(EFS_OBJECTS_LIBRARY=$library PYTHONPATH=$SOURCE/python "$EFS" run ${options:+-o $options} "$JOB" -- sh -c 'EFS_TEST_DIRECTORY=$EFS_MOUNT "$@"' sh "$python" "$run" '[dp]*_test.py' 2>&1)"
+  done
+done
 
 # --- installed ---
 check 'install' cmake --install "$BIN/.." --prefix "$S/prefix"

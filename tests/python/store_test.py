@@ -54,7 +54,7 @@ class Mapping(Case):
 
     def test_every_type_and_order(self):
         for char in "?bBhHiIlLqQefdgFDG":
-            for shape in ((), (0,), (5,), (2, 3), (2, 0, 3), (2, 3, 4)):
+            for shape in ((), (5,), (2, 0, 3), (2, 3, 4)):
                 for order in "CF":
                     for swapped in (False, True):
                         dtype = np.dtype(char).newbyteorder() if swapped else np.dtype(char)
@@ -267,7 +267,7 @@ class Damaged(Case):
 
 class Together(Case):
     def test_two_processes_write_one_name(self):
-        text = "s = efs.Store(sys.argv[1])\nfor i in range(60): s['a'] = np.full(50000 + i, int(sys.argv[2]))\nprint('done')"
+        text = "s = efs.Store(sys.argv[1])\nfor i in range(25): s['a'] = np.full(50000 + i, int(sys.argv[2]))\nprint('done')"
         self.s["a"] = np.zeros(1)
         writers = [self.program(text, n) for n in (1, 2)]
         seen = 0
@@ -277,7 +277,7 @@ class Together(Case):
             seen += 1
         self.assertEqual([w.communicate()[0] for w in writers], [b"done\n"] * 2)
         self.assertGreater(seen, 0)
-        self.assertEqual(len(self.s["a"]), 50059)
+        self.assertEqual(len(self.s["a"]), 50024)
         self.assertEqual(self.left(), [])
 
     def test_killed_during_a_store(self):
