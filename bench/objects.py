@@ -16,6 +16,7 @@ import argparse
 import importlib
 import os
 import pickle
+import random
 import shutil
 import statistics
 import sys
@@ -50,12 +51,12 @@ class Bench:
         return os.path.join(self.folder, name)
 
     def measure(self, contenders, repeat=1):
-        """The milliseconds of each contender. They alternate, each round begins with another one.
+        """The milliseconds of each contender. They alternate, in another order in each round.
         The first round is a rehearsal: memory that is new to a virtual machine costs much more."""
         times = {name: [] for name in contenders}
         order = list(contenders.items())
         for number in range(self.rounds + 1):
-            order.append(order.pop(0))
+            random.Random(number).shuffle(order)
             for name, (prepare, run) in order:
                 prepare()
                 begin = time.perf_counter()
