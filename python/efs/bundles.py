@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from ._objects import Objects
 from .versions import Pending
 
 _SUFFIX = b".npy"
-_Bytes = np.ndarray[Any, Any]
+if TYPE_CHECKING:  # NumPy 1.20 cannot evaluate it
+    _Bytes = np.ndarray[Any, Any]
 
 
 class Bundle(Objects):
