@@ -25,7 +25,7 @@ command -v apt-get >/dev/null || die "this script knows apt only; install the pa
 export DEBIAN_FRONTEND=noninteractive
 common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev libpmem-dev libyaml-cpp-dev
         libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
-        clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-pip sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
+        clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-numpy python3-pip sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
 demo=(lammps hdf5-tools)
 slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge lua5.1)
 
