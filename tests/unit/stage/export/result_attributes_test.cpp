@@ -20,7 +20,7 @@ using namespace efs::stage::test;
 
 namespace {
 
-constexpr gid_t project = 23456, chosen = 34567;
+constexpr gid_t project_group = 23456, chosen_group = 34567;
 
 struct ProjectScene : Scene {
   ProjectScene() {
@@ -28,7 +28,7 @@ struct ProjectScene : Scene {
       SKIP("root alone can give a directory another group");
     }
     stdfs::create_directory(results);
-    REQUIRE(::chown(results.c_str(), static_cast<uid_t>(-1), project) == 0);
+    REQUIRE(::chown(results.c_str(), static_cast<uid_t>(-1), project_group) == 0);
     REQUIRE(::chmod(results.c_str(), 02775) == 0);
   }
 
@@ -61,7 +61,7 @@ TEST_CASE("results get the group that results-dir hands down, and directories ha
     REQUIRE(receipt.verdict == Verdict::complete);
     CHECK(action_of(receipt, "top") == action);
     for (const char* name : {"d", "d/1", "d/4", "d/link", "top", "setgid"}) {
-      CHECK(scene.group(name) == project);
+      CHECK(scene.group(name) == project_group);
     }
     CHECK(scene.mode("d") == 02755);
     CHECK(scene.mode("top") == 0644);
@@ -72,21 +72,21 @@ TEST_CASE("results get the group that results-dir hands down, and directories ha
 TEST_CASE("a group that a program has chosen is the result's", "[stage][out][group]") {
   ProjectScene scene;
   scene.buffer.put("d", S_IFDIR, {}, 02770);
-  scene.chgrp("d", chosen);
+  scene.chgrp("d", chosen_group);
   scene.buffer.put("d/f", S_IFREG, "x");
-  scene.chgrp("d/f", chosen);
+  scene.chgrp("d/f", chosen_group);
   scene.buffer.nodes.at("d/f").handed_down = true;
   scene.buffer.put("own", S_IFREG, "x");
-  scene.chgrp("own", chosen);
+  scene.chgrp("own", chosen_group);
   // One that the directory in the buffer handed down is no choice.
   scene.buffer.put("by-directory", S_IFREG, "x");
   scene.chgrp("by-directory", 45678);
   scene.buffer.nodes.at("by-directory").handed_down = true;
   REQUIRE(scene.out().verdict == Verdict::complete);
   for (const char* name : {"d", "d/f", "own"}) {
-    CHECK(scene.group(name) == chosen);
+    CHECK(scene.group(name) == chosen_group);
   }
-  CHECK(scene.group("by-directory") == project);
+  CHECK(scene.group("by-directory") == project_group);
 }
 
 TEST_CASE(
@@ -98,7 +98,7 @@ TEST_CASE(
   scene.buffer.put("d", S_IFDIR, {}, 02755);
   scene.buffer.put("d/f", S_IFREG, "x");
   for (const char* name : {"d", "d/f"}) {
-    scene.chgrp(name, project);
+    scene.chgrp(name, project_group);
     scene.buffer.nodes.at(name).handed_down = true;
   }
   REQUIRE(scene.out().verdict == Verdict::complete);
@@ -112,7 +112,7 @@ TEST_CASE("an input in place keeps its group", "[stage][out][group]") {
   scene.config.results_dir = scene.root;
   scene.config.in_place = true;
   write_file(scene.root + "/f", "one");
-  REQUIRE(::chown(scene.root.c_str(), static_cast<uid_t>(-1), project) == 0);
+  REQUIRE(::chown(scene.root.c_str(), static_cast<uid_t>(-1), project_group) == 0);
   REQUIRE(::chmod(scene.root.c_str(), 02775) == 0);
   scene.resource("f");
   REQUIRE(scene.in().ok());
@@ -124,7 +124,7 @@ TEST_CASE("an input in place keeps its group", "[stage][out][group]") {
 
 TEST_CASE("results-group and results-mode", "[stage][out][group]") {
   ProjectScene scene;
-  scene.config.results_group = std::to_string(chosen);
+  scene.config.results_group = std::to_string(chosen_group);
   scene.config.results_mode = 0640;
   scene.buffer.put("d", S_IFDIR, {}, 0700);
   scene.buffer.put("d/f", S_IFREG, "x", 0600);
@@ -134,7 +134,7 @@ TEST_CASE("results-group and results-mode", "[stage][out][group]") {
     REQUIRE(receipt.verdict == Verdict::complete);
     CHECK(action_of(receipt, "d/f") == action);
     for (const char* name : {"d", "d/f", "d/program"}) {
-      CHECK(scene.group(name) == chosen);
+      CHECK(scene.group(name) == chosen_group);
     }
     CHECK(scene.mode("d") == 02750);
     CHECK(scene.mode("d/f") == 0640);
