@@ -293,9 +293,6 @@ class Filesystem {
   /// Waits for some milliseconds if a removed file counts as open, because the kernel may delay the
   /// RELEASE of a closed file. Returns false at once if there is none.
   bool await_release() EFS_EXCLUDES(mutex_);
-  /// Waits until no sync by another process keeps the space of removed containers. Returns false at
-  /// once if none was removed since the last call, or if the store is in memory.
-  bool await_removed();
   /// Returns when the space of all removed files that no program has open is free. Syncs the
   /// journal first if R3 requires it, and closes the kernel's registrations. False if no file was
   /// removed since the last call.
@@ -307,11 +304,6 @@ class Filesystem {
       free_removed();
     }
   }
-
-  /// Call before a program may write by passthrough: the kernel then sends no request that could
-  /// free space. If space is short, first counts the closes of removed files that another thread
-  /// has received.
-  void make_room_ahead() EFS_EXCLUDES(mutex_, sync_mutex_, freeing_);
 
   /// True if removed files hold space that programs may soon need. Call free_removed() then as soon
   /// as possible.
@@ -573,6 +565,13 @@ class Filesystem {
   /// after the reply. So while space is scarce the container is removed now, if no program has it
   /// open.
   Reaped reap_unnamed(std::uint64_t ino, SpaceAccount::Level level) EFS_REQUIRES(mutex_);
+  /// Call before a program may write by passthrough: the kernel then sends no request that could
+  /// free space. If space is short, first counts the closes of removed files that another thread
+  /// has received.
+  void make_room_ahead() EFS_EXCLUDES(mutex_, sync_mutex_, freeing_);
+  /// Waits until no sync by another process keeps the space of removed containers. Returns false at
+  /// once if none was removed since the last call, or if the store is in memory.
+  bool await_removed();
   bool has_open_removed() const EFS_EXCLUDES(mutex_);
   void reap_when_released(std::uint64_t ino, SpaceAccount::Level level) EFS_EXCLUDES(mutex_);
   /// Frees the container of an unreachable inode and keeps the inode for the kernel's references. A

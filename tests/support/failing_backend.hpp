@@ -87,6 +87,7 @@ class FailingBackend final : public PlainBackend {
   Status admit_writer() override { return real_.admit_writer(); }
 
   void look_again() override { real_.look_again(); }
+
   void await_removed() override { real_.await_removed(); }
 
   Durability durability() const override { return real_.durability(); }

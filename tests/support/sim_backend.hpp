@@ -288,6 +288,7 @@ class SimBackend final : public PlainBackend {
   }
 
   void look_again() override {}
+
   void await_removed() override {}
 
   // the scenario injects no other failure here
