@@ -2,12 +2,14 @@
 #include "objects/checkpoint/pace.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace efs::objects {
 
 namespace {
 
 constexpr std::chrono::milliseconds burst{5};
+constexpr double half_life = 64U << 20U;  // bytes
 
 }  // namespace
 
@@ -20,8 +22,10 @@ Moment Pace::end_of(std::uint64_t bytes, Moment begun) {
 
 void Rate::add(std::uint64_t bytes, std::chrono::duration<double> time) {
   if (bytes > 0 && time.count() > 0) {
-    const double rate = static_cast<double>(bytes) / time.count();
-    value_ = value_ > 0 ? (value_ + rate) / 2 : rate;
+    const auto more = static_cast<double>(bytes);
+    const double weight = std::exp2(-more / half_life);
+    bytes_ = bytes_ * weight + more;
+    time_ = time_ * weight + time.count();
   }
 }
 

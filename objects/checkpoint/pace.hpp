@@ -27,16 +27,17 @@ class Pace {
   Moment free_;  // the end of the last write
 };
 
-/// The mean of measured rates; recent ones count more.
+/// The mean of a measured rate; what was measured before the last 64 MiB counts half.
 class Rate {
  public:
   /// Bytes per second; 0: not measured.
-  double value() const { return value_; }
+  double value() const { return time_ > 0 ? bytes_ / time_ : 0; }
 
   void add(std::uint64_t bytes, std::chrono::duration<double> time);
 
  private:
-  double value_ = 0;
+  double bytes_ = 0;
+  double time_ = 0;
 };
 
 /// Returns how many of the bytes go directly to the store so that both media end at the same time.
