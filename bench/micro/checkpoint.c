@@ -23,7 +23,7 @@ struct Options {
   const char* directory;
   size_t bytes; /* of an array */
   const char* pace;
-  double compute; /* seconds between two checkpoints */
+  unsigned passes; /* over the memory, between two checkpoints */
 };
 
 struct Run {
@@ -48,18 +48,27 @@ static void check(int error) {
   }
 }
 
-/* Computes on the memory for a time, at least once on all of it. */
+/* Computes on all the memory: the same work each time. */
 static void compute(const struct Options* options, unsigned long long step) {
-  const double end = now() + options->compute;
-  unsigned long long pass = 0;
-  do {
+  for (unsigned pass = 0; pass < options->passes; ++pass) {
     for (int i = 0; i < ARRAYS; ++i) {
       for (size_t k = 0; k < options->bytes / 8; ++k) {
         memory[i][k] = memory[i][k] * 2862933555777941757ULL + k + step + pass;
       }
     }
-    ++pass;
-  } while (now() < end);
+  }
+}
+
+/* Sets the number of passes that take about this time, at least one. */
+static void calibrate(struct Options* options, double seconds) {
+  double fastest = 1e9;
+  options->passes = 1;
+  for (int i = 0; i < 5; ++i) {
+    const double begin = now();
+    compute(options, 0);
+    fastest = now() - begin < fastest ? now() - begin : fastest;
+  }
+  options->passes = seconds > fastest ? (unsigned)(seconds / fastest + 0.5) : 1;
 }
 
 static unsigned long long sum(const struct Options* options) {
@@ -169,9 +178,8 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: %s DIRECTORY [MIB [PACE [ROUNDS [COMPUTE_MS]]]]\n", argv[0]);
     return 2;
   }
-  const struct Options options = {
-      argv[1], (argc > 2 ? strtoul(argv[2], NULL, 10) : 512) * (1U << 20) / ARRAYS,
-      argc > 3 ? argv[3] : "1500", argc > 5 ? atof(argv[5]) / 1e3 : 1.2};
+  struct Options options = {argv[1], 0, argc > 3 ? argv[3] : "1500", 1};
+  options.bytes = (argc > 2 ? strtoul(argv[2], NULL, 10) : 512) * (1U << 20) / ARRAYS;
   int rounds = 1 + (argc > 4 ? atoi(argv[4]) : 5);
   rounds = rounds < 2 ? 2 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
   for (int i = 0; i < ARRAYS; ++i) {
@@ -181,6 +189,7 @@ int main(int argc, char** argv) {
     }
     memset(memory[i], i + 1, options.bytes);
   }
+  calibrate(&options, argc > 5 ? atof(argv[5]) / 1e3 : 1.2);
   for (int s = 1; s < COUNT; ++s) {
     runs[s].store = open_store(&options, strategies[s]);
     verify(&options, &runs[s]);
