@@ -196,6 +196,60 @@ EO_API int eo_fail(int error, const char* text);
  * call failed. Valid until the thread's next failed call. */
 EO_API const char* eo_error(void);
 
+/* The program's memory in checkpoints. These calls need the store of eo_open, not a version, in the
+ * process that opened it: after fork() the child opens the store itself. */
+
+/* Protects memory of the program under a name: eo_checkpoint writes it and eo_restore fills it. The
+ * memory belongs to the caller and must stay until eo_unprotect. The name is replaced. */
+EO_API int eo_protect(struct eo_storage* store, const char* name, const struct eo_array* array);
+
+/* Ends the protection. After that the memory may be freed: it waits while a snapshot reads it. */
+EO_API int eo_unprotect(struct eo_storage* store, const char* name);
+
+/* Sets an option for the checkpoints that follow:
+ *   "strategy"  "copy" (default): eo_checkpoint writes the version itself.
+ *               "stage": eo_checkpoint copies the arrays to DRAM; a background thread of the
+ * library writes the version. "split": eo_checkpoint copies a part to DRAM while the thread writes
+ * the rest to the store, so that both end together; the thread then writes the first part, too. The
+ * rates are measured; until they are, each medium gets half. "auto": the first of stage, split and
+ * copy that has the DRAM it needs. "fast"      directory on a file system in DRAM, with O_TMPFILE
+ * (tmpfs). The copies are in a file without a name there: a process that ends leaves nothing. It
+ * must belong to the user and have mode 0700 (EPERM); it is created if it is missing. Default:
+ *               /dev/shm/efs-objects-UID. The store keeps the memory of the copies until eo_close.
+ *   "pace"      MB/s of the writes to the store, for tests and measurements; "0" is no limit. */
+EO_API int eo_configure(struct eo_storage* store, const char* option, const char* value);
+
+/* Writes all protected arrays as version n of a series. When it returns, the memory may change or
+ * be freed. With stage and split the rest follows in the background, and EO_SYNC holds when eo_wait
+ * returns. The version is invisible until it is whole, also after a crash; exit() without eo_wait
+ * or eo_close loses it. A checkpoint waits for the one before; if that one failed, its error is
+ * returned and nothing is begun. EEXIST and EBUSY as eo_begin; ENOSPC also if "fast" has no room.
+ */
+EO_API int eo_checkpoint(struct eo_storage* store, const char* series, uint64_t n, unsigned flags);
+
+/* Says that a protected array will not change until the next checkpoint. A background thread copies
+ * the array to a draft of the next version at once, so that the checkpoint need not; the last
+ * version is not touched. A hint is a promise that may be broken: eo_checkpoint compares XXH3-64 of
+ * the memory with that of the copy, and writes an array that changed again. The comparison takes
+ * about as long as a copy to DRAM: a hint pays with copy and split, with stage it only spares the
+ * store later. eo_checkpoint discards a copy that is not complete. A hint has no effect for arrays
+ * of at most 64 KiB and with snapshot. ENOENT: the name is not protected. */
+EO_API int eo_persisted_hint(struct eo_storage* store, const char* name);
+
+/* Waits until the last checkpoint is whole and in its place. Returns the error of the background
+ * work, once; the version is then discarded. eo_close waits, too, and only sets eo_error(). */
+EO_API int eo_wait(struct eo_storage* store);
+
+/* Returns the strategy that the last checkpoint used; "" before the first. */
+EO_API const char* eo_strategy(struct eo_storage* store);
+
+/* Fills all protected arrays from version n. EO_LATEST is the newest version that eo_check finds
+ * good: a damaged one is skipped. *found is the number of the version; NULL is allowed. Type, order
+ * and shape of each array must be those of the version (EINVAL), and each array must be in it
+ * (ENOENT). All is verified before the memory changes; only if a read fails after that, the memory
+ * is partly restored, and eo_error() says so. */
+EO_API int eo_restore(struct eo_storage* store, const char* series, uint64_t n, uint64_t* found);
+
 #ifdef __cplusplus
 }
 #endif

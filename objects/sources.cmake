@@ -6,6 +6,16 @@ set(sources
   bundle.cpp
   bundle_store.cpp
   check.cpp
+  checkpoint/api.cpp
+  checkpoint/checkpoints.cpp
+  checkpoint/fast.cpp
+  checkpoint/hint.cpp
+  checkpoint/job.cpp
+  checkpoint/pace.cpp
+  checkpoint/pages.cpp
+  checkpoint/restore.cpp
+  checkpoint/snapshot.cpp
+  checkpoint/worker.cpp
   checksum.cpp
   crc32.cpp
   draft.cpp
