@@ -196,6 +196,38 @@ EO_API int eo_fail(int error, const char* text);
  * call failed. Valid until the thread's next failed call. */
 EO_API const char* eo_error(void);
 
+/* The program's memory in checkpoints. These calls need the store of eo_open, not a version, in the
+ * process that opened it: after fork() the child opens the store itself. */
+
+/* Protects memory of the program under a name: eo_checkpoint writes it and eo_restore fills it. The
+ * memory belongs to the caller and must stay until eo_unprotect. The name is replaced. */
+EO_API int eo_protect(struct eo_storage* store, const char* name, const struct eo_array* array);
+
+/* Ends the protection. After that the memory may be freed. */
+EO_API int eo_unprotect(struct eo_storage* store, const char* name);
+
+/* Sets an option for the checkpoints that follow:
+ *   "strategy"  "copy" (default): eo_checkpoint writes the version itself.
+ *   "pace"      MB/s of the writes to the store, for tests and measurements; "0" is no limit. */
+EO_API int eo_configure(struct eo_storage* store, const char* option, const char* value);
+
+/* Writes all protected arrays as version n of a series. When it returns, the memory may change. The
+ * version is invisible until it is whole, also after a crash. EEXIST and EBUSY as eo_begin. */
+EO_API int eo_checkpoint(struct eo_storage* store, const char* series, uint64_t n, unsigned flags);
+
+/* Waits until the last checkpoint is whole and in its place. */
+EO_API int eo_wait(struct eo_storage* store);
+
+/* Returns the strategy that the last checkpoint used; "" before the first. */
+EO_API const char* eo_strategy(struct eo_storage* store);
+
+/* Fills all protected arrays from version n. EO_LATEST is the newest version that is not damaged:
+ * a damaged one is skipped. *found is the number of the version; NULL is allowed. Type, order and
+ * shape of each array must be those of the version (EINVAL), and each array must be in it (ENOENT).
+ * All is verified before the memory changes; only if a read fails after that, the memory is partly
+ * restored, and eo_error() says so. */
+EO_API int eo_restore(struct eo_storage* store, const char* series, uint64_t n, uint64_t* found);
+
 #ifdef __cplusplus
 }
 #endif

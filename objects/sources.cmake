@@ -6,6 +6,11 @@ set(sources
   bundle.cpp
   bundle_store.cpp
   check.cpp
+  checkpoint/api.cpp
+  checkpoint/checkpoints.cpp
+  checkpoint/job.cpp
+  checkpoint/pace.cpp
+  checkpoint/restore.cpp
   checksum.cpp
   crc32.cpp
   draft.cpp

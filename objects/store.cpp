@@ -205,6 +205,7 @@ Result<std::unique_ptr<Store>> open_store(const char* directory) {
     return std::unexpected(std::move(opened.error()));
   }
   store->directory = std::move(*opened);
+  store->checkpoints = new_checkpoints();
   sweep(store->directory.get());
   return store;
 }

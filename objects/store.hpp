@@ -40,6 +40,11 @@ struct UnpublishedBundle {
   DraftFile file;
 };
 
+class Checkpoints;
+/// Returns checkpoints without arrays. Their destruction waits for the background work, and sets
+/// the text of eo_error() if the work fails.
+std::shared_ptr<Checkpoints> new_checkpoints();
+
 }  // namespace efs::objects
 
 /// A store. Its members are constant after it was opened; what they lead to has its own locks.
@@ -54,6 +59,8 @@ struct eo_storage {
   std::shared_ptr<efs::objects::Bundle> bundle;
   std::unique_ptr<efs::objects::UnpublishedBundle> unpublished_bundle;
   std::shared_ptr<efs::objects::WrittenFiles> written;  // of a version that is not committed
+  // Of a store that is no version. Last: its background thread uses the members above.
+  std::shared_ptr<efs::objects::Checkpoints> checkpoints;
 
   /// A bundle has no directory.
   bool is_bundle() const { return !directory; }

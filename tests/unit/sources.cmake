@@ -80,6 +80,8 @@ set(sources
   image/salvage_fault_test.cpp
   objects/bundle_test.cpp
   objects/check_test.cpp
+  objects/checkpoint_pace_test.cpp
+  objects/checkpoint_test.cpp
   objects/draft_test.cpp
   objects/joined_test.cpp
   objects/name_test.cpp

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "objects/checkpoint/job.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace efs::objects {
+
+Status Medium::write(int fd, const char* bytes, std::uint64_t size, std::uint64_t offset) {
+  for (std::uint64_t done = 0; done < size;) {
+    const std::uint64_t length = std::min(granule, size - done);
+    const Moment begun = std::chrono::steady_clock::now();
+    EO_TRY(write_all(fd, bytes + done, length, offset + done));
+    if (pace_.limited()) {
+      std::this_thread::sleep_until(pace_.end_of(length, begun));
+    }
+    if (length == granule) {
+      rate_.add(length, std::chrono::steady_clock::now() - begun);
+    }
+    done += length;
+  }
+  return {};
+}
+
+Result<ArrayFile> create_array_file(const Store& version, const Protected& array) {
+  auto entry = open_parent(version.directory.get(), array.name, true);
+  if (!entry) {
+    return std::unexpected(std::move(entry.error()));
+  }
+  auto draft = create_draft(entry->directory.get());
+  if (!draft) {
+    return std::unexpected(std::move(draft.error()));
+  }
+  const std::string header = header_of(array.shape);
+  const auto size = static_cast<off_t>(header.size() + array.shape.bytes);
+  if (::ftruncate(draft->fd.get(), size) != 0) {
+    return fail(errno);
+  }
+  EO_TRY(write_all(draft->fd.get(), header.data(), header.size(), 0));
+  return ArrayFile{std::move(*entry), std::move(*draft), header.size()};
+}
+
+Job::~Job() {
+  try {
+    if (!committed_) {
+      abort(*version_);
+    }
+  } catch (...) {
+    // Without memory the draft stays; the next eo_open removes it.
+  }
+}
+
+Status Job::store_small(Item& item, const char* data) {
+  eo_array array{};
+  describe(item.array.shape, array);
+  array.data = const_cast<char*>(data);
+  item.stored = true;
+  return store_array(*version_, item.array.name, array, 0);
+}
+
+Status Job::write(Item& item, Medium& medium, const char* from, std::uint64_t size,
+                  std::uint64_t offset) {
+  if (!item.file) {
+    auto file = create_array_file(*version_, item.array);
+    if (!file) {
+      return std::unexpected(std::move(file.error()));
+    }
+    item.file = std::move(*file);
+  }
+  return medium.write(item.file->draft.fd.get(), from, size, item.file->header + offset);
+}
+
+Status Job::write_direct(Medium& medium) {
+  for (Item& item : items_) {
+    if (item.small() && item.rest() == 0) {
+      EO_TRY(store_small(item, item.array.data));
+    } else if (item.direct > 0) {
+      EO_TRY(write(item, medium, item.array.data, item.direct, 0));
+    }
+  }
+  return {};
+}
+
+Status Job::write_staged(Medium& medium) {
+  for (Item& item : items_) {
+    if (item.small() && !item.stored) {
+      EO_TRY(store_small(item, item.staged));
+    } else if (item.rest() > 0) {
+      EO_TRY(write(item, medium, item.staged, item.rest(), item.direct));
+    }
+  }
+  return {};
+}
+
+Status Job::commit() {
+  for (const Item& item : items_) {
+    if (item.file) {
+      EO_TRY(publish(version_->directory, item.array.name, item.file->entry, item.file->draft, 0));
+    }
+  }
+  EO_TRY(objects::commit(*version_, flags_));
+  committed_ = true;
+  return {};
+}
+
+}  // namespace efs::objects

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// One version that is written from a program's memory, from copies of it, or from both.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "objects/checkpoint/pace.hpp"
+#include "objects/store.hpp"
+
+namespace efs::objects {
+
+/// Arrays up to this size are copied, compared and stored as a whole.
+constexpr std::uint64_t small_array = 65536;
+/// The unit of long writes and of write protection.
+constexpr std::uint64_t granule = 2U << 20U;
+
+/// An array in the program's memory.
+struct Protected {
+  std::string name;
+  Shape shape;
+  char* data = nullptr;
+};
+
+/// Writes to the storage of a store, at its pace, and measures their rate. One thread at a time.
+class Medium {
+ public:
+  /// 0: no limit.
+  void set_pace(double bytes_per_second) { pace_ = Pace(bytes_per_second); }
+
+  double rate() const { return rate_.value(); }
+
+  Status write(int fd, const char* bytes, std::uint64_t size, std::uint64_t offset);
+
+ private:
+  Pace pace_;
+  Rate rate_;
+};
+
+/// The file of a large array in a version, before it has its name.
+struct ArrayFile {
+  Entry entry;
+  DraftFile draft;
+  std::uint64_t header = 0;  // bytes before the first element
+};
+
+/// Creates the file with its size and its header.
+Result<ArrayFile> create_array_file(const Store& version, const Protected& array);
+
+/// An array of a checkpoint. Bytes before `direct` are in the program's memory; `staged` has the
+/// others.
+struct Item {
+  Protected array;
+  std::uint64_t direct = 0;
+  const char* staged = nullptr;
+  std::optional<ArrayFile> file;
+  bool stored = false;
+
+  std::uint64_t rest() const { return array.shape.bytes - direct; }
+
+  bool small() const { return array.shape.bytes <= small_array; }
+};
+
+/// A version that was begun. Without a commit its destruction aborts it.
+class Job {
+ public:
+  Job(std::unique_ptr<Store> version, unsigned flags)
+      : version_(std::move(version)), flags_(flags) {}
+
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job();
+
+  const Store& version() const { return *version_; }
+
+  std::vector<Item>& items() { return items_; }
+
+  /// Writes what is in the program's memory.
+  Status write_direct(Medium& medium);
+  /// Writes what is staged.
+  Status write_staged(Medium& medium);
+  /// Writes a part of an item.
+  Status write(Item& item, Medium& medium, const char* from, std::uint64_t size,
+               std::uint64_t offset);
+  /// Gives the files their names and publishes the version.
+  Status commit();
+
+ private:
+  Status store_small(Item& item, const char* data);
+
+  std::unique_ptr<Store> version_;
+  unsigned flags_;
+  std::vector<Item> items_;
+  bool committed_ = false;
+};
+
+}  // namespace efs::objects
