@@ -208,14 +208,27 @@ EO_API int eo_unprotect(struct eo_storage* store, const char* name);
 
 /* Sets an option for the checkpoints that follow:
  *   "strategy"  "copy" (default): eo_checkpoint writes the version itself.
+ *               "stage": eo_checkpoint copies the arrays to DRAM; a background thread of the
+ * library writes the version. "split": eo_checkpoint copies a part to DRAM while the thread writes
+ * the rest to the store, so that both end together; the thread then writes the first part, too. The
+ * rates are measured; until they are, each medium gets half. "auto": the first of stage, split and
+ * copy that has the DRAM it needs. "fast"      directory on a file system in DRAM, with O_TMPFILE
+ * (tmpfs). The copies are in a file without a name there: a process that ends leaves nothing. It
+ * must belong to the user and have mode 0700 (EPERM); it is created if it is missing. Default:
+ *               /dev/shm/efs-objects-UID. The store keeps the memory of the copies until eo_close.
  *   "pace"      MB/s of the writes to the store, for tests and measurements; "0" is no limit. */
 EO_API int eo_configure(struct eo_storage* store, const char* option, const char* value);
 
-/* Writes all protected arrays as version n of a series. When it returns, the memory may change. The
- * version is invisible until it is whole, also after a crash. EEXIST and EBUSY as eo_begin. */
+/* Writes all protected arrays as version n of a series. When it returns, the memory may change or
+ * be freed. With stage and split the rest follows in the background, and EO_SYNC holds when eo_wait
+ * returns. The version is invisible until it is whole, also after a crash; exit() without eo_wait
+ * or eo_close loses it. A checkpoint waits for the one before; if that one failed, its error is
+ * returned and nothing is begun. EEXIST and EBUSY as eo_begin; ENOSPC also if "fast" has no room.
+ */
 EO_API int eo_checkpoint(struct eo_storage* store, const char* series, uint64_t n, unsigned flags);
 
-/* Waits until the last checkpoint is whole and in its place. */
+/* Waits until the last checkpoint is whole and in its place. Returns the error of the background
+ * work, once; the version is then discarded. eo_close waits, too, and only sets eo_error(). */
 EO_API int eo_wait(struct eo_storage* store);
 
 /* Returns the strategy that the last checkpoint used; "" before the first. */

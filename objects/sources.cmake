@@ -8,9 +8,11 @@ set(sources
   check.cpp
   checkpoint/api.cpp
   checkpoint/checkpoints.cpp
+  checkpoint/fast.cpp
   checkpoint/job.cpp
   checkpoint/pace.cpp
   checkpoint/restore.cpp
+  checkpoint/worker.cpp
   checksum.cpp
   crc32.cpp
   draft.cpp

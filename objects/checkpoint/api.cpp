@@ -40,7 +40,13 @@ std::unexpected<Failure> null_argument() {
 }  // namespace
 
 std::shared_ptr<Checkpoints> new_checkpoints() {
-  return std::make_shared<Checkpoints>();
+  return {new Checkpoints(), [](Checkpoints* checkpoints) {
+            // In a child after fork() the background thread is missing: no call can end its work.
+            if (checkpoints->in_its_process()) {
+              checkpoints->close();
+              delete checkpoints;
+            }
+          }};
 }
 
 }  // namespace efs::objects

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstring>
 
 #include "objects/name.hpp"
 
@@ -55,9 +56,28 @@ const char* name_of(Strategy strategy) {
 }
 
 Status Checkpoints::check_process() const {
-  return ::getpid() == process_
+  return in_its_process()
              ? Status()
              : fail(EINVAL, "the store was opened before fork()", "Open the store in the child");
+}
+
+Worker& Checkpoints::worker() {
+  if (!worker_) {
+    worker_ = std::make_unique<Worker>();
+  }
+  return *worker_;
+}
+
+/// Waits for the background work; its failure stays for finish().
+void Checkpoints::rest() {
+  if (worker_) {
+    worker_->wait();
+  }
+}
+
+Status Checkpoints::finish() {
+  rest();
+  return std::exchange(outcome_, Status());
 }
 
 Status Checkpoints::protect(std::string_view name, const eo_array& array) {
@@ -98,9 +118,14 @@ Status Checkpoints::configure(std::string_view option, std::string_view value) {
   if (option == "pace") {
     const auto pace = pace_of(value);
     if (pace) {
+      rest();
       medium_.set_pace(*pace);
     }
     return pace ? Status() : std::unexpected(pace.error());
+  }
+  if (option == "fast") {
+    rest();
+    return fast_.use(std::string(value));
   }
   return fail(EINVAL, "the option is unknown", "Use strategy, fast or pace");
 }
@@ -110,34 +135,101 @@ Status Checkpoints::checkpoint(const Store& store, std::string_view series, std:
   EO_TRY(check_process());
   EO_TRY(check_flags(flags));
   const std::lock_guard lock(calls_);
+  EO_TRY(finish());
   auto version = begin(store, series, n);
   if (!version) {
     return std::unexpected(std::move(version.error()));
   }
-  Job job(std::move(*version), flags);
+  const auto job = std::make_shared<Job>(std::move(*version), flags);
   for (const auto& [name, array] : arrays_) {
-    job.items().emplace_back().array = array;
+    job->items().emplace_back().array = array;
   }
-  return run(job, strategy_);
+  Status prepared = fail(ENOTSUP);
+  if (strategy_ != Strategy::automatic) {
+    prepared = prepare(*job, strategy_);
+  }
+  for (std::size_t i = 0; strategy_ == Strategy::automatic && !prepared; ++i) {
+    prepared = prepare(*job, automatic_order.at(i));
+  }
+  return prepared ? run(job) : prepared;
 }
 
-Status Checkpoints::run(Job& job, Strategy strategy) {
-  for (Item& item : job.items()) {
-    item.direct = item.array.shape.bytes;
+Status Checkpoints::prepare(Job& job, Strategy strategy) {
+  std::uint64_t direct = UINT64_MAX;
+  if (strategy == Strategy::stage) {
+    direct = 0;
+  } else if (strategy == Strategy::split) {
+    direct = direct_share(job.bytes(), fast_rate_.value(), medium_.rate());
+  } else if (strategy == Strategy::snapshot) {
+    return fail(ENOTSUP, "the strategy snapshot is missing in this build");
+  }
+  const std::uint64_t staged = job.place(direct, strategy != Strategy::copy);
+  if (strategy != Strategy::copy) {
+    EO_TRY(fast_.reserve(staged, true));
+    job.stage_at(fast_.data());
   }
   used_ = strategy;
-  EO_TRY(job.write_direct(medium_));
-  return job.commit();
+  return {};
+}
+
+void Checkpoints::copy_staged(Job& job) {
+  for (const Item& item : job.items()) {
+    if (item.rest() > 0) {
+      const Moment begun = std::chrono::steady_clock::now();
+      std::memcpy(item.staged, item.array.data + item.direct, item.rest());
+      if (item.rest() >= granule) {
+        fast_rate_.add(item.rest(), std::chrono::steady_clock::now() - begun);
+      }
+    }
+  }
+}
+
+Status Checkpoints::run(const std::shared_ptr<Job>& job) {
+  const Strategy strategy = used_;
+  if (strategy == Strategy::copy) {
+    EO_TRY(job->write_direct(medium_));
+    return job->commit();
+  }
+  if (strategy == Strategy::split) {
+    worker().post(
+        [this, job] { outcome_ = job->background([&] { return job->write_direct(medium_); }); });
+  }
+  copy_staged(*job);
+  EO_TRY(finish());
+  post_rest(job);
+  return {};
+}
+
+void Checkpoints::post_rest(const std::shared_ptr<Job>& job) {
+  worker().post([this, job] {
+    outcome_ = job->background([&]() -> Status {
+      EO_TRY(job->write_staged(medium_));
+      return job->commit();
+    });
+  });
 }
 
 Status Checkpoints::wait() {
-  return check_process();
+  EO_TRY(check_process());
+  const std::lock_guard lock(calls_);
+  return finish();
+}
+
+void Checkpoints::close() noexcept {
+  try {
+    if (const Status status = wait(); !status) {
+      report(Subject{"complete a checkpoint before the store is closed", "", ""}, status.error());
+    }
+  } catch (...) {
+    report(Subject{"complete a checkpoint", "", ""}, Failure{ENOMEM, "", ""});
+  }
 }
 
 Result<std::uint64_t> Checkpoints::restore(const Store& store, std::string_view series,
                                            std::uint64_t n) {
   EO_TRY(check_process());
   const std::lock_guard lock(calls_);
+  rest();
   std::vector<Protected> arrays;
   for (const auto& [name, array] : arrays_) {
     arrays.push_back(array);

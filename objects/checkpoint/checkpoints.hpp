@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -13,11 +14,16 @@
 #include <string_view>
 #include <vector>
 
+#include "objects/checkpoint/fast.hpp"
 #include "objects/checkpoint/job.hpp"
+#include "objects/checkpoint/worker.hpp"
 
 namespace efs::objects {
 
 enum class Strategy { none, copy, split, stage, snapshot, automatic };
+
+/// The strategies that "auto" tries, in this order. The last one needs nothing.
+inline constexpr std::array automatic_order{Strategy::stage, Strategy::split, Strategy::copy};
 
 /// The name of a strategy as in eo_configure(); "" for none.
 const char* name_of(Strategy strategy);
@@ -37,12 +43,27 @@ class Checkpoints {
   Status wait();
   Result<std::uint64_t> restore(const Store& store, std::string_view series, std::uint64_t n);
 
+  /// wait() for a caller that returns no error: it sets the text of eo_error().
+  void close() noexcept;
+
   Strategy used() const { return used_; }
 
+  /// False in a child of the process that opened the store: it has no background thread.
+  bool in_its_process() const { return ::getpid() == process_; }
+
  private:
-  /// EINVAL in a child of the process that opened the store: it has no background thread.
   Status check_process() const;
-  Status run(Job& job, Strategy strategy);
+  Status finish();
+  void rest();
+  Worker& worker();
+
+  /// Decides which bytes of the job are staged, and reserves the memory for them.
+  Status prepare(Job& job, Strategy strategy);
+  /// Copies what is staged.
+  void copy_staged(Job& job);
+  Status run(const std::shared_ptr<Job>& job);
+  /// Posts the part of the job that follows when the call has returned.
+  void post_rest(const std::shared_ptr<Job>& job);
 
   const pid_t process_ = ::getpid();
   std::atomic<Strategy> used_ = Strategy::none;
@@ -50,7 +71,13 @@ class Checkpoints {
   std::mutex calls_;  // held during each call; guards what follows
   std::map<std::string, Protected, std::less<>> arrays_;
   Strategy strategy_ = Strategy::copy;
+  Fast fast_;
+  Rate fast_rate_;
+  // While the worker has work, these belong to it.
   Medium medium_;
+  Status outcome_;  // of the background work
+  // Last: its destruction waits for the work.
+  std::unique_ptr<Worker> worker_;
 };
 
 /// Restores the arrays from version n or, with EO_LATEST, from the newest good one; returns its

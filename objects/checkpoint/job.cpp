@@ -4,9 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
+#include "objects/name.hpp"
+
 namespace efs::objects {
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+}  // namespace
 
 Status Medium::write(int fd, const char* bytes, std::uint64_t size, std::uint64_t offset) {
   for (std::uint64_t done = 0; done < size;) {
@@ -52,10 +61,47 @@ Job::~Job() {
   }
 }
 
-Status Job::store_small(Item& item, const char* data) {
+std::uint64_t Job::bytes() const {
+  std::uint64_t sum = 0;
+  for (const Item& item : items_) {
+    sum += item.array.shape.bytes;
+  }
+  return sum;
+}
+
+std::uint64_t Job::place(std::uint64_t direct, bool staged) {
+  std::uint64_t offset = 0;
+  for (Item& item : items_) {
+    const std::uint64_t bytes = item.array.shape.bytes;
+    item.direct = staged && item.small() ? 0 : std::min(bytes, direct);
+    if (item.direct < bytes) {
+      item.direct -= item.direct % page;
+    }
+    direct -= item.direct;
+    item.offset = offset;
+    offset += (item.rest() + page - 1) / page * page;
+  }
+  return offset;
+}
+
+void Job::stage_at(char* memory) {
+  for (Item& item : items_) {
+    item.staged = memory + item.offset;
+  }
+}
+
+Status Job::in_background(Failure failure) const {
+  const Unpublished& place = *version_->unpublished;
+  const std::string reason = failure.reason.empty() ? std::strerror(failure.code) : failure.reason;
+  failure.reason = "version " + printable(place.name) + " of " + printable(place.series_name) +
+                   " was not written: " + reason;
+  return std::unexpected(std::move(failure));
+}
+
+Status Job::store_small(Item& item, char* data) {
   eo_array array{};
   describe(item.array.shape, array);
-  array.data = const_cast<char*>(data);
+  array.data = data;
   item.stored = true;
   return store_array(*version_, item.array.name, array, 0);
 }

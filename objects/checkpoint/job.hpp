@@ -50,12 +50,13 @@ struct ArrayFile {
 /// Creates the file with its size and its header.
 Result<ArrayFile> create_array_file(const Store& version, const Protected& array);
 
-/// An array of a checkpoint. Bytes before `direct` are in the program's memory; `staged` has the
-/// others.
+/// An array of a checkpoint. Bytes before `direct` are in the program's memory; the others are
+/// staged: `offset` bytes after the begin of all staged memory.
 struct Item {
   Protected array;
   std::uint64_t direct = 0;
-  const char* staged = nullptr;
+  std::uint64_t offset = 0;
+  char* staged = nullptr;
   std::optional<ArrayFile> file;
   bool stored = false;
 
@@ -78,6 +79,26 @@ class Job {
 
   std::vector<Item>& items() { return items_; }
 
+  std::uint64_t bytes() const;
+
+  /// Plans the first `direct` bytes of all arrays to be written from the program's memory, and the
+  /// others to be staged. With `staged` small arrays are staged as a whole. Returns the staged
+  /// size.
+  std::uint64_t place(std::uint64_t direct, bool staged);
+  /// Sets the begin of the staged memory.
+  void stage_at(char* memory);
+
+  /// Runs a part of the work in a background thread; its failure names the version.
+  template <typename Work>
+  Status background(Work work) noexcept {
+    try {
+      Status status = work();
+      return status ? status : in_background(std::move(status.error()));
+    } catch (...) {
+      return fail(ENOMEM);
+    }
+  }
+
   /// Writes what is in the program's memory.
   Status write_direct(Medium& medium);
   /// Writes what is staged.
@@ -89,7 +110,8 @@ class Job {
   Status commit();
 
  private:
-  Status store_small(Item& item, const char* data);
+  Status store_small(Item& item, char* data);
+  Status in_background(Failure failure) const;
 
   std::unique_ptr<Store> version_;
   unsigned flags_;

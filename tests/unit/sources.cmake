@@ -80,6 +80,7 @@ set(sources
   image/salvage_fault_test.cpp
   objects/bundle_test.cpp
   objects/check_test.cpp
+  objects/checkpoint_background_test.cpp
   objects/checkpoint_pace_test.cpp
   objects/checkpoint_test.cpp
   objects/draft_test.cpp

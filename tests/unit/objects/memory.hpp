@@ -2,6 +2,9 @@
 #pragma once
 // Protected memory for the tests of checkpoints.
 
+#include <sys/mount.h>
+#include <sys/stat.h>
+
 #include "unit/objects/arrays.hpp"
 
 namespace efs::objects_test {
@@ -60,5 +63,50 @@ class Memory {
   std::vector<std::int32_t> odd_;
   std::vector<std::int32_t> small_;
 };
+
+/// A tmpfs of a given size. Only root can mount one.
+class SizedTmpfs {
+ public:
+  explicit SizedTmpfs(const char* options) {
+    mounted_ = ::mount("efs-test", directory_.path().c_str(), "tmpfs", 0, options) == 0;
+  }
+
+  SizedTmpfs(const SizedTmpfs&) = delete;
+  SizedTmpfs& operator=(const SizedTmpfs&) = delete;
+
+  ~SizedTmpfs() {
+    if (mounted_) {
+      ::umount2(directory_.path().c_str(), MNT_DETACH);
+    }
+  }
+
+  bool mounted() const { return mounted_; }
+
+  const std::string& path() const { return directory_.path(); }
+
+ private:
+  TempDirectory directory_;
+  bool mounted_ = false;
+};
+
+/// Returns the bytes of storage that the drafts directly below a directory have.
+inline std::uint64_t bytes_in_drafts(const std::string& path) {
+  std::uint64_t bytes = 0;
+  std::error_code error;  // the program that is observed renames and removes
+  for (std::filesystem::directory_iterator entry(path, error); !error && entry != end(entry);
+       entry.increment(error)) {
+    struct stat status{};
+    if (entry->path().extension() == ".part" && ::stat(entry->path().c_str(), &status) == 0) {
+      bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+    }
+  }
+  return bytes;
+}
+
+/// Waits until a child ends; returns true if its exit code is 0.
+inline bool succeeds(pid_t child) {
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
 
 }  // namespace efs::objects_test

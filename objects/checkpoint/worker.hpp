@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A background thread of the library.
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace efs::objects {
+
+/// Runs work in its order, in a thread that receives no signals of the program. Thread-safe. The
+/// destruction waits until all is done.
+class Worker {
+ public:
+  Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker();
+
+  /// The work must not throw.
+  void post(std::function<void()> work);
+  /// Waits until all work is done and destroyed.
+  void wait();
+
+ private:
+  void run();
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  bool busy_ = false;
+  bool ending_ = false;
+  std::thread thread_;  // constant after construction
+};
+
+/// Starts a thread that receives no signals.
+std::thread quiet_thread(std::function<void()> body);
+
+}  // namespace efs::objects
