@@ -203,7 +203,7 @@ EO_API const char* eo_error(void);
  * memory belongs to the caller and must stay until eo_unprotect. The name is replaced. */
 EO_API int eo_protect(struct eo_storage* store, const char* name, const struct eo_array* array);
 
-/* Ends the protection. After that the memory may be freed. */
+/* Ends the protection. After that the memory may be freed: it waits while a snapshot reads it. */
 EO_API int eo_unprotect(struct eo_storage* store, const char* name);
 
 /* Sets an option for the checkpoints that follow:

@@ -11,7 +11,9 @@ set(sources
   checkpoint/fast.cpp
   checkpoint/job.cpp
   checkpoint/pace.cpp
+  checkpoint/pages.cpp
   checkpoint/restore.cpp
+  checkpoint/snapshot.cpp
   checkpoint/worker.cpp
   checksum.cpp
   crc32.cpp

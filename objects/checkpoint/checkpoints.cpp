@@ -75,6 +75,12 @@ void Checkpoints::rest() {
   }
 }
 
+void Checkpoints::rest_if_memory_is_read() {
+  if (used_ == Strategy::snapshot) {
+    rest();
+  }
+}
+
 Status Checkpoints::finish() {
   rest();
   return std::exchange(outcome_, Status());
@@ -91,6 +97,7 @@ Status Checkpoints::protect(std::string_view name, const eo_array& array) {
     return fail(EINVAL, "data is NULL");
   }
   const std::lock_guard lock(calls_);
+  rest_if_memory_is_read();
   Protected memory{std::string(name), std::move(*shape), static_cast<char*>(array.data)};
   arrays_.insert_or_assign(memory.name, memory);
   return {};
@@ -103,6 +110,7 @@ Status Checkpoints::unprotect(std::string_view name) {
   if (found == arrays_.end()) {
     return fail(ENOENT, "the array is not protected", "Use a name of eo_protect");
   }
+  rest_if_memory_is_read();
   arrays_.erase(found);
   return {};
 }
@@ -161,7 +169,7 @@ Status Checkpoints::prepare(Job& job, Strategy strategy) {
   } else if (strategy == Strategy::split) {
     direct = direct_share(job.bytes(), fast_rate_.value(), medium_.rate());
   } else if (strategy == Strategy::snapshot) {
-    return fail(ENOTSUP, "the strategy snapshot is missing in this build");
+    return prepare_snapshot(job);
   }
   const std::uint64_t staged = job.place(direct, strategy != Strategy::copy);
   if (strategy != Strategy::copy) {
@@ -177,7 +185,7 @@ void Checkpoints::copy_staged(Job& job) {
     if (item.rest() > 0) {
       const Moment begun = std::chrono::steady_clock::now();
       std::memcpy(item.staged, item.array.data + item.direct, item.rest());
-      if (item.rest() >= granule) {
+      if (item.rest() >= granule_size) {
         fast_rate_.add(item.rest(), std::chrono::steady_clock::now() - begun);
       }
     }
@@ -194,8 +202,10 @@ Status Checkpoints::run(const std::shared_ptr<Job>& job) {
     worker().post(
         [this, job] { outcome_ = job->background([&] { return job->write_direct(medium_); }); });
   }
-  copy_staged(*job);
-  EO_TRY(finish());
+  if (strategy != Strategy::snapshot) {
+    copy_staged(*job);
+    EO_TRY(finish());
+  }
   post_rest(job);
   return {};
 }
@@ -203,6 +213,7 @@ Status Checkpoints::run(const std::shared_ptr<Job>& job) {
 void Checkpoints::post_rest(const std::shared_ptr<Job>& job) {
   worker().post([this, job] {
     outcome_ = job->background([&]() -> Status {
+      EO_TRY(write_snapshot(*job));
       EO_TRY(job->write_staged(medium_));
       return job->commit();
     });

@@ -16,6 +16,7 @@
 
 #include "objects/checkpoint/fast.hpp"
 #include "objects/checkpoint/job.hpp"
+#include "objects/checkpoint/snapshot.hpp"
 #include "objects/checkpoint/worker.hpp"
 
 namespace efs::objects {
@@ -23,7 +24,8 @@ namespace efs::objects {
 enum class Strategy { none, copy, split, stage, snapshot, automatic };
 
 /// The strategies that "auto" tries, in this order. The last one needs nothing.
-inline constexpr std::array automatic_order{Strategy::stage, Strategy::split, Strategy::copy};
+inline constexpr std::array automatic_order{Strategy::snapshot, Strategy::stage, Strategy::split,
+                                            Strategy::copy};
 
 /// The name of a strategy as in eo_configure(); "" for none.
 const char* name_of(Strategy strategy);
@@ -55,10 +57,16 @@ class Checkpoints {
   Status check_process() const;
   Status finish();
   void rest();
+  void rest_if_memory_is_read();
   Worker& worker();
 
   /// Decides which bytes of the job are staged, and reserves the memory for them.
   Status prepare(Job& job, Strategy strategy);
+  /// Protects the pages of large arrays and copies everything else.
+  Status prepare_snapshot(Job& job);
+  Status copy_edges(Job& job);
+  /// Writes the pages that are protected, and ends their protection.
+  Status write_snapshot(Job& job);
   /// Copies what is staged.
   void copy_staged(Job& job);
   Status run(const std::shared_ptr<Job>& job);
@@ -75,6 +83,7 @@ class Checkpoints {
   Rate fast_rate_;
   // While the worker has work, these belong to it.
   Medium medium_;
+  std::unique_ptr<Snapshot> snapshot_;
   Status outcome_;  // of the background work
   // Last: its destruction waits for the work.
   std::unique_ptr<Worker> worker_;

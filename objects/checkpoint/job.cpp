@@ -19,13 +19,13 @@ constexpr std::uint64_t page = 4096;
 
 Status Medium::write(int fd, const char* bytes, std::uint64_t size, std::uint64_t offset) {
   for (std::uint64_t done = 0; done < size;) {
-    const std::uint64_t length = std::min(granule, size - done);
+    const std::uint64_t length = std::min(granule_size, size - done);
     const Moment begun = std::chrono::steady_clock::now();
     EO_TRY(write_all(fd, bytes + done, length, offset + done));
     if (pace_.limited()) {
       std::this_thread::sleep_until(pace_.end_of(length, begun));
     }
-    if (length == granule) {
+    if (length == granule_size) {
       rate_.add(length, std::chrono::steady_clock::now() - begun);
     }
     done += length;

@@ -16,7 +16,7 @@ namespace efs::objects {
 /// Arrays up to this size are copied, compared and stored as a whole.
 constexpr std::uint64_t small_array = 65536;
 /// The unit of long writes and of write protection.
-constexpr std::uint64_t granule = 2U << 20U;
+constexpr std::uint64_t granule_size = 2U << 20U;
 
 /// An array in the program's memory.
 struct Protected {

@@ -82,6 +82,7 @@ set(sources
   objects/check_test.cpp
   objects/checkpoint_background_test.cpp
   objects/checkpoint_pace_test.cpp
+  objects/checkpoint_snapshot_test.cpp
   objects/checkpoint_test.cpp
   objects/draft_test.cpp
   objects/joined_test.cpp
