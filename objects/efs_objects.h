@@ -227,6 +227,15 @@ EO_API int eo_configure(struct eo_storage* store, const char* option, const char
  */
 EO_API int eo_checkpoint(struct eo_storage* store, const char* series, uint64_t n, unsigned flags);
 
+/* Says that a protected array will not change until the next checkpoint. A background thread copies
+ * the array to a draft of the next version at once, so that the checkpoint need not; the last
+ * version is not touched. A hint is a promise that may be broken: eo_checkpoint compares XXH3-64 of
+ * the memory with that of the copy, and writes an array that changed again. The comparison takes
+ * about as long as a copy to DRAM: a hint pays with copy and split, with stage it only spares the
+ * store later. eo_checkpoint discards a copy that is not complete. A hint has no effect for arrays
+ * of at most 64 KiB and with snapshot. ENOENT: the name is not protected. */
+EO_API int eo_persisted_hint(struct eo_storage* store, const char* name);
+
 /* Waits until the last checkpoint is whole and in its place. Returns the error of the background
  * work, once; the version is then discarded. eo_close waits, too, and only sets eo_error(). */
 EO_API int eo_wait(struct eo_storage* store);

@@ -9,6 +9,7 @@ set(sources
   checkpoint/api.cpp
   checkpoint/checkpoints.cpp
   checkpoint/fast.cpp
+  checkpoint/hint.cpp
   checkpoint/job.cpp
   checkpoint/pace.cpp
   checkpoint/pages.cpp

@@ -90,6 +90,12 @@ int eo_checkpoint(eo_storage* store, const char* series, uint64_t n, unsigned fl
       });
 }
 
+int eo_persisted_hint(eo_storage* store, const char* name) {
+  return run_call(store, in_store("copy in advance", store, name), [&](Checkpoints& all) -> Status {
+    return name == nullptr ? null_argument() : all.hint(*store, name);
+  });
+}
+
 int eo_wait(eo_storage* store) {
   return run_call(store, in_store("complete a checkpoint", store, nullptr),
                   [](Checkpoints& all) { return all.wait(); });

@@ -68,17 +68,23 @@ Worker& Checkpoints::worker() {
   return *worker_;
 }
 
-/// Waits for the background work; its failure stays for finish().
+void Checkpoints::post(std::function<void()> work) {
+  posted_ = worker().post(std::move(work));
+}
+
+/// Waits for the checkpoint in the background; its failure stays for finish().
 void Checkpoints::rest() {
   if (worker_) {
-    worker_->wait();
+    worker_->wait(posted_);
   }
 }
 
-void Checkpoints::rest_if_memory_is_read() {
+/// Waits until no background work reads the program's memory.
+void Checkpoints::rest_from_memory() {
   if (used_ == Strategy::snapshot) {
     rest();
   }
+  end_hints();
 }
 
 Status Checkpoints::finish() {
@@ -97,7 +103,7 @@ Status Checkpoints::protect(std::string_view name, const eo_array& array) {
     return fail(EINVAL, "data is NULL");
   }
   const std::lock_guard lock(calls_);
-  rest_if_memory_is_read();
+  rest_from_memory();
   Protected memory{std::string(name), std::move(*shape), static_cast<char*>(array.data)};
   arrays_.insert_or_assign(memory.name, memory);
   return {};
@@ -110,7 +116,7 @@ Status Checkpoints::unprotect(std::string_view name) {
   if (found == arrays_.end()) {
     return fail(ENOENT, "the array is not protected", "Use a name of eo_protect");
   }
-  rest_if_memory_is_read();
+  rest_from_memory();
   arrays_.erase(found);
   return {};
 }
@@ -127,6 +133,7 @@ Status Checkpoints::configure(std::string_view option, std::string_view value) {
     const auto pace = pace_of(value);
     if (pace) {
       rest();
+      end_hints();
       medium_.set_pace(*pace);
     }
     return pace ? Status() : std::unexpected(pace.error());
@@ -144,6 +151,7 @@ Status Checkpoints::checkpoint(const Store& store, std::string_view series, std:
   EO_TRY(check_flags(flags));
   const std::lock_guard lock(calls_);
   EO_TRY(finish());
+  end_hints();
   auto version = begin(store, series, n);
   if (!version) {
     return std::unexpected(std::move(version.error()));
@@ -159,17 +167,20 @@ Status Checkpoints::checkpoint(const Store& store, std::string_view series, std:
   for (std::size_t i = 0; strategy_ == Strategy::automatic && !prepared; ++i) {
     prepared = prepare(*job, automatic_order.at(i));
   }
+  drop_hints();
   return prepared ? run(job) : prepared;
 }
 
 Status Checkpoints::prepare(Job& job, Strategy strategy) {
+  if (strategy == Strategy::snapshot) {
+    return prepare_snapshot(job);
+  }
+  adopt(job);
   std::uint64_t direct = UINT64_MAX;
   if (strategy == Strategy::stage) {
     direct = 0;
   } else if (strategy == Strategy::split) {
     direct = direct_share(job.bytes(), fast_rate_.value(), medium_.rate());
-  } else if (strategy == Strategy::snapshot) {
-    return prepare_snapshot(job);
   }
   const std::uint64_t staged = job.place(direct, strategy != Strategy::copy);
   if (strategy != Strategy::copy) {
@@ -199,8 +210,7 @@ Status Checkpoints::run(const std::shared_ptr<Job>& job) {
     return job->commit();
   }
   if (strategy == Strategy::split) {
-    worker().post(
-        [this, job] { outcome_ = job->background([&] { return job->write_direct(medium_); }); });
+    post([this, job] { outcome_ = job->background([&] { return job->write_direct(medium_); }); });
   }
   if (strategy != Strategy::snapshot) {
     copy_staged(*job);
@@ -211,7 +221,7 @@ Status Checkpoints::run(const std::shared_ptr<Job>& job) {
 }
 
 void Checkpoints::post_rest(const std::shared_ptr<Job>& job) {
-  worker().post([this, job] {
+  post([this, job] {
     outcome_ = job->background([&]() -> Status {
       EO_TRY(write_snapshot(*job));
       EO_TRY(job->write_staged(medium_));
@@ -228,7 +238,10 @@ Status Checkpoints::wait() {
 
 void Checkpoints::close() noexcept {
   try {
-    if (const Status status = wait(); !status) {
+    const Status status = wait();
+    end_hints();
+    drop_hints();
+    if (!status) {
       report(Subject{"complete a checkpoint before the store is closed", "", ""}, status.error());
     }
   } catch (...) {
@@ -241,6 +254,7 @@ Result<std::uint64_t> Checkpoints::restore(const Store& store, std::string_view 
   EO_TRY(check_process());
   const std::lock_guard lock(calls_);
   rest();
+  end_hints();
   std::vector<Protected> arrays;
   for (const auto& [name, array] : arrays_) {
     arrays.push_back(array);

@@ -30,6 +30,13 @@ inline constexpr std::array automatic_order{Strategy::snapshot, Strategy::stage,
 /// The name of a strategy as in eo_configure(); "" for none.
 const char* name_of(Strategy strategy);
 
+/// A copy of an array that is complete, in a draft in the directory of the store.
+struct Hint {
+  ArrayFile file;
+  Shape shape;
+  std::uint64_t sum = 0;  // XXH3-64 of what was copied
+};
+
 /// Thread-safe: one call at a time. The store must outlive it.
 class Checkpoints {
  public:
@@ -41,6 +48,8 @@ class Checkpoints {
   Status unprotect(std::string_view name);
   Status configure(std::string_view option, std::string_view value);
   Status checkpoint(const Store& store, std::string_view series, std::uint64_t n, unsigned flags);
+  /// Copies an array to the draft of its file in the next version, in the background.
+  Status hint(const Store& store, std::string_view name);
   /// Waits for the background work and returns its failure, once.
   Status wait();
   Result<std::uint64_t> restore(const Store& store, std::string_view series, std::uint64_t n);
@@ -57,11 +66,22 @@ class Checkpoints {
   Status check_process() const;
   Status finish();
   void rest();
-  void rest_if_memory_is_read();
+  void rest_from_memory();
+  void post(std::function<void()> work);
   Worker& worker();
 
   /// Decides which bytes of the job are staged, and reserves the memory for them.
   Status prepare(Job& job, Strategy strategy);
+  /// The background part of hint().
+  void precopy(const Store& store, const Protected& array);
+  Status copy_to(ArrayFile& file, const Protected& array, std::uint64_t& sum);
+  /// Ends what hint() has posted. Completed copies stay.
+  void end_hints();
+  /// Moves the copies of arrays that did not change to the version.
+  void adopt(Job& job);
+  /// Removes the copies.
+  void drop_hints();
+
   /// Protects the pages of large arrays and copies everything else.
   Status prepare_snapshot(Job& job);
   Status copy_edges(Job& job);
@@ -81,8 +101,12 @@ class Checkpoints {
   Strategy strategy_ = Strategy::copy;
   Fast fast_;
   Rate fast_rate_;
+  std::uint64_t posted_ = 0;  // the last work of a checkpoint
+  bool hinted_ = false;       // work of hint() was posted
+  std::atomic<bool> ending_hints_ = false;
   // While the worker has work, these belong to it.
   Medium medium_;
+  std::map<std::string, Hint, std::less<>> hints_;
   std::unique_ptr<Snapshot> snapshot_;
   Status outcome_;  // of the background work
   // Last: its destruction waits for the work.

@@ -33,22 +33,24 @@ Status Medium::write(int fd, const char* bytes, std::uint64_t size, std::uint64_
   return {};
 }
 
-Result<ArrayFile> create_array_file(const Store& version, const Protected& array) {
-  auto entry = open_parent(version.directory.get(), array.name, true);
-  if (!entry) {
-    return std::unexpected(std::move(entry.error()));
-  }
-  auto draft = create_draft(entry->directory.get());
+Result<ArrayFile> create_array_file(Entry entry, const Shape& shape) {
+  auto draft = create_draft(entry.directory.get());
   if (!draft) {
     return std::unexpected(std::move(draft.error()));
   }
-  const std::string header = header_of(array.shape);
-  const auto size = static_cast<off_t>(header.size() + array.shape.bytes);
-  if (::ftruncate(draft->fd.get(), size) != 0) {
-    return fail(errno);
+  const std::string header = header_of(shape);
+  Status made;
+  if (::ftruncate(draft->fd.get(), static_cast<off_t>(header.size() + shape.bytes)) != 0) {
+    made = fail(errno);
   }
-  EO_TRY(write_all(draft->fd.get(), header.data(), header.size(), 0));
-  return ArrayFile{std::move(*entry), std::move(*draft), header.size()};
+  if (made) {
+    made = write_all(draft->fd.get(), header.data(), header.size(), 0);
+  }
+  if (!made) {
+    ::unlinkat(entry.directory.get(), draft->name.c_str(), 0);
+    return std::unexpected(std::move(made.error()));
+  }
+  return ArrayFile{std::move(entry), std::move(*draft), header.size()};
 }
 
 Job::~Job() {
@@ -64,7 +66,7 @@ Job::~Job() {
 std::uint64_t Job::bytes() const {
   std::uint64_t sum = 0;
   for (const Item& item : items_) {
-    sum += item.array.shape.bytes;
+    sum += item.stored ? 0 : item.array.shape.bytes;
   }
   return sum;
 }
@@ -73,11 +75,12 @@ std::uint64_t Job::place(std::uint64_t direct, bool staged) {
   std::uint64_t offset = 0;
   for (Item& item : items_) {
     const std::uint64_t bytes = item.array.shape.bytes;
-    item.direct = staged && item.small() ? 0 : std::min(bytes, direct);
-    if (item.direct < bytes) {
-      item.direct -= item.direct % page;
+    item.direct = bytes;
+    if (!item.stored) {
+      item.direct = staged && item.small() ? 0 : std::min(bytes, direct);
+      item.direct -= item.direct < bytes ? item.direct % page : 0;
+      direct -= item.direct;
     }
-    direct -= item.direct;
     item.offset = offset;
     offset += (item.rest() + page - 1) / page * page;
   }
@@ -109,7 +112,11 @@ Status Job::store_small(Item& item, char* data) {
 Status Job::write(Item& item, Medium& medium, const char* from, std::uint64_t size,
                   std::uint64_t offset) {
   if (!item.file) {
-    auto file = create_array_file(*version_, item.array);
+    auto entry = open_parent(version_->directory.get(), item.array.name, true);
+    if (!entry) {
+      return std::unexpected(std::move(entry.error()));
+    }
+    auto file = create_array_file(std::move(*entry), item.array.shape);
     if (!file) {
       return std::unexpected(std::move(file.error()));
     }
@@ -120,6 +127,9 @@ Status Job::write(Item& item, Medium& medium, const char* from, std::uint64_t si
 
 Status Job::write_direct(Medium& medium) {
   for (Item& item : items_) {
+    if (item.stored) {
+      continue;
+    }
     if (item.small() && item.rest() == 0) {
       EO_TRY(store_small(item, item.array.data));
     } else if (item.direct > 0) {

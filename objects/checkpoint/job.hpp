@@ -47,8 +47,8 @@ struct ArrayFile {
   std::uint64_t header = 0;  // bytes before the first element
 };
 
-/// Creates the file with its size and its header.
-Result<ArrayFile> create_array_file(const Store& version, const Protected& array);
+/// Creates the draft of a file with its size and its header.
+Result<ArrayFile> create_array_file(Entry entry, const Shape& shape);
 
 /// An array of a checkpoint. Bytes before `direct` are in the program's memory; the others are
 /// staged: `offset` bytes after the begin of all staged memory.
@@ -58,7 +58,7 @@ struct Item {
   std::uint64_t offset = 0;
   char* staged = nullptr;
   std::optional<ArrayFile> file;
-  bool stored = false;
+  bool stored = false;  // nothing is left to be written
 
   std::uint64_t rest() const { return array.shape.bytes - direct; }
 
@@ -79,6 +79,7 @@ class Job {
 
   std::vector<Item>& items() { return items_; }
 
+  /// Bytes that are not stored yet.
   std::uint64_t bytes() const;
 
   /// Plans the first `direct` bytes of all arrays to be written from the program's memory, and the

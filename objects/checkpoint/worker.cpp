@@ -45,17 +45,23 @@ Worker::~Worker() {
   thread_.join();
 }
 
-void Worker::post(std::function<void()> work) {
-  {
-    const std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-  }
+std::uint64_t Worker::post(std::function<void()> work) {
+  std::unique_lock lock(mutex_);
+  work_.push_back(std::move(work));
+  const std::uint64_t number = ++posted_;
+  lock.unlock();
   changed_.notify_all();
+  return number;
+}
+
+void Worker::wait(std::uint64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ >= number; });
 }
 
 void Worker::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return work_.empty() && !busy_; });
+  changed_.wait(lock, [this] { return done_ == posted_; });
 }
 
 void Worker::run() {
@@ -67,12 +73,11 @@ void Worker::run() {
     }
     auto work = std::move(work_.front());
     work_.pop_front();
-    busy_ = true;
     lock.unlock();
     work();
     work = nullptr;
     lock.lock();
-    busy_ = false;
+    ++done_;
     changed_.notify_all();
   }
 }

@@ -3,6 +3,7 @@
 // A background thread of the library.
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -19,8 +20,10 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker();
 
-  /// The work must not throw.
-  void post(std::function<void()> work);
+  /// The work must not throw. Returns its number.
+  std::uint64_t post(std::function<void()> work);
+  /// Waits until the work with this number, and all before it, is done and destroyed.
+  void wait(std::uint64_t number);
   /// Waits until all work is done and destroyed.
   void wait();
 
@@ -30,7 +33,8 @@ class Worker {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
-  bool busy_ = false;
+  std::uint64_t posted_ = 0;
+  std::uint64_t done_ = 0;
   bool ending_ = false;
   std::thread thread_;  // constant after construction
 };

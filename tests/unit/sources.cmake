@@ -81,6 +81,7 @@ set(sources
   objects/bundle_test.cpp
   objects/check_test.cpp
   objects/checkpoint_background_test.cpp
+  objects/checkpoint_hint_test.cpp
   objects/checkpoint_pace_test.cpp
   objects/checkpoint_snapshot_test.cpp
   objects/checkpoint_test.cpp

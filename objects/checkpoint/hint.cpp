@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies of arrays before the checkpoint that they are for.
+#include <stdio.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "objects/checkpoint/checkpoints.hpp"
+
+namespace efs::objects {
+
+namespace {
+
+struct FreeSum {
+  void operator()(XXH3_state_t* state) const { ::XXH3_freeState(state); }
+};
+
+void remove_draft(const ArrayFile& file) {
+  ::unlinkat(file.entry.directory.get(), file.draft.name.c_str(), 0);
+}
+
+bool same(const Shape& left, const Shape& right) {
+  return header_of(left) == header_of(right);
+}
+
+/// Moves a draft to the directory of its array in the version. Returns false if that fails.
+bool move_draft(const Store& version, const std::string& name, ArrayFile& file) {
+  auto entry = open_parent(version.directory.get(), name, true);
+  const char* const draft = file.draft.name.c_str();
+  if (!entry || ::renameat(file.entry.directory.get(), draft, entry->directory.get(), draft) != 0) {
+    return false;
+  }
+  file.entry = std::move(*entry);
+  return true;
+}
+
+}  // namespace
+
+Status Checkpoints::hint(const Store& store, std::string_view name) {
+  EO_TRY(check_process());
+  const std::lock_guard lock(calls_);
+  const auto found = arrays_.find(name);
+  if (found == arrays_.end()) {
+    return fail(ENOENT, "the array is not protected", "Use a name of eo_protect");
+  }
+  const Strategy expected = strategy_ == Strategy::automatic ? used_.load() : strategy_;
+  if (expected == Strategy::snapshot || found->second.shape.bytes <= small_array) {
+    return {};
+  }
+  hinted_ = true;
+  worker().post([this, &store, array = found->second] { precopy(store, array); });
+  return {};
+}
+
+void Checkpoints::precopy(const Store& store, const Protected& array) {
+  // A failure is none of the caller: the checkpoint then writes the array itself.
+  try {
+    if (const auto old = hints_.find(array.name); old != hints_.end()) {
+      remove_draft(old->second.file);
+      hints_.erase(old);
+    }
+    auto root = open_directory(store.directory.get(), ".");
+    if (!root || ending_hints_) {
+      return;
+    }
+    auto file = create_array_file(Entry{std::move(*root), ""}, array.shape);
+    if (!file) {
+      return;
+    }
+    std::uint64_t sum = 0;
+    if (copy_to(*file, array, sum)) {
+      hints_.emplace(array.name, Hint{std::move(*file), array.shape, sum});
+    } else {
+      remove_draft(*file);
+    }
+  } catch (...) {
+    // Without memory the draft stays; the next eo_open after this process removes it.
+  }
+}
+
+Status Checkpoints::copy_to(ArrayFile& file, const Protected& array, std::uint64_t& sum) {
+  const std::unique_ptr<XXH3_state_t, FreeSum> state(::XXH3_createState());
+  if (!state) {
+    return fail(ENOMEM);
+  }
+  ::XXH3_64bits_reset(state.get());
+  // The sum is of what is written, also if the program changes the array meanwhile.
+  std::vector<char> buffer(granule_size);
+  for (std::uint64_t done = 0; done < array.shape.bytes;) {
+    const std::uint64_t length = std::min(granule_size, array.shape.bytes - done);
+    if (ending_hints_) {
+      return fail(ECANCELED);
+    }
+    std::memcpy(buffer.data(), array.data + done, length);
+    ::XXH3_64bits_update(state.get(), buffer.data(), length);
+    EO_TRY(medium_.write(file.draft.fd.get(), buffer.data(), length, file.header + done));
+    done += length;
+  }
+  sum = ::XXH3_64bits_digest(state.get());
+  return {};
+}
+
+void Checkpoints::end_hints() {
+  if (hinted_) {
+    ending_hints_ = true;
+    worker().wait();
+    ending_hints_ = false;
+    hinted_ = false;
+  }
+}
+
+void Checkpoints::adopt(Job& job) {
+  for (Item& item : job.items()) {
+    const auto found = hints_.find(item.array.name);
+    if (found == hints_.end()) {
+      continue;
+    }
+    Hint& hint = found->second;
+    const Shape& shape = item.array.shape;
+    if (same(hint.shape, shape) && ::XXH3_64bits(item.array.data, shape.bytes) == hint.sum &&
+        move_draft(job.version(), item.array.name, hint.file)) {
+      item.file = std::move(hint.file);
+      item.stored = true;
+      hints_.erase(found);
+    }
+  }
+}
+
+void Checkpoints::drop_hints() {
+  for (const auto& [name, hint] : hints_) {
+    remove_draft(hint.file);
+  }
+  hints_.clear();
+}
+
+}  // namespace efs::objects
