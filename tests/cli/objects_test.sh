@@ -28,7 +28,7 @@ export LD_LIBRARY_PATH=${library%/*}
 check 'the header is C99' $cc -std=c99 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -x c "$header"
 check 'and C++' c++ -std=c++11 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -x c++ "$header"
 check 'the checker compiles' $cc -std=c99 -Wall -Wextra -Werror "$SOURCE/tests/cli/objects_check.c" -o "$S/objects_check" $(flags --cflags --libs)
-awk '/^\.SH EXAMPLES/ { inside = 1 } inside && /^\.EX/ { code = 1; next } /^\.EE/ { code = 0 } code' "$SOURCE/man/efs-objects.3" | sed 's/\\en/\\n/g; s/\\-/-/g' >"$S/example.c"
+awk '/^\.SH EXAMPLES/ { inside = 1 } inside && /^\.EX/ { code = 1; next } code && /^\.EE/ { exit } code' "$SOURCE/man/efs-objects.3" | sed 's/\\en/\\n/g; s/\\-/-/g' >"$S/example.c"
 check 'the example of the man page compiles' $cc -std=c99 -Wall -Wextra -Werror "$S/example.c" -o "$S/example" $(flags --cflags --libs)
 check 'and runs' "$S/example" "$S/examples"
 
