@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "objects/checkpoint/checkpoints.hpp"
+#include "objects/checkpoint/unordered.hpp"
 
 namespace efs::objects {
 
@@ -93,7 +94,10 @@ Status Checkpoints::copy_to(ArrayFile& file, const Protected& array, std::uint64
     if (ending_hints_) {
       return fail(ECANCELED);
     }
-    std::memcpy(buffer.data(), array.data + done, length);
+    {
+      const UnorderedReads reads;
+      std::memcpy(buffer.data(), array.data + done, length);
+    }
     ::XXH3_64bits_update(state.get(), buffer.data(), length);
     EO_TRY(medium_.write(file.draft.fd.get(), buffer.data(), length, file.header + done));
     done += length;

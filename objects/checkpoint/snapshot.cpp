@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "objects/checkpoint/job.hpp"
+#include "objects/checkpoint/unordered.hpp"
 #include "objects/checkpoint/worker.hpp"
 
 namespace efs::objects {
@@ -166,6 +167,7 @@ const char* Snapshot::acquire(Granule& granule) {
     granule.state.wait(state);
     state = Granule::State::untouched;
   }
+  const UnorderedReads reads;
   std::memcpy(content_.data(), granule.range.begin, granule.range.size);
   release(granule.range);
   return content_.data();
@@ -197,6 +199,7 @@ void Snapshot::handle(const char* address) {
   Granule& granule = *--found;
   auto state = Granule::State::untouched;
   if (granule.state.compare_exchange_strong(state, Granule::State::saving)) {
+    const UnorderedReads reads;
     const Range& range = granule.range;
     const bool saved = fast_.write(range.begin, range.size, range.saved).has_value();
     granule.state = saved ? Granule::State::saved : Granule::State::untouched;

@@ -47,12 +47,14 @@ TEST_CASE("a snapshot has the memory of its moment, although the program writes"
     REQUIRE(error == 0);
     CHECK(eo_strategy(here.temp.store) == std::string("snapshot"));
     // From both ends at once, while the background thread reads from the first one.
+    auto& large = here.memory.large();
+    const std::size_t half = large.size() / 2;
     const std::jthread other([&] {
-      for (std::size_t i = here.memory.large().size(); i-- > 0;) {
-        here.memory.large()[i] = -1;
+      for (std::size_t i = large.size(); i-- > half;) {
+        large[i] = -1;
       }
     });
-    here.memory.fill(100 + n);
+    std::fill_n(large.begin(), half, -2);
   }
   REQUIRE(eo_wait(here.temp.store) == 0);
   CHECK(drafts_in(here.temp.path()).empty());
