@@ -243,11 +243,11 @@ EO_API int eo_wait(struct eo_storage* store);
 /* Returns the strategy that the last checkpoint used; "" before the first. */
 EO_API const char* eo_strategy(struct eo_storage* store);
 
-/* Fills all protected arrays from version n. EO_LATEST is the newest version that is not damaged:
- * a damaged one is skipped. *found is the number of the version; NULL is allowed. Type, order and
- * shape of each array must be those of the version (EINVAL), and each array must be in it (ENOENT).
- * All is verified before the memory changes; only if a read fails after that, the memory is partly
- * restored, and eo_error() says so. */
+/* Fills all protected arrays from version n. EO_LATEST is the newest version that eo_check finds
+ * good: a damaged one is skipped. *found is the number of the version; NULL is allowed. Type, order
+ * and shape of each array must be those of the version (EINVAL), and each array must be in it
+ * (ENOENT). All is verified before the memory changes; only if a read fails after that, the memory
+ * is partly restored, and eo_error() says so. */
 EO_API int eo_restore(struct eo_storage* store, const char* series, uint64_t n, uint64_t* found);
 
 #ifdef __cplusplus

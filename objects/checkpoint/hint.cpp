@@ -9,6 +9,7 @@
 
 #include "objects/checkpoint/checkpoints.hpp"
 #include "objects/checkpoint/unordered.hpp"
+#include "objects/name.hpp"
 
 namespace efs::objects {
 
@@ -22,13 +23,13 @@ void remove_draft(const ArrayFile& file) {
   ::unlinkat(file.entry.directory.get(), file.draft.name.c_str(), 0);
 }
 
-bool same(const Shape& left, const Shape& right) {
+bool same_description(const Shape& left, const Shape& right) {
   return header_of(left) == header_of(right);
 }
 
 /// Moves a draft to the directory of its array in the version. Returns false if that fails.
 bool move_draft(const Store& version, const std::string& name, ArrayFile& file) {
-  auto entry = open_parent(version.directory.get(), name, true);
+  auto entry = open_place(version, {name, object_suffix}, true);
   const char* const draft = file.draft.name.c_str();
   if (!entry || ::renameat(file.entry.directory.get(), draft, entry->directory.get(), draft) != 0) {
     return false;
@@ -123,7 +124,8 @@ void Checkpoints::adopt(Job& job) {
     }
     Hint& hint = found->second;
     const Shape& shape = item.array.shape;
-    if (same(hint.shape, shape) && ::XXH3_64bits(item.array.data, shape.bytes) == hint.sum &&
+    if (same_description(hint.shape, shape) &&
+        ::XXH3_64bits(item.array.data, shape.bytes) == hint.sum &&
         move_draft(job.version(), item.array.name, hint.file)) {
       item.file = std::move(hint.file);
       item.stored = true;

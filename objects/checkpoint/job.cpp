@@ -112,7 +112,7 @@ Status Job::store_small(Item& item, char* data) {
 Status Job::write(Item& item, Medium& medium, const char* from, std::uint64_t size,
                   std::uint64_t offset) {
   if (!item.file) {
-    auto entry = open_parent(version_->directory.get(), item.array.name, true);
+    auto entry = open_place(*version_, {item.array.name, object_suffix}, true);
     if (!entry) {
       return std::unexpected(std::move(entry.error()));
     }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Restores memory from a version: all of it is verified before the memory changes.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -12,29 +9,6 @@
 namespace efs::objects {
 
 namespace {
-
-/// Returns the committed versions, the newest first.
-Result<std::vector<std::uint64_t>> newest_first(const Store& store, std::string_view series) {
-  EO_TRY(check_name(series));
-  const auto directory = open_parent(store.directory.get(), std::string(series) + "/.", false);
-  if (!directory) {
-    return std::unexpected(directory.error());
-  }
-  const auto entries = list(directory->directory.get());
-  if (!entries) {
-    return std::unexpected(entries.error());
-  }
-  std::vector<std::uint64_t> found;
-  for (const Listed& entry : *entries) {
-    const std::string manifest = entry.name + '/' + manifest_name;
-    const auto n = version_of(entry.name);
-    if (n && ::faccessat(directory->directory.get(), manifest.c_str(), F_OK, 0) == 0) {
-      found.push_back(*n);
-    }
-  }
-  std::ranges::sort(found, std::greater());
-  return found;
-}
 
 eo_array memory_of(const Protected& array) {
   eo_array memory{};
@@ -78,7 +52,7 @@ Status verify(const Store& version, const std::vector<Protected>& arrays) {
   for (const Protected& array : arrays) {
     EO_TRY(check_fits(version, array));
   }
-  return {};
+  return check(version, nullptr);
 }
 
 Status copy_all(const Store& version, const std::vector<Protected>& arrays) {
@@ -103,11 +77,12 @@ Result<std::uint64_t> restore_arrays(const Store& store, std::string_view series
                                      const std::vector<Protected>& arrays) {
   std::vector<std::uint64_t> candidates{n};
   if (n == EO_LATEST) {
-    auto all = newest_first(store, series);
+    auto all = versions(store, series);
     if (!all) {
       return std::unexpected(std::move(all.error()));
     }
     candidates = std::move(*all);
+    std::ranges::reverse(candidates);
   }
   Failure first{ENOENT, "the series has no version", "Commit a version first"};
   for (std::size_t i = 0; i < candidates.size(); ++i) {
