@@ -13,7 +13,7 @@ namespace efs::objects {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
+constexpr std::uint64_t page_bytes = 4096;
 
 }  // namespace
 
@@ -78,11 +78,11 @@ std::uint64_t Job::place(std::uint64_t direct, bool staged) {
     item.direct = bytes;
     if (!item.stored) {
       item.direct = staged && item.small() ? 0 : std::min(bytes, direct);
-      item.direct -= item.direct < bytes ? item.direct % page : 0;
+      item.direct -= item.direct < bytes ? item.direct % page_bytes : 0;
       direct -= item.direct;
     }
     item.offset = offset;
-    offset += (item.rest() + page - 1) / page * page;
+    offset += (item.rest() + page_bytes - 1) / page_bytes * page_bytes;
   }
   return offset;
 }
