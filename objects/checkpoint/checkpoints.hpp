@@ -34,7 +34,6 @@ const char* name_of(Strategy strategy);
 struct Hint {
   ArrayFile file;
   Shape shape;
-  std::uint64_t sum = 0;  // XXH3-64 of what was copied
 };
 
 /// Thread-safe: one call at a time. The store must outlive it.
@@ -74,7 +73,7 @@ class Checkpoints {
   Status prepare(Job& job, Strategy strategy);
   /// The background part of hint().
   void precopy(const Store& store, const Protected& array);
-  Status copy_to(ArrayFile& file, const Protected& array, std::uint64_t& sum);
+  Status copy_to(ArrayFile& file, const Protected& array);
   /// Ends what hint() has posted. Completed copies stay.
   void end_hints();
   /// Moves the copies of arrays that did not change to the version.

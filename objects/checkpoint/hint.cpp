@@ -2,7 +2,6 @@
 // Copies of arrays before the checkpoint that they are for.
 #include <stdio.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,16 +14,24 @@ namespace efs::objects {
 
 namespace {
 
-struct FreeSum {
-  void operator()(XXH3_state_t* state) const { ::XXH3_freeState(state); }
-};
-
 void remove_draft(const ArrayFile& file) {
   ::unlinkat(file.entry.directory.get(), file.draft.name.c_str(), 0);
 }
 
 bool same_description(const Shape& left, const Shape& right) {
   return header_of(left) == header_of(right);
+}
+
+/// Returns true if the file has this memory, by its sum.
+bool has_memory(const ArrayFile& file, const Protected& array) {
+  auto sum = Checksum::begin();
+  if (!sum || !file.sum) {
+    return false;
+  }
+  const std::string header = header_of(array.shape);
+  sum->add(header.data(), header.size());
+  sum->add(array.data, array.shape.bytes);
+  return sum->value() == file.sum->value();
 }
 
 /// Moves a draft to the directory of its array in the version. Returns false if that fails.
@@ -71,9 +78,8 @@ void Checkpoints::precopy(const Store& store, const Protected& array) {
     if (!file) {
       return;
     }
-    std::uint64_t sum = 0;
-    if (copy_to(*file, array, sum)) {
-      hints_.emplace(array.name, Hint{std::move(*file), array.shape, sum});
+    if (copy_to(*file, array)) {
+      hints_.emplace(array.name, Hint{std::move(*file), array.shape});
     } else {
       remove_draft(*file);
     }
@@ -82,12 +88,7 @@ void Checkpoints::precopy(const Store& store, const Protected& array) {
   }
 }
 
-Status Checkpoints::copy_to(ArrayFile& file, const Protected& array, std::uint64_t& sum) {
-  const std::unique_ptr<XXH3_state_t, FreeSum> state(::XXH3_createState());
-  if (!state) {
-    return fail(ENOMEM);
-  }
-  ::XXH3_64bits_reset(state.get());
+Status Checkpoints::copy_to(ArrayFile& file, const Protected& array) {
   // The sum is of what is written, also if the program changes the array meanwhile.
   std::vector<char> buffer(granule_size);
   for (std::uint64_t done = 0; done < array.shape.bytes;) {
@@ -99,11 +100,9 @@ Status Checkpoints::copy_to(ArrayFile& file, const Protected& array, std::uint64
       const UnorderedReads reads;
       std::memcpy(buffer.data(), array.data + done, length);
     }
-    ::XXH3_64bits_update(state.get(), buffer.data(), length);
-    EO_TRY(medium_.write(file.draft.fd.get(), buffer.data(), length, file.header + done));
+    EO_TRY(write_part(file, medium_, {buffer.data(), length}, done));
     done += length;
   }
-  sum = ::XXH3_64bits_digest(state.get());
   return {};
 }
 
@@ -123,9 +122,7 @@ void Checkpoints::adopt(Job& job) {
       continue;
     }
     Hint& hint = found->second;
-    const Shape& shape = item.array.shape;
-    if (same_description(hint.shape, shape) &&
-        ::XXH3_64bits(item.array.data, shape.bytes) == hint.sum &&
+    if (same_description(hint.shape, item.array.shape) && has_memory(hint.file, item.array) &&
         move_draft(job.version(), item.array.name, hint.file)) {
       item.file = std::move(hint.file);
       item.stored = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "objects/checkpoint/job.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,23 +15,41 @@ namespace efs::objects {
 namespace {
 
 constexpr std::uint64_t page_bytes = 4096;
+// Bytes that stay in the cache of the processor between their sum and their write.
+constexpr std::size_t cached_size = 256U << 10U;
 
 }  // namespace
 
-Status Medium::write(int fd, const char* bytes, std::uint64_t size, std::uint64_t offset) {
-  for (std::uint64_t done = 0; done < size;) {
-    const std::uint64_t length = std::min(granule_size, size - done);
+Status Medium::write(int fd, std::string_view bytes, std::uint64_t offset, Checksum* sum) {
+  while (!bytes.empty()) {
+    const std::string_view unit = bytes.substr(0, granule_size);
     const Moment begun = std::chrono::steady_clock::now();
-    EO_TRY(write_all(fd, bytes + done, length, offset + done));
+    for (std::size_t done = 0; done < unit.size(); done += cached_size) {
+      const std::string_view part = unit.substr(done, cached_size);
+      if (sum != nullptr) {
+        sum->add(part.data(), part.size());
+      }
+      EO_TRY(write_all(fd, part.data(), part.size(), offset + done));
+    }
     if (pace_.limited()) {
-      std::this_thread::sleep_until(pace_.end_of(length, begun));
+      std::this_thread::sleep_until(pace_.end_of(unit.size(), begun));
     }
-    if (length == granule_size) {
-      rate_.add(length, std::chrono::steady_clock::now() - begun);
+    if (unit.size() == granule_size) {
+      rate_.add(unit.size(), std::chrono::steady_clock::now() - begun);
     }
-    done += length;
+    offset += unit.size();
+    bytes.remove_prefix(unit.size());
   }
   return {};
+}
+
+Status write_part(ArrayFile& file, Medium& medium, std::string_view bytes, std::uint64_t offset) {
+  offset += file.header;
+  if (file.summed != offset) {
+    file.sum.reset();
+  }
+  file.summed = offset + bytes.size();
+  return medium.write(file.draft.fd.get(), bytes, offset, file.sum ? &*file.sum : nullptr);
 }
 
 Result<ArrayFile> create_array_file(Entry entry, const Shape& shape) {
@@ -50,7 +69,12 @@ Result<ArrayFile> create_array_file(Entry entry, const Shape& shape) {
     ::unlinkat(entry.directory.get(), draft->name.c_str(), 0);
     return std::unexpected(std::move(made.error()));
   }
-  return ArrayFile{std::move(entry), std::move(*draft), header.size()};
+  ArrayFile file{std::move(entry), std::move(*draft), header.size(), std::nullopt, header.size()};
+  if (auto sum = Checksum::begin()) {
+    sum->add(header.data(), header.size());
+    file.sum = std::move(*sum);
+  }
+  return file;
 }
 
 Job::~Job() {
@@ -122,7 +146,7 @@ Status Job::write(Item& item, Medium& medium, const char* from, std::uint64_t si
     }
     item.file = std::move(*file);
   }
-  return medium.write(item.file->draft.fd.get(), from, size, item.file->header + offset);
+  return write_part(*item.file, medium, {from, size}, offset);
 }
 
 Status Job::write_direct(Medium& medium) {
@@ -150,10 +174,23 @@ Status Job::write_staged(Medium& medium) {
   return {};
 }
 
+Status Job::publish_file(const Item& item) const {
+  const ArrayFile& file = *item.file;
+  const std::string& name = item.array.name;
+  EO_TRY(publish(version_->directory, name, file.entry, file.draft, 0));
+  // The commit does not read the file again for its checksum.
+  struct stat status{};
+  const bool whole = file.summed == file.header + item.array.shape.bytes;
+  if (file.sum && whole && ::fstat(file.draft.fd.get(), &status) == 0) {
+    version_->written->set(name, Written::of(status, file.sum->value()));
+  }
+  return {};
+}
+
 Status Job::commit() {
   for (const Item& item : items_) {
     if (item.file) {
-      EO_TRY(publish(version_->directory, item.array.name, item.file->entry, item.file->draft, 0));
+      EO_TRY(publish_file(item));
     }
   }
   EO_TRY(objects::commit(*version_, flags_));

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "objects/checkpoint/pace.hpp"
+#include "objects/checksum.hpp"
 #include "objects/store.hpp"
 
 namespace efs::objects {
@@ -33,7 +35,8 @@ class Medium {
 
   double rate() const { return rate_.value(); }
 
-  Status write(int fd, const char* bytes, std::uint64_t size, std::uint64_t offset);
+  /// Adds the bytes to the sum if it is not NULL.
+  Status write(int fd, std::string_view bytes, std::uint64_t offset, Checksum* sum);
 
  private:
   Pace pace_;
@@ -44,8 +47,13 @@ class Medium {
 struct ArrayFile {
   Entry entry;
   DraftFile draft;
-  std::uint64_t header = 0;  // bytes before the first element
+  std::uint64_t header = 0;     // bytes before the first element
+  std::optional<Checksum> sum;  // of the bytes of the file before `summed`
+  std::uint64_t summed = 0;
 };
+
+/// Writes a part of the elements. The sum ends if the parts are not in their order.
+Status write_part(ArrayFile& file, Medium& medium, std::string_view bytes, std::uint64_t offset);
 
 /// Creates the draft of a file with its size and its header.
 Result<ArrayFile> create_array_file(Entry entry, const Shape& shape);
@@ -111,6 +119,7 @@ class Job {
   Status commit();
 
  private:
+  Status publish_file(const Item& item) const;
   Status store_small(Item& item, char* data);
   Status in_background(Failure failure) const;
 

@@ -66,16 +66,20 @@ Status Checkpoints::write_snapshot(Job& job) {
   if (!snapshot) {
     return {};
   }
+  // In the order of the file, for its checksum.
+  for (Item& item : job.items()) {
+    if (!item.small()) {
+      EO_TRY(job.write(item, medium_, item.staged, pages_of(item).first, 0));
+    }
+  }
   EO_TRY(snapshot->for_each([&](const Range& range, const char* content) {
     return job.write(job.items()[range.item], medium_, content, range.size, range.at);
   }));
   for (Item& item : job.items()) {
-    const auto [first, end] = pages_of(item);
     if (!item.small()) {
-      const std::uint64_t bytes = item.array.shape.bytes;
-      EO_TRY(job.write(item, medium_, item.staged, first, 0));
-      EO_TRY(job.write(item, medium_, item.staged + end, bytes - end, end));
-      item.direct = bytes;  // nothing of it is left for write_staged()
+      const std::uint64_t end = pages_of(item).end;
+      EO_TRY(job.write(item, medium_, item.staged + end, item.array.shape.bytes - end, end));
+      item.direct = item.array.shape.bytes;  // nothing of it is left for write_staged()
     }
   }
   return {};
