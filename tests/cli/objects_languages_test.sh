@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# libefs-objects in other languages and vocabularies: small programs against the installed library and
+# headers. Without a compiler or MPI a part is skipped.
+#   objects_languages_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+check 'install' cmake --install "$BIN/.." --prefix "$S/prefix"
+include=$S/prefix/include
+library=$(find "$S/prefix" -name 'libefs-objects.so')
+check 'the library is installed' test -s "$library"
+libraries=(-L"${library%/*}" -lefs-objects)
+export LD_LIBRARY_PATH=${library%/*}
+CXX=${CXX:-c++} CC=${CC:-cc}
+strict=(-Wall -Wextra -Wpedantic -Wshadow -Werror "-I$include")
+# knows COMPILER STANDARD: the compiler is there and knows the standard
+knows() { echo 'int main() {}' | "$1" -std="$2" -fsyntax-only -x "${3:-c++}" - 2>/dev/null; }
+
+# --- C++: each standard that the compiler knows ---
+check_cpp() {  # check_cpp COMPILER STANDARD FLAG...
+  local program=$S/cpp-$1-$2 store=$S/store-$1-$2 compiler=$1 standard=$2; shift 2
+  check "efs_objects.hpp is $standard ($compiler)" "$compiler" -std="$standard" "$@" "${strict[@]}" \
+    "$SOURCE/tests/cli/objects_languages_check.cpp" -o "$program" "${libraries[@]}" || return
+  check_exit "and its classes do what they promise ($compiler, $standard)" 0 '^turned$' "$program" "$store"
+  check 'no draft is left' test -z "$(find "$store" -name '*.part')"
+}
+for standard in c++17 c++23; do
+  if knows "$CXX" $standard; then check_cpp "$CXX" $standard; else skip "C++ ($standard)" "$CXX does not know it"; fi
+done
+grep -q '^mdspan$' <<<"$said" || skip 'a real std::mdspan' "the library of $CXX has none; a type with its members is tested"
+finish
