@@ -29,4 +29,23 @@ for standard in c++17 c++23; do
   if knows "$CXX" $standard; then check_cpp "$CXX" $standard; else skip "C++ ($standard)" "$CXX does not know it"; fi
 done
 grep -q '^mdspan$' <<<"$said" || skip 'a real std::mdspan' "the library of $CXX has none; a type with its members is tested"
+
+# --- Fortran ---
+FC=${FC:-gfortran}
+PYTHON=${EFS_NUMPY_PYTHON:-python3}
+source=$(find "$S/prefix" -name efs_objects.f90)
+check 'the Fortran module is installed' test -s "$source"
+check 'the documents say how to compile it' grep -q "gfortran .*${source#"$S/prefix/"}" "$SOURCE/docs/objects.md"
+if command -v "$FC" >/dev/null; then
+  check 'the Fortran module compiles' sh -c 'cd "$1" && shift && "$@"' _ "$S" \
+    "$FC" -std=f2018 -Wall -Wextra -Wno-compare-reals -Werror -pedantic "$source" "$SOURCE/tests/cli/objects_languages_check.f90" -o "$S/fortran" "${libraries[@]}"
+  check_exit 'and its calls do what they promise' 0 '^done$' "$S/fortran" "$S/store-fortran"
+  check_exit 'a call without error= stops the program' 1 'cannot remove nosuch' "$S/fortran" "$S/store-stops" and-stop
+  check 'its arrays are in Fortran order' grep -qa "'fortran_order': True, 'shape': (2, 3, 4)" "$S/store-fortran/b.npy"
+  if "$PYTHON" -c 'import numpy' 2>/dev/null; then
+    check 'NumPy has the same indices' "$PYTHON" -c 'import numpy, sys
+b = numpy.load(sys.argv[1] + "/b.npy")
+assert b[1, 1, 2] == 4 and b.flags.f_contiguous and numpy.load(sys.argv[1] + "/d.npy") == 2**63 - 1' "$S/store-fortran"
+  else skip 'NumPy beside Fortran' "$PYTHON has no numpy; EFS_NUMPY_PYTHON names another Python"; fi
+else skip 'Fortran' "$FC is not installed"; fi
 finish
