@@ -374,6 +374,9 @@ class Store {
 
   explicit Store(const std::string& directory) { open(directory.c_str()); }
 
+  /// Owns a store that a C call opened.
+  explicit Store(eo_storage* owned) : store_(owned) {}
+
   /// Stores a scalar, a string (as bytes), an array, a contiguous range or an mdspan.
   template <typename T>
   void store(const std::string& name, const T& value, Flags flags = Flags::none) {
@@ -509,12 +512,61 @@ class Store {
   /// Removes all versions of a series but the newest k.
   void keep(const std::string& series, unsigned k) { check(eo_keep(get(), series.c_str(), k)); }
 
+  /// The number of the newest committed version. ENOENT: there is none.
+  std::uint64_t newest(const std::string& series) {
+    std::uint64_t n = 0;
+    check(eo_newest(get(), series.c_str(), &n));
+    return n;
+  }
+
+  /// Removes one version of a series.
+  void remove_version(const std::string& series, std::uint64_t n) {
+    check(eo_remove_version(get(), series.c_str(), n));
+  }
+
+  /// Protects memory of the program: checkpoint() writes it and restore() fills it. The memory
+  /// stays where it is until unprotect() or the end of the store.
+  template <typename T>
+  void protect(const std::string& name, T* data, const Shape& shape) {
+    static_assert(!std::is_const_v<T>, "restore() writes to the memory");
+    const eo_array array = detail::describe(data, shape);
+    check(eo_protect(get(), name.c_str(), &array));
+  }
+
+  /// Likewise a scalar, an array, a contiguous range or an mdspan.
+  template <typename T>
+  void protect(const std::string& name, T& value) {
+    static_assert(!std::is_const_v<T>, "restore() writes to the memory");
+    const eo_array array = detail::array_of(value);
+    check(eo_protect(get(), name.c_str(), &array));
+  }
+
+  void unprotect(const std::string& name) { check(eo_unprotect(get(), name.c_str())); }
+
+  /// Sets an option of the checkpoints, such as "strategy".
+  void configure(const std::string& option, const std::string& value) {
+    check(eo_configure(get(), option.c_str(), value.c_str()));
+  }
+
+  /// Writes the protected memory as version n of a series; then the memory may change.
+  void checkpoint(const std::string& series, std::uint64_t n, Flags flags = Flags::none) {
+    check(eo_checkpoint(get(), series.c_str(), n, static_cast<unsigned>(flags)));
+  }
+
+  /// Waits until the last checkpoint is whole and in its place.
+  void wait() { check(eo_wait(get())); }
+
+  /// Fills the protected memory from version n, or from the newest good one. Returns its number.
+  std::uint64_t restore(const std::string& series, std::uint64_t n = latest) {
+    std::uint64_t found = 0;
+    check(eo_restore(get(), series.c_str(), n, &found));
+    return found;
+  }
+
   /// The store of the C calls; this object keeps it.
   eo_storage* get() const { return store_.get(); }
 
  protected:
-  explicit Store(eo_storage* owned) : store_(owned) {}
-
   std::unique_ptr<eo_storage, detail::Close> store_;
 
  private:
