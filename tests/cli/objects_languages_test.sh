@@ -48,4 +48,40 @@ b = numpy.load(sys.argv[1] + "/b.npy")
 assert b[1, 1, 2] == 4 and b.flags.f_contiguous and numpy.load(sys.argv[1] + "/d.npy") == 2**63 - 1' "$S/store-fortran"
   else skip 'NumPy beside Fortran' "$PYTHON has no numpy; EFS_NUMPY_PYTHON names another Python"; fi
 else skip 'Fortran' "$FC is not installed"; fi
+
+# --- pMEMCPY's vocabulary, without MPI ---
+check 'pmemcpy.h needs no MPI' "$CXX" -std=c++17 -DPMEMCPY_NO_MPI "${strict[@]}" "$SOURCE/tests/cli/objects_pmemcpy_check.cpp" -o "$S/pmemcpy" "${libraries[@]}"
+check_exit 'its calls do what they promise' 0 '^done$' "$S/pmemcpy" "$S/store-pmemcpy"
+check 'its arrays are published' test -s "$S/store-pmemcpy/M.npy" -a -s "$S/store-pmemcpy/last.npy"
+check_exit 'a draft that cannot be published is reported' 0 'pmemcpy: cannot publish last' "$S/pmemcpy" "$S/store-lost" lose
+talk=$SOURCE/tests/cli/objects_pmemcpy_talk.cpp
+counted=$(python3 -S - "$talk" <<'END'
+import re, sys
+lines = [line for line in open(sys.argv[1]) if line.strip() and not line.startswith("//")]
+token = r'(?<=include )<[^>]*>|"[^"]*"|\w+|::|[^\w\s]'
+print(len(lines), sum(len(re.findall(token, line)) for line in lines))
+END
+)
+check "the program of pMEMCPY's talk has 16 lines and at most 132 tokens ($counted)" test "${counted% *}" = 16 -a "${counted#* }" -le 132
+
+# --- MPI: as root, and with more ranks than processors ---
+MPICC=${MPICC:-mpicc} MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+run_ranks() { timeout 60 "$MPIRUN" -n "$@"; }
+if command -v "$MPICC" >/dev/null && command -v "$MPIRUN" >/dev/null; then
+  check 'efs_objects_mpi.h is C99' "$MPICC" -std=c99 -D_GNU_SOURCE "${strict[@]}" "$SOURCE/tests/cli/objects_mpi_check.c" -o "$S/mpi" "${libraries[@]}"
+  check_exit 'the collective calls, 2 ranks' 0 '^done$' run_ranks 2 "$S/mpi" "$S/store-2"
+  check_exit 'and 3 ranks' 0 '^done$' run_ranks 3 "$S/mpi" "$S/store-3"
+  check 'no draft is left' test -z "$(find "$S/store-2" "$S/store-3" -name '*.part')"
+  check_exit 'a restart of 3 ranks by 2: parts of arrays, not the memory of a rank' 0 \
+    'cannot restore run: 3 ranks wrote it and this program has 2. Start 3 ranks' run_ranks 2 "$S/mpi" "$S/store-3" restart
+  check 'efs_objects_mpi.hpp compiles alone' "$MPICXX" -std=c++17 "${strict[@]}" -fsyntax-only -x c++ "$include/efs_objects_mpi.hpp"
+  check "the talk's program compiles unchanged" "$MPICXX" -std=c++17 "${strict[@]}" "$talk" -o "$S/talk" "${libraries[@]}"
+  check 'and runs' run_ranks 2 "$S/talk" "$S/store-talk"
+  check 'its object has the values of both ranks' test "$(od -An -t f8 -v -j 128 "$S/store-talk/A.npy" | tr -s ' ' '\n' | grep -cx 1)" = 2
+  check 'and nothing else is there' test "$(ls "$S/store-talk")" = A.npy
+  check "pMEMCPY's calls compile with MPI" "$MPICXX" -std=c++17 "${strict[@]}" "$SOURCE/tests/cli/objects_pmemcpy_check.cpp" -o "$S/pmemcpy-mpi" "${libraries[@]}"
+  check_exit 'and do what they promise' 0 '^done$' run_ranks 2 "$S/pmemcpy-mpi" "$S/store-pmemcpy-mpi"
+  check_not 'a draft that MPI_Finalize cannot publish fails the program' run_ranks 2 "$S/pmemcpy-mpi" "$S/store-lost-mpi" lose
+else skip 'MPI' "$MPICC or $MPIRUN is not installed: make mpi-deps"; fi
 finish
