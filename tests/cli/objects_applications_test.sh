@@ -31,8 +31,9 @@ trap 'rm -rf "$memory"; clean' EXIT
 trap 'rm -rf "$memory"; clean; exit 130' INT TERM
 declare -A size=([stencil]=12 [particles]=3) steps=([stencil]=160 [particles]=48) every=([stencil]=8 [particles]=4)
 
+declare -A wholes=()   # the results without a death
 result() { grep -oE 'hash [0-9a-f]{16}$' <<<"$1"; }
-deaths=0 resumed=0
+deaths=0 resumed=0 kills=${EFS_KILLS:-3}
 # dies LAUNCHER... : one run that dies after a random checkpoint, or ends before. Kills one rank of it.
 dies() {
   local out line pid left=$((RANDOM % 5)) spin=$((RANDOM % 4000)) ranks=()
@@ -57,29 +58,41 @@ dies() {
 # survives APPLICATION KIND LAUNCHER...
 survives() {
   local application=$1 kind=$2 directory whole end i; shift 2
-  directory=$memory/$application-$kind-$#
+  directory=$memory/$kind-$(basename "${*: -1}")
   local options=(--size "${size[$application]}" --steps "${steps[$application]}" --every "${every[$application]}")
-  whole=$(result "$("$@" "${options[@]}" 2>&1)")
+  [ -n "${wholes[${*: -1}]:-}" ] || wholes[${*: -1}]=$(result "$("$@" "${options[@]}" 2>&1)")
+  whole=${wholes[${*: -1}]}
   options+=(--checkpoint "$kind" --directory "$directory")
-  for ((i = 0; i < ${EFS_KILLS:-3}; i++)); do dies "$@" "${options[@]}"; done
+  for ((i = 0; i < kills; i++)); do dies "$@" "${options[@]}"; done
   end=$("$@" "${options[@]}" 2>&1)
   check "$application with $kind ($1): there is a result" test -n "$whole"
   check "and it is the same after kill -9 (seed $seed): $whole; $end" test "$(result "$end")" = "$whole"
   [ "$kind" = file ] || [ "$kind" = values ] || check 'and no draft is left' test -z "$(find "$directory" -name '*.part')"
 }
-all_kinds() {  # all_kinds PREFIX LAUNCHER...
-  local prefix=$1 kind; shift
-  for kind in values file objects; do survives stencil $kind "$@" "$S/$prefix-stencil"; done
-  for kind in values file objects shared; do survives particles $kind "$@" "$S/$prefix-particles"; done
-}
-
 # --- one process ---
 check 'the checkpoints compile' common "$CXX" serial
 for application in stencil particles; do check "$application compiles" build "$CXX" $application serial-$application; done
 check_exit 'stencil conserves energy' 0 'energy 0\.25000' "$S/serial-stencil" --steps 300
 check_exit 'an unknown kind' 1 'unknown kind of checkpoint: tape' "$S/serial-stencil" --checkpoint tape
-all_kinds serial
+for kind in values file objects; do survives stencil $kind "$S/serial-stencil"; done
+for kind in values file objects shared; do survives particles $kind "$S/serial-particles"; done
 check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 10 -a $resumed -ge 7
+
+
+# --- 2 ranks: one of them dies ---
+MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+if command -v "$MPICXX" >/dev/null && command -v "$MPIRUN" >/dev/null; then
+  deaths=0 resumed=0 kills=${EFS_KILLS:-2}
+  check 'the checkpoints compile with MPI' common "$MPICXX" -DUSE_MPI mpi
+  for application in stencil particles; do check "$application compiles with MPI" build "$MPICXX" -DUSE_MPI $application mpi-$application; done
+  for kind in file objects; do survives stencil $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-stencil"; done
+  for kind in values shared; do survives particles $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-particles"; done
+  check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 4 -a $resumed -ge 3
+  longer=(--size 3 --steps 60)
+  check_exit 'a run of 2 ranks, resumed by 1: all ranks make one array' 0 'begin at step 48' "$S/serial-particles" "${longer[@]}" --checkpoint shared --directory "$memory/shared-mpi-particles"
+  check 'the bits are those of 1 rank' test "$(result "$said")" = "$(result "$("$S/serial-particles" "${longer[@]}")")"
+else skip 'the applications with MPI' "$MPICXX or $MPIRUN is not installed: make mpi-deps"; fi
 
 [ "$memory" = "$S" ] || rm -rf "$memory"
 finish
