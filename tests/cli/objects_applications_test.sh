@@ -29,7 +29,7 @@ common() {
 memory=$(mktemp -d "/dev/shm/$(basename "$S").XXXXXX" 2>/dev/null) || memory=$S
 trap 'rm -rf "$memory"; clean' EXIT
 trap 'rm -rf "$memory"; clean; exit 130' INT TERM
-declare -A size=([stencil]=12 [particles]=3) steps=([stencil]=160 [particles]=48) every=([stencil]=8 [particles]=4)
+declare -A size=([stencil]=12 [particles]=3) steps=([stencil]=400 [particles]=72) every=([stencil]=8 [particles]=4)
 
 declare -A wholes=()   # the results without a death
 result() { grep -oE 'hash [0-9a-f]{16}$' <<<"$1"; }
@@ -49,8 +49,9 @@ dies() {
     case $line in begin* | checkpoint*) [ $((left--)) -gt 0 ] || break ;; esac
   done
   for ((; spin > 0; spin--)); do :; done
-  [ ${#ranks[@]} = 0 ] || ! kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null || deaths=$((deaths + 1))
-  cat <&"$out" >/dev/null   # until the last rank has closed it
+  [ ${#ranks[@]} = 0 ] || kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null
+  # Until the last rank has closed it. A run that ended before has a result.
+  grep -q '^energy' <&"$out" || deaths=$((deaths + 1))
   exec {out}<&-
   wait "$pid"
   unset 'pids[-1]'
@@ -65,6 +66,7 @@ survives() {
   options+=(--checkpoint "$kind" --directory "$directory")
   for ((i = 0; i < kills; i++)); do dies "$@" "${options[@]}"; done
   end=$("$@" "${options[@]}" 2>&1)
+  ! grep -q '^begin at step [1-9]' <<<"$end" || resumed=$((resumed + 1))
   check "$application with $kind ($1): there is a result" test -n "$whole"
   check "and it is the same after kill -9 (seed $seed): $whole; $end" test "$(result "$end")" = "$whole"
   [ "$kind" = file ] || [ "$kind" = values ] || check 'and no draft is left' test -z "$(find "$directory" -name '*.part')"
@@ -76,7 +78,8 @@ check_exit 'stencil conserves energy' 0 'energy 0\.25000' "$S/serial-stencil" --
 check_exit 'an unknown kind' 1 'unknown kind of checkpoint: tape' "$S/serial-stencil" --checkpoint tape
 for kind in values file objects; do survives stencil $kind "$S/serial-stencil"; done
 for kind in values file objects shared; do survives particles $kind "$S/serial-particles"; done
-check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 10 -a $resumed -ge 7
+echo "$deaths deaths, $resumed resumptions"
+check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 6 -a $resumed -ge 7
 
 
 # --- 2 ranks: one of them dies ---
@@ -88,9 +91,10 @@ if command -v "$MPICXX" >/dev/null && command -v "$MPIRUN" >/dev/null; then
   for application in stencil particles; do check "$application compiles with MPI" build "$MPICXX" -DUSE_MPI $application mpi-$application; done
   for kind in file objects; do survives stencil $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-stencil"; done
   for kind in values shared; do survives particles $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-particles"; done
-  check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 4 -a $resumed -ge 3
-  longer=(--size 3 --steps 60)
-  check_exit 'a run of 2 ranks, resumed by 1: all ranks make one array' 0 'begin at step 48' "$S/serial-particles" "${longer[@]}" --checkpoint shared --directory "$memory/shared-mpi-particles"
+  echo "$deaths deaths of a rank, $resumed resumptions"
+  check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 3 -a $resumed -ge 3
+  longer=(--size 3 --steps 80)
+  check_exit 'a run of 2 ranks, resumed by 1: all ranks make one array' 0 'begin at step 72' "$S/serial-particles" "${longer[@]}" --checkpoint shared --directory "$memory/shared-mpi-particles"
   check 'the bits are those of 1 rank' test "$(result "$said")" = "$(result "$("$S/serial-particles" "${longer[@]}")")"
 else skip 'the applications with MPI' "$MPICXX or $MPIRUN is not installed: make mpi-deps"; fi
 
