@@ -64,6 +64,15 @@ END
 )
 check "the program of pMEMCPY's talk has 16 lines and at most 132 tokens ($counted)" test "${counted% *}" = 16 -a "${counted#* }" -le 132
 
+# --- Phoenix's vocabulary ---
+phoenix() { PHOENIX_STORE=$S/store-phoenix "$@"; }
+check 'phoenix.h is C99' "$CC" -std=c99 "${strict[@]}" "$SOURCE/tests/cli/objects_phoenix_check.c" -o "$S/phoenix" "${libraries[@]}"
+check 'and C++' "$CXX" -std=c++11 "${strict[@]}" -x c++ "$SOURCE/tests/cli/objects_phoenix_check.c" -x none -o "$S/phoenix++" "${libraries[@]}"
+check_exit 'three commits' 0 '^done$' phoenix "$S/phoenix"
+check_exit 'another program restores the last one' 0 '^done$' phoenix "$S/phoenix++" 3
+check_exit 'and the next restores its commit' 0 '^done$' phoenix "$S/phoenix" 4
+check 'versioning keeps two' test "$(ls "$S/store-phoenix/phoenix" | tr '\n' ' ')" = '00000004 00000005 '
+
 # --- MPI: as root, and with more ranks than processors ---
 MPICC=${MPICC:-mpicc} MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
@@ -83,5 +92,9 @@ if command -v "$MPICC" >/dev/null && command -v "$MPIRUN" >/dev/null; then
   check "pMEMCPY's calls compile with MPI" "$MPICXX" -std=c++17 "${strict[@]}" "$SOURCE/tests/cli/objects_pmemcpy_check.cpp" -o "$S/pmemcpy-mpi" "${libraries[@]}"
   check_exit 'and do what they promise' 0 '^done$' run_ranks 2 "$S/pmemcpy-mpi" "$S/store-pmemcpy-mpi"
   check_not 'a draft that MPI_Finalize cannot publish fails the program' run_ranks 2 "$S/pmemcpy-mpi" "$S/store-lost-mpi" lose
+  phoenix() { PHOENIX_STORE=$S/store-phoenix-mpi run_ranks 2 "$@"; }
+  check 'phoenix.h is C99 with MPI' "$MPICC" -std=c99 -DPHOENIX_MPI "${strict[@]}" "$SOURCE/tests/cli/objects_phoenix_check.c" -o "$S/phoenix-mpi" "${libraries[@]}"
+  check_exit 'commits of 2 ranks' 0 '^done$' phoenix "$S/phoenix-mpi"
+  check_exit 'are restored by 2 ranks' 0 '^done$' phoenix "$S/phoenix-mpi" 3
 else skip 'MPI' "$MPICC or $MPIRUN is not installed: make mpi-deps"; fi
 finish
