@@ -524,6 +524,23 @@ class Store {
     check(eo_remove_version(get(), series.c_str(), n));
   }
 
+  /// Compares an object of a committed version, or all, with the manifest. EBADMSG: it differs.
+  void verify(const std::string& name = {}) {
+    check(eo_check(get(), name.empty() ? nullptr : name.c_str()));
+  }
+
+  /// Begins a bundle: many small arrays in one file NAME.npz, which commit() publishes.
+  Version begin_bundle(const std::string& name);
+
+  /// Opens a bundle read-only.
+  Store bundle(const std::string& name) {
+    eo_storage* opened = nullptr;
+    check(eo_bundle(get(), name.c_str(), &opened));
+    return Store(opened);
+  }
+
+  void remove_bundle(const std::string& name) { check(eo_remove_bundle(get(), name.c_str())); }
+
   /// Protects memory of the program: checkpoint() writes it and restore() fills it. The memory
   /// stays where it is until unprotect() or the end of the store.
   template <typename T>
@@ -553,6 +570,9 @@ class Store {
     check(eo_checkpoint(get(), series.c_str(), n, static_cast<unsigned>(flags)));
   }
 
+  /// Says that an array will not change until the next checkpoint, which then is shorter.
+  void persisted_hint(const std::string& name) { check(eo_persisted_hint(get(), name.c_str())); }
+
   /// Waits until the last checkpoint is whole and in its place.
   void wait() { check(eo_wait(get())); }
 
@@ -581,7 +601,8 @@ class Store {
   }
 };
 
-/// A version that was begun: a store that is invisible until commit(). The destructor aborts it.
+/// A version or a bundle that was begun: a store that is invisible until commit(). The destructor
+/// aborts it.
 class Version : public Store {
  public:
   explicit Version(eo_storage* begun) : Store(begun) {}
@@ -602,6 +623,12 @@ class Version : public Store {
 inline Version Store::begin(const std::string& series, std::uint64_t n) {
   eo_storage* begun = nullptr;
   check(eo_begin(get(), series.c_str(), n, &begun));
+  return Version(begun);
+}
+
+inline Version Store::begin_bundle(const std::string& name) {
+  eo_storage* begun = nullptr;
+  check(eo_begin_bundle(get(), name.c_str(), &begun));
   return Version(begun);
 }
 

@@ -129,6 +129,47 @@ void versions(eo::Store& store) {
   HOLDS(store.version("run").list() == std::vector<std::string>{"late"});
 }
 
+void bundles(eo::Store& store) {
+  eo::Version bundle = store.begin_bundle("many");
+  for (int i = 0; i < 100; ++i) {
+    bundle.store("n" + std::to_string(i), i);
+  }
+  bundle.commit();
+  eo::Store many = store.bundle("many");
+  HOLDS(many.list().size() == 100 && many.load<int>("n42") == 42);
+  {
+    eo::Version aborted = store.begin_bundle("many");
+    aborted.store("n42", 0);
+  }
+  HOLDS(store.bundle("many").load<int>("n42") == 42);
+  store.remove_bundle("many");
+  HOLDS(error_of([&] { store.bundle("many"); }, "many") == ENOENT);
+}
+
+void checkpoints(eo::Store& store) {
+  std::vector<double> u(20000, 1.0);
+  int step = 1;
+  store.configure("strategy", "copy");
+  store.protect("u", u);
+  store.protect("step", step);
+  store.persisted_hint("u");
+  store.checkpoint("ck", 1, eo::sync);
+  u.assign(u.size(), 2.0);
+  step = 2;
+  store.checkpoint("ck", 2);
+  store.wait();
+  u.assign(u.size(), 0.0);
+  HOLDS(store.restore("ck") == 2 && step == 2 && u.back() == 2.0);
+  HOLDS(store.restore("ck", 1) == 1 && step == 1 && u.back() == 1.0);
+  HOLDS(store.newest("ck") == 2);
+  store.version("ck").verify();
+  store.remove_version("ck", 2);
+  HOLDS(store.newest("ck") == 1);
+  store.unprotect("u");
+  store.unprotect("step");
+  HOLDS(error_of([&] { store.restore("nosuch"); }, "nosuch") == ENOENT);
+}
+
 /// A type with the members of std::mdspan that the header uses.
 struct Mdspan {
   using layout_type = void;
@@ -176,6 +217,8 @@ int main(int, char** arguments) {
   ranges(store);
   views_and_drafts(store);
   versions(store);
+  bundles(store);
+  checkpoints(store);
   mdspans(store);
   for (const std::string& name : store.list()) {
     std::puts(name.c_str());
