@@ -5,7 +5,7 @@
 // alloc() makes a draft that all ranks fill with store(). The drafts of a PMEM get their names at
 // munmap(), in the destructor, or else when MPI_Finalize begins; until then other programs find the
 // old objects. Every rank calls mmap(), alloc(), munmap() and MPI_Finalize. A call that fails
-// throws eo::Error; MPI_Finalize then fails, and the text is on stderr.
+// throws eo::Error. In MPI_Finalize it aborts the program instead, and the text is on stderr.
 //
 // MPI is used where the compiler finds mpi.h. PMEMCPY_NO_MPI leaves it out.
 #ifndef PMEMCPY_PMEMCPY_HPP
@@ -163,7 +163,7 @@ class Session {
     MPI_Comm_free(&(*session)->comm_);
     if (error != 0) {
       std::fprintf(stderr, "pmemcpy: %s\n", eo_error());
-      return MPI_ERR_OTHER;
+      MPI_Abort(MPI_COMM_WORLD, 1);  // not every MPI passes an error of this function on
     }
     return MPI_SUCCESS;
   }
