@@ -35,6 +35,17 @@ check 'and nothing else is there' test "$(ls "$S/store-talk")" = A.npy
 check "pMEMCPY's calls compile with MPI" "$MPICXX" -std=c++17 "${strict[@]}" "$SOURCE/tests/cli/objects_pmemcpy_check.cpp" -o "$S/pmemcpy-mpi" "${libraries[@]}"
 check_exit 'and do what they promise' 0 '^done$' run_ranks 2 "$S/pmemcpy-mpi" "$S/store-pmemcpy-mpi"
 check_not 'a draft that MPI_Finalize cannot publish fails the program' run_ranks 2 "$S/pmemcpy-mpi" "$S/store-lost-mpi" lose
+
+# --- on mounts ---
+for options in '' daemon-io; do
+  fresh "mounted$options" 'outputs: [ [ path: objects ] ]'
+  check_exit "the collective calls on a mount ($options)" 0 '^done$' "$EFS" run ${options:+-o $options} "$JOB" -- \
+    sh -c "timeout 60 $MPIRUN -n 2 $S/mpi \$EFS_MOUNT/objects && timeout 60 $MPIRUN -n 2 $S/talk \$EFS_MOUNT/objects/talk"
+  check 'and the array of both ranks is exported' cmp "$OUT/objects/made.npy" "$S/store-2/made.npy"
+  check "and that of the talk's program" cmp "$OUT/objects/talk/A.npy" "$S/store-talk/A.npy"
+done
+
+# --- Phoenix ---
 phoenix() { PHOENIX_STORE=$S/store-phoenix-mpi run_ranks 2 "$@"; }
 check 'phoenix.h is C99 with MPI' "$MPICC" -std=c99 -DPHOENIX_MPI "${strict[@]}" "$SOURCE/tests/cli/objects_phoenix_check.c" -o "$S/phoenix-mpi" "${libraries[@]}"
 check_exit 'commits of 2 ranks' 0 '^done$' phoenix "$S/phoenix-mpi"

@@ -48,8 +48,10 @@ static void expect(int step) {
 }
 
 int main(int argc, char** argv) {
+  int rank = 0;
 #ifdef PHOENIX_MPI
   MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 #endif
   create();
   if (argc == 1) {
@@ -71,6 +73,8 @@ int main(int argc, char** argv) {
 #ifdef PHOENIX_MPI
   MPI_Finalize();
 #endif
-  puts("done");
+  if (rank == 0) {
+    puts("done");
+  }
   return 0;
 }
