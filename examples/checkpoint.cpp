@@ -157,7 +157,6 @@ class Objects : public Checkpoints {
 #else
   void save(std::uint64_t step) override {
     store_.checkpoint(series, step, eo::sync);
-    store_.wait();
     store_.keep(series, kept);
   }
 

@@ -353,17 +353,57 @@ static inline int eo_mpi_restore(MPI_Comm comm, struct eo_storage* store, const 
   return eo_mpi_agree(comm, eo_restore(store, own, candidate, &restored));
 }
 
-/* Removes all versions of each rank's own series but the newest k. Waits first: a version that some
- * rank still writes does not replace an older one. */
+/* Versions up to a bound: the oldest `excess` of them are removed. */
+struct eo_mpi_old {
+  struct eo_storage* store; /* NULL: only counted */
+  const char* series;
+  uint64_t bound;
+  unsigned long long count, excess;
+  int error;
+};
+
+static inline int eo_mpi_each_old(uint64_t n, void* context) {
+  struct eo_mpi_old* old = (struct eo_mpi_old*)context;
+  if (n > old->bound) {
+    return 0;
+  }
+  if (old->store != NULL && old->count < old->excess) {
+    old->error = eo_remove_version(old->store, old->series, n);
+  }
+  ++old->count;
+  return old->error;
+}
+
+/* Removes old versions of each rank's own series. The newest k (at least 1) up to the newest that
+ * all ranks have stay, and newer ones: a version that some rank still writes replaces none. */
 static inline int eo_mpi_keep(MPI_Comm comm, struct eo_storage* store, const char* series,
                               unsigned k) {
   char own[EO_MPI_MAX_SERIES];
+  struct eo_mpi_old old;
   int error = eo_mpi_own_series(comm, series, own);
-  if (error == 0) {
-    error = eo_wait(store);
+  if (error == 0 && k == 0) {
+    error = eo_fail(EINVAL, "cannot remove old versions: the number to keep is 0. Keep at least 1");
   }
+  memset(&old, 0, sizeof old);
   error = eo_mpi_agree(comm, error);
-  return error != 0 ? error : eo_mpi_agree(comm, eo_keep(store, own, k));
+  if (error == 0) {
+    error = eo_mpi_latest(comm, store, own, &old.bound);
+    if (error == ENOENT) {
+      return 0;
+    }
+  }
+  if (error != 0) {
+    return error;
+  }
+  old.series = own;
+  error = eo_versions(store, own, eo_mpi_each_old, &old);
+  if (error == 0 && old.count > k) {
+    old.excess = old.count - k;
+    old.count = 0;
+    old.store = store;
+    error = eo_versions(store, own, eo_mpi_each_old, &old);
+  }
+  return eo_mpi_agree(comm, error);
 }
 
 #ifdef __cplusplus

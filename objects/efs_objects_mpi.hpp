@@ -163,7 +163,7 @@ inline std::uint64_t restore(MPI_Comm comm, Store& store, const std::string& ser
   return found;
 }
 
-/// Collective: keeps the newest k checkpoints of each rank.
+/// Collective: keeps the newest k checkpoints that every rank has, and newer ones.
 inline void keep(MPI_Comm comm, Store& store, const std::string& series, unsigned k) {
   check(eo_mpi_keep(comm, store.get(), series.c_str(), k));
 }

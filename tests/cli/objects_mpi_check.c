@@ -225,6 +225,13 @@ static void checkpoints(struct eo_storage* store, const char* directory) {
   HOLDS(found == 2 && has_bias(u, 2));
   DONE(eo_mpi_keep(MPI_COMM_WORLD, store, "run", 2));
   GIVES(ENOENT, eo_mpi_restore(MPI_COMM_WORLD, store, "run", 1, &found));
+  /* A version that the last rank does not have replaces none. */
+  DONE(rank == ranks - 1 ? eo_remove_version(store, own, 3) : 0);
+  DONE(eo_mpi_keep(MPI_COMM_WORLD, store, "run", 1));
+  DONE(eo_mpi_restore(MPI_COMM_WORLD, store, "run", EO_LATEST, &found));
+  HOLDS(found == 2 && has_bias(u, 2));
+  GIVES(EINVAL, eo_mpi_keep(MPI_COMM_WORLD, store, "run", 0));
+  DONE(eo_mpi_keep(MPI_COMM_WORLD, store, "nosuch", 1));
   HOLDS(eo_unprotect(store, "u") == 0);
 }
 
