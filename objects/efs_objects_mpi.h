@@ -311,15 +311,9 @@ static inline int eo_mpi_wait(MPI_Comm comm, struct eo_storage* store) {
   return eo_mpi_agree(comm, eo_wait(store));
 }
 
-/* Checks version n of this rank against its manifest. */
-static inline int eo_mpi_check(struct eo_storage* store, const char* series, uint64_t n) {
-  struct eo_storage* version;
-  int error = eo_version(store, series, n, &version);
-  if (error == 0) {
-    error = eo_check(version, NULL);
-    eo_close(version);
-  }
-  return error;
+/* Whether an older version may not have the failure of a restore: this one is damaged or gone. */
+static inline int eo_mpi_is_damage(int error) {
+  return error == EBADMSG || error == ENOTSUP || error == EIO || error == ENOENT;
 }
 
 /* Restores the protected memory of every rank from version n. EO_LATEST: from the newest version
@@ -328,29 +322,31 @@ static inline int eo_mpi_check(struct eo_storage* store, const char* series, uin
 static inline int eo_mpi_restore(MPI_Comm comm, struct eo_storage* store, const char* series,
                                  uint64_t n, uint64_t* found) {
   char own[EO_MPI_MAX_SERIES];
-  uint64_t bound = EO_LATEST - 1, candidate = n, restored;
+  uint64_t candidate = n, bound = EO_LATEST - 1, restored;
   int error = eo_mpi_own_series(comm, series, own);
   if (error == 0) {
     error = eo_mpi_check_ranks(comm, store, series);
   }
   error = eo_mpi_agree(comm, error);
-  while (error == 0 && n == EO_LATEST) {
-    error = eo_mpi_latest_to(comm, store, own, bound, &candidate);
-    if (error == 0 && eo_mpi_agree(comm, eo_mpi_check(store, own, candidate)) == 0) {
-      break;
-    }
-    if (candidate == 0) {
-      return ENOENT; /* the text is that of the damaged version */
-    }
-    bound = candidate - 1;
-  }
   if (error != 0) {
     return error;
   }
-  if (found != NULL) {
+  do {
+    if (n == EO_LATEST) {
+      error = eo_mpi_latest_to(comm, store, own, bound, &candidate);
+      if (error != 0) {
+        return error;
+      }
+    }
+    /* eo_restore verifies the version first. Some ranks can restore one that others find damaged:
+     * then all ranks restore an older one. */
+    error = eo_mpi_agree(comm, eo_restore(store, own, candidate, &restored));
+    bound = candidate - 1;
+  } while (n == EO_LATEST && candidate != 0 && eo_mpi_is_damage(error));
+  if (error == 0 && found != NULL) {
     *found = candidate;
   }
-  return eo_mpi_agree(comm, eo_restore(store, own, candidate, &restored));
+  return error;
 }
 
 /* Versions up to a bound: the oldest `excess` of them are removed. */
