@@ -8,9 +8,10 @@
 #   * Catch2 3: from backports if the release has only version 2.
 # The mirror is that of the machine's own apt configuration.
 #
-#   usage: cmake/deps.sh [--demo | --slurm]
+#   usage: cmake/deps.sh [--demo | --slurm | --mpi]
 # --demo adds the programs that `make demo` runs. --slurm adds the packages for the Slurm plugin,
-# and Slurm and munge for its tests (no daemon is started).
+# and Slurm and munge for its tests (no daemon is started). --mpi adds MPI (MPICH, unless the machine
+# has an mpicc) and gfortran, for the tests of libefs-objects in other languages.
 #   EFS_PREFIX   prefix of the private libfuse (default /opt/efs-deps)
 set -euo pipefail
 
@@ -27,6 +28,8 @@ common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev
         libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
         clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-numpy python3-pip sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
 demo=(lammps hdf5-tools)
+mpi=(gfortran)
+command -v mpicc >/dev/null || mpi+=(mpich libmpich-dev)
 slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge lua5.1)
 
 # Prints the machine's Debian mirror and keyring, from deb822 or one-line sources.
@@ -79,6 +82,8 @@ install "${common[@]}"
 [ "${1:-}" = --demo ] && { [ -z "$(missing "${demo[@]}")" ] || apt-get -qq update; install "${demo[@]}"; }
 
 [ "${1:-}" = --slurm ] && { [ -z "$(missing "${slurm[@]}")" ] || apt-get -qq update; install "${slurm[@]}"; }
+
+[ "${1:-}" = --mpi ] && { [ -z "$(missing "${mpi[@]}")" ] || apt-get -qq update; install "${mpi[@]}"; }
 
 if ! have_catch2 || [ "$(catch2_major)" != 3 ]; then
   release=$(. /etc/os-release; printf %s "$VERSION_CODENAME")
