@@ -206,17 +206,25 @@ EO_API int eo_protect(struct eo_storage* store, const char* name, const struct e
 /* Ends the protection. After that the memory may be freed: it waits while a snapshot reads it. */
 EO_API int eo_unprotect(struct eo_storage* store, const char* name);
 
-/* Sets an option for the checkpoints that follow:
- *   "strategy"  "copy" (default): eo_checkpoint writes the version itself.
- *               "stage": eo_checkpoint copies the arrays to DRAM; a background thread of the
- * library writes the version. "split": eo_checkpoint copies a part to DRAM while the thread writes
- * the rest to the store, so that both end together; the thread then writes the first part, too. The
- * rates are measured; until they are, each medium gets half. "auto": the first of stage, split and
- * copy that has the DRAM it needs. "fast"      directory on a file system in DRAM, with O_TMPFILE
- * (tmpfs). The copies are in a file without a name there: a process that ends leaves nothing. It
- * must belong to the user and have mode 0700 (EPERM); it is created if it is missing. Default:
- *               /dev/shm/efs-objects-UID. The store keeps the memory of the copies until eo_close.
- *   "pace"      MB/s of the writes to the store, for tests and measurements; "0" is no limit. */
+/* Sets an option for the checkpoints that follow.
+ *
+ * "strategy": how eo_checkpoint writes the version.
+ * - "copy", the default: eo_checkpoint writes it itself.
+ * - "stage": eo_checkpoint copies the arrays to DRAM. A background thread writes the version.
+ * - "split": eo_checkpoint copies a part to DRAM while the thread writes the rest to the store, so
+ *   that both end together. The thread then writes the first part. The rates are measured; the
+ *   first checkpoint gives half to each medium.
+ * - "snapshot": eo_checkpoint write-protects the arrays, and the thread writes them. A write of the
+ *   program waits until 2 MiB around it are copied. Needs Linux 6.4, and root or /dev/userfaultfd.
+ *   Not for memory that a device writes by DMA, such as RDMA buffers: the version would be torn.
+ * - "auto": the first of stage, split and copy that has the DRAM it needs.
+ *
+ * "fast": a directory on a file system in DRAM with O_TMPFILE (tmpfs), for the copies. They have no
+ * name there, so a process that ends leaves nothing. It must belong to the user and have mode 0700
+ * (EPERM); it is created if it is missing. The default is /dev/shm/efs-objects-UID. The store keeps
+ * the memory of the copies until eo_close.
+ *
+ * "pace": MB/s of the writes to the store, for tests and measurements; "0" is no limit. */
 EO_API int eo_configure(struct eo_storage* store, const char* option, const char* value);
 
 /* Writes all protected arrays as version n of a series. When it returns, the memory may change or

@@ -23,9 +23,9 @@ namespace efs::objects {
 
 enum class Strategy { none, copy, split, stage, snapshot, automatic };
 
-/// The strategies that "auto" tries, in this order. The last one needs nothing.
-inline constexpr std::array automatic_order{Strategy::snapshot, Strategy::stage, Strategy::split,
-                                            Strategy::copy};
+/// The strategies that "auto" tries, in this order. The last one needs nothing. Not snapshot: a
+/// device may write the memory by DMA, and only the program knows.
+inline constexpr std::array automatic_order{Strategy::stage, Strategy::split, Strategy::copy};
 
 /// The name of a strategy as in eo_configure(); "" for none.
 const char* name_of(Strategy strategy);

@@ -142,3 +142,12 @@ finish() {
   [ "$failed" -eq 0 ]
   exit
 }
+# numpy_python: the first Python that has NumPy, or python3
+numpy_python() {
+  local python
+  for python in ${EFS_NUMPY_PYTHON:-} python3 /usr/bin/python3; do
+    "$python" -c 'import numpy' 2>/dev/null && break
+    python=python3
+  done
+  echo "$python"
+}

@@ -32,7 +32,7 @@ grep -q '^mdspan$' <<<"$said" || skip 'a real std::mdspan' "the library of $CXX 
 
 # --- Fortran ---
 FC=${FC:-gfortran}
-PYTHON=${EFS_NUMPY_PYTHON:-python3}
+PYTHON=$(numpy_python)
 source=$(find "$S/prefix" -name efs_objects.f90)
 check 'the Fortran module is installed' test -s "$source"
 check 'the documents say how to compile it' grep -q "gfortran .*${source#"$S/prefix/"}" "$SOURCE/docs/objects.md"

@@ -32,7 +32,7 @@ awk '/^\.SH EXAMPLES/ { inside = 1 } inside && /^\.EX/ { code = 1; next } code &
 check 'the example of the man page compiles' $cc -std=c99 -Wall -Wextra -Werror "$S/example.c" -o "$S/example" $(flags --cflags --libs)
 check 'and runs' "$S/example" "$S/examples"
 
-PYTHON=${EFS_NUMPY_PYTHON:-python3}
+PYTHON=$(numpy_python)
 numpy_is_here() { "$PYTHON" -c 'import numpy' 2>/dev/null; }
 cat >"$S/read.py" <<'END'
 import json, os, sys

@@ -16,7 +16,7 @@ using namespace efs::stage::test;
 
 namespace {
 
-constexpr int files = 6;
+constexpr int file_count = 6;
 
 /// A directory with some files, a symbolic link and a second name, and one with too little for
 /// that.
@@ -25,7 +25,7 @@ struct Filled : Scene {
     options.workers = 1;
     options.partial_tag = ".0123456789ab";
     buffer.put("d", S_IFDIR, {}, 0750);
-    for (int i = 0; i < files; ++i) {
+    for (int i = 0; i < file_count; ++i) {
       buffer.put(name(i), S_IFREG, "content of " + std::to_string(i), 0640);
     }
     buffer.put("d/link", S_IFLNK, "f0");
@@ -41,7 +41,7 @@ struct Filled : Scene {
   bool is_there(int i) const { return content_of(results + "/" + name(i)) == buffered(name(i)); }
 
   bool all_there() const {
-    for (int i = 0; i < files; ++i) {
+    for (int i = 0; i < file_count; ++i) {
       if (!is_there(i)) {
         return false;
       }
@@ -71,7 +71,7 @@ TEST_CASE("stage-out: a new directory is seen when it is full, by one rename",
     if (call == "rename" && object == "d") {
       was_seen = stdfs::exists(scene.results + "/d");
       was_full = true;
-      for (int i = 0; i < files; ++i) {
+      for (int i = 0; i < file_count; ++i) {
         was_full = was_full && content_of(scene.hidden() + "/f" + std::to_string(i)) ==
                                    scene.buffered(Filled::name(i));
       }
@@ -81,7 +81,7 @@ TEST_CASE("stage-out: a new directory is seen when it is full, by one rename",
   const Receipt receipt = scene.out(pfs);
   INFO(describe(receipt));
   CHECK(receipt.verdict == Verdict::complete);
-  CHECK(receipt.totals.staged_out == files + 5);
+  CHECK(receipt.totals.staged_out == file_count + 5);
   CHECK(!was_seen);
   CHECK(was_full);
   CHECK(renames == 3);  // of d, of the second name in it, and of few/f
@@ -130,7 +130,7 @@ TEST_CASE(
   const Receipt receipt = scene.out(pfs);
   INFO(describe(receipt));
   CHECK(receipt.verdict == Verdict::complete);
-  CHECK(receipt.totals.staged_out == files + 5);
+  CHECK(receipt.totals.staged_out == file_count + 5);
   CHECK(content_of(theirs) == "his");
   CHECK(scene.all_there());
 }
@@ -210,7 +210,7 @@ TEST_CASE("stage-out: a full PFS leaves of a directory what was whole", "[stage]
   const Receipt receipt = scene.out(pfs);
   INFO(describe(receipt));
   CHECK(receipt.verdict == Verdict::partial);
-  for (int i = 0; i < files; ++i) {
+  for (int i = 0; i < file_count; ++i) {
     CHECK(scene.is_there(i) == (action_of(receipt, Filled::name(i)) == Action::staged_out));
   }
   CHECK(scene.is_there(2));
@@ -261,7 +261,7 @@ TEST_CASE("stage-out: a directory is not hidden under a name that is too long to
   Filled scene;
   const std::string longest(255, 'l');
   scene.buffer.put(longest, S_IFDIR, {}, 0755);
-  for (int i = 0; i < files; ++i) {
+  for (int i = 0; i < file_count; ++i) {
     scene.buffer.put(longest + "/" + std::to_string(i), S_IFREG, "content");
   }
   std::set<std::string> made;
