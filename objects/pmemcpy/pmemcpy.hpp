@@ -23,10 +23,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "../efs_objects.hpp"
+#include "efs_objects.hpp"
 #if !defined(PMEMCPY_NO_MPI) && __has_include(<mpi.h>)
 #define PMEMCPY_HAS_MPI 1
-#include "../efs_objects_mpi.h"
+#include "efs_objects_mpi.h"
 #endif
 
 namespace pmemcpy {
