@@ -6,12 +6,13 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps slurm-deps mpi-deps configure build check check-fast check-vm suites soak bench bench-interleaving demo install package clean
+.PHONY: help deps demo-deps slurm-deps mpi-deps programs-deps criu-deps configure build check check-fast check-vm suites soak bench bench-interleaving demo install package clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
 	@echo "make slurm-deps  the same, and what the Slurm plugin and its tests need"
 	@echo "make mpi-deps  the same, and MPI and gfortran for the tests of libefs-objects"
+	@echo "make programs-deps  the same, and PMDK and memkind for the tests with their programs; make criu-deps: CRIU"
 	@echo "make build    build into build/: programs in build/bin, libraries in build/lib"
 	@echo "make check    deps, build, and all tests"
 	@echo "make check-vm a guest of QEMU with persistent memory whose power is cut (Debian 13, as root; EFS_CUTS, EFS_SEED)"
@@ -36,6 +37,12 @@ slurm-deps:
 mpi-deps:
 	@cmake/deps.sh --mpi
 
+programs-deps:
+	@cmake/deps.sh --programs
+
+criu-deps:
+	@cmake/deps.sh --criu
+
 configure:
 	@cmake --preset $(PRESET) -B $(BUILD) -DEFS_PREFIX=$(EFS_PREFIX) >/dev/null
 
@@ -44,7 +51,7 @@ build: deps configure
 
 # Before the configuration, which looks for Slurm's headers. Without Slurm its plugin and tests are left out, and say so.
 check: PRESET = ci
-check: mpi-deps-where-possible build
+check: programs-deps-where-possible build
 	@tests/run-all.sh $(BUILD)
 
 .PHONY: slurm-deps-where-possible
@@ -55,6 +62,10 @@ slurm-deps-where-possible:
 .PHONY: mpi-deps-where-possible
 mpi-deps-where-possible: slurm-deps-where-possible  # apt installs one set at a time
 	@cmake/deps.sh --mpi || echo "MPI or gfortran cannot be installed here: the tests with them are SKIPPED"
+
+.PHONY: programs-deps-where-possible
+programs-deps-where-possible: mpi-deps-where-possible
+	@cmake/deps.sh --programs || echo "PMDK or memkind cannot be installed here: the tests with them are SKIPPED"
 
 # Versions that the declared results belong to.
 suites:

@@ -8,10 +8,13 @@
 #   * Catch2 3: from backports if the release has only version 2.
 # The mirror is that of the machine's own apt configuration.
 #
-#   usage: cmake/deps.sh [--demo | --slurm | --mpi]
+#   usage: cmake/deps.sh [--demo | --slurm | --mpi | --programs | --criu]
 # --demo adds the programs that `make demo` runs. --slurm adds the packages for the Slurm plugin,
 # and Slurm and munge for its tests (no daemon is started). --mpi adds MPI (MPICH, unless the machine
-# has an mpicc) and gfortran, for the tests of libefs-objects in other languages.
+# has an mpicc) and gfortran, for the tests of libefs-objects in other languages. --programs adds PMDK
+# and memkind, for the tests with programs that use them on the mount. --criu adds CRIU, for the tests
+# with checkpoints of processes; it builds Debian 13's into the prefix (2 minutes) if the release's
+# does not work with this kernel.
 #   EFS_PREFIX   prefix of the private libfuse (default /opt/efs-deps)
 set -euo pipefail
 
@@ -29,6 +32,9 @@ common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev
         clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-numpy python3-pip sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
 demo=(lammps hdf5-tools)
 mpi=(gfortran)
+programs=(libpmemobj-dev libmemkind-dev)
+criu_build=(libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev
+            uuid-dev libbsd-dev libaio-dev python3-protobuf dpkg-dev xz-utils)
 command -v mpicc >/dev/null || mpi+=(mpich libmpich-dev)
 slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge lua5.1)
 
@@ -84,6 +90,26 @@ install "${common[@]}"
 [ "${1:-}" = --slurm ] && { [ -z "$(missing "${slurm[@]}")" ] || apt-get -qq update; install "${slurm[@]}"; }
 
 [ "${1:-}" = --mpi ] && { [ -z "$(missing "${mpi[@]}")" ] || apt-get -qq update; install "${mpi[@]}"; }
+
+[ "${1:-}" = --programs ] && { [ -z "$(missing "${programs[@]}")" ] || apt-get -qq update; install "${programs[@]}"; }
+
+# CRIU knows the memory layout of kernels: it must be newer than the kernel's last change of that.
+build_criu() {
+  install "${criu_build[@]}"
+  ( cd "$scratch"
+    for suite in trixie unstable; do
+      private_apt "deb-src [signed-by=$keyring] $(mirror) $suite main" -- source -qq --download-only --tar-only criu >/dev/null && break
+      rm -rf lists
+    done
+    mkdir criu && tar -xf criu_*.orig.tar.* -C criu --strip-components=1
+    say "building $(basename criu_*.orig.tar.* | sed 's/\.orig.*//; s/_/ /') into $prefix"
+    make -C criu -j "$(nproc)" criu NO_GNUTLS=1 >criu.log 2>&1 || { tail -n 40 criu.log >&2; exit 1; }
+    command install -D criu/criu/criu "$prefix/sbin/criu" )
+}
+if [ "${1:-}" = --criu ] && ! "$prefix/sbin/criu" check >/dev/null 2>&1; then
+  [ -z "$(missing criu)" ] || { apt-get -qq update; apt-get install -qq -y --no-install-recommends criu >/dev/null || say "no package criu"; }
+  criu check >/dev/null 2>&1 || build_criu
+fi
 
 if ! have_catch2 || [ "$(catch2_major)" != 3 ]; then
   release=$(. /etc/os-release; printf %s "$VERSION_CODENAME")
