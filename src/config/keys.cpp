@@ -23,6 +23,7 @@ constexpr Word word(std::string_view name, Enum value) {
 constexpr std::array yes_or_no{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1}, Word{"no", 0}};
 constexpr std::array in_place_words{Word{"true", 1}, Word{"false", 0}, Word{"yes", 1},
                                     Word{"no", 0},   Word{"on", 1},    Word{"off", 0}};
+constexpr std::array on_or_off{Word{"on", 1}, Word{"off", 0}};
 constexpr std::array levels_words{Word{"error", 0}, Word{"warn", 1}, Word{"info", 2},
                                   Word{"debug", 3}};
 constexpr std::array conflicts_words{word("fail", OnConflict::fail),
@@ -103,7 +104,7 @@ constexpr auto in() {
 
 // The table. Order: of `efs check --show`.
 using J = JobConfig;
-constexpr std::array<KeyOf<J>, 29> settings_table{{
+constexpr std::array<KeyOf<J>, 30> settings_table{{
     {{"name", a_name, "", "names the instance (default: the job file's name)",
       read_elsewhere | of_one_job},
      in<&J::name>()},
@@ -164,6 +165,8 @@ constexpr std::array<KeyOf<J>, 29> settings_table{{
      in<&J::existing>()},
     {{"vanished", one_of(vanished_words), "", "an input that a start listed and that is gone"},
      in<&J::vanished>()},
+    {{"xattr", one_of(on_or_off), "", "extended attributes and ACLs on the mount"},
+     in<&J::xattr>()},
 }};
 
 using B = Backend;

@@ -177,10 +177,12 @@ void Instance::open_session() {
                          return may_be_stacked(one.root.get());
                        });
   fuse::Counters* const kept = options_.figures != nullptr ? &options_.figures->counters : nullptr;
-  session_ = std::make_unique<fuse::Session>(
-      *filesystem_, passthrough_registry(),
-      fuse::Session::Options{
-          .sinks = sinks(), .uncached = traced, .stacked = stacked, .counters = kept});
+  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(),
+                                             fuse::Session::Options{.sinks = sinks(),
+                                                                    .uncached = traced,
+                                                                    .stacked = stacked,
+                                                                    .xattr = options_.config.xattr,
+                                                                    .counters = kept});
 }
 
 // Neither root's rights nor the answer to INIT guarantee passthrough, so try it. The lock files of

@@ -25,6 +25,9 @@ struct Connection {
   Counters& counters = observer.counters;
   bool uncached = false;  // no page cache: the daemon sees each read and write
   bool stacked = false;   // the containers' file system may itself be stacked
+  // false: the first request for an extended attribute gets ENOSYS, and the kernel sends no other.
+  // The same for the whole life of the mount, also under a successor.
+  bool xattr = true;
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};
 };

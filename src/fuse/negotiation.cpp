@@ -33,11 +33,11 @@ bool wanted(const fuse_conn_info* info, std::uint64_t capability) {
 #endif
 }
 
-void choose_features(fuse_conn_info* info) {
+void choose_features(const Connection& connection, fuse_conn_info* info) {
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
   want(info, FUSE_CAP_HANDLE_KILLPRIV_V2);
 #endif
-  want(info, FUSE_CAP_POSIX_ACL);
+  want(info, FUSE_CAP_POSIX_ACL, connection.xattr);
   // a default ACL replaces the umask, and only the daemon knows the ACL
   want(info, FUSE_CAP_DONT_MASK);
   want(info, FUSE_CAP_EXPORT_SUPPORT);  // file handles: inode numbers are never used twice
@@ -87,7 +87,7 @@ bool choose_uncached([[maybe_unused]] const Connection& connection,
 
 void negotiate(void* data, fuse_conn_info* info) {
   auto& connection = *static_cast<Connection*>(data);
-  choose_features(info);
+  choose_features(connection, info);
   info->max_write = largest_write;
   info->max_readahead = 1u << 20;
   info->max_background = 64;

@@ -239,7 +239,8 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .backing = BackingTable(registrar, ids_to_keep()),
                   .observer = Observer(std::move(options.sinks), options.counters),
                   .uncached = options.uncached,
-                  .stacked = options.stacked},
+                  .stacked = options.stacked,
+                  .xattr = options.xattr},
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }

@@ -40,6 +40,7 @@ class Session final : public fs::KernelView {
     // can map files that are opened so, and only of files without passthrough.
     bool uncached = false;
     bool stacked = false;          // containers lie on an overlay: no overlay can lie on the mount
+    bool xattr = true;             // see Connection
     Counters* counters = nullptr;  // see Observer
   };
 

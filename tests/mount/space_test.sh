@@ -6,7 +6,10 @@ set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 removals() {
   timeout 300 python3 -SE "$SOURCE/tests/mount/space.py" "$1" && return
-  "$EFS" status --json "$NAME"; [ ! -d "$S/disk/store" ] || df -k "$S/disk/store"
+  local pid
+  for pid in $(daemons); do find "/proc/$pid/fd" -lname '*data*' -printf "$pid holds %l\n"; done
+  [ ! -d "$S/disk/store" ] || { df -k "$S/disk/store"; find "$S/disk/store" -size +500k -ls; }
+  "$EFS" status --json "$NAME"; tail -n 5 "$EFS_RUNTIME_DIR/$NAME/efsd.log"
   return 1
 }
 

@@ -22,6 +22,15 @@ void reply_value(Request& request, const std::string& value, std::size_t size) {
   }
 }
 
+// True if it has replied: the mount has no extended attributes.
+bool refused(Request& request) {
+  if (request.connection().xattr) {
+    return false;
+  }
+  request.reply_error(ENOSYS);
+  return true;
+}
+
 }  // namespace
 
 void getattr(Request& request, fuse_ino_t ino, fuse_file_info*) {
@@ -55,6 +64,9 @@ void statfs(Request& request, fuse_ino_t ino) {
 
 void getxattr(Request& request, fuse_ino_t ino, const char* name, std::size_t size) {
   request.observe({.ino = ino, .name = name});
+  if (refused(request)) {
+    return;
+  }
   const auto value = request.filesystem().getxattr(ino, name);
   if (!value) {
     return request.reply_error(value.error().code);
@@ -64,6 +76,9 @@ void getxattr(Request& request, fuse_ino_t ino, const char* name, std::size_t si
 
 void listxattr(Request& request, fuse_ino_t ino, std::size_t size) {
   request.observe({.ino = ino});
+  if (refused(request)) {
+    return;
+  }
   const auto names = request.filesystem().listxattr(ino);
   if (!names) {
     return request.reply_error(names.error().code);
@@ -80,6 +95,9 @@ void listxattr(Request& request, fuse_ino_t ino, std::size_t size) {
 
 void setxattr(Request& request, const Setxattr& attribute) {
   request.observe({.ino = attribute.ino, .name = attribute.name});
+  if (refused(request)) {
+    return;
+  }
   fs::Filesystem& filesystem = request.filesystem();
   request.reply(filesystem.with_room([&] {
     return filesystem.setxattr(request.caller(), attribute.ino, attribute.name,
@@ -89,6 +107,9 @@ void setxattr(Request& request, const Setxattr& attribute) {
 
 void removexattr(Request& request, fuse_ino_t ino, const char* name) {
   request.observe({.ino = ino, .name = name});
+  if (refused(request)) {
+    return;
+  }
   request.reply(request.filesystem().removexattr(request.caller(), ino, name));
 }
 
