@@ -209,7 +209,8 @@ static inline int phoenix_number(void) {
   return error;
 }
 
-/* Writes version n. With EO_SYNC it is in its place on return, else when the next one is written. */
+/* Writes version n. With EO_SYNC it is in its place on return, else when the next one is written.
+ */
 static inline int phoenix_write(uint64_t n, unsigned flags) {
 #ifdef PHOENIX_MPI
   const int error = eo_mpi_checkpoint(MPI_COMM_WORLD, phoenix.store, PHOENIX_SERIES, n, flags);
