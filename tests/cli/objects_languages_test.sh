@@ -29,6 +29,9 @@ for standard in c++17 c++23; do
   if knows "$CXX" $standard; then check_cpp "$CXX" $standard; else skip "C++ ($standard)" "$CXX does not know it"; fi
 done
 grep -q '^mdspan$' <<<"$said" || skip 'a real std::mdspan' "the library of $CXX has none; a type with its members is tested"
+echo '#include <efs_objects.hpp>
+void f(eo::Store& store, eo::View<double>& view) { store.protect("v", view); }' >"$S/view.cpp"
+check_exit 'a view cannot be protected' 1 'restore\(\) writes to the memory' "$CXX" -std=c++17 "-I$include" -fsyntax-only "$S/view.cpp"
 
 # --- Fortran ---
 FC=${FC:-gfortran}
