@@ -86,8 +86,8 @@ def _create(at: int) -> tuple[int, str]:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     for _ in range(_ATTEMPTS):
         name = draft_name()
-        # Never writable for all, whatever the umask: load_object() refuses such a file.
-        fd = os.open(name, flags, 0o664, dir_fd=at)
+        # Never writable for others, whatever the umask: load_object() refuses such a file.
+        fd = os.open(name, flags, 0o644, dir_fd=at)
         if locked(fd, name, at):
             return fd, name
         os.close(fd)

@@ -81,9 +81,10 @@ def _check_owner(what: str, status: os.stat_result) -> None:
         raise failed(
             what, errno.EPERM, reason, "If you trust that user, copy the file and load the copy"
         )
-    if status.st_mode & stat.S_IWOTH:
-        reason = "every user can write to it, and to load it runs code"
-        raise failed(what, errno.EPERM, reason, "If you trust its content, run: chmod o-w FILE")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        others = "every user" if status.st_mode & stat.S_IWOTH else "its group"
+        reason = f"{others} can write to it, and to load it runs code"
+        raise failed(what, errno.EPERM, reason, "If you trust its content, run: chmod go-w FILE")
 
 
 def load(

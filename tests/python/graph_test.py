@@ -265,13 +265,15 @@ class Hostile(Case):
         self.s.load_object("y")
         self.assertTrue(os.path.exists(evidence))
 
-    def test_a_file_that_all_can_write_is_not_unpickled(self):
-        os.chmod(self.path("x.pkl.npz"), 0o666)
-        self.fails(errno.EPERM, "chmod o-w", self.s.load_object, "x")
+    def test_a_file_that_others_can_write_is_not_unpickled(self):
+        for mode, who in ((0o666, "every user"), (0o646, "every user"), (0o664, "its group")):
+            os.chmod(self.path("x.pkl.npz"), mode)
+            self.fails(errno.EPERM, who + ".*chmod go-w", self.s.load_object, "x")
         umask = os.umask(0)
         self.addCleanup(os.umask, umask)
         self.s.dump("x", 1)
         self.assertEqual(self.s.load_object("x"), 1)
+        self.assertEqual(os.stat(self.path("x.pkl.npz")).st_mode & 0o777, 0o644)
 
     def test_an_array_is_never_unpickled(self):
         np.save(self.path("p.npy"), np.array([Colour.RED], object), allow_pickle=True)
