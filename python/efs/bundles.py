@@ -73,7 +73,7 @@ class Bundle(Objects):
     def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
         raise self._only_arrays(f"dump {name}")
 
-    def load_object(self, name: str) -> Any:
+    def load_object(self, name: str, verify: bool = True) -> Any:
         raise self._only_arrays(f"load {name}")
 
     def remove_object(self, name: str) -> None:

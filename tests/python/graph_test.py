@@ -233,6 +233,19 @@ class Hostile(Case):
                 wrong += 1
         self.assertGreater(wrong, 60)
 
+    def test_a_changed_array(self):
+        data = bytearray(self.good)
+        data[data.index(np.arange(1000.0).tobytes()) + 5000] ^= 1
+        self.write("y.pkl.npz", data)
+        self.fails(errno.EBADMSG, r"damaged: 0\.npy has another checksum", self.s.load_object, "y")
+        self.assertEqual(self.s.load_object("y", verify=False)["b"], "text")
+
+    def test_a_bundle_takes_no_place_of_an_object(self):
+        self.fails(errno.EINVAL, "bundle x.pkl.*dump", self.s.bundle, "x.pkl")
+        self.fails(errno.EINVAL, "bundle x.pkl.*dump", self.s.remove_bundle, "x.pkl")
+        self.assertEqual(self.s.load_object("x")["b"], "text")
+        self.assertEqual(sorted(self.s.open_bundle("x.pkl")), ["0"])
+
     def test_other_files(self):
         with zipfile.ZipFile(self.path("deflated.pkl.npz"), "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr("object.pkl", b"x" * 100000)
