@@ -377,7 +377,8 @@ static inline int eo_mpi_each_old(uint64_t n, void* context) {
 }
 
 /* Removes old versions of each rank's own series. The newest k (at least 1) up to the newest that
- * all ranks have stay, and newer ones: a version that some rank still writes replaces none. */
+ * all ranks have stay, and newer ones: a version that some rank still writes replaces none. Damaged
+ * versions count: call eo_mpi_wait first, so that the last checkpoint is one that stays. */
 static inline int eo_mpi_keep(MPI_Comm comm, struct eo_storage* store, const char* series,
                               unsigned k) {
   char own[EO_MPI_MAX_SERIES];
