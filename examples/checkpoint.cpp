@@ -136,37 +136,60 @@ std::optional<std::uint64_t> unless_none(Call call) {
   }
 }
 
-/// Protected memory: a series for each rank.
+/// Protected memory: a series for each rank. The number of a version is not the step: a damaged
+/// version, which restore() skips, keeps its number.
 class Objects : public Checkpoints {
  public:
   Objects(const std::string& directory, const std::vector<Memory>& memory) : store_(directory) {
     for (const Memory& m : memory) {
       store_.protect(m.name, m.data, {m.rows, m.columns});
     }
+    store_.protect("step", step_);
+    next_ = unless_none([&] { return newest(); }).value_or(0) + 1;
   }
 
 #ifdef USE_MPI
   void save(std::uint64_t step) override {
-    eo::mpi::checkpoint(MPI_COMM_WORLD, store_, series, step, eo::sync);
+    step_ = step;
+    eo::mpi::checkpoint(MPI_COMM_WORLD, store_, series, next_++, eo::sync);
+    eo::mpi::wait(MPI_COMM_WORLD, store_);  // before older ones are removed
     eo::mpi::keep(MPI_COMM_WORLD, store_, series, kept);
   }
 
   std::optional<std::uint64_t> restore() override {
-    return unless_none([&] { return eo::mpi::restore(MPI_COMM_WORLD, store_, series); });
+    return unless_none([&] {
+      eo::mpi::restore(MPI_COMM_WORLD, store_, series);
+      return step_;
+    });
   }
 #else
   void save(std::uint64_t step) override {
-    store_.checkpoint(series, step, eo::sync);
+    step_ = step;
+    store_.checkpoint(series, next_++, eo::sync);
+    store_.wait();  // before older ones are removed
     store_.keep(series, kept);
   }
 
   std::optional<std::uint64_t> restore() override {
-    return unless_none([&] { return store_.restore(series); });
+    return unless_none([&] {
+      store_.restore(series);
+      return step_;
+    });
   }
 #endif
 
  private:
+  std::uint64_t newest() {
+#ifdef USE_MPI
+    return eo::mpi::newest_checkpoint(MPI_COMM_WORLD, store_, series);
+#else
+    return store_.newest(series);
+#endif
+  }
+
   eo::Store store_;
+  std::uint64_t step_ = 0;
+  std::uint64_t next_ = 1;
 };
 
 /// One array for all ranks: each puts its rows.

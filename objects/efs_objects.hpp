@@ -228,6 +228,18 @@ Shape shape_of_mdspan(const M& m) {
   return shape;
 }
 
+/// Whether the program cannot write to the memory that the value describes.
+template <typename T>
+constexpr bool is_read_only() {
+  if constexpr (is_mdspan<T>) {
+    return std::is_const_v<std::remove_reference_t<decltype(*std::declval<T&>().data_handle())>>;
+  } else if constexpr (is_range<T>) {
+    return std::is_const_v<std::remove_pointer_t<pointer_of<T>>>;
+  } else {
+    return std::is_const_v<T> || is_text<T>;
+  }
+}
+
 template <typename T, std::size_t... I>
 Shape shape_of_array(std::index_sequence<I...>) {
   return Shape(std::extent_v<T, I>...);
@@ -431,13 +443,12 @@ class Store {
     return value;
   }
 
-  /// Loads the part that begins at start and has count elements in each dimension.
+  /// Loads the part that begins at start and has count elements in each dimension. The order of
+  /// count is that of the object: Shape::fortran(2, 3). EINVAL otherwise; the part is not turned.
   template <typename T>
   void load(const std::string& name, T* into, const Shape& start, const Shape& count) {
-    eo_array part = detail::describe(into, count);
-    const Shape whole = info(name);
-    detail::check_part(start, count, whole.extents.size());
-    part.order = whole.order;
+    const eo_array part = detail::describe(into, count);
+    detail::check_part(start, count, info(name).extents.size());
     check(eo_load(get(), name.c_str(), start.extents.data(), count.extents.data(), &part));
   }
 
@@ -553,7 +564,7 @@ class Store {
   /// Likewise a scalar, an array, a contiguous range or an mdspan.
   template <typename T>
   void protect(const std::string& name, T& value) {
-    static_assert(!std::is_const_v<T>, "restore() writes to the memory");
+    static_assert(!detail::is_read_only<T>(), "restore() writes to the memory");
     const eo_array array = detail::array_of(value);
     check(eo_protect(get(), name.c_str(), &array));
   }

@@ -228,14 +228,14 @@ static inline int eo_mpi_own_series(MPI_Comm comm, const char* series, char* own
   return 0;
 }
 
-/* Whether a store has version n of a series. */
+/* Whether a store has version n of a series, also a damaged one. */
 static inline int eo_mpi_has(struct eo_storage* store, const char* series, uint64_t n) {
-  struct eo_storage* version;
-  if (n == EO_LATEST || eo_version(store, series, n, &version) != 0) {
-    return 0;
+  struct eo_storage* version = NULL;
+  const int error = n == EO_LATEST ? ENOENT : eo_version(store, series, n, &version);
+  if (error == 0) {
+    eo_close(version);
   }
-  eo_close(version);
-  return 1;
+  return error != ENOENT;
 }
 
 /* Rank 0 records the number of ranks as the object SERIES/ranks. */
@@ -279,31 +279,37 @@ static inline int eo_mpi_check_ranks(MPI_Comm comm, struct eo_storage* store, co
   return eo_fail(EINVAL, text);
 }
 
+/* Removes a version that only some ranks have: the rest of a checkpoint that failed. An error of
+ * one rank is that of all. */
+static inline int eo_mpi_remove_rest(MPI_Comm comm, struct eo_storage* store, const char* own,
+                                     uint64_t n) {
+  const int has = eo_mpi_has(store, own, n);
+  int all_have;
+  MPI_Allreduce(&has, &all_have, 1, MPI_INT, MPI_MIN, comm);
+  return eo_mpi_agree(comm, has && !all_have ? eo_remove_version(store, own, n) : 0);
+}
+
 /* Writes the protected memory of every rank as version n of SERIES/r3of8, a series of each rank.
  * The version counts when all ranks have it. When the call returns the memory may change;
- * eo_mpi_wait says when all is in its place. EEXIST: all ranks have version n. A version n that
- * only some ranks have is the rest of a checkpoint that failed, and is replaced. */
+ * eo_mpi_wait says when all is in its place. The call first waits for the checkpoint before: if
+ * that failed on one rank, every rank returns its error and begins nothing. EEXIST: all ranks have
+ * version n. A version n that only some ranks have is the rest of a checkpoint that failed, and is
+ * replaced; if a rank cannot remove it, no rank writes. */
 static inline int eo_mpi_checkpoint(MPI_Comm comm, struct eo_storage* store, const char* series,
                                     uint64_t n, unsigned flags) {
   char own[EO_MPI_MAX_SERIES];
-  int has = 0, all_have, error;
-  error = eo_mpi_own_series(comm, series, own);
+  int error = eo_mpi_own_series(comm, series, own);
+  if (error == 0) {
+    error = eo_wait(store);
+  }
   if (error == 0) {
     error = eo_mpi_record_ranks(comm, store, series);
-    has = eo_mpi_has(store, own, n);
   }
   error = eo_mpi_agree(comm, error);
-  if (error != 0) {
-    return error;
-  }
-  MPI_Allreduce(&has, &all_have, 1, MPI_INT, MPI_MIN, comm);
-  if (has && !all_have) {
-    error = eo_remove_version(store, own, n);
-  }
   if (error == 0) {
-    error = eo_checkpoint(store, own, n, flags);
+    error = eo_mpi_remove_rest(comm, store, own, n);
   }
-  return eo_mpi_agree(comm, error);
+  return error != 0 ? error : eo_mpi_agree(comm, eo_checkpoint(store, own, n, flags));
 }
 
 /* Waits until the last checkpoint of every rank is whole and in its place. */
@@ -371,7 +377,8 @@ static inline int eo_mpi_each_old(uint64_t n, void* context) {
 }
 
 /* Removes old versions of each rank's own series. The newest k (at least 1) up to the newest that
- * all ranks have stay, and newer ones: a version that some rank still writes replaces none. */
+ * all ranks have stay, and newer ones: a version that some rank still writes replaces none. Damaged
+ * versions count: call eo_mpi_wait first, so that the last checkpoint is one that stays. */
 static inline int eo_mpi_keep(MPI_Comm comm, struct eo_storage* store, const char* series,
                               unsigned k) {
   char own[EO_MPI_MAX_SERIES];

@@ -145,6 +145,13 @@ inline std::uint64_t newest(MPI_Comm comm, Store& store, const std::string& seri
   return n;
 }
 
+/// Collective: the newest checkpoint that every rank has, also a damaged one. The next is this + 1.
+inline std::uint64_t newest_checkpoint(MPI_Comm comm, Store& store, const std::string& series) {
+  char own[EO_MPI_MAX_SERIES];
+  check(eo_mpi_own_series(comm, series.c_str(), own));
+  return newest(comm, store, own);
+}
+
 /// Collective: writes each rank's protected memory as version n of a series of this rank.
 inline void checkpoint(MPI_Comm comm, Store& store, const std::string& series, std::uint64_t n,
                        Flags flags = Flags::none) {

@@ -42,6 +42,7 @@ struct phoenix_state {
   struct eo_storage* store;
   struct phoenix_object* objects;
   uint64_t next; /* version; 0 before the first commit */
+  int committed; /* not 0: the last commit succeeded; its background work may go on */
 };
 
 /* One for the program, whatever number of its files include this header. */
@@ -65,6 +66,7 @@ static inline int init(void) {
   }
 #endif
   phoenix.next = 0;
+  phoenix.committed = 0;
   return error;
 }
 
@@ -195,37 +197,59 @@ static inline int phoenix_newest(uint64_t* n) {
 #endif
 }
 
-/* Writes all objects with the property checkpoint as one version. They may change when it returns.
+/* Sets phoenix.next before the first commit. It is one number on all ranks. */
+static inline int phoenix_number(void) {
+  uint64_t newest = 0;
+  int error = 0;
+  if (phoenix.next == 0) {
+    error = phoenix_newest(&newest);
+    error = error == ENOENT ? 0 : error;
+    phoenix.next = error == 0 ? newest + 1 : 0;
+  }
+  return error;
+}
+
+/* Writes version n. With EO_SYNC it is in its place on return, else when the next one is written.
  */
+static inline int phoenix_write(uint64_t n, unsigned flags) {
+#ifdef PHOENIX_MPI
+  const int error = eo_mpi_checkpoint(MPI_COMM_WORLD, phoenix.store, PHOENIX_SERIES, n, flags);
+  return error != 0 || flags == 0 ? error : eo_mpi_wait(MPI_COMM_WORLD, phoenix.store);
+#else
+  const int error = eo_checkpoint(phoenix.store, PHOENIX_SERIES, n, flags);
+  return error != 0 || flags == 0 ? error : eo_wait(phoenix.store);
+#endif
+}
+
+static inline int phoenix_keep(unsigned kept) {
+#ifdef PHOENIX_MPI
+  return eo_mpi_keep(MPI_COMM_WORLD, phoenix.store, PHOENIX_SERIES, kept);
+#else
+  return eo_keep(phoenix.store, PHOENIX_SERIES, kept);
+#endif
+}
+
+/* Writes all objects with the property checkpoint as one version, and removes old ones when a
+ * commit of this program is in its place. The objects may change when it returns. A commit without
+ * persistence that fails later is the error of the next commit, which then writes nothing. */
 static inline int checkpoint_commit(void) {
   const struct properties all = phoenix_all_properties();
   const unsigned flags = all.persistence != 0 ? EO_SYNC : 0;
-  const unsigned kept = (unsigned)all.versioning;
-  uint64_t newest = 0;
-  int error = 0;
+  const int before = phoenix.committed;
+  int error;
   if (phoenix.store == NULL) {
     return eo_fail(EINVAL, "cannot commit: init() was not called");
   }
-  if (phoenix.next == 0) {
-    error = phoenix_newest(&newest);
-    if (error != 0 && error != ENOENT) {
-      return error;
-    }
-    phoenix.next = newest + 1;
+  error = phoenix_number();
+  if (error != 0) {
+    return error;
   }
-#ifdef PHOENIX_MPI
-  error = eo_mpi_checkpoint(MPI_COMM_WORLD, phoenix.store, PHOENIX_SERIES, phoenix.next, flags);
-  if (error == 0) {
-    error = eo_mpi_keep(MPI_COMM_WORLD, phoenix.store, PHOENIX_SERIES, kept);
+  /* A number is used once, also by a commit that fails: some ranks may have written it. */
+  error = phoenix_write(phoenix.next++, flags);
+  phoenix.committed = error == 0;
+  if (error == 0 && (before || flags != 0)) {
+    error = phoenix_keep((unsigned)all.versioning);
   }
-#else
-  error = eo_checkpoint(phoenix.store, PHOENIX_SERIES, phoenix.next, flags);
-  if (error == 0 && phoenix.next > 1) {
-    error = eo_keep(phoenix.store, PHOENIX_SERIES, kept);
-    error = error == ENOENT ? 0 : error; /* the first commit is still on its way */
-  }
-#endif
-  phoenix.next += error == 0;
   return error;
 }
 

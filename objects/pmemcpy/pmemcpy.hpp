@@ -303,7 +303,9 @@ class PMEM {
   template <typename T>
   void load(const std::string& id, T& value) {
     if constexpr (is_bytes<T>) {
-      objects().load(id, reinterpret_cast<unsigned char*>(&value), 0, sizeof(T));
+      const eo_array into =
+          eo::detail::describe(reinterpret_cast<unsigned char*>(&value), eo::Shape(sizeof(T)));
+      eo::check(eo_load(objects().get(), id.c_str(), nullptr, nullptr, &into));
     } else {
       objects().load(id, value);
     }

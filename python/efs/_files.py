@@ -82,12 +82,36 @@ def locked(fd: int, name: str, at: int) -> bool:
         return False
 
 
+def lock(fd: int, path: str) -> bool:
+    """Waits for the lock of a directory. False, and it is closed, if the path is another one."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError:
+        pass  # a file system without flock
+    try:
+        if os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False)):
+            return True
+    except FileNotFoundError:
+        pass
+    unlock(fd)
+    return False
+
+
+def unlock(fd: int) -> None:
+    """Ends the lock and closes the file. A child of another thread may have the descriptor."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except OSError:
+        pass
+    os.close(fd)
+
+
 def _create(at: int) -> tuple[int, str]:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     for _ in range(_ATTEMPTS):
         name = draft_name()
-        # Never writable for all, whatever the umask: load_object() refuses such a file.
-        fd = os.open(name, flags, 0o664, dir_fd=at)
+        # Never writable for others, whatever the umask: load_object() refuses such a file.
+        fd = os.open(name, flags, 0o644, dir_fd=at)
         if locked(fd, name, at):
             return fd, name
         os.close(fd)

@@ -225,12 +225,13 @@ class Objects(MutableMapping[str, Any]):
         self._check_name(name)
         graph.dump(self._directory, name, found, bool(self._flags(sync)))
 
-    def load_object(self, name: str) -> Any:
+    def load_object(self, name: str, verify: bool = True) -> Any:
         """Loads the object of dump(). Its arrays are mappings of the file; a write to them does
-        not reach the file. To load runs code, so the file must belong to the caller."""
+        not reach the file. To load runs code, so the file must belong to the caller. All arrays
+        are read once to compare their checksums; with verify=False only what the program reads."""
         self._check_name(name)
         try:
-            return graph.load(self._directory, name)
+            return graph.load(self._directory, name, verify=verify)
         except FileNotFoundError as error:
             raise KeyError(name) from error
 

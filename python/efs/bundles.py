@@ -45,7 +45,8 @@ class Bundle(Objects):
             return super().arrays(prefix)  # the library says what is wrong
 
     def _members(self, file: _Bytes, prefix: bytes) -> dict[str, np.ndarray[Any, Any]]:
-        """The arrays. The library reads each header that differs from the one before."""
+        """The arrays. The library reads each header that differs from the one before, each that is
+        not of version 1.0, and each array that is not aligned."""
         found: dict[str, np.ndarray[Any, Any]] = {}
         make, data, last, length, room = np.ndarray, memoryview(file), b"", 0, 0
         shape: tuple[int, ...] = ()
@@ -55,7 +56,8 @@ class Bundle(Objects):
             if not name.endswith(_SUFFIX) or not name.startswith(prefix):
                 continue
             key = name[:-4].decode()
-            if length and data[begin : begin + length] == last:
+            aligned = (begin + length) % dtype.alignment == 0
+            if length and aligned and data[begin : begin + length] == last:
                 if begin + room > end:
                     raise _zip.Damaged("an array ends behind its member")
                 found[key] = make(shape, dtype, file, begin + length, None, order)
@@ -63,14 +65,15 @@ class Bundle(Objects):
             array = found[key] = self[key]
             shape, dtype = array.shape, array.dtype
             order = "C" if array.flags.c_contiguous else "F"
-            length = 10 + data[begin + 8] + (data[begin + 9] << 8)  # of version 1.0
+            known = data[begin + 6] == 1
+            length = 10 + data[begin + 8] + (data[begin + 9] << 8) if known else 0
             room, last = length + array.nbytes, bytes(data[begin : begin + length])
         return found
 
     def dump(self, name: str, value: Any, sync: Optional[bool] = None) -> None:
         raise self._only_arrays(f"dump {name}")
 
-    def load_object(self, name: str) -> Any:
+    def load_object(self, name: str, verify: bool = True) -> Any:
         raise self._only_arrays(f"load {name}")
 
     def remove_object(self, name: str) -> None:

@@ -81,16 +81,21 @@ def _check_owner(what: str, status: os.stat_result) -> None:
         raise failed(
             what, errno.EPERM, reason, "If you trust that user, copy the file and load the copy"
         )
-    if status.st_mode & stat.S_IWOTH:
-        reason = "every user can write to it, and to load it runs code"
-        raise failed(what, errno.EPERM, reason, "If you trust its content, run: chmod o-w FILE")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        others = "every user" if status.st_mode & stat.S_IWOTH else "its group"
+        reason = f"{others} can write to it, and to load it runs code"
+        raise failed(what, errno.EPERM, reason, "If you trust its content, run: chmod go-w FILE")
 
 
 def load(
-    directory: str, name: str, unpickler: Optional[Callable[..., pickle.Unpickler]] = None
+    directory: str,
+    name: str,
+    unpickler: Optional[Callable[..., pickle.Unpickler]] = None,
+    verify: bool = True,
 ) -> Any:
     """FileNotFoundError if it does not exist. Arrays of the object are private mappings of the
-    file, writable without an effect on it."""
+    file, writable without an effect on it. `verify` compares their checksums; that of object.pkl
+    is always compared."""
     what = f"load {name} ({directory}/{name}{SUFFIX})"
     with described(what), parent(directory, name + SUFFIX, False) as (at, last):
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -101,7 +106,7 @@ def load(
                 raise failed(what, errno.EBADMSG, "the file is empty")
             data = private(file.fileno(), status.st_size)
             try:
-                stream, buffers = _parts(_zip.read(file, data), data)
+                stream, buffers = _parts(_zip.read(file, data), data, verify)
             except _zip.Damaged as error:
                 raise failed(what, errno.EBADMSG, f"damaged: {error}") from error
     try:
@@ -141,16 +146,25 @@ def names(directory: str) -> list[str]:
     return sorted(found)
 
 
-def _parts(found: dict[str, _zip.Place], data: memoryview) -> tuple[memoryview, list[memoryview]]:
+def _verify(name: str, place: _zip.Place, data: memoryview) -> None:
+    if zlib.crc32(data[place.begin : place.end]) != place.crc:
+        raise _zip.Damaged(f"{name} has another checksum")
+
+
+def _parts(
+    found: dict[str, _zip.Place], data: memoryview, verify: bool
+) -> tuple[memoryview, list[memoryview]]:
     place = found.pop(_PICKLE, None)
     if place is None:
         raise _zip.Damaged("it has no object.pkl")
     stream = data[place.begin : place.end]
-    if zlib.crc32(stream) != place.crc:
-        raise _zip.Damaged("object.pkl has another checksum")
+    _verify(_PICKLE, place, data)
     names = [f"{i}.npy" for i in range(len(found))]
     if set(names) != set(found):
         raise _zip.Damaged("a buffer is missing")
+    if verify:
+        for name in names:
+            _verify(name, found[name], data)
     return stream, [_data_of_npy(data[found[n].begin : found[n].end]) for n in names]
 
 

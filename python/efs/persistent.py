@@ -22,7 +22,17 @@ from typing import Any, Callable, ClassVar, Optional, TypeVar
 import numpy as np
 
 from . import graph
-from ._files import described, draft_name, failed, locked, parent, published, sync_folders
+from ._files import (
+    described,
+    draft_name,
+    failed,
+    lock,
+    locked,
+    parent,
+    published,
+    sync_folders,
+    unlock,
+)
 from ._library import Error
 from ._memory import libc
 from .store import Store
@@ -94,6 +104,27 @@ class _Home:
                 before = state
         raise failed(f"use the object {self.path}", errno.EAGAIN, "it changes all the time")
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Excludes others that assign attributes of the object or consolidate it."""
+        fd = self._lock()
+        try:
+            yield
+        finally:
+            unlock(fd)
+
+    def _lock(self) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+        for _ in range(_ATTEMPTS):
+            self.state()
+            try:
+                fd = os.open(self.path, flags)
+            except FileNotFoundError:
+                continue
+            if lock(fd, self.path):
+                return fd
+        raise failed(f"use the object {self.path}", errno.EAGAIN, "it changes all the time")
+
     def get(self, attribute: str) -> Any:
         """KeyError if the object has no such attribute."""
         name = self.name(attribute)
@@ -111,23 +142,26 @@ class _Home:
 
     def set(self, attribute: str, value: Any) -> None:
         _check_attribute(attribute)
-        self.state()
         name = self.name(attribute)
         if _is_plain(value):
-            self.store[name] = value
-            self._remove(name, array=False)
-        else:
-            batch = _Batch(self.store, True)
-            members = batch.pickled(value)
-            batch.write()
-            self.store._check_name(name)
+            with self.alone():
+                self.store[name] = value
+                self._remove(name, array=False)
+            return
+        self.state()
+        batch = _Batch(self.store, True)
+        members = batch.pickled(value)
+        batch.write()
+        self.store._check_name(name)
+        with self.alone():
             graph.dump(self.store.directory, name, members, self.store._sync)
             self._remove(name, array=True)
 
     def delete(self, attribute: str) -> None:
         name = self.name(attribute)
-        if not self._remove(name, array=False) + self._remove(name, array=True):
-            raise KeyError(attribute)
+        with self.alone():
+            if not self._remove(name, array=False) + self._remove(name, array=True):
+                raise KeyError(attribute)
 
     def _remove(self, name: str, array: bool) -> bool:
         try:
@@ -366,12 +400,14 @@ class Persistent:
         original = home.recorded()["version_of"]
         if original in ("", home.key):
             raise failed(f"consolidate {home.path}", errno.EINVAL, "it is no version")
-        with described(f"consolidate {home.path}"):
+        # All lock the two in one order: none waits for another for good.
+        first, second = (_Home(home.store, key) for key in sorted((home.key, _valid(original))))
+        draft = draft_name()
+        with described(f"consolidate {home.path}"), first.alone(), second.alone():
             with parent(home.store.directory, f"{_FOLDER}/x", False) as (at, _):
-                _exchange(at, home.key, _valid(original))
+                _exchange(at, home.key, original)
                 if home.store._sync:
                     os.fsync(at)
-                draft = draft_name()
                 os.rename(home.key, draft, src_dir_fd=at, dst_dir_fd=at)
         vars(self)["_efs_home"] = _Home(home.store, original)
         shutil.rmtree(os.path.join(home.store.directory, _FOLDER, draft), ignore_errors=True)

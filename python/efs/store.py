@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from typing import Optional, Union
 
+from ._files import failed
 from ._library import LATEST, Handle, check, encoded, lib
 from .checkpoints import Checkpoints
 from .draft import JoinedDraft
@@ -95,6 +97,7 @@ class Store(Checkpoints):
 
     def bundle(self, name: str, sync: Optional[bool] = None) -> NewBundle:
         """Begins a bundle: with s.bundle("parts") as b: b["p1"] = p1"""
+        _check_bundle(name)
         pointer = ctypes.c_void_p()
         self._handle.call(lib.eo_begin_bundle, encoded(name), ctypes.byref(pointer))
         handle = Handle(pointer.value, lib.eo_abort, shared=False)
@@ -113,4 +116,12 @@ class Store(Checkpoints):
             file.close()
 
     def remove_bundle(self, name: str) -> None:
+        _check_bundle(name)
         self._on_name(name, lib.eo_remove_bundle)
+
+
+def _check_bundle(name: str) -> None:
+    """The file of such a bundle would be that of an object of dump()."""
+    if name.endswith(".pkl"):
+        reason = "the file of an object of dump() has such a name"
+        raise failed(f"change the bundle {name}", errno.EINVAL, reason, "Choose another name")

@@ -80,7 +80,16 @@ for kind in values file objects; do survives stencil $kind "$S/serial-stencil"; 
 for kind in values file objects shared; do survives particles $kind "$S/serial-particles"; done
 echo "$deaths deaths, $resumed resumptions"
 check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 6 -a $resumed -ge 7
-
+# after_damage LAUNCHER...: the newest version is damaged, and keeps its number.
+after_damage() {
+  local options=(--size 12 --every 8 --checkpoint objects --directory "$memory/damaged-$1") newest; shift
+  check 'a run with checkpoints' "$@" "${options[@]}" --steps 32
+  newest=$(find "${options[-1]}" -name '*4' -path '*checkpoints*' | sort | tail -n 1)
+  check 'its newest version is damaged' dd if=/dev/zero of="$newest/small.npz" bs=1 seek=200 count=9 conv=notrunc
+  check_exit 'a run resumes from the one before, and writes new ones' 0 'begin at step 24' "$@" "${options[@]}" --steps 40
+  check_exit 'which the next run finds' 0 'begin at step 40' "$@" "${options[@]}" --steps 48
+}
+after_damage serial "$S/serial-stencil"
 
 # --- 2 ranks: one of them dies ---
 MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun}
@@ -93,6 +102,7 @@ if command -v "$MPICXX" >/dev/null && command -v "$MPIRUN" >/dev/null; then
   for kind in values shared; do survives particles $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-particles"; done
   echo "$deaths deaths of a rank, $resumed resumptions"
   check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 3 -a $resumed -ge 3
+  after_damage mpi timeout 60 "$MPIRUN" -n 2 "$S/mpi-stencil"
   longer=(--size 3 --steps 60)
   check_exit 'a run of 2 ranks, resumed by 1: all ranks make one array' 0 'begin at step 48' "$S/serial-particles" "${longer[@]}" --checkpoint shared --directory "$memory/shared-mpi-particles"
   check 'the bits are those of 1 rank' test "$(result "$said")" = "$(result "$("$S/serial-particles" "${longer[@]}")")"

@@ -74,6 +74,9 @@ void ranges(eo::Store& store) {
   store.load("grid", part, {0, 1}, {2, 1});
   HOLDS(part[0] == 1 && part[1] == 4);
   HOLDS(error_of([&] { store.load("grid", part, {0}, {2}); }, "2 numbers") == EINVAL);
+  HOLDS(error_of([&] { store.load("turned", part, {1, 0}, {1, 2}); }, "order") == EINVAL);
+  store.load("turned", part, {1, 0}, eo::Shape::fortran(1, 2));
+  HOLDS(part[0] == 1 && part[1] == 3);
 #ifdef __cpp_lib_span
   store.store("span", std::span(u).subspan(2));
   std::vector<double> four(4);
@@ -186,6 +189,14 @@ struct Mdspan {
   std::size_t extents[2];
   std::size_t strides[2];
 };
+
+// protect() takes memory that restore() can write.
+using eo::detail::is_read_only;
+static_assert(is_read_only<eo::View<double>>() && is_read_only<const std::vector<int>>());
+static_assert(is_read_only<std::string_view>() && is_read_only<const char*>());
+static_assert(is_read_only<const double>() && is_read_only<const double[2][3]>());
+static_assert(!is_read_only<double>() && !is_read_only<double[2][3]>());
+static_assert(!is_read_only<std::vector<int>>() && !is_read_only<Mdspan>());
 
 void mdspans(eo::Store& store) {
   double memory[6] = {0, 1, 2, 3, 4, 5};

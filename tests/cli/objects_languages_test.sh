@@ -29,6 +29,9 @@ for standard in c++17 c++23; do
   if knows "$CXX" $standard; then check_cpp "$CXX" $standard; else skip "C++ ($standard)" "$CXX does not know it"; fi
 done
 grep -q '^mdspan$' <<<"$said" || skip 'a real std::mdspan' "the library of $CXX has none; a type with its members is tested"
+echo '#include <efs_objects.hpp>
+void f(eo::Store& store, eo::View<double>& view) { store.protect("v", view); }' >"$S/view.cpp"
+check_exit 'a view cannot be protected' 1 'restore\(\) writes to the memory' "$CXX" -std=c++17 "-I$include" -fsyntax-only "$S/view.cpp"
 
 # --- Fortran ---
 FC=${FC:-gfortran}
@@ -66,11 +69,15 @@ check "the program of pMEMCPY's talk has 16 lines and at most 132 tokens ($count
 
 # --- Phoenix's vocabulary ---
 phoenix() { PHOENIX_STORE=$S/store-phoenix "$@"; }
-check 'phoenix.h is C99' "$CC" -std=c99 "${strict[@]}" "$SOURCE/tests/cli/objects_phoenix_check.c" -o "$S/phoenix" "${libraries[@]}"
+check 'phoenix.h is C99' "$CC" -std=c99 -D_GNU_SOURCE "${strict[@]}" "$SOURCE/tests/cli/objects_phoenix_check.c" -o "$S/phoenix" "${libraries[@]}"
 check 'and C++' "$CXX" -std=c++11 "${strict[@]}" -x c++ "$SOURCE/tests/cli/objects_phoenix_check.c" -x none -o "$S/phoenix++" "${libraries[@]}"
 check_exit 'three commits' 0 '^done$' phoenix "$S/phoenix"
 check_exit 'another program restores the last one' 0 '^done$' phoenix "$S/phoenix++" 3
 check_exit 'and the next restores its commit' 0 '^done$' phoenix "$S/phoenix" 4
 check 'versioning keeps two' test "$(ls "$S/store-phoenix/phoenix" | tr '\n' ' ')" = '00000004 00000005 '
+check_exit 'the only good commit stays until a new one is in its place' 0 '^done$' env PHOENIX_STORE="$S/store-damaged" "$S/phoenix" damaged
+if [ "$(id -u)" = 0 ]; then
+  check_exit 'old commits that cannot be removed for a time' 0 '^done$' env PHOENIX_STORE="$S/store-locked" "$S/phoenix" locked
+else skip 'commits of another user' 'needs root'; fi
 
 finish

@@ -4,7 +4,10 @@
  *   objects_mpi_check DIRECTORY restart   with another number of ranks: what can be restored */
 #include <efs_objects_mpi.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define COLUMNS 5
@@ -235,6 +238,67 @@ static void checkpoints(struct eo_storage* store, const char* directory) {
   HOLDS(eo_unprotect(store, "u") == 0);
 }
 
+static void limit_files(rlim_t bytes) {
+  const struct rlimit limit = {bytes, RLIM_INFINITY};
+  HOLDS(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+/* The last rank fails in the background while rank 0 still writes: no rank goes on. */
+static void one_fails_later(struct eo_storage* store) {
+  struct eo_array array = doubles(large, 4096);
+  const int limited = rank == ranks - 1;
+  uint64_t found = 0;
+  signal(SIGXFSZ, SIG_IGN);
+  HOLDS(eo_protect(store, "u", &array) == 0 && eo_configure(store, "strategy", "stage") == 0);
+  HOLDS(rank != 0 || eo_configure(store, "pace", "1") == 0);
+  fill(large, rank, ROWS, 1);
+  DONE(eo_mpi_checkpoint(MPI_COMM_WORLD, store, "later", 1, 0));
+  DONE(eo_mpi_wait(MPI_COMM_WORLD, store));
+  limit_files(limited ? 65536 : RLIM_INFINITY);
+  DONE(eo_mpi_checkpoint(MPI_COMM_WORLD, store, "later", 2, 0));
+  fill(large, rank, ROWS, 3);
+  GIVES(EFBIG, eo_mpi_checkpoint(MPI_COMM_WORLD, store, "later", 3, 0));
+  limit_files(RLIM_INFINITY);
+  fill(large, rank, ROWS, 4);
+  DONE(eo_mpi_checkpoint(MPI_COMM_WORLD, store, "later", 3, 0));
+  DONE(eo_mpi_wait(MPI_COMM_WORLD, store));
+  DONE(eo_mpi_restore(MPI_COMM_WORLD, store, "later", EO_LATEST, &found));
+  HOLDS(found == 3 && has_bias(large, 4));
+  HOLDS(eo_configure(store, "strategy", "copy") == 0 && eo_configure(store, "pace", "0") == 0);
+}
+
+/* Makes the series of rank 0 read-only or not. Root acts as another user while it is. */
+static void lock_series(const char* directory, mode_t mode) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/rest/r0of%d", directory, ranks);
+  HOLDS(mode == 0555 || getuid() != 0 || seteuid(0) == 0);
+  HOLDS(chmod(path, mode) == 0);
+  HOLDS(mode != 0555 || getuid() != 0 || seteuid(65534) == 0);
+}
+
+/* Rank 0 has a version of a run before, and cannot remove it: no rank writes that number. */
+static void rest_stays(struct eo_storage* store, const char* directory) {
+  uint64_t found = 0;
+  char own[64];
+  snprintf(own, sizeof own, "rest/r%dof%d", rank, ranks);
+  fill(large, rank, ROWS, 1);
+  DONE(eo_mpi_checkpoint(MPI_COMM_WORLD, store, "rest", 1, 0));
+  fill(large, rank, ROWS, 200);
+  DONE(rank == 0 ? eo_checkpoint(store, own, 2, 0) : 0);
+  if (rank == 0) {
+    lock_series(directory, 0555);
+  }
+  fill(large, rank, ROWS, 2);
+  GIVES(EACCES, eo_mpi_checkpoint(MPI_COMM_WORLD, store, "rest", 2, 0));
+  DONE(eo_mpi_restore(MPI_COMM_WORLD, store, "rest", EO_LATEST, &found));
+  HOLDS(found == 1 && has_bias(large, 1));
+  if (rank == 0) {
+    lock_series(directory, 0755);
+  }
+  DONE(eo_mpi_checkpoint(MPI_COMM_WORLD, store, "rest", 2, 0));
+  HOLDS(eo_unprotect(store, "u") == 0);
+}
+
 /* Another number of ranks: arrays that all made together can be loaded by parts, others not. */
 static void restart(struct eo_storage* store) {
   double part[ROWS * COLUMNS], wanted[ROWS * COLUMNS];
@@ -268,6 +332,8 @@ int main(int argc, char** argv) {
     versions(store);
     latest(argv[1]);
     checkpoints(store, argv[1]);
+    one_fails_later(store);
+    rest_stays(store, argv[1]);
   }
   eo_close(store);
   if (rank == 0) {

@@ -47,7 +47,8 @@ done
 
 # --- Phoenix ---
 phoenix() { PHOENIX_STORE=$S/store-phoenix-mpi run_ranks 2 "$@"; }
-check 'phoenix.h is C99 with MPI' "$MPICC" -std=c99 -DPHOENIX_MPI "${strict[@]}" "$SOURCE/tests/cli/objects_phoenix_check.c" -o "$S/phoenix-mpi" "${libraries[@]}"
+check 'phoenix.h is C99 with MPI' "$MPICC" -std=c99 -D_GNU_SOURCE -DPHOENIX_MPI "${strict[@]}" "$SOURCE/tests/cli/objects_phoenix_check.c" -o "$S/phoenix-mpi" "${libraries[@]}"
 check_exit 'commits of 2 ranks' 0 '^done$' phoenix "$S/phoenix-mpi"
 check_exit 'are restored by 2 ranks' 0 '^done$' phoenix "$S/phoenix-mpi" 3
+check_exit 'the only good commit stays until a new one is in its place' 0 '^done$' env PHOENIX_STORE="$S/store-damaged-mpi" timeout 60 "$MPIRUN" -n 2 "$S/phoenix-mpi" damaged
 finish

@@ -59,6 +59,12 @@ void values(pmemcpy::PMEM& pmem) {
   Particle particle{2.5, rank};
   pmem.store<Particle>("particle" + mine, particle);
   HOLDS(pmem.load<Particle>("particle" + mine).charge == rank);
+
+  struct Mass {
+    double mass;
+  };
+
+  HOLDS(fails([&] { pmem.load<Mass>("particle" + mine); }));
 }
 
 /// Two rows of a matrix for each rank.

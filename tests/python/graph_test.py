@@ -233,6 +233,19 @@ class Hostile(Case):
                 wrong += 1
         self.assertGreater(wrong, 60)
 
+    def test_a_changed_array(self):
+        data = bytearray(self.good)
+        data[data.index(np.arange(1000.0).tobytes()) + 5000] ^= 1
+        self.write("y.pkl.npz", data)
+        self.fails(errno.EBADMSG, r"damaged: 0\.npy has another checksum", self.s.load_object, "y")
+        self.assertEqual(self.s.load_object("y", verify=False)["b"], "text")
+
+    def test_a_bundle_takes_no_place_of_an_object(self):
+        self.fails(errno.EINVAL, "bundle x.pkl.*dump", self.s.bundle, "x.pkl")
+        self.fails(errno.EINVAL, "bundle x.pkl.*dump", self.s.remove_bundle, "x.pkl")
+        self.assertEqual(self.s.load_object("x")["b"], "text")
+        self.assertEqual(sorted(self.s.open_bundle("x.pkl")), ["0"])
+
     def test_other_files(self):
         with zipfile.ZipFile(self.path("deflated.pkl.npz"), "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr("object.pkl", b"x" * 100000)
@@ -265,13 +278,15 @@ class Hostile(Case):
         self.s.load_object("y")
         self.assertTrue(os.path.exists(evidence))
 
-    def test_a_file_that_all_can_write_is_not_unpickled(self):
-        os.chmod(self.path("x.pkl.npz"), 0o666)
-        self.fails(errno.EPERM, "chmod o-w", self.s.load_object, "x")
+    def test_a_file_that_others_can_write_is_not_unpickled(self):
+        for mode, who in ((0o666, "every user"), (0o646, "every user"), (0o664, "its group")):
+            os.chmod(self.path("x.pkl.npz"), mode)
+            self.fails(errno.EPERM, who + ".*chmod go-w", self.s.load_object, "x")
         umask = os.umask(0)
         self.addCleanup(os.umask, umask)
         self.s.dump("x", 1)
         self.assertEqual(self.s.load_object("x"), 1)
+        self.assertEqual(os.stat(self.path("x.pkl.npz")).st_mode & 0o777, 0o644)
 
     def test_an_array_is_never_unpickled(self):
         np.save(self.path("p.npy"), np.array([Colour.RED], object), allow_pickle=True)

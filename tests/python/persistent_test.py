@@ -3,6 +3,7 @@
 import collections
 import copy
 import errno
+import fcntl
 import gc
 import os
 import pickle
@@ -96,6 +97,52 @@ class Persistents(Case):
         self.assertEqual(thing.total, 0)
         for name in ("a/b", "..", "a\0b", ""):
             self.assertRaises(efs.Error, setattr, thing, name, 1)
+
+    def test_two_assign_one_attribute(self):
+        thing = self.made(x=1)
+        folder = thing.get_location().split(":", 1)[1]
+        remove = persistent._Home._remove
+
+        def other_first(home, name, array):
+            """Between the steps of an assignment: another one does all of its steps, if it can."""
+            fd = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                excluded.append(array)
+            else:
+                with mock.patch.object(persistent._Home, "_remove", remove):
+                    thing.x = np.ones(1) if array else "text"
+            finally:
+                os.close(fd)
+            return remove(home, name, array)
+
+        excluded = []
+        for value in (np.arange(3), "text"):
+            with mock.patch.object(persistent._Home, "_remove", other_first):
+                thing.x = value
+            np.testing.assert_array_equal(thing.x, value)
+        with mock.patch.object(persistent._Home, "_remove", other_first):
+            del thing.x
+        self.assertEqual(excluded, [False, True, False, True])
+
+    def test_two_processes_assign_one_attribute(self):
+        thing = self.made("t", x=1)
+        text = """
+class Thing(efs.Persistent): pass
+Thing.__module__, Thing.__qualname__ = 'persistent_test', 'Thing'
+efs.Persistent.store = efs.Store(sys.argv[1])
+t = Thing.get_by_alias('t')
+print('ready', flush=True)
+for _ in range(100):
+    t.x = 'text'
+"""
+        other = self.program(text)
+        other.stdout.readline()
+        while other.poll() is None:
+            thing.x = np.ones(3)
+            self.assertTrue(hasattr(thing, "x"))
+        self.assertEqual(other.returncode, 0)
 
     def test_before_it_is_persistent(self):
         thing = Thing(a=1)
@@ -192,6 +239,25 @@ class Persistents(Case):
         again.consolidate_version()
         self.fails(errno.ENOENT, "get it by its alias", lambda: stale.u)
         self.fails(errno.ENOENT, "get it by its alias", setattr, stale, "u", 1)
+
+    def test_nobody_assigns_while_a_version_is_consolidated(self):
+        thing = self.made(x=1)
+        new = thing.new_version()
+        folders = [one.get_location().split(":", 1)[1] for one in (thing, new)]
+        exchange = persistent._exchange
+
+        def check(*arguments):
+            for folder in folders:
+                fd = os.open(folder, os.O_RDONLY)
+                self.assertRaises(BlockingIOError, fcntl.flock, fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.close(fd)
+            exchange(*arguments)
+
+        new.x = 2
+        with mock.patch.object(persistent, "_exchange", check):
+            new.consolidate_version()
+        thing.x = thing.x + 1
+        self.assertEqual((thing.x, new.x), (3, 3))
 
     def test_the_file_system_cannot_exchange(self):
         new = self.made(x=1).new_version()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Several processes fill one version or one draft; damaged versions; bundles."""
 import errno
+import io
 import os
 import unittest
 import zipfile
@@ -182,6 +183,29 @@ class Bundles(Case):
         self.assertEqual(found["swapped"].tolist(), [0, 1, 2])
         del found, array
         self.assertEqual(self.mapped(), 0)
+
+    def test_arrays_of_bundles_of_other_programs(self):
+        for version in ((1, 0), (2, 0), (3, 0)):
+            aligned = 0
+            for at in range(64):
+                with zipfile.ZipFile(self.path("other.npz"), "w", zipfile.ZIP_STORED) as z:
+                    for i in range(3):
+                        npy = io.BytesIO()
+                        np.lib.format.write_array(npy, np.arange(3.0) + i, version=version)
+                        z.writestr("x" * at + f"{i}.npy", npy.getvalue())
+                        at = (at + i * 7) % 64 if at % 5 == 0 else at
+                with self.s.open_bundle("other") as b:
+                    try:
+                        found = b.arrays()
+                    except efs.Error as error:
+                        self.assertIn("is not aligned", str(error))
+                        self.assertRaises(efs.Error, lambda: [b[name] for name in b])
+                        continue
+                    aligned += 1
+                    for name, array in found.items():
+                        self.assertEqual(array.tolist(), [int(name[-1]) + x for x in (0, 1, 2)])
+                        self.assertEqual((array.flags.aligned, array.flags.writeable), (True, False))
+            self.assertGreater(aligned, 0)
 
     def test_a_bundle_is_replaced(self):
         for i in range(3):
