@@ -207,7 +207,7 @@ class Fsdax final : public PlainBackend {
     if (policy != CachePolicy::kept_open) {
       return opened;
     }
-    return cache_.remember(id, std::move(opened));
+    return remember(id, std::move(opened));
   }
 
   Status label(std::uint64_t id) override {
@@ -264,6 +264,7 @@ class Fsdax final : public PlainBackend {
     if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) {
       return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
     }
+    cache_.forget(id);  // again: see remember()
     if (account_) {
       account_->adjust(-freed);
     } else if (counts_at_times()) {
@@ -558,6 +559,16 @@ class Fsdax final : public PlainBackend {
     }
     return fail(EUCLEAN, "container " + std::to_string(id) + " is labelled as another one's, \"" +
                              printable(label) + "\" instead of \"" + label_of(id) + "\"" + way_out);
+  }
+
+  // A removal between the open and here has unlinked the file: a cached descriptor would keep its
+  // space. A later removal forgets the descriptor after the unlink.
+  std::shared_ptr<Container> remember(std::uint64_t id, std::shared_ptr<ContainerFile> opened) {
+    auto kept = cache_.remember(id, std::move(opened));
+    if (struct stat st{}; ::fstat(kept->descriptor(), &st) == 0 && st.st_nlink == 0) {
+      cache_.forget(id);
+    }
+    return kept;
   }
 
   bool counts_at_times() const {

@@ -159,6 +159,7 @@ void Filesystem::make_room_ahead() {
   if (KernelView* kernel = kernel_;
       kernel != nullptr && space_.level() != SpaceAccount::Level::ample && has_open_removed()) {
     kernel->await_received();
+    free_removed();
   }
   free_removed_if(SpaceAccount::noticeable);
 }
@@ -194,6 +195,7 @@ bool Filesystem::free_removed() try {
   slow_work_begins();
   MutexLock turn(freeing_);
   const auto removals = removals_.load();
+  const auto debts = space_.debts();  // later ones may have to wait for another sync
   std::vector<Reaped> unopened;
   bool waits = false;
   {
@@ -221,7 +223,7 @@ bool Filesystem::free_removed() try {
   }
   free_zeros_left();
   wait_for_removals();
-  space_.settle();
+  space_.pay(debts);
   if (KernelView* kernel = kernel_) {
     kernel->release_space();
   }

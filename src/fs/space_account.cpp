@@ -49,6 +49,20 @@ void SpaceAccount::pay(unsigned place, std::uint64_t bytes) {
   }
 }
 
+SpaceAccount::Debts SpaceAccount::debts() const {
+  Debts all{};
+  for (unsigned place = 0; place < most_places; ++place) {
+    all.at(place) = places_.at(place).owed.load(std::memory_order_relaxed);
+  }
+  return all;
+}
+
+void SpaceAccount::pay(const Debts& debts) {
+  for (unsigned place = 0; place < most_places; ++place) {
+    pay(place, debts.at(place));
+  }
+}
+
 bool SpaceAccount::owes(std::uint64_t part) {
   for (unsigned number = 0; number < backend_.places(); ++number) {
     const std::uint64_t owed = places_.at(number).owed.load(std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <tuple>
 
 #include "backends/backend.hpp"
 
@@ -31,6 +32,11 @@ class SpaceAccount {
   void owe(unsigned place, std::uint64_t bytes);
   /// Subtracts bytes that are free now, or that were not owed after all.
   void pay(unsigned place, std::uint64_t bytes);
+  /// The bytes that each backend is owed.
+  using Debts = std::array<std::uint64_t, 8>;
+  Debts debts() const;
+  /// Subtracts debts that were read before the space was freed.
+  void pay(const Debts& debts);
   /// True if a backend is owed at least its available space divided by `part`.
   bool owes(std::uint64_t part);
   static constexpr std::uint64_t noticeable = 64, smallest = 65536;
@@ -39,7 +45,7 @@ class SpaceAccount {
   void settle();
 
  private:
-  static constexpr unsigned most_places = 8;  // as in VirtualDeviceOptions
+  static constexpr unsigned most_places = std::tuple_size_v<Debts>;  // as in VirtualDeviceOptions
 
   struct Place {
     std::atomic<std::uint64_t> owed{0};       // bytes

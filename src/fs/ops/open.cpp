@@ -132,7 +132,7 @@ void Filesystem::release(std::uint64_t ino, int flags) {
   if (closed == Closed::last_writer) {
     return free_zeros(ino);
   }
-  if (closed == Closed::any || space_.level() != SpaceAccount::Level::scarce) {
+  if (closed == Closed::any || space_.level() == SpaceAccount::Level::ample) {
     return;
   }
   {
