@@ -55,7 +55,8 @@ struct eo_storage;
 struct eo_draft;
 
 /* Opens the directory as a store and creates it if it is missing, with its parents. NULL means
- * $EFS_MOUNT/objects. Removes drafts that dead processes left in it. */
+ * $EFS_MOUNT/objects. Removes drafts that dead processes left in it; those of another node or of
+ * an earlier boot after seven days without a change. */
 EO_API int eo_open(const char* directory, struct eo_storage** store);
 
 /* Closes a store. Closing a version that was not committed aborts it. NULL is ignored. Views and
@@ -128,7 +129,7 @@ EO_API int eo_leave_draft(struct eo_draft* draft, unsigned flags);
 
 /* Begins version n of a series: a store that is invisible until eo_commit. Its arrays of at most 64
  * KiB from eo_store share one file, small.npz; readers of the version see no difference. EEXIST:
- * the version exists. EBUSY: another process writes it. */
+ * the version exists. EBUSY: another process of this node writes it. */
 EO_API int eo_begin(struct eo_storage* store, const char* series, uint64_t n,
                     struct eo_storage** version);
 

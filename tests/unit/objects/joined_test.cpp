@@ -38,6 +38,8 @@ struct Begun {
 
   std::string path() const { return temp.path() + "/sim/run/00000001"; }
 
+  std::string draft() const { return draft_of(temp.path() + "/sim/run", 1); }
+
   TempStore temp{"/dev/shm"};
   eo_storage* version = nullptr;
   char token[EO_MAX_TOKEN] = {};
@@ -141,8 +143,8 @@ TEST_CASE("a version whose beginner is gone cannot be joined or left", "[objects
     REQUIRE(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == 0);
     eo_abort(begun.version);
     if (dead) {  // as a process that was killed leaves it, with the same token
-      REQUIRE(::mkdir((begun.path() + ".part").c_str(), 0700) == 0);
-      write_file(begun.path() + ".part/eo-" + begun.token + "-join.part", "");
+      REQUIRE(::mkdir(begun.draft().c_str(), 0700) == 0);
+      write_file(begun.draft() + "/eo-" + begun.token + "-join.part", "");
     }
     CHECK(store_filled(mine, "u", 1, joined_length) == ENOENT);
     CHECK(eo_leave(mine, 0) == ESTALE);
@@ -193,19 +195,21 @@ TEST_CASE("a token leads nowhere else", "[objects][joined]") {
         std::string("ABCDEF0123456789"), std::string(5000, '0')}) {
     CHECK(eo_join(begun.temp.store, "sim/run", 1, token.c_str(), &mine) == EINVAL);
   }
-  CHECK(eo_join(begun.temp.store, "sim/run", 1, "0123456789abcdef", &mine) == ESTALE);
+  CHECK(eo_join(begun.temp.store, "sim/run", 1, "0123456789abcdef", &mine) == ENOENT);
+  const std::string unused = objects::node_mark() + "0123456789";
+  CHECK(eo_join(begun.temp.store, "sim/run", 1, unused.c_str(), &mine) == ESTALE);
   CHECK(eo_join(begun.temp.store, "../run", 1, begun.token, &mine) == EINVAL);
   CHECK(eo_join(begun.temp.store, "sim/run", 2, begun.token, &mine) == ENOENT);
   CHECK(eo_join(begun.temp.store, "sim/run", EO_LATEST, begun.token, &mine) == ENOENT);
-  const std::string joins = begun.path() + ".part/eo-" + begun.token + "-join.part";
+  const std::string joins = begun.draft() + "/eo-" + begun.token + "-join.part";
   REQUIRE(std::filesystem::exists(joins));
   if (::geteuid() == 0) {
     REQUIRE(::chown(joins.c_str(), 1, 1) == 0);
     CHECK(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == EPERM);
     REQUIRE(::chown(joins.c_str(), 0, 0) == 0);
-    REQUIRE(::chown((begun.path() + ".part").c_str(), 1, 1) == 0);
+    REQUIRE(::chown(begun.draft().c_str(), 1, 1) == 0);
     CHECK(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == EPERM);
-    REQUIRE(::chown((begun.path() + ".part").c_str(), 0, 0) == 0);
+    REQUIRE(::chown(begun.draft().c_str(), 0, 0) == 0);
   } else {
     WARN("files of other users are not tried: only root can make them");
   }

@@ -133,7 +133,7 @@ TEST_CASE("a damaged object is not committed", "[objects]") {
   eo_storage* version = nullptr;
   REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
   REQUIRE(store_filled(version, "u", 1, large) == 0);
-  write_file(temp.path() + "/run/00000001.part/u.npy", "damaged");
+  write_file(draft_of(temp.path() + "/run", 1) + "/u.npy", "damaged");
   CHECK(eo_commit(version, 0) == EBADMSG);
   CHECK(std::string(eo_error()).find("u: the file is not") != std::string::npos);
   CHECK(drafts_in(temp.path()).empty());
@@ -157,7 +157,7 @@ TEST_CASE("a commit reads no object again that it stored, unless the file has ch
 
   REQUIRE(eo_begin(temp.store, "run", 2, &version) == 0);
   REQUIRE(store_filled(version, "u", 1, large) == 0);
-  const std::string file = temp.path() + "/run/00000002.part/u.npy";
+  const std::string file = draft_of(temp.path() + "/run", 2) + "/u.npy";
   std::string changed = content_of(file);
   changed.back() = 7;
   struct stat stored{};
@@ -226,7 +226,7 @@ TEST_CASE("EO_SYNC syncs the file, renames it and syncs its directories", "[obje
     const test::DurableCalls calls;
     REQUIRE(committed(temp.store, 3, 1, EO_SYNC) == 0);
     const auto made = calls.so_far();
-    const std::string draft = path + "/run/00000003.part";
+    const std::string draft = draft_of(path + "/run", 3);
     CHECK(
         test::disorder(made, {test::syncs(draft + "/u.npy"), test::syncs(draft + "/manifest.json"),
                               test::syncs(draft), renamed_to(path + "/run/00000003"),
