@@ -136,7 +136,7 @@ EO_API int eo_begin(struct eo_storage* store, const char* series, uint64_t n,
 /* Publishes a version: writes manifest.json, then renames the directory. Frees the store `version`,
  * also on failure; a version that failed is aborted. EBUSY: it has drafts that are not published,
  * or a process that joined has not left; it then stays open. EOWNERDEAD: a process that joined
- * ended without eo_leave. */
+ * ended without eo_leave. EIO: a file that was stored in it is gone. */
 EO_API int eo_commit(struct eo_storage* version, unsigned flags);
 
 /* Discards a version that was not committed, and frees the store. NULL is ignored. */

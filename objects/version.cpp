@@ -55,12 +55,24 @@ Result<Recorded> recorded(const Store& version, const std::string& name, bool sy
   return Recorded{name, object->header.shape, object->size, *sum, false};
 }
 
+/// EIO unless each file that was stored in the version is there.
+Status check_all_there(const Store& version, const std::vector<std::string>& files) {
+  for (const std::string& name : version.written->names()) {
+    if (!std::ranges::binary_search(files, name)) {
+      return fail(EIO, printable(name) + " was stored, but its file is not in the version",
+                  "Remove objects of a version with eo_remove only, and begin it again");
+    }
+  }
+  return {};
+}
+
 /// Finishes small.npz and returns the records of all objects, in byte order.
 Result<std::vector<Recorded>> all_recorded(const Store& version, bool sync) {
   const auto files = file_names(version);
   if (!files) {
     return std::unexpected(files.error());
   }
+  EO_TRY(check_all_there(version, *files));
   std::vector<Recorded> objects;
   for (const std::string& name : *files) {
     version.bundle->erase(name);  // a process that joined has stored the file

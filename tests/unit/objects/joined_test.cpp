@@ -83,6 +83,53 @@ TEST_CASE("several processes fill one version", "[objects][joined]") {
   }
 }
 
+TEST_CASE("the array that was stored last wins, and a removed one is gone", "[objects][joined]") {
+  Begun begun;
+  CHECK(begun.joined([](eo_storage* version) {
+    const bool stored = store_filled(version, "d/a", 2, 3) == 0 &&
+                        store_filled(version, "b", 20, 3) == 0 &&
+                        store_filled(version, "c", 2, joined_length) == 0;
+    return stored && eo_leave(version, 0) == 0 ? 0 : 1;
+  }) == 0);
+  REQUIRE(store_filled(begun.version, "d/a", 3, 3) == 0);
+  REQUIRE(store_filled(begun.version, "b", 30, 3) == 0);
+  REQUIRE(eo_remove(begun.version, "b") == 0);
+  REQUIRE(store_filled(begun.version, "c", 3, joined_length) == 0);
+  // In the bundle of this process, and then a file of another one.
+  REQUIRE(store_filled(begun.version, "e", 1, 3) == 0);
+  CHECK(begun.joined([](eo_storage* version) {
+    return store_filled(version, "e", 2, 3) == 0 && eo_remove(version, "c") == 0 &&
+                   eo_leave(version, 0) == 0
+               ? 0
+               : 1;
+  }) == 0);
+  REQUIRE(eo_remove(begun.version, "e") == 0);
+  CHECK(eo_remove(begun.version, "e") == ENOENT);
+  INFO(eo_error());
+  REQUIRE(eo_commit(begun.version, 0) == 0);
+  eo_storage* version = nullptr;
+  REQUIRE(eo_version(begun.temp.store, "sim/run", 1, &version) == 0);
+  CHECK(names_of(version) == std::vector<std::string>{"d/a"});
+  CHECK(value_of(version, "d/a") == 3);
+  CHECK(eo_check(version, nullptr) == 0);
+  eo_close(version);
+}
+
+TEST_CASE("a version is not committed when a stored file is gone", "[objects][joined]") {
+  for (const char* lost : {"own", "joined"}) {
+    Begun begun;
+    CHECK(begun.joined([](eo_storage* version) {
+      const int error = store_filled(version, "joined", 2, joined_length);
+      return error == 0 ? eo_leave(version, 0) : error;
+    }) == 0);
+    REQUIRE(store_filled(begun.version, "own", 3, joined_length) == 0);
+    REQUIRE(std::filesystem::remove(begun.draft() + '/' + lost + ".npy"));
+    CHECK(eo_commit(begun.version, 0) == EIO);
+    CHECK(error_says(std::string(lost) + " was stored"));
+    CHECK_FALSE(std::filesystem::exists(begun.path()));
+  }
+}
+
 TEST_CASE("a version waits for the processes that joined it", "[objects][joined]") {
   Begun begun;
   eo_storage* mine = nullptr;
