@@ -6,7 +6,8 @@
  *
  * Every function that returns int returns 0 or an errno; eo_error() has the text. Calls on one
  * store are thread-safe. Calls on one draft are not, except eo_put on parts that do not overlap.
- * No call needs the daemon of efs: any directory is a store. */
+ * No call needs the daemon of efs: any directory is a store. In a child of fork() eo_close, eo_abort
+ * and eo_discard free what the parent has begun, and leave it to the parent. */
 #ifndef EFS_OBJECTS_H
 #define EFS_OBJECTS_H
 
@@ -218,6 +219,7 @@ EO_API int eo_unprotect(struct eo_storage* store, const char* name);
  * - "snapshot": eo_checkpoint write-protects the arrays, and the thread writes them. A write of the
  *   program waits until 2 MiB around it are copied. Needs Linux 6.4, and root or /dev/userfaultfd.
  *   Not for memory that a device writes by DMA, such as RDMA buffers: the version would be torn.
+ *   Shared memory (MAP_SHARED) is ENOTSUP.
  * - "auto": the first of stage, split and copy that has the DRAM it needs.
  *
  * "fast": a directory on a file system in DRAM with O_TMPFILE (tmpfs), for the copies. They have no
@@ -228,8 +230,8 @@ EO_API int eo_unprotect(struct eo_storage* store, const char* name);
  * "pace": MB/s of the writes to the store, for tests and measurements; "0" is no limit. */
 EO_API int eo_configure(struct eo_storage* store, const char* option, const char* value);
 
-/* Writes all protected arrays as version n of a series. When it returns, the memory may change or
- * be freed. With stage and split the rest follows in the background, and EO_SYNC holds when eo_wait
+/* Writes all protected arrays as version n of a series. When it returns, the memory may change. It
+ * may be freed, unmapped or moved only after eo_unprotect, which waits for a snapshot. With stage and split the rest follows in the background, and EO_SYNC holds when eo_wait
  * returns. The version is invisible until it is whole, also after a crash; exit() without eo_wait
  * or eo_close loses it. A checkpoint waits for the one before; if that one failed, its error is
  * returned and nothing is begun. EEXIST and EBUSY as eo_begin; ENOSPC also if "fast" has no room.
@@ -254,8 +256,8 @@ EO_API const char* eo_strategy(struct eo_storage* store);
 
 /* Fills all protected arrays from version n. EO_LATEST is the newest version that eo_check finds
  * good: a damaged one is skipped. *found is the number of the version; NULL is allowed. Type, order
- * and shape of each array must be those of the version (EINVAL), and each array must be in it
- * (ENOENT). All is verified before the memory changes; only if a read fails after that, the memory
+ * and shape of each array must be those of the version, and each array must be in it (EINVAL, also
+ * if no array is protected). All is verified before the memory changes; only if a read fails after that, the memory
  * is partly restored, and eo_error() says so. */
 EO_API int eo_restore(struct eo_storage* store, const char* series, uint64_t n, uint64_t* found);
 

@@ -2,6 +2,8 @@
 #pragma once
 // The operations on a store, a draft and a version. Each function is one call of efs_objects.h.
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -29,7 +31,8 @@ struct Unpublished {
   std::string draft;  // the name in the series now
   std::string name;   // and after the commit
   std::mutex mutex;
-  JoinFile joins;  // guarded by mutex; empty before eo_token
+  JoinFile joins;              // guarded by mutex; empty before eo_token
+  pid_t process = ::getpid();  // that began it; a child of fork() must not end it
 };
 
 /// The place of a bundle that is not published.
@@ -38,6 +41,7 @@ struct UnpublishedBundle {
   std::string name;
   Entry entry;  // where it will be
   DraftFile file;
+  pid_t process = ::getpid();  // as in Unpublished
 };
 
 class Checkpoints;
@@ -77,6 +81,7 @@ struct eo_draft {
   std::string path;               // of the object, for messages
   efs::objects::JoinFile joins;   // of the process that created it; empty before eo_draft_token
   efs::objects::JoinFile joined;  // of a process that joined
+  pid_t process = ::getpid();     // as in Unpublished
   // Of the version that it belongs to.
   std::shared_ptr<efs::objects::Bundle> small;
   std::shared_ptr<efs::objects::WrittenFiles> written;
@@ -149,6 +154,7 @@ Status leave_draft(const Draft& draft, unsigned flags);
 Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series, std::uint64_t n);
 /// EBUSY: drafts in it are alive, and nothing was changed.
 Status commit(const Store& version, unsigned flags);
+/// In a child of fork() no call ends what its parent has begun: it only frees memory.
 void abort(const Store& version);
 Result<std::string> token(Store& version);
 Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series, std::uint64_t n,

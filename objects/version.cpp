@@ -328,7 +328,9 @@ Status commit(const Store& version, unsigned flags) {
 
 void abort(const Store& version) {
   const Unpublished& place = *version.unpublished;
-  remove_tree(place.series.get(), place.draft);
+  if (place.process == ::getpid()) {
+    remove_tree(place.series.get(), place.draft);
+  }
 }
 
 Result<std::string> token(Store& version) {

@@ -28,6 +28,11 @@ std::unexpected<Failure> about(const Protected& array, const Failure& failure) {
 /// EINVAL unless the object has type, order and shape of the memory.
 Status check_fits(const Store& version, const Protected& array) {
   const auto object = open_object(version, array.name);
+  if (!object && object.error().code == ENOENT) {
+    EO_TRY(check(version, nullptr));  // EBADMSG: it was in the version
+    return about(array, {EINVAL, "it is not in the version",
+                         "Restore another version, or protect only what the version has"});
+  }
   if (!object) {
     return about(array, object.error());
   }
@@ -49,6 +54,9 @@ Status check_fits(const Store& version, const Protected& array) {
 
 /// Verifies the version and the arrays. Changes no memory.
 Status verify(const Store& version, const std::vector<Protected>& arrays) {
+  if (arrays.empty()) {
+    return fail(EINVAL, "no array is protected", "Call eo_protect before eo_restore");
+  }
   for (const Protected& array : arrays) {
     EO_TRY(check_fits(version, array));
   }

@@ -287,6 +287,36 @@ TEST_CASE("a version begins while another process removes its abandoned draft", 
   ::close(held[1]);
 }
 
+TEST_CASE("a child of fork() does not end what its parent has begun", "[objects]") {
+  const TempStore temp;
+  eo_storage* version = nullptr;
+  eo_storage* bundle = nullptr;
+  eo_draft* draft = nullptr;
+  const eo_array array = array_of("<i4", {length});
+  REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
+  REQUIRE(store_filled(version, "u", 1, length) == 0);
+  REQUIRE(eo_begin_bundle(temp.store, "few", &bundle) == 0);
+  REQUIRE(store_filled(bundle, "u", 2, length) == 0);
+  REQUIRE(eo_create(temp.store, "v", &array, &draft) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    eo_close(version);
+    eo_abort(bundle);
+    eo_discard(draft);
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(eo_commit(version, 0) == 0);
+  CHECK(eo_commit(bundle, 0) == 0);
+  CHECK(eo_publish(draft, 0) == 0);
+  REQUIRE(eo_version(temp.store, "run", 1, &version) == 0);
+  CHECK(value_of(version, "u") == 1);
+  eo_close(version);
+}
+
 TEST_CASE("another user cannot hold up a version by a lock", "[objects]") {
   if (::geteuid() != 0) {
     SKIP("only root can become another user");
