@@ -6,8 +6,8 @@
  *
  * Every function that returns int returns 0 or an errno; eo_error() has the text. Calls on one
  * store are thread-safe. Calls on one draft are not, except eo_put on parts that do not overlap.
- * No call needs the daemon of efs: any directory is a store. In a child of fork() eo_close, eo_abort
- * and eo_discard free what the parent has begun, and leave it to the parent. */
+ * No call needs the daemon of efs: any directory is a store. In a child of fork() eo_close,
+ * eo_abort and eo_discard free what the parent has begun, and leave it to the parent. */
 #ifndef EFS_OBJECTS_H
 #define EFS_OBJECTS_H
 
@@ -35,6 +35,8 @@ extern "C" {
 
 /* Flags. Without EO_SYNC durability is that of the file system; see efs-consistency(7). */
 #define EO_SYNC 0x1u /* durable when the call returns */
+/* If only the last sync fails, after the rename, the call returns its error, and the new object or
+ * version is in its place: eo_error() then says "it is in its place". */
 
 /* For eo_version: the newest version of the series. */
 #define EO_LATEST UINT64_MAX
@@ -158,7 +160,8 @@ EO_API int eo_leave(struct eo_storage* version, unsigned flags);
 EO_API int eo_version(struct eo_storage* store, const char* series, uint64_t n,
                       struct eo_storage** version);
 
-/* Removes all versions of a series but the newest k (at least 1). Views keep their objects. */
+/* Removes all versions of a series but the newest k (at least 1). A version whose manifest or
+ * small.npz is damaged does not count. Views keep their objects. */
 EO_API int eo_keep(struct eo_storage* store, const char* series, unsigned k);
 
 /* Sets *n to the newest committed version of a series. ENOENT: there is none. */
@@ -231,10 +234,11 @@ EO_API int eo_unprotect(struct eo_storage* store, const char* name);
 EO_API int eo_configure(struct eo_storage* store, const char* option, const char* value);
 
 /* Writes all protected arrays as version n of a series. When it returns, the memory may change. It
- * may be freed, unmapped or moved only after eo_unprotect, which waits for a snapshot. With stage and split the rest follows in the background, and EO_SYNC holds when eo_wait
- * returns. The version is invisible until it is whole, also after a crash; exit() without eo_wait
- * or eo_close loses it. A checkpoint waits for the one before; if that one failed, its error is
- * returned and nothing is begun. EEXIST and EBUSY as eo_begin; ENOSPC also if "fast" has no room.
+ * may be freed, unmapped or moved only after eo_unprotect, which waits for a snapshot. With stage
+ * and split the rest follows in the background, and EO_SYNC holds when eo_wait returns. The version
+ * is invisible until it is whole, also after a crash; exit() without eo_wait or eo_close loses it.
+ * A checkpoint waits for the one before; if that one failed, its error is returned and nothing is
+ * begun. EEXIST and EBUSY as eo_begin; ENOSPC also if "fast" has no room.
  */
 EO_API int eo_checkpoint(struct eo_storage* store, const char* series, uint64_t n, unsigned flags);
 
@@ -255,10 +259,11 @@ EO_API int eo_wait(struct eo_storage* store);
 EO_API const char* eo_strategy(struct eo_storage* store);
 
 /* Fills all protected arrays from version n. EO_LATEST is the newest version that eo_check finds
- * good: a damaged one is skipped. *found is the number of the version; NULL is allowed. Type, order
- * and shape of each array must be those of the version, and each array must be in it (EINVAL, also
- * if no array is protected). All is verified before the memory changes; only if a read fails after that, the memory
- * is partly restored, and eo_error() says so. */
+ * good: a damaged one is skipped, and renamed to NUMBER.damaged-TOKEN, which no call finds, so that
+ * the next checkpoint can have its number. *found is the number of the version; NULL is allowed.
+ * Type, order and shape of each array must be those of the version, and each array must be in it
+ * (EINVAL, also if no array is protected). All is verified before the memory changes; only if a
+ * read fails after that, the memory is partly restored, and eo_error() says so. */
 EO_API int eo_restore(struct eo_storage* store, const char* series, uint64_t n, uint64_t* found);
 
 #ifdef __cplusplus

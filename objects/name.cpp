@@ -19,6 +19,7 @@ constexpr std::string_view draft_prefix = "eo-";
 constexpr std::string_view join_suffix = "-join.part";
 constexpr std::string_view sums_suffix = "-sums.part";
 constexpr std::string_view version_infix = "-eo-";
+constexpr std::string_view damaged_infix = ".damaged-";
 constexpr std::size_t token_digits = 16;
 constexpr std::size_t mark_digits = 6;
 constexpr std::size_t version_digits = 8;
@@ -82,6 +83,10 @@ const char* fault_of(std::string_view component) {
   }
   if (component.size() >= version_digits && std::ranges::all_of(component, is_digit)) {
     return "a component of eight or more digits is the directory of a version";
+  }
+  if (component.find(damaged_infix) != std::string_view::npos &&
+      version_of(component.substr(0, component.find(damaged_infix)))) {
+    return "a component is the directory of a damaged version";
   }
   for (std::size_t length = 0; !component.empty(); component.remove_prefix(length)) {
     length = utf8_length(component);
@@ -214,6 +219,10 @@ std::string sums_name(std::string_view token) {
 
 bool is_sums_file(std::string_view component) {
   return is_token(token_of(component)) && component == sums_name(token_of(component));
+}
+
+std::string damaged_version_name(std::uint64_t n, std::string_view token) {
+  return version_directory(n) + std::string(damaged_infix) + std::string(token);
 }
 
 std::string version_draft_name(std::uint64_t n, std::string_view token) {

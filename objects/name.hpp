@@ -63,6 +63,9 @@ std::string version_draft_name(std::uint64_t n, std::string_view token);
 /// Returns true for the names that version_draft_name() makes.
 bool is_version_draft(std::string_view component);
 
+/// The name of a damaged version that a restore has skipped: no call finds it.
+std::string damaged_version_name(std::uint64_t n, std::string_view token);
+
 /// Returns true for the name of a draft that a process of this boot of this node has made.
 bool is_of_this_node(std::string_view draft);
 

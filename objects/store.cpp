@@ -407,7 +407,17 @@ Status publish(const Fd& root, std::string_view name, const Entry& entry, const 
     ::unlinkat(directory, file.name.c_str(), 0);
     return status;
   }
-  return sync ? sync_parents(root.get(), name) : status;
+  return sync ? in_place(sync_parents(root.get(), name)) : status;
+}
+
+Status in_place(Status synced) {
+  if (!synced) {
+    Failure& failure = synced.error();
+    failure.reason = "it is in its place, but may not survive a crash of the node: " +
+                     (failure.reason.empty() ? std::strerror(failure.code) : failure.reason);
+    failure.remedy = "Check the device of the file system";
+  }
+  return synced;
 }
 
 }  // namespace efs::objects

@@ -142,6 +142,8 @@ Status put(Draft& draft, const Part& part, const char* from);
 /// Renames a draft to its entry. Without success the draft's file is removed.
 Status publish(const Fd& root, std::string_view name, const Entry& entry, const DraftFile& file,
                unsigned flags);
+/// Says in a failure of a sync after the rename that the rename is done.
+Status in_place(Status synced);
 /// Publishes a draft of this process. EBUSY: a process that joined has not left; the draft stays.
 Status publish(Draft& draft, unsigned flags);
 /// Removes the file of a draft of this process; forgets one that was joined.
@@ -173,6 +175,11 @@ Status remove_bundle(const Store& store, std::string_view name);
 Status commit_bundle(const Store& bundle, unsigned flags);
 void abort_bundle(const Store& bundle);
 
+/// Renames a damaged version, so that its number is free. A failure leaves it.
+void put_aside(const Store& store, std::string_view series, std::uint64_t n);
+
+/// Returns true if the manifest of a committed version and its bundle can be read.
+bool is_readable(const Store& version);
 /// NULL: all objects.
 Status check(const Store& version, const char* name);
 

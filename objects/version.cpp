@@ -323,7 +323,7 @@ Status commit(const Store& version, unsigned flags) {
   if (::renameat(series, place.draft.c_str(), series, place.name.c_str()) != 0) {
     return errno == ENOTEMPTY || errno == EEXIST ? Status(exists()) : fail(errno);
   }
-  return sync ? sync_parents(place.root.get(), place.series_name + "/.") : Status();
+  return sync ? in_place(sync_parents(place.root.get(), place.series_name + "/.")) : Status();
 }
 
 void abort(const Store& version) {

@@ -92,13 +92,20 @@ Result<std::uint64_t> restore_arrays(const Store& store, std::string_view series
     candidates = std::move(*all);
     std::ranges::reverse(candidates);
   }
+  std::vector<std::uint64_t> damaged;
   Failure first{ENOENT, "the series has no version", "Commit a version first"};
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto version = open_version(store, series, candidates[i]);
     const Status good = version ? verify(**version, arrays) : std::unexpected(version.error());
     if (good) {
       EO_TRY(copy_all(**version, arrays));
+      for (const std::uint64_t skipped : damaged) {
+        put_aside(store, series, skipped);
+      }
       return candidates[i];
+    }
+    if (good.error().code == EBADMSG) {
+      damaged.push_back(candidates[i]);
     }
     if (i == 0) {
       first = good.error();

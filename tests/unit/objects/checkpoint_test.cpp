@@ -120,6 +120,19 @@ TEST_CASE("the latest good version is restored", "[objects]") {
   REQUIRE(eo_restore(temp.store, "run", EO_LATEST, &found) == 0);
   CHECK(found == 2);
   CHECK(memory.has(2));
+  // The damaged versions are out of the way, with all their files.
+  std::uint64_t newest = 0;
+  REQUIRE(eo_newest(temp.store, "run", &newest) == 0);
+  CHECK(newest == 2);
+  int aside = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(temp.path() + "/run")) {
+    aside += entry.path().string().find(".damaged-") != std::string::npos &&
+             std::filesystem::exists(entry.path() / "large.npy");
+  }
+  CHECK(aside == 2);
+  CHECK(names_of(temp.store).empty());
+  CHECK(eo_checkpoint(temp.store, "run", found + 1, 0) == 0);
+  CHECK(eo_remove_version(temp.store, "run", found + 1) == 0);
   for (const char* name : {"/run/00000001/large.npy", "/run/00000002/large.npy"}) {
     write_file(temp.path() + name, "damaged");
   }

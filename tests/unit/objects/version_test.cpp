@@ -128,6 +128,19 @@ TEST_CASE("a version that is aborted or closed leaves nothing", "[objects]") {
   eo_abort(nullptr);
 }
 
+TEST_CASE("a version that cannot be read is none of those that are kept", "[objects]") {
+  const TempStore temp;
+  for (const std::uint64_t n : {1U, 2U, 3U, 4U}) {
+    REQUIRE(committed(temp.store, n, static_cast<std::int32_t>(n)) == 0);
+  }
+  write_file(temp.path() + "/run/00000004/manifest.json", "damaged");
+  REQUIRE(eo_keep(temp.store, "run", 2) == 0);
+  CHECK(value_in(temp.store, 1) == -1);
+  CHECK(value_in(temp.store, 2) == 2);
+  CHECK(value_in(temp.store, 3) == 3);
+  CHECK(value_in(temp.store, 4) == 4);
+}
+
 TEST_CASE("a damaged object is not committed", "[objects]") {
   const TempStore temp;
   eo_storage* version = nullptr;
@@ -241,6 +254,14 @@ TEST_CASE("EO_SYNC syncs the file, renames it and syncs its directories", "[obje
   CHECK(committed(temp.store, 4, 1, EO_SYNC) == EIO);
   CHECK(value_in(temp.store, EO_LATEST) == 1);
   CHECK(drafts_in(path).empty());
+  calls.fail_syncs(EIO, 1);  // the sync of the file succeeds
+  CHECK(store_filled(temp.store, "d/a", 4, 10, EO_SYNC) == EIO);
+  CHECK(error_says("it is in its place"));
+  CHECK(value_of(temp.store, "d/a") == 4);
+  calls.fail_syncs(EIO, 3);  // so do those of u.npy, the manifest and the directory of the version
+  CHECK(committed(temp.store, 4, 5, EO_SYNC) == EIO);
+  CHECK(error_says("it is in its place"));
+  CHECK(value_in(temp.store, 4) == 5);
 }
 
 }  // namespace efs::objects_test
