@@ -215,6 +215,15 @@ TEST_CASE("latest is found, and the newest are kept", "[objects]") {
   CHECK(eo_keep(temp.store, "nosuch", 1) == ENOENT);
 }
 
+TEST_CASE("a store that is created is durable", "[objects]") {
+  const TempDirectory parent;
+  const test::DurableCalls calls;
+  const OpenStore store(parent.path() + "/a/b");
+  const auto made = calls.so_far();
+  CHECK(test::disorder(made, {test::syncs(parent.path()), test::syncs(parent.path() + "/a")}) ==
+        "");
+}
+
 TEST_CASE("EO_SYNC syncs the file, renames it and syncs its directories", "[objects]") {
   const TempStore temp;
   const std::string path = temp.path();
