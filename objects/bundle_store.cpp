@@ -96,7 +96,9 @@ Status commit_bundle(const Store& bundle, unsigned flags) {
 
 void abort_bundle(const Store& bundle) {
   const UnpublishedBundle& place = *bundle.unpublished_bundle;
-  ::unlinkat(place.entry.directory.get(), place.file.name.c_str(), 0);
+  if (place.process == ::getpid()) {
+    ::unlinkat(place.entry.directory.get(), place.file.name.c_str(), 0);
+  }
 }
 
 }  // namespace efs::objects

@@ -102,6 +102,10 @@ Status check_all(const Store& version, const std::vector<Recorded>& manifest) {
 
 }  // namespace
 
+bool is_readable(const Store& version) {
+  return read_manifest(version) && !(version.bundle && version.bundle->failure());
+}
+
 Status check(const Store& version, const char* name) {
   if (version.writable || version.is_bundle()) {
     return fail(EINVAL, "the store is not a committed version", "Use the store of eo_version");

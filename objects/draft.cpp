@@ -149,7 +149,7 @@ Status publish(Draft& draft, unsigned flags) {
 }
 
 void discard(const Draft& draft) {
-  if (draft.joined) {
+  if (draft.joined || draft.process != ::getpid()) {
     return;
   }
   const int directory = draft.entry.directory.get();

@@ -6,7 +6,8 @@
  *
  * Every function that returns int returns 0 or an errno; eo_error() has the text. Calls on one
  * store are thread-safe. Calls on one draft are not, except eo_put on parts that do not overlap.
- * No call needs the daemon of efs: any directory is a store. */
+ * No call needs the daemon of efs: any directory is a store. In a child of fork() eo_close,
+ * eo_abort and eo_discard free what the parent has begun, and leave it to the parent. */
 #ifndef EFS_OBJECTS_H
 #define EFS_OBJECTS_H
 
@@ -34,6 +35,8 @@ extern "C" {
 
 /* Flags. Without EO_SYNC durability is that of the file system; see efs-consistency(7). */
 #define EO_SYNC 0x1u /* durable when the call returns */
+/* If only the last sync fails, after the rename, the call returns its error, and the new object or
+ * version is in its place: eo_error() then says "it is in its place". */
 
 /* For eo_version: the newest version of the series. */
 #define EO_LATEST UINT64_MAX
@@ -55,7 +58,8 @@ struct eo_storage;
 struct eo_draft;
 
 /* Opens the directory as a store and creates it if it is missing, with its parents. NULL means
- * $EFS_MOUNT/objects. Removes drafts that dead processes left in it. */
+ * $EFS_MOUNT/objects. Removes drafts that dead processes left in it; those of another node or of
+ * an earlier boot after seven days without a change. */
 EO_API int eo_open(const char* directory, struct eo_storage** store);
 
 /* Closes a store. Closing a version that was not committed aborts it. NULL is ignored. Views and
@@ -128,14 +132,14 @@ EO_API int eo_leave_draft(struct eo_draft* draft, unsigned flags);
 
 /* Begins version n of a series: a store that is invisible until eo_commit. Its arrays of at most 64
  * KiB from eo_store share one file, small.npz; readers of the version see no difference. EEXIST:
- * the version exists. EBUSY: another process writes it. */
+ * the version exists. EBUSY: another process of this node writes it. */
 EO_API int eo_begin(struct eo_storage* store, const char* series, uint64_t n,
                     struct eo_storage** version);
 
 /* Publishes a version: writes manifest.json, then renames the directory. Frees the store `version`,
  * also on failure; a version that failed is aborted. EBUSY: it has drafts that are not published,
  * or a process that joined has not left; it then stays open. EOWNERDEAD: a process that joined
- * ended without eo_leave. */
+ * ended without eo_leave. EIO: a file that was stored in it is gone. */
 EO_API int eo_commit(struct eo_storage* version, unsigned flags);
 
 /* Discards a version that was not committed, and frees the store. NULL is ignored. */
@@ -156,7 +160,8 @@ EO_API int eo_leave(struct eo_storage* version, unsigned flags);
 EO_API int eo_version(struct eo_storage* store, const char* series, uint64_t n,
                       struct eo_storage** version);
 
-/* Removes all versions of a series but the newest k (at least 1). Views keep their objects. */
+/* Removes all versions of a series but the newest k (at least 1). A version whose manifest or
+ * small.npz is damaged does not count. Views keep their objects. */
 EO_API int eo_keep(struct eo_storage* store, const char* series, unsigned k);
 
 /* Sets *n to the newest committed version of a series. ENOENT: there is none. */
@@ -217,6 +222,7 @@ EO_API int eo_unprotect(struct eo_storage* store, const char* name);
  * - "snapshot": eo_checkpoint write-protects the arrays, and the thread writes them. A write of the
  *   program waits until 2 MiB around it are copied. Needs Linux 6.4, and root or /dev/userfaultfd.
  *   Not for memory that a device writes by DMA, such as RDMA buffers: the version would be torn.
+ *   Shared memory (MAP_SHARED) is ENOTSUP.
  * - "auto": the first of stage, split and copy that has the DRAM it needs.
  *
  * "fast": a directory on a file system in DRAM with O_TMPFILE (tmpfs), for the copies. They have no
@@ -227,11 +233,12 @@ EO_API int eo_unprotect(struct eo_storage* store, const char* name);
  * "pace": MB/s of the writes to the store, for tests and measurements; "0" is no limit. */
 EO_API int eo_configure(struct eo_storage* store, const char* option, const char* value);
 
-/* Writes all protected arrays as version n of a series. When it returns, the memory may change or
- * be freed. With stage and split the rest follows in the background, and EO_SYNC holds when eo_wait
- * returns. The version is invisible until it is whole, also after a crash; exit() without eo_wait
- * or eo_close loses it. A checkpoint waits for the one before; if that one failed, its error is
- * returned and nothing is begun. EEXIST and EBUSY as eo_begin; ENOSPC also if "fast" has no room.
+/* Writes all protected arrays as version n of a series. When it returns, the memory may change. It
+ * may be freed, unmapped or moved only after eo_unprotect, which waits for a snapshot. With stage
+ * and split the rest follows in the background, and EO_SYNC holds when eo_wait returns. The version
+ * is invisible until it is whole, also after a crash; exit() without eo_wait or eo_close loses it.
+ * A checkpoint waits for the one before; if that one failed, its error is returned and nothing is
+ * begun. EEXIST and EBUSY as eo_begin; ENOSPC also if "fast" has no room.
  */
 EO_API int eo_checkpoint(struct eo_storage* store, const char* series, uint64_t n, unsigned flags);
 
@@ -252,10 +259,11 @@ EO_API int eo_wait(struct eo_storage* store);
 EO_API const char* eo_strategy(struct eo_storage* store);
 
 /* Fills all protected arrays from version n. EO_LATEST is the newest version that eo_check finds
- * good: a damaged one is skipped. *found is the number of the version; NULL is allowed. Type, order
- * and shape of each array must be those of the version (EINVAL), and each array must be in it
- * (ENOENT). All is verified before the memory changes; only if a read fails after that, the memory
- * is partly restored, and eo_error() says so. */
+ * good: a damaged one is skipped, and renamed to NUMBER.damaged-TOKEN, which no call finds, so that
+ * the next checkpoint can have its number. *found is the number of the version; NULL is allowed.
+ * Type, order and shape of each array must be those of the version, and each array must be in it
+ * (EINVAL, also if no array is protected). All is verified before the memory changes; only if a
+ * read fails after that, the memory is partly restored, and eo_error() says so. */
 EO_API int eo_restore(struct eo_storage* store, const char* series, uint64_t n, uint64_t* found);
 
 #ifdef __cplusplus

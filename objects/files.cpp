@@ -175,7 +175,12 @@ Result<Fd> open_file(int at, const std::string& name) {
 Status make_directories(const std::string& path) {
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
+    if (::mkdir(part.c_str(), 0777) == 0) {
+      // EO_SYNC makes the store durable only down from its own directory.
+      if (const auto made = open_directory(AT_FDCWD, part + "/..")) {
+        (void)sync_entries(made->get());  // some file systems have no fsync of directories
+      }
+    } else if (errno != EEXIST) {
       // An existing directory on a read-only file system is no failure.
       const int error = errno;
       struct stat status{};

@@ -80,7 +80,7 @@ Result<Fd> open_directory(int at, const std::string& name);
 Result<Entry> open_parent(int at, std::string_view name, bool make);
 /// Opens a regular file for reading.
 Result<Fd> open_file(int at, const std::string& name);
-/// Creates the directory of the path and all its parents.
+/// Creates the directory of the path and all its parents, and syncs the entries that it made.
 Status make_directories(const std::string& path);
 /// Makes the entries of the directories durable that lead from `at` to a valid name.
 Status sync_parents(int at, std::string_view name);

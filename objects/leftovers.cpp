@@ -5,6 +5,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <ctime>
+#include <thread>
+
 #include "objects/name.hpp"
 
 namespace efs::objects {
@@ -13,6 +17,11 @@ namespace {
 
 constexpr int attempts = 100;
 constexpr int deepest = 2 * max_depth;
+// Another user who may read a directory can hold its lock for ever.
+constexpr std::chrono::seconds longest_wait(3);
+constexpr std::chrono::milliseconds pause(5);
+// Drafts of other nodes and of earlier boots: their locks may not be visible here.
+constexpr std::time_t oldest_foreign = std::time_t{7} * 24 * 3600;
 
 enum class Lock { owned, busy, missing };
 
@@ -32,12 +41,22 @@ Fd open_entries(int directory) {
   return Fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-/// Waits for the lock of the entries. Without flock the result is not locked.
+/// Waits for the lock of the entries. Without flock, and after the longest wait, the result is not
+/// locked.
 Fd lock_entries(int directory) {
   Fd fd = open_entries(directory);
-  while (fd && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
+  while (fd && lock(fd.get()) == Lock::busy && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(pause);
   }
   return fd;
+}
+
+/// Returns true if the lock of the draft tells nothing, and the draft is not old.
+bool may_live_elsewhere(int fd, const std::string& name) {
+  struct stat status{};
+  return !is_of_this_node(name) &&
+         (::fstat(fd, &status) != 0 || std::time(nullptr) - status.st_mtime < oldest_foreign);
 }
 
 void empty_directory(int directory, int depth) {
@@ -71,7 +90,7 @@ bool remove_unowned(int at, const std::string& name, bool directory) {
     return errno == ENOENT;
   }
   // Without flock no file system can tell that the owner is dead: such drafts stay.
-  if (lock(fd.get()) != Lock::owned) {
+  if (lock(fd.get()) != Lock::owned || may_live_elsewhere(fd.get(), name)) {
     return false;
   }
   if (!is_named(fd.get(), at, name)) {
@@ -117,7 +136,7 @@ Result<Fd> create_draft_directory(int at, const std::string& name) {
   // like a process that writes this version.
   const Fd entries = lock_entries(at);
   for (int attempt = 0; attempt < attempts; ++attempt) {
-    const bool made = ::mkdirat(at, name.c_str(), 0777) == 0;
+    const bool made = ::mkdirat(at, name.c_str(), 0700) == 0;
     if (!made && errno != EEXIST) {
       return fail(errno);
     }

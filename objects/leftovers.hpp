@@ -18,11 +18,12 @@ struct DraftFile {
 
 Result<DraftFile> create_draft(int directory);
 
-/// Creates and locks a directory. EBUSY: another owner has it. One that a dead process left is
-/// replaced.
+/// Creates and locks a directory of mode 0700: no other user can lock it. EBUSY: another owner has
+/// it. One that a dead process left is replaced.
 Result<Fd> create_draft_directory(int at, const std::string& name);
 
-/// Removes a draft, file or directory, that no process owns. Returns true if it is gone.
+/// Removes a draft, file or directory, that no process owns. Returns true if it is gone. A draft of
+/// another node or of an earlier boot stays for seven days.
 bool remove_abandoned(int at, const std::string& name, bool directory);
 
 /// Returns true if the name still leads to the open file.

@@ -3,9 +3,11 @@
 
 #include <limits.h>
 #include <sys/random.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 
 #include "objects/efs_objects.h"
 
@@ -16,12 +18,19 @@ namespace {
 constexpr std::string_view draft_prefix = "eo-";
 constexpr std::string_view join_suffix = "-join.part";
 constexpr std::string_view sums_suffix = "-sums.part";
+constexpr std::string_view version_infix = "-eo-";
+constexpr std::string_view damaged_infix = ".damaged-";
 constexpr std::size_t token_digits = 16;
+constexpr std::size_t mark_digits = 6;
 constexpr std::size_t version_digits = 8;
 constexpr std::size_t max_printed = 300;
 
 bool is_digit(char byte) {
   return byte >= '0' && byte <= '9';
+}
+
+bool is_hexadecimal(char byte) {
+  return is_digit(byte) || (byte >= 'a' && byte <= 'f');
 }
 
 /// Returns the length of a UTF-8 character by its first byte; 0 for a byte that begins none.
@@ -74,6 +83,10 @@ const char* fault_of(std::string_view component) {
   }
   if (component.size() >= version_digits && std::ranges::all_of(component, is_digit)) {
     return "a component of eight or more digits is the directory of a version";
+  }
+  if (component.find(damaged_infix) != std::string_view::npos &&
+      version_of(component.substr(0, component.find(damaged_infix)))) {
+    return "a component is the directory of a damaged version";
   }
   for (std::size_t length = 0; !component.empty(); component.remove_prefix(length)) {
     length = utf8_length(component);
@@ -148,6 +161,16 @@ std::string version_directory(std::uint64_t n) {
   return std::string(version_digits - std::min(version_digits, digits.size()), '0') + digits;
 }
 
+std::string node_mark() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  char mark[32];
+  std::snprintf(mark, sizeof mark, "%06llx",
+                static_cast<unsigned long long>(::XXH3_64bits(boot.data(), boot.size()) >> 40U));
+  return mark;
+}
+
 Result<std::string> new_token() {
   std::uint64_t number = 0;
   while (::getrandom(&number, sizeof number, 0) != sizeof number) {
@@ -156,14 +179,12 @@ Result<std::string> new_token() {
     }
   }
   char token[32];
-  std::snprintf(token, sizeof token, "%016llx", static_cast<unsigned long long>(number));
-  return token;
+  std::snprintf(token, sizeof token, "%010llx", static_cast<unsigned long long>(number >> 24U));
+  return node_mark() + token;
 }
 
 bool is_token(std::string_view text) {
-  return text.size() == token_digits && std::ranges::all_of(text, [](char byte) {
-           return is_digit(byte) || (byte >= 'a' && byte <= 'f');
-         });
+  return text.size() == token_digits && std::ranges::all_of(text, is_hexadecimal);
 }
 
 std::string_view token_of(std::string_view name) {
@@ -200,9 +221,30 @@ bool is_sums_file(std::string_view component) {
   return is_token(token_of(component)) && component == sums_name(token_of(component));
 }
 
+std::string damaged_version_name(std::uint64_t n, std::string_view token) {
+  return version_directory(n) + std::string(damaged_infix) + std::string(token);
+}
+
+std::string version_draft_name(std::uint64_t n, std::string_view token) {
+  return version_directory(n) + std::string(version_infix) +
+         std::string(token.substr(0, mark_digits)) + std::string(draft_suffix);
+}
+
 bool is_version_draft(std::string_view component) {
-  return component.ends_with(draft_suffix) &&
-         version_of(component.substr(0, component.size() - draft_suffix.size()));
+  const auto infix = component.find(version_infix);
+  const auto n = version_of(component.substr(0, infix));
+  if (infix == std::string_view::npos || !n) {
+    return false;
+  }
+  const auto mark = component.substr(infix + version_infix.size(), mark_digits);
+  return mark.size() == mark_digits && std::ranges::all_of(mark, is_hexadecimal) &&
+         component == version_draft_name(*n, mark);
+}
+
+bool is_of_this_node(std::string_view draft) {
+  const auto begin = draft.find(draft_prefix);
+  return begin != std::string_view::npos &&
+         draft.substr(begin + draft_prefix.size(), mark_digits) == node_mark();
 }
 
 }  // namespace efs::objects

@@ -40,8 +40,11 @@ std::string draft_name(std::string_view token);
 /// Returns true for the names that new_draft_name() makes.
 bool is_draft(std::string_view component);
 
-/// Returns a new token: 16 hexadecimal digits. It also is the number in the name of a draft.
+/// Returns a new token: 16 hexadecimal digits, of which the first ones are those of node_mark(). It
+/// also is the number in the name of a draft.
 Result<std::string> new_token();
+/// Returns six hexadecimal digits for this boot of this node: a flock may be local to a node.
+std::string node_mark();
 bool is_token(std::string_view text);
 /// Returns the token in the name of a draft or of a join file.
 std::string_view token_of(std::string_view name);
@@ -54,7 +57,16 @@ bool is_join_file(std::string_view component);
 std::string sums_name(std::string_view token);
 bool is_sums_file(std::string_view component);
 
-/// Returns true for the draft of a version: its directory and .part.
+/// The name of the draft of a version: its number, -eo-, a mark of a node, .part. The mark is that
+/// of the token, or a mark alone.
+std::string version_draft_name(std::uint64_t n, std::string_view token);
+/// Returns true for the names that version_draft_name() makes.
 bool is_version_draft(std::string_view component);
+
+/// The name of a damaged version that a restore has skipped: no call finds it.
+std::string damaged_version_name(std::uint64_t n, std::string_view token);
+
+/// Returns true for the name of a draft that a process of this boot of this node has made.
+bool is_of_this_node(std::string_view draft);
 
 }  // namespace efs::objects

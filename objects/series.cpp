@@ -100,6 +100,15 @@ Status remove_version(const Store& store, std::string_view series, std::uint64_t
   return directory ? remove_from(directory->get(), n) : Status(std::unexpected(directory.error()));
 }
 
+void put_aside(const Store& store, std::string_view series, std::uint64_t n) {
+  const auto directory = open_series(store, series, false);
+  const auto token = new_token();
+  if (store.writable && directory && token) {
+    ::renameat(directory->get(), version_directory(n).c_str(), directory->get(),
+               damaged_version_name(n, *token).c_str());
+  }
+}
+
 Status keep(const Store& store, std::string_view series, unsigned k) {
   EO_TRY(check_writable(store));
   if (k == 0) {
@@ -113,7 +122,13 @@ Status keep(const Store& store, std::string_view series, unsigned k) {
   if (!all) {
     return std::unexpected(all.error());
   }
-  for (std::size_t i = 0; i + k < all->size(); ++i) {
+  std::size_t older = all->size();
+  for (unsigned kept = 0; older > 0 && kept < k; --older) {
+    // A version that cannot be read is none to go back to.
+    const auto version = open_version(store, series, (*all)[older - 1]);
+    kept += version && is_readable(**version) ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < older; ++i) {
     // Another process may have removed it.
     if (auto removed = remove_from(directory->get(), (*all)[i]);
         !removed && removed.error().code != ENOENT) {

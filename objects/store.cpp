@@ -137,6 +137,20 @@ Result<Object> open_object_file(const Store& store, std::string_view name) {
   return fd ? read_object(std::move(*fd)) : std::unexpected(std::move(fd.error()));
 }
 
+/// Returns true if a process that joined this version may have stored the array, and it is a file.
+bool is_file_of_other(const Store& store, std::string_view name) {
+  if (!store.unpublished) {
+    return false;
+  }
+  const std::scoped_lock lock(store.unpublished->mutex);
+  if (!store.unpublished->joins) {
+    return false;
+  }
+  const auto entry = open_place(store, {name, object_suffix}, false);
+  return entry &&
+         ::faccessat(entry->directory.get(), entry->name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 Status collect(int directory, const std::string& prefix, std::vector<std::string>& found) {
   const auto entries = list(directory);
   if (!entries) {
@@ -223,7 +237,8 @@ Status store_array(const Store& store, std::string_view name, const eo_array& ar
     return fail(EINVAL, "data is NULL");
   }
   const bool small =
-      store.is_bundle() || (store.bundle && shape->bytes <= max_small && !store.written->has(name));
+      store.is_bundle() || (store.bundle && shape->bytes <= max_small &&
+                            !store.written->has(name) && !is_file_of_other(store, name));
   return small ? store.bundle->store(name, *shape, array.data, (flags & EO_SYNC) != 0)
                : store_file(store, name, *shape, array, flags);
 }
@@ -360,10 +375,16 @@ Result<std::vector<std::string>> names(const Store& store) {
 Status remove(const Store& store, std::string_view name) {
   EO_TRY(check_writable(store));
   EO_TRY(check_name(name));
-  if (store.bundle && store.bundle->erase(name)) {
-    return {};
+  const bool erased = store.bundle && store.bundle->erase(name);
+  if (store.is_bundle()) {
+    return erased ? Status() : fail(ENOENT);
   }
-  return store.is_bundle() ? fail(ENOENT) : remove_file(store, {name, object_suffix});
+  // A process that joined the version may have stored a file of that name, too.
+  auto removed = remove_file(store, {name, object_suffix});
+  if (store.written && removed) {
+    store.written->remove(name);
+  }
+  return erased && !removed && removed.error().code == ENOENT ? Status() : removed;
 }
 
 Status remove_file(const Store& store, const Place& place) {
@@ -386,7 +407,17 @@ Status publish(const Fd& root, std::string_view name, const Entry& entry, const 
     ::unlinkat(directory, file.name.c_str(), 0);
     return status;
   }
-  return sync ? sync_parents(root.get(), name) : status;
+  return sync ? in_place(sync_parents(root.get(), name)) : status;
+}
+
+Status in_place(Status synced) {
+  if (!synced) {
+    Failure& failure = synced.error();
+    failure.reason = "it is in its place, but may not survive a crash of the node: " +
+                     (failure.reason.empty() ? std::strerror(failure.code) : failure.reason);
+    failure.remedy = "Check the device of the file system";
+  }
+  return synced;
 }
 
 }  // namespace efs::objects

@@ -2,6 +2,8 @@
 #pragma once
 // The operations on a store, a draft and a version. Each function is one call of efs_objects.h.
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -29,7 +31,8 @@ struct Unpublished {
   std::string draft;  // the name in the series now
   std::string name;   // and after the commit
   std::mutex mutex;
-  JoinFile joins;  // guarded by mutex; empty before eo_token
+  JoinFile joins;              // guarded by mutex; empty before eo_token
+  pid_t process = ::getpid();  // that began it; a child of fork() must not end it
 };
 
 /// The place of a bundle that is not published.
@@ -38,6 +41,7 @@ struct UnpublishedBundle {
   std::string name;
   Entry entry;  // where it will be
   DraftFile file;
+  pid_t process = ::getpid();  // as in Unpublished
 };
 
 class Checkpoints;
@@ -77,6 +81,7 @@ struct eo_draft {
   std::string path;               // of the object, for messages
   efs::objects::JoinFile joins;   // of the process that created it; empty before eo_draft_token
   efs::objects::JoinFile joined;  // of a process that joined
+  pid_t process = ::getpid();     // as in Unpublished
   // Of the version that it belongs to.
   std::shared_ptr<efs::objects::Bundle> small;
   std::shared_ptr<efs::objects::WrittenFiles> written;
@@ -137,6 +142,8 @@ Status put(Draft& draft, const Part& part, const char* from);
 /// Renames a draft to its entry. Without success the draft's file is removed.
 Status publish(const Fd& root, std::string_view name, const Entry& entry, const DraftFile& file,
                unsigned flags);
+/// Says in a failure of a sync after the rename that the rename is done.
+Status in_place(Status synced);
 /// Publishes a draft of this process. EBUSY: a process that joined has not left; the draft stays.
 Status publish(Draft& draft, unsigned flags);
 /// Removes the file of a draft of this process; forgets one that was joined.
@@ -149,6 +156,7 @@ Status leave_draft(const Draft& draft, unsigned flags);
 Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series, std::uint64_t n);
 /// EBUSY: drafts in it are alive, and nothing was changed.
 Status commit(const Store& version, unsigned flags);
+/// In a child of fork() no call ends what its parent has begun: it only frees memory.
 void abort(const Store& version);
 Result<std::string> token(Store& version);
 Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series, std::uint64_t n,
@@ -167,6 +175,11 @@ Status remove_bundle(const Store& store, std::string_view name);
 Status commit_bundle(const Store& bundle, unsigned flags);
 void abort_bundle(const Store& bundle);
 
+/// Renames a damaged version, so that its number is free. A failure leaves it.
+void put_aside(const Store& store, std::string_view series, std::uint64_t n);
+
+/// Returns true if the manifest of a committed version and its bundle can be read.
+bool is_readable(const Store& version);
 /// NULL: all objects.
 Status check(const Store& version, const char* name);
 

@@ -55,12 +55,24 @@ Result<Recorded> recorded(const Store& version, const std::string& name, bool sy
   return Recorded{name, object->header.shape, object->size, *sum, false};
 }
 
+/// EIO unless each file that was stored in the version is there.
+Status check_all_there(const Store& version, const std::vector<std::string>& files) {
+  for (const std::string& name : version.written->names()) {
+    if (!std::ranges::binary_search(files, name)) {
+      return fail(EIO, printable(name) + " was stored, but its file is not in the version",
+                  "Remove objects of a version with eo_remove only, and begin it again");
+    }
+  }
+  return {};
+}
+
 /// Finishes small.npz and returns the records of all objects, in byte order.
 Result<std::vector<Recorded>> all_recorded(const Store& version, bool sync) {
   const auto files = file_names(version);
   if (!files) {
     return std::unexpected(files.error());
   }
+  EO_TRY(check_all_there(version, *files));
   std::vector<Recorded> objects;
   for (const std::string& name : *files) {
     version.bundle->erase(name);  // a process that joined has stored the file
@@ -202,6 +214,25 @@ Status remove_joins(const Store& version) {
   return ::unlinkat(directory, joins.name.c_str(), 0) == 0 ? Status() : fail(errno);
 }
 
+/// Gives the directory of a draft the mode that a new directory gets.
+Status set_mode(int directory) {
+  const auto probe = new_draft_name();
+  if (!probe) {
+    return std::unexpected(probe.error());
+  }
+  struct stat status{};
+  if (::mkdirat(directory, probe->c_str(), 0777) != 0) {
+    return fail(errno);
+  }
+  const bool known = ::fstatat(directory, probe->c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+  const int error = errno;
+  ::unlinkat(directory, probe->c_str(), AT_REMOVEDIR);
+  if (!known) {
+    return fail(error);
+  }
+  return ::fchmod(directory, status.st_mode & 07777U) == 0 ? Status() : fail(errno);
+}
+
 /// Opens the bundle of the small arrays of a committed version, if it has one. A damaged one is a
 /// failure of its arrays only.
 Status open_small(Store& version) {
@@ -243,7 +274,7 @@ Result<std::unique_ptr<Store>> begin(const Store& store, std::string_view series
   }
   auto place = std::make_unique<Unpublished>();
   place->name = version_directory(n);
-  place->draft = place->name + std::string(draft_suffix);
+  place->draft = version_draft_name(n, node_mark());
   place->series_name = series;
   if (::faccessat(directory->get(), place->name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
     return exists();
@@ -284,6 +315,7 @@ Status commit(const Store& version, unsigned flags) {
   }
   EO_TRY(write_manifest(version, sync));
   EO_TRY(remove_joins(version));
+  EO_TRY(set_mode(directory));
   if (sync) {
     EO_TRY(sync_tree(directory));
   }
@@ -291,12 +323,14 @@ Status commit(const Store& version, unsigned flags) {
   if (::renameat(series, place.draft.c_str(), series, place.name.c_str()) != 0) {
     return errno == ENOTEMPTY || errno == EEXIST ? Status(exists()) : fail(errno);
   }
-  return sync ? sync_parents(place.root.get(), place.series_name + "/.") : Status();
+  return sync ? in_place(sync_parents(place.root.get(), place.series_name + "/.")) : Status();
 }
 
 void abort(const Store& version) {
   const Unpublished& place = *version.unpublished;
-  remove_tree(place.series.get(), place.draft);
+  if (place.process == ::getpid()) {
+    remove_tree(place.series.get(), place.draft);
+  }
 }
 
 Result<std::string> token(Store& version) {
@@ -330,7 +364,7 @@ Result<std::unique_ptr<Store>> join(const Store& store, std::string_view series,
   if (!directory) {
     return std::unexpected(directory.error());
   }
-  const std::string draft = version_directory(n) + std::string(draft_suffix);
+  const std::string draft = version_draft_name(n, token);
   auto opened = open_directory(directory->get(), draft);
   if (!opened) {
     return opened.error().code == ENOENT

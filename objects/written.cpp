@@ -27,6 +27,24 @@ Written Written::of(const struct stat& status, std::uint64_t checksum) {
 void WrittenFiles::set(std::string_view name, const std::optional<Written>& written) {
   const std::scoped_lock lock(mutex_);
   files_.insert_or_assign(std::string(name), written);
+  removed_.erase(std::string(name));
+}
+
+void WrittenFiles::remove(std::string_view name) {
+  const std::scoped_lock lock(mutex_);
+  files_.erase(std::string(name));
+  removed_.emplace(name);
+}
+
+std::vector<std::string> WrittenFiles::names() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, written] : files_) {
+    if (!removed_.contains(name)) {
+      names.push_back(name);
+    }
+  }
+  return names;
 }
 
 bool WrittenFiles::has(std::string_view name) {
@@ -57,6 +75,9 @@ std::string WrittenFiles::text() {
       text += name + '\n';
     }
   }
+  for (const std::string& name : removed_) {
+    text += "0 0 0 0 0 0 " + name + '\n';
+  }
   return text;
 }
 
@@ -76,7 +97,12 @@ void WrittenFiles::add(std::string_view text) {
     if (!check_name(name)) {
       return;
     }
-    set(name, written);
+    const std::scoped_lock lock(mutex_);
+    if (written.inode == 0) {
+      removed_.emplace(name);
+    } else {
+      files_.insert_or_assign(std::string(name), written);
+    }
     text.remove_prefix(end + 1);
   }
 }

@@ -28,6 +28,11 @@ std::unexpected<Failure> about(const Protected& array, const Failure& failure) {
 /// EINVAL unless the object has type, order and shape of the memory.
 Status check_fits(const Store& version, const Protected& array) {
   const auto object = open_object(version, array.name);
+  if (!object && object.error().code == ENOENT) {
+    EO_TRY(check(version, nullptr));  // EBADMSG: it was in the version
+    return about(array, {EINVAL, "it is not in the version",
+                         "Restore another version, or protect only what the version has"});
+  }
   if (!object) {
     return about(array, object.error());
   }
@@ -49,6 +54,9 @@ Status check_fits(const Store& version, const Protected& array) {
 
 /// Verifies the version and the arrays. Changes no memory.
 Status verify(const Store& version, const std::vector<Protected>& arrays) {
+  if (arrays.empty()) {
+    return fail(EINVAL, "no array is protected", "Call eo_protect before eo_restore");
+  }
   for (const Protected& array : arrays) {
     EO_TRY(check_fits(version, array));
   }
@@ -84,13 +92,20 @@ Result<std::uint64_t> restore_arrays(const Store& store, std::string_view series
     candidates = std::move(*all);
     std::ranges::reverse(candidates);
   }
+  std::vector<std::uint64_t> damaged;
   Failure first{ENOENT, "the series has no version", "Commit a version first"};
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto version = open_version(store, series, candidates[i]);
     const Status good = version ? verify(**version, arrays) : std::unexpected(version.error());
     if (good) {
       EO_TRY(copy_all(**version, arrays));
+      for (const std::uint64_t skipped : damaged) {
+        put_aside(store, series, skipped);
+      }
       return candidates[i];
+    }
+    if (good.error().code == EBADMSG) {
+      damaged.push_back(candidates[i]);
     }
     if (i == 0) {
       first = good.error();

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "objects/checkpoint/job.hpp"
 #include "objects/checkpoint/unordered.hpp"
@@ -57,6 +59,30 @@ Result<Fd> open_faults() {
   return faults;
 }
 
+/// ENOTSUP if a range is shared memory: a write of another process, or by another mapping, passes
+/// the protection.
+Status check_private(const std::vector<Range>& ranges) {
+  std::ifstream maps("/proc/self/maps");
+  if (!maps) {
+    return fail(ENOTSUP, "/proc/self/maps cannot be read", "Use the strategy stage");
+  }
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long long begin = 0;
+    unsigned long long end = 0;
+    char mode[8] = {};
+    if (std::sscanf(line.c_str(), "%llx-%llx %7s", &begin, &end, mode) != 3 || mode[3] != 's') {
+      continue;
+    }
+    for (const Range& range : ranges) {
+      if (address_of(range.begin) < end && begin < address_of(range.begin) + range.size) {
+        return fail(ENOTSUP, "an array is in shared memory, where other processes can write",
+                    "Allocate it with malloc, or use the strategy stage");
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Snapshot>> Snapshot::of(const std::vector<Range>& ranges, const Fast& fast) {
@@ -68,6 +94,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::of(const std::vector<Range>& ranges,
       return fail(ENOTSUP, "two protected arrays overlap", "Use the strategy stage");
     }
   }
+  EO_TRY(check_private(ranges));
   EO_TRY(snapshot->open());
   EO_TRY(snapshot->protect(ranges));
   return snapshot;

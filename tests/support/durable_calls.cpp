@@ -52,6 +52,7 @@ const auto real_pmem_msync = next<int(const void*, std::size_t)>("pmem_msync");
 
 std::atomic<bool> noting = false;
 std::atomic<int> sync_error = 0;
+std::atomic<int> good_syncs = 0;       // before the error
 std::atomic<int> said_of_memory = -1;  // -1: use libpmem's answer
 std::mutex calls_mutex;
 std::vector<DurableCall> calls_noted;  // guarded by calls_mutex
@@ -105,7 +106,7 @@ int record_sync(const char* function, int (*real)(int), int fd) {
   if (!noting) {
     return real(fd);
   }
-  if (sync_error != 0) {
+  if (sync_error != 0 && good_syncs-- <= 0) {
     return errno = sync_error, -1;
   }
   DurableCall call{.function = function, .kind = DurableCall::Kind::sync, .path = path_of(fd)};
@@ -138,7 +139,8 @@ std::vector<DurableCall> DurableCalls::so_far() const {
   return calls_noted;
 }
 
-void DurableCalls::fail_syncs(int code) {
+void DurableCalls::fail_syncs(int code, int after) {
+  good_syncs = after;
   sync_error = code;
 }
 

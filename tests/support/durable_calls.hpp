@@ -36,8 +36,8 @@ class DurableCalls {
   DurableCalls(const DurableCalls&) = delete;
   DurableCalls& operator=(const DurableCalls&) = delete;
   std::vector<DurableCall> so_far() const;
-  /// From now on, every sync fails with `code` and has no effect.
-  void fail_syncs(int code);
+  /// From now on, every sync but the first `after` ones fails with `code` and has no effect.
+  void fail_syncs(int code, int after = 0);
 };
 
 /// Replaces libpmem's answer for every mapping during its lifetime, as PMEM_IS_PMEM_FORCE does from

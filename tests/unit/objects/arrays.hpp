@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "objects/efs_objects.h"
+#include "objects/name.hpp"
 #include "support/temp.hpp"
 
 namespace efs::objects_test {
@@ -106,6 +107,11 @@ inline std::vector<std::string> names_of(eo_storage* store) {
   };
   REQUIRE(eo_list(store, each, &names) == 0);
   return names;
+}
+
+/// Returns the draft of a version that a process of this node writes.
+inline std::string draft_of(const std::string& series, std::uint64_t n) {
+  return series + '/' + objects::version_draft_name(n, objects::node_mark());
 }
 
 /// Returns the files and directories of drafts below a directory.

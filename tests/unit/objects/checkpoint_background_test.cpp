@@ -264,7 +264,7 @@ TEST_CASE("a process killed during the background work leaves whole versions",
       }
       // Kills when the drafts of version 2 have a random size; the last round lets the child end.
       const std::uint64_t limit = round < 5 ? 1 + random() % (6U << 20U) : UINT64_MAX;
-      const std::string second = directory.path() + "/run/00000002.part";
+      const std::string second = draft_of(directory.path() + "/run", 2);
       pid_t ended = 0;
       while (ended == 0 && bytes_in_drafts(second) < limit) {
         ended = ::waitpid(child, nullptr, WNOHANG);

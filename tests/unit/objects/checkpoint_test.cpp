@@ -59,7 +59,8 @@ TEST_CASE("a restore that does not fit changes no memory", "[objects]") {
   const eo_array array = array_of("<i4", {20, 3}, EO_C_ORDER, other.data());
   REQUIRE(eo_protect(temp.store, "sub/small", &array) == 0);
   REQUIRE(eo_protect(temp.store, "zz", &array) == 0);
-  CHECK(eo_restore(temp.store, "run", EO_LATEST, nullptr) == ENOENT);
+  CHECK(eo_restore(temp.store, "run", EO_LATEST, nullptr) == EINVAL);
+  CHECK(error_says("array zz: it is not in the version"));
   CHECK(memory.has(2));
   CHECK(eo_restore(temp.store, "run", 2, nullptr) == ENOENT);
   CHECK(eo_restore(temp.store, "nosuch", EO_LATEST, nullptr) == ENOENT);
@@ -67,6 +68,34 @@ TEST_CASE("a restore that does not fit changes no memory", "[objects]") {
   CHECK(eo_unprotect(temp.store, "zz") == ENOENT);
   REQUIRE(eo_restore(temp.store, "run", EO_LATEST, nullptr) == 0);
   CHECK(other[59] == Memory::value(1, 59));
+}
+
+TEST_CASE("a restore without arrays is refused", "[objects]") {
+  const TempStore temp;
+  CHECK(eo_restore(temp.store, "run", EO_LATEST, nullptr) == ENOENT);
+  {
+    const OpenStore writer(temp.path());
+    Memory memory(writer);
+    REQUIRE(eo_checkpoint(writer, "run", 1, 0) == 0);
+  }
+  CHECK(eo_restore(temp.store, "run", EO_LATEST, nullptr) == EINVAL);
+  CHECK(error_says("no array is protected"));
+  CHECK(eo_restore(temp.store, "run", 1, nullptr) == EINVAL);
+}
+
+TEST_CASE("a version that has lost an array is damaged", "[objects]") {
+  const TempStore temp;
+  Memory memory(temp.store);
+  for (const int n : {1, 2}) {
+    memory.fill(n);
+    REQUIRE(eo_checkpoint(temp.store, "run", static_cast<std::uint64_t>(n), 0) == 0);
+  }
+  REQUIRE(std::filesystem::remove(temp.path() + "/run/00000002/large.npy"));
+  CHECK(eo_restore(temp.store, "run", 2, nullptr) == EBADMSG);
+  std::uint64_t found = 0;
+  CHECK(eo_restore(temp.store, "run", EO_LATEST, &found) == 0);
+  CHECK(found == 1);
+  CHECK(memory.has(1));
 }
 
 TEST_CASE("the latest good version is restored", "[objects]") {
@@ -91,6 +120,19 @@ TEST_CASE("the latest good version is restored", "[objects]") {
   REQUIRE(eo_restore(temp.store, "run", EO_LATEST, &found) == 0);
   CHECK(found == 2);
   CHECK(memory.has(2));
+  // The damaged versions are out of the way, with all their files.
+  std::uint64_t newest = 0;
+  REQUIRE(eo_newest(temp.store, "run", &newest) == 0);
+  CHECK(newest == 2);
+  int aside = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(temp.path() + "/run")) {
+    aside += entry.path().string().find(".damaged-") != std::string::npos &&
+             std::filesystem::exists(entry.path() / "large.npy");
+  }
+  CHECK(aside == 2);
+  CHECK(names_of(temp.store).empty());
+  CHECK(eo_checkpoint(temp.store, "run", found + 1, 0) == 0);
+  CHECK(eo_remove_version(temp.store, "run", found + 1) == 0);
   for (const char* name : {"/run/00000001/large.npy", "/run/00000002/large.npy"}) {
     write_file(temp.path() + name, "damaged");
   }

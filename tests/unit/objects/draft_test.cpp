@@ -180,9 +180,41 @@ TEST_CASE("an open removes the drafts of dead processes only", "[objects]") {
   }
   CHECK(drafts_in(temp.path()).size() == 3);
   CHECK(std::filesystem::exists(temp.path() + "/film.part"));
-  CHECK_FALSE(std::filesystem::exists(temp.path() + "/run/00000042.part"));
+  CHECK_FALSE(std::filesystem::exists(draft_of(temp.path() + "/run", 42)));
   REQUIRE(eo_publish(alive, 0) == 0);
   CHECK(value_of(temp.store, "d/alive") == 0);
+}
+
+TEST_CASE("a sweep keeps the directories of users", "[objects]") {
+  const TempStore temp;
+  const std::string directory = temp.path() + "/thesis/20261129.part";
+  std::filesystem::create_directories(directory);
+  write_file(directory + "/a.txt", "precious");
+  {
+    const OpenStore again(temp.path());
+  }
+  CHECK(bytes_of(directory + "/a.txt") == "precious");
+}
+
+TEST_CASE("a sweep keeps drafts of other nodes for seven days", "[objects]") {
+  const TempStore temp;
+  std::string mark = objects::node_mark();
+  mark.back() = mark.back() == '0' ? '1' : '0';
+  const std::string file = temp.path() + "/eo-" + mark + "0123456789.part";
+  const std::string directory = temp.path() + "/run/" + objects::version_draft_name(1, mark);
+  std::filesystem::create_directories(directory);
+  write_file(file, "of another node");
+  {
+    const OpenStore again(temp.path());
+  }
+  CHECK(drafts_in(temp.path()).size() == 2);
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(7 * 24 + 1);
+  std::filesystem::last_write_time(file, old);
+  std::filesystem::last_write_time(directory, old);
+  {
+    const OpenStore again(temp.path());
+  }
+  CHECK(drafts_in(temp.path()).empty());
 }
 
 TEST_CASE("a sweep does not follow links", "[objects]") {
@@ -191,7 +223,7 @@ TEST_CASE("a sweep does not follow links", "[objects]") {
   const std::string draft = *efs::objects::new_draft_name();
   write_file(outside.path() + '/' + draft, "not in the store");
   std::filesystem::create_directory_symlink(outside.path(), temp.path() + "/link");
-  std::filesystem::create_directory_symlink(outside.path(), temp.path() + "/00000001.part");
+  std::filesystem::create_directory_symlink(outside.path(), draft_of(temp.path(), 1));
   std::filesystem::create_symlink(outside.path() + '/' + draft, temp.path() + '/' + draft);
   {
     const OpenStore again(temp.path());

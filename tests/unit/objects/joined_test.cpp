@@ -38,6 +38,8 @@ struct Begun {
 
   std::string path() const { return temp.path() + "/sim/run/00000001"; }
 
+  std::string draft() const { return draft_of(temp.path() + "/sim/run", 1); }
+
   TempStore temp{"/dev/shm"};
   eo_storage* version = nullptr;
   char token[EO_MAX_TOKEN] = {};
@@ -78,6 +80,53 @@ TEST_CASE("several processes fill one version", "[objects][joined]") {
     CHECK(value_of(version, "d/b") == 7);
     CHECK(value_of(version, "few/values") == 5);
     eo_close(version);
+  }
+}
+
+TEST_CASE("the array that was stored last wins, and a removed one is gone", "[objects][joined]") {
+  Begun begun;
+  CHECK(begun.joined([](eo_storage* version) {
+    const bool stored = store_filled(version, "d/a", 2, 3) == 0 &&
+                        store_filled(version, "b", 20, 3) == 0 &&
+                        store_filled(version, "c", 2, joined_length) == 0;
+    return stored && eo_leave(version, 0) == 0 ? 0 : 1;
+  }) == 0);
+  REQUIRE(store_filled(begun.version, "d/a", 3, 3) == 0);
+  REQUIRE(store_filled(begun.version, "b", 30, 3) == 0);
+  REQUIRE(eo_remove(begun.version, "b") == 0);
+  REQUIRE(store_filled(begun.version, "c", 3, joined_length) == 0);
+  // In the bundle of this process, and then a file of another one.
+  REQUIRE(store_filled(begun.version, "e", 1, 3) == 0);
+  CHECK(begun.joined([](eo_storage* version) {
+    return store_filled(version, "e", 2, 3) == 0 && eo_remove(version, "c") == 0 &&
+                   eo_leave(version, 0) == 0
+               ? 0
+               : 1;
+  }) == 0);
+  REQUIRE(eo_remove(begun.version, "e") == 0);
+  CHECK(eo_remove(begun.version, "e") == ENOENT);
+  INFO(eo_error());
+  REQUIRE(eo_commit(begun.version, 0) == 0);
+  eo_storage* version = nullptr;
+  REQUIRE(eo_version(begun.temp.store, "sim/run", 1, &version) == 0);
+  CHECK(names_of(version) == std::vector<std::string>{"d/a"});
+  CHECK(value_of(version, "d/a") == 3);
+  CHECK(eo_check(version, nullptr) == 0);
+  eo_close(version);
+}
+
+TEST_CASE("a version is not committed when a stored file is gone", "[objects][joined]") {
+  for (const char* lost : {"own", "joined"}) {
+    Begun begun;
+    CHECK(begun.joined([](eo_storage* version) {
+      const int error = store_filled(version, "joined", 2, joined_length);
+      return error == 0 ? eo_leave(version, 0) : error;
+    }) == 0);
+    REQUIRE(store_filled(begun.version, "own", 3, joined_length) == 0);
+    REQUIRE(std::filesystem::remove(begun.draft() + '/' + lost + ".npy"));
+    CHECK(eo_commit(begun.version, 0) == EIO);
+    CHECK(error_says(std::string(lost) + " was stored"));
+    CHECK_FALSE(std::filesystem::exists(begun.path()));
   }
 }
 
@@ -141,8 +190,8 @@ TEST_CASE("a version whose beginner is gone cannot be joined or left", "[objects
     REQUIRE(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == 0);
     eo_abort(begun.version);
     if (dead) {  // as a process that was killed leaves it, with the same token
-      REQUIRE(::mkdir((begun.path() + ".part").c_str(), 0700) == 0);
-      write_file(begun.path() + ".part/eo-" + begun.token + "-join.part", "");
+      REQUIRE(::mkdir(begun.draft().c_str(), 0700) == 0);
+      write_file(begun.draft() + "/eo-" + begun.token + "-join.part", "");
     }
     CHECK(store_filled(mine, "u", 1, joined_length) == ENOENT);
     CHECK(eo_leave(mine, 0) == ESTALE);
@@ -193,19 +242,21 @@ TEST_CASE("a token leads nowhere else", "[objects][joined]") {
         std::string("ABCDEF0123456789"), std::string(5000, '0')}) {
     CHECK(eo_join(begun.temp.store, "sim/run", 1, token.c_str(), &mine) == EINVAL);
   }
-  CHECK(eo_join(begun.temp.store, "sim/run", 1, "0123456789abcdef", &mine) == ESTALE);
+  CHECK(eo_join(begun.temp.store, "sim/run", 1, "0123456789abcdef", &mine) == ENOENT);
+  const std::string unused = objects::node_mark() + "0123456789";
+  CHECK(eo_join(begun.temp.store, "sim/run", 1, unused.c_str(), &mine) == ESTALE);
   CHECK(eo_join(begun.temp.store, "../run", 1, begun.token, &mine) == EINVAL);
   CHECK(eo_join(begun.temp.store, "sim/run", 2, begun.token, &mine) == ENOENT);
   CHECK(eo_join(begun.temp.store, "sim/run", EO_LATEST, begun.token, &mine) == ENOENT);
-  const std::string joins = begun.path() + ".part/eo-" + begun.token + "-join.part";
+  const std::string joins = begun.draft() + "/eo-" + begun.token + "-join.part";
   REQUIRE(std::filesystem::exists(joins));
   if (::geteuid() == 0) {
     REQUIRE(::chown(joins.c_str(), 1, 1) == 0);
     CHECK(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == EPERM);
     REQUIRE(::chown(joins.c_str(), 0, 0) == 0);
-    REQUIRE(::chown((begun.path() + ".part").c_str(), 1, 1) == 0);
+    REQUIRE(::chown(begun.draft().c_str(), 1, 1) == 0);
     CHECK(eo_join(begun.temp.store, "sim/run", 1, begun.token, &mine) == EPERM);
-    REQUIRE(::chown((begun.path() + ".part").c_str(), 0, 0) == 0);
+    REQUIRE(::chown(begun.draft().c_str(), 0, 0) == 0);
   } else {
     WARN("files of other users are not tried: only root can make them");
   }

@@ -90,8 +90,16 @@ TEST_CASE("the directories of versions have one spelling", "[objects]") {
                            "99999999999999999999", "00000042.part"}) {
     CHECK_FALSE(objects::version_of(name));
   }
-  CHECK(objects::is_version_draft("00000042.part"));
-  CHECK_FALSE(objects::is_version_draft("42.part"));
+  const std::string draft = objects::version_draft_name(42, *objects::new_token());
+  CHECK(draft == "00000042-eo-" + objects::node_mark() + ".part");
+  CHECK(objects::is_version_draft(draft));
+  for (const char* name : {"00000042.part", "42-eo-0123ab.part", "00000042-eo-0123aB.part",
+                           "00000042-eo-0123abc.part", "00000042-eo-.part", "-eo-0123ab.part"}) {
+    CHECK_FALSE(objects::is_version_draft(name));
+  }
+  CHECK(objects::is_of_this_node(draft));
+  CHECK(objects::is_of_this_node(*objects::new_draft_name()));
+  CHECK_FALSE(objects::is_of_this_node("film.part"));
   CHECK_FALSE(objects::is_draft("film.part"));
   CHECK(objects::is_draft(*objects::new_draft_name()));
   CHECK(*objects::new_draft_name() != *objects::new_draft_name());

@@ -71,6 +71,42 @@ void kill_everywhere(const std::function<bool()>& action, const std::function<vo
   }
 }
 
+/// Returns how often a process has opened a directory.
+int opens_of(const std::string& directory, pid_t process) {
+  const std::string descriptors = "/proc/" + std::to_string(process) + "/fd";
+  int opens = 0;
+  std::error_code gone;
+  for (const auto& fd : std::filesystem::directory_iterator(descriptors)) {
+    opens += std::filesystem::equivalent(fd.path(), directory, gone) ? 1 : 0;
+  }
+  return opens;
+}
+
+/// Runs the action while another user, who may read the directory, holds its lock.
+void with_lock_of_stranger(const std::string& directory, const std::function<void()>& action) {
+  int held[2];
+  REQUIRE(::pipe(held) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const bool stranger = ::setgid(65534) == 0 && ::setuid(65534) == 0;
+    const int fd = ::open(directory.c_str(), O_RDONLY);
+    const bool locked = stranger && fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (::write(held[1], locked ? "l" : "-", 1) == 1) {
+      ::pause();
+    }
+    ::_exit(1);
+  }
+  char byte{};
+  REQUIRE(::read(held[0], &byte, 1) == 1);
+  CHECK(byte == 'l');
+  action();
+  ::kill(child, SIGKILL);
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  ::close(held[0]);
+  ::close(held[1]);
+}
+
 }  // namespace
 
 TEST_CASE("a process killed while it stores or publishes leaves the old or the new object",
@@ -220,7 +256,7 @@ TEST_CASE("opens beside writers remove no draft that is alive", "[objects]") {
 TEST_CASE("a version begins while another process removes its abandoned draft", "[objects]") {
   const TempStore temp("/dev/shm");
   const std::string series = temp.path() + "/run";
-  const std::string draft = series + "/00000001.part";
+  const std::string draft = draft_of(series, 1);
   REQUIRE((::mkdir(series.c_str(), 0700) == 0 && ::mkdir(draft.c_str(), 0700) == 0));
   int held[2];
   REQUIRE(::pipe(held) == 0);
@@ -233,9 +269,8 @@ TEST_CASE("a version begins while another process removes its abandoned draft", 
     if (!locked || ::write(held[1], "x", 1) != 1) {
       ::_exit(1);
     }
-    for (std::string locks; locks.find("-> FLOCK") == std::string::npos;) {
-      std::ifstream file("/proc/locks");
-      locks.assign(std::istreambuf_iterator<char>(file), {});
+    // The parent opens the series, and then once more to lock it.
+    while (opens_of(series, ::getppid()) < 2) {
     }
     ::_exit(::rmdir(draft.c_str()) == 0 ? 0 : 1);
   }
@@ -250,6 +285,58 @@ TEST_CASE("a version begins while another process removes its abandoned draft", 
   CHECK(status == 0);
   ::close(held[0]);
   ::close(held[1]);
+}
+
+TEST_CASE("a child of fork() does not end what its parent has begun", "[objects]") {
+  const TempStore temp;
+  eo_storage* version = nullptr;
+  eo_storage* bundle = nullptr;
+  eo_draft* draft = nullptr;
+  const eo_array array = array_of("<i4", {length});
+  REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
+  REQUIRE(store_filled(version, "u", 1, length) == 0);
+  REQUIRE(eo_begin_bundle(temp.store, "few", &bundle) == 0);
+  REQUIRE(store_filled(bundle, "u", 2, length) == 0);
+  REQUIRE(eo_create(temp.store, "v", &array, &draft) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    eo_close(version);
+    eo_abort(bundle);
+    eo_discard(draft);
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(eo_commit(version, 0) == 0);
+  CHECK(eo_commit(bundle, 0) == 0);
+  CHECK(eo_publish(draft, 0) == 0);
+  REQUIRE(eo_version(temp.store, "run", 1, &version) == 0);
+  CHECK(value_of(version, "u") == 1);
+  eo_close(version);
+}
+
+TEST_CASE("another user cannot hold up a version by a lock", "[objects]") {
+  if (::geteuid() != 0) {
+    SKIP("only root can become another user");
+  }
+  const TempStore temp;
+  REQUIRE(::chmod(temp.directory.path().c_str(), 0755) == 0);
+  const auto previous = ::umask(022);
+  eo_storage* version = nullptr;
+  REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
+  struct stat status{};
+  REQUIRE(::stat(draft_of(temp.path() + "/run", 1).c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777U) == 0700);
+  REQUIRE(eo_commit(version, 0) == 0);
+  REQUIRE(::stat((temp.path() + "/run/00000001").c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777U) == 0755);
+  with_lock_of_stranger(temp.path() + "/run", [&] {
+    CHECK(eo_begin(temp.store, "run", 2, &version) == 0);
+    CHECK(eo_commit(version, 0) == 0);
+  });
+  ::umask(previous);
 }
 
 }  // namespace efs::objects_test

@@ -128,12 +128,25 @@ TEST_CASE("a version that is aborted or closed leaves nothing", "[objects]") {
   eo_abort(nullptr);
 }
 
+TEST_CASE("a version that cannot be read is none of those that are kept", "[objects]") {
+  const TempStore temp;
+  for (const std::uint64_t n : {1U, 2U, 3U, 4U}) {
+    REQUIRE(committed(temp.store, n, static_cast<std::int32_t>(n)) == 0);
+  }
+  write_file(temp.path() + "/run/00000004/manifest.json", "damaged");
+  REQUIRE(eo_keep(temp.store, "run", 2) == 0);
+  CHECK(value_in(temp.store, 1) == -1);
+  CHECK(value_in(temp.store, 2) == 2);
+  CHECK(value_in(temp.store, 3) == 3);
+  CHECK(value_in(temp.store, 4) == 4);
+}
+
 TEST_CASE("a damaged object is not committed", "[objects]") {
   const TempStore temp;
   eo_storage* version = nullptr;
   REQUIRE(eo_begin(temp.store, "run", 1, &version) == 0);
   REQUIRE(store_filled(version, "u", 1, large) == 0);
-  write_file(temp.path() + "/run/00000001.part/u.npy", "damaged");
+  write_file(draft_of(temp.path() + "/run", 1) + "/u.npy", "damaged");
   CHECK(eo_commit(version, 0) == EBADMSG);
   CHECK(std::string(eo_error()).find("u: the file is not") != std::string::npos);
   CHECK(drafts_in(temp.path()).empty());
@@ -157,7 +170,7 @@ TEST_CASE("a commit reads no object again that it stored, unless the file has ch
 
   REQUIRE(eo_begin(temp.store, "run", 2, &version) == 0);
   REQUIRE(store_filled(version, "u", 1, large) == 0);
-  const std::string file = temp.path() + "/run/00000002.part/u.npy";
+  const std::string file = draft_of(temp.path() + "/run", 2) + "/u.npy";
   std::string changed = content_of(file);
   changed.back() = 7;
   struct stat stored{};
@@ -202,6 +215,15 @@ TEST_CASE("latest is found, and the newest are kept", "[objects]") {
   CHECK(eo_keep(temp.store, "nosuch", 1) == ENOENT);
 }
 
+TEST_CASE("a store that is created is durable", "[objects]") {
+  const TempDirectory parent;
+  const test::DurableCalls calls;
+  const OpenStore store(parent.path() + "/a/b");
+  const auto made = calls.so_far();
+  CHECK(test::disorder(made, {test::syncs(parent.path()), test::syncs(parent.path() + "/a")}) ==
+        "");
+}
+
 TEST_CASE("EO_SYNC syncs the file, renames it and syncs its directories", "[objects]") {
   const TempStore temp;
   const std::string path = temp.path();
@@ -226,7 +248,7 @@ TEST_CASE("EO_SYNC syncs the file, renames it and syncs its directories", "[obje
     const test::DurableCalls calls;
     REQUIRE(committed(temp.store, 3, 1, EO_SYNC) == 0);
     const auto made = calls.so_far();
-    const std::string draft = path + "/run/00000003.part";
+    const std::string draft = draft_of(path + "/run", 3);
     CHECK(
         test::disorder(made, {test::syncs(draft + "/u.npy"), test::syncs(draft + "/manifest.json"),
                               test::syncs(draft), renamed_to(path + "/run/00000003"),
@@ -241,6 +263,14 @@ TEST_CASE("EO_SYNC syncs the file, renames it and syncs its directories", "[obje
   CHECK(committed(temp.store, 4, 1, EO_SYNC) == EIO);
   CHECK(value_in(temp.store, EO_LATEST) == 1);
   CHECK(drafts_in(path).empty());
+  calls.fail_syncs(EIO, 1);  // the sync of the file succeeds
+  CHECK(store_filled(temp.store, "d/a", 4, 10, EO_SYNC) == EIO);
+  CHECK(error_says("it is in its place"));
+  CHECK(value_of(temp.store, "d/a") == 4);
+  calls.fail_syncs(EIO, 3);  // so do those of u.npy, the manifest and the directory of the version
+  CHECK(committed(temp.store, 4, 5, EO_SYNC) == EIO);
+  CHECK(error_says("it is in its place"));
+  CHECK(value_in(temp.store, 4) == 5);
 }
 
 }  // namespace efs::objects_test
