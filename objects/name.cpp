@@ -3,7 +3,6 @@
 
 #include <limits.h>
 #include <sys/random.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -165,10 +164,8 @@ std::string node_mark() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
-  char mark[32];
-  std::snprintf(mark, sizeof mark, "%06llx",
-                static_cast<unsigned long long>(::XXH3_64bits(boot.data(), boot.size()) >> 40U));
-  return mark;
+  boot.resize(mark_digits, '0');
+  return boot;
 }
 
 Result<std::string> new_token() {

@@ -43,7 +43,8 @@ bool is_draft(std::string_view component);
 /// Returns a new token: 16 hexadecimal digits, of which the first ones are those of node_mark(). It
 /// also is the number in the name of a draft.
 Result<std::string> new_token();
-/// Returns six hexadecimal digits for this boot of this node: a flock may be local to a node.
+/// Returns six hexadecimal digits for this boot of this node, the first ones of the kernel's
+/// boot_id: a flock may be local to a node.
 std::string node_mark();
 bool is_token(std::string_view text);
 /// Returns the token in the name of a draft or of a join file.

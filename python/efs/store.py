@@ -13,7 +13,7 @@ from ._library import LATEST, Handle, check, encoded, lib
 from .checkpoints import Checkpoints
 from .draft import JoinedDraft
 from .bundles import Bundle, NewBundle, OpenFile
-from .versions import JoinedVersion, NewVersion, Version, directory_of, number, numbers
+from .versions import JoinedVersion, NewVersion, Version, directory_of, draft_of, number, numbers
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -38,7 +38,7 @@ class Store(Checkpoints):
         n = number(n)
         self._handle.call(lib.eo_begin, encoded(series), n, ctypes.byref(pointer))
         handle = Handle(pointer.value, lib.eo_abort, shared=False)
-        path = os.path.join(self._directory, directory_of(series, n) + ".part")
+        path = os.path.join(self._directory, draft_of(series, n))
         return NewVersion(handle, path, series, n, bool(self._flags(sync)))
 
     def open_version(self, series: str, n: int) -> Version:
@@ -86,7 +86,7 @@ class Store(Checkpoints):
         n = number(n)
         self._handle.call(lib.eo_join, encoded(series), n, encoded(token), ctypes.byref(pointer))
         handle = Handle(pointer.value, lib.eo_close, shared=False)
-        path = os.path.join(self._directory, directory_of(series, n) + ".part")
+        path = os.path.join(self._directory, draft_of(series, n))
         return JoinedVersion(handle, path, series, n, bool(self._flags(sync)))
 
     def join_draft(self, name: str, token: str, sync: Optional[bool] = None) -> JoinedDraft:

@@ -8,7 +8,7 @@ import os
 from typing import Any, Optional
 
 from . import graph
-from ._files import failed
+from ._files import failed, node_mark
 from ._library import LATEST, Error, Handle, lib, token_of
 from ._objects import Objects
 
@@ -18,6 +18,11 @@ MANIFEST = "manifest.json"
 
 def directory_of(series: str, n: int) -> str:
     return f"{series}/{n:0{_DIGITS}}"
+
+
+def draft_of(series: str, n: int) -> str:
+    """The directory of a version that this node fills."""
+    return f"{directory_of(series, n)}-eo-{node_mark()}.part"
 
 
 def number(n: Any) -> int:

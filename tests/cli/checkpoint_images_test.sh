@@ -28,7 +28,7 @@ run_program() {
 }
 # The pids of the image are free in a namespace of their own.
 go_on() {  # go_on DIRECTORY: its log is $S/restore.log
-  unshare --pid --fork --kill-child --mount-proc "$criu" restore -D "$1" -o "$S/restore.log" -v2 </dev/null >/dev/null 2>&1 & restored=$!; pids+=("$restored")
+  "$SOURCE/tests/own_mounts.py" --keep "$MNT" unshare --pid --fork --kill-child sh -c 'mount -t proc proc /proc && exec "$@"' sh "$criu" restore -D "$1" -o "$S/restore.log" -v2 </dev/null >/dev/null 2>&1 & restored=$!; pids+=("$restored")
 }
 # ends PID: kills what this shell started. Its namespace ends with it.
 ends() { kill -KILL "$1" 2>/dev/null; wait "$1" 2>/dev/null; pids=(); }

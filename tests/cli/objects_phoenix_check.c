@@ -85,8 +85,14 @@ static void damage(uint64_t n) {
   HOLDS(file >= 0 && pwrite(file, "x", 1, 200) == 1 && close(file) == 0);
 }
 
-/* The only good commit stays until one of this program is in its place. */
+/* The only good commit stays until one of this program is in its place. Without MPI the restore
+ * puts the damaged one aside, so its number is used again. */
 static void damaged(void) {
+#ifdef PHOENIX_MPI
+  const uint64_t last = 5;
+#else
+  const uint64_t last = 4;
+#endif
   begin(0, 2);
   commit(1);
   commit(2);
@@ -100,11 +106,11 @@ static void damaged(void) {
   commit(3);
   HOLDS(has(1));
   commit(4);
-  HOLDS(!has(2) && !has(1) && finalize() == 0);
+  HOLDS(!has(1) && finalize() == 0);
   begin(1, 1);
   HOLDS(eo_configure(phoenix_store(), "pace", "1") == 0);
   commit(5);
-  HOLDS(has(5) && !has(4));
+  HOLDS(has(last) && !has(last - 1));
   HOLDS(finalize() == 0);
 }
 
