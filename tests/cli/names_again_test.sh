@@ -326,7 +326,7 @@ sed -i '/results-dir/a\  max-rate: 1 MB/s' "$first"
 fresh two; sed -i "s|results-dir: .*|results-dir: $both\n  max-rate: 1 MB/s|" "$JOB"
 started "$first"; started "$JOB"
 echo AAAA >"$first_mnt/x"; head -c 3000000 /dev/zero >"$first_mnt/z1"
-echo BBBB >"$MNT/x"; head -c 1500000 /dev/zero >"$MNT/z2"
+echo BBBB >"$MNT/x"; head -c 4000000 /dev/zero >"$MNT/z2"
 "$EFS" stop two >"$S/two.said" 2>&1 & second=$!
 check 'the partial of one' await 30 compgen -G "$both/x.*.efs-partial"
 check 'and the other stops' "$EFS" stop one
