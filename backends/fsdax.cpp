@@ -260,11 +260,11 @@ class Fsdax final : public PlainBackend {
     if (ownership(id) == Ownership::another) {
       return std::nullopt;
     }
-    cache_.forget(id);
-    if (::unlinkat(options_.directory.get(), ContainerName(id), 0) != 0) {
-      return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
+    const int code = ::unlinkat(options_.directory.get(), ContainerName(id), 0) == 0 ? 0 : errno;
+    cache_.forget(id);  // after the unlink: see remember()
+    if (code != 0) {
+      return code == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
     }
-    cache_.forget(id);  // again: see remember()
     if (account_) {
       account_->adjust(-freed);
     } else if (counts_at_times()) {

@@ -160,6 +160,7 @@ void Filesystem::make_room_ahead() {
       kernel != nullptr && space_.level() != SpaceAccount::Level::ample && has_open_removed()) {
     kernel->await_received();
     free_removed();
+    return;
   }
   free_removed_if(SpaceAccount::noticeable);
 }
@@ -178,8 +179,7 @@ bool Filesystem::await_release() {
 
 bool Filesystem::await_removed() {
   const auto removals = removals_.load();
-  if (backend_.durability() == Durability::volatile_memory ||
-      awaited_.exchange(removals) == removals) {
+  if (needs_no_sync() || awaited_.exchange(removals) == removals) {
     return false;
   }
   slow_work_begins();

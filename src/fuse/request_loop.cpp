@@ -108,23 +108,28 @@ bool RequestLoop::has_received(const Worker& worker, std::uint64_t turn) {
   return std::ranges::find(workers_, &worker) != workers_.end() && worker.turn() == turn;
 }
 
-void RequestLoop::await_received(std::chrono::milliseconds longest) {
+bool RequestLoop::await_received(std::chrono::milliseconds longest) {
   const auto until = std::chrono::steady_clock::now() + longest;
   std::vector<std::pair<const Worker*, std::uint64_t>> awaited;
   {
     MutexLock lock(mutex_);
-    for (const Worker* worker : workers_) {
-      const std::uint64_t turn = worker->turn();
-      if (worker->thread != std::this_thread::get_id() && turn % 2 != 0) {
+    for (Worker* worker : workers_) {
+      if (worker->thread == std::this_thread::get_id()) {
+        worker->pass();  // else two threads that await each other would wait for `longest`
+      } else if (const std::uint64_t turn = worker->turn(); turn % 2 != 0) {
         awaited.emplace_back(worker, turn);
       }
     }
   }
   for (const auto& [worker, turn] : awaited) {
-    while (has_received(*worker, turn) && std::chrono::steady_clock::now() < until) {
+    while (has_received(*worker, turn)) {
+      if (std::chrono::steady_clock::now() >= until) {
+        return false;
+      }
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
+  return true;
 }
 
 void RequestLoop::lead(Worker& worker) {

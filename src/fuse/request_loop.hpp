@@ -99,9 +99,9 @@ class RequestLoop {
   /// Call once.
   void run();
 
-  /// Returns when each request that another thread has received by now is handled or in its slow
-  /// work, or after `longest`. Any thread.
-  void await_received(std::chrono::milliseconds longest);
+  /// Returns true when each request that another thread has received by now is handled, in its slow
+  /// work, or itself in this call; false after `longest`. Any thread.
+  bool await_received(std::chrono::milliseconds longest);
 
  private:
   class Worker;

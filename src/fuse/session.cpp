@@ -359,7 +359,7 @@ void Session::release_space() {
 void Session::await_received() {
   ReadLock lock(notify_);
   if (loop_ != nullptr) {
-    loop_->await_received(std::chrono::seconds(1));
+    (void)loop_->await_received(std::chrono::seconds(1));
   }
 }
 

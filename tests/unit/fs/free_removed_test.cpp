@@ -222,6 +222,30 @@ TEST_CASE("freeing what was removed costs nothing where nothing was", "[fs]") {
   CHECK(calls == 1);
 }
 
+TEST_CASE("where half of the space is used the last close of a removed file frees it", "[fs]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  Filesystem& files = *store.filesystem;
+  const auto ino = store.file("f", 9 * mebibyte);
+  REQUIRE(files.open({}, ino, O_RDWR));
+  REQUIRE(files.unlink({}, root_ino, "f"));
+  CHECK_FALSE(store.is_free());
+  files.release(ino, O_RDWR);
+  CHECK(store.is_free());
+}
+
+TEST_CASE("paid debts leave those that were added later", "[fs]") {
+  SmallStore store("/dev/shm");
+  fs::SpaceAccount space(*store.backend);
+  space.owe(0, capacity);
+  const auto debts = space.debts();
+  space.owe(0, capacity);
+  space.pay(debts);
+  CHECK(space.owes(1));
+  CHECK(space.debts() == debts);
+  space.pay(debts);
+  CHECK_FALSE(space.owes(fs::SpaceAccount::noticeable));
+}
+
 TEST_CASE("a full disk is tried once more when another process's sync may have kept the space",
           "[fs]") {
   SmallStore store(GENERATE("/dev/shm", "/tmp"));

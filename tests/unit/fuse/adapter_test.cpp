@@ -118,8 +118,8 @@ void check_one(Mounted& mounted, const Sent& sent) {
   const auto replies =
       mounted.kernel.send(sent.opcode, sent.of_file ? mounted.file : fs::root_ino, sent.arguments);
   REQUIRE(replies.size() == 1);
-  // The root is not a symbolic link.
-  // The store is in memory: a sync has nothing to do, and the kernel need not ask again
+  // The root is not a symbolic link. A store in memory has nothing to sync, so the kernel need not
+  // ask again.
   const bool syncs = sent.opcode == FUSE_FSYNC || sent.opcode == FUSE_FSYNCDIR;
   CHECK(replies[0].error == (sent.opcode == FUSE_READLINK ? EINVAL : syncs ? ENOSYS : 0));
   CHECK(counter.count == counted + 1);

@@ -209,13 +209,35 @@ TEST_CASE("requests that other threads have received can be awaited, except thei
   std::jthread other([&] {
     CHECK(received.wait());
     asked = true;
-    loop.await_received(std::chrono::minutes(1));
+    CHECK(loop.await_received(std::chrono::minutes(1)));
     CHECK((slow || handled));
     returned.open();
     queue.end();
   });
   loop.run();
   CHECK(in_time);
+}
+
+TEST_CASE("threads that await each other's requests do not wait for one another") {
+  Queue queue;
+  RequestLoop loop({.most_threads = 3}, [&] { return queue.reader(); }, nullptr);
+  std::atomic<int> begun{0};
+  std::atomic<int> in_time{0};
+  const auto awaits = [&] {
+    ++begun;
+    while (begun < 2) {
+      std::this_thread::yield();
+    }
+    in_time += loop.await_received(std::chrono::minutes(1)) ? 1 : 0;
+  };
+  for (int i = 0; i < 30; ++i) {  // so many in a row that the leader calls a helper
+    queue.put([] {});
+  }
+  queue.put(awaits);
+  queue.put(awaits);
+  queue.end();
+  loop.run();
+  CHECK(in_time == 2);
 }
 
 TEST_CASE("every request is handled once, whoever leads") {
