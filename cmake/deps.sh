@@ -11,10 +11,10 @@
 #   usage: cmake/deps.sh [--demo | --slurm | --mpi | --programs | --criu]
 # --demo adds the programs that `make demo` runs. --slurm adds the packages for the Slurm plugin,
 # and Slurm and munge for its tests (no daemon is started). --mpi adds MPI (MPICH, unless the machine
-# has an mpicc) and gfortran, for the tests of libefs-objects in other languages. --programs adds PMDK
-# and memkind, for the tests with programs that use them on the mount. --criu adds CRIU, for the tests
-# with checkpoints of processes; it builds Debian 13's into the prefix (2 minutes) if the release's
-# does not work with this kernel.
+# has an mpicc that works, or runs Open MPI) and gfortran, for the tests of libefs-objects in other
+# languages. --programs adds PMDK and memkind, for the tests with programs that use them on the mount.
+# --criu adds CRIU, for the tests with checkpoints of processes; it builds Debian 13's into the prefix
+# (2 minutes) if the release's does not work with this kernel.
 #   EFS_PREFIX   prefix of the private libfuse (default /opt/efs-deps)
 set -euo pipefail
 
@@ -35,7 +35,10 @@ mpi=(gfortran)
 programs=(libpmemobj-dev libmemkind-dev)
 criu_build=(libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev
             uuid-dev libbsd-dev libaio-dev python3-protobuf dpkg-dev xz-utils)
-command -v mpicc >/dev/null || mpi+=(mpich libmpich-dev)
+# A package that only runs programs of Open MPI brings an mpicc that finds no header.
+if ! mpicc -E -xc - <<<'#include <mpi.h>' >/dev/null 2>&1; then
+  if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then mpi+=(libopenmpi-dev); else mpi+=(mpich libmpich-dev); fi
+fi
 slurm=(libslurm-dev slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge lua5.1)
 
 # Prints the machine's Debian mirror and keyring, from deb822 or one-line sources.

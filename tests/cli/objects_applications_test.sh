@@ -94,7 +94,7 @@ after_damage serial "$S/serial-stencil"
 # --- 2 ranks: one of them dies ---
 MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-if command -v "$MPICXX" >/dev/null && command -v "$MPIRUN" >/dev/null; then
+if "$MPICXX" -E -x c++ - <<<'#include <mpi.h>' >/dev/null 2>&1 && command -v "$MPIRUN" >/dev/null; then
   deaths=0 resumed=0 kills=${EFS_KILLS:-2} steps=([stencil]=160 [particles]=48)
   check 'the checkpoints compile with MPI' common "$MPICXX" -DUSE_MPI -DOMPI_SKIP_MPICXX mpi
   for application in stencil particles; do check "$application compiles with MPI" build "$MPICXX" -DUSE_MPI -DOMPI_SKIP_MPICXX $application mpi-$application; done
@@ -106,7 +106,7 @@ if command -v "$MPICXX" >/dev/null && command -v "$MPIRUN" >/dev/null; then
   longer=(--size 3 --steps 60)
   check_exit 'a run of 2 ranks, resumed by 1: all ranks make one array' 0 'begin at step 48' "$S/serial-particles" "${longer[@]}" --checkpoint shared --directory "$memory/shared-mpi-particles"
   check 'the bits are those of 1 rank' test "$(result "$said")" = "$(result "$("$S/serial-particles" "${longer[@]}")")"
-else skip 'the applications with MPI' "$MPICXX or $MPIRUN is not installed: make mpi-deps"; fi
+else skip 'the applications with MPI' "$MPICXX does not compile, or $MPIRUN is not installed: make mpi-deps"; fi
 
 [ "$memory" = "$S" ] || rm -rf "$memory"
 finish

@@ -6,9 +6,11 @@
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 MPICC=${MPICC:-mpicc} MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun}
-for program in "$MPICC" "$MPICXX" "$MPIRUN"; do
-  command -v "$program" >/dev/null || { skip 'MPI' "$program is not installed: make mpi-deps"; finish; }
+# A package that only runs programs of Open MPI has compilers that find no header.
+for program in "$MPICC" "$MPICXX"; do
+  "$program" -E -x c - <<<'#include <mpi.h>' >/dev/null 2>&1 || { skip 'MPI' "$program does not compile: make mpi-deps"; finish; }
 done
+command -v "$MPIRUN" >/dev/null || { skip 'MPI' "$MPIRUN is not installed: make mpi-deps"; finish; }
 
 check 'install' cmake --install "$BIN/.." --prefix "$S/prefix"
 include=$S/prefix/include
