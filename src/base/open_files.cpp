@@ -19,6 +19,12 @@ std::uint64_t most_open_files_of_machine() {
   return most;
 }
 
+std::uint64_t open_files_of_machine() {
+  std::uint64_t allocated = 0;
+  std::ifstream("/proc/sys/fs/file-nr") >> allocated;
+  return allocated;
+}
+
 Status raise_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {

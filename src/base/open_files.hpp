@@ -19,6 +19,9 @@ std::uint64_t most_open_files();
 /// The limit for all processes of this machine together; 0: unknown.
 std::uint64_t most_open_files_of_machine();
 
+/// How many files all processes of this machine have open (proc_sys_fs(5), file-nr); 0: unknown.
+std::uint64_t open_files_of_machine();
+
 /// Raises the soft limit to the hard limit. Returns EMFILE, with advice, if that is less than
 /// fewest_open_files.
 Status raise_open_files();

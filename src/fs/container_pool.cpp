@@ -14,7 +14,12 @@ std::optional<ContainerPool::Ready> ContainerPool::take() {
   std::optional<Ready> taken = std::move(ready_.back());
   taken->ahead = true;
   ready_.pop_back();
+  look_whether_low();
   return taken;
+}
+
+void ContainerPool::look_whether_low() {
+  low_ = !closed_ && asked_ == 0 && ready_.size() <= batch_ / 2;
 }
 
 void ContainerPool::put_back(Ready ready) {
@@ -31,7 +36,9 @@ std::size_t ContainerPool::begin_fill() {
     --pause_;
     return 0;
   }
-  return asked_ = batch_;
+  asked_ = batch_;
+  look_whether_low();
+  return asked_;
 }
 
 void ContainerPool::end_fill(std::vector<Ready> made) {
@@ -46,11 +53,13 @@ void ContainerPool::end_fill(std::vector<Ready> made) {
   // containers, and at most as many are taken.
   ready_.insert(ready_.begin(), std::make_move_iterator(made.rbegin()),
                 std::make_move_iterator(made.rend()));
+  look_whether_low();
 }
 
 std::vector<ContainerPool::Ready> ContainerPool::close() {
   MutexLock lock(mutex_);
   closed_ = true;
+  look_whether_low();
   return std::exchange(ready_, {});
 }
 

@@ -55,6 +55,7 @@ Filesystem::Filesystem(Backend& backend, const Options& options)
       space_(backend) {}
 
 Filesystem::~Filesystem() {
+  remove_put_off();
   for (const auto& unused : pool_.close()) {
     backend_.remove(unused.ino);
   }
@@ -374,21 +375,35 @@ FileTime shown_ctime(const Inode& inode, const struct stat& container) {
   return is_kept ? inode.extra->kept_time->shown : FileTime(container.st_ctim);
 }
 
-Result<struct stat> Filesystem::stat_of(const Inode& inode, Container* opened) const {
+Result<struct stat> Filesystem::container_stat_of(const Inode& inode,
+                                                  const ContainerPool::Ready* just_taken) const {
+  if (inode.freed) {
+    return *inode.freed;
+  }
+  if (just_taken == nullptr || !just_taken->container) {
+    return backend_.attributes(inode.ino);
+  }
+  return just_taken->unused ? *just_taken->unused : just_taken->container->attributes();
+}
+
+Result<struct stat> Filesystem::stat_of(const Inode& inode,
+                                        const ContainerPool::Ready* just_taken) const {
   struct stat st = recorded_stat(inode);
   if (!inode.is_regular()) {
     return st;
   }
-  auto container = inode.freed         ? *inode.freed
-                   : opened != nullptr ? opened->attributes()
-                                       : backend_.attributes(inode.ino);
+  const auto container = container_stat_of(inode, just_taken);
   if (!container) {
     return std::unexpected(container.error());
   }
   st.st_size = container->st_size;
   st.st_blocks = container->st_blocks;
-  st.st_atim = container->st_atim;
-  st.st_mtim = container->st_mtim;
+  if (FileTime(container->st_atim) != time_in_record) {
+    st.st_atim = container->st_atim;
+  }
+  if (!has_mtime_in_record(*container)) {
+    st.st_mtim = container->st_mtim;
+  }
   st.st_ctim = to_timespec(std::max(shown_ctime(inode, *container), inode.ctime));
   return st;
 }
@@ -401,8 +416,9 @@ Result<std::shared_ptr<Container>> Filesystem::container(std::uint64_t ino) cons
   return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
 }
 
-Result<Entry> Filesystem::entry_of(const Inode& inode, Container* opened) const {
-  auto attributes = stat_of(inode, opened);
+Result<Entry> Filesystem::entry_of(const Inode& inode,
+                                   const ContainerPool::Ready* just_taken) const {
+  auto attributes = stat_of(inode, just_taken);
   // A program can remove and replace a file whose container is missing or invalid; only access to
   // its content fails. The kernel must not cache these attributes, because an administrator may
   // restore the container.

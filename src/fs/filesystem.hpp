@@ -31,6 +31,7 @@
 #include "fs/emptied_files.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
+#include "fs/put_off_removals.hpp"
 #include "fs/seal.hpp"
 #include "fs/space_account.hpp"
 #include "store/journal.hpp"
@@ -308,8 +309,15 @@ class Filesystem {
   /// True if removed files hold space that programs may soon need. Call free_removed() then as soon
   /// as possible.
   bool owes_space() {
-    return space_.owes(SpaceAccount::smallest) && space_.level() != SpaceAccount::Level::ample;
+    return (removing_ > 0 || space_.owes(SpaceAccount::smallest)) &&
+           space_.level() != SpaceAccount::Level::ample;
   }
+
+  /// Removes the containers whose removal was put off. Any thread.
+  void remove_put_off() EFS_EXCLUDES(mutex_);
+
+  /// The number of those containers.
+  std::size_t put_off() const { return put_off_.size(); }
 
   /// Housekeeping. Call it periodically from one thread. Syncs the journal on a page-cache file
   /// system, frees removed files whose record is durable, and records persisted content of staged
@@ -322,6 +330,10 @@ class Filesystem {
   /// the store does. Call it before their copies replace older versions elsewhere. Does nothing on
   /// a volatile store.
   Status secure(std::span<const std::uint64_t> inos);
+
+  /// True if fill_pool() has something to do. Takes no lock.
+  bool pool_is_low() const { return pool_.is_low(); }
+
   /// Fills the container pool if it is low (ContainerPool::begin_fill()). Call it after the reply
   /// to a create. `prepare` gets the new containers before any create can use them. Without effect
   /// if the store is full. Does not throw.
@@ -436,10 +448,14 @@ class Filesystem {
   /// change of the owner.
   Status record_change(const Caller& caller, Inode& target, const AttributeChange& change)
       EFS_REQUIRES(mutex_);
-  /// `container`: the inode's, if the caller has it.
-  Result<struct stat> stat_of(const Inode& inode, Container* container = nullptr) const
+  /// `just_taken`: the container of an inode that was made with it; null: any inode.
+  Result<struct stat> stat_of(const Inode& inode,
+                              const ContainerPool::Ready* just_taken = nullptr) const
       EFS_REQUIRES_SHARED(mutex_);
-  Result<Entry> entry_of(const Inode& inode, Container* container = nullptr) const
+  Result<Entry> entry_of(const Inode& inode, const ContainerPool::Ready* just_taken = nullptr) const
+      EFS_REQUIRES_SHARED(mutex_);
+  Result<struct stat> container_stat_of(const Inode& inode,
+                                        const ContainerPool::Ready* just_taken) const
       EFS_REQUIRES_SHARED(mutex_);
 
   /// The remaining work for a freed inode.
@@ -542,8 +558,8 @@ class Filesystem {
                            mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
   /// The backend index for a new file; `name` "": a file without a name.
   Result<unsigned> place_of_new(const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
-  /// An empty container with its own number, from the pool or new. Its times are the present time
-  /// of the clock that stamps it (stamp_now).
+  /// An empty container with its own number, from the pool or new. It has time_in_record, or the
+  /// present time of the clock that stamps it (stamp_now).
   Result<ContainerPool::Ready> take_container(unsigned place) EFS_REQUIRES(mutex_);
   /// Undoes take_container() for a file that was not made. Without effect for an empty `unused`.
   void give_back(ContainerPool::Ready unused) EFS_REQUIRES(mutex_);
@@ -580,7 +596,9 @@ class Filesystem {
   Reaped free_unopened(Inode& inode) EFS_REQUIRES(mutex_);
   /// R3: on a page-cache file system a container waits in released_ before its removal.
   bool waits_for_journal(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  /// Removes the container, now or later (KernelView::removes_later()).
   void remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
+  void remove_container_now(const Reaped& reaped) EFS_EXCLUDES(mutex_);
 
   /// True if the file's zero pages may be freed. This process must have made the file, so that all
   /// its opens and reservations are known. truncate(2) must have set its size: other files take no
@@ -696,6 +714,7 @@ class Filesystem {
   std::atomic<std::uint32_t> removing_{0};     // see Removing
 
   ContainerPool pool_;  // rank 33
+  PutOffRemovals put_off_;
 
   Mutex files_mutex_;  // rank 30
   std::unordered_map<std::uint64_t, std::shared_ptr<MappedFile>> files_

@@ -65,10 +65,11 @@ Filesystem::Reaped Filesystem::reap_unnamed(std::uint64_t ino, SpaceAccount::Lev
   }
   ++removals_;
   bool now = level == SpaceAccount::Level::scarce;
-  if (level == SpaceAccount::Level::half) {  // a file that holds more than is available
+  // A file that holds a noticeable part: its FORGET may wait behind the next create.
+  if (!now && !inode->freed) {
     const auto held = backend_.attributes(ino);
     now = held && static_cast<std::uint64_t>(held->st_blocks) * 512 >
-                      space_.available(backend_.place_of(ino));
+                      space_.available(backend_.place_of(ino)) / SpaceAccount::noticeable;
   }
   if (now && !inode->freed && inode->is_unreachable()) {
     return free_unopened(*inode);
@@ -115,6 +116,29 @@ void Filesystem::remove_container(const Reaped& reaped) {
   if (reaped.container == 0) {
     return;
   }
+  KernelView* kernel = kernel_;
+  // Owed before: a removal of much hands over the lead, and the next create must wait for it.
+  if (const auto held = backend_.attributes(reaped.container);
+      held && !reaped.waits && kernel != nullptr) {
+    space_.owe(backend_.place_of(reaped.container),
+               static_cast<std::uint64_t>(held->st_blocks) * 512);
+  }
+  ++removals_;
+  const bool later = kernel != nullptr && !reaped.waits && kernel->removes_later() &&
+                     space_.level() == SpaceAccount::Level::ample;
+  if (!later || !put_off_.add(reaped.container)) {
+    remove_container_now(reaped);
+  }
+}
+
+void Filesystem::remove_put_off() {
+  const Removing removing(removing_);  // before take(): no removal may be out of sight
+  while (const std::uint64_t container = put_off_.take()) {
+    remove_container_now({.gone = true, .container = container});
+  }
+}
+
+void Filesystem::remove_container_now(const Reaped& reaped) {
   std::shared_ptr<MappedFile> closed;  // after the lock is released
   {
     MutexLock lock(files_mutex_);
@@ -124,16 +148,8 @@ void Filesystem::remove_container(const Reaped& reaped) {
     }
   }
   closed.reset();
-  KernelView* kernel = kernel_;
-  ++removals_;
-  // Owed before: a removal of much hands over the lead, and the next create must wait for it.
-  if (const auto held = backend_.attributes(reaped.container);
-      held && !reaped.waits && kernel != nullptr) {
-    space_.owe(backend_.place_of(reaped.container),
-               static_cast<std::uint64_t>(held->st_blocks) * 512);
-  }
   const std::uint64_t bytes = reaped.waits ? 0 : backend_.remove(reaped.container).value_or(0);
-  if (kernel != nullptr) {
+  if (KernelView* kernel = kernel_) {
     kernel->container_removed(reaped.container, bytes);
   }
 }
@@ -156,11 +172,15 @@ bool Filesystem::has_open_removed() const {
 }
 
 void Filesystem::make_room_ahead() {
-  if (KernelView* kernel = kernel_;
-      kernel != nullptr && space_.level() != SpaceAccount::Level::ample && has_open_removed()) {
-    kernel->await_received();
-    free_removed();
-    return;
+  KernelView* kernel = kernel_;
+  if (kernel != nullptr && space_.level() != SpaceAccount::Level::ample) {
+    remove_put_off();
+    // Counted, but not owed yet: a RELEASE that another thread handles.
+    if (has_open_removed() || removing_ > 0) {
+      kernel->await_received();
+      free_removed();
+      return;
+    }
   }
   free_removed_if(SpaceAccount::noticeable);
 }
@@ -188,7 +208,7 @@ bool Filesystem::await_removed() {
 }
 
 bool Filesystem::free_removed() try {
-  if (freed_up_to_ == removals_ && removing_ == 0) {
+  if (freed_up_to_ == removals_ && removing_ == 0 && put_off() == 0) {
     space_.settle();
     return free_zeros_left();
   }
@@ -223,6 +243,7 @@ bool Filesystem::free_removed() try {
   }
   free_zeros_left();
   wait_for_removals();
+  remove_put_off();
   space_.pay(debts);
   if (KernelView* kernel = kernel_) {
     kernel->release_space();

@@ -58,7 +58,8 @@ struct Inode {
   std::uint64_t ino = 0;
   std::uint64_t parent = 0;  // of a directory
   std::uint64_t rdev = 0;
-  FileTime atime;  // atime and mtime: not used for regular files
+  // atime and mtime: of a regular file, while its container has time_in_record
+  FileTime atime;
   FileTime mtime;
   FileTime ctime;  // of a regular file: the time of its record; its container's may be later
   FileTime btime;  // birth
@@ -144,6 +145,17 @@ struct Inode {
     return *extra;
   }
 };
+
+/// The atime and mtime of a container that was made before its file (ContainerPool). While the
+/// container has it, the file's record has the time: a create then changes no container. Any access
+/// or program that sets a time replaces it. Seconds that every file system can store; a moment that
+/// no program means.
+inline constexpr FileTime time_in_record = timespec{.tv_sec = 1, .tv_nsec = 271828182};
+
+/// True if no program has written to the container, or set its mtime.
+inline bool has_mtime_in_record(const struct stat& container) {
+  return FileTime(container.st_mtim) == time_in_record;
+}
 
 /// The ctime of a regular file whose container has these attributes, as programs see it, but for
 /// changes of its record: punching zeros is none.

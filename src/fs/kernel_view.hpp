@@ -33,6 +33,10 @@ class KernelView {
   /// The container of `ino` with so many bytes was removed. Closes its registration soon, which
   /// would keep the space. Does not wait; any thread may call it.
   virtual void container_removed(std::uint64_t ino, std::uint64_t bytes) = 0;
+
+  /// True if another thread calls Filesystem::remove_put_off() soon. Any thread may call it.
+  virtual bool removes_later() { return false; }
+
   /// Returns when no registration of a removed container is left. Waits only for the supervisor, so
   /// a thread that serves requests may call it.
   virtual void release_space() = 0;

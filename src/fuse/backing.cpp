@@ -19,8 +19,10 @@ std::uint64_t row_of(std::uint64_t ino) {
 
 }  // namespace
 
-std::size_t ids_to_keep() {
-  return std::clamp<std::size_t>(most_open_files_of_machine() / 64, BackingTable::fewest_idle,
+std::size_t ids_to_keep(std::size_t kept) {
+  const std::uint64_t quarter = most_open_files_of_machine() / 4;
+  const std::uint64_t left = quarter - std::min(quarter, open_files_of_machine());
+  return std::clamp<std::size_t>(kept + left / 2, BackingTable::fewest_idle,
                                  BackingTable::most_idle);
 }
 
@@ -91,8 +93,10 @@ BackingTable::Slot& BackingTable::add(std::uint64_t ino, int id, std::uint64_t o
   return slot;
 }
 
-void BackingTable::add_idle(std::uint64_t ino, int id) try {
-  make_idle(add(ino, id, 0));
+void BackingTable::add_idle(std::uint64_t ino, int id, bool ahead) try {
+  Slot& slot = add(ino, id, 0);
+  slot.ahead = ahead;
+  make_idle(slot);
 } catch (const std::bad_alloc&) {
   close_later(id, 0);
 }
@@ -100,12 +104,20 @@ void BackingTable::add_idle(std::uint64_t ino, int id) try {
 void BackingTable::make_idle(Slot& slot) {
   idle_.splice(idle_.begin(), open_, slot.place);
   slot.idle = true;
-  if (idle_.size() <= idle_limit_) {
-    return;
+  constexpr unsigned renewed_after = 1024;
+  if (++since_limit_ >= renewed_after) {
+    since_limit_ = 0;
+    idle_limit_ = most_idle_now_(idle_.size());
   }
-  const auto oldest = slots_.find(idle_.back());
-  close_later(oldest->second.id, 0);
-  erase(oldest);
+  // Two at a time: a lowered limit is reached step by step.
+  for (int closed = 0; closed < 2 && idle_.size() > idle_limit_; ++closed) {
+    const auto oldest = slots_.find(idle_.back());
+    if (oldest->second.ahead) {
+      ahead_.wasted();
+    }
+    close_later(oldest->second.id, 0);
+    erase(oldest);
+  }
 }
 
 void BackingTable::make_used(Slot& slot) {
@@ -113,6 +125,9 @@ void BackingTable::make_used(Slot& slot) {
     open_.splice(open_.begin(), idle_, slot.place);
   }
   slot.idle = false;
+  if (std::exchange(slot.ahead, false)) {
+    ahead_.used();
+  }
 }
 
 void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
@@ -244,7 +259,7 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
       if (!ids[i]) {
         continue;  // the file's open tries again and logs the reason
       }
-      add_idle(unknown[i].ino, *ids[i]);
+      add_idle(unknown[i].ino, *ids[i], true);
       ++registered;
     }
     due = take_closing(false);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -47,10 +48,36 @@ struct InheritedBacking {
   std::uint32_t unused = 0;
 };
 
-/// Returns the number of ids to keep for files that are not open. Each id is an open file in the
-/// kernel, and file-max (proc_sys_fs(5)) limits the open files of all jobs on the machine together.
-/// The result is a 64th of file-max, within BackingTable's bounds.
-std::size_t ids_to_keep();
+/// Returns the number of ids to keep for files that are not open, if `kept` are kept now. Each id
+/// is an open file in the kernel, and file-max (proc_sys_fs(5)) limits the open files of all jobs
+/// on the machine together. While all together have less than a quarter of file-max open, the
+/// result is `kept` and half of what is left of that quarter, within BackingTable's bounds.
+std::size_t ids_to_keep(std::size_t kept);
+
+/// Whether registrations that no open has asked for pay: an open uses them before they are closed.
+/// Not thread-safe.
+class AheadPolicy {
+ public:
+  void used() { count(used_); }
+
+  void wasted() { count(wasted_); }
+
+  /// True if the next batch should be registered. Now and then also if they do not pay, to see
+  /// whether that has changed.
+  bool pays() { return wasted_ <= used_ || ++refused_ % 256 == 0; }
+
+ private:
+  void count(unsigned& which) {
+    constexpr unsigned memory = 4096;
+    if (++which > memory) {
+      used_ /= 2;
+      wasted_ /= 2;
+    }
+  }
+
+  unsigned used_ = 0, wasted_ = 0;
+  unsigned refused_ = 0;
+};
 
 /// All opens of one inode use one mode and one backing id (the kernel requires this:
 /// fs/fuse/iomode.c). An id stays registered after the last close, because programs often open the
@@ -60,13 +87,16 @@ std::size_t ids_to_keep();
 /// free until its id is closed. Thread-safe.
 class BackingTable final {
  public:
-  static constexpr std::size_t fewest_idle = 16384, most_idle = 65536;
+  static constexpr std::size_t fewest_idle = 16384, most_idle = 262144;
   static constexpr std::uint64_t most_held = 1u << 20;  // bytes
 
-  /// `registrar` may be null: then all I/O takes the daemon's path. `idle`: the most ids to keep
-  /// for files that are not open.
-  BackingTable(BackingRegistrar* registrar, std::size_t idle)
-      : registrar_(registrar), idle_limit_(idle) {}
+  /// Returns the most ids to keep for files that are not open, if so many are kept. Called now and
+  /// then, under the table's lock.
+  using IdleLimit = std::function<std::size_t(std::size_t kept)>;
+
+  /// `registrar` may be null: then all I/O takes the daemon's path.
+  BackingTable(BackingRegistrar* registrar, IdleLimit idle)
+      : registrar_(registrar), most_idle_now_(std::move(idle)), idle_limit_(most_idle_now_(0)) {}
 
   /// The connection has ended before the destructor runs, and the kernel has dropped the ids.
   ~BackingTable() = default;
@@ -131,6 +161,7 @@ class BackingTable final {
     int id = 0;
     std::uint64_t opens = 0;
     bool idle = false;                              // not open
+    bool ahead = false;                             // registered with a batch, and not opened yet
     std::list<std::uint64_t>::iterator place = {};  // in idle_, else in open_
   };
 
@@ -140,7 +171,7 @@ class BackingTable final {
   /// calls do not throw.
   Slot& add(std::uint64_t ino, int id, std::uint64_t opens) EFS_REQUIRES(mutex_);
   /// Closes the id again if memory is exhausted.
-  void add_idle(std::uint64_t ino, int id) EFS_REQUIRES(mutex_);
+  void add_idle(std::uint64_t ino, int id, bool ahead = false) EFS_REQUIRES(mutex_);
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
@@ -150,13 +181,18 @@ class BackingTable final {
   int register_now(std::uint64_t ino, Container& container) EFS_REQUIRES(mutex_);
   bool has_others_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
 
-  bool deserves_batch(std::uint64_t ino) const EFS_REQUIRES(mutex_) {
-    return has_others_of_row(ino) && has_room_for_row();
+  bool deserves_batch(std::uint64_t ino) EFS_REQUIRES(mutex_) {
+    return has_others_of_row(ino) && has_room_for_row() && (!is_full() || ahead_.pays());
   }
 
-  /// Those that are open count, too: after a takeover it is not known which are.
+  /// A batch closes ids that are idle, but none of files that are open. After a takeover it is not
+  /// known which are open.
   bool has_room_for_row() const EFS_REQUIRES(mutex_) {
-    return slots_.size() + BackingRegistrar::most_at_once <= idle_limit_;
+    return open_.size() + BackingRegistrar::most_at_once <= idle_limit_;
+  }
+
+  bool is_full() const EFS_REQUIRES(mutex_) {
+    return idle_.size() + BackingRegistrar::most_at_once > idle_limit_;
   }
 
   void close_later(int id, std::uint64_t bytes) EFS_REQUIRES(mutex_);
@@ -165,7 +201,7 @@ class BackingTable final {
   void close(const Ids& ids);
 
   BackingRegistrar* registrar_;
-  const std::size_t idle_limit_;
+  const IdleLimit most_idle_now_;
   std::atomic<bool> refused_{false};
   // rank 35; held while an inode is registered, so that two opens do not register it twice
   mutable Mutex mutex_;
@@ -174,6 +210,9 @@ class BackingTable final {
   std::list<std::uint64_t> idle_ EFS_GUARDED_BY(mutex_);
   // inodes of the other slots; make_idle() moves their list nodes without allocating
   std::list<std::uint64_t> open_ EFS_GUARDED_BY(mutex_);
+  std::size_t idle_limit_ EFS_GUARDED_BY(mutex_);
+  unsigned since_limit_ EFS_GUARDED_BY(mutex_) = 0;  // ids that became idle since it was renewed
+  AheadPolicy ahead_ EFS_GUARDED_BY(mutex_);
   Ids closing_ EFS_GUARDED_BY(mutex_);  // at most most_at_once
   std::uint64_t closing_bytes_ EFS_GUARDED_BY(mutex_) = 0;
   int last_refusal_ EFS_GUARDED_BY(mutex_) = 0;  // errno of the last logged refusal

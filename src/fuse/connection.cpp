@@ -4,12 +4,24 @@
 #include <cerrno>
 
 #include "fuse/library.hpp"
+#include "fuse/upkeep.hpp"
 
 namespace efs::fuse {
 
 void forget_references(Connection& connection, std::uint64_t ino, std::uint64_t count) {
   if (connection.filesystem.forget(ino, count).ask) {
     free_if_forgotten(connection, ino);
+  }
+  Upkeep* upkeep = connection.upkeep;
+  if (upkeep != nullptr && connection.filesystem.put_off() >= Upkeep::removals_at_once) {
+    upkeep->wake();
+  }
+}
+
+void fill_pool(Connection& connection) {
+  Upkeep* upkeep = connection.upkeep;
+  if (upkeep != nullptr && connection.filesystem.pool_is_low()) {
+    upkeep->wake();
   }
 }
 

@@ -14,13 +14,16 @@ struct fuse_session;
 
 namespace efs::fuse {
 
+class Upkeep;
+
 /// Each Session has one and passes it to libfuse as user data. Requests reach it by
 /// Request::connection().
 struct Connection {
   fs::Filesystem& filesystem;
   BackingTable backing;
   BatchRegistrar batch_registrar{filesystem, backing};
-  fuse_session* session = nullptr;  // for notifications
+  fuse_session* session = nullptr;        // for notifications
+  std::atomic<Upkeep*> upkeep = nullptr;  // while requests are served
   Observer observer;
   Counters& counters = observer.counters;
   bool uncached = false;  // no page cache: the daemon sees each read and write
@@ -28,12 +31,15 @@ struct Connection {
   // false: the first request for an extended attribute gets ENOSYS, and the kernel sends no other.
   // The same for the whole life of the mount, also under a successor.
   bool xattr = true;
+  bool opens_directories_itself = false;  // the kernel can do without OPENDIR
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};
 };
 
 /// Drops `count` of the kernel's references to an inode.
 void forget_references(Connection& connection, std::uint64_t ino, std::uint64_t count);
+/// Has the pool of containers filled if it is low. Call it after the reply to a create.
+void fill_pool(Connection& connection);
 /// Frees an inode without a name unless the kernel still references it. Call without any lock that
 /// a request may need.
 void free_if_forgotten(Connection& connection, std::uint64_t ino);

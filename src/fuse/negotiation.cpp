@@ -96,6 +96,7 @@ void negotiate(void* data, fuse_conn_info* info) {
     connection.backing.disable();
   }
   connection.uncached = choose_uncached(connection, info);
+  connection.opens_directories_itself = (info->capable & FUSE_CAP_NO_OPENDIR_SUPPORT) != 0;
   log::info("event=mounted passthrough={} writeback_cache={} uncached={} protocol={}.{}",
             passthrough, wanted(info, FUSE_CAP_WRITEBACK_CACHE), connection.uncached,
             info->proto_major, info->proto_minor);

@@ -28,6 +28,7 @@
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
 #include "fuse/request.hpp"
+#include "fuse/upkeep.hpp"
 #include "fuse/wire.hpp"
 
 namespace efs::fuse {
@@ -201,27 +202,6 @@ class Prober {
   std::jthread thread_;  // last: it uses the others
 };
 
-// Work that waits until no request does: closing registrations, and freeing the space of removed
-// files.
-class Upkeep final : public Housekeeping {
- public:
-  explicit Upkeep(Connection& connection) : connection_(connection) {}
-
-  bool due() const override {
-    return connection_.backing.due() || connection_.filesystem.owes_space();
-  }
-
-  void run() override {
-    connection_.backing.run();
-    if (connection_.filesystem.owes_space()) {
-      connection_.filesystem.free_removed();
-    }
-  }
-
- private:
-  Connection& connection_;
-};
-
 }  // namespace
 
 bool offers_resend(const InitRequest& init) {
@@ -236,7 +216,7 @@ bool offers_resend(const InitRequest& init) {
 
 Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Options options)
     : connection_{.filesystem = filesystem,
-                  .backing = BackingTable(registrar, ids_to_keep()),
+                  .backing = BackingTable(registrar, ids_to_keep),
                   .observer = Observer(std::move(options.sinks), options.counters),
                   .uncached = options.uncached,
                   .stacked = options.stacked,
@@ -255,7 +235,7 @@ void Session::publish_session(fuse_session* session) {
 }
 
 void Session::publish_loop(RequestLoop* loop) {
-  WriteLock lock(notify_);
+  WriteLock lock(awaiting_);
   loop_ = loop;
 }
 
@@ -357,7 +337,7 @@ void Session::release_space() {
 }
 
 void Session::await_received() {
-  ReadLock lock(notify_);
+  ReadLock lock(awaiting_);
   if (loop_ != nullptr) {
     (void)loop_->await_received(std::chrono::seconds(1));
   }
@@ -408,14 +388,16 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
       if (init != nullptr) {
         prober.emplace(connection_);
       }
+      Upkeep upkeep(connection_);
+      connection_.upkeep = &upkeep;
+      RequestLoop loop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep);
+      publish_loop(&loop);
       if (hooks.resumed) {
         hooks.resumed();
       }
-      Upkeep upkeep(connection_);
-      RequestLoop loop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep);
-      publish_loop(&loop);
       loop.run();
       publish_loop(nullptr);
+      connection_.upkeep = nullptr;
     }
   }
   // The connection has ended, so no thread waits in a notification for a reply of this session.

@@ -94,6 +94,8 @@ class Session final : public fs::KernelView {
     connection_.backing.drop(ino, bytes);
   }
 
+  bool removes_later() override { return connection_.upkeep != nullptr; }
+
   void release_space() override;
   void await_received() override;
 
@@ -116,7 +118,10 @@ class Session final : public fs::KernelView {
   // rank 38: held shared while a thread notifies the kernel, exclusively to end the notifications
   SharedMutex notify_;
   fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
-  RequestLoop* loop_ EFS_GUARDED_BY(notify_) = nullptr;  // while run() serves
+  // Rank 37: held shared while a thread awaits the loop, at most for a second. Not notify_: a thread
+  // that notifies the kernel may wait for a request, and so for the loop.
+  SharedMutex awaiting_;
+  RequestLoop* loop_ EFS_GUARDED_BY(awaiting_) = nullptr;  // while run() serves
 };
 
 }  // namespace efs::fuse

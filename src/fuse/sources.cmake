@@ -19,4 +19,5 @@ set(sources
   request_loop.cpp
   session.cpp
   trace.cpp
+  upkeep.cpp
 )

@@ -59,7 +59,9 @@ std::string difference(const Content& content, const struct stat& st) {
     return "it has " + std::to_string(st.st_size) + " bytes instead of " +
            std::to_string(content.size);
   }
-  return stage::same_or_coarser(st.st_mtim, to_timespec(content.mtime)) ? "" : "it was written to";
+  const bool is_same =
+      fs::has_mtime_in_record(st) || stage::same_or_coarser(st.st_mtim, to_timespec(content.mtime));
+  return is_same ? "" : "it was written to";
 }
 
 std::unexpected<Error> damaged_list() {

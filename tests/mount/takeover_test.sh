@@ -139,6 +139,31 @@ under_way() {
   check 'under way: and leaves no partial' test -z "$(find "$OUT" -name '*efs-partial*')"
 }
 
+# A successor that lost a load expires the names of each directory, and the kernel waits there for the
+# directory's lock. A client that looks up a name holds that lock until the successor serves it.
+client_waits() { [ "$(cat "/proc/$1/wchan" 2>/dev/null)" = request_wait_answer ]; }
+in_doubt() {
+  local i pid client
+  fresh indoubt
+  sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+  head -c 60M /dev/zero >"$PFS/big"
+  check 'in doubt: start' "$EFS" start "$JOB"
+  supervisor=$(supervisor)
+  mkdir "$MNT/d"; touch "$MNT/d/"{1..200}
+  "$EFS" load -i indoubt big >/dev/null
+  check 'in doubt: the load runs' await 20 eval 'json "$(state)" "[t[\"task_state\"] for t in d[\"tasks\"]] == [\"running\"]"'
+  for ((i = 0; i < kills / 2; i++)); do
+    pid=$(worker)
+    kill -STOP "$pid"
+    stat "$MNT/d/never$i" >/dev/null 2>&1 & client=$!
+    check "in doubt: a client waits ($i)" await 20 client_waits "$client"
+    kill -KILL "$pid"
+    check "in doubt: the successor serves it ($i)" await 20 gone "$client"
+    check "in doubt: and is ready ($i)" await 20 eval 'json "$(state)" "d[\"state\"] == \"running\""'
+  done
+  check 'in doubt: stop' "$EFS" stop indoubt
+}
+
 # sources DIRECTORY: the sources of a program of several files that prints 66.
 sources() {
   local i
@@ -323,6 +348,7 @@ kill_points
 stages
 successors
 under_way
+in_doubt
 starts
 real_programs
 real_programs_daemon

@@ -50,4 +50,11 @@ class Registrar final : public fuse::BackingRegistrar {
   int last = 0, questions = 0, closings = 0, fail_next = 0;
 };
 
+/// So many idle ids, whatever the machine has.
+inline fuse::BackingTable::IdleLimit at_most(std::size_t ids) {
+  return [ids](std::size_t) {
+    return ids;
+  };
+}
+
 }  // namespace efs::test

@@ -7,6 +7,21 @@
 #include "fs/filesystem.hpp"
 
 namespace efs::fs {
+namespace {
+
+// Leaves the times of the container to the record of the file that will take it. Returns the
+// attributes that the container then has, or nullopt if it cannot have such times.
+std::optional<struct stat> leave_times_to_record(Container& container) {
+  if (!container.set_times(time_in_record, time_in_record)) {
+    return std::nullopt;
+  }
+  const auto now = container.attributes();
+  const bool has_them =
+      now && has_mtime_in_record(*now) && FileTime(now->st_atim) == time_in_record;
+  return has_them ? std::optional(*now) : std::nullopt;
+}
+
+}  // namespace
 
 void Filesystem::fill_pool(
     const std::function<void(std::span<const ContainerPool::Ready>)>& prepare) {
@@ -30,7 +45,11 @@ void Filesystem::fill_pool(
     while (status && made.size() < wanted) {
       auto container = backend_.create(*number);
       if (container) {
-        made.push_back({(*number)++, std::move(*container)});
+        auto unused = leave_times_to_record(**container);
+        made.push_back({.ino = (*number)++,
+                        .container = std::move(*container),
+                        .ahead = false,
+                        .unused = unused});
       } else {
         status = std::unexpected(container.error());
       }

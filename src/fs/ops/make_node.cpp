@@ -119,7 +119,7 @@ Result<Entry> Filesystem::make_inode(const Caller& caller, const Inode& parent,
   }
   Inode* made = names_.find(node.ino);
   made->unshared = true;
-  auto entry = entry_of(*made, content.container.get());
+  auto entry = entry_of(*made, &content);
   if (entry) {
     ++made->lookups;
   } else if (const Reaped reaped = reap(node.ino); reaped.container != 0 && !reaped.waits) {
@@ -149,6 +149,9 @@ Result<ContainerPool::Ready> Filesystem::take_container(unsigned place) {
   if (taken && backend_.place_of(taken->ino) != place) {
     pool_.put_back(std::move(*taken));
     taken.reset();
+  }
+  if (taken && taken->unused) {
+    return std::move(*taken);
   }
   if (taken) {
     // The container is older than the new file.

@@ -4,6 +4,7 @@
 namespace efs::fs {
 
 struct statvfs Filesystem::statfs() {
+  remove_put_off();
   if (owes_space()) {
     free_removed();
   }

@@ -68,7 +68,7 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   }
   // Invalidates attributes only (no offset), because this takes no lock of the kernel that a
   // request may hold.
-  if (opened->attributes_go_stale && connection.session != nullptr) {
+  if (opened->attributes_go_stale && !just_made && connection.session != nullptr) {
     fuse_lowlevel_notify_inval_inode(connection.session, ino, -1, 0);
   }
   connection.counters.opens.fetch_add(1, std::memory_order_relaxed);
@@ -82,14 +82,6 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
 void close_file(Connection& connection, fuse_ino_t ino, const fuse_file_info* info) {
   connection.filesystem.release(ino, info->flags);
   connection.backing.release(ino);
-}
-
-// Runs after the reply, when no client waits.
-void fill_pool(Connection& connection) {
-  connection.filesystem.fill_pool(
-      [&connection](std::span<const fs::ContainerPool::Ready> containers) {
-        connection.backing.prepare(containers);
-      });
 }
 
 // Opens the new file and replies. Revokes the open and the reference if the client was interrupted.
@@ -113,7 +105,7 @@ void reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_i
   }
   fuse_entry_param param = to_entry(*entry);
   if ((info->flags & O_ACCMODE) == O_RDWR) {
-    param.attr_timeout = keep_not;
+    param.attr_timeout = keep_for_a_moment;
   }
   if (!request.reply_create(param, *info)) {
     after_reply([&] {

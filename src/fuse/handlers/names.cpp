@@ -93,10 +93,17 @@ void rename(Request& request, const Rename& rename) {
   }));
 }
 
+// An open directory has no state here. After ENOSYS the kernel opens and closes directories without
+// a request, and keeps what it has read of them. A trace has each of these requests.
 void opendir(Request& request, fuse_ino_t ino, fuse_file_info* info) {
   request.observe({.ino = ino});
-  info->cache_readdir = info->keep_cache = request.filesystem().every_walk_counts() ? 0 : 1;
-  (void)request.reply_open(*info);  // an open directory has no state here
+  const Connection& connection = request.connection();
+  const bool is_kept = !request.filesystem().every_walk_counts();
+  if (is_kept && connection.opens_directories_itself && !connection.observer.listens()) {
+    return request.reply_error(ENOSYS);
+  }
+  info->cache_readdir = info->keep_cache = is_kept ? 1 : 0;
+  (void)request.reply_open(*info);
 }
 
 void readdir(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {

@@ -119,6 +119,54 @@ TEST_CASE("a file from the pool is as old as its create") {
   CHECK(entry->attributes.st_size == 0);
 }
 
+TEST_CASE("a file from the pool has its record's times until a program changes them") {
+  PoolScene scene;
+  scene.fill();
+  const auto made = scene.make("f");
+  REQUIRE(made);
+  const auto ino = made->ino;
+  const auto attributes = [&] {
+    return scene.filesystem->getattr(ino)->attributes;
+  };
+  const auto of_container = [&] {
+    return *scene.backend->attributes(ino);
+  };
+  // The create has changed nothing of the container.
+  CHECK(FileTime(of_container().st_mtim) == fs::time_in_record);
+  CHECK(FileTime(of_container().st_atim) == fs::time_in_record);
+  CHECK(made->attributes.st_blocks == of_container().st_blocks);
+  const FileTime born = attributes().st_mtim;
+  SECTION("a change of the mode is none") {
+    REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 0600}));
+    CHECK(FileTime(attributes().st_mtim) == born);
+  }
+  SECTION("a write") {
+    REQUIRE(scene.filesystem->write({}, ino, std::as_bytes(std::span("x", 1)), 0));
+    CHECK(FileTime(attributes().st_mtim) >= born);
+    CHECK(FileTime(attributes().st_mtim) == FileTime(of_container().st_mtim));
+    CHECK(FileTime(attributes().st_atim) == born);
+  }
+  SECTION("times in the past, one by one") {
+    const FileTime past = timespec{.tv_sec = 1000, .tv_nsec = 5};
+    REQUIRE(scene.filesystem->setattr({}, ino, {.mtime = past}));
+    CHECK(FileTime(attributes().st_mtim) == past);
+    CHECK(FileTime(attributes().st_atim) == born);
+    REQUIRE(scene.filesystem->setattr({}, ino, {.atime = past}));
+    CHECK(FileTime(attributes().st_atim) == past);
+  }
+  SECTION("now") {
+    REQUIRE(scene.filesystem->setattr({}, ino, {.atime = stamp_now, .mtime = stamp_now}));
+    CHECK(FileTime(attributes().st_mtim) >= born);
+    CHECK(FileTime(of_container().st_mtim) == FileTime(attributes().st_mtim));
+  }
+  // A recovery knows the same.
+  const auto before = attributes();
+  scene.open();
+  CHECK(FileTime(attributes().st_mtim) == FileTime(before.st_mtim));
+  CHECK(FileTime(attributes().st_atim) == FileTime(before.st_atim));
+  CHECK(FileTime(attributes().st_ctim) == FileTime(before.st_ctim));
+}
+
 TEST_CASE(
     "directories, links and what is staged in take numbers that neither the pool nor another has "
     "reserved") {

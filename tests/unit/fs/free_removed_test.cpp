@@ -51,6 +51,9 @@ struct Kernel final : fs::KernelView {
     }
   }
 
+  bool removes_later() override { return later; }
+
+  bool later = false;
   std::function<void()> received;  // a request that a thread has received, and not yet handled
   std::vector<std::uint64_t> held;
 };
@@ -127,6 +130,64 @@ TEST_CASE("where space is scarce it is free when the removal of a file is answer
   CHECK(store.filesystem->forget(ino, 1).gone);
   CHECK(store.filesystem->getattr(ino).error().code == ENOENT);
   CHECK(store.backend->space().available <= capacity);
+}
+
+TEST_CASE("while half of the store is free, containers of removed files are removed later",
+          "[fs]") {
+  SmallStore store("/dev/shm");
+  Filesystem& files = *store.filesystem;
+  store.kernel.later = true;
+  const auto remove = [&](std::uint64_t ino, const std::string& name) {
+    REQUIRE(files.unlink({}, root_ino, name));
+    CHECK(files.forget(ino, 1).gone);
+  };
+  const auto ino = store.file("f", mebibyte);
+  remove(ino, "f");
+  REQUIRE(store.backend->attributes(ino));
+  CHECK(files.put_off() == 1);
+  CHECK(store.kernel.held.empty());
+  SECTION("by the thread that was promised") {
+    files.remove_put_off();
+    CHECK(store.kernel.held == std::vector{ino});
+  }
+  SECTION("before the free space is told") {
+    const auto told = files.statfs();
+    CHECK(told.f_bavail * 4096 > capacity - mebibyte);
+  }
+  SECTION("where space is wanted") {
+    CHECK(files.free_removed());
+    CHECK(store.is_free());
+  }
+  SECTION("before a create, once less than half is free") {
+    store.file("g", capacity / 2 + mebibyte);
+    CHECK(files.put_off() == 1);
+    store.file("h", 0);
+  }
+  SECTION("at the end") {
+    store.filesystem.reset();
+  }
+  CHECK(store.backend->attributes(ino).error().code == ENOENT);
+}
+
+TEST_CASE("no removal is put off where space is short, and only so many are", "[fs]") {
+  SmallStore store("/dev/shm");
+  Filesystem& files = *store.filesystem;
+  store.kernel.later = true;
+  const auto made_and_removed = [&](std::uint64_t size) {
+    const auto ino = store.file("f", size);
+    REQUIRE(files.unlink({}, root_ino, "f"));
+    files.forget(ino, 1);
+    return ino;
+  };
+  for (std::size_t i = 0; i < fs::PutOffRemovals::most + 10; ++i) {
+    made_and_removed(0);
+  }
+  CHECK(files.put_off() == fs::PutOffRemovals::most);
+  files.remove_put_off();
+  CHECK(files.put_off() == 0);
+  const auto large = made_and_removed(capacity / 2 + mebibyte);
+  CHECK(files.put_off() == 0);
+  CHECK(store.backend->attributes(large).error().code == ENOENT);
 }
 
 TEST_CASE("a removal counts the close that was received before it", "[fs]") {

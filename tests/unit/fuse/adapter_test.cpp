@@ -41,7 +41,7 @@ struct Mounted {
   std::unique_ptr<fs::Filesystem> filesystem =
       std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   fuse::Connection connection{.filesystem = *filesystem,
-                              .backing = fuse::BackingTable(nullptr, 0),
+                              .backing = fuse::BackingTable(nullptr, fuse::ids_to_keep),
                               .observer = fuse::Observer({&sink})};
   test::KernelEnd kernel{fuse::adapter_operations(), connection};
   std::uint64_t file = filesystem->make_node({}, fs::root_ino, "file", S_IFREG | 0666, 0)->ino;

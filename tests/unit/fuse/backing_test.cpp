@@ -25,7 +25,11 @@ struct BackingScene {
   }();
   Registrar registrar;
   static constexpr std::size_t idle = 256;
-  BackingTable table{&registrar, idle};
+  std::size_t limit = idle, asked_with = 0;
+  BackingTable table{&registrar, [this](std::size_t kept) {
+                       asked_with = kept;
+                       return limit;
+                     }};
 
   fs::ContainerPool::Ready container(std::uint64_t ino) {
     return {.ino = ino, .container = *backend->create(ino)};
@@ -148,21 +152,56 @@ TEST_CASE("files on the daemon's path bring nobody along, and are not registered
   CHECK(scene.table.keeps_to_daemon(row + 1));
 }
 
-TEST_CASE("no neighbours are registered where as many ids are kept as may be") {
+TEST_CASE("a batch takes the place of idle ids, but not of open files") {
   RowScene scene;
-  BackingTable small(&scene.registrar, 42);
-  for (std::uint64_t ino = row + 32; ino < row + 32 + 9; ++ino) {
+  BackingTable small(&scene.registrar, test::at_most(40));
+  for (std::uint64_t ino = row + 32; ino < row + 32 + 7; ++ino) {
     (void)scene.brings_row(ino, small);
-    small.release(ino);
   }
   CHECK_FALSE(scene.brings_row(row, small));
-  CHECK_FALSE(scene.brings_row(row + 1, small));  // 11 are known: there is room for 31 more
+  CHECK_FALSE(scene.brings_row(row + 1, small));  // 9 are open: there is room for 31
   CHECK(small.rest_of_batch(row).empty());
-  small.let_go(row + 32);
+  small.release(row + 32);
   CHECK(small.rest_of_batch(row).size() == 30);
-  BackingTable without(nullptr, 40);
-  CHECK(without.rest_of_batch(row).empty());
-  without.register_batch(scene.files);
+  CHECK(scene.brings_row(row + 2, small) == false);  // 9 are open again
+  small.release(row + 33);
+  CHECK(scene.brings_row(row, small) == false);  // has its id
+  CHECK(small.rest_of_batch(row).size() == 29);
+}
+
+TEST_CASE("batches go on while ids are short, if opens use what they bring") {
+  AheadPolicy policy;
+  CHECK(policy.pays());
+  for (int i = 0; i < 31; ++i) {
+    policy.wasted();
+  }
+  int allowed = 0;
+  for (int i = 0; i < 2 * 256; ++i) {
+    allowed += policy.pays() ? 1 : 0;
+  }
+  CHECK(allowed == 2);  // to see whether it has changed
+  for (int i = 0; i < 31; ++i) {
+    policy.used();
+  }
+  CHECK(policy.pays());
+}
+
+TEST_CASE("the limit of idle ids follows the machine") {
+  BackingScene scene;
+  std::uint64_t ino = 2;
+  const auto prepare = [&](int count) {
+    for (int i = 0; i < count; ++i, ++ino) {
+      const std::vector made{scene.container(ino)};
+      scene.table.prepare(made);
+    }
+    scene.table.run();
+  };
+  prepare(1500);
+  CHECK(scene.registrar.known.size() == BackingScene::idle);
+  CHECK(scene.asked_with == BackingScene::idle + 1);
+  scene.limit = 100;
+  prepare(1200);
+  CHECK(scene.registrar.known.size() == 100);
 }
 
 TEST_CASE("a container is asked for only by who is to be registered") {
@@ -178,15 +217,18 @@ TEST_CASE("a container is asked for only by who is to be registered") {
   // If two opens ask at once, both pass a container and one registers it.
   CHECK(scene.acquire(row + 2) == scene.acquire(row + 2));
   CHECK(scene.registrar.questions == 2);
-  BackingTable without(nullptr, 40);
+  BackingTable without(nullptr, test::at_most(40));
   CHECK(without.acquire(row, true, nullptr)->needs_container);
   CHECK(without.acquire(row, true, scene.file(row).container.get())->id == 0);
   CHECK_FALSE(without.acquire(row, false, nullptr)->needs_container);
 }
 
 TEST_CASE("how many ids are kept") {
-  CHECK(ids_to_keep() >= BackingTable::fewest_idle);
-  CHECK(ids_to_keep() <= BackingTable::most_idle);
+  for (const std::size_t kept : {std::size_t{0}, std::size_t{100'000}, BackingTable::most_idle}) {
+    CHECK(ids_to_keep(kept) >= BackingTable::fewest_idle);
+    CHECK(ids_to_keep(kept) <= BackingTable::most_idle);
+  }
+  CHECK(ids_to_keep(BackingTable::most_idle) == BackingTable::most_idle);
 }
 
 TEST_CASE("what could not be registered ahead is registered by its open") {
@@ -340,7 +382,7 @@ TEST_CASE(
   for (std::uint64_t n = 1; met; ++n) {
     BackingScene scene;
     FrugalRegistrar registrar;
-    BackingTable table(&registrar, 4);
+    BackingTable table(&registrar, test::at_most(4));
     std::vector<std::shared_ptr<Container>> containers;
     for (std::uint64_t ino = 2; ino < 12; ++ino) {
       containers.push_back(*scene.backend->create(ino));
@@ -390,7 +432,7 @@ TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[f
   for (std::uint64_t n = 1; met; ++n) {
     RowScene scene;
     FrugalRegistrar registrar;
-    BackingTable table(&registrar, 64);
+    BackingTable table(&registrar, test::at_most(64));
     REQUIRE_FALSE(scene.brings_row(row, table));
     REQUIRE(scene.brings_row(row + 1, table));
     {
@@ -457,7 +499,7 @@ TEST_CASE(
           }
           short_of_memory([&] {
             try {
-              BackingTable(&registrar, 4).inherit(inherited, is_there);
+              BackingTable(&registrar, test::at_most(4)).inherit(inherited, is_there);
             } catch (const std::bad_alloc&) {
             }
           });
@@ -466,7 +508,7 @@ TEST_CASE(
           }
           std::erase_if(inherited,
                         [&](const InheritedBacking& one) { return !registrar.knows(one.id); });
-          BackingTable next(&registrar, 4);
+          BackingTable next(&registrar, test::at_most(4));
           next.inherit(inherited, is_there);
           REQUIRE(registrar.known == 0b11111100);
           for (std::uint64_t ino = 2; ino < 8; ++ino) {

@@ -28,7 +28,7 @@ struct RowOfFiles {
   std::unique_ptr<test::FailingBackend> backend;
   std::unique_ptr<fs::Filesystem> filesystem;
   test::Registrar registrar;
-  BackingTable table{&registrar, 256};
+  BackingTable table{&registrar, test::at_most(256)};
   std::unique_ptr<BatchRegistrar> rows;
   std::uint64_t first = 0;  // the first number of a complete batch
 

@@ -96,7 +96,7 @@ struct Scene {
   std::unique_ptr<fs::Filesystem> filesystem =
       std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   fuse::Connection connection{.filesystem = *filesystem,
-                              .backing = fuse::BackingTable(nullptr, 0),
+                              .backing = fuse::BackingTable(nullptr, fuse::ids_to_keep),
                               .observer = fuse::Observer(observer_sinks)};
   test::KernelEnd kernel{callbacks(), connection};
 };

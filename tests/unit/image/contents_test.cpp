@@ -106,6 +106,17 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "contents: a file whose record has the times, because no program wrote to it, is unchanged",
+    "[image][contents]") {
+  const LeftImage left;
+  const std::array times{to_timespec(fs::time_in_record), to_timespec(fs::time_in_record)};
+  REQUIRE(::utimensat(AT_FDCWD, left.container("d/empty").c_str(), times.data(), 0) == 0);
+  CHECK(left.changed()->empty());
+  store_at(left.container("d/empty"), 0, "x");
+  CHECK(left.changed()->size() == 1);
+}
+
+TEST_CASE(
     "contents: a container that was cut short, lengthened or written to since its instance was "
     "left is told, and not brought out",
     "[image][contents]") {
