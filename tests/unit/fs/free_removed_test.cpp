@@ -26,6 +26,7 @@ using fs::root_ino;
 
 constexpr std::uint64_t mebibyte = 1U << 20U;
 constexpr std::uint64_t capacity = 16 * mebibyte;
+constexpr std::uint64_t little = mebibyte / 8;  // less than a noticeable part of the store
 
 // A kernel that keeps removed containers until it must release them.
 struct Kernel final : fs::KernelView {
@@ -141,7 +142,7 @@ TEST_CASE("while half of the store is free, containers of removed files are remo
     REQUIRE(files.unlink({}, root_ino, name));
     CHECK(files.forget(ino, 1).gone);
   };
-  const auto ino = store.file("f", mebibyte);
+  const auto ino = store.file("f", little);
   remove(ino, "f");
   REQUIRE(store.backend->attributes(ino));
   CHECK(files.put_off() == 1);
@@ -152,7 +153,7 @@ TEST_CASE("while half of the store is free, containers of removed files are remo
   }
   SECTION("before the free space is told") {
     const auto told = files.statfs();
-    CHECK(told.f_bavail * 4096 > capacity - mebibyte);
+    CHECK(told.f_bavail * 4096 > capacity - little);
   }
   SECTION("where space is wanted") {
     CHECK(files.free_removed());
@@ -188,6 +189,16 @@ TEST_CASE("no removal is put off where space is short, and only so many are", "[
   const auto large = made_and_removed(capacity / 2 + mebibyte);
   CHECK(files.put_off() == 0);
   CHECK(store.backend->attributes(large).error().code == ENOENT);
+}
+
+TEST_CASE("a removed file that holds a noticeable part is freed before the answer, on every level",
+          "[fs]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  store.kernel.later = true;
+  const auto ino = store.file("f", mebibyte);
+  REQUIRE(store.filesystem->unlink({}, root_ino, "f"));
+  CHECK(store.is_free());
+  CHECK(store.filesystem->forget(ino, 1).gone);
 }
 
 TEST_CASE("a removal counts the close that was received before it", "[fs]") {
@@ -244,17 +255,22 @@ TEST_CASE("what a removed file holds is freed for a program that needs it", "[fs
   SmallStore store(GENERATE("/dev/shm", "/tmp"));
   Filesystem& files = *store.filesystem;
   const auto kept = store.file("kept", 0);
-  const auto ino = store.file("f", 7 * mebibyte);
-  REQUIRE(files.unlink({}, root_ino, "f"));
+  std::vector<std::uint64_t> removed;
+  for (int i = 0; i < 56; ++i) {
+    removed.push_back(store.file("f", little));
+    REQUIRE(files.unlink({}, root_ino, "f"));
+  }
   CHECK_FALSE(store.is_free());  // there is room enough: the kernel's FORGET frees it
   CHECK(store.append(kept, 14 * mebibyte) == 14 * mebibyte);
-  CHECK(files.forget(ino, 1).gone);
+  for (const auto ino : removed) {
+    CHECK(files.forget(ino, 1).gone);
+  }
 }
 
 TEST_CASE("an operation is tried again when another thread has freed the space meanwhile", "[fs]") {
   SmallStore store("/dev/shm");
   Filesystem& files = *store.filesystem;
-  const auto ino = store.file("f", 7 * mebibyte);
+  const auto ino = store.file("f", little);
   REQUIRE(files.unlink({}, root_ino, "f"));
   int calls = 0;
   CHECK(files.with_room([&]() -> Status {
@@ -272,7 +288,7 @@ TEST_CASE("an operation is tried again when another thread has freed the space m
 TEST_CASE("freeing what was removed costs nothing where nothing was", "[fs]") {
   SmallStore store("/dev/shm");
   CHECK_FALSE(store.filesystem->free_removed());
-  store.file("f", mebibyte);
+  store.file("f", little);
   REQUIRE(store.filesystem->unlink({}, root_ino, "f"));
   CHECK(store.filesystem->free_removed());
   CHECK(store.is_free());
