@@ -7,7 +7,7 @@
 namespace efs::fuse {
 
 double attribute_timeout(const fs::Entry& entry) {
-  return entry.may_change_now ? keep_for_a_moment : entry.may_change_unseen ? keep_briefly : keep_for_ever;
+  return entry.may_change_now ? keep_not : entry.may_change_unseen ? keep_briefly : keep_for_ever;
 }
 
 fuse_entry_param to_entry(const fs::Entry& entry) {

@@ -13,7 +13,7 @@ inline constexpr double keep_for_ever = 365.0 * 86400;
 // A shared mapping of a passthrough file changes mtime without a notification.
 inline constexpr double keep_briefly = 1.0;
 // While such a file is open read-write, the kernel asks each time.
-inline constexpr double keep_for_a_moment = 0.004;
+inline constexpr double keep_not = 0;
 
 fuse_entry_param to_entry(const fs::Entry& entry);
 /// Includes the birth time, which struct stat lacks.

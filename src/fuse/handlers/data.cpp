@@ -105,7 +105,7 @@ void reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_i
   }
   fuse_entry_param param = to_entry(*entry);
   if ((info->flags & O_ACCMODE) == O_RDWR) {
-    param.attr_timeout = keep_for_a_moment;
+    param.attr_timeout = keep_not;
   }
   if (!request.reply_create(param, *info)) {
     after_reply([&] {
