@@ -87,10 +87,7 @@ Result<Object> Bundle::find(std::string_view name) {
   if (!mapping_ || mapping_->size() < end) {
     EO_TRY(map(written_));
   }
-  auto header = checked_header(
-      std::string_view(mapping_->data() + member.start,
-                       std::min<std::uint64_t>(member.size, max_preamble + max_header_text)),
-      member.size);
+  auto header = header_of(member);
   if (!header) {
     return std::unexpected(std::move(header.error()));
   }
@@ -189,6 +186,22 @@ Status Bundle::flush() {
   written_ += buffer_.size();
   buffer_.clear();
   return {};
+}
+
+Result<Header> Bundle::header_of(const Member& member) {
+  const std::string_view head(mapping_->data() + member.start,
+                              std::min<std::uint64_t>(member.size, max_preamble + max_header_text));
+  // Arrays of one shape have the same header.
+  if (!parsed_text_.empty() && head.starts_with(parsed_text_) &&
+      member.size >= parsed_.offset + parsed_.shape.bytes) {
+    return parsed_;
+  }
+  auto header = checked_header(head, member.size);
+  if (header) {
+    parsed_ = *header;
+    parsed_text_ = head.substr(0, header->offset);
+  }
+  return header;
 }
 
 Status Bundle::map(std::uint64_t size) {

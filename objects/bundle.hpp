@@ -67,6 +67,7 @@ class Bundle {
   Status append(std::string_view bytes);
   Status flush();
   Status map(std::uint64_t size);
+  Result<Header> header_of(const Member& member);
 
   std::mutex mutex_;
   // All guarded by mutex_.
@@ -78,6 +79,8 @@ class Bundle {
   bool sync_ = false;          // an array was stored with `sync`
   std::unordered_map<std::string, Member, Hash, std::equal_to<>> members_;
   std::shared_ptr<const Mapping> mapping_;
+  std::string parsed_text_;  // the bytes of the header that was parsed last
+  Header parsed_;
 
   std::optional<Failure> failure_;  // constant after open()
 };

@@ -9,6 +9,7 @@
 
 #include "objects/crc32.hpp"
 #include "objects/files.hpp"
+#include "objects/npy.hpp"
 #include "objects/zip.hpp"
 #include "support/durable_calls.hpp"
 #include "unit/objects/arrays.hpp"
@@ -275,6 +276,38 @@ TEST_CASE("a damaged bundle is refused", "[objects]") {
   std::filesystem::remove(file);
   std::filesystem::create_symlink("/etc/passwd", file);
   CHECK(eo_bundle(temp.store, "few", &bundle) == EBADMSG);
+}
+
+TEST_CASE("members with equal headers have their own sizes", "[objects]") {
+  const TempStore temp;
+  const auto header_of = [](std::uint64_t count) {
+    return objects::header_of(*objects::checked(array_of("<i4", {count})));
+  };
+  std::string file;
+  std::vector<Member> members;
+  const auto add = [&](const char* name, const std::string& header, std::size_t size) {
+    members.push_back({name, file.size(), 0, header.size() + size, 0, true});
+    file += objects::local_header(members.back());
+    file += header + std::string(size, '\1');
+  };
+  add("whole", header_of(30), 120);
+  add("short", header_of(30), 60);
+  add("other", header_of(31), 124);
+  add("again", header_of(30), 120);
+  write_file(temp.path() + "/few.npz", file + objects::zip_end(members, file.size()));
+  eo_storage* bundle = nullptr;
+  REQUIRE(eo_bundle(temp.store, "few", &bundle) == 0);
+  for (int round = 0; round < 2; ++round) {
+    CHECK(value_of(bundle, "whole") == 0x01010101);
+    CHECK(value_of(bundle, "short") == -2);
+    CHECK(error_says("needs"));
+    eo_array info{};
+    CHECK(eo_info(bundle, "other", &info) == 0);
+    CHECK(info.shape[0] == 31);
+    CHECK(eo_info(bundle, "again", &info) == 0);
+    CHECK(info.shape[0] == 30);
+  }
+  eo_close(bundle);
 }
 
 TEST_CASE("EO_SYNC makes a bundle durable", "[objects]") {
