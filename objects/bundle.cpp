@@ -136,7 +136,7 @@ Status Bundle::finish(bool sync) {
   // Not by the buffer: a second attempt after a failure writes it to the same place.
   const std::string end = zip_end(members, written_);
   EO_TRY(write_all(file_.get(), end.data(), end.size(), written_));
-  return sync || sync_ ? sync_data(file_.get()) : Status();
+  return sync || sync_ ? sync_data(file_.get()) : check_writes(file_.get());
 }
 
 Result<std::vector<Recorded>> Bundle::recorded() {

@@ -226,6 +226,22 @@ Status sync_entries(int fd) {
   return {};
 }
 
+Status check_writes(int fd) {
+  // Each close of a descriptor flushes the file, not only the last one.
+  while (true) {
+    const int second = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (second < 0) {
+      return fail(errno);
+    }
+    if (::close(second) == 0) {
+      return {};
+    }
+    if (errno != EINTR) {
+      return fail(errno);
+    }
+  }
+}
+
 Result<std::vector<Listed>> list(int directory) {
   // A directory of its own: the position of a shared one would be shared, too.
   const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -87,6 +87,9 @@ Status sync_parents(int at, std::string_view name);
 /// fdatasync or fsync, repeated after a signal.
 Status sync_data(int fd);
 Status sync_entries(int fd);
+/// Returns the error that a close reports: a write that the file system delayed has failed. The
+/// descriptor stays open, and so does its lock.
+Status check_writes(int fd);
 
 /// An entry of a directory that is listed. A link, a FIFO or a device is neither.
 struct Listed {

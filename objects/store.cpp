@@ -399,7 +399,7 @@ Status publish(const Fd& root, std::string_view name, const Entry& entry, const 
                unsigned flags) {
   const bool sync = (flags & EO_SYNC) != 0;
   const int directory = entry.directory.get();
-  Status status = sync ? sync_data(file.fd.get()) : Status();
+  Status status = sync ? sync_data(file.fd.get()) : check_writes(file.fd.get());
   if (status && ::renameat(directory, file.name.c_str(), directory, entry.name.c_str()) != 0) {
     status = fail(errno);
   }

@@ -114,7 +114,7 @@ Status write_manifest(const Store& version, bool sync) {
     return fail(errno);
   }
   EO_TRY(write_all(file.get(), text.data(), text.size(), 0));
-  return sync ? sync_data(file.get()) : Status();
+  return sync ? sync_data(file.get()) : check_writes(file.get());
 }
 
 /// Makes all directories of a version durable.

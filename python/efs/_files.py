@@ -136,6 +136,9 @@ def published(directory: str, name: str, sync: bool) -> Iterator[int]:
             yield fd
             if sync:
                 os.fdatasync(fd)
+            else:
+                # A close reports a delayed write that has failed. The lock stays with fd.
+                os.close(os.dup(fd))
             os.rename(draft, last, src_dir_fd=at, dst_dir_fd=at)
         except BaseException:
             os.unlink(draft, dir_fd=at)

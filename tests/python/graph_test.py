@@ -183,6 +183,21 @@ class Objects(Case):
         self.assertEqual(self.s.load_object("x"), 1)
         self.assertEqual(self.left(), [])
 
+    def test_a_failed_close_keeps_the_old_object(self):
+        self.s.dump("x", 1)
+        real = os.close
+
+        def close(fd):
+            draft = os.readlink(f"/proc/self/fd/{fd}").endswith(".part")
+            real(fd)
+            if draft:
+                raise OSError(errno.EDQUOT, "full")
+
+        with mock.patch("os.close", close):
+            self.fails(errno.EDQUOT, "cannot dump x .* larger quota", self.s.dump, "x", 2)
+        self.assertEqual(self.s.load_object("x"), 1)
+        self.assertEqual(self.left(), [])
+
     def test_in_a_version(self):
         with self.s.version("run", 1) as v:
             v.dump("model", {"w": np.ones(5000)})

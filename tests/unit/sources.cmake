@@ -85,6 +85,7 @@ set(sources
   objects/checkpoint_pace_test.cpp
   objects/checkpoint_snapshot_test.cpp
   objects/checkpoint_test.cpp
+  objects/close_test.cpp
   objects/draft_test.cpp
   objects/joined_test.cpp
   objects/name_test.cpp

@@ -3,28 +3,28 @@
 #include "stage/pfs/merge.hpp"
 
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include "stage/pfs/forwarding_pfs.hpp"
 #include "stage/pfs/merging_pfs.hpp"
 #include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/partial_name.hpp"
+#include "support/failing_calls.hpp"
 #include "support/short_of_memory.hpp"
 #include "unit/stage/pfs/merge_scene.hpp"
 
 namespace efs::stage {
 namespace {
+
+using efs::test::FailingCall;
+using efs::test::with_calls_failing;
 
 TEST_CASE("a name that nobody has is given", "[merge]") {
   const MergeScene scene;
@@ -350,32 +350,6 @@ TEST_CASE("merging: every allocation of memory fails once, and for good",
       CHECK(allocations > 1);
     }
   }
-}
-
-struct FailingCall {
-  unsigned number = 0;  // SYS_...
-  unsigned code = 0;
-};
-
-// Does `work` on a thread for which these system calls fail: merging asks the PFS itself.
-void with_calls_failing(const std::vector<FailingCall>& calls, const std::function<void()>& work) {
-  std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  for (const auto& call : calls) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call.number, 0, 1));
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | call.code));
-  }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  const sock_fprog filter{.len = static_cast<unsigned short>(program.size()),
-                          .filter = program.data()};
-  bool filtered = false;
-  std::thread([&] {
-    filtered = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-               ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-    if (filtered) {
-      work();
-    }
-  }).join();
-  REQUIRE(filtered);
 }
 
 TEST_CASE(
