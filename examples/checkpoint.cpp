@@ -15,6 +15,9 @@
 #ifdef USE_MPI
 #include <efs_objects_mpi.hpp>
 #endif
+#ifdef USE_PMEM
+#include "mapped_file.hpp"
+#endif
 
 namespace {
 
@@ -244,6 +247,13 @@ std::unique_ptr<Checkpoints> make_checkpoints(const std::string& kind, const std
   }
   if (kind == "values" || kind == "file") {
     return std::make_unique<PlainFiles>(directory, std::move(memory), kind == "values");
+  }
+  if (kind == "pmem") {
+#ifdef USE_PMEM
+    return std::make_unique<MappedFile>(directory, std::move(memory));
+#else
+    throw eo::Error(ENOTSUP, "this program was compiled without libpmem");
+#endif
   }
   if (kind == "objects") {
     return std::make_unique<Objects>(directory, memory);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Three ways to write a checkpoint, for the examples:
+// Five ways to write a checkpoint, for the examples:
 //   values   a plain file for each rank, with a flush after each value (how not to do it)
 //   file     a plain file for each rank, with one flush at the end
+//   pmem     a file for each rank that libpmem maps, with a flush after each array (USE_PMEM)
 //   objects  libefs-objects: eo_checkpoint of protected memory, a series for each rank
 //   shared   libefs-objects: one array that all ranks fill; any number of ranks restarts it
 // "none" writes none.

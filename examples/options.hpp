@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +18,7 @@ struct Options {
   int size = 32;              // --size: elements or cells in each direction
   int steps = 200;            // --steps
   int every = 20;             // --every: steps between two checkpoints
-  std::string kind = "none";  // --checkpoint: none, values, file, objects or shared
+  std::string kind = "none";  // --checkpoint: none, values, file, pmem, objects or shared
   std::string directory;      // --directory: of the checkpoints
 };
 
@@ -81,6 +82,9 @@ void run(Code& code, const Options& options) {
     done = checkpoints->restore().value_or(0);
   }
   const bool first = parallel::rank() == 0;
+  using Clock = std::chrono::steady_clock;
+  Clock::duration saving{};
+  int saved = 0;
   if (first) {
     std::printf("begin at step %d\n", static_cast<int>(done));
     std::fflush(stdout);
@@ -89,12 +93,19 @@ void run(Code& code, const Options& options) {
     code.step();
     ++done;
     if (checkpoints && done % static_cast<std::uint64_t>(options.every) == 0) {
+      const Clock::time_point begin = Clock::now();
       checkpoints->save(done);
+      saving += Clock::now() - begin;
+      ++saved;
       if (first) {
         std::printf("checkpoint %d\n", static_cast<int>(done));
         std::fflush(stdout);
       }
     }
+  }
+  if (first && saved > 0) {
+    std::printf("%.3f ms for each checkpoint\n",
+                std::chrono::duration<double, std::milli>(saving).count() / saved);
   }
   const double energy = code.energy();
   const std::uint64_t hash = hash_of(code.memory());

@@ -15,15 +15,18 @@ echo "seed $seed"
 check 'install' cmake --install "$BIN/.." --prefix "$S/prefix"
 library=$(find "$S/prefix" -name 'libefs-objects.so')
 export LD_LIBRARY_PATH=${library%/*}
+# The kind pmem only where libpmem is.
+pmem=() lpmem=()
+if "$CXX" -E -x c++ - <<<'#include <libpmem.h>' >/dev/null 2>&1; then pmem=(-DUSE_PMEM) lpmem=(-lpmem); fi
 # build COMPILER FLAG... APPLICATION OUTPUT
 build() {
   local application=${*: -2:1} output=${*: -1}
   "${@:1:$#-2}" -std=c++17 -O1 -Wall -Wextra -Wpedantic -Wshadow -Werror "-I$S/prefix/include" \
-    "$SOURCE/examples/$application.cpp" "$S/${output%-*}.o" "-L${library%/*}" -lefs-objects -o "$S/$output"
+    "$SOURCE/examples/$application.cpp" "$S/${output%-*}.o" "-L${library%/*}" -lefs-objects "${lpmem[@]}" -o "$S/$output"
 }
 # common COMPILER FLAG... NAME: what the applications share
 common() {
-  "${@:1:$#-1}" -std=c++17 -O1 -Wall -Wextra -Wpedantic -Wshadow -Werror "-I$S/prefix/include" -c "$SOURCE/examples/checkpoint.cpp" -o "$S/${*: -1}.o"
+  "${@:1:$#-1}" "${pmem[@]}" -std=c++17 -O1 -Wall -Wextra -Wpedantic -Wshadow -Werror "-I$S/prefix/include" -c "$SOURCE/examples/checkpoint.cpp" -o "$S/${*: -1}.o"
 }
 # Memory, where there is some: a flush of each value to a disk takes minutes.
 memory=$(mktemp -d "/dev/shm/$(basename "$S").XXXXXX" 2>/dev/null) || memory=$S
@@ -76,10 +79,40 @@ check 'the checkpoints compile' common "$CXX" serial
 for application in stencil particles; do check "$application compiles" build "$CXX" $application serial-$application; done
 check_exit 'stencil conserves energy' 0 'energy 0\.25000' "$S/serial-stencil" --steps 300
 check_exit 'an unknown kind' 1 'unknown kind of checkpoint: tape' "$S/serial-stencil" --checkpoint tape
-for kind in values file objects; do survives stencil $kind "$S/serial-stencil"; done
-for kind in values file objects shared; do survives particles $kind "$S/serial-particles"; done
+kinds=(values file)
+if [ ${#pmem[@]} -gt 0 ]; then kinds+=(pmem); else skip 'checkpoints by libpmem' 'libpmem is not installed'; fi
+for kind in "${kinds[@]}" objects; do survives stencil $kind "$S/serial-stencil"; done
+# libpmem takes the files of particles for persistent memory, and flushes them by the processor.
+for kind in "${kinds[@]}" objects shared; do PMEM_IS_PMEM_FORCE=1 survives particles $kind "$S/serial-particles"; done
 echo "$deaths deaths, $resumed resumptions"
 check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 6 -a $resumed -ge 7
+# A checkpoint by libpmem dies at each of its flushes: the kernel's memory has all stores before it.
+cat >"$S/flushes.c" <<'END'
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int flushes;
+static void flush(void) {
+  if (++flushes == atoi(getenv("DIES_AT"))) kill(getpid(), SIGKILL);
+}
+void pmem_persist(const void* from, size_t size) { (void)from, (void)size, flush(); }
+int pmem_msync(const void* from, size_t size) { return (void)from, (void)size, flush(), 0; }
+END
+# dies_at N: the run is killed at its Nth flush, and a second one resumes it. False if it ended before.
+dies_at() {
+  local options=(--size 12 --steps 24 --every 8 --checkpoint pmem --directory "$memory/flush-$1")
+  DIES_AT=$1 LD_PRELOAD=$S/flushes.so "$S/serial-stencil" "${options[@]}" >/dev/null 2>&1 && return 1
+  short=$(result "$("$S/serial-stencil" "${options[@]}" 2>&1)")
+}
+if [ ${#pmem[@]} -gt 0 ]; then
+  check 'the library that counts flushes compiles' cc -shared -fPIC "$S/flushes.c" -o "$S/flushes.so"
+  whole=$(result "$("$S/serial-stencil" --size 12 --steps 24)") wrong=''
+  for ((n = 1; n < 1000; n++)); do
+    { dies_at $n; } 2>/dev/null || break
+    [ "$short" = "$whole" ] || wrong+=" $n"
+  done
+  check "killed at each of $((n - 1)) flushes, it ends with the same bits (not after flush$wrong)" test $n -gt 20 -a $n -lt 1000 -a -z "$wrong"
+fi
 # after_damage LAUNCHER...: the newest version is damaged, and keeps its number.
 after_damage() {
   local options=(--size 12 --every 8 --checkpoint objects --directory "$memory/damaged-$1") newest; shift
@@ -98,7 +131,7 @@ if "$MPICXX" -E -x c++ - <<<'#include <mpi.h>' >/dev/null 2>&1 && command -v "$M
   deaths=0 resumed=0 kills=${EFS_KILLS:-2} steps=([stencil]=160 [particles]=48)
   check 'the checkpoints compile with MPI' common "$MPICXX" -DUSE_MPI -DOMPI_SKIP_MPICXX mpi
   for application in stencil particles; do check "$application compiles with MPI" build "$MPICXX" -DUSE_MPI -DOMPI_SKIP_MPICXX $application mpi-$application; done
-  for kind in file objects; do survives stencil $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-stencil"; done
+  for kind in "${kinds[@]:1}" objects; do survives stencil $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-stencil"; done
   for kind in values shared; do survives particles $kind timeout 60 "$MPIRUN" -n 2 "$S/mpi-particles"; done
   echo "$deaths deaths of a rank, $resumed resumptions"
   check "most runs died ($deaths), and were resumed ($resumed)" test $deaths -ge 3 -a $resumed -ge 3
