@@ -1,277 +1,77 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Measures the Python package efs against plain files, NumPy, HDF5 and netCDF-4.
+"""Measures libefs-objects and its Python package, each figure beside its goal.
 
-usage: objects.py DIRECTORY [--size MIB] [--arrays N] [--rounds N]
+usage: objects.py DIRECTORY [--build DIR] [--size MIB] [--arrays N] [--rounds N] [--parts PART,...]
 
-DIRECTORY is on a mount of efs or on a tmpfs; it needs three times the size (1 GiB of doubles). The
-contenders alternate in one run; a figure is the median of the rounds. Beside each is its goal.
-A peer that Python cannot import is listed as skipped. To have all peers:
+DIRECTORY is on a mount of efs or on a tmpfs; it needs six times the size (1 GiB of doubles). The
+contenders alternate in one run; a figure is the median of the rounds. The parts:
 
-    python3 -m venv venv && venv/bin/pip install numpy h5py netCDF4
-    PYTHONPATH=python EFS_OBJECTS_LIBRARY=build/lib/libefs-objects.so.1 \\
-        venv/bin/python bench/objects.py /dev/shm
+    python        the package efs against plain files, NumPy, h5py and netCDF4
+    peers         the library against plain files, MPI-IO, PnetCDF, HDF5, NetCDF-4 and ADIOS2 in C,
+                  with 1 and 2 ranks; compiles them by mpicc
+    checkpoints   the strategies of eo_checkpoint, with a store at a quarter of the rate of DRAM
+    applications  the programs of examples/ with each kind of checkpoint
+    talk          the length of the program of pMEMCPY's talk
+
+A peer that is not installed is listed as skipped. To have all (Debian 12; MPI is Open MPI):
+
+    apt-get install libopenmpi-dev libpnetcdf-dev libhdf5-openmpi-dev libnetcdf-mpi-dev libpmem-dev
+    python3 -m venv venv && venv/bin/pip install numpy h5py netCDF4 adios2
+    venv/bin/python bench/objects.py /dev/shm
 """
 import argparse
-import importlib
 import os
-import pickle
-import random
-import shutil
-import statistics
 import sys
-import tempfile
-import time
 
-import numpy as np
+from figures import Figures
+from objects_native import ROOT, Native
 
-import efs
-from efs import _library
+PARTS = ("python", "peers", "checkpoints", "applications", "talk")
 
 
-def peer(name):
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        print(f"skipped: {name} ({error})")
-        return None
-
-
-class Bench:
-    def __init__(self, arguments):
-        self.rounds = arguments.rounds
-        self.folder = tempfile.mkdtemp(prefix="efs-bench-", dir=arguments.directory)
-        self.store = efs.Store(os.path.join(self.folder, "store"))
-        self.data = np.arange(arguments.size << 17, dtype="f8")
-        self.arrays = {f"a{i}": np.full(512, float(i)) for i in range(arguments.arrays)}
-        self.h5py, self.netcdf = peer("h5py"), peer("netCDF4")
-        self.missed = 0
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def measure(self, contenders, repeat=1):
-        """The milliseconds of each contender. They alternate, in another order in each round.
-        The first round is a rehearsal: memory that is new to a virtual machine costs much more."""
-        times = {name: [] for name in contenders}
-        order = list(contenders.items())
-        for number in range(self.rounds + 1):
-            random.Random(number).shuffle(order)
-            for name, (prepare, run) in order:
-                prepare()
-                begin = time.perf_counter()
-                for _ in range(repeat):
-                    run()
-                if number > 0:
-                    times[name].append((time.perf_counter() - begin) * 1000 / repeat)
-        return times
-
-    def show(self, title, times):
-        """Prints the median and the best of the rounds. Returns the medians."""
-        print(f"\n{title}")
-        for name, found in times.items():
-            best = min(found)
-            print(f"  {name:34} {statistics.median(found):10.3f} ms, best {best:10.3f} ms")
-        return {name: statistics.median(found) for name, found in times.items()}
-
-    def goal(self, text, value, wanted, at_least=True):
-        met = value >= wanted if at_least else value <= wanted
-        self.missed += not met
-        sign = ">=" if at_least else "<="
-        print(f"  {'met   ' if met else 'MISSED'} {text}: {value:.2f}, goal {sign} {wanted}")
-
-    def fresh(self):
-        """Removes what the contender before has written: its memory is used again."""
-        for name in os.listdir(self.folder):
-            if name != "store":
-                os.unlink(self.path(name))
-        self.store.clear()
-
-    # --- one large array ---
-
-    def plain_write(self):
-        fd = os.open(self.path("plain.part"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        os.ftruncate(fd, self.data.nbytes)
-        view, at = memoryview(self.data).cast("B"), 0
-        while at < len(view):
-            at += os.pwrite(fd, view[at : at + (1 << 30)], at)
-        os.close(fd)
-        os.rename(self.path("plain.part"), self.path("plain"))
-
-    def h5_write(self):
-        with self.h5py.File(self.path("a.h5"), "w") as file:
-            file.create_dataset("a", data=self.data)
-
-    def netcdf_write(self):
-        with self.netcdf.Dataset(self.path("a.nc"), "w") as file:
-            file.createDimension("n", len(self.data))
-            file.createVariable("a", "f8", ("n",))[:] = self.data
-
-    def writers(self):
-        yield "plain write", self.plain_write
-        yield "efs store", lambda: self.store.store("a", self.data)
-        yield "np.save", lambda: np.save(self.path("a.npy"), self.data)
-        if self.h5py:
-            yield "h5py", self.h5_write
-        if self.netcdf:
-            yield "netCDF4", self.netcdf_write
-
-    def large_writes(self):
-        times = self.measure({name: (self.fresh, run) for name, run in self.writers()})
-        found = self.show("store one array", times)
-        self.goal("efs store, of a plain write", found["plain write"] / found["efs store"], 0.95)
-        self.goal("efs store, of np.save", found["np.save"] / found["efs store"], 1.1)
-
-    def h5_sum(self):
-        with self.h5py.File(self.path("a.h5"), "r") as file:
-            return file["a"][:].sum()
-
-    def netcdf_sum(self):
-        with self.netcdf.Dataset(self.path("a.nc"), "r") as file:
-            file.set_auto_mask(False)
-            return file["a"][:].sum()
-
-    def large_reads(self):
-        def nothing():
-            pass
-
-        self.fresh()
-        for _, write in self.writers():
-            write()
-        readers = {
-            "efs view": lambda: self.store["a"],
-            "efs view and sum": lambda: self.store["a"].sum(),
-            "efs load and sum": lambda: self.store.load("a").sum(),
-            "np.load and sum": lambda: np.load(self.path("a.npy")).sum(),
-            "np.load by mmap and sum": lambda: np.load(self.path("a.npy"), mmap_mode="r").sum(),
-        }
-        if self.h5py:
-            readers["h5py and sum"] = self.h5_sum
-        if self.netcdf:
-            readers["netCDF4 and sum"] = self.netcdf_sum
-        times = self.measure({name: (nothing, run) for name, run in readers.items()})
-        found = self.show("read one array", times)
-        self.goal("milliseconds of a view", found["efs view"], 1, at_least=False)
-        for name in ("h5py and sum", "netCDF4 and sum"):
-            if name in found:
-                ratio = found[name] / found["efs view and sum"]
-                self.goal(f"view and sum, of {name}", ratio, 2.5)
-
-    # --- many small arrays ---
-
-    def bundle_write(self):
-        with self.store.bundle("many") as bundle:
-            for name, array in self.arrays.items():
-                bundle[name] = array
-
-    def bundle_read(self):
-        with self.store.open_bundle("many") as bundle:
-            return sum(array[1] for array in bundle.arrays().values())
-
-    def bundle_read_by_name(self):
-        with self.store.open_bundle("many") as bundle:
-            return sum(bundle[name][1] for name in self.arrays)
-
-    def h5_write_many(self):
-        with self.h5py.File(self.path("many.h5"), "w") as file:
-            for name, array in self.arrays.items():
-                file.create_dataset(name, data=array)
-
-    def h5_read_many(self):
-        with self.h5py.File(self.path("many.h5"), "r") as file:
-            return sum(file[name][:][1] for name in self.arrays)
-
-    def savez_read(self):
-        with np.load(self.path("many.npz")) as file:
-            return sum(file[name][1] for name in self.arrays)
-
-    def bundles(self):
-        writers = {"np.savez": lambda: np.savez(self.path("many.npz"), **self.arrays)}
-        readers = {"np.load": self.savez_read}
-        if self.h5py:
-            writers["h5py"], readers["h5py"] = self.h5_write_many, self.h5_read_many
-        if _library.has("eo_begin_bundle"):
-            writers["efs bundle"], readers["efs bundle"] = self.bundle_write, self.bundle_read
-            readers["efs bundle, one by one"] = self.bundle_read_by_name
-        else:
-            print("\nskipped: bundles (the library has no eo_begin_bundle)")
-        for title, contenders, goal in (("write", writers, 3.5), ("read", readers, 20)):
-            times = self.measure({name: (lambda: None, run) for name, run in contenders.items()})
-            found = self.show(f"{title} {len(self.arrays)} arrays of 4 KiB", times)
-            if "efs bundle" in found and "h5py" in found:
-                self.goal(f"bundle {title}, of h5py", found["h5py"] / found["efs bundle"], goal)
-
-    # --- one small array, and an object ---
-
-    def small(self):
-        array = np.arange(128.0)
-        self.store["small"] = array
-        np.save(self.path("small.npy"), array)
-        runs = {
-            "efs view": lambda: self.store["small"],
-            "np.load": lambda: np.load(self.path("small.npy")),
-            "np.load by mmap": lambda: np.load(self.path("small.npy"), mmap_mode="r"),
-            "efs store": lambda: self.store.store("small", array),
-            "np.save": lambda: np.save(self.path("small.npy"), array),
-        }
-        times = self.measure({name: (lambda: None, run) for name, run in runs.items()}, 1000)
-        found = self.show("one array of 1 KiB", times)
-        self.goal("efs view, of np.load", found["efs view"] / found["np.load"], 1.5, at_least=False)
-
-    def pickle_write(self, value):
-        with open(self.path("object.pickle"), "wb") as file:
-            pickle.dump(value, file, 4)
-
-    def pickle_read(self):
-        with open(self.path("object.pickle"), "rb") as file:
-            return pickle.load(file)
-
-    def objects(self):
-        value = {"parts": np.array_split(self.data, 16), "name": "model"}
-        writers = {
-            "efs dump": lambda: self.store.dump("object", value),
-            "pickle, protocol 4": lambda: self.pickle_write(value),
-        }
-        readers = {
-            "efs load_object": lambda: self.store.load_object("object"),
-            "pickle": self.pickle_read,
-        }
-
-        def remove():
-            for path in (self.path("object.pickle"), self.path("store/object.pkl.npz")):
-                if os.path.exists(path):
-                    os.unlink(path)
-
-        times = self.measure({name: (remove, run) for name, run in writers.items()})
-        self.show("dump an object with the array", times)
-        for write in writers.values():
-            write()
-        times = self.measure({name: (lambda: None, run) for name, run in readers.items()})
-        self.show("load the object and read nothing", times)
-
-    def run(self):
-        print(f"{self.data.nbytes >> 20} MiB in {self.folder}, {self.rounds} rounds, "
-              f"Python {sys.version.split()[0]}, NumPy {np.__version__}, {os.cpu_count()} CPUs")
-        try:
-            self.large_writes()
-            self.large_reads()
-            self.fresh()
-            self.bundles()
-            self.small()
-            self.fresh()
-            self.objects()
-        finally:
-            shutil.rmtree(self.folder)
-        print(f"\n{self.missed} goals missed")
-
-
-def main():
+def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), metavar="DIR")
     parser.add_argument("--size", type=int, default=1024, metavar="MIB", help="of the large array")
     parser.add_argument("--arrays", type=int, default=10000, metavar="N", help="of 4 KiB")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
-    Bench(parser.parse_args()).run()
+    parser.add_argument("--parts", default=",".join(PARTS), metavar="PART,...")
+    arguments = parser.parse_args()
+    arguments.build = os.path.abspath(arguments.build)
+    arguments.parts = arguments.parts.split(",")
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no part {', '.join(unknown)}: the parts are {', '.join(PARTS)}")
+    return arguments
+
+
+def measure_python(arguments, figures):
+    library = os.path.join(arguments.build, "lib/libefs-objects.so.1")
+    os.environ.setdefault("EFS_OBJECTS_LIBRARY", library)
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    try:
+        from objects_python import Bench
+    except ImportError as error:
+        figures.skip("the Python package", error)
+        return
+    Bench(arguments, figures).run()
+
+
+def main():
+    arguments, figures = options(), Figures()
+    sys.stdout.reconfigure(line_buffering=True)
+    if "python" in arguments.parts:
+        measure_python(arguments, figures)
+    native = Native(arguments, figures)
+    try:
+        for part in PARTS[1:]:
+            if part in arguments.parts:
+                getattr(native, part)()
+    finally:
+        native.close()
+    print(f"\n{figures.met} goals met, {figures.missed} missed")
 
 
 main()
