@@ -199,8 +199,9 @@ def wait_for_end(name):
 
 
 @contextlib.contextmanager
-def bare_passthrough(bench):
-    """A mount of a server that hands all to the kernel, by name; nothing if libfuse is too old."""
+def bare_server(bench, mode="passthrough"):
+    """A mount of a server that hands all to the kernel, by name; nothing if libfuse is too old.
+    `served`, `collected`: it reads and writes itself, see micro/passthrough.cpp."""
     server = f"{bench.build}/bin/efs-bench-passthrough"
     backing, mount = f"{bench.store}/bare", f"{bench.scratch}/bare"
     if not os.path.exists(server):
@@ -208,7 +209,8 @@ def bare_passthrough(bench):
         return
     os.mkdir(backing)
     os.mkdir(mount)
-    with subprocess.Popen([server, backing, mount], stdout=subprocess.PIPE) as process:
+    command = [server, backing, mount] + [mode] * (mode != "passthrough")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         if not process.stdout.readline():
             sys.exit(f"{server} does not mount")
         try:

@@ -39,14 +39,14 @@ def io_rows(bench, **directories):
     """Of the first directory, and how fast it is beside each of the others."""
     rounds = [io(bench, 1.0, directories) for _ in range(bench.rounds)]
     names = list(directories)
-    print(f"{'':14}" + "".join(f"{name:>12}" for name in names)
+    print(f"{'':16}" + "".join(f"{name:>12}" for name in names)
           + " ns     speed of the first, to " + ", to ".join(names[1:]))
     for operation in rounds[0]:
         median = [statistics.median(r[operation][name] for r in rounds) for name in names]
         ratios = [sorted(r[operation][name] / r[operation][names[0]] for r in rounds)
                   for name in names[1:]]
         text = "   ".join(f"{statistics.median(r):5.2f} ({r[0]:.2f}-{r[-1]:.2f})" for r in ratios)
-        print(f"{operation:14}" + "".join(f"{value:12.0f}" for value in median)
+        print(f"{operation:16}" + "".join(f"{value:12.0f}" for value in median)
               + f" ns     {text}", flush=True)
 
 
@@ -55,7 +55,8 @@ def one_path(bench, mode, options):
     job.start()
     print(f"\n-- through the mount, mode {job.status()['io']}, one process that alternates"
           f" ({bench.rounds} rounds)")
-    with common.bare_passthrough(bench) as bare:
+    served = {"daemon": "served", "writeback": "collected"}.get(mode, mode)
+    with common.bare_server(bench, served) as bare:
         io_rows(bench, efs=job.mount, store=bench.store, tmpfs=bench.plain, **bare)
     print("-- the same by fio and by efs-bench-meta,"
           " against a tmpfs with the options of the store")
@@ -81,6 +82,7 @@ def one_path(bench, mode, options):
 def micro(bench):
     one_path(bench, "passthrough", "rw")
     one_path(bench, "daemon", "daemon-io")
+    one_path(bench, "writeback", "writeback")
     os.remove(f"{bench.store}/fio.dat")
 
 

@@ -204,7 +204,7 @@ def opens(bench):
         first.append(files / timed(lambda: read_all(job.mount, names)))
         again.append(files / timed(lambda: read_all(job.mount, names)))
         job.stop("--no-stage-out")
-        with common.bare_passthrough(bench) as bare:
+        with common.bare_server(bench) as bare:
             for mount in bare.values():
                 tree(f"{bench.store}/bare/data", files, 8192)
                 bare_first.append(files / timed(lambda: read_all(mount, names)))

@@ -4,9 +4,10 @@
 //
 // One process visits the targets in slices of some milliseconds, so that other load and the clock
 // speed of the machine affect all targets alike. Each operation is one pread or pwrite on a file of
-// 256 MiB written before, or one stat of an unchanged file. The result of a slice is its time
-// divided by its operations. Prints one line for each operation and target: OPERATION NAME
-// NANOSECONDS, the median over the slices.
+// 256 MiB written before (`small-write-4k`: of 64 KiB), or one stat of an unchanged file. The
+// operations `cold-` read in order, and drop the pages from the page cache, which a tmpfs ignores.
+// The result of a slice is its time divided by its operations. Prints one line for each operation
+// and target: OPERATION NAME NANOSECONDS, the median over the slices.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,7 +29,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto slice = std::chrono::milliseconds(5);
 constexpr std::size_t file_bytes = 256U << 20U;
-constexpr std::size_t small = 4U << 10U, large = 1U << 20U;
+constexpr std::size_t small = 4U << 10U, medium = 128U << 10U, large = 1U << 20U;
+constexpr std::size_t small_file = 64U << 10U;
 constexpr int stat_files = 1000;
 
 [[noreturn]] void die(const std::string& what) {
@@ -58,6 +60,11 @@ struct Target {
         die(data());
       }
     }
+    small_fd = ::open(small_data().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (small_fd < 0 ||
+        ::pwrite(small_fd, buffer().data(), small_file, 0) != static_cast<ssize_t>(small_file)) {
+      die(small_data());
+    }
     for (int i = 0; i < stat_files; ++i) {
       names.push_back(directory + "/s" + std::to_string(i));
       const int made = ::open(names.back().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -70,6 +77,8 @@ struct Target {
 
   ~Target() {
     ::close(fd);
+    ::close(small_fd);
+    ::unlink(small_data().c_str());
     for (const auto& path : names) {
       ::unlink(path.c_str());
     }
@@ -82,8 +91,10 @@ struct Target {
 
   std::string data() const { return directory + "/data"; }
 
+  std::string small_data() const { return directory + "/small"; }
+
   std::string name, directory;
-  int fd = -1;
+  int fd = -1, small_fd = -1;
   std::vector<std::string> names;
   std::size_t position = 0;    // of the sequential operations
   std::vector<double> slices;  // ns per operation, for the current operation
@@ -98,8 +109,25 @@ std::size_t place(std::uint64_t random) {
   return random % (file_bytes / small) * small;
 }
 
-std::size_t next(Target& target) {
-  return std::exchange(target.position, (target.position + large) % file_bytes);
+off_t next(Target& target, std::size_t length) {
+  return static_cast<off_t>(
+      std::exchange(target.position, (target.position + length) % file_bytes));
+}
+
+bool reads(Target& target, std::size_t length) {
+  return ::pread(target.fd, buffer().data(), length, next(target, length)) ==
+         static_cast<ssize_t>(length);
+}
+
+bool writes(Target& target, std::size_t length) {
+  return ::pwrite(target.fd, buffer().data(), length, next(target, length)) ==
+         static_cast<ssize_t>(length);
+}
+
+bool reads_cold(Target& target, std::size_t length) {
+  const auto at = static_cast<off_t>(target.position);
+  return reads(target, length) &&
+         ::posix_fadvise(target.fd, at, static_cast<off_t>(length), POSIX_FADV_DONTNEED) == 0;
 }
 
 const std::vector<Operation>& operations() {
@@ -114,15 +142,31 @@ const std::vector<Operation>& operations() {
          return ::pwrite(t.fd, buffer().data(), small, static_cast<off_t>(place(r))) ==
                 static_cast<ssize_t>(small);
        }},
+      {"small-write-4k",
+       [](Target& t, std::uint64_t r) {
+         return ::pwrite(t.small_fd, buffer().data(), small,
+                         static_cast<off_t>(r % (small_file / small) * small)) ==
+                static_cast<ssize_t>(small);
+       }},
       {"read-1m",
        [](Target& t, std::uint64_t) {
-         return ::pread(t.fd, buffer().data(), large, static_cast<off_t>(next(t))) ==
-                static_cast<ssize_t>(large);
+         return reads(t, large);
        }},
       {"write-1m",
        [](Target& t, std::uint64_t) {
-         return ::pwrite(t.fd, buffer().data(), large, static_cast<off_t>(next(t))) ==
-                static_cast<ssize_t>(large);
+         return writes(t, large);
+       }},
+      {"write-128k",
+       [](Target& t, std::uint64_t) {
+         return writes(t, medium);
+       }},
+      {"cold-read-128k",
+       [](Target& t, std::uint64_t) {
+         return reads_cold(t, medium);
+       }},
+      {"cold-read-1m",
+       [](Target& t, std::uint64_t) {
+         return reads_cold(t, large);
        }},
       {"stat",
        [](Target& t, std::uint64_t r) {
@@ -178,6 +222,9 @@ int main(int argc, char** argv) {
     }
     std::mt19937_64 random(1);
     for (const auto& operation : operations()) {
+      for (auto& target : targets) {
+        target->position = 0;
+      }
       // warm-up; not counted
       for (auto& target : targets) {
         run_slice(operation, *target, random);

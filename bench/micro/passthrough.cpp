@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A file system that leaves all work to the kernel.
-//   usage: efs-bench-passthrough DIRECTORY MOUNTPOINT     (as root; until it is unmounted)
+//   usage: efs-bench-passthrough DIRECTORY MOUNTPOINT [served|collected|spliced]
+//          (as root; until it is unmounted)
+//
+// `served`: the same server without passthrough reads and writes the files itself. `collected`: the
+// kernel's write-back cache is on as well. `spliced`: it splices the answers to reads.
 //
 // bench.py compares efs with this server for work that the kernel does. It maps names to DIRECTORY,
 // gives passthrough to every open at once, and lets the kernel cache names and attributes for ever.
@@ -12,9 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -24,6 +31,9 @@ constexpr double for_ever = 1e9;  // seconds
 /// Inode n + 1 is names[n], below the directory; the first inode is the directory itself.
 struct Mirror {
   int directory = -1;
+  bool served = false;     // no passthrough: this process does the I/O
+  bool collected = false;  // ... and the kernel collects writes
+  bool spliced = false;    // ... or the answers to reads are spliced, not copied
   std::vector<std::string> names{"."};
 
   const std::string& name(fuse_ino_t ino) const { return names[ino - 1]; }
@@ -35,10 +45,18 @@ Mirror& mirror(fuse_req_t request) {
   return *static_cast<Mirror*>(fuse_req_userdata(request));
 }
 
-void begin(void*, fuse_conn_info* connection) {
-  if (fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH)) {
+void begin(void* data, fuse_conn_info* connection) {
+  const auto& all = *static_cast<Mirror*>(data);
+  if (!all.served && fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH)) {
     connection->max_backing_stack_depth = 1;
   }
+  if (all.collected) {
+    (void)fuse_set_feature_flag(connection, FUSE_CAP_WRITEBACK_CACHE);
+  }
+  (void)fuse_set_feature_flag(connection, FUSE_CAP_EXPLICIT_INVAL_DATA);
+  fuse_unset_feature_flag(connection, FUSE_CAP_AUTO_INVAL_DATA);
+  fuse_unset_feature_flag(connection, FUSE_CAP_SPLICE_READ);
+  connection->max_readahead = 1U << 20U;
   // otherwise each write looks for set-user-ID bits
   (void)fuse_set_feature_flag(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 }
@@ -102,12 +120,18 @@ void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) {
   remove(request, parent, name, AT_REMOVEDIR);
 }
 
-/// Registers the file's descriptor with the kernel and closes our copy. Returns 0 or an errno.
+/// Registers the file's descriptor with the kernel and closes our copy, or keeps it to serve the
+/// file. Returns 0 or an errno.
 int hand_over(fuse_req_t request, const std::string& path, int flags, mode_t mode,
               fuse_file_info& info) {
   const int fd = ::openat(mirror(request).directory, path.c_str(), flags | O_CLOEXEC, mode);
   if (fd < 0) {
     return errno;
+  }
+  if (mirror(request).served) {
+    info.fh = static_cast<std::uint64_t>(fd);
+    info.keep_cache = 1;
+    return 0;
   }
   info.backing_id = fuse_passthrough_open(request, fd);
   info.fh = static_cast<std::uint64_t>(info.backing_id);
@@ -139,8 +163,42 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
 }
 
 void release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  fuse_passthrough_close(request, static_cast<int>(info->fh));
+  if (mirror(request).served) {
+    ::close(static_cast<int>(info->fh));
+  } else {
+    fuse_passthrough_close(request, static_cast<int>(info->fh));
+  }
   fuse_reply_err(request, 0);
+}
+
+void read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* info) {
+  static std::vector<char> bytes(1U << 20U);
+  if (!mirror(request).spliced) {
+    const ssize_t done =
+        ::pread(static_cast<int>(info->fh), bytes.data(), std::min(size, bytes.size()), offset);
+    fuse_reply_buf(request, bytes.data(), done < 0 ? 0 : static_cast<std::size_t>(done));
+    return;
+  }
+  fuse_bufvec data = FUSE_BUFVEC_INIT(size);
+  data.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
+  data.buf[0].fd = static_cast<int>(info->fh);
+  data.buf[0].pos = offset;
+  fuse_reply_data(request, &data, FUSE_BUF_SPLICE_MOVE);
+}
+
+void write(fuse_req_t request, fuse_ino_t, const char* data, std::size_t size, off_t offset,
+           fuse_file_info* info) {
+  const ssize_t done = ::pwrite(static_cast<int>(info->fh), data, size, offset);
+  if (done < 0) {
+    fuse_reply_err(request, errno);
+  } else {
+    fuse_reply_write(request, static_cast<std::size_t>(done));
+  }
+}
+
+// The kernel's own times, and truncation, which the measurements do not need.
+void set_attributes(fuse_req_t request, fuse_ino_t ino, struct stat*, int, fuse_file_info* info) {
+  getattr(request, ino, info);
 }
 
 fuse_lowlevel_ops operations() {
@@ -154,15 +212,24 @@ fuse_lowlevel_ops operations() {
   all.open = open_file;
   all.create = create;
   all.release = release;
+  all.read = read;
+  all.write = write;
+  all.setattr = set_attributes;
   return all;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Mirror all{.directory = argc == 3 ? ::open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1};
-  if (all.directory < 0) {
-    std::fprintf(stderr, "usage: efs-bench-passthrough DIRECTORY MOUNTPOINT\n");
+  const std::string_view mode = argc == 4 ? argv[3] : "";
+  Mirror all{
+      .directory = argc == 3 || argc == 4 ? ::open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1,
+      .served = mode == "served" || mode == "collected" || mode == "spliced",
+      .collected = mode == "collected",
+      .spliced = mode == "spliced"};
+  if (all.directory < 0 || (argc == 4 && !all.served)) {
+    std::fprintf(stderr,
+                 "usage: efs-bench-passthrough DIRECTORY MOUNTPOINT [served|collected|spliced]\n");
     return 2;
   }
   const fuse_lowlevel_ops calls = operations();

@@ -82,7 +82,7 @@ _efs() {
     -r|--root-dir|-m|--mount-dir|--results-dir) _efs_files -d -- "$word"; return ;;
     -l|--log-file) _efs_files -f -- "$word"; return ;;
     -u|--user) mapfile -t COMPREPLY < <(compgen -u -- "$word"); return ;;
-    -o|--options) mapfile -t COMPREPLY < <(compgen -W 'nosuid nodev noexec noatime strictatime ro daemon-io mode= fsname=' -- "$word"); return ;;
+    -o|--options) mapfile -t COMPREPLY < <(compgen -W 'nosuid nodev noexec noatime strictatime ro daemon-io writeback mode= fsname=' -- "$word"); return ;;
   esac
   if _efs_takes_value "$verb" "$previous"; then _efs_offer "$(_efs_choices "$verb" "$previous")" "$word"; return; fi
   if [[ $word == -* ]]; then

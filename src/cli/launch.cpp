@@ -300,8 +300,12 @@ void await_given_up_start(const config::JobConfig& config) {
 // Reports why the job may not start here, and returns the exit code.
 std::optional<int> refuse_start(World& world, const JobArguments& arguments,
                                 const config::JobConfig& config) {
-  if (const auto options = config::parse_mount_options(arguments.options); !options) {
+  const auto options = config::parse_mount_options(arguments.options);
+  if (!options) {
     return report(world, options.error(), exit_usage);
+  }
+  if (const Status fits = config::check_mount_options(*options, config); !fits) {
+    return report(world, fits.error(), exit_usage);
   }
   if (!arguments.user.empty() && ::geteuid() != 0) {
     return report(world, {EPERM, "--user " + arguments.user +

@@ -55,8 +55,11 @@ Result<std::uint32_t> parse_spin(std::string_view number) {
 }
 
 std::unexpected<Error> unknown_option(const std::string& word) {
-  std::array<std::string_view, flags.size() + 4> names{"fsname=", "daemon-io", "spin=", "mode="};
-  std::ranges::transform(flags, names.begin() + 4, &Flag::name);
+  constexpr std::array own{std::string_view("fsname="), std::string_view("daemon-io"),
+                           std::string_view("writeback"), std::string_view("spin="),
+                           std::string_view("mode=")};
+  std::array<std::string_view, flags.size() + own.size()> names{};
+  std::ranges::transform(flags, std::ranges::copy(own, names.begin()).out, &Flag::name);
   const auto near = nearest(word, names);
   return fail(EINVAL, "unknown mount option " + word +
                           (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
@@ -82,6 +85,8 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
       options.source = word.substr(7);
     } else if (word == "daemon-io") {
       options.daemon_io = true;
+    } else if (word == "writeback") {
+      options.writeback = true;
     } else if (word.starts_with("spin=")) {
       const auto spin = parse_spin(std::string_view(word).substr(5));
       if (!spin) {
@@ -102,6 +107,14 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
     }
   }
   return options;
+}
+
+Status check_mount_options(const MountOptions& options, const JobConfig& job) {
+  return options.writeback && !job.trace.empty()
+             ? fail(EINVAL,
+                    "mount option writeback: a trace shows each write of a program, and the "
+                    "kernel's write cache hides it. Leave out writeback or the trace")
+             : Status();
 }
 
 }  // namespace efs::config

@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "config/job_config.hpp"
 
 namespace efs::config {
 
@@ -24,6 +25,8 @@ enum MountFlag : std::uint64_t {
 struct MountOptions {
   std::uint64_t flags = 0;  // MountFlag bits
   bool daemon_io = false;
+  // The kernel collects writes, and sends them to the daemon later. Excludes passthrough.
+  bool writeback = false;
   // microseconds that the daemon polls for the next request before it sleeps; 0: none
   std::uint32_t spin = 50;
   std::string source;  // fsname=
@@ -35,5 +38,7 @@ AccessTimes access_times(std::uint64_t flags);
 
 /// Parses a comma-separated list. EINVAL with a text for an unknown option.
 Result<MountOptions> parse_mount_options(const std::string& list);
+/// EINVAL with a text if the options contradict the job.
+Status check_mount_options(const MountOptions& options, const JobConfig& job);
 
 }  // namespace efs::config

@@ -392,6 +392,7 @@ InstanceOptions instance_options(const Facts& facts, const config::JobConfig& co
           .owner = facts.user.uid,
           .privileged = facts.privileged,
           .daemon_io = facts.mount.daemon_io,
+          .writeback = facts.mount.writeback,
           .mount_flags = facts.mount.flags,
           .root_mode = facts.mount.mode,
           .spin = std::chrono::microseconds(facts.mount.spin),

@@ -44,6 +44,7 @@ struct InstanceOptions {
   uid_t owner = 0;
   bool privileged = false;  // the supervisor is root
   bool daemon_io = false;   // do not use passthrough, even if the kernel offers it
+  bool writeback = false;   // the kernel collects writes; excludes passthrough
   std::uint64_t mount_flags = 0;
   std::optional<std::uint32_t> root_mode;  // nullopt: the mode of root-dir
   std::chrono::microseconds spin{50};      // see fuse/request_loop.hpp

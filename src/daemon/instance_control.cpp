@@ -409,6 +409,9 @@ std::string Instance::why_daemon_io() const {
   if (options_.daemon_io) {
     return "requested (-o daemon-io)";
   }
+  if (options_.writeback) {
+    return "requested (-o writeback)";
+  }
   if (!options_.privileged) {
     return "not started by root";
   }
@@ -432,6 +435,7 @@ void Instance::add_store(Json& status) const {
   if (!passthrough) {
     status["io_reason"] = why_daemon_io();
   }
+  status["writeback"] = session_->writeback();
   status["takeover"] = can_be_replaced_.load();
   const std::string no_takeover = no_takeover_reason(kernel_release());
   if (!can_be_replaced_) {

@@ -165,7 +165,7 @@ Status Instance::claim_mount_point() {
 
 // Opens use the same I/O path for the whole life of the mount, also under a successor.
 SupervisorClient* Instance::passthrough_registry() {
-  const bool passthrough = options_.privileged && !options_.daemon_io &&
+  const bool passthrough = options_.privileged && !options_.daemon_io && !options_.writeback &&
                            options_.config.trace.empty() && store_.backend->offers_descriptor();
   return passthrough ? &supervisor_ : nullptr;
 }
@@ -180,6 +180,7 @@ void Instance::open_session() {
   session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(),
                                              fuse::Session::Options{.sinks = sinks(),
                                                                     .uncached = traced,
+                                                                    .writeback = options_.writeback,
                                                                     .stacked = stacked,
                                                                     .xattr = options_.config.xattr,
                                                                     .counters = kept});

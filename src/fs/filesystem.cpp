@@ -423,13 +423,21 @@ Result<Entry> Filesystem::entry_of(const Inode& inode,
   // its content fails. The kernel must not cache these attributes, because an administrator may
   // restore the container.
   if (!attributes && (attributes.error().code == ENOENT || attributes.error().code == EUCLEAN)) {
-    return Entry{inode.ino, recorded_stat(inode), inode.btime, true, true};
+    return Entry{.ino = inode.ino,
+                 .attributes = recorded_stat(inode),
+                 .birth = inode.btime,
+                 .may_change_unseen = true,
+                 .may_change_now = true};
   }
   if (!attributes) {
     return std::unexpected(attributes.error());
   }
-  return Entry{inode.ino, *attributes, inode.btime, inode.opened_read_write,
-               inode.read_write_opens > 0};
+  return Entry{.ino = inode.ino,
+               .attributes = *attributes,
+               .birth = inode.btime,
+               .may_change_unseen = inode.opened_read_write,
+               .may_change_now = inode.read_write_opens > 0,
+               .written_now = inode.write_opens > 0};
 }
 
 Result<Entry> Filesystem::referenced(std::uint64_t ino) {

@@ -69,6 +69,7 @@ struct Entry {
   FileTime birth;
   bool may_change_unseen = false;  // was opened read-write: a mapping may change its times
   bool may_change_now = false;     // ... and is open read-write now
+  bool written_now = false;        // is open for writing now
 };
 
 /// A request to change attributes. Absent members stay unchanged.
@@ -80,6 +81,9 @@ struct AttributeChange {
   std::optional<FileTime> atime, mtime;  // stamp_now: now
   // no attribute is given: chown(-1, -1), or a write that clears privilege bits
   bool touch = false;
+  // Only `mtime` is set, and the kernel reports it: its write cache has the file's times. This
+  // follows a write, which marked the file dirty, or a change of names, which leaves it clean.
+  bool reported = false;
   // clears setuid, executable setgid and capabilities (HANDLE_KILLPRIV_V2)
   bool clear_privilege = false;
 };
@@ -248,6 +252,8 @@ class Filesystem {
   Result<std::shared_ptr<Container>> container(std::uint64_t ino) const;
   /// Files that a program may have mapped for writing, according to the counted opens.
   std::vector<std::uint64_t> may_be_mapped() const;
+  /// Files that a program may have open for writing. Includes those.
+  std::vector<std::uint64_t> open_for_writing() const;
 
   /// True if every walk of a directory must reach the worker, because it changes the access time.
   bool every_walk_counts() const { return options_.access_times == AccessTimes::strict; }
@@ -441,6 +447,9 @@ class Filesystem {
   Status check_new_name(const Inode& parent, const std::string& name) const
       EFS_REQUIRES_SHARED(mutex_);
   static struct stat recorded_stat(const Inode& inode);
+  template <typename Predicate>
+  std::vector<std::uint64_t> regular_files(Predicate wanted) const EFS_EXCLUDES(mutex_);
+  Result<bool> report_mtime(std::uint64_t ino, FileTime mtime) EFS_EXCLUDES(mutex_);
   Status set_times(std::uint64_t ino, const AttributeChange& change);
   /// Marks a regular file dirty and gives its container this size.
   Status set_size(std::uint64_t ino, std::uint64_t size) EFS_EXCLUDES(mutex_);

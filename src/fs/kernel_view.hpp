@@ -28,6 +28,9 @@ class KernelView {
   /// The file takes less space than the kernel may have cached. Its content is unchanged. Does not
   /// wait; any thread may call it.
   virtual void space_given_back(std::uint64_t ino) = 0;
+  /// Returns when the container has all data that programs had stored in the file before the call,
+  /// by a mapping or through the kernel's write cache. The kernel drops its pages of the file.
+  virtual void write_back(std::uint64_t ino) = 0;
   /// Closes the passthrough registration of a file that is not open.
   virtual void let_go(std::uint64_t ino) = 0;
   /// The container of `ino` with so many bytes was removed. Closes its registration soon, which

@@ -312,6 +312,9 @@ class Staging {
   /// writing is released and none can have left a mapping. Or the kernel grants a read lease on the
   /// container, which it does only while no process has the container open or mapped for writing.
   Result<Writers> writers(std::uint64_t ino);
+  /// Makes the kernel write back the data of the file that it holds, for a copy of a file that
+  /// programs may be writing to. Call it from a thread that serves no requests.
+  void write_back(std::uint64_t ino);
   /// True if the counted opens prove, at no cost, that no program can write to the file. False if
   /// they do not.
   bool is_counted_quiet(std::uint64_t ino) const;

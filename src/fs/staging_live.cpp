@@ -313,6 +313,12 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
   return writers;
 }
 
+void Staging::write_back(std::uint64_t ino) {
+  if (KernelView* kernel = filesystem_.kernel_) {
+    kernel->write_back(ino);
+  }
+}
+
 // Containers that this process keeps open would count as writers.
 void Staging::let_go(std::uint64_t ino) {
   MutexLock lock(filesystem_.files_mutex_);

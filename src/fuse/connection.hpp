@@ -28,6 +28,9 @@ struct Connection {
   Counters& counters = observer.counters;
   bool uncached = false;  // no page cache: the daemon sees each read and write
   bool stacked = false;   // the containers' file system may itself be stacked
+  // The kernel collects writes of programs in its page cache, and has the sizes and times of
+  // regular files. Excludes passthrough and `uncached`. The same for the whole life of the mount.
+  std::atomic<bool> writeback = false;
   // false: the first request for an extended attribute gets ENOSYS, and the kernel sends no other.
   // The same for the whole life of the mount, also under a successor.
   bool xattr = true;

@@ -4,10 +4,26 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "fuse/connection.hpp"
+
 namespace efs::fuse {
 
 double attribute_timeout(const fs::Entry& entry) {
   return entry.may_change_now ? keep_not : entry.may_change_unseen ? keep_briefly : keep_for_ever;
+}
+
+fs::Entry as_cached(const Connection& connection, fs::Entry entry) {
+  if (!connection.writeback || !S_ISREG(entry.attributes.st_mode)) {
+    return entry;
+  }
+  const bool is_lost = entry.may_change_now && !entry.written_now;
+  const bool may_have_blocks = entry.written_now && entry.attributes.st_blocks == 0;
+  if (may_have_blocks) {
+    entry.attributes.st_blocks = 1;
+  }
+  entry.may_change_now = is_lost;
+  entry.may_change_unseen = is_lost || may_have_blocks;
+  return entry;
 }
 
 fuse_entry_param to_entry(const fs::Entry& entry) {
@@ -76,11 +92,14 @@ fs::AttributeChange to_change(const struct stat& attributes, int to_set) {
   if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) {
     change.mtime = stamp_now;
   }
-  change.touch = to_set == 0;
+  // With its write cache the kernel adds its own ctime, which a container cannot have.
+  const int asked = to_set & ~FUSE_SET_ATTR_CTIME;
+  change.reported = asked != to_set && asked == FUSE_SET_ATTR_MTIME;
+  change.touch = asked == 0;
   // FATTR_KILL_SUIDGID, and the empty request that a passthrough write of an ordinary user sends in
   // its place.
   change.clear_privilege =
-      to_set == 0 || (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) != 0;
+      asked == 0 || (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) != 0;
   return change;
 }
 

@@ -11,7 +11,8 @@ namespace efs::fuse {
 namespace {
 
 bool may_hide_stores(const Connection& connection, const fs::Entry& entry) {
-  return entry.may_change_now && connection.backing.keeps_to_daemon(entry.ino);
+  return !connection.writeback && entry.may_change_now &&
+         connection.backing.keeps_to_daemon(entry.ino);
 }
 
 /// Makes the kernel write back its pages of a file. Returns false if this is not possible now: only

@@ -52,8 +52,8 @@ void choose_features(const Connection& connection, fuse_conn_info* info) {
   // Behind an asynchronous O_DIRECT write the kernel would keep the old data in its cache
   // (Linux 6.18, fuse_aio_complete()).
   want(info, FUSE_CAP_ASYNC_DIO, false);
-  // never beside passthrough: two caches of one file, and times that only one of them knows
-  want(info, FUSE_CAP_WRITEBACK_CACHE, false);
+  // never beside passthrough, which the kernel would turn off without a word
+  want(info, FUSE_CAP_WRITEBACK_CACHE, connection.writeback);
 }
 
 bool choose_passthrough([[maybe_unused]] Connection& connection,
@@ -97,9 +97,10 @@ void negotiate(void* data, fuse_conn_info* info) {
   }
   connection.uncached = choose_uncached(connection, info);
   connection.opens_directories_itself = (info->capable & FUSE_CAP_NO_OPENDIR_SUPPORT) != 0;
+  connection.writeback = wanted(info, FUSE_CAP_WRITEBACK_CACHE);
   log::info("event=mounted passthrough={} writeback_cache={} uncached={} protocol={}.{}",
-            passthrough, wanted(info, FUSE_CAP_WRITEBACK_CACHE), connection.uncached,
-            info->proto_major, info->proto_minor);
+            passthrough, connection.writeback.load(), connection.uncached, info->proto_major,
+            info->proto_minor);
 }
 
 }  // namespace efs::fuse

@@ -198,7 +198,7 @@ void Request::reply_entry(const Result<fs::Entry>& entry) {
   if (!entry) {
     return reply_error(entry.error().code);
   }
-  send_entry(to_entry(*entry));
+  send_entry(to_entry(as_cached(*connection_, *entry)));
 }
 
 void Request::reply_no_entry() {
@@ -209,8 +209,9 @@ void Request::reply_attr(const Result<fs::Entry>& entry) {
   if (!entry) {
     return reply_error(entry.error().code);
   }
+  const fs::Entry cached = as_cached(*connection_, *entry);
   send({}, [&](fuse_req_t handle) {
-    return fuse_reply_attr(handle, &entry->attributes, attribute_timeout(*entry));
+    return fuse_reply_attr(handle, &cached.attributes, attribute_timeout(cached));
   });
 }
 
@@ -219,9 +220,10 @@ void Request::reply_statx(const Result<fs::Entry>& entry) {
   if (!entry) {
     return reply_error(entry.error().code);
   }
-  struct statx result = to_statx(*entry);
+  const fs::Entry cached = as_cached(*connection_, *entry);
+  struct statx result = to_statx(cached);
   send({}, [&](fuse_req_t handle) {
-    return fuse_reply_statx(handle, 0, &result, attribute_timeout(*entry));
+    return fuse_reply_statx(handle, 0, &result, attribute_timeout(cached));
   });
 }
 #endif

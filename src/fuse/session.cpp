@@ -220,6 +220,7 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .observer = Observer(std::move(options.sinks), options.counters),
                   .uncached = options.uncached,
                   .stacked = options.stacked,
+                  .writeback = std::atomic<bool>(options.writeback),
                   .xattr = options.xattr},
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
@@ -240,14 +241,17 @@ void Session::publish_loop(RequestLoop* loop) {
 }
 
 void Session::write_back() {
-  for (const auto ino : connection_.filesystem.may_be_mapped()) {
-    ReadLock lock(notify_);
-    if (session_ == nullptr) {
-      return;
-    }
-    if (connection_.backing.keeps_to_daemon(ino)) {
-      fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
-    }
+  const auto& filesystem = connection_.filesystem;
+  for (const auto ino :
+       connection_.writeback ? filesystem.open_for_writing() : filesystem.may_be_mapped()) {
+    write_back(ino);
+  }
+}
+
+void Session::write_back(std::uint64_t ino) {
+  ReadLock lock(notify_);
+  if (session_ != nullptr && connection_.backing.keeps_to_daemon(ino)) {
+    fuse_lowlevel_notify_inval_inode(session_, ino, 0, 0);
   }
 }
 

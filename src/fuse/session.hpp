@@ -39,6 +39,7 @@ class Session final : public fs::KernelView {
     // Each read and write of a program is a request, or several, as far as the kernel (from 6.6 on)
     // can map files that are opened so, and only of files without passthrough.
     bool uncached = false;
+    bool writeback = false;        // see Connection; false if the kernel does not offer it
     bool stacked = false;          // containers lie on an overlay: no overlay can lie on the mount
     bool xattr = true;             // see Connection
     Counters* counters = nullptr;  // see Observer
@@ -65,9 +66,11 @@ class Session final : public fs::KernelView {
   /// Call before take_over(), with the registrations of the predecessor.
   void inherit(std::span<const InheritedBacking> backings);
 
-  /// Returns when the daemon has all data that programs stored through mappings before the call.
-  /// Call from any thread that does not serve requests.
+  /// Returns when the daemon has all data that programs stored through mappings before the call,
+  /// and all data that the kernel has collected (Connection::writeback). Call from any thread that
+  /// does not serve requests.
   void write_back();
+  void write_back(std::uint64_t ino) override;
   /// Ends serve() or take_over() before the unmount. The connection ends as well if no other
   /// process has its descriptor. Programs that still have the file system, in other mount
   /// namespaces, then get ENOTCONN. Any thread.
@@ -77,6 +80,9 @@ class Session final : public fs::KernelView {
 
   /// True if the kernel has agreed to passthrough and has not rejected every container.
   bool passthrough() const { return connection_.backing.enabled(); }
+
+  /// True if the kernel collects writes.
+  bool writeback() const { return connection_.writeback; }
 
   /// Stops passthrough, because the kernel rejects every container of this store. Any thread.
   void refuse_passthrough() { connection_.backing.refuse(); }

@@ -12,7 +12,7 @@ parity=$BIN/efs-parity
 # Prints the words behind a marker, one per line.
 named() { sed -n "s/^\.\\\\\"$2 //p" "$1" | tr ' ' '\n' | grep .; }
 # Prints the exceptions: the names before the first bracket in the tags of that section.
-exceptions() { sed -n '/^\.SH EXCEPTIONS/,/^\.SH SEE/p' "$1" | sed -n 's/^\([a-z0-9\\, -]*\) (\(both\|daemon\|passthrough\)\(, on ext4\)\{0,1\})$/\1/p' | tr -d '\\' | tr ',' '\n' | tr -d ' ' | sort -u; }
+exceptions() { sed -n '/^\.SH EXCEPTIONS/,/^\.SH SEE/p' "$1" | sed -n 's/^\([a-z0-9\\, -]*\) (\(both\|daemon\|passthrough\|writeback\)\(, on ext4\)\{0,1\})$/\1/p' | tr -d '\\' | tr ',' '\n' | tr -d ' ' | sort -u; }
 differences() { sed -n 's/^\([^#:]*\): .*/\1/p' "$1"/tests/mount/expect-*.txt | sort -u; }
 
 unknown_cases() {

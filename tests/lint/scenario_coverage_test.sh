@@ -11,7 +11,7 @@ set -uo pipefail
 # Exempt members: those without an effect on a store; those that run at its start, which every life
 # of a scenario has; those that only a successor runs, with the same effect as a journal's size
 # limit in every scenario; and those that call free_removed() when space is short.
-EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet needs_no_sync read_moves_atime every_walk_counts may_be_mapped invalidate_entries free_removed_if await_release await_removed operation owes_space with_room'
+EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet needs_no_sync read_moves_atime every_walk_counts may_be_mapped open_for_writing write_back invalidate_entries free_removed_if await_release await_removed operation owes_space with_room'
 
 # members FILE CLASS: prints the names of the public members.
 members() {

@@ -22,6 +22,7 @@ if [ "$(printf '%s\n' 3.18 "${libfuse##*.so.}" | sort -V | head -n 1)" != 3.18 ]
   declared() { local file; for file; do cat "$expect/expect-$file.txt"; done; echo "statx-btime: libfuse ${libfuse##*.so.} asks for no time of birth"; }
 fi
 for kind in passthrough daemon user; do declared "$kind" >"$S/expect-$kind"; done
+declared daemon writeback >"$S/expect-writeback"
 # compare NAME IO START_OPTIONS... -- PARITY_OPTIONS...; $as is the mounting user; the store is in
 # memory or in $store.
 compare() {
@@ -51,6 +52,7 @@ compare daemon daemon -o daemon-io -- --expect "$S/expect-daemon"
 cp "$S/expect-daemon" "$S/expect-traced"
 if [ "$(printf '%s\n' 6.6 "$(uname -r)" | sort -V | head -n 1)" = 6.6 ]; then sed -i '/^atime-\(file\|relatime\)/d' "$S/expect-traced"; fi
 compare traced daemon --trace "$S/trace" -- --expect "$S/expect-traced"
+compare writeback daemon -o writeback -- --expect "$S/expect-writeback"
 # The daemon's path again, with mapped segments: libpmem takes this memory for persistent.
 export PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1
 compare mapped daemon -o daemon-io -- --expect "$S/expect-daemon"

@@ -95,6 +95,7 @@ PYTHON
 lives() {
   life passthrough '' "$rounds"
   [ $failed != 0 ] || life daemon '-o daemon-io' "$rounds"
+  [ $failed != 0 ] || life writeback '-o writeback' "$rounds"
   [ $failed != 0 ] || { mkdir -p "$S/store"; CAPACITY='256 MiB' life disk '' "$rounds" "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/store, capacity: 256 MiB ] ]"; }
 }
 

@@ -336,12 +336,14 @@ starts() {  # the worker of a start is killed at its nth system call: it fails a
 
 passthrough() { random_kills passthrough passthrough; }
 daemon() { random_kills daemon daemon -o daemon-io; }
+writeback() { random_kills writeback daemon -o writeback; }
 user() { random_kills user passthrough --user 65534; }
 
 # Runs one part alone: EFS_PART=stages
 if [ -n "${EFS_PART:-}" ]; then "$EFS_PART"; finish; fi
 passthrough
 daemon
+writeback
 user
 young
 kill_points

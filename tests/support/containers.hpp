@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,12 +16,15 @@
 namespace efs::test {
 
 /// Opens the containers in `path`/data; creates the directory if it is missing. Throws if
-/// std::expected throws.
-inline std::unique_ptr<Backend> open_containers(const std::string& path) {
+/// std::expected throws. `capacity`: bytes that the backend enforces; absent: the file system's.
+inline std::unique_ptr<Backend> open_containers(const std::string& path,
+                                                std::optional<std::uint64_t> capacity = {}) {
   const std::string data = path + "/data";
   ::mkdir(data.c_str(), 0700);
   FsdaxOptions options;
   options.directory.reset(::open(data.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  options.capacity = capacity;
+  options.strict = capacity.has_value();
   return std::move(make_fsdax(std::move(options)).value());
 }
 

@@ -108,10 +108,21 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
 }
 
 std::vector<std::uint64_t> Filesystem::may_be_mapped() const {
+  return regular_files([](const Inode& inode) {
+    return inode.read_write_opens > 0 || inode.may_be_open_from_before();
+  });
+}
+
+std::vector<std::uint64_t> Filesystem::open_for_writing() const {
+  return regular_files([](const Inode& inode) { return inode.write_opens > 0; });
+}
+
+template <typename Predicate>
+std::vector<std::uint64_t> Filesystem::regular_files(Predicate wanted) const {
   std::vector<std::uint64_t> found;
   ReadLock lock(mutex_);
   names_.for_each([&](const Inode& inode) {
-    if (inode.is_regular() && (inode.read_write_opens > 0 || inode.may_be_open_from_before())) {
+    if (inode.is_regular() && wanted(inode)) {
       found.push_back(inode.ino);
     }
   });

@@ -99,8 +99,39 @@ Status Filesystem::record_change(const Caller& caller, Inode& target,
   return {};
 }
 
+// Without a record, because the container has the times. False: a program may have set the time of
+// a clean file, which is a change.
+Result<bool> Filesystem::report_mtime(std::uint64_t ino, FileTime mtime) {
+  WriteLock lock(mutex_);
+  auto found = regular(ino);
+  if (!found) {
+    return std::unexpected(found.error());
+  }
+  const auto now = stat_of(**found);
+  if (now && FileTime(now->st_mtim) == mtime) {
+    return true;
+  }
+  if (!(*found)->dirty || (*found)->freed) {
+    return false;
+  }
+  ++(*found)->edits;
+  AttributeChange reported;
+  reported.mtime = mtime;
+  EFS_TRY(set_times(ino, reported));
+  return true;
+}
+
 Result<Entry> Filesystem::setattr(const Caller& caller, std::uint64_t ino,
                                   const AttributeChange& change) {
+  if (change.reported) {
+    const auto done = report_mtime(ino, *change.mtime);
+    if (!done) {
+      return std::unexpected(done.error());
+    }
+    if (*done) {
+      return getattr(ino);
+    }
+  }
   if (change.size || change.mtime) {
     EFS_TRY(part_with_sharers(ino));
   }

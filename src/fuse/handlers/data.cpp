@@ -51,6 +51,15 @@ void choose_caching(const Connection& connection, fuse_ino_t ino, int id, fuse_f
   info.noflush = 1;
 }
 
+// The kernel has cached that this file has no blocks, and will hold its data now: as_cached().
+bool gets_first_blocks(fs::Filesystem& filesystem, fuse_ino_t ino, int flags) {
+  if ((flags & O_ACCMODE) == O_RDONLY) {
+    return false;
+  }
+  const auto entry = filesystem.getattr(ino);
+  return entry && entry->attributes.st_blocks == 0;
+}
+
 // Opens a file for the client and chooses the kernel's or the daemon's path for the I/O.
 Result<BackingTable::Acquired> open_file(const Request& request, const Opening& opening) {
   Connection& connection = request.connection();
@@ -68,7 +77,9 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   }
   // Invalidates attributes only (no offset), because this takes no lock of the kernel that a
   // request may hold.
-  if (opened->attributes_go_stale && !just_made && connection.session != nullptr) {
+  const bool stale = connection.writeback ? gets_first_blocks(filesystem, ino, info->flags)
+                                          : opened->attributes_go_stale;
+  if (stale && !just_made && connection.session != nullptr) {
     fuse_lowlevel_notify_inval_inode(connection.session, ino, -1, 0);
   }
   connection.counters.opens.fetch_add(1, std::memory_order_relaxed);
@@ -103,10 +114,10 @@ void reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_i
     request.reply_error(opened.error().code);
     return after_reply([&] { forget_references(connection, ino, 1); });
   }
-  fuse_entry_param param = to_entry(*entry);
-  if ((info->flags & O_ACCMODE) == O_RDWR) {
-    param.attr_timeout = keep_not;
-  }
+  fs::Entry made = *entry;
+  made.written_now = (info->flags & O_ACCMODE) != O_RDONLY;
+  made.may_change_now = (info->flags & O_ACCMODE) == O_RDWR;
+  const fuse_entry_param param = to_entry(as_cached(connection, made));
   if (!request.reply_create(param, *info)) {
     after_reply([&] {
       close_file(connection, ino, info);
@@ -164,7 +175,10 @@ void read(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse
   const auto from = static_cast<std::uint64_t>(offset);
   request.observe({.ino = ino, .offset = from, .size = size});
   const auto buffer = request.buffer(size);
-  const auto n = request.filesystem().read(ino, buffer, from, info->flags);
+  // The kernel completes a page for a write: this is no access.
+  const bool completes = (info->flags & O_ACCMODE) == O_WRONLY;
+  const auto n = request.filesystem().read(ino, buffer, from,
+                                           completes ? info->flags | O_NOATIME : info->flags);
   if (!n) {
     return request.reply_error(n.error().code);
   }
@@ -177,8 +191,18 @@ void write(Request& request, const Write& write) {
   request.observe({.ino = write.ino, .offset = from, .size = write.size});
   const auto bytes = std::as_bytes(std::span(write.data, write.size));
   fs::Filesystem& filesystem = request.filesystem();
-  const auto n = filesystem.with_room(
-      [&] { return filesystem.write(request.caller(), write.ino, bytes, from); });
+  const auto store = [&](std::size_t done) {
+    return filesystem.with_room([&] {
+      return filesystem.write(request.caller(), write.ino, bytes.subspan(done), from + done);
+    });
+  };
+  auto n = store(0);
+  // The kernel ignores a short count for its own pages, and the rest would be lost without an
+  // error.
+  while (n && write.info->writepage != 0 && *n < bytes.size()) {
+    const auto more = store(*n);
+    n = more && *more == 0 ? fail(ENOSPC) : more ? Result<std::size_t>(*n + *more) : more;
+  }
   if (!n) {
     return request.reply_error(n.error().code);
   }
@@ -215,6 +239,11 @@ void fallocate(Request& request, const Fallocate& range) {
 void lseek(Request& request, fuse_ino_t ino, off_t offset, int whence, fuse_file_info*) {
   const auto from = static_cast<std::uint64_t>(offset);
   request.observe({.ino = ino, .offset = from});
+  // The container lacks what the kernel has collected. After ENOSYS the kernel reports each whole
+  // file as data, of the size that it has.
+  if (request.connection().writeback) {
+    return request.reply_error(ENOSYS);
+  }
   const auto at = seek(request.connection(), ino, from, whence);
   if (!at) {
     return request.reply_error(at.error().code);

@@ -183,7 +183,9 @@ class Unload : LiveTransfer {
   void refuse_unproved(const std::vector<fs::WalkItem*>& unproved) {
     for (auto* item : unproved) {
       const Proof* proof = buffer_.proof_of(item->ino);
-      if (!request_.as_is) {
+      if (request_.as_is) {
+        staging_.write_back(item->ino);
+      } else {
         refuse(item->path, EBUSY, proof == nullptr ? "vanished" : proof->doubt,
                static_cast<std::uint64_t>(item->attributes.st_size));
         chosen_.erase(std::string(item->path));

@@ -16,6 +16,8 @@ TEST_CASE("mount options: the last word counts, the unknown is refused with a su
         efs::AccessTimes::relative);
   CHECK(parse_mount_options("fsname=x,daemon-io")->source == "x");
   CHECK(parse_mount_options("daemon-io")->daemon_io);
+  CHECK_FALSE(parse_mount_options("daemon-io")->writeback);
+  CHECK(parse_mount_options("writeback")->writeback);
   CHECK(parse_mount_options("")->spin == 50);
   CHECK(parse_mount_options("spin=100,spin=0")->spin == 0);
   for (const char* bad : {"spin=", "spin=-1", "spin=1001", "spin=5us", "spin=99999999999"}) {
@@ -30,4 +32,12 @@ TEST_CASE("mount options: the last word counts, the unknown is refused with a su
   const auto wrong = parse_mount_options("noexek");
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().what.find("noexec") != std::string::npos);
+}
+
+TEST_CASE("mount options: collected writes and a trace contradict one another") {
+  JobConfig job;
+  CHECK(check_mount_options({.writeback = true}, job));
+  job.trace = "/tmp/trace";
+  CHECK(check_mount_options({.daemon_io = true}, job));
+  CHECK(check_mount_options({.writeback = true}, job).error().code == EINVAL);
 }

@@ -277,6 +277,33 @@ TEST_CASE("whether a read moves the access time is known before") {
   CHECK_FALSE(scene.filesystem->read_moves_atime(file, O_RDONLY));
 }
 
+TEST_CASE("a time that the kernel reports changes no clean file, unless it is another time") {
+  FilesystemScene scene;
+  fs::Staging staging(*scene.filesystem);
+  const auto ino = test::begin_file(staging);
+  REQUIRE(
+      test::publish_file(staging, *scene.backend,
+                         {.ino = *ino, .path = "in", .attributes = {.mode = 0644, .mtime = 5}}));
+  fs::AttributeChange report{.mtime = FileTime(scene.filesystem->getattr(*ino)->attributes.st_mtim),
+                             .reported = true};
+  const std::uint64_t edits = *staging.edits(*ino);
+  REQUIRE(scene.filesystem->setattr({}, *ino, report));
+  CHECK_FALSE(staging.walk()->front().dirty);
+  CHECK(*staging.edits(*ino) == edits);
+  report.mtime->seconds += 7;
+  REQUIRE(scene.filesystem->setattr({}, *ino, report));
+  CHECK(staging.walk()->front().dirty);
+  // of a changed file: without a record, and no unload calls the file unchanged
+  const auto records = scene.filesystem->durable_records();
+  const std::uint64_t changed = *staging.edits(*ino);
+  report.mtime->seconds += 7;
+  const auto entry = scene.filesystem->setattr({}, *ino, report);
+  REQUIRE(entry);
+  CHECK(FileTime(entry->attributes.st_mtim) == *report.mtime);
+  CHECK(*staging.edits(*ino) != changed);
+  CHECK(scene.filesystem->durable_records() == records);
+}
+
 TEST_CASE("a renamed input counts as new at its new place") {
   FilesystemScene scene;
   fs::Staging staging(*scene.filesystem);

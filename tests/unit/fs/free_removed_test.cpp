@@ -40,6 +40,8 @@ struct Kernel final : fs::KernelView {
 
   void space_given_back(std::uint64_t) override {}
 
+  void write_back(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override {}
 
   void container_removed(std::uint64_t ino, std::uint64_t) override { held.push_back(ino); }

@@ -42,6 +42,8 @@ struct Kernel final : fs::KernelView {
 
   void space_given_back(std::uint64_t) override { ++given_back; }
 
+  void write_back(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override {}
 
   void container_removed(std::uint64_t, std::uint64_t) override {}

@@ -74,6 +74,8 @@ struct AskingKernel final : fs::KernelView {
 
   void space_given_back(std::uint64_t) override {}
 
+  void write_back(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override { request(); }
 
   void container_removed(std::uint64_t, std::uint64_t) override {}
@@ -559,6 +561,8 @@ TEST_CASE("of a large directory every name is doubted once") {
     void attributes_changed(std::uint64_t) override {}
 
     void space_given_back(std::uint64_t) override {}
+
+    void write_back(std::uint64_t) override {}
 
     void let_go(std::uint64_t) override {}
 

@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fuse/convert.hpp"
 #include "fuse/wire.hpp"
 #include "support/containers.hpp"
 #include "support/failing_new.hpp"
@@ -34,10 +36,13 @@ struct Counted final : fuse::EventSink {
 };
 
 struct Mounted {
+  explicit Mounted(std::optional<std::uint64_t> bytes = {}) : capacity(bytes) {}
+
+  std::optional<std::uint64_t> capacity;
   Counted sink;
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata = directory.open();
-  std::unique_ptr<Backend> backend = test::open_containers(directory.path());
+  std::unique_ptr<Backend> backend = test::open_containers(directory.path(), capacity);
   std::unique_ptr<fs::Filesystem> filesystem =
       std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   fuse::Connection connection{.filesystem = *filesystem,
@@ -135,6 +140,41 @@ TEST_CASE("each request is replied to, counted and observed once", "[fuse]") {
       check_one(mounted, sent);
     }
   }
+}
+
+TEST_CASE("of a write of the kernel's own pages all bytes are stored, or it fails", "[fuse]") {
+  constexpr std::uint32_t size = 64U << 10U;
+  Mounted mounted(std::uint64_t{size} - 4096);
+  const std::string bytes(size, 'x');
+  const auto stored = [&](std::uint32_t flags) {
+    fuse_write_in write{.size = size};
+    write.write_flags = flags;
+    test::Message message = message_of(write);
+    const auto data = std::as_bytes(std::span(bytes));
+    message.insert(message.end(), data.begin(), data.end());
+    return mounted.kernel.send(FUSE_WRITE, mounted.file, message).at(0).error;
+  };
+  CHECK(stored(0) == 0);  // a short write, which a program sees
+  CHECK(stored(FUSE_WRITE_CACHE) == ENOSPC);
+}
+
+TEST_CASE("a kernel that collects writes learns of no holes, and caches attributes", "[fuse]") {
+  Mounted mounted;
+  const auto seek = message_of(fuse_lseek_in{.whence = SEEK_DATA});
+  fs::Entry open{.ino = mounted.file};
+  open.attributes.st_mode = S_IFREG | 0644;
+  open.may_change_unseen = open.may_change_now = open.written_now = true;
+  open.attributes.st_blocks = 8;
+  CHECK(fuse::attribute_timeout(fuse::as_cached(mounted.connection, open)) == fuse::keep_not);
+  mounted.connection.writeback = true;
+  CHECK(mounted.kernel.send(FUSE_LSEEK, mounted.file, seek).at(0).error == ENOSYS);
+  CHECK(fuse::attribute_timeout(fuse::as_cached(mounted.connection, open)) == fuse::keep_for_ever);
+  open.attributes.st_blocks = 0;
+  const fs::Entry told = fuse::as_cached(mounted.connection, open);
+  CHECK(told.attributes.st_blocks == 1);
+  CHECK(fuse::attribute_timeout(told) == fuse::keep_briefly);
+  open.written_now = false;  // its container is missing, and may come back
+  CHECK(fuse::attribute_timeout(fuse::as_cached(mounted.connection, open)) == fuse::keep_not);
 }
 
 TEST_CASE("forgets are counted, and have no reply and no event", "[fuse]") {

@@ -47,6 +47,8 @@ struct NamesTold final : fs::KernelView {
 
   void space_given_back(std::uint64_t) override {}
 
+  void write_back(std::uint64_t) override {}
+
   void let_go(std::uint64_t) override {}
 
   void container_removed(std::uint64_t, std::uint64_t) override {}
