@@ -220,7 +220,8 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .observer = Observer(std::move(options.sinks), options.counters),
                   .uncached = options.uncached,
                   .stacked = options.stacked,
-                  .xattr = options.xattr},
+                  .xattr = options.xattr,
+                  .usage = options.usage},
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }

@@ -42,6 +42,7 @@ class Session final : public fs::KernelView {
     bool stacked = false;          // containers lie on an overlay: no overlay can lie on the mount
     bool xattr = true;             // see Connection
     Counters* counters = nullptr;  // see Observer
+    Usage* usage = nullptr;        // see Connection; must outlive the session
   };
 
   /// `registrar`: null for the daemon's path only. Both must outlive the session.
