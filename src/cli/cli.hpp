@@ -123,8 +123,36 @@ struct SalvageArguments {
 int salvage(World& world, const SalvageArguments& arguments);
 /// salvage() with `lost` set.
 int salvage_orphans(World& world, const SalvageArguments& arguments);
+
+struct ReportArguments {
+  std::string which;  // an instance, a job file or a receipt; "": the only receipt here
+  std::string html;   // the page to write; "": text to standard output
+};
+
+int report_job(World& world, const ReportArguments& arguments);
+/// Returns the path of the receipt that is meant: by its own path, by an instance or by a job file.
+/// With "", the only receipt in the working directory.
+Result<std::string> find_receipt(const std::string& which);
+
+struct ReceiptArguments {
+  std::string which;              // as for find_receipt()
+  std::string verify;             // a receipt to compare with the PFS
+  std::vector<std::string> diff;  // two receipts
+  bool failed = false, dropped = false, replaced = false;
+};
+
+/// Shows a receipt, compares it with the PFS or with another one. Returns 3 if they differ.
+int show_receipt(World& world, const ReceiptArguments& arguments);
 /// Returns 0 if the PFS has every file that the receipt lists with a checksum, else 3.
 int verify_receipt(World& world, const std::string& receipt);
+
+struct MetricsArguments {
+  std::string which;     // "": all instances
+  std::string textfile;  // for node_exporter; "": OpenMetrics to standard output
+  bool changed = false;  // count the files that a stop would export
+};
+
+int metrics(World& world, const MetricsArguments& arguments);
 int check_image(World& world, const std::string& which, bool repair);
 
 struct CleanArguments {

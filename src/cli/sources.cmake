@@ -27,11 +27,13 @@ set(sources
   launch.cpp
   load.cpp
   ls.cpp
+  metrics.cpp
   output.cpp
   plan.cpp
   preflight.cpp
   queue.cpp
   receipt.cpp
+  report.cpp
   run.cpp
   salvage.cpp
   salvage_lost.cpp

@@ -316,6 +316,9 @@ void print_outcome(World& world, const std::string& name, const Json& before, co
   if (answer.contains("receipt_file")) {
     world.out << "receipt: " << escaped(answer["receipt_file"].get<std::string>()) << "\n";
   }
+  if (answer.contains("report_file")) {
+    world.out << "report: " << escaped(answer["report_file"].get<std::string>()) << "\n";
+  }
   if (answer.value("kept", false)) {
     world.err << ways_out(name, has_conflicts(answer), answer.value("unreadable", 0U) > 0);
   }

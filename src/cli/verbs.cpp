@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <tuple>
 #include <utility>
 
 namespace efs::cli {
@@ -282,16 +283,63 @@ void add_salvage_verb(Verbs& verbs) {
 }
 
 void add_receipt_verb(Verbs& verbs) {
-  CLI::App* verb =
-      verbs.add("receipt", "compare the results that a receipt names with what the PFS has",
-                [](World& world, VerbArguments& g) { return verify_receipt(world, g.receipt); });
-  verb->add_option("--verify", verbs.given().receipt,
-                   "receipt of a stage-out, a salvage, or an unload")
-      ->required()
-      ->check(is_named);
+  ReceiptArguments& receipt = verbs.given().receipt;
+  CLI::App* verb = verbs.add(
+      "receipt", "show a receipt, or compare it with the files on the PFS or another receipt",
+      [](World& world, VerbArguments& g) { return show_receipt(world, g.receipt); });
+  CLI::Option* which =
+      verb->add_option(
+              "receipt", receipt.which,
+              "receipt, job file or instance (default: the only receipt in this directory)")
+          ->check(is_named);
+  CLI::Option* verify = verb->add_option("--verify", receipt.verify,
+                                         "receipt of a stage-out, a salvage, or an unload, to "
+                                         "compare with what the PFS has")
+                            ->check(is_named)
+                            ->excludes(which);
+  CLI::Option* diff = verb->add_option("--diff", receipt.diff,
+                                       "two receipts: results that only one has, or that differ")
+                          ->expected(2)
+                          ->check(is_named)
+                          ->excludes(which)
+                          ->excludes(verify);
+  for (const auto& [name, flag, help] :
+       {std::tuple{"--failed", &receipt.failed, "only results that were not exported"},
+        std::tuple{"--dropped", &receipt.dropped, "only files that were dropped"},
+        std::tuple{"--replaced", &receipt.replaced,
+                   "only results that replaced a file of the same name"}}) {
+    verb->add_flag(name, *flag, help)->excludes(verify)->excludes(diff);
+  }
   verb->footer(
-      "Exit codes: 0 all are as the receipt says, 1 the receipt or results-dir cannot be read, 3 "
-      "not all are.");
+      "Exit codes: 0 all are as the receipt says, or both receipts agree; 1 a receipt or "
+      "results-dir cannot be read; 3 not all are.");
+}
+
+void add_report_verb(Verbs& verbs) {
+  ReportArguments& reporting = verbs.given().reporting;
+  CLI::App* verb =
+      verbs.add("report", "show what happened in a job, where its time went, and what to change",
+                [](World& world, VerbArguments& g) { return report_job(world, g.reporting); });
+  verb->add_option("receipt", reporting.which,
+                   "receipt, job file or instance (default: the only receipt in this directory)")
+      ->check(is_named);
+  verb->add_option("--html", reporting.html, "write the report to this file, as one HTML page")
+      ->check(is_named);
+}
+
+void add_metrics_verb(Verbs& verbs) {
+  MetricsArguments& measured = verbs.given().measured;
+  CLI::App* verb =
+      verbs.add("metrics", "print the figures of instances for a monitoring system (OpenMetrics)",
+                [](World& world, VerbArguments& g) { return metrics(world, g.measured); });
+  verb->add_option("instance", measured.which, "name, mount point or job file (default: all)")
+      ->check(is_named);
+  verb->add_option("--textfile", measured.textfile,
+                   "write them to this file instead, as node_exporter's textfile collector reads "
+                   "them")
+      ->check(is_named);
+  verb->add_flag("--changed", measured.changed,
+                 "count the files that a stop would export, too: a walk over all names");
 }
 
 void add_check_image_verb(Verbs& verbs) {
@@ -443,12 +491,14 @@ void add_verbs(CLI::App& app, World& world, VerbArguments& given) {
   add_stop_verb(verbs);
   add_salvage_verb(verbs);
   add_receipt_verb(verbs);
+  add_report_verb(verbs);
   add_check_image_verb(verbs);
   add_clean_verb(verbs);
   add_cache_verb(verbs);
   add_queue_verb(verbs);
   add_doctor_verb(verbs);
   add_top_verb(verbs);
+  add_metrics_verb(verbs);
   add_file_verbs(verbs);
 }
 

@@ -28,10 +28,13 @@ struct VerbArguments {
   std::string job_here;  // stop, salvage, clean: the batch job whose instance is meant
   StopArguments stopping;
   SalvageArguments salvaging;
+  ReportArguments reporting;
+  ReceiptArguments receipt;
+  MetricsArguments measured;
   CleanArguments cleaning;
   CacheArguments caching;
   TopArguments watched;
-  std::string receipt, queue_directory;
+  std::string queue_directory;
   std::string examined, examined_memory;  // doctor
   bool no_stage_out = false, repair = false, all = false;
 };

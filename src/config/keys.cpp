@@ -104,7 +104,7 @@ constexpr auto in() {
 
 // The table. Order: of `efs check --show`.
 using J = JobConfig;
-constexpr std::array<KeyOf<J>, 30> settings_table{{
+constexpr std::array<KeyOf<J>, 31> settings_table{{
     {{"name", a_name, "", "names the instance (default: the job file's name)",
       read_elsewhere | of_one_job},
      in<&J::name>()},
@@ -167,6 +167,8 @@ constexpr std::array<KeyOf<J>, 30> settings_table{{
      in<&J::vanished>()},
     {{"xattr", one_of(on_or_off), "", "extended attributes and ACLs on the mount"},
      in<&J::xattr>()},
+    {{"report", one_of(on_or_off), "", "a page about the job beside its receipt"},
+     in<&J::report>()},
 }};
 
 using B = Backend;

@@ -89,6 +89,7 @@ Status Instance::listen() {
 
 int Instance::run() {
   const bool successor = options_.takeovers > 0;
+  note(Moment::begun);
   if (const auto noted = successor ? noted_end() : std::nullopt) {
     // A worker records the end only after the unmount. If the filesystem is still mounted, another
     // process wrote the record: ignore it and remove nothing.
@@ -221,6 +222,7 @@ void Instance::tear_down() {
   tasks_->close(false);
   ready_ = false;
   housekeeper_.reset();
+  sampler_.reset();
   mount_point_.reset();
   remove_mount_point();
   {

@@ -317,6 +317,17 @@ class Instance {
   bool has_drained(std::uint64_t task, const StopRequest& request,
                    std::optional<Clock::time_point> StopRequest::* end);
   void say_what_for(const char* waits_for);
+  // instance_record.cpp: the facts of the job for its receipt and its report
+  void note(Moment moment);
+  void sample_space();
+  stage::JobCounters job_counters();
+  stage::JobSpace job_space();
+  stage::MissedInputs missed_inputs(Clock::time_point end);
+  /// Call when the last file is exported. Asks root-dir for names, for some seconds at most.
+  stage::JobRecord record_of_job(const stage::Receipt& receipt, const StopRequest& request);
+  /// Writes the report beside the receipt, if the job file wants one. Adds its path to `outcome`.
+  void leave_report(const stage::Receipt& receipt, const StopRequest& request,
+                    control::Json& outcome);
   // deadline_exit.cpp: the PFS does not answer and the deadline has passed
   std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
   void leave_without_pfs() noexcept;
@@ -361,6 +372,7 @@ class Instance {
   // the store is no longer needed and could not be removed
   std::atomic<bool> store_stays_{false};
   std::unique_ptr<TimerThread> housekeeper_;  // destroyed before filesystem_
+  std::unique_ptr<TimerThread> sampler_;      // destroyed before store_.backend
   stage::Progress progress_;
   stage::Throttle throttle_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
@@ -392,6 +404,8 @@ class Instance {
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
+  // of the stage-in by this process
+  std::vector<stage::TimedFile> slowest_inputs_ EFS_GUARDED_BY(mutex_);
   std::string lost_ EFS_GUARDED_BY(mutex_);  // text about losses of an earlier instance
   // by backend index: why the kernel refuses passthrough for the backend's files
   std::map<unsigned, std::string> refusals_ EFS_GUARDED_BY(mutex_);

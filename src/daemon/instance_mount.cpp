@@ -176,14 +176,16 @@ void Instance::open_session() {
                        std::ranges::any_of(store_.others, [](const StoreMember& one) {
                          return may_be_stacked(one.root.get());
                        });
-  fuse::Counters* const kept = options_.figures != nullptr ? &options_.figures->counters : nullptr;
-  session_ = std::make_unique<fuse::Session>(*filesystem_, passthrough_registry(),
-                                             fuse::Session::Options{.sinks = sinks(),
-                                                                    .uncached = traced,
-                                                                    .writeback = options_.writeback,
-                                                                    .stacked = stacked,
-                                                                    .xattr = options_.config.xattr,
-                                                                    .counters = kept});
+  KeptFigures* const kept = options_.figures;
+  session_ = std::make_unique<fuse::Session>(
+      *filesystem_, passthrough_registry(),
+      fuse::Session::Options{.sinks = sinks(),
+                             .uncached = traced,
+                             .writeback = options_.writeback,
+                             .stacked = stacked,
+                             .xattr = options_.config.xattr,
+                             .counters = kept != nullptr ? &kept->counters : nullptr,
+                             .usage = kept != nullptr ? &kept->usage : nullptr});
 }
 
 // Neither root's rights nor the answer to INIT guarantee passthrough, so try it. The lock files of
@@ -242,6 +244,7 @@ Status Instance::mount() {
   probe_passthrough();
   keep_house();
   ready_ = true;
+  note(Moment::running);
   enter(State::running);
   return {};
 }

@@ -542,10 +542,12 @@ Status Instance::plan_and_stage_in() {
     return std::unexpected(away.error());
   }
   enter(State::staging_in);
+  note(Moment::asked_in);
   const auto turn = turns_.take(queue::Direction::in, stage::data_of(*plan), progress_);
   if (!turn) {
     return std::unexpected(turn.error());
   }
+  note(Moment::in_begun);
   const stage::StageReport report = stage::stage_in(*plan, buffer, pfs, stage_options(), progress_);
   record_inputs_in_place(*plan, pfs, staging);
   if (!report.ok()) {
@@ -554,7 +556,9 @@ Status Instance::plan_and_stage_in() {
   std::vector<stage::PlanSkip> skipped = std::move(plan->skipped);
   std::ranges::copy(report.skipped, std::back_inserter(skipped));
   log_staged_in(report, skipped, pfs.retried());
+  note(Moment::in_ended);
   MutexLock lock(mutex_);
+  slowest_inputs_ = report.slowest;
   staged_in_ = {.files = report.files,
                 .bytes = report.bytes,
                 .files_reused = report.reused_files,
@@ -637,6 +641,7 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
 // For a store that survives a restart of the machine: group commit, and export log updates for data
 // that have reached the medium.
 void Instance::keep_house() {
+  sample_space();
   if (store_.backend->durability() == Durability::volatile_memory) {
     return;
   }

@@ -151,13 +151,16 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     begin_deadline(request);
   }
   if (!was_unsaved) {
+    note(Moment::unmounting);
     enter(State::unmounting);
     std::string drained;
     if (const Status unmounted = unmount_or_drain(request, drained); !unmounted) {
       refuse_stop(request, unmounted.error(), std::move(drained));
       return false;
     }
+    note(Moment::unmounted);
   }
+  note(Moment::asked_out);
   request = begin_to_end(request);
   // The mount is already unmounted. This call reports whether the current request is unusual: it
   // may be a later one, or one after a death.
@@ -365,8 +368,10 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_,
                                 turn_limits(request));
+  note(Moment::out_begun);
   stage::Receipt receipt = stage::stage_out(options_.config, buffer, pfs, how, progress_);
   progress_.listing = false;
+  note(Moment::out_ended);
   receipt.retries = pfs.retried();
   {
     MutexLock lock(mutex_);
@@ -380,6 +385,7 @@ bool Instance::stage_out(const StopRequest& request) {
   add_brought_before(receipt);
   unloaded_.add_to(receipt,
                    [&](const std::string& path) { return staging.find(path).has_value(); });
+  receipt.record = record_of_job(receipt, request);
   return end_export(request, std::move(receipt), keep);
 }
 
@@ -398,6 +404,7 @@ bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bo
     receipt.way_out = way_out_of_image;
   }
   Json outcome = tell_receipt(receipt, keep, code);
+  leave_report(receipt, request, outcome);
   claim_end();
   log::info("event=staged_out verdict={} files={} bytes={} failed={}",
             stage::name_of(receipt.verdict), receipt.totals.staged_out,

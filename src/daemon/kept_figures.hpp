@@ -8,7 +8,9 @@
 #include <memory>
 #include <type_traits>
 
+#include "daemon/job_history.hpp"
 #include "fuse/counters.hpp"
+#include "fuse/usage.hpp"
 
 namespace efs::daemon {
 
@@ -26,6 +28,9 @@ struct KeptFigures {
   fuse::Counters counters;
   KeptStagedIn staged_in;  // written once, before the flag below
   std::atomic<bool> has_staged_in{false};
+  KeptHistory history;
+  // last: its pages stay untouched until they are needed
+  fuse::Usage usage;
 };
 
 struct UnmapFigures {

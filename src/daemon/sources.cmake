@@ -12,10 +12,12 @@ set(sources
   instance_drain.cpp
   instance_files.cpp
   instance_mount.cpp
+  instance_record.cpp
   instance_resume.cpp
   instance_start.cpp
   instance_stop.cpp
   instance_unmount.cpp
+  job_history.cpp
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp

@@ -227,6 +227,7 @@ void Tasks::run_lane(TaskKind kind) {
 
 void Tasks::end(Task& task, TaskState state, Json outcome) {
   task.state = state;
+  task.ended = wall_clock();
   task.outcome = std::move(outcome);
   task.work = nullptr;
   try {
@@ -271,6 +272,27 @@ Json Tasks::list() {
   Json all = Json::array();
   for (const auto& [id, task] : tasks_) {
     all.push_back(summary_of(*task));
+  }
+  return all;
+}
+
+std::vector<stage::JobTransfer> Tasks::transfers(std::size_t most, std::uint64_t& unlisted) {
+  const MutexLock lock(mutex_);
+  std::vector<stage::JobTransfer> all;
+  for (const auto& [id, task] : tasks_) {
+    const auto p = task->progress.snapshot();
+    if (task->ended == 0 || p.started == 0) {
+      continue;
+    }
+    if (all.size() == most) {
+      ++unlisted;
+      continue;
+    }
+    all.push_back({.kind = name_of(task->kind),
+                   .state = name_of(task->state),
+                   .begin = p.started,
+                   .end = task->ended,
+                   .bytes = p.bytes_done});
   }
   return all;
 }

@@ -20,6 +20,7 @@
 #include "base/unique_fd.hpp"
 #include "control/protocol.hpp"
 #include "stage/copy/progress.hpp"
+#include "stage/export/job_record.hpp"
 
 namespace efs::daemon {
 
@@ -65,6 +66,9 @@ class Tasks {
   Result<control::Json> look(std::uint64_t id);
   /// Returns all tasks without their outcomes, oldest first.
   control::Json list();
+  /// Returns the first `most` tasks that have begun and ended, oldest first. `unlisted`: how many
+  /// more there are.
+  std::vector<stage::JobTransfer> transfers(std::size_t most, std::uint64_t& unlisted);
   /// Waits until the task has ended or `time` has passed. Returns true if the task has ended. Fails
   /// with ESRCH if there is no such task.
   Result<bool> wait(std::uint64_t id, std::chrono::milliseconds time);
@@ -92,6 +96,7 @@ class Tasks {
     std::string what;
     Work work;
     TaskState state = TaskState::pending;
+    Nanoseconds ended = 0;  // wall clock
     stage::Progress progress;
     control::Json outcome;
     // allocated early: the outcome for a shortage of memory

@@ -38,7 +38,7 @@ class KernelView {
   virtual void container_removed(std::uint64_t ino, std::uint64_t bytes) = 0;
 
   /// True if another thread calls Filesystem::remove_put_off() soon. Any thread may call it.
-  virtual bool removes_later() { return false; }
+  virtual bool removes_later() = 0;
 
   /// Returns when no registration of a removed container is left. Waits only for the supervisor, so
   /// a thread that serves requests may call it.

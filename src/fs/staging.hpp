@@ -291,6 +291,9 @@ class Staging {
   // While programs run (staging_live.cpp). Members that change a name notify the kernel after they
   // have released the lock.
 
+  /// The path of a name in the directory with this inode; the name need not exist. nullopt if the
+  /// inode is not a directory.
+  std::optional<std::string> path_below(std::uint64_t directory, const std::string& name) const;
   /// The item of this name, without its content.
   Result<WalkItem> find(const std::string& path);
   /// As publish_files(), but replaces an existing file in one step as `over` permits. Programs that

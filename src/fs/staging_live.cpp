@@ -69,6 +69,15 @@ Status may_replace(const Inode& there, bool dirty, Over over, const std::string&
   return {};
 }
 
+std::optional<std::string> Staging::path_below(std::uint64_t directory,
+                                               const std::string& name) const {
+  ReadLock lock(filesystem_.mutex_);
+  const Inode* inode = filesystem_.names_.find(directory);
+  return inode != nullptr && inode->is_directory()
+             ? std::optional(filesystem_.names_.path_of(*inode, name))
+             : std::nullopt;
+}
+
 Result<WalkItem> Staging::find(const std::string& path) {
   ReadLock lock(filesystem_.mutex_);
   auto step = start_of_walk(path);

@@ -9,6 +9,7 @@
 #include "fuse/backing.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/registration_batch.hpp"
+#include "fuse/usage.hpp"
 
 struct fuse_session;
 
@@ -35,6 +36,7 @@ struct Connection {
   // The same for the whole life of the mount, also under a successor.
   bool xattr = true;
   bool opens_directories_itself = false;  // the kernel can do without OPENDIR
+  Usage* usage = nullptr;                 // for the report of the job; null: none is kept
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};
 };

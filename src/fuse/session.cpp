@@ -221,7 +221,8 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .uncached = options.uncached,
                   .stacked = options.stacked,
                   .writeback = std::atomic<bool>(options.writeback),
-                  .xattr = options.xattr},
+                  .xattr = options.xattr,
+                  .usage = options.usage},
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }

@@ -43,6 +43,7 @@ class Session final : public fs::KernelView {
     bool stacked = false;          // containers lie on an overlay: no overlay can lie on the mount
     bool xattr = true;             // see Connection
     Counters* counters = nullptr;  // see Observer
+    Usage* usage = nullptr;        // see Connection; must outlive the session
   };
 
   /// `registrar`: null for the daemon's path only. Both must outlive the session.
@@ -124,8 +125,8 @@ class Session final : public fs::KernelView {
   // rank 38: held shared while a thread notifies the kernel, exclusively to end the notifications
   SharedMutex notify_;
   fuse_session* session_ EFS_GUARDED_BY(notify_) = nullptr;
-  // Rank 37: held shared while a thread awaits the loop, at most for a second. Not notify_: a thread
-  // that notifies the kernel may wait for a request, and so for the loop.
+  // Rank 37: held shared while a thread awaits the loop, at most for a second. Not notify_: a
+  // thread that notifies the kernel may wait for a request, and so for the loop.
   SharedMutex awaiting_;
   RequestLoop* loop_ EFS_GUARDED_BY(awaiting_) = nullptr;  // while run() serves
 };

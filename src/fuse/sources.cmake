@@ -20,4 +20,5 @@ set(sources
   session.cpp
   trace.cpp
   upkeep.cpp
+  usage.cpp
 )

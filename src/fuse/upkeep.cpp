@@ -53,7 +53,7 @@ bool Upkeep::has_thread() {
     if (started) {
       thread_ = std::move(*started);
     } else {
-      log::warn("event=no_thread for=upkeep note=\"the threads that serve requests do its work\"");
+      log::warn("event=no_thread_for_upkeep note=\"threads that serve requests do its work\"");
     }
   }
   return thread_.joinable();

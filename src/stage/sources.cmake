@@ -5,10 +5,12 @@ set(sources
   copy/transfer.cpp
   copy/worker_pool.cpp
   export/deletions.cpp
+  export/job_record.cpp
   export/leftovers.cpp
   export/partial.cpp
   export/receipt.cpp
   export/receipt_check.cpp
+  export/receipt_reader.cpp
   export/removed_inputs.cpp
   export/renaming.cpp
   export/result_attributes.cpp

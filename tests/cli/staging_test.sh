@@ -535,7 +535,7 @@ check_exit 'of a part it is refused' 1 'in results-dir it is called final: unloa
 echo second >"$MNT/sub/r"
 check_exit 'stop --keep' 0 'stage-out complete' "$EFS" stop --keep called
 check 'they are there under their other names' test "$(cat "$OUT/final" "$OUT/run1/f")" = $'second\ndeep'
-check 'and under no others' test "$(cd "$OUT" && find . -type f | grep -v receipt | sort | tr '\n' ' ')" = './final ./run1/f '
+check 'and under no others' test "$(cd "$OUT" && find . -type f | grep -v efs-re | sort | tr '\n' ' ')" = './final ./run1/f '
 check 'the receipt says both' json "$(cat "$OUT/efs-receipt-called.json")" '{e["path"]: e.get("placed_as") for e in d["entries"] if e["action"] in ("staged-out", "kept")} == {"sub/r": "final", "dir": "run1", "dir/f": "run1/f"}'
 check_exit 'what is kept has nothing that is not back' 0 'called' "$EFS" check-image called
 started "$JOB"

@@ -192,11 +192,11 @@ fresh moved
 started "$JOB"
 echo data >"$MNT/f"; ln -s f "$MNT/link"; mkdir "$MNT/empty" "$MNT/d"; ln -s x "$MNT/d/link"
 check 'all is brought out' "$EFS" stop --keep moved
-before=$(cd "$OUT" && find . ! -name 'efs-receipt*' -printf '%p %y %m %s %l\n' | sort)
+before=$(cd "$OUT" && find . ! -name 'efs-re*' -printf '%p %y %m %s %l\n' | sort)
 mv "$OUT" "$OUT.away"; mkdir "$OUT"
 started "$JOB"
 check 'and once more where somebody has taken it away' "$EFS" stop moved
-check 'files, links and directories' test "$(cd "$OUT" && find . ! -name 'efs-receipt*' -printf '%p %y %m %s %l\n' | sort)" = "$before"
+check 'files, links and directories' test "$(cd "$OUT" && find . ! -name 'efs-re*' -printf '%p %y %m %s %l\n' | sort)" = "$before"
 
 fresh unmounted; mkdir "$PFS/results"
 if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=16m,mode=777 efs-test "$PFS"; then

@@ -20,7 +20,7 @@ check 'a link to nothing is found' finds 'docs/limits.md: no file nowhere.md'
 check 'a path of nothing is found' finds 'docs/limits.md: no file fs/ops/none.cpp'
 check 'an option that no verb has is found' finds 'docs/limits.md: efs start has no option --no-such-option'
 check 'a verb that does not exist is found' finds 'docs/limits.md: efs has no verb halt'
-check 'a document that is too long is found' finds 'src/README.md: 25'
+check 'a document that is too long is found' finds 'src/README.md: 2'
 check 'a cell that is too long is found' finds 'tests/README.md: a cell of 81 words'
 
 # --- the documents ---

@@ -18,8 +18,9 @@ stage: base config fs
 control: base
 queue: base
 image: base config backends store fs stage
-cli: base config control stage queue image
-daemon: base config backends store fs fuse stage control queue image
+report: base stage
+cli: base config control stage queue image report
+daemon: base config backends store fs fuse stage control queue image report
 api: base control
 objects:'
 

@@ -239,7 +239,7 @@ for mode in passthrough daemon; do
   check "$mode: 3 are all there" bash -c "cd $MNT && rm -r input && python3 $S/calls.py many_there $MNT"
   check "$mode: 3 the daemon lives" runs
   stop
-  rm "$OUT"/efs-receipt-*
+  rm "$OUT"/efs-re*
   check "$mode: 3 and all come back" calls many_there "$OUT"
   umount "$OUT"
 

@@ -79,7 +79,7 @@ life() {
   done
   rm -rf "${MNT:?}/input"
   check "$name: stop" "$EFS" stop "$name"
-  rm -f "$OUT"/efs-receipt-*.json
+  rm -f "$OUT"/efs-re*
   check "$name: results-dir has what the mirror has" python3 - "$SOURCE/tests/mount" "$MIRROR" "$OUT" <<'PYTHON'
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -35,6 +35,7 @@ set(sources
   daemon/channel_test.cpp
   daemon/config_memfds_test.cpp
   daemon/death_pipe_test.cpp
+  daemon/job_history_test.cpp
   daemon/kept_figures_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp
@@ -69,6 +70,7 @@ set(sources
   fuse/request_loop_test.cpp
   fuse/request_test.cpp
   fuse/session_test.cpp
+  fuse/usage_test.cpp
   image/bad_container_test.cpp
   image/bad_image_test.cpp
   image/bad_journal_test.cpp
@@ -97,6 +99,7 @@ set(sources
   queue/crowd_test.cpp
   queue/policy_test.cpp
   queue/turn_test.cpp
+  report/report_test.cpp
   stage/copy/strided_order_test.cpp
   stage/copy/transfer_test.cpp
   stage/copy/worker_pool_test.cpp
@@ -105,6 +108,7 @@ set(sources
   stage/export/existing_test.cpp
   stage/export/held_names_test.cpp
   stage/export/hidden_directories_test.cpp
+  stage/export/job_record_test.cpp
   stage/export/leftovers_test.cpp
   stage/export/receipt_check_test.cpp
   stage/export/receipt_test.cpp

@@ -83,6 +83,9 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
     fuse_lowlevel_notify_inval_inode(connection.session, ino, -1, 0);
   }
   connection.counters.opens.fetch_add(1, std::memory_order_relaxed);
+  if (connection.usage != nullptr) {
+    connection.usage->opened.mark(ino);
+  }
   if (acquired->id != 0) {
     connection.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
   }

@@ -7,11 +7,28 @@
 #include "fuse/handlers/handlers.hpp"
 
 namespace efs::fuse::handle {
+namespace {
+
+// For the report: the job looked for this name in vain. No report lists a name that it makes later.
+void note_missed(const Request& request, fuse_ino_t parent, const char* name) {
+  if (Usage* usage = request.connection().usage; usage != nullptr) {
+    usage->missed.add(parent, name);
+  }
+}
+
+void note_made(const Request& request, fuse_ino_t parent, const char* name) {
+  if (Usage* usage = request.connection().usage; usage != nullptr) {
+    usage->missed.remove(parent, name);
+  }
+}
+
+}  // namespace
 
 void lookup(Request& request, fuse_ino_t parent, const char* name) {
   request.observe({.ino = parent, .name = name});
   const auto entry = request.filesystem().lookup(parent, name);
   if (!entry && entry.error().code == ENOENT) {
+    note_missed(request, parent, name);
     return request.reply_no_entry();
   }
   request.reply_entry(entry);
@@ -33,6 +50,7 @@ void forget_multi(Request& request, std::size_t count, fuse_forget_data* forgets
 
 Result<fs::Entry> make_node(const Request& request, fuse_ino_t parent, const char* name,
                             mode_t mode, dev_t rdev) {
+  note_made(request, parent, name);
   fs::Filesystem& filesystem = request.filesystem();
   return filesystem.with_room(
       [&] { return filesystem.make_node(request.caller(), parent, name, mode, rdev); });
@@ -50,6 +68,7 @@ void mkdir(Request& request, fuse_ino_t parent, const char* name, mode_t mode) {
 
 void symlink(Request& request, const char* target, fuse_ino_t parent, const char* name) {
   request.observe({.ino = parent, .name = name, .new_name = target});
+  note_made(request, parent, name);
   fs::Filesystem& filesystem = request.filesystem();
   request.reply_entry(filesystem.with_room(
       [&] { return filesystem.make_symlink(request.caller(), parent, name, target); }));
@@ -66,6 +85,7 @@ void readlink(Request& request, fuse_ino_t ino) {
 
 void link(Request& request, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
   request.observe({.ino = ino, .new_parent = new_parent, .new_name = new_name});
+  note_made(request, new_parent, new_name);
   fs::Filesystem& filesystem = request.filesystem();
   request.reply_entry(filesystem.with_room(
       [&] { return filesystem.link(request.caller(), ino, new_parent, new_name); }));
@@ -86,6 +106,7 @@ void rename(Request& request, const Rename& rename) {
                    .name = rename.name,
                    .new_parent = rename.new_parent,
                    .new_name = rename.new_name});
+  note_made(request, rename.new_parent, rename.new_name);
   fs::Filesystem& filesystem = request.filesystem();
   request.reply(filesystem.with_room([&] {
     return filesystem.rename(request.caller(), {rename.parent, rename.name},

@@ -121,6 +121,11 @@ class JsonText {
     text_ += value ? "true" : "false";
   }
 
+  void document(const char* key, const nlohmann::json& value) {
+    name(key);
+    text_ += json_to_text(value);
+  }
+
   void begin(const char* key, char bracket) {
     if (key != nullptr) {
       name(key);
@@ -250,6 +255,9 @@ std::string json_text(const Receipt& receipt) {
     append_staged_in(json, *receipt.staged_in);
   }
   append_totals(json, receipt.totals);
+  if (receipt.record) {
+    json.document("record", to_json(*receipt.record));
+  }
   if (receipt.unlisted > 0) {
     json.number("unlisted", receipt.unlisted);
   }
@@ -290,29 +298,50 @@ Result<PartialFile> fill_receipt(PfsIo& pfs, int fd, const std::string& text) {
   return PartialFile{.inode = now->st_ino, .size = text.size(), .checksum = std::nullopt};
 }
 
-Status write_beside(PfsIo& pfs, int directory, const std::string& name, const std::string& partial,
-                    const std::string& text) {
+/// A new file with this text, and its name and partial in the directory.
+struct NewText {
+  const std::string& text;
+  mode_t mode;
+  std::string name, partial;
+};
+
+Status write_in(PfsIo& pfs, int directory, const NewText& file) {
+  const std::string& partial = file.partial;
   auto fd = make_afresh(pfs, directory, partial, [&] {
-    return pfs.open(directory, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+    return pfs.open(directory, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, file.mode);
   });
   if (!fd) {
     return with_context(fd.error(), "creating its partial");
   }
   EFS_TRY(with_partial(pfs, directory, partial, [&]() -> Status {
-    const auto written = fill_receipt(pfs, fd->get(), text);
+    const auto written = fill_receipt(pfs, fd->get(), file.text);
     if (!written) {
       fd->reset();  // NFS only renames an open file when it is removed
       (void)pfs.unlink(directory, partial);
       return std::unexpected(written.error());
     }
     const fs::WalkItem none;
-    return publish_partial({.item = none, .directory = directory, .partial = partial, .name = name},
-                           *written, pfs);
+    return publish_partial(
+        {.item = none, .directory = directory, .partial = partial, .name = file.name}, *written,
+        pfs);
   }));
   if (auto synced = pfs.fsync(directory); !synced) {
     return with_context(synced.error(), "fsync of its directory");
   }
   return {};
+}
+
+Status write_new(const std::string& text, const std::string& path, mode_t mode, PfsIo& pfs,
+                 std::string partial) {
+  std::string name = leaf_of(path);
+  const std::string parent = path.contains('/') ? path.substr(0, path.size() - name.size()) : ".";
+  const auto directory = pfs.open(AT_FDCWD, parent, directory_flags);
+  if (!directory) {
+    return with_context(directory.error(), "opening its directory");
+  }
+  return write_in(
+      pfs, directory->get(),
+      {.text = text, .mode = mode, .name = std::move(name), .partial = std::move(partial)});
 }
 
 void list_names(std::string& text, const Receipt& receipt, Action action, std::size_t names) {
@@ -361,6 +390,8 @@ ReceiptEntry receipt_entry(const fs::WalkItem& item, Action action, std::string 
       S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
   entry.mtime = to_ns(item.attributes.st_mtim);
   entry.reason = std::move(reason);
+  const bool is_input = action == Action::unchanged && item.origin.has_value();
+  entry.input = is_input && S_ISREG(item.attributes.st_mode) ? item.ino : 0;
   return entry;
 }
 
@@ -503,20 +534,21 @@ std::uint64_t count_unreadable(const Receipt& receipt) {
   return static_cast<std::uint64_t>(std::ranges::count_if(receipt.entries, is_lost));
 }
 
+Status write_beside_results(const std::string& text, const std::string& path, mode_t mode,
+                            PfsIo& pfs, const std::string& partial_tag) {
+  const std::string name = leaf_of(path);
+  return write_new(text, path, mode, pfs, partial_name(name, partial_tag));
+}
+
 Status write_receipt(const Receipt& receipt, const std::string& path, PfsIo& pfs,
                      const std::string& partial_tag) {
   try {
     const std::string name = leaf_of(path);
-    const std::string parent = path.contains('/') ? path.substr(0, path.size() - name.size()) : ".";
     const bool taken = std::ranges::any_of(receipt.entries, [&](const ReceiptEntry& entry) {
       return entry.path == name + partial_tag + partial_suffix;
     });
-    const auto directory = pfs.open(AT_FDCWD, parent, directory_flags);
-    if (!directory) {
-      return with_context(directory.error(), "opening its directory");
-    }
-    return write_beside(pfs, directory->get(), name, partial_name(name, partial_tag, taken),
-                        json_text(receipt) + "\n");
+    return write_new(json_text(receipt) + "\n", path, 0644, pfs,
+                     partial_name(name, partial_tag, taken));
   } catch (const std::exception& exception) {
     return fail(ENOMEM, std::string("writing the receipt: ") + exception.what());
   }

@@ -2,6 +2,7 @@
 #pragma once
 // The receipt: the outcome of a stage-out for each file, with one verdict.
 
+#include <sys/types.h>
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "config/job_config.hpp"
+#include "stage/export/job_record.hpp"
 #include "stage/pfs/partial_name.hpp"  // and what the receipt is called
 #include "stage/plan/skip.hpp"
 
@@ -62,6 +64,8 @@ struct ReceiptEntry {
   // the buffer has lost the content or cannot read it; a retry fails until the buffer is repaired
   bool unreadable = false;
   std::string evidence;  // of a salvage: "verified" or "as-found"
+  // the inode of an unchanged regular file that was imported; 0 otherwise; not in the file
+  std::uint64_t input = 0;
 };
 
 /// An entry with the item's name, size and time, and this outcome.
@@ -106,6 +110,7 @@ struct Receipt {
   // of the remaining results: no longer in the buffer and not recoverable; not in the file
   std::uint64_t lost = 0;
   std::optional<StagedIn> staged_in;  // set if the same process did the stage-in
+  std::optional<JobRecord> record;    // of the job's whole life, for its report
   ReceiptTotals totals;
   std::vector<ReceiptEntry> entries;  // byte order of paths
 };
@@ -140,6 +145,11 @@ std::optional<ReceiptEntry> entry_of(const nlohmann::json& json);
 /// For people: totals, and each file that was not exported with its reason, at most `names` of each
 /// kind.
 std::string describe(const Receipt& receipt, std::size_t names = names_shown);
+
+/// Writes `text` to `path` with this mode, as write_receipt() does, whose contract holds here too.
+/// A symbolic link that has the name is replaced, not followed.
+Status write_beside_results(const std::string& text, const std::string& path, mode_t mode,
+                            PfsIo& pfs, const std::string& partial_tag = {});
 
 /// Writes the JSON to `path`: writes a partial in the same directory, syncs it, renames it, and
 /// syncs the directory. After an error `path` is unchanged and the partial is removed, unless the

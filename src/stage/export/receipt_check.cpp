@@ -3,37 +3,16 @@
 
 #include <algorithm>
 #include <exception>
-#include <fstream>
-#include <iterator>
+#include <nlohmann/json.hpp>
 
-#include "base/json_text.hpp"
 #include "stage/copy/transfer.hpp"
-#include "stage/export/receipt.hpp"
+#include "stage/export/receipt_reader.hpp"
 #include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
 namespace {
 
 constexpr std::uint64_t read_size = 4U << 20U;  // bytes at a time
-
-Result<nlohmann::json> read_receipt(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return fail_errno(path);
-  }
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) {
-    return fail(EIO, path + ": cannot be read");
-  }
-  auto json = json_from_text(text);
-  const bool is_one = json.is_object() &&
-                      json.value("format", nlohmann::json()) == "efs-receipt-1" &&
-                      json.contains("entries") && json["entries"].is_array();
-  if (!is_one) {
-    return fail(EPROTO, path + ": is not a receipt of efs");
-  }
-  return json;
-}
 
 /// The path of the result below results_dir. If on-conflict or existing gave the result another
 /// name, placed_as is that name without its directory.
@@ -105,7 +84,7 @@ bool is_back(Action action) {
 
 Result<ReceiptCheck> check_receipt(const std::string& path, PfsIo& pfs,
                                    const std::atomic<bool>& cancel) try {
-  const auto json = read_receipt(path);
+  const auto json = read_receipt_document(path);
   if (!json) {
     return std::unexpected(json.error());
   }

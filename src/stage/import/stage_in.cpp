@@ -91,6 +91,10 @@ std::vector<Task> make_tasks(const Entries& files,
   return tasks;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 /// Filled files without a name; frees those that never get one.
 class PendingFiles {
  public:
@@ -160,8 +164,8 @@ class StageIn {
     report_.reused_bytes = reused.bytes;
     report_.not_kept = reused.not_kept;
     report_.not_kept_reason = reused.reason;
-    report_.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    report_.slowest = slowest_.take();
+    report_.seconds = seconds_since(started);
     MutexLock lock(mutex_);
     report_.failure = std::move(failure_);
     report_.skipped = std::move(skipped_);
@@ -381,12 +385,14 @@ class StageIn {
         if (stopped()) {
           return;
         }
+        const auto began = std::chrono::steady_clock::now();
         const auto is_there = read_file(*entry, directory, *scratch, pending);
         if (!is_there) {
           return failed(source_of(*entry), is_there.error());
         }
         if (*is_there) {
           read.push_back(entry);
+          slowest_.add(entry->path, entry->size, seconds_since(began));
         } else {
           pending.keep_first(read.size());
           (void)leave_out(*entry, "vanished since it was planned");
@@ -582,6 +588,7 @@ class StageIn {
   std::unordered_set<const PlanEntry*> present_;  // in the buffer already
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::uint64_t> bytes_{0};
+  SlowestFiles slowest_{10};
   Mutex mutex_;  // rank 90 (leaf)
   std::vector<PlanSkip> skipped_ EFS_GUARDED_BY(mutex_);
   std::optional<StageFailure> failure_ EFS_GUARDED_BY(mutex_);

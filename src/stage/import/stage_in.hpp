@@ -11,6 +11,7 @@
 
 #include "stage/buffer.hpp"
 #include "stage/copy/progress.hpp"
+#include "stage/copy/slowest_files.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/pauses.hpp"
 #include "stage/plan/planner.hpp"
@@ -36,6 +37,7 @@ struct StageReport {
   // entries of the plan that vanished, as config::Vanished permits; in byte order of paths
   std::vector<PlanSkip> skipped;
   double seconds = 0;
+  std::vector<TimedFile> slowest;       // at most ten, the slowest first
   std::optional<StageFailure> failure;  // the first failure; it stopped the other threads
 
   bool ok() const { return !failure; }

@@ -56,9 +56,17 @@ std::string salvage_receipt_name(const std::string& job) {
   return "efs-salvage-" + job + ".json";
 }
 
+std::string report_name(const std::string& job) {
+  return "efs-report-" + job + ".html";
+}
+
 bool is_receipt_name(std::string_view name) {
   return (name.starts_with("efs-receipt-") || name.starts_with("efs-salvage-")) &&
          name.ends_with(".json");
+}
+
+bool is_report_name(std::string_view name) {
+  return name.starts_with("efs-report-") && name.ends_with(".html");
 }
 
 }  // namespace efs::stage

@@ -35,7 +35,12 @@ std::string kept_name(const std::string& name, const std::string& job, unsigned 
 std::string receipt_name(const std::string& job);
 std::string salvage_receipt_name(const std::string& job);
 
+/// The name of the report of a stage-out, beside its receipt.
+std::string report_name(const std::string& job);
+
 /// True if it is the name of a receipt of any job.
 bool is_receipt_name(std::string_view name);
+/// True if it is the name of a report of any job.
+bool is_report_name(std::string_view name);
 
 }  // namespace efs::stage

@@ -107,6 +107,10 @@ std::optional<OwnFile> OwnFiles::by_name(const std::string& path, mode_t mode) c
   if (path == receipt_name(config_.name) || path == salvage_receipt_name(config_.name)) {
     return OwnFile{.reason = "this job's receipt"};
   }
+  // Only the user of that job can read it: one page would stop the start of another user's job.
+  if (is_report_name(leaf_of(path))) {
+    return OwnFile{.reason = "the report of a job"};
+  }
   // In place, the receipts of all jobs on this directory are at its top.
   if (config_.in_place && !path.contains('/') && is_receipt_name(path)) {
     return OwnFile{.reason = "a job's receipt"};

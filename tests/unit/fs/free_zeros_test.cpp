@@ -48,6 +48,8 @@ struct Kernel final : fs::KernelView {
 
   void container_removed(std::uint64_t, std::uint64_t) override {}
 
+  bool removes_later() override { return false; }
+
   void release_space() override {}
 
   void await_received() override {}

@@ -80,6 +80,8 @@ struct AskingKernel final : fs::KernelView {
 
   void container_removed(std::uint64_t, std::uint64_t) override {}
 
+  bool removes_later() override { return false; }
+
   void release_space() override {}
 
   void await_received() override {}
@@ -567,6 +569,8 @@ TEST_CASE("of a large directory every name is doubted once") {
     void let_go(std::uint64_t) override {}
 
     void container_removed(std::uint64_t, std::uint64_t) override {}
+
+    bool removes_later() override { return false; }
 
     void release_space() override {}
 
