@@ -55,6 +55,7 @@ constexpr std::array families{
     FamilyName{"efs_passthrough", "gauge", "",
                "Whether the kernel reads and writes the data itself.", ""},
     FamilyName{"efs_read_only", "gauge", "", "Whether the store has failed.", "/read_only"},
+    FamilyName{"efs_writeback", "gauge", "", "Whether the kernel collects writes.", "/writeback"},
     FamilyName{"efs_takeovers", "counter", "", "Workers that died and were replaced.",
                "/takeovers"},
     FamilyName{"efs_takeover_possible", "gauge", "", "Whether a dead worker can be replaced.",
@@ -197,8 +198,8 @@ Json Metrics::json() const {
 /// The status of one instance, and where its figures go.
 class Collector {
  public:
-  Collector(const Json& status, Metrics& metrics)
-      : status_(status), metrics_(metrics), instance_(status.value("name", "?")) {}
+  Collector(const Json& status, Metrics& metrics, std::string instance)
+      : status_(status), metrics_(metrics), instance_(std::move(instance)) {}
 
   void collect() {
     collect_state();
@@ -327,6 +328,17 @@ Result<std::vector<control::Instance>> measured(const std::string& which) {
                   : std::unexpected(instance.error());
 }
 
+// The instance answers, and its user controls it: an answer that makes no sense costs only itself.
+void collect(World& world, const control::Instance& instance, bool changed, Metrics& metrics) {
+  try {
+    const Json status = status_of(instance, changed);
+    Collector(status, metrics, instance.name).collect();
+  } catch (const Json::exception& problem) {
+    world.err << "efs: warning: no figures of " << printable(instance.name) << ": "
+              << problem.what() << "\n";
+  }
+}
+
 }  // namespace
 
 int metrics(World& world, const MetricsArguments& arguments) {
@@ -337,7 +349,7 @@ int metrics(World& world, const MetricsArguments& arguments) {
   }
   Metrics metrics;
   for (const auto& instance : *instances) {
-    Collector(status_of(instance, arguments.changed), metrics).collect();
+    collect(world, instance, arguments.changed, metrics);
   }
   if (!arguments.textfile.empty()) {
     const Status written = stage::write_beside_results(

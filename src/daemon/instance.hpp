@@ -324,6 +324,7 @@ class Instance {
   stage::JobSpace job_space();
   stage::MissedInputs missed_inputs(Clock::time_point end);
   /// Call when the last file is exported. Asks root-dir for names, for some seconds at most.
+  void add_record(stage::Receipt& receipt, const StopRequest& request);
   stage::JobRecord record_of_job(const stage::Receipt& receipt, const StopRequest& request);
   /// Writes the report beside the receipt, if the job file wants one. Adds its path to `outcome`.
   void leave_report(const stage::Receipt& receipt, const StopRequest& request,

@@ -256,6 +256,13 @@ stage::JobRecord Instance::record_of_job(const stage::Receipt& receipt,
   return record;
 }
 
+// A stop does not fail for the sake of the record.
+void Instance::add_record(stage::Receipt& receipt, const StopRequest& request) try {
+  receipt.record = record_of_job(receipt, request);
+} catch (const std::bad_alloc&) {
+  log::warn("event=report_not_written reason=\"out of memory\"");
+}
+
 // A stop does not fail for the sake of the report.
 void Instance::leave_report(const stage::Receipt& receipt, const StopRequest& request,
                             Json& outcome) try {

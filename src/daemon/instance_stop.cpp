@@ -385,7 +385,9 @@ bool Instance::stage_out(const StopRequest& request) {
   add_brought_before(receipt);
   unloaded_.add_to(receipt,
                    [&](const std::string& path) { return staging.find(path).has_value(); });
-  receipt.record = record_of_job(receipt, request);
+  if (options_.config.report) {
+    add_record(receipt, request);
+  }
   return end_export(request, std::move(receipt), keep);
 }
 

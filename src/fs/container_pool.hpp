@@ -29,7 +29,8 @@ class ContainerPool {
     std::uint64_t ino = 0;
     std::shared_ptr<Container> container;
     bool ahead = false;  // from the pool: put_back() it if it was not used
-    // its attributes, if it has time_in_record (fs/inode.hpp): they stay as they are until its use
+    // its attributes, if the record has its times (is_in_record()): they stay as they are until its
+    // use
     std::optional<struct stat> unused = {};
   };
 

@@ -398,10 +398,10 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode,
   }
   st.st_size = container->st_size;
   st.st_blocks = container->st_blocks;
-  if (FileTime(container->st_atim) != time_in_record) {
+  if (!is_in_record(container->st_atim, inode.btime)) {
     st.st_atim = container->st_atim;
   }
-  if (!has_mtime_in_record(*container)) {
+  if (!is_in_record(container->st_mtim, inode.btime)) {
     st.st_mtim = container->st_mtim;
   }
   st.st_ctim = to_timespec(std::max(shown_ctime(inode, *container), inode.ctime));

@@ -265,6 +265,11 @@ class Filesystem {
                            int flags = 0);
   Result<std::size_t> write(const Caller& caller, std::uint64_t ino,
                             std::span<const std::byte> from, std::uint64_t offset);
+  /// Records that a write of data failed which a program believes written: the kernel reports the
+  /// error to one of the programs that sync or close the file. A stop names the file as failed,
+  /// until a program truncates it to nothing. A successor does not know. Returns true at the first
+  /// call for a file.
+  bool record_lost_write(std::uint64_t ino) EFS_EXCLUDES(mutex_);
   Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,
                   std::uint64_t length);
   Result<std::uint64_t> seek(std::uint64_t ino, std::uint64_t offset, int whence);
@@ -567,8 +572,8 @@ class Filesystem {
                            mode_t mode, dev_t rdev) EFS_REQUIRES(mutex_);
   /// The backend index for a new file; `name` "": a file without a name.
   Result<unsigned> place_of_new(const Inode& parent, const std::string& name) EFS_REQUIRES(mutex_);
-  /// An empty container with its own number, from the pool or new. It has time_in_record, or the
-  /// present time of the clock that stamps it (stamp_now).
+  /// An empty container with its own number, from the pool or new. Its times are in the record
+  /// (is_in_record()), or the present time of the clock that stamps it (stamp_now).
   Result<ContainerPool::Ready> take_container(unsigned place) EFS_REQUIRES(mutex_);
   /// Undoes take_container() for a file that was not made. Without effect for an empty `unused`.
   void give_back(ContainerPool::Ready unused) EFS_REQUIRES(mutex_);

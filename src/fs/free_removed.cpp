@@ -127,11 +127,15 @@ void Filesystem::remove_container(const Reaped& reaped) {
   const bool later = kernel != nullptr && !reaped.waits && kernel->removes_later() &&
                      space_.level() == SpaceAccount::Level::ample;
   if (!later || !put_off_.add(reaped.container)) {
-    remove_container_now(reaped);
+    return remove_container_now(reaped);
   }
+  kernel->removal_put_off();
 }
 
 void Filesystem::remove_put_off() {
+  if (put_off() == 0) {
+    return;
+  }
   const Removing removing(removing_);  // before take(): no removal may be out of sight
   while (const std::uint64_t container = put_off_.take()) {
     remove_container_now({.gone = true, .container = container});
@@ -208,7 +212,8 @@ bool Filesystem::await_removed() {
 }
 
 bool Filesystem::free_removed() try {
-  if (freed_up_to_ == removals_ && removing_ == 0 && put_off() == 0) {
+  // In this order: a removal goes from the last of them to the first.
+  if (put_off() == 0 && removing_ == 0 && freed_up_to_ == removals_) {
     space_.settle();
     return free_zeros_left();
   }
@@ -242,8 +247,12 @@ bool Filesystem::free_removed() try {
     (void)sync_journal();  // logged; a file system that failed frees nothing
   }
   free_zeros_left();
-  wait_for_removals();
-  remove_put_off();
+  // Upkeep may take one after the wait, and before remove_put_off().
+  constexpr int most_rounds = 16;
+  for (int rounds = 0; rounds < most_rounds && (put_off() > 0 || removing_ > 0); ++rounds) {
+    remove_put_off();
+    wait_for_removals();
+  }
   space_.pay(debts);
   if (KernelView* kernel = kernel_) {
     kernel->release_space();

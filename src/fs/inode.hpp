@@ -76,6 +76,8 @@ struct Inode {
   bool withdrawn = false;  // staging removed its last name
   bool reserved = false;   // fallocate(2) has reserved space for it; see Filesystem::may_punch()
   bool size_set = false;   // truncate(2) has set a size, within which writes take huge pages
+  // data that the kernel had collected could not be stored: see Filesystem::record_lost_write()
+  std::atomic<bool> lacks_writes{false};
   std::atomic<bool> opened_read_write{false};      // its mapping may move mtime unseen
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
   // opens for writing that were not released yet, those included; see unknown_opens
@@ -146,15 +148,17 @@ struct Inode {
   }
 };
 
-/// The atime and mtime of a container that was made before its file (ContainerPool). While the
-/// container has it, the file's record has the time: a create then changes no container. Any access
-/// or program that sets a time replaces it. Seconds that every file system can store; a moment that
-/// no program means.
-inline constexpr FileTime time_in_record = timespec{.tv_sec = 1, .tv_nsec = 271828182};
+/// The nanoseconds of the atime and mtime of a container that was made before its file
+/// (ContainerPool). They say that the file's record has the time: a create then changes nothing of
+/// its container. The seconds are those before the container was made, so a cleaner of scratch sees
+/// a new file.
+inline constexpr std::uint32_t record_has_time = 271'828'182;
 
-/// True if no program has written to the container, or set its mtime.
-inline bool has_mtime_in_record(const struct stat& container) {
-  return FileTime(container.st_mtim) == time_in_record;
+/// True if the record of a file has this time of its container. `latest`: the file's birth. A time
+/// that a program or the kernel sets later is after it; a program that sets an earlier time by
+/// chance has these nanoseconds once in 10^9.
+inline bool is_in_record(const FileTime& of_container, const FileTime& latest) {
+  return of_container.nanoseconds == record_has_time && of_container <= latest;
 }
 
 /// The ctime of a regular file whose container has these attributes, as programs see it, but for

@@ -20,10 +20,14 @@ std::uint64_t row_of(std::uint64_t ino) {
 }  // namespace
 
 std::size_t ids_to_keep(std::size_t kept) {
-  const std::uint64_t quarter = most_open_files_of_machine() / 4;
-  const std::uint64_t left = quarter - std::min(quarter, open_files_of_machine());
-  return std::clamp<std::size_t>(kept + left / 2, BackingTable::fewest_idle,
-                                 BackingTable::most_idle);
+  const std::uint64_t quarter = most_open_files_of_machine() / 4, open = open_files_of_machine();
+  std::size_t most = BackingTable::fewest_idle;  // unknown: no descriptor may be left to ask
+  if (open > quarter) {
+    most = kept - kept / 8;
+  } else if (open > 0) {
+    most = kept + (quarter - open) / 2;
+  }
+  return std::clamp(most, BackingTable::fewest_idle, BackingTable::most_idle);
 }
 
 void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers) {
@@ -107,7 +111,10 @@ void BackingTable::make_idle(Slot& slot) {
   constexpr unsigned renewed_after = 1024;
   if (++since_limit_ >= renewed_after) {
     since_limit_ = 0;
-    idle_limit_ = most_idle_now_(idle_.size());
+    try {
+      idle_limit_ = most_idle_now_(idle_.size());
+    } catch (const std::bad_alloc&) {
+    }  // as before
   }
   // Two at a time: a lowered limit is reached step by step.
   for (int closed = 0; closed < 2 && idle_.size() > idle_limit_; ++closed) {

@@ -51,7 +51,8 @@ struct InheritedBacking {
 /// Returns the number of ids to keep for files that are not open, if `kept` are kept now. Each id
 /// is an open file in the kernel, and file-max (proc_sys_fs(5)) limits the open files of all jobs
 /// on the machine together. While all together have less than a quarter of file-max open, the
-/// result is `kept` and half of what is left of that quarter, within BackingTable's bounds.
+/// result is `kept` and half of what is left of that quarter; beyond it less than `kept`; always
+/// within BackingTable's bounds.
 std::size_t ids_to_keep(std::size_t kept);
 
 /// Whether registrations that no open has asked for pay: an open uses them before they are closed.

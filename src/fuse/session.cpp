@@ -336,6 +336,14 @@ void Session::name_doubted(std::uint64_t parent, const std::string& name, std::u
   }
 }
 
+// The first of a series: forget_references() wakes the thread for many.
+void Session::removal_put_off() {
+  Upkeep* upkeep = connection_.upkeep;
+  if (upkeep != nullptr && connection_.filesystem.put_off() == 1) {
+    upkeep->wake_soon();
+  }
+}
+
 void Session::release_space() {
   connection_.batch_registrar.wait();
   connection_.backing.close_dropped();
@@ -394,15 +402,24 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
         prober.emplace(connection_);
       }
       Upkeep upkeep(connection_);
-      connection_.upkeep = &upkeep;
       RequestLoop loop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep);
+
+      struct Reset {  // also if memory is exhausted
+        Session& session;
+
+        ~Reset() {
+          session.publish_loop(nullptr);
+          session.connection_.upkeep = nullptr;
+        }
+      };
+
+      const Reset reset{*this};
+      connection_.upkeep = &upkeep;
       publish_loop(&loop);
       if (hooks.resumed) {
         hooks.resumed();
       }
       loop.run();
-      publish_loop(nullptr);
-      connection_.upkeep = nullptr;
     }
   }
   // The connection has ended, so no thread waits in a notification for a reply of this session.

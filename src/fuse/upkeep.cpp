@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fuse/upkeep.hpp"
 
+#include <chrono>
 #include <exception>
 #include <span>
 #include <utility>
@@ -10,6 +11,11 @@
 #include "fuse/connection.hpp"
 
 namespace efs::fuse {
+namespace {
+
+constexpr auto moment = std::chrono::milliseconds(2);
+
+}  // namespace
 
 Upkeep::~Upkeep() {
   std::jthread ended;  // joined without the lock
@@ -37,16 +43,23 @@ void Upkeep::run() {
 }
 
 void Upkeep::wake() noexcept {
-  if (!has_thread()) {
+  if (!has_thread(false)) {
+    return work();
+  }
+  wake_.notify_one();
+}
+
+void Upkeep::wake_soon() noexcept {
+  if (!has_thread(true)) {
     return work();
   }
   wake_.notify_one();
 }
 
 // Also tells the thread that there is work.
-bool Upkeep::has_thread() {
+bool Upkeep::has_thread(bool soon) {
   MutexLock lock(mutex_);
-  wanted_ = true;
+  (soon ? soon_ : wanted_) = true;
   if (!thread_.joinable() && !refused_ && !ended_) {
     auto started = start_thread([this] { serve(); });
     refused_ = !started;
@@ -62,10 +75,15 @@ bool Upkeep::has_thread() {
 void Upkeep::serve() noexcept {
   mutex_.lock();
   while (!ended_) {
-    if (!std::exchange(wanted_, false)) {
+    if (!wanted_ && soon_) {
+      const auto end = std::chrono::steady_clock::now() + moment;
+      while (!wanted_ && !ended_ && wake_.wait_until(mutex_, end)) {
+      }
+    } else if (!wanted_) {
       wake_.wait(mutex_);
       continue;
     }
+    wanted_ = soon_ = false;
     mutex_.unlock();
     work();
     mutex_.lock();

@@ -33,9 +33,11 @@ class Upkeep final : public Housekeeping {
   /// the first call. Does the work itself if the system refuses a thread. Does not throw. Any
   /// thread.
   void wake() noexcept;
+  /// The same within some milliseconds, so that a series of removals wakes the thread once.
+  void wake_soon() noexcept;
 
  private:
-  bool has_thread() EFS_EXCLUDES(mutex_);
+  bool has_thread(bool soon) EFS_EXCLUDES(mutex_);
   void serve() noexcept;
   void work() noexcept;
 
@@ -43,6 +45,7 @@ class Upkeep final : public Housekeeping {
   Mutex mutex_;  // rank 90 (leaf)
   Condition wake_;
   bool wanted_ EFS_GUARDED_BY(mutex_) = false;
+  bool soon_ EFS_GUARDED_BY(mutex_) = false;  // in a moment it is wanted
   bool ended_ EFS_GUARDED_BY(mutex_) = false;
   bool refused_ EFS_GUARDED_BY(mutex_) = false;  // the system has refused a thread
   std::jthread thread_ EFS_GUARDED_BY(mutex_);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "fs/inode.hpp"
 #include "image/sealed_text.hpp"
 #include "stage/versions/version_check.hpp"
 
@@ -59,8 +60,8 @@ std::string difference(const Content& content, const struct stat& st) {
     return "it has " + std::to_string(st.st_size) + " bytes instead of " +
            std::to_string(content.size);
   }
-  const bool is_same =
-      fs::has_mtime_in_record(st) || stage::same_or_coarser(st.st_mtim, to_timespec(content.mtime));
+  const bool is_same = fs::is_in_record(st.st_mtim, content.mtime) ||
+                       stage::same_or_coarser(st.st_mtim, to_timespec(content.mtime));
   return is_same ? "" : "it was written to";
 }
 

@@ -147,12 +147,6 @@ void about_space(const Receipt& receipt, std::vector<Advice>& all) {
     all.push_back({.text = "The buffer was " + std::to_string(std::lround(100 * share)) +
                            "% full. A larger capacity avoids errors of programs.",
                    .lines = {"backends:", "  - capacity: SIZE"}});
-  } else if (share < 0.25 && space.capacity >= worth_caching && peak > 0) {
-    const std::uint64_t enough = (2 * peak / MiB + 16) * MiB;
-    all.push_back({.text = "The buffer held at most " + format_bytes(peak) + " of " +
-                           format_bytes(space.capacity) +
-                           ". In memory, a smaller capacity leaves more for programs.",
-                   .lines = {"backends:", "  - capacity: " + format_bytes(enough)}});
   }
 }
 

@@ -12,6 +12,8 @@ report_json() { "$EFS" report --json "$OUT/efs-receipt-$NAME.json"; }
 record() { receipt | python3 -SE -c 'import json,sys; print(json.dumps(json.load(sys.stdin)["record"]))'; }
 setting() { sed -i "s|^global-settings:|&\n  $1|" "$JOB"; }
 
+printf 'global-settings:\n  report: on\n' >"$S/on.yaml"; export EFS_SITE_FILE=$S/on.yaml
+
 # --- a good job ---
 fresh good 'resources: [ [ path: input ] ]'
 check 'run' "$EFS" run "$JOB" -- sh -c "cat $MNT/input/a $MNT/input/sub/b && mkdir $MNT/new && dd if=/dev/zero of=$MNT/new/big bs=1M count=4 status=none"
@@ -96,11 +98,11 @@ fresh off 'resources: [ [ path: input ] ]'
 setting 'report: off'
 check 'run' "$EFS" run "$JOB" -- true
 check_not 'report: off: no page' test -e "$(page_of)"
-check 'but a record' json "$(record)" 'd["version"] == 1 and d["unopened_inputs"]["files"] == 2'
-fresh site 'resources: [ [ path: input ] ]'
-printf 'global-settings:\n  report: off\n' >"$S/site.yaml"
-check 'run' env EFS_SITE_FILE="$S/site.yaml" "$EFS" run "$JOB" -- true
-check_not 'a site turns it off' test -e "$(page_of)"
+check 'and no record' json "$(receipt)" '"record" not in d'
+fresh default 'resources: [ [ path: input ] ]'
+check 'run' env -u EFS_SITE_FILE "$EFS" run "$JOB" -- true
+check_not 'a job that asks for none has none' test -e "$(page_of)"
+check_exit 'efs report is short then' 0 'default: stage-out complete' "$EFS" report "$OUT/efs-receipt-default.json"
 fresh taken 'resources: [ [ path: input ] ]'
 check 'run' "$EFS" run "$JOB" -- sh -c "echo mine >$MNT/efs-report-taken.html"
 check 'a result of the name is not replaced' grep -qx mine "$OUT/efs-report-taken.html"

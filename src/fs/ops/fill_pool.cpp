@@ -11,14 +11,14 @@ namespace {
 
 // Leaves the times of the container to the record of the file that will take it. Returns the
 // attributes that the container then has, or nullopt if it cannot have such times.
-std::optional<struct stat> leave_times_to_record(Container& container) {
-  if (!container.set_times(time_in_record, time_in_record)) {
+std::optional<struct stat> leave_times_to_record(Container& container, FileTime now) {
+  const FileTime mark = timespec{.tv_sec = now.seconds - 1, .tv_nsec = record_has_time};
+  if (!container.set_times(mark, mark)) {
     return std::nullopt;
   }
-  const auto now = container.attributes();
-  const bool has_them =
-      now && has_mtime_in_record(*now) && FileTime(now->st_atim) == time_in_record;
-  return has_them ? std::optional(*now) : std::nullopt;
+  const auto left = container.attributes();
+  const bool has_them = left && FileTime(left->st_mtim) == mark && FileTime(left->st_atim) == mark;
+  return has_them ? std::optional(*left) : std::nullopt;
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void Filesystem::fill_pool(
     while (status && made.size() < wanted) {
       auto container = backend_.create(*number);
       if (container) {
-        auto unused = leave_times_to_record(**container);
+        auto unused = leave_times_to_record(**container, clock_.now());
         made.push_back({.ino = (*number)++,
                         .container = std::move(*container),
                         .ahead = false,

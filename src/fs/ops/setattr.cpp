@@ -72,6 +72,9 @@ Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
     }
     EFS_TRY(mark_dirty(0, **found));
     (*found)->size_set = (*found)->size_set || size > 0;
+    if (size == 0) {
+      (*found)->lacks_writes = false;
+    }
   }
   auto content = file(ino);
   if (!content) {
@@ -111,7 +114,8 @@ Result<bool> Filesystem::report_mtime(std::uint64_t ino, FileTime mtime) {
   if (now && FileTime(now->st_mtim) == mtime) {
     return true;
   }
-  if (!(*found)->dirty || (*found)->freed) {
+  // A shared container's times belong to the cache, too: setattr() parts it first.
+  if (!(*found)->dirty || (*found)->freed || !(*found)->unshared) {
     return false;
   }
   ++(*found)->edits;

@@ -33,6 +33,12 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino,
   return (*content)->write(from, offset);
 }
 
+bool Filesystem::record_lost_write(std::uint64_t ino) {
+  ReadLock lock(mutex_);
+  Inode* inode = names_.find(ino);
+  return inode != nullptr && !inode->lacks_writes.exchange(true);
+}
+
 Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,
                             std::uint64_t length) {
   EFS_TRY(part_with_sharers(ino));

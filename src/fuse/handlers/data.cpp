@@ -206,6 +206,10 @@ void write(Request& request, const Write& write) {
     const auto more = store(*n);
     n = more && *more == 0 ? fail(ENOSPC) : more ? Result<std::size_t>(*n + *more) : more;
   }
+  if (!n && write.info->writepage != 0 && filesystem.record_lost_write(write.ino)) {
+    log::error("event=write_lost ino={} reason=\"{}\" note=\"a stop will not export the file\"",
+               write.ino, describe(n.error()));
+  }
   if (!n) {
     return request.reply_error(n.error().code);
   }

@@ -108,7 +108,7 @@ std::optional<OwnFile> OwnFiles::by_name(const std::string& path, mode_t mode) c
     return OwnFile{.reason = "this job's receipt"};
   }
   // Only the user of that job can read it: one page would stop the start of another user's job.
-  if (is_report_name(leaf_of(path))) {
+  if (is_report_name(leaf_of(path)) && S_ISREG(mode) && (mode & 0077) == 0) {
     return OwnFile{.reason = "the report of a job"};
   }
   // In place, the receipts of all jobs on this directory are at its top.

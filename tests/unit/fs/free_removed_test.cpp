@@ -46,6 +46,8 @@ struct Kernel final : fs::KernelView {
 
   void container_removed(std::uint64_t ino, std::uint64_t) override { held.push_back(ino); }
 
+  void removal_put_off() override {}
+
   void release_space() override { held.clear(); }
 
   void await_received() override {

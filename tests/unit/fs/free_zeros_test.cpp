@@ -50,6 +50,8 @@ struct Kernel final : fs::KernelView {
 
   bool removes_later() override { return false; }
 
+  void removal_put_off() override {}
+
   void release_space() override {}
 
   void await_received() override {}

@@ -82,6 +82,8 @@ struct AskingKernel final : fs::KernelView {
 
   bool removes_later() override { return false; }
 
+  void removal_put_off() override {}
+
   void release_space() override {}
 
   void await_received() override {}
@@ -571,6 +573,8 @@ TEST_CASE("of a large directory every name is doubted once") {
     void container_removed(std::uint64_t, std::uint64_t) override {}
 
     bool removes_later() override { return false; }
+
+    void removal_put_off() override {}
 
     void release_space() override {}
 

@@ -55,6 +55,8 @@ struct NamesTold final : fs::KernelView {
 
   bool removes_later() override { return false; }
 
+  void removal_put_off() override {}
+
   void release_space() override {}
 
   void await_received() override {}
