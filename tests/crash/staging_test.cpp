@@ -15,6 +15,7 @@
 #include "stage/import/stage_in.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"
+#include "support/file_text.hpp"
 #include "support/no_threads.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"
@@ -98,10 +99,9 @@ struct Pfs {
   std::map<std::string, std::string> results() const {
     std::map<std::string, std::string> found;
     for (const auto& entry : stdfs::recursive_directory_iterator(config.results_dir)) {
-      std::ifstream file(entry.path(), std::ios::binary);
       if (entry.is_regular_file()) {
-        found[stdfs::relative(entry.path(), config.results_dir).string()] = {
-            std::istreambuf_iterator<char>(file), {}};
+        found[stdfs::relative(entry.path(), config.results_dir).string()] =
+            test::file_text(entry.path());
       }
     }
     return found;

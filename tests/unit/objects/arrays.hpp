@@ -21,6 +21,7 @@
 
 #include "objects/efs_objects.h"
 #include "objects/name.hpp"
+#include "support/file_text.hpp"
 #include "support/temp.hpp"
 
 namespace efs::objects_test {
@@ -126,8 +127,7 @@ inline std::vector<std::string> drafts_in(const std::string& path) {
 }
 
 inline std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return test::file_text(path);
 }
 
 /// Bytes that this process has read by system calls.

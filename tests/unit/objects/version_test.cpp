@@ -7,6 +7,7 @@
 
 #include "base/checksum.hpp"
 #include "support/durable_calls.hpp"
+#include "support/file_text.hpp"
 #include "unit/objects/arrays.hpp"
 
 // A namespace of its own: files that are compiled as one share their names.
@@ -15,8 +16,7 @@ namespace efs::objects_test {
 namespace {
 
 std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return test::file_text(path);
 }
 
 constexpr std::size_t large = 20000;  // elements: a file of its own

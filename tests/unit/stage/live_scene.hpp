@@ -13,6 +13,7 @@
 #include "config/job_config.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"
+#include "support/file_text.hpp"
 #include "support/live_buffer.hpp"
 
 namespace efs::stage::test {
@@ -37,8 +38,8 @@ struct LiveScene {
   }
 
   std::string out(const std::string& path) const {
-    std::ifstream file(config.results_dir + "/" + path, std::ios::binary);
-    return file ? std::string(std::istreambuf_iterator<char>(file), {}) : "(not there)";
+    const std::string at = config.results_dir + "/" + path;
+    return std::filesystem::is_regular_file(at) ? efs::test::file_text(at) : "(not there)";
   }
 
   LoadReport in(const LoadRequest& request, PfsIo& pfs = posix_pfs()) {
