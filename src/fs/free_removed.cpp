@@ -126,10 +126,13 @@ void Filesystem::remove_container(const Reaped& reaped) {
   ++removals_;
   const bool later = kernel != nullptr && !reaped.waits && kernel->removes_later() &&
                      space_.level() == SpaceAccount::Level::ample;
-  if (!later || !put_off_.add(reaped.container)) {
+  const std::size_t waiting = later ? put_off_.add(reaped.container) : 0;
+  if (waiting == 0) {
     return remove_container_now(reaped);
   }
-  kernel->removal_put_off();
+  if (waiting == 1) {
+    kernel->removals_wait();
+  }
 }
 
 void Filesystem::remove_put_off() {

@@ -39,8 +39,8 @@ class KernelView {
 
   /// True if another thread calls Filesystem::remove_put_off() soon. Any thread may call it.
   virtual bool removes_later() = 0;
-  /// A removal was put off. Does not wait.
-  virtual void removal_put_off() = 0;
+  /// The first of a series of removals was put off. Does not wait.
+  virtual void removals_wait() = 0;
 
   /// Returns when no registration of a removed container is left. Waits only for the supervisor, so
   /// a thread that serves requests may call it.

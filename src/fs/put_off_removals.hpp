@@ -22,15 +22,15 @@ class PutOffRemovals {
   /// Throws std::bad_alloc.
   PutOffRemovals() { waiting_.reserve(most); }
 
-  /// Returns false if there are `most`. Does not throw.
-  bool add(std::uint64_t container) {
+  /// Returns how many wait with this one; 0 if there are `most` already, and it was not added. Does
+  /// not throw.
+  std::size_t add(std::uint64_t container) {
     MutexLock lock(mutex_);
     if (waiting_.size() == most) {
-      return false;
+      return 0;
     }
     waiting_.push_back(container);
-    size_ = waiting_.size();
-    return true;
+    return size_ = waiting_.size();
   }
 
   /// Returns the next one for the caller to remove; 0: none.

@@ -336,10 +336,10 @@ void Session::name_doubted(std::uint64_t parent, const std::string& name, std::u
   }
 }
 
-// The first of a series: forget_references() wakes the thread for many.
-void Session::removal_put_off() {
+// forget_references() wakes the thread earlier if there are many.
+void Session::removals_wait() {
   Upkeep* upkeep = connection_.upkeep;
-  if (upkeep != nullptr && connection_.filesystem.put_off() == 1) {
+  if (upkeep != nullptr) {
     upkeep->wake_soon();
   }
 }

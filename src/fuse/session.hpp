@@ -103,7 +103,7 @@ class Session final : public fs::KernelView {
 
   bool removes_later() override { return connection_.upkeep != nullptr; }
 
-  void removal_put_off() override;
+  void removals_wait() override;
 
   void release_space() override;
   void await_received() override;

@@ -46,7 +46,7 @@ struct Kernel final : fs::KernelView {
 
   void container_removed(std::uint64_t ino, std::uint64_t) override { held.push_back(ino); }
 
-  void removal_put_off() override {}
+  void removals_wait() override { ++series; }
 
   void release_space() override { held.clear(); }
 
@@ -59,6 +59,7 @@ struct Kernel final : fs::KernelView {
   bool removes_later() override { return later; }
 
   bool later = false;
+  int series = 0;                  // of removals that were put off
   std::function<void()> received;  // a request that a thread has received, and not yet handled
   std::vector<std::uint64_t> held;
 };
@@ -188,8 +189,11 @@ TEST_CASE("no removal is put off where space is short, and only so many are", "[
     made_and_removed(0);
   }
   CHECK(files.put_off() == fs::PutOffRemovals::most);
+  CHECK(store.kernel.series == 1);
   files.remove_put_off();
   CHECK(files.put_off() == 0);
+  made_and_removed(0);
+  CHECK(store.kernel.series == 2);
   const auto large = made_and_removed(capacity / 2 + mebibyte);
   CHECK(files.put_off() == 0);
   CHECK(store.backend->attributes(large).error().code == ENOENT);

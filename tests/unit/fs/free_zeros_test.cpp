@@ -50,7 +50,7 @@ struct Kernel final : fs::KernelView {
 
   bool removes_later() override { return false; }
 
-  void removal_put_off() override {}
+  void removals_wait() override {}
 
   void release_space() override {}
 

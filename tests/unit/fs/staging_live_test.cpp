@@ -82,7 +82,7 @@ struct AskingKernel final : fs::KernelView {
 
   bool removes_later() override { return false; }
 
-  void removal_put_off() override {}
+  void removals_wait() override {}
 
   void release_space() override {}
 
@@ -574,7 +574,7 @@ TEST_CASE("of a large directory every name is doubted once") {
 
     bool removes_later() override { return false; }
 
-    void removal_put_off() override {}
+    void removals_wait() override {}
 
     void release_space() override {}
 

@@ -55,7 +55,7 @@ struct NamesTold final : fs::KernelView {
 
   bool removes_later() override { return false; }
 
-  void removal_put_off() override {}
+  void removals_wait() override {}
 
   void release_space() override {}
 
