@@ -18,7 +18,8 @@ opens: many small inputs are opened, read and closed through the mount, for the 
 workloads: tar, cp, rm, grep, find, ls, du, git, sqlite, python, make and dbench, against a tmpfs
        and an ext4 in a loop image, with the goals, the requests that reached the daemon for each
        file or transaction, and the data path.
-names: single operations on names, likewise, by efs-bench-meta.
+names: single operations on names, likewise, by efs-bench-meta, and the bound of each: what a server
+       reaches that does nothing but answer (efs-bench-names).
 growth: creates, opens, stats and unlinks of 10^3 to 10^5 files (--most for more), against a tmpfs.
 
 Needs root. The exit status is 1 if a workload failed, and 0 whether a goal is met or missed.
@@ -57,6 +58,10 @@ def arguments():
                         " in the same run")
     parser.add_argument("--files", type=int, default=5000, metavar="N",
                         help="size of workloads and names, default 5000")
+    parser.add_argument("--bound", action="store_true",
+                        help="of names: the client is bound to one CPU, as batch systems bind tasks")
+    parser.add_argument("--busy", action="store_true",
+                        help="of names: another program keeps each CPU busy meanwhile")
     parser.add_argument("--only", action="append", choices=workloads.NAMES, metavar="WORKLOAD",
                         help="of workloads: one of " + ", ".join(workloads.NAMES))
     parser.add_argument("--most", type=int, default=100_000, metavar="N",

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The part `names`: single operations on names by efs-bench-meta, one client in one directory."""
+import contextlib
 import os
+import statistics
+import subprocess
 import tempfile
 
 import common
@@ -31,11 +34,63 @@ def steps(command, place):
         before = after
 
 
+def client_prefix(bench):
+    first = min(os.sched_getaffinity(0))
+    return ("taskset", "-c", str(first)) if bench.arguments.bound else ()
+
+
+@contextlib.contextmanager
+def busy_cpus(bench):
+    """Keeps each CPU busy if that is wanted."""
+    loops = []
+    try:
+        for cpu in os.sched_getaffinity(0) if bench.arguments.busy else ():
+            loops.append(subprocess.Popen(
+                ("taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done")))
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@contextlib.contextmanager
+def bound_place(bench):
+    """Yields the mount of a server that does nothing but answer, if libfuse has what it needs. It
+    shares the CPU of a bound client, and never sleeps beside another."""
+    server = f"{bench.build}/bin/efs-bench-names"
+    if not os.path.exists(server):
+        print("   bound: skipped: libfuse is too old for efs-bench-names")
+        yield []
+        return
+    mount = tempfile.mkdtemp(dir=bench.scratch)
+    command = (*client_prefix(bench), server, mount) + (() if bench.arguments.bound else ("poll",))
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        if not process.stdout.readline():
+            raise common.Failed(f"{server} does not mount")
+        try:
+            yield [common.Place("bound", mount)]
+        finally:
+            common.run("umount", mount)
+    os.rmdir(mount)
+
+
+def print_bounds(rows, found):
+    print(f"\n{'a server without work':25}{'op/s':>9}{'to tmpfs':>10}{'goal':>6}{'efs to it':>11}")
+    for row in rows.values():
+        ratio = statistics.median(row.ratios("bound", "tmpfs"))
+        goal = f"{row.goal:.2f}" if row.goal else ""
+        ours = "  ".join(f"{statistics.median(row.ratios(place.name, 'bound')):11.2f}"
+                         for place in found if place.job is not None)
+        print(f"{row.name:25}{statistics.median(row.speeds['bound']):9.0f}{ratio:10.2f}{goal:>6}{ours}",
+              flush=True)
+
+
 def measure(bench, place, rows):
     """Throws Failed."""
     count = bench.arguments.files
     where = tempfile.mkdtemp(dir=place.path)
-    command = (f"{bench.build}/bin/efs-bench-meta", where, str(count), "wait")
+    command = (*client_prefix(bench), f"{bench.build}/bin/efs-bench-meta", where, str(count), "wait")
     for (name, speed, units), served in steps(command, place):
         if served is not None:
             served.units = float(units)
@@ -47,13 +102,15 @@ def measure(bench, place, rows):
 def names(bench):
     print(f"\n-- names: {bench.arguments.files} in one directory, {bench.rounds} rounds")
     rows = {name: common.Row(text, "op/s", goal) for name, (text, goal) in OPERATIONS.items()}
-    with common.places(bench) as found:
+    with common.places(bench) as found, bound_place(bench) as bound, busy_cpus(bench):
         for turn in range(bench.rounds):
-            for place in common.rotated(found, turn):
+            for place in common.rotated(found + bound, turn):
                 measure(bench, place, rows)
         print(common.HEADER)
         for row in rows.values():
             common.print_row(row, found)
+        if bound:
+            print_bounds(rows, found)
 
 
 PARTS = {"names": names}

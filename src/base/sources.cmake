@@ -3,6 +3,7 @@
 set(sources
   boot.cpp
   checksum.cpp
+  cpu_binding.cpp
   file_clock.cpp
   file_lock.cpp
   json_text.cpp

@@ -55,8 +55,9 @@ Result<std::uint32_t> parse_spin(std::string_view number) {
 }
 
 std::unexpected<Error> unknown_option(const std::string& word) {
-  constexpr std::array own{std::string_view("fsname="), std::string_view("daemon-io"),
-                           std::string_view("writeback"), std::string_view("spin="),
+  constexpr std::array own{std::string_view("fsname="),      std::string_view("daemon-io"),
+                           std::string_view("writeback"),    std::string_view("spin="),
+                           std::string_view("placement=on"), std::string_view("placement=off"),
                            std::string_view("mode=")};
   std::array<std::string_view, flags.size() + own.size()> names{};
   std::ranges::transform(flags, std::ranges::copy(own, names.begin()).out, &Flag::name);
@@ -87,6 +88,8 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
       options.daemon_io = true;
     } else if (word == "writeback") {
       options.writeback = true;
+    } else if (word == "placement=on" || word == "placement=off") {
+      options.join_callers = word.ends_with("on");
     } else if (word.starts_with("spin=")) {
       const auto spin = parse_spin(std::string_view(word).substr(5));
       if (!spin) {

@@ -29,7 +29,8 @@ struct MountOptions {
   bool writeback = false;
   // microseconds that the daemon polls for the next request before it sleeps; 0: none
   std::uint32_t spin = 50;
-  std::string source;  // fsname=
+  bool join_callers = true;  // the daemon serves a caller that is bound to a CPU on that CPU
+  std::string source;        // fsname=
   // mode of the root directory of a new file system; nullopt: root-dir's
   std::optional<std::uint32_t> mode;
 };

@@ -396,6 +396,7 @@ InstanceOptions instance_options(const Facts& facts, const config::JobConfig& co
           .mount_flags = facts.mount.flags,
           .root_mode = facts.mount.mode,
           .spin = std::chrono::microseconds(facts.mount.spin),
+          .join_callers = facts.mount.join_callers,
           .source = source_of(facts.arguments, facts.mount),
           .supervisor = ::getppid(),
           .takeovers = predecessors.count,

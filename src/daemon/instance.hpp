@@ -48,6 +48,7 @@ struct InstanceOptions {
   std::uint64_t mount_flags = 0;
   std::optional<std::uint32_t> root_mode;  // nullopt: the mode of root-dir
   std::chrono::microseconds spin{50};      // see fuse/request_loop.hpp
+  bool join_callers = true;                // see fuse/request_loop.hpp
   std::string source;                      // the source that mount(8) shows
   pid_t supervisor = 0;
   unsigned takeovers = 0;   // number of dead workers before this one

@@ -269,7 +269,9 @@ void Instance::record_begun() {
 }
 
 Status Instance::serve(UniqueFd fuse, const std::optional<fuse::InitRequest>& init) {
-  const fuse::RequestLoop::Options loop{.most_threads = session_threads(), .spin = options_.spin};
+  const fuse::RequestLoop::Options loop{.most_threads = session_threads(),
+                                        .spin = options_.spin,
+                                        .join_callers = options_.join_callers};
   const auto keep = [this](const fuse::InitRequest& request) {
     can_be_replaced_ = fuse::offers_resend(request);
     supervisor_.keep_init(request);

@@ -198,6 +198,7 @@ Json figures_of(const fuse::Counters& c) {
       {"daemon_opens", opens - std::min(opens, passthrough)},
       {"read_bytes", c.read_bytes.load()},
       {"written_bytes", c.written_bytes.load()},
+      {"joined_callers", c.joined_callers.load()},
       {"operations", operations},
       {"note", "requests that reached the daemon; reads and writes of passthrough opens do not"}};
 }

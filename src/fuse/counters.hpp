@@ -83,6 +83,7 @@ struct alignas(64) OperationCounters {
 
 struct Counters {
   std::atomic<std::uint64_t> opens{0}, passthrough_opens{0}, read_bytes{0}, written_bytes{0};
+  std::atomic<std::uint64_t> joined_callers{0};  // see RequestLoop::Options
   std::array<OperationCounters, operation_count> operations;
 
   OperationCounters& of(Operation operation) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cpu_binding.hpp"
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
 #include "base/thread.hpp"
@@ -30,6 +31,7 @@ class RequestLoop::Worker final : public SlowWorkListener {
     pass();
     if (leads && loop_.hand_over()) {
       leads = false;
+      unbind_from_cpu();  // the caller's CPU is for the next leader
     }
   }
 
@@ -62,7 +64,8 @@ RequestLoop::RequestLoop(Options options, MakeReader make_reader, Housekeeping* 
     : options_(options),
       make_reader_(std::move(make_reader)),
       housekeeping_(housekeeping),
-      spin_(options.spin) {
+      spin_(options.spin),
+      placement_([](std::uint32_t thread) { return only_cpu_of(static_cast<pid_t>(thread)); }) {
   threads_.reserve(options.most_threads);
 }
 
@@ -146,6 +149,9 @@ void RequestLoop::lead(Worker& worker) {
     if (got == Got::nothing) {
       continue;
     }
+    if (options_.join_callers) {
+      serve_on(placement_.next(worker.reader->caller()));
+    }
     if (++since_housekeeping_ >= busy) {
       keep_house();
     }
@@ -154,6 +160,17 @@ void RequestLoop::lead(Worker& worker) {
       call_helper();
     }
     handle(worker);
+  }
+}
+
+void RequestLoop::serve_on(std::optional<unsigned> cpu) {
+  if (cpu == bound_cpu()) {
+    return;
+  }
+  if (!cpu) {
+    unbind_from_cpu();
+  } else if (bind_to_cpu(*cpu) && options_.joined != nullptr) {
+    ++*options_.joined;
   }
 }
 
@@ -183,7 +200,8 @@ void RequestLoop::help(Worker& worker) {
 }
 
 Got RequestLoop::wait_for_request(Worker& worker) {
-  if (const auto spin = spin_.next(); spin.count() > 0) {
+  const auto spin = bound_cpu() ? std::chrono::microseconds{} : spin_.next();
+  if (spin.count() > 0) {
     const auto until = std::chrono::steady_clock::now() + spin;
     do {
       if (const Got got = worker.receive(); got != Got::nothing) {

@@ -9,16 +9,20 @@
 // The leader spins for a bounded time before it blocks, because waking a thread costs more than
 // most requests. Each spin that catches no request makes the following spins rarer, so the leader
 // of an idle or crowded machine rarely spins.
+// The leader joins callers that are bound to one CPU (leader_placement.hpp), and does not spin
+// there: the caller needs that CPU.
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/mutex.hpp"
+#include "fuse/leader_placement.hpp"
 
 namespace efs::fuse {
 
@@ -30,6 +34,9 @@ class RequestReader {
   virtual ~RequestReader() = default;
   /// Takes a request from the queue. Does not block. `end`: there will be no further requests.
   virtual Got receive() = 0;
+  /// Returns the thread that sent the request that receive() took; 0: the kernel itself, or
+  /// unknown.
+  virtual std::uint32_t caller() const = 0;
   /// Handles the request that receive() took. The loop logs and drops an exception.
   virtual void handle() = 0;
   /// Blocks until receive() would return a request or `end`, at most for `milliseconds` (-1:
@@ -80,6 +87,9 @@ class RequestLoop {
     // at least 2; up to most_threads - 1 slow operations run at once before requests wait for them
     unsigned most_threads = 16;
     std::chrono::microseconds spin{50};  // 0: never
+    bool join_callers = true;            // see leader_placement.hpp
+    // counts how often a leader joined a caller; null: not counted. Outlives the loop
+    std::atomic<std::uint64_t>* joined = nullptr;
   };
 
   /// Makes a reader with all its memory, so that a started thread can serve. Throws if memory is
@@ -108,6 +118,7 @@ class RequestLoop {
   void work(std::unique_ptr<RequestReader> reader);
   static void handle(Worker& worker) noexcept;
   void lead(Worker& worker);
+  void serve_on(std::optional<unsigned> cpu);
   void help(Worker& worker);
   RequestReader::Got wait_for_request(Worker& worker);
   void keep_house() noexcept;
@@ -124,6 +135,7 @@ class RequestLoop {
 
   // Only the leader uses these.
   SpinPolicy spin_;
+  LeaderPlacement placement_;
   unsigned since_housekeeping_ = 0;
 
   Mutex mutex_;  // rank 85 (leaf)

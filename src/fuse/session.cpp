@@ -75,9 +75,10 @@ class FuseReader final : public RequestReader {
     return Got::end;
   }
 
+  std::uint32_t caller() const override { return header().pid; }
+
   void handle() override {
-    fuse_in_header header{};
-    std::memcpy(&header, memory_.data(), sizeof header);
+    const fuse_in_header header = this->header();
     if (header.opcode == FUSE_INIT && shared_.keep) {
       shared_.keep({memory_.data(), memory_.data() + buffer_.size});
     }
@@ -99,6 +100,12 @@ class FuseReader final : public RequestReader {
   }
 
  private:
+  fuse_in_header header() const {
+    fuse_in_header header{};
+    std::memcpy(&header, memory_.data(), sizeof header);
+    return header;
+  }
+
   Shared& shared_;
   const PresentMemory memory_;
   fuse_buf buffer_{};
@@ -402,7 +409,9 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
         prober.emplace(connection_);
       }
       Upkeep upkeep(connection_);
-      RequestLoop loop(options, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep);
+      RequestLoop::Options counted = options;
+      counted.joined = &connection_.counters.joined_callers;
+      RequestLoop loop(counted, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep);
 
       struct Reset {  // also if memory is exhausted
         Session& session;

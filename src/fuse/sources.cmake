@@ -10,6 +10,7 @@ set(sources
   handlers/attributes.cpp
   handlers/data.cpp
   handlers/names.cpp
+  leader_placement.cpp
   mapped_pages.cpp
   name_table.cpp
   negotiation.cpp

@@ -7,6 +7,7 @@ set(sources
   base/boot_test.cpp
   base/checksum_test.cpp
   base/clock_test.cpp
+  base/cpu_binding_test.cpp
   base/json_text_test.cpp
   base/line_file_test.cpp
   base/memory_bound_test.cpp
@@ -65,6 +66,7 @@ set(sources
   fuse/backing_test.cpp
   fuse/counters_test.cpp
   fuse/event_line_test.cpp
+  fuse/leader_placement_test.cpp
   fuse/name_table_test.cpp
   fuse/registration_batch_test.cpp
   fuse/request_loop_test.cpp

@@ -23,6 +23,10 @@ TEST_CASE("mount options: the last word counts, the unknown is refused with a su
   for (const char* bad : {"spin=", "spin=-1", "spin=1001", "spin=5us", "spin=99999999999"}) {
     CHECK(parse_mount_options(bad).error().code == EINVAL);
   }
+  CHECK(parse_mount_options("")->join_callers);
+  CHECK(parse_mount_options("placement=off,placement=on")->join_callers);
+  CHECK_FALSE(parse_mount_options("placement=off")->join_callers);
+  CHECK_FALSE(parse_mount_options("placement=some"));
   CHECK_FALSE(parse_mount_options("")->mode);
   CHECK(parse_mount_options("mode=0700")->mode == 0700U);
   CHECK(parse_mount_options("mode=1777")->mode == 01777U);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fuse/request_loop.hpp"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -12,6 +15,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/cpu_binding.hpp"
 #include "base/slow_work.hpp"
 #include "support/no_threads.hpp"
 
@@ -23,6 +27,8 @@ namespace {
 // A queue of requests like the kernel's. One thread handles each request, once.
 class Queue {
  public:
+  std::uint32_t caller = 0;  // of all requests
+
   void put(std::function<void()> request) {
     std::lock_guard lock(mutex_);
     requests_.push_back(std::move(request));
@@ -51,6 +57,8 @@ class Queue {
       queue_.requests_.pop_front();
       return Got::request;
     }
+
+    std::uint32_t caller() const override { return queue_.caller; }
 
     void handle() override { request_(); }
 
@@ -261,6 +269,45 @@ TEST_CASE("every request is handled once, whoever leads") {
     wrong += times != 1;
   }
   CHECK(wrong == 0);
+}
+
+// The caller waits for each request, so no helper takes requests beside the leader. The thread with
+// slow work leaves the CPU, and the next leader takes it.
+TEST_CASE("the leader serves on the CPU of a bound caller, where that is wanted") {
+  const bool join = GENERATE(false, true);
+  Queue queue;
+  std::atomic<std::uint64_t> joined{0};
+  unsigned on_its_cpu = 0;
+  bool left = false;
+  std::jthread caller([&] {
+    unsigned cpu = 0;
+    while (cpu < CPU_SETSIZE && !bind_to_cpu(cpu)) {
+      ++cpu;
+    }
+    queue.caller = static_cast<std::uint32_t>(::gettid());
+    for (unsigned i = 0; i < 4 * LeaderPlacement::enough; ++i) {
+      std::atomic<bool> handled{false};
+      queue.put([&] {
+        on_its_cpu += bound_cpu() == cpu ? 1 : 0;
+        if (i == 2 * LeaderPlacement::enough) {
+          slow_work_begins();
+          left = !bound_cpu();
+        }
+        handled = true;
+        handled.notify_one();
+      });
+      handled.wait(false);
+    }
+    queue.end();
+  });
+  RequestLoop(
+      {.most_threads = 2, .join_callers = join, .joined = &joined}, [&] { return queue.reader(); },
+      nullptr)
+      .run();
+  caller.join();
+  CHECK(left);
+  CHECK(joined == (join ? 2 : 0));  // the second time by the second leader
+  CHECK(on_its_cpu == (join ? 3 * LeaderPlacement::enough + 1 : 0));
 }
 
 TEST_CASE("housekeeping is done when it is quiet, and while it is not") {
