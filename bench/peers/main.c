@@ -9,6 +9,7 @@
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,13 +36,26 @@ static int unlink_entry(const char* path, const struct stat* status, int type, s
   return remove(path);
 }
 
+/* Uses as much memory as the array needs, and frees it. The host of a virtual machine takes back
+ * memory that was free for two seconds, and then its first use costs a second per GiB. The kernel
+ * gives a file the memory that was freed last. */
+static void warm_memory(const struct job* job) {
+  const size_t size = job->shape[0] * PLANE * sizeof(double);
+  void* memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) {
+    madvise(memory, size, MADV_HUGEPAGE);
+    memset(memory, 1, size);
+    munmap(memory, size);
+  }
+}
+
 /* Makes the directory of a measurement new. */
 static void renew(const struct job* job, int make) {
   if (job->rank == 0) {
     nftw(job->directory, unlink_entry, 16, FTW_DEPTH | FTW_PHYS);
-    /* A mount frees the space in the background. Memory that is new to a virtual machine costs much
-     * more than memory that was in use. */
+    /* A mount frees the space in the background. */
     nanosleep(&(const struct timespec){0, 100000000}, NULL);
+    warm_memory(job);
     if (make && mkdir(job->directory, 0777) != 0) {
       perror(job->directory);
       MPI_Abort(MPI_COMM_WORLD, 1);
