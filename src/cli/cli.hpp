@@ -191,6 +191,8 @@ int cancel(World& world, const FileArguments& arguments);
 int ls(World& world, const FileArguments& arguments);
 int explain(World& world, const FileArguments& arguments);
 int set(World& world, const FileArguments& arguments);
+/// Shows the limits of a mount, or changes those that `paths` name: read=500MB/s, ops=none.
+int limit(World& world, const FileArguments& arguments);
 
 // Shared functions
 /// Returns the name of the instance of a batch job on this node. `job` is a job number or

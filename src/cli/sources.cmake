@@ -25,6 +25,7 @@ set(sources
   job_records.cpp
   job_status.cpp
   launch.cpp
+  limit.cpp
   load.cpp
   ls.cpp
   metrics.cpp

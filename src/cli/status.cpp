@@ -237,6 +237,17 @@ void print_counters(std::ostream& out, const Json& c) {
       << "; passthrough I/O is the kernel's and not counted\n";
 }
 
+void print_limits(std::ostream& out, const Json& limits) {
+  const auto rate = [&](const char* key, bool bytes) {
+    const auto value = limits.value(key, std::uint64_t{0});
+    return value == 0 ? std::string("all")
+                      : (bytes ? format_bytes(value) : std::to_string(value)) + "/s";
+  };
+  out << "  limits   read " << rate("read", true) << ", write " << rate("write", true)
+      << ", requests " << rate("ops", false) << "; " << limits.value("delayed", std::uint64_t{0})
+      << " waited\n";
+}
+
 void print_backends(std::ostream& out, const Json& s) {
   for (const auto& one : s["backends"]) {
     out << "  backend  " << shown(one, "id") << ": " << shown(one, "description") << ", used "
@@ -322,6 +333,9 @@ void print_storage(std::ostream& out, const Json& s) {
   if (s.contains("io")) {
     out << "  I/O      " << shown(s, "io")
         << (s.contains("io_reason") ? " (" + shown(s, "io_reason") + ")" : "") << "\n";
+  }
+  if (s.contains("limits")) {
+    print_limits(out, s["limits"]);
   }
   if (s.contains("capacity")) {
     out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of "

@@ -479,6 +479,17 @@ void add_file_verbs(Verbs& verbs) {
   paths(set_verb, true);
 }
 
+void add_limit_verb(Verbs& verbs) {
+  FileArguments& a = verbs.given().files;
+  CLI::App* verb = verbs.add("limit", "show or change what a limited mount may do per second",
+                             [](World& world, VerbArguments& g) { return limit(world, g.files); });
+  verb->add_option("-i,--instance", a.instance,
+                   "name, mount point or job file of the instance (default: the only one)")
+      ->check(is_named);
+  verb->add_option("limit", a.paths,
+                   "read=RATE, write=RATE, ops=NUMBER, such as read=500MB/s, or none");
+}
+
 }  // namespace
 
 void add_verbs(CLI::App& app, World& world, VerbArguments& given) {
@@ -500,6 +511,7 @@ void add_verbs(CLI::App& app, World& world, VerbArguments& given) {
   add_top_verb(verbs);
   add_metrics_verb(verbs);
   add_file_verbs(verbs);
+  add_limit_verb(verbs);
 }
 
 }  // namespace efs::cli

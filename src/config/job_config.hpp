@@ -170,8 +170,11 @@ struct JobConfig {
   bool xattr = true;                   // programs see extended attributes and ACLs on the mount
   std::uint64_t max_rate = 0;          // bytes per second from and to the PFS; 0: no limit
   std::uint64_t max_ops = 0;           // calls per second to the PFS; 0: no limit
-  unsigned deadline = 0;               // seconds that a stop may take; 0: no limit
-  unsigned retries = 6;                // retries of a PFS call after a transient error
+  // of the mount, per second; 0: no limit. With any of them the daemon serves all I/O
+  std::uint64_t limit_read = 0, limit_write = 0;  // bytes
+  std::uint64_t limit_ops = 0;                    // requests
+  unsigned deadline = 0;                          // seconds that a stop may take; 0: no limit
+  unsigned retries = 6;                           // retries of a PFS call after a transient error
   // percent of the job's memory for a dram backend without a capacity; set by the site
   unsigned memory_share = 50;
   // bytes of memory of the batch job on this node; set by the start, not by the file

@@ -104,7 +104,7 @@ constexpr auto in() {
 
 // The table. Order: of `efs check --show`.
 using J = JobConfig;
-constexpr std::array<KeyOf<J>, 31> settings_table{{
+constexpr std::array<KeyOf<J>, 34> settings_table{{
     {{"name", a_name, "", "names the instance (default: the job file's name)",
       read_elsewhere | of_one_job},
      in<&J::name>()},
@@ -141,6 +141,14 @@ constexpr std::array<KeyOf<J>, 31> settings_table{{
      in<&J::max_rate>()},
     {{"max-ops", a_number(1, largest_number, "/s"), "none", "calls to the PFS per second"},
      in<&J::max_ops>()},
+    // one request may be 1 MiB, and waits at most a second for one before it
+    {{"limit-read", a_size(MiB, no_limit, "/s"), "none", "reads of the job's programs"},
+     in<&J::limit_read>()},
+    {{"limit-write", a_size(MiB, no_limit, "/s"), "none", "writes of the job's programs"},
+     in<&J::limit_write>()},
+    {{"limit-ops", a_number(10, largest_number, "/s"), "none",
+      "requests of the job's programs that reach the daemon"},
+     in<&J::limit_ops>()},
     {{"retries", a_number(0, 100), "", "how often a call to the PFS is repeated"},
      in<&J::retries>()},
     {{"interleaving", a_path, "none", "directory on the PFS in which stagings take turns"},
@@ -436,6 +444,17 @@ std::optional<std::uint64_t> read_value(const Section& section, const Key& key,
       return read_number(bare, key.name, static_cast<int>(range.least),
                          static_cast<int>(range.most), problems);
   }
+}
+
+Result<std::uint64_t> parse_setting(std::string_view key, const std::string& text) {
+  Section section;
+  section.values.emplace(key, Value{.text = text, .mark = {}});
+  ProblemList problems;
+  if (const auto value = read_value(section, *find_key(settings_keys(), key), problems)) {
+    return *value;
+  }
+  const Problem problem = problems.take_sorted().front();
+  return fail(EINVAL, problem.text + ": " + problem.suggestion);
 }
 
 std::string shown(const Key& key, std::optional<std::uint64_t> value) {

@@ -106,6 +106,10 @@ std::optional<std::string> read_text(const Section& section, const Key& key, Pro
 std::optional<std::uint64_t> read_value(const Section& section, const Key& key,
                                         ProblemList& problems);
 
+/// Reads `text` as a value of the key of this name in global-settings, which must exist and have a
+/// number or a size as its value. EINVAL with a text if it is none.
+Result<std::uint64_t> parse_setting(std::string_view key, const std::string& text);
+
 /// Puts the value of `key` into its field, which keeps what it has where the section has no good
 /// value.
 template <typename Owner>

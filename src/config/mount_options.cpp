@@ -113,6 +113,11 @@ Result<MountOptions> parse_mount_options(const std::string& list) {
 }
 
 Status check_mount_options(const MountOptions& options, const JobConfig& job) {
+  if (options.writeback && (job.limit_read > 0 || job.limit_write > 0 || job.limit_ops > 0)) {
+    return fail(EINVAL,
+                "mount option writeback: the kernel's write cache hides writes from limit-read, "
+                "limit-write and limit-ops. Leave out writeback or the limits");
+  }
   return options.writeback && !job.trace.empty()
              ? fail(EINVAL,
                     "mount option writeback: a trace shows each write of a program, and the "

@@ -158,6 +158,13 @@ class Instance {
   /// results.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();
+  // instance_limits.cpp: what the mount may do per second
+  bool has_limits() const;
+  fuse::Limits& limits() const;
+  /// Sets the limits of the job file, unless a predecessor's may have been changed.
+  void set_first_limits();
+  control::Json shown_limits() const;
+  control::Json handle_limit(const control::Json& request);
   /// Registers one file of each backend with the kernel, to learn whether passthrough works. The
   /// connection must exist.
   void probe_passthrough();
@@ -405,6 +412,7 @@ class Instance {
   StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the request that led to last_outcome_
   control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
+  mutable fuse::Limits own_limits_;  // where no memory outlives this process
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   // of the stage-in by this process
   std::vector<stage::TimedFile> slowest_inputs_ EFS_GUARDED_BY(mutex_);

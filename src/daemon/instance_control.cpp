@@ -406,6 +406,9 @@ std::string Instance::why_daemon_io() const {
   if (!options_.config.trace.empty()) {
     return "traced: all I/O is served by the daemon";
   }
+  if (has_limits()) {
+    return "limited (limit-read, limit-write or limit-ops)";
+  }
   if (options_.daemon_io) {
     return "requested (-o daemon-io)";
   }
@@ -444,6 +447,9 @@ void Instance::add_store(Json& status) const {
                                     : no_takeover;
   }
   status["read_only"] = filesystem_->failed();
+  if (has_limits()) {
+    status["limits"] = shown_limits();
+  }
   status["counters"] = figures_of(session_->counters());
 }
 

@@ -112,6 +112,9 @@ Json Instance::handle_files(const std::string& verb, const Json& request,
   if (verb == "set") {
     return handle_set(request);
   }
+  if (verb == "limit") {
+    return handle_limit(request);
+  }
   return control::error_line({EINVAL, "unknown verb \"" + verb.substr(0, 100) + "\""}, 2);
 }
 

@@ -10,6 +10,7 @@
 
 #include "daemon/job_history.hpp"
 #include "fuse/counters.hpp"
+#include "fuse/limits.hpp"
 #include "fuse/usage.hpp"
 
 namespace efs::daemon {
@@ -29,6 +30,7 @@ struct KeptFigures {
   KeptStagedIn staged_in;  // written once, before the flag below
   std::atomic<bool> has_staged_in{false};
   KeptHistory history;
+  fuse::Limits limits;
   // last: its pages stay untouched until they are needed
   fuse::Usage usage;
 };

@@ -111,6 +111,11 @@ Result<fs::Keep> class_of(const Json& request) {
               "unknown class \"" + wanted.substr(0, 100) + "\": persistent, temporary or default");
 }
 
+std::optional<std::uint64_t> rate_of(const Json& request, const char* limit) {
+  return request.contains(limit) ? std::optional(whole_number(request.at(limit), limit))
+                                 : std::nullopt;
+}
+
 std::uint64_t task_of(const Json& request) {
   return whole_number(request.at("task"), "task");
 }

@@ -4,6 +4,7 @@
 // and defaults. A missing field or a wrong type throws; the server answers EINVAL.
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ std::string backend_of(const control::Json& request);
 Result<stage::LoadRequest> load_of(const control::Json& request, std::vector<std::string> names);
 Result<stage::UnloadRequest> unload_of(const control::Json& request,
                                        std::vector<std::string> names);
+
+/// Returns the rate that a request of the verb limit names: 0 for none; nullopt: unchanged.
+std::optional<std::uint64_t> rate_of(const control::Json& request, const char* limit);
 
 /// Fails with EINVAL if there is no such class.
 Result<fs::Keep> class_of(const control::Json& request);

@@ -11,6 +11,7 @@ set(sources
   instance_directory.cpp
   instance_drain.cpp
   instance_files.cpp
+  instance_limits.cpp
   instance_mount.cpp
   instance_record.cpp
   instance_resume.cpp

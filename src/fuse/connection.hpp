@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "fs/filesystem.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/limits.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/registration_batch.hpp"
 #include "fuse/usage.hpp"
@@ -37,6 +39,7 @@ struct Connection {
   bool xattr = true;
   bool opens_directories_itself = false;  // the kernel can do without OPENDIR
   Usage* usage = nullptr;                 // for the report of the job; null: none is kept
+  std::unique_ptr<PacedRequests> paced;   // while requests are served; null: no limits
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};
 };

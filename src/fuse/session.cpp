@@ -27,6 +27,7 @@
 #include "base/thread.hpp"
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
+#include "fuse/limits.hpp"
 #include "fuse/request.hpp"
 #include "fuse/upkeep.hpp"
 #include "fuse/wire.hpp"
@@ -41,7 +42,8 @@ struct Shared {
   const std::function<void(const InitRequest&)>& keep;
   const std::function<void()>& progress;
   std::atomic<bool> progressed{false};
-  std::atomic<int> failure{0};  // errno of an error that ended the session
+  std::atomic<int> failure{0};     // errno of an error that ended the session
+  PacedRequests* paced = nullptr;  // null: the mount has no limits
 };
 
 // Replaces libfuse's own loop, which hides the request's header and blocks in read(2). The pages of
@@ -58,9 +60,15 @@ class FuseReader final : public RequestReader {
     if (fuse_session_exited(shared_.session) != 0) {
       return Got::end;
     }
-    const ssize_t got = ::read(fuse_session_fd(shared_.session), memory_.data(), memory_.size());
+    if (take_delayed()) {
+      return Got::request;
+    }
+    ssize_t got = 0;
+    do {
+      got = ::read(fuse_session_fd(shared_.session), memory_.data(), memory_.size());
+      buffer_.size = got > 0 ? static_cast<std::size_t>(got) : 0;
+    } while (buffer_.size > 0 && put_off());
     if (got >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
-      buffer_.size = static_cast<std::size_t>(got);
       return Got::request;
     }
     const int code = got < 0 ? errno : EIO;
@@ -93,13 +101,33 @@ class FuseReader final : public RequestReader {
   }
 
   bool wait(int milliseconds) override {
-    std::array<pollfd, 2> what{
+    const int delayed = shared_.paced != nullptr ? shared_.paced->ready_fd() : -1;
+    std::array<pollfd, 3> what{
         pollfd{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0},
-        pollfd{.fd = shared_.end, .events = POLLIN, .revents = 0}};
+        pollfd{.fd = shared_.end, .events = POLLIN, .revents = 0},
+        pollfd{.fd = delayed, .events = POLLIN, .revents = 0}};
     return ::poll(what.data(), what.size(), milliseconds) != 0;
   }
 
  private:
+  bool take_delayed() {
+    if (shared_.paced == nullptr) {
+      return false;
+    }
+    buffer_.size =
+        shared_.paced->take(std::span(static_cast<std::byte*>(buffer_.mem), memory_.size()));
+    return buffer_.size > 0;
+  }
+
+  // Without memory for a copy the request is handled early.
+  bool put_off() try {
+    return shared_.paced != nullptr &&
+           shared_.paced->put_off(
+               std::span(static_cast<const std::byte*>(buffer_.mem), buffer_.size));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+
   fuse_in_header header() const {
     fuse_in_header header{};
     std::memcpy(&header, memory_.data(), sizeof header);
@@ -230,12 +258,20 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .writeback = std::atomic<bool>(options.writeback),
                   .xattr = options.xattr,
                   .usage = options.usage},
+      limits_(options.limits),
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
 }
 
 Session::~Session() {
   connection_.filesystem.attach(nullptr);
+}
+
+void Session::limits_changed() {
+  ReadLock lock(awaiting_);
+  if (loop_ != nullptr && connection_.paced) {
+    connection_.paced->limits_changed();
+  }
 }
 
 void Session::publish_session(fuse_session* session) {
@@ -382,8 +418,46 @@ void Session::inherit(std::span<const InheritedBacking> backings) {
       backings, [this](std::uint64_t ino) { return connection_.filesystem.exists(ino); });
 }
 
+// `resumes`: a predecessor served before.
+void Session::serve_requests(const RequestLoop::Options& options,
+                             const RequestLoop::MakeReader& make_reader, const Hooks& hooks,
+                             bool resumes) {
+  std::optional<Prober> prober;
+  if (resumes) {
+    prober.emplace(connection_);
+  }
+  Upkeep upkeep(connection_);
+  RequestLoop::Options counted = options;
+  counted.joined = &connection_.counters.joined_callers;
+  RequestLoop loop(counted, make_reader, &upkeep);
+
+  struct Reset {  // also if memory is exhausted
+    Session& session;
+
+    ~Reset() {
+      session.publish_loop(nullptr);
+      session.connection_.upkeep = nullptr;
+    }
+  };
+
+  const Reset reset{*this};
+  connection_.upkeep = &upkeep;
+  publish_loop(&loop);
+  if (hooks.resumed) {
+    hooks.resumed();
+  }
+  loop.run();
+}
+
 Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks,
                     const InitRequest* init) {
+  if (limits_ != nullptr) {
+    auto paced = PacedRequests::make(*limits_);
+    if (!paced) {
+      return fail(paced.error().code, "the limits of the mount: " + describe(paced.error()));
+    }
+    connection_.paced = std::move(*paced);
+  }
   char program[] = "efsd";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
@@ -392,8 +466,11 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
   if (session == nullptr) {
     return fail(EIO, "libfuse refused the session");
   }
-  Shared shared{
-      .session = session, .end = end_.get(), .keep = hooks.keep, .progress = hooks.progress};
+  Shared shared{.session = session,
+                .end = end_.get(),
+                .keep = hooks.keep,
+                .progress = hooks.progress,
+                .paced = connection_.paced.get()};
   Status status;
   if (!attach(session, fuse_fd)) {
     shared.failure = EIO;
@@ -404,31 +481,8 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
       status = resume(session, *init);
     }
     if (status) {
-      std::optional<Prober> prober;
-      if (init != nullptr) {
-        prober.emplace(connection_);
-      }
-      Upkeep upkeep(connection_);
-      RequestLoop::Options counted = options;
-      counted.joined = &connection_.counters.joined_callers;
-      RequestLoop loop(counted, [&] { return std::make_unique<FuseReader>(shared); }, &upkeep);
-
-      struct Reset {  // also if memory is exhausted
-        Session& session;
-
-        ~Reset() {
-          session.publish_loop(nullptr);
-          session.connection_.upkeep = nullptr;
-        }
-      };
-
-      const Reset reset{*this};
-      connection_.upkeep = &upkeep;
-      publish_loop(&loop);
-      if (hooks.resumed) {
-        hooks.resumed();
-      }
-      loop.run();
+      serve_requests(
+          options, [&] { return std::make_unique<FuseReader>(shared); }, hooks, init != nullptr);
     }
   }
   // The connection has ended, so no thread waits in a notification for a reply of this session.

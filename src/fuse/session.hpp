@@ -17,6 +17,7 @@
 #include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
 #include "fuse/connection.hpp"
+#include "fuse/limits.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/request_loop.hpp"
 
@@ -44,6 +45,9 @@ class Session final : public fs::KernelView {
     bool xattr = true;             // see Connection
     Counters* counters = nullptr;  // see Observer
     Usage* usage = nullptr;        // see Connection; must outlive the session
+    // What the mount may do per second; null: no limits. Needs the daemon's path, and `uncached` to
+    // count every read. Must outlive the session
+    Limits* limits = nullptr;
   };
 
   /// `registrar`: null for the daemon's path only. Both must outlive the session.
@@ -82,6 +86,9 @@ class Session final : public fs::KernelView {
   /// True if the kernel has agreed to passthrough and has not rejected every container.
   bool passthrough() const { return connection_.backing.enabled(); }
 
+  /// Call after a change of the limits. Any thread.
+  void limits_changed();
+
   /// True if the kernel collects writes.
   bool writeback() const { return connection_.writeback; }
 
@@ -117,10 +124,13 @@ class Session final : public fs::KernelView {
 
   Status run(UniqueFd fuse_fd, const RequestLoop::Options& options, const Hooks& hooks,
              const InitRequest* init);
+  void serve_requests(const RequestLoop::Options& options,
+                      const RequestLoop::MakeReader& make_reader, const Hooks& hooks, bool resumes);
   void publish_session(fuse_session* session);
   void publish_loop(RequestLoop* loop);
 
   Connection connection_;
+  Limits* const limits_;
   // an eventfd, readable after end(). Empty if no descriptor was available; then end() takes effect
   // at the next request
   const UniqueFd end_;

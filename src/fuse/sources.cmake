@@ -11,6 +11,7 @@ set(sources
   handlers/data.cpp
   handlers/names.cpp
   leader_placement.cpp
+  limits.cpp
   mapped_pages.cpp
   name_table.cpp
   negotiation.cpp

@@ -67,6 +67,7 @@ set(sources
   fuse/counters_test.cpp
   fuse/event_line_test.cpp
   fuse/leader_placement_test.cpp
+  fuse/limits_test.cpp
   fuse/name_table_test.cpp
   fuse/registration_batch_test.cpp
   fuse/request_loop_test.cpp

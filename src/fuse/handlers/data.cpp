@@ -186,6 +186,9 @@ void read(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse
     return request.reply_error(n.error().code);
   }
   request.connection().counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
+  if (request.connection().paced && *n < size) {
+    request.connection().paced->give_back(size - *n);
+  }
   request.reply_buffer(buffer.first(*n));
 }
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <string_view>
+
+#include "base/text.hpp"
+#include "cli/cli.hpp"
+#include "config/keys.hpp"
+
+namespace efs::cli {
+namespace {
+
+constexpr std::array names{"read", "write", "ops"};
+
+// Adds "read=500MB/s" or "ops=none" to the request.
+Status add(Json& request, const std::string& word) {
+  const auto equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  if (equals == std::string::npos || std::ranges::find(names, name) == names.end()) {
+    return fail(EINVAL, "\"" + word +
+                            "\" is no limit: write read=RATE, write=RATE or ops=NUMBER, "
+                            "such as read=500MB/s, or none");
+  }
+  const std::string text = word.substr(equals + 1);
+  const auto rate =
+      text == "none" ? Result<std::uint64_t>(0) : config::parse_setting("limit-" + name, text);
+  if (!rate) {
+    return std::unexpected(rate.error());
+  }
+  request[name] = *rate;
+  return {};
+}
+
+std::string shown(const char* name, std::uint64_t rate) {
+  if (rate == 0) {
+    return "none";
+  }
+  return (std::string_view(name) == "ops" ? std::to_string(rate) : format_bytes(rate)) + "/s";
+}
+
+}  // namespace
+
+int limit(World& world, const FileArguments& a) {
+  Json request{{"verb", "limit"}};
+  for (const auto& word : a.paths) {
+    if (const Status added = add(request, word); !added) {
+      return report(world, added.error());
+    }
+  }
+  const auto instance = find_instance(a.instance);
+  if (!instance) {
+    return report(world, instance.error());
+  }
+  const auto answer = ask(*instance, request);
+  if (!answer) {
+    return report(world, answer.error());
+  }
+  if (world.json) {
+    print_document(world, *answer);
+    return exit_good;
+  }
+  const Json& limits = answer->at("limits");
+  for (const char* name : names) {
+    std::cout << name << " " << shown(name, limits.value(name, std::uint64_t{0})) << "\n";
+  }
+  return exit_good;
+}
+
+}  // namespace efs::cli

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the mount of an instance may do per second.
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "daemon/instance.hpp"
+#include "daemon/requests.hpp"
+
+namespace efs::daemon {
+
+using control::Json;
+
+namespace {
+
+constexpr std::array limit_names{std::pair{"read", fuse::Limited::read},
+                                 std::pair{"write", fuse::Limited::write},
+                                 std::pair{"ops", fuse::Limited::operations}};
+
+}  // namespace
+
+// Limits may change while programs run. Whether there are any may not: the kernel uses the same I/O
+// path for the whole life of the mount, also under a successor.
+bool Instance::has_limits() const {
+  const config::JobConfig& config = options_.config;
+  return config.limit_read > 0 || config.limit_write > 0 || config.limit_ops > 0;
+}
+
+fuse::Limits& Instance::limits() const {
+  return options_.figures != nullptr ? options_.figures->limits : own_limits_;
+}
+
+void Instance::set_first_limits() {
+  if (options_.takeovers > 0 && options_.figures != nullptr) {
+    return;
+  }
+  limits().of(fuse::Limited::read) = options_.config.limit_read;
+  limits().of(fuse::Limited::write) = options_.config.limit_write;
+  limits().of(fuse::Limited::operations) = options_.config.limit_ops;
+}
+
+Json Instance::shown_limits() const {
+  Json shown = Json::object();
+  for (const auto& [name, what] : limit_names) {
+    shown[name] = limits().of(what).load();
+  }
+  shown["delayed"] = limits().delayed.load();
+  return shown;
+}
+
+Json Instance::handle_limit(const Json& request) {
+  if (!has_limits()) {
+    return control::error_line(
+        {EOPNOTSUPP,
+         options_.config.name +
+             " has no limits, so the kernel may serve its I/O without the daemon; start it with "
+             "limit-read, limit-write or limit-ops in the job file"});
+  }
+  for (const auto& [name, what] : limit_names) {
+    if (const auto rate = rate_of(request, name)) {
+      limits().of(what) = *rate;
+    }
+  }
+  session_->limits_changed();
+  return control::result_line({{"limits", shown_limits()}});
+}
+
+}  // namespace efs::daemon
