@@ -68,6 +68,9 @@ Findings examine_slurm();
 Finding judge_kernel(std::string_view release);
 /// `state`: the kernel's value of the io_uring switch; "": the kernel has no such switch.
 Finding judge_uring(std::string_view state);
+/// `governor`: of cpuidle. `halt_poll`: nanoseconds that an idle CPU of a virtual machine polls
+/// before it halts; "" where the kernel has no such setting.
+Finding judge_idle(std::string_view governor, std::string_view halt_poll);
 
 /// Reports the size of a store in memory in a job of `memory` bytes on a node with the bound
 /// `bound`, from the share and the limit of the site.

@@ -127,6 +127,18 @@ Finding judge_uring(std::string_view state) {
           state == "Y" || state == "1" ? "is on" : "is off; efs needs none", ""};
 }
 
+// For information only. Measured: docs/benchmarks.md.
+Finding judge_idle(std::string_view governor, std::string_view halt_poll) {
+  if (governor == "haltpoll" && halt_poll == "0") {
+    return {Level::ok, "idle CPUs",
+            "this virtual machine halts them at once, so waking them, and with it each request to "
+            "efs, takes twice the time or more; 200000 in "
+            "/sys/module/haltpoll/parameters/guest_halt_poll_ns makes them poll for 0.2 ms first",
+            ""};
+  }
+  return {Level::ok, "idle CPUs", "no setting is known that makes waking them slow", ""};
+}
+
 Finding judge_kernel(std::string_view release) {
   const std::string text = "Linux " + std::string(release);
   unsigned major = 0, minor = 0;
@@ -159,8 +171,13 @@ Finding judge_kernel(std::string_view release) {
 Findings examine_kernel() {
   utsname system{};
   ::uname(&system);
-  return {judge_kernel(system.release), judge_fuse_device(), judge_fusermount(),
-          judge_uring(first_line("/sys/module/fuse/parameters/enable_uring")), judge_privilege()};
+  return {judge_kernel(system.release),
+          judge_fuse_device(),
+          judge_fusermount(),
+          judge_uring(first_line("/sys/module/fuse/parameters/enable_uring")),
+          judge_idle(first_line("/sys/devices/system/cpu/cpuidle/current_governor_ro"),
+                     first_line("/sys/module/haltpoll/parameters/guest_halt_poll_ns")),
+          judge_privilege()};
 }
 
 }  // namespace efs::cli

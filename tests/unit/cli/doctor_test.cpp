@@ -170,6 +170,13 @@ TEST_CASE("a directory that others can change is not for root", "[doctor]") {
   CHECK(mount_of(directory.path() + "/none").type.empty());
 }
 
+TEST_CASE("doctor: a virtual machine that halts idle CPUs at once is named, with the setting") {
+  CHECK(judge_idle("haltpoll", "0").text.contains("guest_halt_poll_ns"));
+  CHECK_FALSE(judge_idle("haltpoll", "200000").text.contains("halts"));
+  CHECK_FALSE(judge_idle("menu", "0").text.contains("halts"));
+  CHECK_FALSE(judge_idle("", "").text.contains("halts"));
+}
+
 TEST_CASE("the switch of FUSE over io_uring is told, and nothing hangs on it", "[doctor]") {
   CHECK(judge_uring("Y").text == "is on");
   CHECK(judge_uring("1").text == "is on");
