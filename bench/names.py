@@ -71,8 +71,9 @@ def bound_place(bench):
         try:
             yield [common.Place("bound", mount)]
         finally:
-            common.run("umount", mount)
-    os.rmdir(mount)
+            common.unmount(mount)
+            process.terminate()
+            os.rmdir(mount)
 
 
 def print_bounds(rows, found):

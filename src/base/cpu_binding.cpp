@@ -52,7 +52,9 @@ thread_local std::optional<unsigned> bound;
 
 std::optional<unsigned> only_cpu_of(pid_t thread) {
   const auto cpu = CpuMask::of(thread).only_member();
-  return cpu && CpuMask::of(::getpid()).has(*cpu) ? cpu : std::nullopt;
+  const int policy = cpu ? ::sched_getscheduler(thread) : -1;
+  const bool shares = policy == SCHED_OTHER || policy == SCHED_BATCH || policy == SCHED_IDLE;
+  return shares && CpuMask::of(::getpid()).has(*cpu) ? cpu : std::nullopt;
 }
 
 bool bind_to_cpu(unsigned cpu) {

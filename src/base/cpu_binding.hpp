@@ -11,7 +11,8 @@
 namespace efs {
 
 /// Returns the CPU that `thread` is bound to: the only one that it may use, and one that this
-/// process may use, too. nullopt if `thread` may use several, or does not exist.
+/// process may use, too. nullopt if `thread` may use several, has a real-time policy (it would not
+/// let others run there), or does not exist.
 std::optional<unsigned> only_cpu_of(pid_t thread);
 
 /// Binds the calling thread. Returns false, and changes nothing, if the process may not use `cpu`

@@ -164,6 +164,8 @@ class Instance {
   /// Sets the limits of the job file, unless a predecessor's may have been changed.
   void set_first_limits();
   control::Json shown_limits() const;
+  /// Serves what waits for a limit, and what comes from now on, at once.
+  void lift_limits();
   control::Json handle_limit(const control::Json& request);
   /// Registers one file of each backend with the kernel, to learn whether passthrough works. The
   /// connection must exist.

@@ -2,6 +2,7 @@
 // What the mount of an instance may do per second.
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "daemon/instance.hpp"
@@ -56,12 +57,20 @@ Json Instance::handle_limit(const Json& request) {
              " has no limits, so the kernel may serve its I/O without the daemon; start it with "
              "limit-read, limit-write or limit-ops in the job file"});
   }
+  std::array<std::optional<std::uint64_t>, fuse::limited_count> rates;
   for (const auto& [name, what] : limit_names) {
-    if (const auto rate = rate_of(request, name)) {
-      limits().of(what) = *rate;
+    const auto rate = rate_of(request, name);
+    if (!rate) {
+      return control::error_line(rate.error());
+    }
+    rates[static_cast<std::size_t>(what)] = *rate;
+  }
+  for (const auto& [name, what] : limit_names) {
+    const auto rate = rates[static_cast<std::size_t>(what)];
+    if (rate && limits().of(what).exchange(*rate) != *rate) {
+      session_->rate_changed(what);
     }
   }
-  session_->limits_changed();
   return control::result_line({{"limits", shown_limits()}});
 }
 

@@ -61,10 +61,21 @@ void Instance::drop_last_resort() {
   }
 }
 
+// Programs may have left writes that wait for a limit: stores to mapped files, which the kernel
+// sends later. Before Linux 6.16 an unmount does not wait for them.
+void Instance::lift_limits() {
+  session_->lift_limits(true);
+  const auto end = Clock::now() + longest_patience;
+  while (session_->has_delayed() && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // Retries a busy unmount for a short time: a signal has no client to report EBUSY to, so a program
 // that only looks at the mount must not make it fail. A stop with a deadline waits longer for
 // programs that are about to end.
 Status Instance::unmount(const StopRequest& request) {
+  lift_limits();
   const auto begin = std::chrono::steady_clock::now();
   const auto patient_until = [&] {
     const StopRequest last = last_request(request);
@@ -80,6 +91,7 @@ Status Instance::unmount(const StopRequest& request) {
     unmounted = supervisor_.unmount(request.is_unusual());
   }
   if (!unmounted) {
+    session_->lift_limits(false);
     return fail(unmounted.error().code,
                 options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
   }

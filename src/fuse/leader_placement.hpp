@@ -7,7 +7,8 @@
 // use several CPUs does not stay: the kernel's scheduler wakes it on a CPU that is idle, so to
 // follow it gains nothing (measured: docs/benchmarks.md). A caller that is bound to one CPU, as
 // batch systems and MPI bind tasks, stays. So the leader joins a bound caller when many requests in
-// a row come from that CPU, and leaves with the first request from elsewhere.
+// a row come from that CPU. It leaves with the first request from elsewhere, for slow work, and
+// when no request comes for a moment: the caller may compute then.
 
 #include <cstdint>
 #include <functional>
@@ -30,6 +31,9 @@ class LeaderPlacement {
   /// Call for each request. `caller` is the thread that the kernel names, or 0 for a request of the
   /// kernel itself, which changes nothing. Returns the CPU to serve on; nullopt: any.
   std::optional<unsigned> next(std::uint32_t caller);
+
+  /// The leader joins nobody before enough further requests.
+  void start_over() { in_a_row_ = 0; }
 
  private:
   const OnlyCpu only_cpu_;

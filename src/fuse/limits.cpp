@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
+
+#include "fuse/wire.hpp"
 
 namespace efs::fuse {
 namespace {
@@ -41,6 +42,12 @@ bool is_free(std::uint32_t opcode) {
   }
 }
 
+fuse_in_header header_of(std::span<const std::byte> request) {
+  fuse_in_header header{};
+  std::memcpy(&header, request.data(), std::min(sizeof header, request.size()));
+  return header;
+}
+
 template <typename Body>
 Body body_of(std::span<const std::byte> request) {
   Body body{};
@@ -54,8 +61,7 @@ Body body_of(std::span<const std::byte> request) {
 }  // namespace
 
 Cost cost_of(std::span<const std::byte> request) {
-  fuse_in_header header{};
-  std::memcpy(&header, request.data(), std::min(sizeof header, request.size()));
+  const fuse_in_header header = header_of(request);
   if (is_free(header.opcode)) {
     return {};
   }
@@ -88,61 +94,110 @@ Result<std::unique_ptr<PacedRequests>> PacedRequests::make(Limits& limits) {
 }
 
 bool PacedRequests::put_off(std::span<const std::byte> request) {
+  const auto header = header_of(request);
   const Cost cost = cost_of(request);
-  if (cost == Cost{}) {
+  const bool interrupts = header.opcode == FUSE_INTERRUPT;
+  if (cost == Cost{} && !interrupts) {
     return false;
   }
   const Nanoseconds now = steady_now();
   MutexLock lock(mutex_);
-  if (!waits_like(cost) && opens(cost) <= now) {
+  if (interrupts) {
+    return hurry(body_of<fuse_interrupt_in>(request).unique);
+  }
+  Queue& queue = queue_of(cost);
+  // A request that was sent to a predecessor, too, has waited there.
+  const bool resent = (header.unique & resent_bit) != 0;
+  const bool may_pass = lifted_ || (queue.empty() && opens(cost) <= now);
+  if (resent || may_pass || bytes_ + request.size() > most_waiting) {
     charge(cost, now);
     return false;
   }
-  waiting_.push_back({cost, {request.begin(), request.end()}});
-  ++waiting_count_;
+  queue.push_back({turns_++, header.unique, cost, {request.begin(), request.end()}});
+  bytes_ += request.size();
+  ++waiting_;
   ++limits_.delayed;
   set_timer(now);
   return true;
 }
 
+// Gives the request nothing to wait for, and the first turn.
+bool PacedRequests::hurry(std::uint64_t unique) {
+  for (Queue& queue : queues_) {
+    const auto found = std::ranges::find(queue, unique, &Waiting::unique);
+    if (found != queue.end()) {
+      Waiting first = std::move(*found);
+      queue.erase(found);
+      charge(first.cost, steady_now());
+      first.cost = {};
+      queue.push_front(std::move(first));
+      set_timer(0);
+      return true;
+    }
+  }
+  return false;
+}
+
 std::size_t PacedRequests::take(std::span<std::byte> into) {
-  if (waiting_count_ == 0) {
+  if (waiting_ == 0) {
     return 0;
   }
   const Nanoseconds now = steady_now();
   MutexLock lock(mutex_);
-  const auto next = std::ranges::find_if(
-      waiting_, [&](const Waiting& one) EFS_REQUIRES(mutex_) { return opens(one.cost) <= now; });
-  if (next == waiting_.end()) {
+  Queue* next = nullptr;
+  for (Queue& queue : queues_) {
+    const bool may_pass = !queue.empty() && opens(queue.front().cost) <= now;
+    if (may_pass && (next == nullptr || queue.front().turn < next->front().turn)) {
+      next = &queue;
+    }
+  }
+  if (next == nullptr) {
     set_timer(now);
     return 0;
   }
-  const std::size_t size = next->request.size();
-  std::memcpy(into.data(), next->request.data(), size);
-  charge(next->cost, now);
-  waiting_.erase(next);
-  --waiting_count_;
+  const Waiting taken = std::move(next->front());
+  next->pop_front();
+  --waiting_;
+  const std::size_t size = taken.request.size();
+  bytes_ -= size;
+  std::memcpy(into.data(), taken.request.data(), size);
+  charge(taken.cost, now);
   set_timer(now);
   return size;
 }
 
-void PacedRequests::give_back(std::uint64_t bytes) {
-  constexpr auto read = static_cast<std::size_t>(Limited::read);
+void PacedRequests::give_back(Limited what, std::uint64_t amount) {
+  const auto i = static_cast<std::size_t>(what);
   MutexLock lock(mutex_);
-  buckets_[read].give_back(bytes, limits_.per_second[read]);
+  buckets_[i].give_back(amount, limits_.per_second[i]);
+  set_timer(steady_now());
 }
 
-// A debt at the old rate would outlast a new one.
-void PacedRequests::limits_changed() {
-  const Nanoseconds now = steady_now();
+void PacedRequests::rate_changed(Limited what) {
   MutexLock lock(mutex_);
-  buckets_ = {};
-  set_timer(now);
+  buckets_[static_cast<std::size_t>(what)] = {};
+  set_timer(steady_now());
+}
+
+void PacedRequests::lift(bool lifted) {
+  MutexLock lock(mutex_);
+  lifted_ = lifted;
+  set_timer(steady_now());
+}
+
+PacedRequests::Queue& PacedRequests::queue_of(const Cost& cost) {
+  const auto is_of = [&](Limited what) {
+    return cost[static_cast<std::size_t>(what)] > 0;
+  };
+  const Limited kind = is_of(Limited::read)    ? Limited::read
+                       : is_of(Limited::write) ? Limited::write
+                                               : Limited::operations;
+  return queues_[static_cast<std::size_t>(kind)];
 }
 
 Nanoseconds PacedRequests::opens(const Cost& cost) const {
   Nanoseconds latest = 0;
-  for (std::size_t i = 0; i < limited_count; ++i) {
+  for (std::size_t i = 0; i < limited_count && !lifted_; ++i) {
     if (cost[i] > 0 && limits_.per_second[i] > 0) {
       latest = std::max(latest, buckets_[i].opens());
     }
@@ -156,24 +211,20 @@ void PacedRequests::charge(const Cost& cost, Nanoseconds now) {
   }
 }
 
-// A request must not overtake one that waits for the same limits.
-bool PacedRequests::waits_like(const Cost& cost) const {
-  return std::ranges::any_of(waiting_, [&](const Waiting& one) {
-    return (one.cost[0] > 0) == (cost[0] > 0) && (one.cost[1] > 0) == (cost[1] > 0);
-  });
-}
-
 // Of the first request that may pass. A timer in the past fires at once.
 void PacedRequests::set_timer(Nanoseconds now) {
-  itimerspec when{};
-  if (!waiting_.empty()) {
-    Nanoseconds first = std::numeric_limits<Nanoseconds>::max();
-    for (const Waiting& one : waiting_) {
-      first = std::min(first, opens(one.cost));
+  Nanoseconds at = 0;
+  for (const Queue& queue : queues_) {
+    if (!queue.empty()) {
+      const Nanoseconds opened = std::max(opens(queue.front().cost), now + 1);
+      at = at == 0 ? opened : std::min(at, opened);
     }
-    when.it_value = to_timespec(std::max(first, now + 1));
   }
-  ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+  if (at != timer_at_) {
+    const itimerspec when{.it_interval = {}, .it_value = to_timespec(at)};
+    ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+    timer_at_ = at;
+  }
 }
 
 }  // namespace efs::fuse

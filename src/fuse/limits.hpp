@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,8 +24,8 @@ namespace efs::fuse {
 enum class Limited : std::uint8_t { read, write, operations };
 inline constexpr std::size_t limited_count = 3;
 
-/// The rates. In memory that a successor inherits. 0: no limit. Relaxed: a change takes effect
-/// with PacedRequests::limits_changed().
+/// The rates. In memory that a successor inherits. 0: no limit. A change takes effect with
+/// PacedRequests::rate_changed().
 struct Limits {
   std::array<std::atomic<std::uint64_t>, limited_count> per_second{};
   std::atomic<std::uint64_t> delayed{0};  // counts requests that were put off
@@ -61,6 +61,10 @@ class TokenBucket {
 /// Thread-safe.
 class PacedRequests {
  public:
+  /// Above this many bytes of waiting requests further ones pass early. They are charged, so the
+  /// rate holds over a longer time.
+  static constexpr std::size_t most_waiting = 64U << 20;
+
   /// `limits` must outlive this object. Fails with an errno.
   static Result<std::unique_ptr<PacedRequests>> make(Limits& limits);
 
@@ -68,36 +72,53 @@ class PacedRequests {
   int ready_fd() const { return timer_.get(); }
 
   /// Returns false if the request may be handled now. Otherwise keeps a copy, which take() returns
-  /// when it may be. Throws std::bad_alloc, and then the request may be handled now.
+  /// when it may be. An INTERRUPT of a request that waits is kept for good, and lets that request
+  /// pass: its client may have been killed. Throws std::bad_alloc, and then the request may be
+  /// handled now.
   bool put_off(std::span<const std::byte> request);
 
   /// Returns the size of a request that may be handled now, after a copy to `into`, which must have
   /// room for the largest; 0: there is none. Those of one kind come in the order of their arrival.
   std::size_t take(std::span<std::byte> into);
 
-  /// A read returned fewer bytes than the request asked for.
-  void give_back(std::uint64_t bytes);
-  void limits_changed();
+  /// A request did less than it was charged for.
+  void give_back(Limited what, std::uint64_t amount);
+  /// Call after a change of this rate. The debt at the old rate is forgotten.
+  void rate_changed(Limited what);
+  /// While lifted, all requests pass, also those that wait.
+  void lift(bool lifted);
+
+  std::size_t waiting() const { return waiting_; }
 
  private:
   struct Waiting {
+    std::uint64_t turn;  // of its arrival
+    std::uint64_t unique;
     Cost cost;
     std::vector<std::byte> request;
   };
 
+  using Queue = std::deque<Waiting>;
+
   PacedRequests(Limits& limits, UniqueFd timer) : limits_(limits), timer_(std::move(timer)) {}
 
+  /// Those that read, those that write, and the others wait for different limits.
+  Queue& queue_of(const Cost& cost) EFS_REQUIRES(mutex_);
   Nanoseconds opens(const Cost& cost) const EFS_REQUIRES(mutex_);
   void charge(const Cost& cost, Nanoseconds now) EFS_REQUIRES(mutex_);
   void set_timer(Nanoseconds now) EFS_REQUIRES(mutex_);
-  bool waits_like(const Cost& cost) const EFS_REQUIRES(mutex_);
+  bool hurry(std::uint64_t unique) EFS_REQUIRES(mutex_);
 
   Limits& limits_;
   const UniqueFd timer_;
-  std::atomic<std::size_t> waiting_count_{0};
+  std::atomic<std::size_t> waiting_{0};
   Mutex mutex_;  // rank 84: no other lock is taken under it
   std::array<TokenBucket, limited_count> buckets_ EFS_GUARDED_BY(mutex_);
-  std::list<Waiting> waiting_ EFS_GUARDED_BY(mutex_);
+  std::array<Queue, limited_count> queues_ EFS_GUARDED_BY(mutex_);
+  std::size_t bytes_ EFS_GUARDED_BY(mutex_) = 0;  // that wait
+  std::uint64_t turns_ EFS_GUARDED_BY(mutex_) = 0;
+  Nanoseconds timer_at_ EFS_GUARDED_BY(mutex_) = 0;  // 0: not set
+  bool lifted_ EFS_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace efs::fuse

@@ -29,9 +29,12 @@ class RequestLoop::Worker final : public SlowWorkListener {
 
   void slow_work_begins() override {
     pass();
-    if (leads && loop_.hand_over()) {
+    if (!leads) {
+      return;
+    }
+    loop_.leave_caller();
+    if (loop_.hand_over()) {
       leads = false;
-      unbind_from_cpu();  // the caller's CPU is for the next leader
     }
   }
 
@@ -199,9 +202,22 @@ void RequestLoop::help(Worker& worker) {
   crowd_ = handled < 2 ? std::min(crowd_ * 2, largest_crowd) : smallest_crowd;
 }
 
+void RequestLoop::leave_caller() {
+  if (bound_cpu()) {
+    placement_.start_over();
+    unbind_from_cpu();
+  }
+}
+
+// A caller that computes on its CPU would hold up the next request, of whomever.
 Got RequestLoop::wait_for_request(Worker& worker) {
-  const auto spin = bound_cpu() ? std::chrono::microseconds{} : spin_.next();
-  if (spin.count() > 0) {
+  if (bound_cpu()) {
+    if (worker.reader->wait(quiet)) {
+      return Got::nothing;
+    }
+    leave_caller();
+  }
+  if (const auto spin = spin_.next(); spin.count() > 0) {
     const auto until = std::chrono::steady_clock::now() + spin;
     do {
       if (const Got got = worker.receive(); got != Got::nothing) {

@@ -119,6 +119,7 @@ class RequestLoop {
   static void handle(Worker& worker) noexcept;
   void lead(Worker& worker);
   void serve_on(std::optional<unsigned> cpu);
+  void leave_caller();
   void help(Worker& worker);
   RequestReader::Got wait_for_request(Worker& worker);
   void keep_house() noexcept;

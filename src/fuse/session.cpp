@@ -267,11 +267,23 @@ Session::~Session() {
   connection_.filesystem.attach(nullptr);
 }
 
-void Session::limits_changed() {
+void Session::rate_changed(Limited what) {
   ReadLock lock(awaiting_);
   if (loop_ != nullptr && connection_.paced) {
-    connection_.paced->limits_changed();
+    connection_.paced->rate_changed(what);
   }
+}
+
+void Session::lift_limits(bool lifted) {
+  ReadLock lock(awaiting_);
+  if (loop_ != nullptr && connection_.paced) {
+    connection_.paced->lift(lifted);
+  }
+}
+
+bool Session::has_delayed() {
+  ReadLock lock(awaiting_);
+  return loop_ != nullptr && connection_.paced && connection_.paced->waiting() > 0;
 }
 
 void Session::publish_session(fuse_session* session) {
@@ -483,6 +495,7 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
     if (status) {
       serve_requests(
           options, [&] { return std::make_unique<FuseReader>(shared); }, hooks, init != nullptr);
+      connection_.paced.reset();
     }
   }
   // The connection has ended, so no thread waits in a notification for a reply of this session.

@@ -86,8 +86,12 @@ class Session final : public fs::KernelView {
   /// True if the kernel has agreed to passthrough and has not rejected every container.
   bool passthrough() const { return connection_.backing.enabled(); }
 
-  /// Call after a change of the limits. Any thread.
-  void limits_changed();
+  /// Call after a change of this limit. Any thread.
+  void rate_changed(Limited what);
+  /// While lifted, no request waits for a limit. Any thread.
+  void lift_limits(bool lifted);
+  /// True while requests wait for a limit. Any thread.
+  bool has_delayed();
 
   /// True if the kernel collects writes.
   bool writeback() const { return connection_.writeback; }

@@ -10,7 +10,6 @@ joined() { field "$(status_of "$NAME")" "d['counters']['joined_callers']"; }
 # The CPUs of each thread of the worker, one a line: a bound thread has one.
 worker_cpus() { taskset -acp "$(field "$(status_of "$NAME")" 'd["worker_pid"]')" | sed 's/.*: //'; }
 no_bound_thread() { [ "$(worker_cpus | sort -u)" = "$cpus" ]; }
-one_bound_thread() { [ "$(worker_cpus | grep -cx "$first")" = 1 ]; }
 # 300 requests of one process, which the words run.
 requests() { "$@" python3 -c 'import os, sys
 for i in range(150):
@@ -27,9 +26,10 @@ check 'a program that may use several CPUs' requests
 check 'is not joined' test "$(joined)" = 0
 check 'a program that is bound to one' requests taskset -c "$first"
 check 'is joined' test "$(joined)" -ge 1
-check 'by one thread, on its CPU' one_bound_thread
+check 'for as long as it asks' await 20 no_bound_thread
+before=$(joined)
 check 'the other program again' requests
-check 'ends it' no_bound_thread
+check 'is not joined' test "$(joined)" = "$before"
 taskset -acp "${cpus##*[,-]}" "$(field "$(status_of "$NAME")" 'd["worker_pid"]')" >/dev/null
 before=$(joined)
 check 'a program on a CPU that the daemon may not use' requests taskset -c "$first"

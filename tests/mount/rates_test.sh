@@ -42,6 +42,23 @@ wait "$writer" && ok || fail 'what waited goes on'; pids=()
 check 'nothing is lost' test "$(stat -c %s "$MNT/input/zeros")" = $((60 << 20))
 check 'contents' cmp -n $((60 << 20)) "$MNT/input/zeros" /dev/zero
 check 'the limits have changed' test "$(limits write) $(limits read)" = "0 $((1 << 30))"
-check 'stop' "$EFS" stop limited
+check 'as it was' "$EFS" limit -i limited write=1MiB/s
+before=$(limits delayed)
+check 'showing the limits, or the same value, changes nothing' "$EFS" limit -i limited write=1MiB/s
+check_exit 'a request without sense changes nothing' 2 'EINVAL|whole number|limit' python3 -SE -c 'import json, socket, sys
+control = socket.socket(socket.AF_UNIX); control.connect(sys.argv[1])
+control.sendall(b"{\"verb\": \"limit\", \"write\": 0, \"read\": 1}\n")
+answer = json.loads(control.makefile().readline()); print(answer["error"]); sys.exit(answer["exit"] and 2)' "$EFS_RUNTIME_DIR/limited/control.sock"
+check 'the limit of writes stays' test "$(limits write)" = 1048576
+# The kernel writes mapped pages later; at 1 MiB/s they would need 30 s.
+check 'a program stores through a mapping, and ends' python3 -SE -c 'import mmap, sys
+with open(sys.argv[1], "w+b") as f:
+    f.truncate(30 << 20)
+    with mmap.mmap(f.fileno(), 30 << 20) as m:
+        for i in range(30): m[i << 20:(i + 1) << 20] = bytes([i]) * (1 << 20)' "$MNT/input/mapped"
+check 'a stop lifts the limits' "$EFS" stop --deadline 20 limited
+check 'what was mapped' python3 -SE -c 'import sys
+data = open(sys.argv[1], "rb").read()
+sys.exit(len(data) != 30 << 20 or any(data[i << 20] != i or data[(i << 20) + 4096] != i for i in range(30)))' "$OUT/input/mapped"
 check 'the result' cmp -n $((60 << 20)) "$OUT/input/zeros" /dev/zero
 finish

@@ -174,6 +174,18 @@ void tmpfile(Request& request, fuse_ino_t parent, mode_t mode, fuse_file_info* i
 }
 #endif
 
+namespace {
+
+// A limit counts the bytes of the answer, not those that were asked for.
+void give_back(Request& request, Limited what, std::size_t asked, const Result<std::size_t>& done) {
+  const std::size_t served = done.value_or(0);
+  if (request.connection().paced && served < asked) {
+    request.connection().paced->give_back(what, asked - served);
+  }
+}
+
+}  // namespace
+
 void read(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* info) {
   const auto from = static_cast<std::uint64_t>(offset);
   request.observe({.ino = ino, .offset = from, .size = size});
@@ -182,13 +194,11 @@ void read(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse
   const bool completes = (info->flags & O_ACCMODE) == O_WRONLY;
   const auto n = request.filesystem().read(ino, buffer, from,
                                            completes ? info->flags | O_NOATIME : info->flags);
+  give_back(request, Limited::read, size, n);
   if (!n) {
     return request.reply_error(n.error().code);
   }
   request.connection().counters.read_bytes.fetch_add(*n, std::memory_order_relaxed);
-  if (request.connection().paced && *n < size) {
-    request.connection().paced->give_back(size - *n);
-  }
   request.reply_buffer(buffer.first(*n));
 }
 
@@ -209,6 +219,7 @@ void write(Request& request, const Write& write) {
     const auto more = store(*n);
     n = more && *more == 0 ? fail(ENOSPC) : more ? Result<std::size_t>(*n + *more) : more;
   }
+  give_back(request, Limited::write, write.size, n);
   if (!n && write.info->writepage != 0 && filesystem.record_lost_write(write.ino)) {
     log::error("event=write_lost ino={} reason=\"{}\" note=\"a stop will not export the file\"",
                write.ino, describe(n.error()));

@@ -9,6 +9,8 @@
 #include <random>
 #include <utility>
 
+#include "fuse/wire.hpp"
+
 using namespace efs;
 using namespace efs::fuse;
 
@@ -129,7 +131,7 @@ TEST_CASE("limits: requests wait in their order, and others pass") {
   CHECK_FALSE(paced->put_off(request(FUSE_RELEASE)));
 
   limits.of(Limited::write) = 0;
-  paced->limits_changed();
+  paced->rate_changed(Limited::write);
   CHECK(paced->put_off(request(FUSE_WRITE, 1, 3)));  // it does not overtake
   for (const std::uint64_t unique : {1U, 2U, 3U}) {
     CHECK(taken(*paced) == unique);
@@ -143,7 +145,7 @@ TEST_CASE("limits: a read that returns less than it asked for gives the rest bac
   limits.of(Limited::read) = 1;
   auto paced = *PacedRequests::make(limits);
   CHECK_FALSE(paced->put_off(request(FUSE_READ, 1000)));
-  paced->give_back(1000);
+  paced->give_back(Limited::read, 1000);
   CHECK_FALSE(paced->put_off(request(FUSE_READ, 1000)));
   CHECK(paced->put_off(request(FUSE_READ, 1000)));
 }
@@ -156,4 +158,51 @@ TEST_CASE("limits: operations of all kinds share one limit") {
   CHECK(paced->put_off(request(FUSE_READ, 1)));
   CHECK(paced->put_off(request(FUSE_WRITE, 1)));
   CHECK(paced->put_off(request(FUSE_GETATTR)));
+}
+
+TEST_CASE("limits: a request that is interrupted, or was sent before, does not wait") {
+  Limits limits;
+  limits.of(Limited::write) = 1;
+  auto paced = *PacedRequests::make(limits);
+  CHECK_FALSE(paced->put_off(request(FUSE_WRITE, 1000)));
+  for (const std::uint64_t unique : {1U, 2U, 3U}) {
+    CHECK(paced->put_off(request(FUSE_WRITE, 1, unique)));
+  }
+  auto interrupt = request(FUSE_INTERRUPT);
+  const auto interrupts = [&](std::uint64_t unique) {
+    std::memcpy(interrupt.data() + sizeof(fuse_in_header), &unique, sizeof unique);
+    return paced->put_off(interrupt);
+  };
+  CHECK_FALSE(interrupts(4));  // libfuse has that request
+  CHECK(interrupts(2));
+  CHECK(taken(*paced) == 2);
+  CHECK(taken(*paced) == 0);
+  CHECK_FALSE(paced->put_off(request(FUSE_WRITE, 1, resent_bit | 5)));
+}
+
+TEST_CASE("limits: a lift lets all pass, and ends") {
+  Limits limits;
+  limits.of(Limited::write) = 1;
+  auto paced = *PacedRequests::make(limits);
+  CHECK_FALSE(paced->put_off(request(FUSE_WRITE, 1000)));
+  CHECK(paced->put_off(request(FUSE_WRITE, 1, 1)));
+  paced->lift(true);
+  CHECK_FALSE(paced->put_off(request(FUSE_WRITE, 1, 2)));
+  CHECK(taken(*paced) == 1);
+  CHECK(paced->waiting() == 0);
+  paced->lift(false);
+  CHECK(paced->put_off(request(FUSE_WRITE, 1, 3)));
+}
+
+TEST_CASE("limits: what waits takes a bounded amount of memory") {
+  Limits limits;
+  limits.of(Limited::write) = 1;
+  auto paced = *PacedRequests::make(limits);
+  CHECK_FALSE(paced->put_off(request(FUSE_WRITE, 1000)));
+  auto large = request(FUSE_WRITE, MiB);
+  large.resize(MiB);
+  for (std::size_t i = 0; i < PacedRequests::most_waiting / MiB; ++i) {
+    CHECK(paced->put_off(large));
+  }
+  CHECK_FALSE(paced->put_off(large));
 }

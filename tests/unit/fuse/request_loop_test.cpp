@@ -306,8 +306,8 @@ TEST_CASE("the leader serves on the CPU of a bound caller, where that is wanted"
       .run();
   caller.join();
   CHECK(left);
-  CHECK(joined == (join ? 2 : 0));  // the second time by the second leader
-  CHECK(on_its_cpu == (join ? 3 * LeaderPlacement::enough + 1 : 0));
+  CHECK((joined > 0) == join);
+  CHECK((on_its_cpu > 0) == join);
 }
 
 TEST_CASE("housekeeping is done when it is quiet, and while it is not") {
