@@ -29,7 +29,7 @@ command -v apt-get >/dev/null || die "this script knows apt only; install the pa
 
 export DEBIAN_FRONTEND=noninteractive
 build=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev libpmem-dev libyaml-cpp-dev
-       libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev dpkg-dev)
+       libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev dpkg-dev file)
 tests=(libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-numpy python3-pip
        sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap man-db)
 common=("${build[@]}")
