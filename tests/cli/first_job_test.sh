@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The commands of docs/first-job.md work, in their order and in one shell, for whom the page is made.
+# The commands of docs/first-job.md work, in their order and in one shell.
 #   first_job_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
