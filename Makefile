@@ -6,13 +6,13 @@ EFS_PREFIX ?= /opt/efs-deps
 export EFS_PREFIX
 JOBS   ?= $(shell nproc)
 
-.PHONY: help deps demo-deps slurm-deps mpi-deps programs-deps criu-deps configure build check check-fast check-vm suites soak bench bench-interleaving demo install package clean
+.PHONY: help deps demo-deps slurm-deps mpi-deps programs-deps criu-deps configure build check check-fast check-vm suites soak bench bench-interleaving demo install package rpm clean
 
 help:
 	@echo "make deps     install what efs needs (Debian 12 or 13, as root)"
 	@echo "make slurm-deps  the same, and what the Slurm plugin and its tests need"
 	@echo "make mpi-deps  the same, and MPI and gfortran for the tests of libefs-objects"
-	@echo "make programs-deps  the same, and PMDK and memkind for the tests with their programs; make criu-deps: CRIU"
+	@echo "make programs-deps  the same, and PMDK, memkind, bubblewrap and fish for the tests with them; make criu-deps: CRIU"
 	@echo "make build    build into build/: programs in build/bin, libraries in build/lib"
 	@echo "make check    deps, build, and all tests"
 	@echo "make check-vm a guest of QEMU with persistent memory whose power is cut (Debian 13, as root; EFS_CUTS, EFS_SEED)"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-interleaving  three jobs and a slow file server: directly, uncoordinated, in turns"
 	@echo "make install  install below PREFIX (default /usr/local), under DESTDIR where it is given"
 	@echo "make package  a Debian package in build/package"
+	@echo "make rpm      an RPM in build/package (needs rpmbuild)"
 
 deps:
 	@cmake/deps.sh
@@ -65,7 +66,7 @@ mpi-deps-where-possible: slurm-deps-where-possible  # apt installs one set at a 
 
 .PHONY: programs-deps-where-possible
 programs-deps-where-possible: mpi-deps-where-possible
-	@cmake/deps.sh --programs || echo "PMDK or memkind cannot be installed here: the tests with them are SKIPPED"
+	@cmake/deps.sh --programs || echo "PMDK, memkind, bubblewrap or fish cannot be installed here: the tests with them are SKIPPED"
 
 # Versions that the declared results belong to.
 suites:
@@ -102,6 +103,12 @@ install: build
 
 package: build
 	@cd $(BUILD) && cpack -G DEB
+
+# For the distribution of this machine: build it where it is to be installed.
+rpm: configure
+	@command -v rpmbuild >/dev/null || { echo "make rpm needs rpmbuild: install the package rpm or rpm-build" >&2; exit 1; }
+	@cmake --build $(BUILD) -j $(JOBS) --target efs-programs all
+	@cd $(BUILD) && cpack -G RPM
 
 clean:
 	rm -rf build build-*

@@ -8,11 +8,12 @@
 #   * Catch2 3: from backports if the release has only version 2.
 # The mirror is that of the machine's own apt configuration.
 #
-#   usage: cmake/deps.sh [--demo | --slurm | --mpi | --programs | --criu]
-# --demo adds the programs that `make demo` runs. --slurm adds the packages for the Slurm plugin,
-# and Slurm and munge for its tests (no daemon is started). --mpi adds MPI (MPICH, unless the machine
-# has an mpicc that works, or runs Open MPI) and gfortran, for the tests of libefs-objects in other
-# languages. --programs adds PMDK and memkind, for the tests with programs that use them on the mount.
+#   usage: cmake/deps.sh [--build | --demo | --slurm | --mpi | --programs | --criu]
+# --build installs only what the build without tests needs. --demo adds the programs that `make demo`
+# runs. --slurm adds the packages for the Slurm plugin, and Slurm and munge for its tests (no daemon is
+# started). --mpi adds MPI (MPICH, unless the machine has an mpicc that works, or runs Open MPI) and
+# gfortran, for the tests of libefs-objects in other languages. --programs adds PMDK, memkind,
+# bubblewrap and fish, for the tests with programs that use the mount or complete commands.
 # --criu adds CRIU, for the tests with checkpoints of processes; it builds Debian 13's into the prefix
 # (2 minutes) if the release's does not work with this kernel.
 #   EFS_PREFIX   prefix of the private libfuse (default /opt/efs-deps)
@@ -27,12 +28,15 @@ command -v apt-get >/dev/null || die "this script knows apt only; install the pa
 [ "$(id -u)" = 0 ] || die "installing packages needs root: run 'sudo make deps'"
 
 export DEBIAN_FRONTEND=noninteractive
-common=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev libpmem-dev libyaml-cpp-dev
-        libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev libbenchmark-dev
-        clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-numpy python3-pip sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap dpkg-dev man-db)
+build=(g++ make cmake ninja-build pkg-config ca-certificates fuse3 libfuse3-dev libpmem-dev libyaml-cpp-dev
+       libcli11-dev libspdlog-dev nlohmann-json3-dev libxxhash-dev dpkg-dev file)
+tests=(libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev attr acl libcap2-bin python3 python3-numpy python3-pip
+       sqlite3 zsh fio stress-ng util-linux e2fsprogs psmisc debootstrap man-db)
+common=("${build[@]}")
+[ "${1:-}" = --build ] || common+=("${tests[@]}")
 demo=(lammps hdf5-tools)
 mpi=(gfortran)
-programs=(libpmemobj-dev libmemkind-dev)
+programs=(libpmemobj-dev libmemkind-dev bubblewrap fish)
 criu_build=(libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev
             uuid-dev libbsd-dev libaio-dev python3-protobuf dpkg-dev xz-utils)
 # A package that only runs programs of Open MPI brings an mpicc that finds no header.
@@ -114,7 +118,7 @@ if [ "${1:-}" = --criu ] && ! "$prefix/sbin/criu" check >/dev/null 2>&1; then
   criu check >/dev/null 2>&1 || build_criu
 fi
 
-if ! have_catch2 || [ "$(catch2_major)" != 3 ]; then
+if [ "${1:-}" != --build ] && { ! have_catch2 || [ "$(catch2_major)" != 3 ]; }; then
   release=$(. /etc/os-release; printf %s "$VERSION_CODENAME")
   if [ "$(apt-cache policy catch2 | sed -n 's/ *Candidate: *\([0-9]*:\)\?\([0-9]*\).*/\2/p')" = 3 ]; then
     install catch2
@@ -126,7 +130,7 @@ fi
 
 # lizard counts branches for a lint. Debian has no package of it.
 lizard=1.24.3
-if ! PYTHONPATH=$prefix/python python3 -c 'import lizard' 2>/dev/null; then
+if [ "${1:-}" != --build ] && ! PYTHONPATH=$prefix/python python3 -c 'import lizard' 2>/dev/null; then
   say "installing lizard $lizard into $prefix/python"
   python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --target "$prefix/python" "lizard==$lizard" ||
     say "lizard could not be installed: the lint for long functions is LEFT OUT"

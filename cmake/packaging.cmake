@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# `make install` and the Debian package (`make package`).
+# `make install`, the Debian package (`make package`) and the RPM (`make rpm`).
 
 # libfuse. If it comes from the private prefix (cmake/deps.sh: the distribution's is too old for
 # passthrough), the package contains it, as a shared library in lib/efs that only our programs
@@ -54,4 +54,29 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${fuse_library_dir})
 set(CPACK_DEBIAN_PACKAGE_DEPENDS fuse3)
 # The Python package efs needs it.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS python3-numpy)
+
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_PACKAGE_VENDOR "The efs developers")
+set(CPACK_RPM_PACKAGE_LICENSE BSD-3-Clause)
+set(CPACK_RPM_PACKAGE_DESCRIPTION ${CPACK_PACKAGE_DESCRIPTION})
+set(CPACK_RPM_PACKAGE_REQUIRES fuse3)
+set(CPACK_RPM_PACKAGE_RELOCATABLE ON)
+set(CPACK_RPM_SPEC_MORE_DEFINE "%global _build_id_links none")
+# The package owns its files, and no directory that it shares with others. The generator leaves out
+# /usr, /usr/bin, /usr/lib, /usr/include and /usr/share by itself.
+set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/sbin /usr/share/man)
+foreach(directory ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_LIBDIR}/cmake ${EFS_PYTHON_DIR} lib/systemd/system
+        lib/systemd/user share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d)
+  get_filename_component(parent ${directory} DIRECTORY)
+  list(APPEND CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/${directory} /usr/${parent})
+endforeach()
+foreach(section RANGE 1 8)
+  list(APPEND CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/share/man/man${section})
+endforeach()
+# efsd alone uses the libfuse in lib/efs: the package neither offers it to other packages, nor
+# requires the distribution's.
+if(EFS_BUNDLES_LIBFUSE)
+  string(APPEND CPACK_RPM_PACKAGE_LICENSE " AND LGPL-2.1-only")
+  string(APPEND CPACK_RPM_SPEC_MORE_DEFINE "\n%global __provides_exclude_from ^/usr/lib/efs/.*$\n%global __requires_exclude ^libfuse3[.]so.*$")
+endif()
 include(CPack)

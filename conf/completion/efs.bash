@@ -20,6 +20,20 @@ _efs_choices() { _efs_help "$1" | sed -nE "s/^  (-[^ ]*,)?$2(,-[^ ]*)? [A-Z]+:\\
 _efs_keys() { "${_efs_program:-efs}" check --keys 2>/dev/null | awk '$1 == "global-settings"'; }
 _efs_settings() { _efs_keys | awk '{ print $2 }'; }
 _efs_setting_values() { _efs_keys | awk -v key="$1" '$2 == key && $3 ~ /[|]/ { gsub(/[|]/, "\n", $3); print $3 }'; }
+# The kind of an option's value, where it is no fixed set and no instance. The test compares the three shells, and
+# demands a kind for each option with a value.
+_efs_value_kind() {
+  case $1 in
+    -c|--config) echo job-file ;;
+    -r|--root-dir|-m|--mount-dir|--results-dir|--to|--cache|--shared|--interleaving) echo directory ;;
+    -l|--log-file|--trace|--html|--textfile|--snapshot|--verify|--diff) echo file ;;
+    -u|--user) echo user ;;
+    -o|--options) echo mount-options ;;
+    --set) echo setting ;;
+    -i|-n|--name|--job|--mem|--memory|--memory-source|--node|--node-memory|--deadline|--interval|--offset|--size) echo text ;;
+  esac
+}
+_efs_mount_options() { _efs_help start | sed -n 's/^  -o,--options TEXT.*: //p' | tr ',' '\n'; }
 # Does -i name an instance here? (For top it is the interval.)
 _efs_names_instance() { [[ $2 == --instance ]] || { [[ $2 == -i ]] && _efs_help "$1" | grep -q -e '^  -i,--instance'; }; }
 # Is the first argument of the verb, the word with this number, there already?
@@ -43,6 +57,13 @@ _efs_setting() {
     _efs_offer "$(_efs_setting_values "$key")" "$word"
     [[ -z $whole ]] || COMPREPLY=("${COMPREPLY[@]/#/$key=}")
   fi
+}
+
+# A list with commas: the word after the last comma is completed.
+_efs_mount_option() {
+  local begun=${1##*,}
+  compopt -o nospace 2>/dev/null
+  mapfile -t COMPREPLY < <(compgen -P "${1%"$begun"}" -W "$(_efs_mount_options)" -- "$begun")
 }
 
 _efs_files() { compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen "$@"); }
@@ -77,12 +98,13 @@ _efs() {
   if [[ $word == = && $before == --set ]]; then _efs_setting "$previous" '' ''; return; fi
   if [[ $previous == = && ${COMP_WORDS[COMP_CWORD-3]:-} == --set ]]; then _efs_setting "$before" "$word" ''; return; fi
   if _efs_names_instance "$verb" "$previous"; then _efs_offer "$(_efs_instances)" "$word"; return; fi
-  case $previous in
-    -c|--config) _efs_job_files "$word"; return ;;
-    -r|--root-dir|-m|--mount-dir|--results-dir) _efs_files -d -- "$word"; return ;;
-    -l|--log-file) _efs_files -f -- "$word"; return ;;
-    -u|--user) mapfile -t COMPREPLY < <(compgen -u -- "$word"); return ;;
-    -o|--options) mapfile -t COMPREPLY < <(compgen -W 'nosuid nodev noexec noatime strictatime ro daemon-io writeback mode= fsname=' -- "$word"); return ;;
+  case $(_efs_value_kind "$previous") in
+    job-file) _efs_job_files "$word"; return ;;
+    directory) _efs_files -d -- "$word"; return ;;
+    file) _efs_files -f -- "$word"; return ;;
+    user) mapfile -t COMPREPLY < <(compgen -u -- "$word"); return ;;
+    mount-options) _efs_mount_option "$word"; return ;;
+    text) return ;;
   esac
   if _efs_takes_value "$verb" "$previous"; then _efs_offer "$(_efs_choices "$verb" "$previous")" "$word"; return; fi
   if [[ $word == -* ]]; then

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "config/mount_options.hpp"
+
 namespace efs::cli {
 namespace {
 
@@ -118,9 +120,7 @@ void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   }
   path("--trace", a.overrides.trace,
        "write a trace of every operation to this file; all I/O goes through the daemon then");
-  verb.add_option(
-      "-o,--options", a.options,
-      "mount options: nosuid,nodev,noexec,ro,mode=,fsname=,daemon-io,writeback,spin=,...");
+  verb.add_option("-o,--options", a.options, "mount options: " + config::mount_option_names());
   verb.add_option("--node", a.node, "NUMBER/NODES: which node of a job on several nodes this is")
       ->check(is_node);
   verb.add_option("--interleaving", a.interleaving,

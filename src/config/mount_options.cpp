@@ -54,19 +54,36 @@ Result<std::uint32_t> parse_spin(std::string_view number) {
   return spin;
 }
 
+// Options that are not flags. One with a value ends with "=".
+constexpr std::array other_options{
+    std::string_view("fsname="),      std::string_view("daemon-io"),
+    std::string_view("writeback"),    std::string_view("spin="),
+    std::string_view("placement=on"), std::string_view("placement=off"),
+    std::string_view("mode=")};
+
 std::unexpected<Error> unknown_option(const std::string& word) {
-  constexpr std::array own{std::string_view("fsname="),      std::string_view("daemon-io"),
-                           std::string_view("writeback"),    std::string_view("spin="),
-                           std::string_view("placement=on"), std::string_view("placement=off"),
-                           std::string_view("mode=")};
-  std::array<std::string_view, flags.size() + own.size()> names{};
-  std::ranges::transform(flags, std::ranges::copy(own, names.begin()).out, &Flag::name);
+  std::array<std::string_view, flags.size() + other_options.size()> names{};
+  std::ranges::transform(flags, std::ranges::copy(other_options, names.begin()).out, &Flag::name);
   const auto near = nearest(word, names);
   return fail(EINVAL, "unknown mount option " + word +
                           (near.empty() ? "" : " (did you mean " + std::string(near) + "?)"));
 }
 
 }  // namespace
+
+std::string mount_option_names() {
+  std::string names;
+  for (const Flag& flag : flags) {
+    if (flag.set != 0 || flag.clear != 0) {
+      names += std::string(flag.name) + ",";
+    }
+  }
+  for (const std::string_view name : other_options) {
+    names += std::string(name) + ",";
+  }
+  names.pop_back();
+  return names;
+}
 
 AccessTimes access_times(std::uint64_t flags) {
   if ((flags & (mount_noatime | mount_readonly)) != 0) {

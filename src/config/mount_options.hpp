@@ -37,6 +37,8 @@ struct MountOptions {
 
 AccessTimes access_times(std::uint64_t flags);
 
+/// The options that have an effect, separated by commas; one with a value ends with "=".
+std::string mount_option_names();
 /// Parses a comma-separated list. EINVAL with a text for an unknown option.
 Result<MountOptions> parse_mount_options(const std::string& list);
 /// EINVAL with a text if the options contradict the job.

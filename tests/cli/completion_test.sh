@@ -85,6 +85,32 @@ for key in $keys; do
   check "the values of $key" test "$(_efs_setting_values "$key" | tr '\n' ' ')" = "$(taken "$key" | sed 's/.$/& /')"
 done
 
+# --- every option with a value has a kind, a fixed set or an instance; no other option has a kind ---
+# valued: "VERB OPTION" for each form of each option with a value
+valued() {
+  local verb
+  for verb in $verbs; do
+    "$EFS" "$verb" --help | sed -n '/^Options:/,/^$/s/^  \(-[^ ]*\)  *[A-Z][A-Z]*[: ].*/\1/p' | tr ',' '\n' | sed "s/^/$verb /"
+  done
+}
+# kinds FILE: the options that a completion has a kind for
+kinds() { sed -n '/^\(function \)\{0,1\}_efs_value_kind/,/^\(}\|end\)/p' "$1" | grep -E '^ +(case )?-' | sed 's,).*,,' | grep -oE -e '-[-a-z]+' | sort -u; }
+valued=$(valued)
+check 'there are options with a value' test "$(wc -l <<<"$valued")" -ge 40
+while read -r verb option; do
+  check "$verb $option: completion knows what its value is" test -n "$(_efs_value_kind "$option")$(_efs_choices "$verb" "$option")$(_efs_names_instance "$verb" "$option" && echo instance)"
+done <<<"$valued"
+known=$(cut -d' ' -f2 <<<"$valued" | sort -u)
+for shell in efs.bash _efs efs.fish; do
+  check "$shell names no option that efs does not have" test -z "$(comm -13 <(echo "$known") <(kinds "$SOURCE/conf/completion/$shell"))"
+  check "$shell names as many as bash" test "$(kinds "$SOURCE/conf/completion/$shell")" = "$(kinds "$SOURCE/conf/completion/efs.bash")"
+done
+options=$(_efs_mount_options)
+check 'there are mount options' test "$(wc -l <<<"$options")" -ge 12
+for option in $options; do check "efs(1) has the mount option $option" grep -qE "^\.(B|BR|TP|BI) .*${option%%=*}" <(sed 's/\\-/-/g; s/\\fB//g' "$SOURCE/man/efs.1"); done
+offers_only 'a mount option behind others' 'nosuid,placement=on nosuid,placement=off' efs start -o nosuid,pl
+offers 'directories for --to' "$S/complete/out" efs salvage --to "$S/complete/ou"
+
 if command -v zsh >/dev/null; then
   check 'zsh reads its completion' zsh -n "$SOURCE/conf/completion/_efs"
   zsh_says() { zsh -fc '. "$0"; shift 0; "$@"' "$SOURCE/conf/completion/_efs" "$@" 2>&1; }
@@ -97,7 +123,37 @@ if command -v zsh >/dev/null; then
   check 'zsh knows where an instance is named' zsh_says _efs_names_instance ls -i
   check_not 'and where not' zsh_says _efs_names_instance top -i
   check 'zsh knows what a verb takes' test "$(zsh_says _efs_positional stop)" = instance
+  check 'and the mount options' test "$(zsh_says _efs_mount_options)" = "$options"
+  for option in $known; do check "zsh knows the value of $option" test "$(zsh_says _efs_value_kind "$option")" = "$(_efs_value_kind "$option")"; done
 else
   skip 'completion for zsh' 'zsh is not installed'
+fi
+
+if command -v fish >/dev/null; then
+  check 'fish reads its completion' fish -N "$SOURCE/conf/completion/efs.fish"
+  export XDG_CONFIG_HOME=$S/fish XDG_DATA_HOME=$S/fish
+  # fish_says COMMAND: its output, with the completion loaded; fish_offers LINE: the offers for the last word, sorted
+  fish_says() { fish -N -c 'source $argv[1]; eval $argv[2]' "$SOURCE/conf/completion/efs.fish" "$1" 2>&1; }
+  fish_offers() { fish_says "complete -C '$1'" | cut -f1 | sort | tr '\n' ' '; }
+  sorted() { tr ' ' '\n' | grep . | sort -u | tr '\n' ' '; }
+  check 'fish offers the verbs' test "$(fish_offers 'efs ')" = "$(sorted <<<"$verbs")"
+  for verb in $verbs; do
+    check "fish offers the options of $verb" test "$(fish_offers "efs $verb -")" = "$(_efs_program=efs _efs_options "$verb" | sorted)"
+  done
+  check 'fish has the descriptions' grep -qP '^--no-stage-out\tdrop' <<<"$(fish_says 'complete -C "efs stop --no"')"
+  fish_kinds() { fish_says "for option in $(tr '\n' ' ' <<<"$known"); string join ' ' -- \$option (_efs_value_kind \$option); end"; }
+  check 'fish knows the same values as bash' test "$(fish_kinds)" = "$(for option in $known; do echo "$option $(_efs_value_kind "$option")"; done | sed 's/ $//')"
+  check 'fish knows the classes' test "$(fish_offers 'efs set ')" = 'default persistent temporary '
+  check 'the settings' test "$(fish_offers 'efs start --set on-c')" = 'on-conflict= '
+  check 'their values' test "$(fish_offers 'efs start --set on-conflict=')" = "$(sed 's/[^ ]*/on-conflict=&/g' <<<'fail keep-both overwrite') "
+  check 'the mount options' test "$(fish_offers 'efs start -o nosuid,pl')" = 'nosuid,placement=off nosuid,placement=on '
+  check 'job files' test "$(fish_offers "efs start $S/complete/")" = "$(printf '%s ' "$S"/complete/*/ "$S/complete/complete.yaml" | sorted)"
+  check 'files of the program that run starts' grep -q other.txt <<<"$(fish_offers "efs run $JOB -- cat $S/complete/oth")"
+  check 'start for fish' "$EFS" start "$JOB"
+  check 'a running instance' test "$(fish_offers 'efs stop ')" = 'complete '
+  check 'the instance of -i' test "$(fish_offers 'efs ls -i ')" = 'complete '
+  check 'stop for fish' "$EFS" stop complete
+else
+  skip 'completion for fish' 'fish is not installed'
 fi
 finish

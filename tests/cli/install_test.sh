@@ -10,10 +10,11 @@ BUILD=$BIN/..
 sbin_before=$(ls -l /sbin/mount.fuse.efs 2>&1)
 prefix=$S/opt
 check_exit 'a prefix of one'\''s own says how mount(8) finds the helper' 0 "ln -s $prefix/sbin/mount.fuse.efs /sbin/mount.fuse.efs" cmake --install "$BUILD" --prefix "$prefix"
-for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man5/efs-job.5 share/bash-completion/completions/efs share/zsh/site-functions/_efs share/doc/efs/examples/minimal.yaml; do
+for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man5/efs-job.5 share/bash-completion/completions/efs share/zsh/site-functions/_efs share/fish/vendor_completions.d/efs.fish lib/systemd/user/efs@.service lib/systemd/system/efs-clean.service lib/systemd/system/efs-clean.timer share/doc/efs/examples/minimal.yaml; do
   check "installs $file" test -f "$prefix/$file"
 done
 check_not 'completions are no examples' test -e "$prefix/share/doc/efs/examples/completion"
+check_not 'nor are units' test -e "$prefix/share/doc/efs/examples/systemd"
 check_exit 'for a package it says what the package has to do' 0 'On the target: .*ln -s /usr/local/sbin/mount.fuse.efs /sbin/mount.fuse.efs' env DESTDIR="$S/dest" cmake --install "$BUILD" --prefix /usr/local
 check 'and installs below DESTDIR only' test -x "$S/dest/usr/local/sbin/mount.fuse.efs"
 check_exit 'with the prefix /usr there is nothing to do' 0 'usr/sbin/mount.fuse.efs' env DESTDIR="$S/dest2" cmake --install "$BUILD" --prefix /usr

@@ -2,6 +2,7 @@
 #include "config/mount_options.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <sstream>
 
 using namespace efs::config;
 
@@ -44,4 +45,19 @@ TEST_CASE("mount options: collected writes and a trace contradict one another") 
   job.trace = "/tmp/trace";
   CHECK(check_mount_options({.daemon_io = true}, job));
   CHECK(check_mount_options({.writeback = true}, job).error().code == EINVAL);
+}
+
+TEST_CASE(
+    "mount options: each name of the list is accepted, and only names with an effect are in it") {
+  const std::string names = mount_option_names();
+  std::istringstream stream(names);
+  int count = 0;
+  for (std::string name; std::getline(stream, name, ','); ++count) {
+    const std::string value = name == "spin=" ? "0" : name == "mode=" ? "0700" : "text";
+    INFO(name);
+    CHECK(parse_mount_options(name.ends_with('=') ? name + value : name));
+  }
+  CHECK(count > 12);
+  CHECK(names.contains("placement=off"));
+  CHECK_FALSE(names.contains("_netdev"));
 }
