@@ -64,7 +64,7 @@ _efs() {
     return
   fi
   verb_at=$i
-  if [[ $verb == run ]]; then  # behind -- it is another program's line
+  if [[ $verb == run || $verb == record ]]; then  # behind -- it is another program's line
     for ((i++; i < COMP_CWORD; i++)); do
       [[ ${COMP_WORDS[i]} == -- ]] || continue
       if ((COMP_CWORD == i + 1)); then _efs_files -c -- "$word"; else _efs_files -f -- "$word"; fi
@@ -77,9 +77,10 @@ _efs() {
   if [[ $word == = && $before == --set ]]; then _efs_setting "$previous" '' ''; return; fi
   if [[ $previous == = && ${COMP_WORDS[COMP_CWORD-3]:-} == --set ]]; then _efs_setting "$before" "$word" ''; return; fi
   if _efs_names_instance "$verb" "$previous"; then _efs_offer "$(_efs_instances)" "$word"; return; fi
+  if [[ $verb == record && ( $previous == -o || $previous == --output ) ]]; then _efs_job_files "$word"; return; fi
   case $previous in
     -c|--config) _efs_job_files "$word"; return ;;
-    -r|--root-dir|-m|--mount-dir|--results-dir) _efs_files -d -- "$word"; return ;;
+    -r|--root-dir|-m|--mount-dir|--results-dir|--pfs) _efs_files -d -- "$word"; return ;;
     -l|--log-file) _efs_files -f -- "$word"; return ;;
     -u|--user) mapfile -t COMPREPLY < <(compgen -u -- "$word"); return ;;
     -o|--options) mapfile -t COMPREPLY < <(compgen -W 'nosuid nodev noexec noatime strictatime ro daemon-io writeback mode= fsname=' -- "$word"); return ;;
