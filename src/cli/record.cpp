@@ -30,6 +30,8 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
+constexpr std::size_t largest_job_file = std::size_t{1} << 20;  // efs-job(5)
+
 // Memory that the recorded processes map (recorder/recording.h). Only touched pages take memory.
 class SharedRecording {
  public:
@@ -211,12 +213,17 @@ void finish(const RecordArguments& arguments, const record::Recording& recording
   const auto summary = record::summarize(recording.events, run.root, tree);
   const auto resources = record::choose_resources(summary, run.root, tree);
   const auto sizes = record::sizes_of(summary, resources);
-  outcome.written = write_output(
-      record::write_job_file(run, summary, resources, record::choose_rules(summary)), arguments);
+  const std::string text =
+      record::write_job_file(run, summary, resources, record::choose_rules(summary));
+  outcome.written = write_output(text, arguments);
   outcome.document = document_of(summary, sizes);
   outcome.document["lost"] = recording.lost;
   outcome.document["job_file"] = arguments.output;
+  outcome.document["too_large"] = text.size() > largest_job_file;
   outcome.text = text_of(summary, sizes);
+  if (text.size() > largest_job_file) {
+    outcome.text += "; LARGER THAN 1 MiB, which efs does not read: name directories, not files";
+  }
   if (recording.lost > 0) {
     outcome.text += "; NOT COMPLETE: " + std::to_string(recording.lost) + " events had no space";
   }

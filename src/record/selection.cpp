@@ -46,19 +46,24 @@ bool has_above(const Container& paths, const std::string& path) {
   return false;
 }
 
-// Returns the length of the UTF-8 character in front; 0: its first byte is not UTF-8.
-std::size_t length_of_character(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text.front());
-  const std::size_t length = first < 0x80                    ? 1
-                             : first >= 0xC2 && first < 0xE0 ? 2
-                             : first >= 0xE0 && first < 0xF0 ? 3
-                             : first >= 0xF0 && first < 0xF5 ? 4
-                                                             : 0;
-  if (length == 0 || length > text.size()) {
+// Returns the length of a UTF-8 character with this first byte; 0: no character has it.
+std::size_t length_by(unsigned char first) {
+  if (first < 0x80) {
+    return 1;
+  }
+  if (first < 0xC2 || first > 0xF4) {
     return 0;
   }
-  const bool is_whole = std::ranges::all_of(
-      text.substr(1, length - 1), [](char c) { return (static_cast<unsigned char>(c) >> 6) == 2; });
+  return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+// Returns the length of the UTF-8 character in front; 0: its first byte is not UTF-8.
+std::size_t length_of_character(std::string_view text) {
+  const std::size_t length = length_by(static_cast<unsigned char>(text.front()));
+  const bool is_whole = length > 0 && length <= text.size() &&
+                        std::ranges::all_of(text.substr(1, length - 1), [](char c) {
+                          return (static_cast<unsigned char>(c) >> 6) == 2;
+                        });
   return is_whole ? length : 0;
 }
 

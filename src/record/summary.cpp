@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -156,25 +157,33 @@ class Replay {
       return;
     }
     const auto node = tree_.look(path);
-    if (node && node->type == Node::Type::directory) {
+    if (node && (node->type == Node::Type::directory || node->type == Node::Type::other)) {
       return;
     }
-    const bool is_product = touch.is_made || touch.is_changed;
     if (touch.is_needed) {
-      summary_.inputs.push_back({.path = relative(path),
-                                 .bytes = node ? node->bytes : touch.removed_bytes,
-                                 .is_changed = is_product && node,
-                                 .is_gone = !node,
-                                 .leads_out = touch.leads_out});
+      add_input(path, touch, node);
     }
-    if (is_product && node) {
+    if (touch.is_made || touch.is_changed) {
+      add_product(path, touch, node);
+    }
+  }
+
+  void add_input(const std::string& path, const Touch& touch, const std::optional<Node>& node) {
+    summary_.inputs.push_back({.path = relative(path),
+                               .bytes = node ? node->bytes : touch.removed_bytes,
+                               .is_changed = node && (touch.is_made || touch.is_changed),
+                               .is_gone = !node,
+                               .leads_out = touch.leads_out});
+  }
+
+  void add_product(const std::string& path, const Touch& touch, const std::optional<Node>& node) {
+    if (node) {
       summary_.results.push_back(
           {.path = relative(path), .bytes = node->bytes, .is_input = touch.is_needed});
-      add_written_directory(path);
     } else if (touch.is_made) {
       summary_.temporaries.push_back({.path = relative(path), .bytes = touch.removed_bytes});
-      add_written_directory(path);
     }
+    add_written_directory(path);
   }
 
   void add_outside(const std::string& path, const Touch& touch) {

@@ -51,6 +51,19 @@ void push(const std::string& path, std::vector<std::string>& stack) {
   }
 }
 
+// Applies `.` or `..` to the path. Returns false for another name.
+bool take_dots(const std::string& name, std::string& path) {
+  if (name == "..") {
+    path = parent_of(path);
+  }
+  return name == "." || name == "..";
+}
+
+std::optional<std::string> link_target(const std::string& path, const Tree& tree) {
+  const auto node = tree.look(path);
+  return node && node->type == Node::Type::link ? std::optional(node->target) : std::nullopt;
+}
+
 }  // namespace
 
 struct RealTree::Known {
@@ -89,20 +102,19 @@ Resolved resolve(const std::string& path, bool follow, const Tree& tree) {
   while (!stack.empty()) {
     const std::string name = std::move(stack.back());
     stack.pop_back();
-    if (name == "." || name == "..") {
-      resolved.path = name == "." ? resolved.path : parent_of(resolved.path);
+    if (take_dots(name, resolved.path)) {
       continue;
     }
     const std::string next = resolved.path + "/" + name;
-    const auto node = stack.empty() && !follow ? std::nullopt : tree.look(next);
-    const bool is_link = node && node->type == Node::Type::link;
-    if (!is_link || resolved.links.size() == most_links) {
+    const bool is_followed = (follow || !stack.empty()) && resolved.links.size() < most_links;
+    const auto target = is_followed ? link_target(next, tree) : std::nullopt;
+    if (!target) {
       resolved.path = next;
       continue;
     }
     resolved.links.push_back(next);
-    resolved.path = node->target.starts_with('/') ? "" : resolved.path;
-    push(node->target, stack);
+    resolved.path = target->starts_with('/') ? "" : resolved.path;
+    push(*target, stack);
   }
   resolved.path = resolved.path.empty() ? "/" : resolved.path;
   return resolved;

@@ -236,6 +236,17 @@ static int exists(struct name name) {
   return syscall(SYS_faccessat, name.at, name.path, F_OK) == 0;
 }
 
+static enum efs_event_kind kind_of_open(struct name name, int flags) {
+  const int writes = (flags & O_ACCMODE) != O_RDONLY;
+  if ((flags & O_CREAT) != 0 && ((flags & O_EXCL) != 0 || !exists(name))) {
+    return EFS_EVENT_CREATE;
+  }
+  if (writes && (flags & O_TRUNC) != 0) {
+    return EFS_EVENT_OVERWRITE;
+  }
+  return writes ? EFS_EVENT_UPDATE : EFS_EVENT_READ;
+}
+
 // Returns the event that an open with these flags will be; its kind is 0 if it will be none.
 static struct noted about_to_open(struct name name, int flags) {
   struct noted noted = {.first = name};
@@ -243,15 +254,9 @@ static struct noted about_to_open(struct name name, int flags) {
   if (recording == NULL || name.path == NULL || has_no_name) {
     return noted;
   }
-  const int saved = errno, writes = (flags & O_ACCMODE) != O_RDONLY;
+  const int saved = errno;
   noted.order = next_order();
-  if ((flags & O_CREAT) != 0 && ((flags & O_EXCL) != 0 || !exists(name))) {
-    noted.kind = EFS_EVENT_CREATE;
-  } else if (writes && (flags & O_TRUNC) != 0) {
-    noted.kind = EFS_EVENT_OVERWRITE;
-  } else {
-    noted.kind = writes ? EFS_EVENT_UPDATE : EFS_EVENT_READ;
-  }
+  noted.kind = kind_of_open(name, flags);
   errno = saved;
   return noted;
 }

@@ -26,6 +26,8 @@ class FakeTree final : public Tree {
     nodes_[path] = {.type = Node::Type::link, .bytes = 0, .target = target};
   }
 
+  void fifo(const std::string& path) { nodes_[path] = {.type = Node::Type::other}; }
+
   void directory(const std::string& path) {
     for (std::string above = path; !above.empty(); above = parent_of(above)) {
       nodes_[above] = {.type = Node::Type::directory};

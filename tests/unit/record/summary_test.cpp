@@ -29,9 +29,10 @@ TEST_CASE("record: a file that was read is an input", "[record]") {
   FakeTree tree;
   tree.file("/pfs/in/a", 10);
   tree.file("/pfs/never", 10);
+  tree.fifo("/pfs/fifo");
   const auto summary =
       summary_of(tree, {event(EFS_EVENT_READ, "/pfs/in/a"), event(EFS_EVENT_READ, "/pfs/in"),
-                        event(EFS_EVENT_READ, "/pfs")});
+                        event(EFS_EVENT_READ, "/pfs"), event(EFS_EVENT_UPDATE, "/pfs/fifo")});
   CHECK(names_of(summary.inputs) == Names{"in/a"});
   CHECK(summary.inputs[0].bytes == 10);
   CHECK(summary.results.empty());
