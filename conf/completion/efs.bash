@@ -24,8 +24,8 @@ _efs_setting_values() { _efs_keys | awk -v key="$1" '$2 == key && $3 ~ /[|]/ { g
 # demands a kind for each option with a value.
 _efs_value_kind() {
   case $1 in
-    -c|--config) echo job-file ;;
-    -r|--root-dir|-m|--mount-dir|--results-dir|--to|--cache|--shared|--interleaving) echo directory ;;
+    -c|--config|--output) echo job-file ;;
+    -r|--root-dir|-m|--mount-dir|--results-dir|--to|--cache|--shared|--interleaving|--pfs) echo directory ;;
     -l|--log-file|--trace|--html|--textfile|--snapshot|--verify|--diff) echo file ;;
     -u|--user) echo user ;;
     -o|--options) echo mount-options ;;
@@ -85,7 +85,7 @@ _efs() {
     return
   fi
   verb_at=$i
-  if [[ $verb == run ]]; then  # behind -- it is another program's line
+  if [[ $verb == run || $verb == record ]]; then  # behind -- it is another program's line
     for ((i++; i < COMP_CWORD; i++)); do
       [[ ${COMP_WORDS[i]} == -- ]] || continue
       if ((COMP_CWORD == i + 1)); then _efs_files -c -- "$word"; else _efs_files -f -- "$word"; fi
@@ -98,6 +98,7 @@ _efs() {
   if [[ $word == = && $before == --set ]]; then _efs_setting "$previous" '' ''; return; fi
   if [[ $previous == = && ${COMP_WORDS[COMP_CWORD-3]:-} == --set ]]; then _efs_setting "$before" "$word" ''; return; fi
   if _efs_names_instance "$verb" "$previous"; then _efs_offer "$(_efs_instances)" "$word"; return; fi
+  if [[ $verb == record && $previous == -o ]]; then _efs_job_files "$word"; return; fi
   case $(_efs_value_kind "$previous") in
     job-file) _efs_job_files "$word"; return ;;
     directory) _efs_files -d -- "$word"; return ;;

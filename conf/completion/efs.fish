@@ -30,9 +30,9 @@ end
 # The kind of an option's value, where it is no fixed set and no instance.
 function _efs_value_kind
     switch "$argv[1]"
-        case -c --config
+        case -c --config --output
             echo job-file
-        case -r --root-dir -m --mount-dir --results-dir --to --cache --shared --interleaving
+        case -r --root-dir -m --mount-dir --results-dir --to --cache --shared --interleaving --pfs
             echo directory
         case -l --log-file --trace --html --textfile --snapshot --verify --diff
             echo file
@@ -67,7 +67,9 @@ function _efs_value
         _efs_instances
         return
     end
-    switch (_efs_value_kind $argv[2])
+    set -l kind (_efs_value_kind $argv[2])
+    test "$argv[1] $argv[2]" = 'record -o'; and set kind job-file
+    switch "$kind"
         case job-file
             _efs_job_files $argv[3]
         case directory

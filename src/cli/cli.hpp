@@ -84,6 +84,17 @@ int check(World& world, const JobArguments& arguments);
 int plan(World& world, const JobArguments& arguments);
 int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
+
+struct RecordArguments {
+  std::string output = "job.yaml";  // the job file to write
+  std::string pfs;                  // root-dir; "": the working directory
+  bool force = false;               // replace an existing job file
+};
+
+/// Runs a program on the PFS as it is, and writes the job file that it needs. Returns the exit code
+/// of the program; 125 if it succeeded and the job file was not written.
+int record_program(World& world, const RecordArguments& arguments,
+                   const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
 int list_all(World& world);  // includes stores without an instance
 /// Prints the records that the nodes of a batch job wrote. If there are none, prints the state of

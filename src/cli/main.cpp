@@ -56,10 +56,11 @@ void unguard_single_values(CLI::App& app) {
   }
 }
 
-// Removes and returns the words after the first "--" of `efs run`: the program and its arguments.
+// Removes and returns the words after the first "--" of `efs run` and `efs record`: the program and
+// its arguments.
 std::vector<std::string> cut_command(std::vector<std::string>& words) {
-  const auto mark =
-      words.empty() || words.front() != "run" ? words.end() : std::ranges::find(words, "--");
+  const bool has_program = !words.empty() && (words.front() == "run" || words.front() == "record");
+  const auto mark = has_program ? std::ranges::find(words, "--") : words.end();
   std::vector<std::string> command(mark == words.end() ? mark : mark + 1, words.end());
   words.erase(mark, words.end());
   return command;
@@ -152,7 +153,7 @@ std::optional<int> parse(World& world, CLI::App& app, VerbArguments& given,
          {&given.command, &given.files.paths, &given.cleaning.which, &given.caching.paths}) {
       std::ranges::for_each(*list, unguard);
     }
-    if (app.got_subcommand("run") && given.command.empty()) {
+    if ((app.got_subcommand("run") || app.got_subcommand("record")) && given.command.empty()) {
       throw CLI::RequiredError("command");
     }
   } catch (const CLI::ParseError& problem) {

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
-#include "base/text.hpp"
 #include "base/user.hpp"
+#include "cli/child_program.hpp"
 #include "cli/cli.hpp"
 
 namespace efs::cli {
 namespace {
 
-// Runs in the child: executes the program, or exits with the code that env(1) would use.
-[[noreturn]] void execute(const std::vector<std::string>& command, const config::JobConfig& config,
-                          const JobArguments& arguments, const std::string& directory) {
+// Runs in the child, before the program.
+void prepare(const config::JobConfig& config, const JobArguments& arguments,
+             const std::string& directory) {
   if (!arguments.user.empty() && ::geteuid() == 0) {
     const auto user = find_user(arguments.user);
     if (!user || !become(*user, true)) {
@@ -29,46 +26,6 @@ namespace {
   const std::string job_file =
       arguments.text ? directory + "/job.yaml" : std::filesystem::absolute(config.source).string();
   ::setenv("EFS_CONFIG", job_file.c_str(), 1);
-  std::vector<char*> argv;
-  for (const auto& word : command) {
-    argv.push_back(const_cast<char*>(word.c_str()));
-  }
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  const int problem = errno;
-  const std::string text = "efs: " + printable(command[0]) + ": " + std::strerror(problem) + "\n";
-  (void)!::write(2, text.data(), text.size());
-  ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
-}
-
-// The signals that wait_for() forwards, and the one that tells of the program's end.
-sigset_t awaited_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
-    sigaddset(&signals, signal);
-  }
-  return signals;
-}
-
-// Forwards signals (a time limit, ctrl-c) to the program. efs itself must survive to export the
-// results.
-int wait_for(pid_t child) {
-  const sigset_t signals = awaited_signals();
-  int status = 0;
-  pid_t gone = 0;
-  while ((gone = ::waitpid(child, &status, WNOHANG)) == 0) {
-    siginfo_t info{};
-    const int signal = ::sigwaitinfo(&signals, &info);
-    // A signal from the terminal has already reached the whole process group.
-    if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) {
-      ::kill(child, signal);
-    }
-  }
-  if (gone < 0) {
-    return exit_cannot_run;
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 // The program or another process may stop the instance, so efs asks for the outcome before it
@@ -108,29 +65,20 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   if (!started) {
     return started.error();
   }
-  const sigset_t signals = awaited_signals();
-  sigset_t before;
-  ::sigprocmask(SIG_BLOCK, &signals, &before);
+  // Signals wait from here on: efs itself must survive to export the results.
+  ChildProgram child;
   control::Instance instance{
       .name = config->name, .directory = started->value("directory", ""), .alive = true};
   struct stat st{};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   auto end = ask_for_end(instance);
-  // Some batch systems and daemons ignore SIGCHLD. The kernel would then discard the child's exit
-  // status.
-  const auto of_caller = ::signal(SIGCHLD, SIG_DFL);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::signal(SIGCHLD, of_caller);
-    ::sigprocmask(SIG_SETMASK, &before, nullptr);
-    execute(command, *config, arguments, instance.directory);
-  }
-  const Error no_child{
-      errno, child < 0 ? "cannot start the program: " + std::string(std::strerror(errno)) : ""};
-  if (child < 0 && !world.json) {
+  const Status begun =
+      child.start(command, [&] { prepare(*config, arguments, instance.directory); });
+  const Error no_child = begun ? Error{} : begun.error();
+  if (!begun && !world.json) {
     report(world, no_child, exit_cannot_run);
   }
-  const int program = child < 0 ? int{exit_cannot_run} : wait_for(child);
+  const int program = begun ? child.wait() : int{exit_cannot_run};
   // standard output belongs to the program
   World told{world.err, world.err, world.terminal, world.json};
   Stopped stopped = stop_instance(told, instance,

@@ -5,6 +5,7 @@ set(sources
   cancel.cpp
   check.cpp
   check_image.cpp
+  child_program.cpp
   clean.cpp
   common.cpp
   daemon_program.cpp
@@ -34,6 +35,7 @@ set(sources
   preflight.cpp
   queue.cpp
   receipt.cpp
+  record.cpp
   report.cpp
   run.cpp
   salvage.cpp

@@ -173,6 +173,26 @@ void add_run_verb(Verbs& verbs) {
       "127: it could not be run.");
 }
 
+void add_record_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  RecordArguments& recording = given.recording;
+  CLI::App* verb = verbs.add(
+      "record", "run a program on the PFS as it is, and write the job file that it needs",
+      [](World& world, VerbArguments& g) { return record_program(world, g.recording, g.command); });
+  verb->add_option("-o,--output", recording.output, "the job file to write (default: job.yaml)")
+      ->check(is_named);
+  verb->add_option("--pfs", recording.pfs,
+                   "the directory of the PFS with the program's files: root-dir of the job file "
+                   "(default: the working directory)")
+      ->check(is_named)
+      ->check(is_no_home);
+  verb->add_flag("--force", recording.force, "replace an existing job file");
+  verb->add_option("command", given.command, "the program and its arguments, after --");
+  verb->footer(
+      "Exit code: the program's if not 0; 125: it succeeded but the job file is not written; 126, "
+      "127: it could not be run.");
+}
+
 void add_start_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
   CLI::App* verb = verbs.add("start", "mount and stage in; returns when the inputs are there",
@@ -495,6 +515,7 @@ void add_limit_verb(Verbs& verbs) {
 void add_verbs(CLI::App& app, World& world, VerbArguments& given) {
   Verbs verbs(app, world, given);
   add_run_verb(verbs);
+  add_record_verb(verbs);
   add_start_verb(verbs);
   add_plan_verb(verbs);
   add_check_verb(verbs);

@@ -22,6 +22,7 @@ struct VerbArguments {
   VerbAction action;
   JobArguments job;
   std::vector<std::string> command;
+  RecordArguments recording;
   FileArguments files;
   std::string which;  // status, check-image: the instance
   std::string job_id, shared;

@@ -2,29 +2,15 @@
 #include "config/snapshot.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "config/expand.hpp"
+#include "config/yaml_text.hpp"
 
 namespace efs::config {
 namespace {
-
-std::string yaml_string(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    char escaped[8];
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(c));
-    } else {
-      std::snprintf(escaped, sizeof escaped, c == '"' || c == '\\' ? "\\%c" : "%c", c);
-    }
-    result += escaped;
-  }
-  return result + '"';
-}
 
 std::string text_for_nodes(std::string_view key, const Value& value) {
   if (!is_expanded(key)) {

@@ -24,5 +24,6 @@ set(sources
   surroundings.cpp
   validate.cpp
   values.cpp
+  yaml_text.cpp
   yaml_tree.cpp
 )

@@ -46,6 +46,10 @@ offers_only 'nothing but job files' '' efs start "$S/complete/oth"
 mkdir -p "$MNT"
 offers_only 'directories for --mount-dir' "$S/complete/mnt" efs start -m "$S/complete/mn"
 offers_only 'files of the program that run starts' "$S/complete/other.txt" efs run "$JOB" -- cat "$S/complete/oth"
+offers 'options of record' '-o --output --pfs --force' efs record -
+offers_only 'the job file that record writes' "$S/complete/complete.yaml" efs record -o "$S/complete/com"
+offers_only 'directories for --pfs' "$S/complete/mnt" efs record --pfs "$S/complete/mn"
+offers_only 'files of the program that record starts' "$S/complete/other.txt" efs record -- cat "$S/complete/oth"
 offers 'programs for run' bash efs run "$JOB" -- bas
 offers_only 'nothing for a name that is yours to choose' '' efs start -n ''
 offers_only 'no instance is running' '' efs stop ''

@@ -19,7 +19,9 @@ control: base
 queue: base
 image: base config backends store fs stage
 report: base stage
-cli: base config control stage queue image report
+recorder:
+record: base config recorder
+cli: base config control stage queue image report record recorder
 daemon: base config backends store fs fuse stage control queue image report
 api: base control
 objects:'

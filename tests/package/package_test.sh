@@ -15,7 +15,7 @@ log=$S/log
 
 # --- make install ---
 check 'install below DESTDIR' env DESTDIR="$S/dest" cmake --install "$build" --prefix /usr
-for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man5/efs-job.5 share/man/man8/efsd.8 share/doc/efs/examples/minimal.yaml share/doc/efs/copyright lib/python3/dist-packages/efs/__init__.py share/doc/efs/examples/wordcount.py; do
+for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man5/efs-job.5 share/man/man8/efsd.8 share/doc/efs/examples/minimal.yaml share/doc/efs/copyright lib/python3/dist-packages/efs/__init__.py share/doc/efs/examples/wordcount.py lib/efs/libefs-record.so; do
   check "installs $file" test -s "$S/dest/usr/$file"
 done
 # As on the target machine, whose root is DESTDIR here.
@@ -31,6 +31,7 @@ check 'efs-objects.pc leads to what was installed' test "$(realpath "$(PKG_CONFI
 check 'the target of libefs-objects works, too' grep -q "$S/dest/usr/.*libefs-objects" <<<"$(ldd "$S/consumer/objects")"
 check 'nothing outside' test "$(ls "$S/dest")" = usr
 check 'the installed program runs' "$S/dest/usr/bin/efs" --version
+check 'and finds the library of efs record' "$S/dest/usr/bin/efs" record --pfs "$S" -o "$S/recorded.yaml" -- true
 rpath=$(readelf -d "$S/dest/usr/bin/efsd" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')
 check 'no other program or library has a path of its own, and none a relative one' test -z "$(relative_run_paths "$S/dest" '$ORIGIN/../lib/efs')$(for file in usr/bin/efs $(cd "$S/dest" && find . -name '*.so*' -type f); do run_path_of "$S/dest/$file"; done)"
 soname=$(readelf -d "$S/dest/usr/bin/efsd" | sed -n 's/.*NEEDED.*\[\(libfuse3[^]]*\)\]/\1/p')

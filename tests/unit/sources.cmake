@@ -30,6 +30,7 @@ set(sources
   config/precedence_test.cpp
   config/problems_test.cpp
   config/sizes_test.cpp
+  config/yaml_text_test.cpp
   control/asking_test.cpp
   control/end_watch_test.cpp
   control/server_test.cpp
@@ -102,6 +103,11 @@ set(sources
   queue/crowd_test.cpp
   queue/policy_test.cpp
   queue/turn_test.cpp
+  record/events_test.cpp
+  record/job_file_test.cpp
+  record/selection_test.cpp
+  record/summary_test.cpp
+  record/tree_test.cpp
   report/report_test.cpp
   stage/copy/strided_order_test.cpp
   stage/copy/transfer_test.cpp
