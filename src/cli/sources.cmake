@@ -38,12 +38,14 @@ set(sources
   run.cpp
   salvage.cpp
   salvage_lost.cpp
+  screen.cpp
   set.cpp
   slurm_site.cpp
   start.cpp
   status.cpp
   stop.cpp
   top.cpp
+  top_table.cpp
   unload.cpp
   unreachable.cpp
   verbs.cpp
