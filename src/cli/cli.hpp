@@ -151,6 +151,7 @@ int verify_receipt(World& world, const std::string& receipt);
 struct MetricsArguments {
   std::string which;     // "": all instances
   std::string textfile;  // for node_exporter; "": OpenMetrics to standard output
+  std::string listen;    // serve them at this address; "": print them once
   bool changed = false;  // count the files that a stop would export
 };
 

@@ -26,6 +26,7 @@ set(sources
   job_status.cpp
   launch.cpp
   limit.cpp
+  listen_address.cpp
   load.cpp
   ls.cpp
   metrics.cpp
@@ -38,6 +39,8 @@ set(sources
   run.cpp
   salvage.cpp
   salvage_lost.cpp
+  scrape_request.cpp
+  scrape_server.cpp
   screen.cpp
   set.cpp
   slurm_site.cpp

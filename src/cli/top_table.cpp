@@ -388,7 +388,9 @@ std::string cut_to(const std::string& line, std::size_t width) {
 }
 
 TopSample sample_of(const Json& status, double at, double now) {
-  TopSample sample{.at = at, .now = now};
+  TopSample sample;
+  sample.at = at;
+  sample.now = now;
   try {
     read_status(status, sample);
   } catch (const Json::exception&) {

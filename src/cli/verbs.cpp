@@ -364,10 +364,17 @@ void add_metrics_verb(Verbs& verbs) {
                 [](World& world, VerbArguments& g) { return metrics(world, g.measured); });
   verb->add_option("instance", measured.which, "name, mount point or job file (default: all)")
       ->check(is_named);
-  verb->add_option("--textfile", measured.textfile,
-                   "write them to this file instead, as node_exporter's textfile collector reads "
-                   "them")
-      ->check(is_named);
+  CLI::Option* const textfile =
+      verb->add_option("--textfile", measured.textfile,
+                       "write them to this file instead, as node_exporter's textfile collector "
+                       "reads them")
+          ->check(is_named);
+  verb->add_option("--listen", measured.listen,
+                   "serve them by HTTP, as /metrics, until ctrl-c: a loopback address such as "
+                   "127.0.0.1:9464, or unix:PATH")
+      ->check(is_named)
+      ->excludes(textfile)
+      ->excludes(verb->get_option("--json"));
   verb->add_flag("--changed", measured.changed,
                  "count the files that a stop would export, too: a walk over all names");
 }

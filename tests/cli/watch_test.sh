@@ -93,4 +93,13 @@ check_exit 'nor is too long a time' 2 'from 0.1 to 3600' "$EFS" status --watch 4
 check_exit 'a batch job is not watched' 2 'job' "$EFS" status --watch --job 1
 talked 'the end of the instance is the end' 80x24 'see=grown: running' "run=$EFS stop grown" 'see=no instance has the name' -- sh -c "$EFS status --watch=0.2 grown; [ \$? = 1 ]"
 check 'stop' "$EFS" stop quiet
+
+# --- a transfer ---
+fresh paced
+head -c 6000000 /dev/urandom >"$PFS/input/large"
+sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+talked 'top shows a stage-in with its share and rate' 80x24 'see=no instance' "run=$EFS start $JOB >$S/started 2>&1 &" \
+  'see=paced +staging-in .* in [0-9]+% [0-9.]+[KM]/s' 'see=paced +running' key=q -- "$EFS" top -i 0.1
+check 'in yellow' says $'\033\\[33mpaced +staging-in'
+check 'stop it' "$EFS" stop paced
 finish
