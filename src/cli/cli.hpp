@@ -96,6 +96,8 @@ struct RecordArguments {
 int record_program(World& world, const RecordArguments& arguments,
                    const std::vector<std::string>& command);
 int status(World& world, const std::string& which);
+/// Shows status() each `interval` seconds until a key or a signal ends it.
+int watch_status(World& world, const std::string& which, double interval);
 int list_all(World& world);  // includes stores without an instance
 /// Prints the records that the nodes of a batch job wrote. If there are none, prints the state of
 /// the job from slurmctld. `job` is a job number or ARRAY_TASK. `shared` is the shared directory of
@@ -160,6 +162,7 @@ int verify_receipt(World& world, const std::string& receipt);
 struct MetricsArguments {
   std::string which;     // "": all instances
   std::string textfile;  // for node_exporter; "": OpenMetrics to standard output
+  std::string listen;    // serve them at this address; "": print them once
   bool changed = false;  // count the files that a stop would export
 };
 
@@ -190,7 +193,7 @@ int cache(World& world, const CacheArguments& arguments);
 
 struct TopArguments {
   std::string which;
-  double interval = 2;  // seconds
+  std::optional<double> interval{};  // seconds
   bool once = false;
 };
 
@@ -301,9 +304,13 @@ std::vector<LostStore> stores_without_instance(const std::string& directory);
 /// Returns the lost stores in all backend directories of the site file. Skips directories that do
 /// not answer.
 std::vector<LostStore> stores_of_site_without_instance();
+/// For status_of(): the seconds after which an instance counts as silent. A display and a
+/// monitoring system do not wait long, because the next look follows soon.
+inline constexpr int patient = 30, soon = 3;
 /// Returns the status of an instance. For a dead instance: its state and the reason. `changed`:
-/// with the changes that a stop would export.
-Json status_of(const control::Instance& instance, bool changed = false);
+/// with the changes that a stop would export. `silence`: the daemon of another user may never
+/// answer.
+Json status_of(const control::Instance& instance, bool changed = false, int silence = patient);
 /// Returns the commands that a user can apply to a dead instance with this status.
 std::string ways_on_from(const Json& status);
 /// Returns the command that continues a dead instance with this status.

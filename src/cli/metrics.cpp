@@ -11,14 +11,14 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/listen_address.hpp"
+#include "cli/scrape_request.hpp"
+#include "cli/scrape_server.hpp"
 #include "stage/export/receipt.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::cli {
 namespace {
-
-/// openmetrics: OpenMetrics 1.0. textfile: the older format that node_exporter reads.
-enum class Dialect : std::uint8_t { openmetrics, textfile };
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
@@ -132,7 +132,7 @@ class Metrics {
         .push_back({.suffix = std::move(suffix), .labels = std::move(labels), .value = value});
   }
 
-  std::string text(Dialect dialect) const;
+  std::string text(ScrapeFormat format) const;
   Json json() const;
 
  private:
@@ -167,21 +167,21 @@ bool is_counter(const FamilyName& family) {
 }
 
 // The older format has no UNIT, and families a counter with its _total.
-std::string Metrics::text(Dialect dialect) const {
+std::string Metrics::text(ScrapeFormat format) const {
   std::string text;
   for (std::size_t i = 0; i < families.size(); ++i) {
     const FamilyName& family = families.at(i);
     const std::string total = is_counter(family) ? "_total" : "";
-    const std::string name = family.name + (dialect == Dialect::textfile ? total : std::string());
+    const std::string name = family.name + (format == ScrapeFormat::text ? total : std::string());
     text += "# HELP " + name + " " + family.help + "\n# TYPE " + name + " " + family.type + "\n";
-    if (dialect == Dialect::openmetrics && family.unit[0] != '\0') {
+    if (format == ScrapeFormat::openmetrics && family.unit[0] != '\0') {
       text += "# UNIT " + name + " " + family.unit + "\n";
     }
     for (const auto& sample : samples_.at(i)) {
       text += sample_text(family.name + total, sample);
     }
   }
-  return dialect == Dialect::openmetrics ? text + "# EOF\n" : text;
+  return format == ScrapeFormat::openmetrics ? text + "# EOF\n" : text;
 }
 
 Json Metrics::json() const {
@@ -342,7 +342,7 @@ Result<std::vector<control::Instance>> measured(const std::string& which) {
 // The instance answers, and its user controls it: an answer that makes no sense costs only itself.
 void collect(World& world, const control::Instance& instance, bool changed, Metrics& metrics) {
   try {
-    const Json status = status_of(instance, changed);
+    const Json status = status_of(instance, changed, soon);
     Collector(status, metrics, instance.name).collect();
   } catch (const Json::exception& problem) {
     world.err << "efs: warning: no figures of " << printable(instance.name) << ": "
@@ -350,30 +350,56 @@ void collect(World& world, const control::Instance& instance, bool changed, Metr
   }
 }
 
-}  // namespace
-
-int metrics(World& world, const MetricsArguments& arguments) {
-  constexpr mode_t readable = 0644;  // the monitoring system has another user
+Result<Metrics> collect_all(World& world, const MetricsArguments& arguments) {
   const auto instances = measured(arguments.which);
   if (!instances) {
-    return report(world, instances.error());
+    return std::unexpected(instances.error());
   }
   Metrics metrics;
   for (const auto& instance : *instances) {
     collect(world, instance, arguments.changed, metrics);
   }
+  return metrics;
+}
+
+int listen(World& world, const MetricsArguments& arguments) {
+  const auto address = parse_listen_address(arguments.listen);
+  if (!address) {
+    return report(world, address.error(), exit_usage);
+  }
+  return serve_metrics(world, *address, [&]() -> Result<ScrapeBodies> {
+    const auto metrics = collect_all(world, arguments);
+    if (!metrics) {
+      return std::unexpected(metrics.error());
+    }
+    return ScrapeBodies{.openmetrics = metrics->text(ScrapeFormat::openmetrics),
+                        .text = metrics->text(ScrapeFormat::text)};
+  });
+}
+
+}  // namespace
+
+int metrics(World& world, const MetricsArguments& arguments) {
+  constexpr mode_t readable = 0644;  // the monitoring system has another user
+  if (!arguments.listen.empty()) {
+    return listen(world, arguments);
+  }
+  const auto metrics = collect_all(world, arguments);
+  if (!metrics) {
+    return report(world, metrics.error());
+  }
   if (!arguments.textfile.empty()) {
     const Status written = stage::write_beside_results(
-        metrics.text(Dialect::textfile), arguments.textfile, readable, stage::posix_pfs());
+        metrics->text(ScrapeFormat::text), arguments.textfile, readable, stage::posix_pfs());
     if (!written) {
       return report(world,
                     {written.error().code, arguments.textfile + ": " + describe(written.error())});
     }
   }
   if (world.json) {
-    print_document(world, {{"ok", true}, {"exit", exit_good}, {"metrics", metrics.json()}});
+    print_document(world, {{"ok", true}, {"exit", exit_good}, {"metrics", metrics->json()}});
   } else if (arguments.textfile.empty()) {
-    world.out << metrics.text(Dialect::openmetrics);
+    world.out << metrics->text(ScrapeFormat::openmetrics);
   }
   return exit_good;
 }

@@ -27,6 +27,7 @@ set(sources
   job_status.cpp
   launch.cpp
   limit.cpp
+  listen_address.cpp
   load.cpp
   ls.cpp
   metrics.cpp
@@ -40,12 +41,16 @@ set(sources
   run.cpp
   salvage.cpp
   salvage_lost.cpp
+  scrape_request.cpp
+  scrape_server.cpp
+  screen.cpp
   set.cpp
   slurm_site.cpp
   start.cpp
   status.cpp
   stop.cpp
   top.cpp
+  top_table.cpp
   unload.cpp
   unreachable.cpp
   verbs.cpp

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 
 #include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
 #include "cli/cli.hpp"
 #include "cli/doctor.hpp"
+#include "cli/screen.hpp"
 #include "config/start_command.hpp"
 #include "control/asking.hpp"
 #include "image/manifest.hpp"
@@ -147,11 +149,10 @@ void add_unreachable(Json& all, std::vector<control::Instance>& others) {
   }
 }
 
-Result<Json> ask_status(const control::Instance& instance, bool changed) {
-  // seconds; the daemon of another user may never answer
-  constexpr int silence = 30;
+Result<Json> ask_status(const control::Instance& instance, bool changed, int silence) {
   // longer than a successor needs to recover a million files
-  constexpr auto no_worker = std::chrono::seconds(10);
+  constexpr int longest_takeover = 10;
+  const std::chrono::seconds no_worker(std::min(silence, longest_takeover));
   return control::ask_until_answered(instance, {{"verb", "status"}, {"changed", changed}}, silence,
                                      {}, no_worker);
 }
@@ -204,11 +205,11 @@ std::string text_of_away(const Json& staged_in) {
                           " that the job removed stay removed, efs load imports them";
 }
 
-Json status_of(const control::Instance& instance, bool changed) {
+Json status_of(const control::Instance& instance, bool changed, int silence) {
   if (!instance.alive) {
     return what_is_left_of(instance);
   }
-  auto status = ask_status(instance, changed);
+  auto status = ask_status(instance, changed, silence);
   // on an error the instance may have ended meanwhile
   if (!status) {
     return control::is_alive(instance.directory) ? silent(instance, describe(status.error()))
@@ -453,14 +454,16 @@ int show_all(World& world, const Json& all, bool one) {
 
 }  // namespace
 
-int status(World& world, const std::string& which) {
+namespace {
+
+Result<Json> statuses_of(const std::string& which, int silence) {
   std::vector<control::Instance> shown;
   if (which.empty()) {
     shown = control::list_instances();
   } else {
     auto instance = find_instance(which);
     if (!instance) {
-      return report(world, instance.error());
+      return std::unexpected(instance.error());
     }
     shown.push_back(*instance);
   }
@@ -469,9 +472,32 @@ int status(World& world, const std::string& which) {
     add_unreachable(all, shown);
   }
   for (const auto& instance : shown) {
-    all.push_back(status_of(instance, true));
+    all.push_back(status_of(instance, true, silence));
   }
-  return show_all(world, all, !which.empty());
+  return all;
+}
+
+}  // namespace
+
+int status(World& world, const std::string& which) {
+  const auto all = statuses_of(which, patient);
+  return all ? show_all(world, *all, !which.empty()) : report(world, all.error());
+}
+
+int watch_status(World& world, const std::string& which, double interval) {
+  const auto frame = [&](const Screen& screen) -> Result<std::string> {
+    const auto all = statuses_of(which, soon);
+    if (!all) {
+      return std::unexpected(all.error());
+    }
+    std::ostringstream text;
+    World shown{text, world.err, false, world.json};
+    (void)show_all(shown, *all, !which.empty());
+    const bool is_block = !screen.is_terminal && !world.json;
+    // A blank line parts the blocks.
+    return world.json ? text.str() : cut_to_screen(text.str(), screen) + (is_block ? "\n" : "");
+  };
+  return show_repeatedly(world, interval, frame);
 }
 
 int list_all(World& world) {

@@ -1,74 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <unistd.h>
-
+// efs top: samples of instances, as a table (cli/top_table.hpp) on a screen (cli/screen.hpp).
 #include <chrono>
-#include <iomanip>
 #include <iostream>
-#include <map>
 #include <thread>
 
-#include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/screen.hpp"
+#include "cli/top_table.hpp"
 
 namespace efs::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-struct Look {
-  Clock::time_point time;
-  Json status;
-};
-
-std::uint64_t counter(const Json& status, const char* key) {
-  return status.contains("counters") ? status["counters"].value(key, std::uint64_t{0}) : 0;
-}
-
-// Returns the increase of a counter per second since the last look, or the total if there was none.
-std::uint64_t rate(const Look& now, const Look* before, const char* key) {
-  const std::uint64_t value = counter(now.status, key);
-  if (before == nullptr) {
-    return value;
-  }
-  const double seconds = std::chrono::duration<double>(now.time - before->time).count();
-  const std::uint64_t last = counter(before->status, key);
-  return seconds <= 0 || value < last
-             ? 0
-             : static_cast<std::uint64_t>(static_cast<double>(value - last) / seconds);
-}
-
-std::string staged(const Json& status) {
-  const auto total = status.value("bytes_total", std::uint64_t{0});
-  const std::string state = status.value("state", "");
-  if (total == 0 || (state != "staging-in" && state != "staging-out")) {
-    return "-";
-  }
-  return std::to_string(100 * status.value("bytes_done", std::uint64_t{0}) / total) + "%";
-}
-
-void print_head(std::ostream& out, bool rates) {
-  const char* const per = rates ? "/s" : "";
-  out << std::left << std::setw(20) << "NAME" << std::setw(13) << "STATE" << std::setw(13) << "I/O"
-      << std::right << std::setw(11) << "USED" << std::setw(11) << "OF" << std::setw(9) << "STAGED"
-      << std::setw(10) << (std::string("REQ") + per) << std::setw(9) << (std::string("OPEN") + per)
-      << std::setw(12) << (std::string("READ") + per) << std::setw(12)
-      << (std::string("WRITTEN") + per) << std::setw(8) << "ERRORS"
-      << "\n";
-}
-
-void print_row(std::ostream& out, const Look& now, const Look* before) {
-  const Json& s = now.status;
-  const bool has_space = s.contains("capacity");
-  out << std::left << std::setw(20) << escaped(s.value("name", "?")).substr(0, 19) << std::setw(13)
-      << printable(s.value("state", "?")) << std::setw(13) << printable(s.value("io", "-"))
-      << std::right << std::setw(11)
-      << (has_space ? format_bytes(s["used"].get<std::uint64_t>()) : "-") << std::setw(11)
-      << (has_space ? format_bytes(s["capacity"].get<std::uint64_t>()) : "-") << std::setw(9)
-      << staged(s) << std::setw(10) << rate(now, before, "requests") << std::setw(9)
-      << rate(now, before, "opens") << std::setw(12)
-      << format_bytes(rate(now, before, "read_bytes")) << std::setw(12)
-      << format_bytes(rate(now, before, "written_bytes")) << std::setw(8) << counter(s, "errors")
-      << "\n";
+template <typename Clock>
+double seconds_of() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
 Result<std::vector<control::Instance>> watched(const std::string& which) {
@@ -82,64 +27,78 @@ Result<std::vector<control::Instance>> watched(const std::string& which) {
   return std::vector{*instance};
 }
 
-// by the directory of the instance
-using Looks = std::map<std::string, Look>;
-
-Looks look_at_all(const std::vector<control::Instance>& instances) {
-  Looks looks;
-  for (const auto& instance : instances) {
-    looks[instance.directory] = {Clock::now(), status_of(instance)};
+Result<TopSamples> take_samples(const std::string& which) {
+  const auto instances = watched(which);
+  if (!instances) {
+    return std::unexpected(instances.error());
   }
-  return looks;
+  TopSamples samples;
+  for (const auto& instance : *instances) {
+    const Json status = status_of(instance, false, soon);
+    samples[instance.directory] = sample_of(status, seconds_of<std::chrono::steady_clock>(),
+                                            seconds_of<std::chrono::system_clock>());
+  }
+  return samples;
 }
 
-Json document_of_looks(const Looks& looks) {
+TopForm form_of(const Screen& screen, bool rates) {
+  return {
+      .width = screen.columns, .height = screen.rows, .rates = rates, .colour = screen.has_colour};
+}
+
+int print_statuses(World& world, const std::string& which) {
+  const auto instances = watched(which);
+  if (!instances) {
+    return report(world, instances.error());
+  }
   Json all = Json::array();
-  for (const auto& [directory, look] : looks) {
-    all.push_back(look.status);
+  for (const auto& instance : *instances) {
+    all.push_back(status_of(instance, false, soon));
   }
-  return all;
+  print_document(world, all);
+  return exit_good;
 }
 
-// Prints rates since `before`; with `once` totals.
-void print_looks(std::ostream& out, const Looks& now, const Looks& before, bool once) {
-  if (!once) {
-    out << "\033[H\033[2J";
+// Prints totals; with an interval, rates over it.
+int print_once(World& world, const TopArguments& arguments) {
+  auto samples = take_samples(arguments.which);
+  const auto before = samples;
+  if (samples && arguments.interval) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(*arguments.interval));
+    samples = take_samples(arguments.which);
   }
-  print_head(out, !once);
-  for (const auto& [directory, look] : now) {
-    const auto last = before.find(directory);
-    // Without an earlier look there is no rate: print zeros.
-    print_row(out, look, once ? nullptr : last == before.end() ? &look : &last->second);
+  if (!samples) {
+    return report(world, samples.error());
   }
-  out << (now.empty() ? "no instance is running\n"
-                      : "READ and WRITTEN are of the daemon's path: passthrough I/O is the "
-                        "kernel's and not counted.\n")
-      << std::flush;
+  const bool rates = arguments.interval.has_value();
+  Screen screen = screen_of_output();
+  screen.rows = 0;
+  world.out << table_of(rates ? rates_of(*samples, *before) : totals_of(*samples),
+                        form_of(screen, rates));
+  return exit_good;
 }
 
 }  // namespace
 
 int top(World& world, const TopArguments& arguments) {
-  const bool once = arguments.once || world.json || ::isatty(1) != 1;
-  Looks before;
-  while (true) {
-    const auto instances = watched(arguments.which);
-    if (!instances) {
-      return report(world, instances.error());
-    }
-    Looks now = look_at_all(*instances);
-    if (world.json) {
-      print_document(world, document_of_looks(now));
-      return exit_good;
-    }
-    print_looks(world.out, now, before, once);
-    if (once || !world.out) {
-      return exit_good;
-    }
-    before = std::move(now);
-    std::this_thread::sleep_for(std::chrono::duration<double>(arguments.interval));
+  constexpr double usual_interval = 2;  // seconds
+  if (world.json) {
+    return print_statuses(world, arguments.which);
   }
+  if (arguments.once || !screen_of_output().is_terminal) {
+    return print_once(world, arguments);
+  }
+  TopSamples before;
+  return show_repeatedly(world, arguments.interval.value_or(usual_interval),
+                         [&](const Screen& screen) -> Result<std::string> {
+                           auto samples = take_samples(arguments.which);
+                           if (!samples) {
+                             return std::unexpected(samples.error());
+                           }
+                           const auto rows = rates_of(*samples, before);
+                           before = std::move(*samples);
+                           return table_of(rows, form_of(screen, true));
+                         });
 }
 
 }  // namespace efs::cli

@@ -84,6 +84,22 @@ int with_job(World& world, const std::string& job, std::string& which,
   return act();
 }
 
+// Returns the interval of --watch, whose value can be left out: a word behind it is its value.
+double seconds_to_watch(const std::string& text) {
+  constexpr double usual = 2, least = 0.1, most = 3600;
+  if (text.empty()) {
+    return usual;
+  }
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  if (*end != '\0' || !(seconds >= least && seconds <= most)) {
+    throw CLI::ValidationError("--watch", text +
+                                              " is not a number of seconds from 0.1 to 3600; write "
+                                              "the instance first: efs status NAME --watch");
+  }
+  return seconds;
+}
+
 void add_job_options(CLI::App& verb, JobArguments& a, bool starts) {
   const auto path = [&](const char* flags, std::optional<std::string>& into, const char* help) {
     verb.add_option_function<std::string>(
@@ -241,13 +257,27 @@ void add_check_verb(Verbs& verbs) {
 void add_status_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
   CLI::App* verb = verbs.add("status", "show instances", [](World& world, VerbArguments& g) {
-    return !g.job_id.empty() ? job_status(world, g.job_id, g.shared) : status(world, g.which);
+    return !g.job_id.empty() ? job_status(world, g.job_id, g.shared)
+           : g.watch         ? watch_status(world, g.which, *g.watch)
+                             : status(world, g.which);
   });
   verb->add_option("instance", given.which, "name, mount point or job file")->check(is_named);
+  CLI::Option* const watch =
+      verb->add_option_function<std::vector<std::string>>(
+              "--watch",
+              [&given](const std::vector<std::string>& text) {
+                given.watch = seconds_to_watch(text.empty() ? "" : text.front());
+              },
+              "show them again and again until q or ctrl-c, with so many seconds between (default "
+              "2)")
+          ->expected(0, 1)
+          ->allow_extra_args(false)
+          ->type_name("SECONDS");
   verb->add_option("--job", given.job_id,
                    "a batch job instead, by its number (or ARRAY_TASK): its state on the nodes; "
                    "exit code 1: it failed, 3: results are not exported")
-      ->check(is_job);
+      ->check(is_job)
+      ->excludes(watch);
   verb->add_option("--shared", given.shared,
                    "with --job: the site's directory for the state of jobs (default: $EFS_SHARED, "
                    "or that of plugstack.conf)")
@@ -354,10 +384,17 @@ void add_metrics_verb(Verbs& verbs) {
                 [](World& world, VerbArguments& g) { return metrics(world, g.measured); });
   verb->add_option("instance", measured.which, "name, mount point or job file (default: all)")
       ->check(is_named);
-  verb->add_option("--textfile", measured.textfile,
-                   "write them to this file instead, as node_exporter's textfile collector reads "
-                   "them")
-      ->check(is_named);
+  CLI::Option* const textfile =
+      verb->add_option("--textfile", measured.textfile,
+                       "write them to this file instead, as node_exporter's textfile collector "
+                       "reads them")
+          ->check(is_named);
+  verb->add_option("--listen", measured.listen,
+                   "serve them by HTTP, as /metrics, until ctrl-c: a loopback address such as "
+                   "127.0.0.1:9464, or unix:PATH")
+      ->check(is_named)
+      ->excludes(textfile)
+      ->excludes(verb->get_option("--json"));
   verb->add_flag("--changed", measured.changed,
                  "count the files that a stop would export, too: a walk over all names");
 }
@@ -436,8 +473,10 @@ void add_top_verb(Verbs& verbs) {
                              [](World& world, VerbArguments& g) { return top(world, g.watched); });
   verb->add_option("instance", watched.which, "name, mount point or job file")->check(is_named);
   verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")
-      ->check(CLI::Range(0.1, 3600.0));
-  verb->add_flag("--once", watched.once, "show totals once and end, as with --json");
+      ->check(CLI::Range(0.1, 3600.0))
+      ->check(is_a_number);
+  verb->add_flag("--once", watched.once,
+                 "show totals once and end; with --interval: rates over that time");
 }
 
 // The verbs for files while programs run.

@@ -3,6 +3,7 @@
 // The verbs of the command line with their options. main.cpp parses the words and runs the verb.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct VerbArguments {
   TopArguments watched;
   std::string queue_directory;
   std::string examined, examined_memory;  // doctor
+  std::optional<double> watch{};          // status: seconds between two looks
   bool no_stage_out = false, repair = false, all = false;
 };
 

@@ -18,6 +18,9 @@ set(sources
   base/text_test.cpp
   base/thread_test.cpp
   cli/doctor_test.cpp
+  cli/scrape_test.cpp
+  cli/screen_test.cpp
+  cli/top_table_test.cpp
   cli/words_test.cpp
   config/classify_test.cpp
   config/expand_test.cpp
