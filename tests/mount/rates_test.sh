@@ -52,7 +52,7 @@ answer = json.loads(control.makefile().readline()); print(answer["error"]); sys.
 check 'the limit of writes stays' test "$(limits write)" = 1048576
 # At 1 MiB/s what a program in another mount namespace has stored would need 30 s.
 mkfifo "$S/stored" "$S/never"
-unshare -m --propagation private python3 -SE -c 'import mmap, sys
+"$SOURCE/tests/own_mounts.py" --keep "$MNT" python3 -SE -c 'import mmap, sys
 f = open(sys.argv[1], "w+b"); f.truncate(30 << 20); m = mmap.mmap(f.fileno(), 30 << 20)
 for i in range(30): m[i << 20:(i + 1) << 20] = bytes([i]) * (1 << 20)
 print("stored", flush=True); sys.stdin.read()' "$MNT/input/mapped" <>"$S/never" >"$S/stored" & pids+=($!)
