@@ -11,7 +11,8 @@ _efs_options() { _efs_help "$@" | sed -n '/^Options:/,/^$/s/^  \(-[^ ]*\).*/\1/p
 _efs_takes_value() {
   case $2 in -*) _efs_help "$1" | grep -qE -e "^  (-[^ ]*,)?${2}(,-[^ ]*)? [A-Z]+" ;; *) return 1 ;; esac
 }
-_efs_instances() { "${_efs_program:-efs}" status --json 2>/dev/null | grep -o '"name":"[^"]*"' | sed 's/^"name":"//; s/"$//'; }
+# The daemon of another user answers: only what can be a name is offered.
+_efs_instances() { "${_efs_program:-efs}" status --json 2>/dev/null | grep -o '"name":"[^"]*"' | sed 's/^"name":"//; s/"$//' | grep -xE '[A-Za-z0-9_][A-Za-z0-9._-]*'; }
 # The first positional argument of a verb: instance, job_file, ...
 _efs_positional() { _efs_help "$1" | sed -n '/^Positionals:/,/^$/s/^  \([a-z_]*\)[ ,].*/\1/p' | head -n 1; }
 # The values of an option, or of the first argument, where they are a fixed set: TEXT:{a,b} in the help.
@@ -46,7 +47,13 @@ _efs_has_argument() {
   return 1
 }
 
-_efs_offer() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2"); }
+# _efs_offer WORDS START: not by compgen -W, which would run $(commands) in the words.
+_efs_offer() {
+  local one all
+  read -rd '' -a all <<<"$1"
+  COMPREPLY=()
+  for one in "${all[@]}"; do [[ $one != "$2"* ]] || COMPREPLY+=("$one"); done
+}
 # KEY=VALUE: readline takes it apart at the =, where that is in COMP_WORDBREAKS.
 _efs_setting() {
   local key=$1 word=$2 whole=$3
@@ -121,7 +128,8 @@ _efs() {
     instance) _efs_offer "$(_efs_instances)" "$word" ;;
     image)
       compopt -o filenames 2>/dev/null
-      mapfile -t COMPREPLY < <(compgen -W "$(_efs_instances)" -- "$word"; compgen -d -- "$word") ;;
+      _efs_offer "$(_efs_instances)" "$word"
+      mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -d -- "$word") ;;
     *) _efs_files -f -- "$word" ;;
   esac
 }

@@ -11,7 +11,7 @@ function _efs_options
         -e 's/^  \(-[^ ]*\)  *\(TEXT  *\)\{0,1\}\(.*\)/\1\t\3/p' -e '}'
 end
 function _efs_instances
-    efs status --json 2>/dev/null | grep -o '"name":"[^"]*"' | sed 's/^"name":"//; s/"$//'
+    efs status --json 2>/dev/null | grep -o '"name":"[^"]*"' | sed 's/^"name":"//; s/"$//' | grep -xE '[A-Za-z0-9_][A-Za-z0-9._-]*'
 end
 function _efs_positional
     efs $argv[1] --help 2>/dev/null | sed -n '/^Positionals:/,/^$/s/^  \([a-z_]*\)[ ,].*/\1/p' | head -n 1
@@ -128,7 +128,7 @@ function _efs
         return
     end
     set -l verb $words[1]
-    if test $verb = run; and set -l separator (contains -i -- -- $words)  # behind -- it is another program's line
+    if contains -- "$verb" run record; and set -l separator (contains -i -- -- $words)  # behind -- it is another program's line
         complete -C (string join ' ' -- (string escape -- $words[(math $separator + 1)..-1]) $word)
         return
     end

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
@@ -265,7 +267,11 @@ class Collector {
   }
 
   void collect_backends() {
+    std::set<std::string> seen;  // a series that is there twice would cost the whole scrape
     for (const auto& one : status_.value("backends", Json::array())) {
+      if (!seen.insert(one.value("id", "")).second) {
+        continue;
+      }
       const auto add = [&](const char* name, const char* key) {
         metrics_.add(name, labels({{"backend", one.value("id", "")}}), one.value(key, 0.0));
       };
@@ -340,9 +346,10 @@ Result<std::vector<control::Instance>> measured(const std::string& which) {
 }
 
 // The instance answers, and its user controls it: an answer that makes no sense costs only itself.
-void collect(World& world, const control::Instance& instance, bool changed, Metrics& metrics) {
+void collect(World& world, const control::Instance& instance, bool changed, int patience,
+             Metrics& metrics) {
   try {
-    const Json status = status_of(instance, changed, soon);
+    const Json status = status_of(instance, changed, patience);
     Collector(status, metrics, instance.name).collect();
   } catch (const Json::exception& problem) {
     world.err << "efs: warning: no figures of " << printable(instance.name) << ": "
@@ -355,9 +362,13 @@ Result<Metrics> collect_all(World& world, const MetricsArguments& arguments) {
   if (!instances) {
     return std::unexpected(instances.error());
   }
+  // Monitoring systems wait for ten seconds. Daemons that do not answer use up the time: those
+  // that follow get a second each.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(soon);
   Metrics metrics;
   for (const auto& instance : *instances) {
-    collect(world, instance, arguments.changed, metrics);
+    const bool is_late = std::chrono::steady_clock::now() >= end;
+    collect(world, instance, arguments.changed, is_late ? 1 : soon, metrics);
   }
   return metrics;
 }

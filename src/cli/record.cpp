@@ -46,8 +46,11 @@ class SharedRecording {
   }
 
   Status open() {
-    fd_ = UniqueFd(::memfd_create("efs-recording", MFD_CLOEXEC));
-    if (!fd_ || ::ftruncate(fd_.get(), capacity) != 0) {
+    // A program that truncates the memory must not kill efs.
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    fd_ = UniqueFd(::memfd_create("efs-recording", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd_ || ::ftruncate(fd_.get(), capacity) != 0 ||
+        ::fcntl(fd_.get(), F_ADD_SEALS, seals) != 0) {
       return fail(errno, "cannot create the memory of the recording");
     }
     address_ = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
@@ -71,7 +74,7 @@ class SharedRecording {
   }
 
  private:
-  static constexpr std::size_t capacity = std::size_t{256} << 20;
+  static constexpr std::size_t capacity = std::size_t{64} << 20;
   UniqueFd fd_;
   void* address_ = MAP_FAILED;
 };
@@ -97,11 +100,12 @@ Result<std::string> find_library() {
                           ": the library of efs record is missing. Install it with efs");
 }
 
-// Adds the library to the environment of the program, in front of the caller's own.
+// Adds the library to the environment of the program, behind the caller's own: the runtime of a
+// sanitizer must be the first.
 void preload(const std::string& library, const std::string& recording) {
   const char* others = std::getenv("LD_PRELOAD");
   const std::string all =
-      others == nullptr || *others == '\0' ? library : library + ":" + std::string(others);
+      others == nullptr || *others == '\0' ? library : std::string(others) + ":" + library;
   ::setenv("LD_PRELOAD", all.c_str(), 1);
   ::setenv(EFS_RECORDING_VARIABLE, recording.c_str(), 1);
 }
@@ -197,10 +201,11 @@ Error nothing_recorded(const std::string& program, int code) {
   if (code == exit_not_found || code == exit_cannot_run) {
     return {ENOENT, printable(program) + " was not run, and no job file is written"};
   }
-  return {ENODATA, printable(program) +
-                       ": nothing was recorded, and no job file is written. efs record sees no "
-                       "program that is linked statically, clears its environment or gains "
-                       "privilege. Write the job file by hand, see efs-job(5)"};
+  return {ENODATA,
+          printable(program) +
+              ": nothing was recorded, and no job file is written. efs record sees no "
+              "program that is linked statically, has a sanitizer, clears its "
+              "environment or gains privilege. Write the job file by hand, see efs-job(5)"};
 }
 
 void finish(const RecordArguments& arguments, const record::Recording& recording,
@@ -223,6 +228,9 @@ void finish(const RecordArguments& arguments, const record::Recording& recording
   outcome.text = text_of(summary, sizes);
   if (text.size() > largest_job_file) {
     outcome.text += "; LARGER THAN 1 MiB, which efs does not read: name directories, not files";
+  }
+  if (summary.inputs.empty() && summary.results.empty()) {
+    outcome.text += "; a program that is linked statically was not seen";
   }
   if (recording.lost > 0) {
     outcome.text += "; NOT COMPLETE: " + std::to_string(recording.lost) + " events had no space";

@@ -10,8 +10,9 @@
 namespace efs::cli {
 namespace {
 
-constexpr std::array<std::pair<int, const char*>, 6> statuses{{{200, "OK"},
+constexpr std::array<std::pair<int, const char*>, 7> statuses{{{200, "OK"},
                                                                {400, "Bad Request"},
+                                                               {403, "Forbidden"},
                                                                {404, "Not Found"},
                                                                {405, "Method Not Allowed"},
                                                                {431, "Header Too Large"},
@@ -88,6 +89,17 @@ int status_of_line(std::string_view line) {
   return target.substr(0, target.find('?')) == "/metrics" ? 200 : 404;
 }
 
+// A page in a browser of this machine can reach a loopback address by a name of its own server, and
+// then names that server here (DNS rebinding).
+bool is_this_machine(std::string_view host) {
+  if (host.starts_with("[::1]")) {
+    return true;
+  }
+  const std::string_view name = cut_off(host, ":");
+  return name.empty() || is_same(name, "localhost") ||
+         (name.starts_with("127.") && name.find_first_not_of("0123456789.") == name.npos);
+}
+
 // Returns the end of the head with its blank line.
 std::optional<std::size_t> end_of_head(std::string_view received) {
   const auto with_return = received.find("\n\r\n"), without = received.find("\n\n");
@@ -111,8 +123,11 @@ std::optional<ScrapeAnswer> judge_scrape(std::string_view received) {
     if (!value.contains(':')) {
       return ScrapeAnswer{.status = 400};
     }
-    if (is_same(cut_off(value, ":"), "accept")) {
+    const std::string_view name = cut_off(value, ":");
+    if (is_same(name, "accept")) {
       preference.read(trimmed(value));
+    } else if (is_same(name, "host") && !is_this_machine(trimmed(value))) {
+      return ScrapeAnswer{.status = 403};
     }
   }
   answer.format = preference.format();

@@ -217,6 +217,7 @@ Json status_of(const control::Instance& instance, bool changed, int silence) {
   }
   status->erase("event");
   status->erase("ok");
+  (*status)["name"] = instance.name;  // the daemon is the user's and may answer with another
   return *status;
 }
 

@@ -3,8 +3,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "config/keys.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/requests.hpp"
 
@@ -17,6 +19,12 @@ namespace {
 constexpr std::array limit_names{std::pair{"read", fuse::Limited::read},
                                  std::pair{"write", fuse::Limited::write},
                                  std::pair{"ops", fuse::Limited::operations}};
+
+// The bounds of a limit are those of its key.
+Status fits_job_file(const std::string& name, std::uint64_t rate) {
+  const auto read = config::parse_setting("limit-" + name, std::to_string(rate));
+  return read ? Status() : std::unexpected(read.error());
+}
 
 }  // namespace
 
@@ -60,10 +68,11 @@ Json Instance::handle_limit(const Json& request) {
   std::array<std::optional<std::uint64_t>, fuse::limited_count> rates;
   for (const auto& [name, what] : limit_names) {
     const auto rate = rate_of(request, name);
-    if (!rate) {
-      return control::error_line(rate.error());
+    const Status fits = rate.value_or(0) == 0 ? Status() : fits_job_file(name, *rate);
+    if (!fits) {
+      return control::error_line(fits.error(), 2);
     }
-    rates[static_cast<std::size_t>(what)] = *rate;
+    rates[static_cast<std::size_t>(what)] = rate;
   }
   for (const auto& [name, what] : limit_names) {
     const auto rate = rates[static_cast<std::size_t>(what)];

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "config/keys.hpp"
-
 namespace efs::daemon {
 namespace {
 
@@ -113,15 +111,9 @@ Result<fs::Keep> class_of(const Json& request) {
               "unknown class \"" + wanted.substr(0, 100) + "\": persistent, temporary or default");
 }
 
-Result<std::optional<std::uint64_t>> rate_of(const Json& request, const std::string& limit) {
-  if (!request.contains(limit)) {
-    return std::nullopt;
-  }
-  const std::uint64_t rate = whole_number(request.at(limit), limit.c_str());
-  if (rate > 0) {
-    EFS_TRY(config::parse_setting("limit-" + limit, std::to_string(rate)));
-  }
-  return rate;
+std::optional<std::uint64_t> rate_of(const Json& request, const char* limit) {
+  return request.contains(limit) ? std::optional(whole_number(request.at(limit), limit))
+                                 : std::nullopt;
 }
 
 std::uint64_t task_of(const Json& request) {

@@ -40,10 +40,8 @@ Result<stage::LoadRequest> load_of(const control::Json& request, std::vector<std
 Result<stage::UnloadRequest> unload_of(const control::Json& request,
                                        std::vector<std::string> names);
 
-/// Returns the rate that a request of the verb limit names: 0 for none; nullopt: unchanged. EINVAL
-/// if the job file could not have it.
-Result<std::optional<std::uint64_t>> rate_of(const control::Json& request,
-                                             const std::string& limit);
+/// Returns the rate that a request of the verb limit names: 0 for none; nullopt: unchanged.
+std::optional<std::uint64_t> rate_of(const control::Json& request, const char* limit);
 
 /// Fails with EINVAL if there is no such class.
 Result<fs::Keep> class_of(const control::Json& request);

@@ -44,7 +44,9 @@ bool is_free(std::uint32_t opcode) {
 
 fuse_in_header header_of(std::span<const std::byte> request) {
   fuse_in_header header{};
-  std::memcpy(&header, request.data(), std::min(sizeof header, request.size()));
+  if (!request.empty()) {  // memcpy accepts no null pointer
+    std::memcpy(&header, request.data(), std::min(sizeof header, request.size()));
+  }
   return header;
 }
 

@@ -139,7 +139,7 @@ void add_resource(std::string& text, const Resource& resource) {
 
 void add_resources(std::string& text, const std::vector<Resource>& resources) {
   if (resources.empty()) {
-    add_line(text, "# The program read no file below root-dir.");
+    add_line(text, "# efs record saw no file that was read below root-dir.");
     add_line(text, "");
     return;
   }
@@ -149,7 +149,8 @@ void add_resources(std::string& text, const std::vector<Resource>& resources) {
     add_resource(text, resource);
   }
   if (std::ranges::any_of(resources, &Resource::is_gone)) {
-    add_line(text, "  # Restore the files that are gone, and remove the # before their names.");
+    add_line(text,
+             "  # Remove the # before names that the job needs; restore files that are gone.");
   }
   add_line(text, "");
 }
@@ -167,19 +168,20 @@ void add_rule(std::string& text, const Rule& rule) {
 
 void add_rules(std::string& text, const std::vector<Rule>& rules) {
   if (rules.empty()) {
-    add_line(text, "# The program wrote no results below root-dir.");
+    add_line(text, "# efs record saw no result below root-dir.");
     return;
   }
   add_line(text, "outputs:");
   std::size_t shown = 0;
   for (const auto& rule : rules) {
     // the last rule covers the others
-    if (shown < most_rules || rule.inputs || rule.is_temporary) {
+    if (shown < most_rules || rule.is_temporary) {
       add_rule(text, rule);
       ++shown;
     }
   }
   add_line(text, "  - path: \"**\"  # results of other names; without this rule efs drops them");
+  add_line(text, "    inputs: true");
 }
 
 void add_temporaries(std::string& text, const Summary& summary) {

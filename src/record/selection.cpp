@@ -237,13 +237,18 @@ class Selector {
         continue;
       }
       Unused present;
-      constexpr std::uint64_t all = UINT64_MAX;
-      (void)count_unused(directory, {.files = all, .bytes = all}, present);
-      whole_.insert(directory);
-      resources_.push_back({.path = as_job_path(directory),
-                            .files = present.files,
-                            .bytes = present.bytes,
-                            .note = "the program writes there, so it must exist"});
+      const bool is_small = count_unused(directory, {.files = 100, .bytes = 64U << 20}, present);
+      if (is_small) {
+        whole_.insert(directory);
+      }
+      resources_.push_back(
+          {.path = as_job_path(directory),
+           .files = present.files,
+           .bytes = is_small ? present.bytes : 0,
+           .note = is_small ? "the program writes there, so it must exist"
+                            : "or more; the program writes there: import it, or make the directory "
+                              "on the mount",
+           .is_gone = !is_small});
     }
   }
 
@@ -296,8 +301,8 @@ class RuleChooser {
     ++rule.files;
     rule.bytes += result.bytes;
     rule.is_temporary = is_python_cache(result.path);
-    rule.inputs = rule.inputs ||
-                  (!rule.is_temporary && (result.is_input || has_above(written_, result.path)));
+    // efs exports only inputs that have changed
+    rule.inputs = !rule.is_temporary;
   }
 
   std::vector<Rule> take() {

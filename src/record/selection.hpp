@@ -16,7 +16,7 @@ struct Resource {
   std::uint64_t bytes = 0;
   std::string note;      // a reason for the reader; "": none
   bool follow = false;   // of the key `follow`
-  bool is_gone = false;  // does not exist any more
+  bool is_gone = false;  // does not exist any more, or is too large to import unasked
 };
 
 struct Rule {

@@ -205,14 +205,42 @@ static int find_directory(struct name name, char* directory) {
   return length > 0 && directory[0] == '/';
 }
 
-// A function of its own: only relative names need the stack.
-__attribute__((noinline)) static void note_relative(const struct noted* noted) {
+// Room for the directories of two names. A signal handler's stack has none, and a handler must not
+// allocate. A thread that a fork leaves behind keeps its slot in the child.
+enum { slot_count = 64 };
+
+static struct {
   char first[PATH_MAX], second[PATH_MAX];
-  if (find_directory(noted->first, first) && find_directory(noted->second, second)) {
-    put(noted, first, second);
+} slots[slot_count];
+
+static uint64_t taken_slots;  // a bit for each
+
+// Returns -1 if all are taken.
+static int take_slot(void) {
+  uint64_t taken = __atomic_load_n(&taken_slots, __ATOMIC_RELAXED);
+  while (~taken != 0) {
+    const int slot = __builtin_ctzll(~taken);
+    if (__atomic_compare_exchange_n(&taken_slots, &taken, taken | UINT64_C(1) << slot, 0,
+                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+      return slot;
+    }
+  }
+  return -1;
+}
+
+static void note_relative(const struct noted* noted) {
+  const int slot = take_slot();
+  if (slot < 0) {
+    lose();
+    return;
+  }
+  if (find_directory(noted->first, slots[slot].first) &&
+      find_directory(noted->second, slots[slot].second)) {
+    put(noted, slots[slot].first, slots[slot].second);
   } else {
     lose();
   }
+  __atomic_fetch_and(&taken_slots, ~(UINT64_C(1) << slot), __ATOMIC_RELEASE);
 }
 
 // Appends an event. Without an order the event gets the current one.
@@ -606,6 +634,9 @@ static struct efs_recording* map_recording(const char* path) {
   if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
       (size_t)st.st_size > sizeof(struct efs_recording)) {
     mapped = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapped != MAP_FAILED) {
+      (void)madvise(mapped, (size_t)st.st_size, MADV_DONTDUMP);
+    }
   }
   close(fd);
   struct efs_recording* found = mapped;

@@ -160,4 +160,16 @@ if command -v fish >/dev/null; then
 else
   skip 'completion for fish' 'fish is not installed'
 fi
+# The daemon of another user may answer with any name.
+mkdir "$S/stub"
+cat >"$S/stub/efs" <<'EOF'
+#!/bin/sh
+echo '[{"name":"good"},{"name":"x$(touch${IFS}$OWNED)"}]'
+EOF
+chmod +x "$S/stub/efs"
+export OWNED=$S/owned
+said=$(PATH=$S/stub:$PATH bash -c '. "$1"; _efs_offer "$(_efs_instances) $2" ""; echo "${COMPREPLY[0]} ${#COMPREPLY[@]}"' - "$SOURCE/conf/completion/efs.bash" 'y$(touch${IFS}$OWNED)')
+check 'a name that cannot be one is not offered' test "$said" = 'good 2'
+check 'and no words are run' test ! -e "$OWNED"
+
 finish

@@ -62,7 +62,7 @@ def status(request):
     return answer(request).split(b" ")[1:2]
 
 
-GOOD = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+GOOD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def serves(name):
@@ -89,7 +89,7 @@ for wanted, request in (
     (b"431", b"GET /metrics HTTP/1.1\r\nX: " + b"x" * (1 << 20) + b"\r\n\r\n"),
     (b"431", b"G" * 100000),
     (b"200", b"GET /metrics?x=1 HTTP/1.0\r\n\r\n"),
-    (b"200", b"GET /metrics HTTP/1.1\nHost: x\n\n"),
+    (b"200", b"GET /metrics HTTP/1.1\nHost: localhost\n\n"),
 ):
     got = status(request)
     expect("status of %r" % request[:60], got == [wanted], b"".join(got))

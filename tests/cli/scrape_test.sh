@@ -29,14 +29,14 @@ scrape() {
 import socket, sys
 client = socket.socket(socket.AF_UNIX)
 client.connect(sys.argv[1])
-client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
 sys.stdout.write(b"".join(iter(lambda: client.recv(65536), b"")).decode())
 PYTHON
       ;;
     *)
       host=${host%:*} host=${host#[} host=${host%]}
       exec 5<>"/dev/tcp/$host/$(port_of)" || return
-      printf 'GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n\r\n' "$accept" >&5
+      printf 'GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\n\r\n' "$accept" >&5
       timeout 20 cat <&5 || return
       exec 5>&- ;;
   esac | tr -d '\r'

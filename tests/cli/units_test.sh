@@ -28,6 +28,14 @@ else
 fi
 check 'systemd waits longer than the stop' test $((3600 * $(seconds efs@.service TimeoutStopSec))) -gt $(($(seconds efs@.service deadline) + 60))
 
+# --- the job file of several instances ---
+fresh several
+check 'the unit starts' unit ExecStart
+started -n second -m "$S/several/second" "$JOB"
+check_not 'a stop that may mean either fails' unit ExecStop
+check 'stop the one' "$EFS" stop several
+check 'stop the other' "$EFS" stop second
+
 # --- an instance as a unit ---
 fresh unit
 check 'the unit starts' unit ExecStart

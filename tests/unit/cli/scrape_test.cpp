@@ -16,14 +16,26 @@ int scrape_status(std::string_view request) {
 
 bool is_openmetrics(const std::string& accept) {
   const auto answer =
-      judge_scrape("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: " + accept + "\r\n\r\n");
+      judge_scrape("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: " + accept + "\r\n\r\n");
   REQUIRE(answer);
   REQUIRE(answer->status == 200);
   return answer->format == ScrapeFormat::openmetrics;
 }
 
+TEST_CASE("scrape: a page of another host gets nothing") {
+  const auto status = [](const std::string& host) {
+    return judge_scrape("GET /metrics HTTP/1.1\r\nHost: " + host + "\r\n\r\n")->status;
+  };
+  for (const char* ours : {"localhost", "LOCALHOST:9464", "127.0.0.1:9464", "[::1]:9464", ""}) {
+    CHECK(status(ours) == 200);
+  }
+  for (const char* other : {"evil.example", "127.0.0.1.evil.example:9464", "10.0.0.1", "[::2]"}) {
+    CHECK(status(other) == 403);
+  }
+}
+
 TEST_CASE("only a whole GET of /metrics gets metrics", "[scrape]") {
-  const std::string whole = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string whole = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
   for (std::size_t length = 0; length < whole.size(); ++length) {
     CHECK(scrape_status(std::string_view(whole).substr(0, length)) == 0);
   }
