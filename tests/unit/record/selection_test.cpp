@@ -139,7 +139,7 @@ TEST_CASE("record: directories of the program are rules", "[record]") {
   for (const char* name : {"1.png", "2.png", "3.png"}) {
     scene.write(name);
   }
-  CHECK(scene.rules() == Names{"*.png", "a.log", "new"});
+  CHECK(scene.rules() == Names{"*.png inputs", "a.log inputs", "new inputs"});
   CHECK(scene.inputs().empty());
   CHECK(choose_rules(scene.summary())[2].files == 2);
 }
@@ -149,7 +149,7 @@ TEST_CASE("record: caches of Python are temporary", "[record]") {
   scene.make("lib/__pycache__");
   scene.write("lib/__pycache__/m.pyc");
   scene.write("z");
-  CHECK(scene.rules() == Names{"**/__pycache__/** temporary", "z"});
+  CHECK(scene.rules() == Names{"**/__pycache__/** temporary", "z inputs"});
 }
 
 TEST_CASE("record: changed and missing inputs", "[record]") {
