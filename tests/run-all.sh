@@ -86,9 +86,9 @@ perform() {
     # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
     # two that wait for each other); the thread sanitizer has nothing to find there.
     # The proofs that the enumeration works ([bites]) run with the enumeration.
-    address/sanitizer) sanitized asan '~[killed]~[bites]' 40 ;;
+    address/sanitizer) sanitized asan '~[killed]~[bites]' 120 ;;
     address/killed) sanitized asan '[killed]' 10 ;;
-    thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 50 ;;
+    thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 100 ;;
     fuzz/*) tests/fuzz/fuzz_test.sh ;;
     mount/*) "tests/mount/$2_test.sh" "$build/bin" "$build/bin/efs-parity" ;;
     package/*) "tests/package/$2_test.sh" "$build" ;;
