@@ -79,16 +79,16 @@ perform() {
     unit/plain) catch "$build/bin/efs-tests" ;;
     # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
     # The crash enumeration and the injected faults bring a store of their own; where memory ends does not hang on the store, and
-    # where the PFS fails does little: one place of five.
+    # where the PFS fails does little: one place of ten.
     # Objects, queues, the node's cache, job files and what reads receipts have no segments.
-    unit/mapped-segments) EFS_SAMPLE=5 PMEM_IS_PMEM_FORCE=1 catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]~[objects]~[queue]~[cache]~[config]~[record]~[receipt]~[doctor]' ;;
+    unit/mapped-segments) EFS_SAMPLE=10 PMEM_IS_PMEM_FORCE=1 catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]~[objects]~[queue]~[cache]~[config]~[record]~[receipt]~[doctor]' ;;
     # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
     # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
     # two that wait for each other); the thread sanitizer has nothing to find there.
     # The proofs that the enumeration works ([bites]) run with the enumeration.
-    address/sanitizer) sanitized asan '~[killed]~[bites]' 120 ;;
+    address/sanitizer) sanitized asan '~[killed]~[bites]' 200 ;;
     address/killed) sanitized asan '[killed]' 10 ;;
-    thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 100 ;;
+    thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 150 ;;
     fuzz/*) tests/fuzz/fuzz_test.sh ;;
     mount/*) "tests/mount/$2_test.sh" "$build/bin" "$build/bin/efs-parity" ;;
     package/*) "tests/package/$2_test.sh" "$build" ;;
