@@ -19,8 +19,8 @@ inline constexpr std::uint64_t door_inode = 0xEF5D'0000'0000'0001;
 inline constexpr std::uint64_t door_magic = 0x3130'524F'4F44'4645;  // "EFDOOR01"
 inline constexpr std::size_t door_slots = 8192;
 
-// An epoch counts what makes a size that a client knows, or a permission to store through a
-// mapping, untrue: a truncation, a set-ID bit, a file capability. The daemon adds one after the
+// An epoch counts what makes untrue what a client knows of a file: a truncation to any size, a
+// punched hole (FALLOCATE), a set-ID bit, a file capability. The daemon adds one after the
 // change and before it answers the request. A client loads the epoch before it asks for the file
 // (door_ask); as long as the epoch is the same, the answer holds. Two inodes may share a slot. A
 // successor adds one to every epoch before it serves.
@@ -41,11 +41,18 @@ constexpr std::size_t door_slot(std::uint64_t inode) {
 
 static_assert(door_slots == std::size_t{1} << 13);
 
-// The answer of a regular file on a mount. Any other file system answers ENOTTY.
+// The answer of a regular file on a mount. Any other file system answers ENOTTY. A client serves
+// only bytes that the container holds: a load from a mapping of a hole would allocate a page. So
+// the answer has the run of data (lseek(2), SEEK_DATA and SEEK_HOLE) that begins at or before
+// `offset` and ends where the next hole or the file ends. data_begin may be `offset` itself where
+// the begin of the run is not known; data_end <= offset: a hole is there.
 struct DoorFile {
-  std::uint64_t magic;
+  std::uint64_t offset;  // the question
+  std::uint64_t magic;   // the rest is the answer
   std::uint64_t inode;
   std::uint64_t size;
+  std::uint64_t data_begin;
+  std::uint64_t data_end;
   std::uint32_t mode;   // st_mode
   std::uint32_t flags;  // DoorFlags
 };
@@ -72,7 +79,7 @@ struct DoorAhead {
   std::uint64_t bytes;
 };
 
-inline constexpr auto door_ask = static_cast<unsigned>(_IOR(0xEF, 1, DoorFile));       // a file
+inline constexpr auto door_ask = static_cast<unsigned>(_IOWR(0xEF, 1, DoorFile));      // a file
 inline constexpr auto door_report = static_cast<unsigned>(_IOW(0xEF, 2, DoorCounts));  // the door
 inline constexpr auto door_ahead = static_cast<unsigned>(_IOW(0xEF, 3, DoorAhead));    // a file
 
