@@ -20,6 +20,7 @@ queue: base
 image: base config backends store fs stage
 report: base stage
 recorder:
+intercept: base
 record: base config recorder
 cli: base config control stage queue image report record recorder
 daemon: base config backends store fs fuse stage control queue image report

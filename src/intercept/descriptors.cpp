@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "intercept/descriptors.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "intercept/raw.hpp"
+#include "intercept/settings.hpp"
+
+namespace efs::intercept {
+namespace {
+
+constinit Descriptor descriptors[Descriptors::most];
+constinit std::atomic<int> highest{-1};  // none above was ever used
+
+// Rule 13.
+constexpr int for_the_kernel = O_APPEND | O_DIRECT | O_SYNC | O_DSYNC | O_PATH;
+
+struct Looked {
+  bool regular = false;
+  int flags = 0;
+  File::Identity identity{};
+};
+
+// Asks the kernel alone: no request to the daemon.
+Looked look(int fd) {
+  struct statx status{};
+  const long flags = raw(SYS_fcntl, fd, F_GETFL);
+  if (flags < 0 || raw(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+                       STATX_TYPE | STATX_INO, &status) != 0) {
+    return {};
+  }
+  return {.regular = S_ISREG(status.stx_mode) && status.stx_dev_major == 0,
+          .flags = static_cast<int>(flags),
+          .identity = {makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino}};
+}
+
+void note_used(int fd) {
+  int known = highest.load(std::memory_order_relaxed);
+  while (known < fd && !highest.compare_exchange_weak(known, fd)) {
+  }
+}
+
+}  // namespace
+
+Descriptor* Descriptors::table() {
+  return descriptors;
+}
+
+std::int64_t Descriptor::seek(int fd, std::int64_t offset, int whence) {
+  for (;;) {
+    std::uint64_t before = offset_.load(std::memory_order_relaxed);
+    std::int64_t now = offset;
+    if (whence == SEEK_CUR) {
+      if (__builtin_add_overflow(static_cast<std::int64_t>(before & ~is_private), offset, &now)) {
+        return -EOVERFLOW;
+      }
+    } else if (whence != SEEK_SET) {
+      now = raw(SYS_lseek, fd, offset, whence);
+    }
+    if ((before & is_private) == 0) {
+      return raw(SYS_lseek, fd, offset, whence);
+    }
+    if (now < 0) {
+      return whence == SEEK_CUR || whence == SEEK_SET ? -EINVAL : now;
+    }
+    if (offset_.compare_exchange_strong(before, static_cast<std::uint64_t>(now) | is_private)) {
+      return now;
+    }
+  }
+}
+
+File* Use::first_calls(int fd, Descriptor& descriptor) {
+  const std::uint32_t calls = descriptor.calls_.load(std::memory_order_relaxed) + 1;
+  if ((descriptor.flags_.load(std::memory_order_relaxed) & Descriptor::left_alone) != 0) {
+    return nullptr;
+  }
+  descriptor.calls_.store(calls, std::memory_order_relaxed);
+  // the bound is a power of two: a file that cannot be had is tried again after twice the calls
+  if (calls < File::calls_before_mapping() || (calls & (calls - 1)) != 0 || !settings().serves) {
+    return nullptr;
+  }
+  note_used(fd);
+  const Looked looked = look(fd);
+  const int access = looked.flags & O_ACCMODE;
+  if (!looked.regular || (looked.flags & for_the_kernel) != 0 || access == O_ACCMODE) {
+    descriptor.flags_.fetch_or(Descriptor::left_alone);
+    return nullptr;
+  }
+  const bool writes = access != O_RDONLY;
+  File* file = File::adopt(fd, looked.identity, writes);
+  if (file == nullptr) {
+    if (calls >= 8 * File::calls_before_mapping()) {
+      descriptor.flags_.fetch_or(Descriptor::left_alone);
+    }
+    return nullptr;
+  }
+  const std::uint32_t before = descriptor.flags_.fetch_or(
+      (access != O_WRONLY ? Descriptor::can_read : 0) | (writes ? Descriptor::can_write : 0));
+  descriptor.tick_.store(tick_of(cycles()), std::memory_order_relaxed);
+  File* none = nullptr;
+  if (!descriptor.file_.compare_exchange_strong(none, file)) {
+    file->release();  // another thread was first
+    return none;
+  }
+  if ((before & Descriptor::made_here) != 0) {
+    const long offset = raw(SYS_lseek, fd, 0, SEEK_CUR);
+    if (offset >= 0) {
+      descriptor.offset_.store(static_cast<std::uint64_t>(offset) | Descriptor::is_private);
+    }
+  }
+  return file;
+}
+
+// Once a tick: is the descriptor still what it was, and is the daemon alive?
+void Use::check(int fd) {
+  file_->report_if_due(now_);
+  const Looked looked = look(fd);
+  const bool same = looked.regular && looked.identity == file_->identity() &&
+                    (looked.flags & for_the_kernel) == 0;
+  if (same && file_->is_served()) {
+    descriptor_->tick_.store(tick_of(now_), std::memory_order_relaxed);
+    return;
+  }
+  if (same) {
+    Descriptors::share(fd);
+  }
+  File* const mine = file_;
+  file_ = nullptr;
+  File* expected = mine;
+  if (descriptor_->file_.compare_exchange_strong(expected, nullptr)) {
+    descriptor_->offset_.store(0);
+    descriptor_->flags_.store(same ? Descriptor::left_alone : 0);
+    descriptor_->calls_.store(0);
+    mine->release();
+  }
+  mine->release();
+}
+
+void Descriptors::made(int fd) {
+  if (Descriptor* descriptor = of(fd)) {
+    forget(fd);
+    descriptor->flags_.store(Descriptor::made_here, std::memory_order_relaxed);
+    note_used(fd);
+  }
+}
+
+void Descriptors::forget(int fd) {
+  Descriptor* descriptor = of(fd);
+  if (descriptor == nullptr) {
+    return;
+  }
+  File* file = descriptor->file_.load(std::memory_order_relaxed);
+  if (file != nullptr) {
+    file = descriptor->file_.exchange(nullptr);
+  }
+  if (file != nullptr) {
+    if (descriptor->writes() && look(fd).identity == file->identity()) {
+      file->stamp(fd);
+    }
+    file->release();
+  }
+  descriptor->offset_.store(0, std::memory_order_relaxed);
+  descriptor->flags_.store(0, std::memory_order_relaxed);
+  descriptor->calls_.store(0, std::memory_order_relaxed);
+}
+
+void Descriptors::forget_range(unsigned first, unsigned last) {
+  const int end = highest.load();
+  for (unsigned fd = first; end >= 0 && fd <= last && fd <= static_cast<unsigned>(end); ++fd) {
+    forget(static_cast<int>(fd));
+  }
+}
+
+void Descriptors::look_again(int fd) {
+  share(fd);
+  forget(fd);
+}
+
+// A thread that takes its offset from the kernel meanwhile may be too early by this one call.
+void Descriptors::share(int fd) {
+  Descriptor* descriptor = of(fd);
+  if (descriptor == nullptr) {
+    return;
+  }
+  descriptor->flags_.fetch_and(~static_cast<std::uint32_t>(Descriptor::made_here));
+  const std::uint64_t offset = descriptor->offset_.exchange(0);
+  if ((offset & Descriptor::is_private) != 0) {
+    raw(SYS_lseek, fd, offset & ~Descriptor::is_private, SEEK_SET);
+  }
+}
+
+void Descriptors::share_all() {
+  const int end = highest.load();
+  for (int fd = 0; fd <= end; ++fd) {
+    share(fd);
+  }
+}
+
+void Descriptors::stamp(int fd) {
+  const Descriptor* descriptor = of(fd);
+  File* file = descriptor == nullptr ? nullptr : descriptor->file_.load();
+  if (file == nullptr || !descriptor->writes() || !file->hold()) {
+    return;
+  }
+  if (descriptor->file_.load() == file && look(fd).identity == file->identity()) {
+    file->stamp(fd);
+  }
+  file->release();
+}
+
+void Descriptors::stamp_all() {
+  const int end = highest.load();
+  for (int fd = 0; fd <= end; ++fd) {
+    stamp(fd);
+  }
+}
+
+void Descriptors::after_fork() {
+  File::after_fork([](const File& file) {
+    std::uint32_t references = 0;
+    const int end = highest.load();
+    for (int fd = 0; fd <= end; ++fd) {
+      references += descriptors[fd].file_.load() == &file ? 1 : 0;
+    }
+    return references;
+  });
+}
+
+}  // namespace efs::intercept

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// A file on an efs mount that this process has mapped: one for all its descriptors of the file.
+// The numbers of rules are those of README.md.
+//
+// Lifetime: a File lies in a fixed pool and is never freed, so that a thread that comes late reads
+// no foreign memory. Each descriptor in the table holds a reference and each call in progress
+// another; who drops the last one unmaps. So nothing stays mapped after the last close (rule 1),
+// and no lock is needed to close.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "intercept/counts.hpp"
+#include "intercept/known_range.hpp"
+#include "intercept/mount.hpp"
+
+namespace efs::intercept {
+
+/// The processor's counter, shifted: a tick is some 100 us.
+inline std::uint64_t cycles() {
+  return __builtin_ia32_rdtsc();
+}
+
+inline std::uint64_t tick_of(std::uint64_t cycles) {
+  return cycles >> 18;
+}
+
+class File {
+ public:
+  struct Identity {
+    std::uint64_t device;
+    std::uint64_t inode;
+    bool operator==(const Identity&) const = default;
+  };
+
+  /// The file of `fd`, with a reference: a mapped one, or a new one, which is mapped now. `writes`:
+  /// the descriptor may write. Null: it cannot be served. Returns null too if another thread is in
+  /// here; the caller tries again at a later call.
+  static File* adopt(int fd, const Identity& identity, bool writes);
+
+  /// Takes a reference if the file has one; false: the object is free, or becomes free.
+  bool hold() {
+    std::uint32_t references = references_.load(std::memory_order_relaxed);
+    while (references != 0) {
+      if (references_.compare_exchange_weak(references, references + 1,
+                                            std::memory_order_acquire)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void release() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      end();
+    }
+  }
+
+  const Identity& identity() const { return identity_; }
+
+  /// Where the byte at `offset` is mapped, if `bytes` from there are known to be there and mapped
+  /// as the call needs; else null: the call is the kernel's. May ask the daemon once by `fd`.
+  char* at(int fd, std::uint64_t offset, std::uint64_t bytes, bool for_write);
+
+  /// The calls of a descriptor before its file is mapped: more if mappings have not paid.
+  static std::uint32_t calls_before_mapping();
+  /// mlockall(2) would fill every mapping: there are none any more.
+  static void map_no_more();
+
+  /// True if a call of so many bytes at the kernel's offset, as far as it is known, is served.
+  bool expects(std::uint64_t bytes) const {
+    return range().holds(next_offset_.load(std::memory_order_relaxed), bytes);
+  }
+
+  /// The kernel's offset is here now.
+  void offset_is(std::uint64_t offset) { next_offset_.store(offset, std::memory_order_relaxed); }
+
+  /// The kernel has written these bytes. `epoch` is of before the call.
+  void extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
+
+  std::uint64_t epoch() const { return mount_->epoch(identity_.inode).load(); }
+
+  /// Rule 6. True if this write is the kernel's, because it is the first of its tick.
+  bool is_first_of_tick(std::uint64_t tick) {
+    return written_tick_.load(std::memory_order_relaxed) != tick;
+  }
+
+  /// Call before the kernel's write. `epoch` is of before it.
+  void kernel_writes(std::uint64_t tick, std::uint64_t epoch) {
+    stored_.store(false, std::memory_order_relaxed);
+    written_epoch_.store(epoch, std::memory_order_relaxed);
+    written_tick_.store(tick, std::memory_order_relaxed);
+  }
+
+  void stored() {
+    if (!stored_.load(std::memory_order_relaxed)) {
+      stored_.store(true, std::memory_order_relaxed);
+    }
+  }
+
+  /// Moves mtime if a store came after the last write by the kernel, and nobody has set the times
+  /// since.
+  void stamp(int fd);
+
+  /// False: the daemon and its supervisor are dead.
+  bool is_served() const { return !mount_->is_dead(); }
+
+  void report_if_due(std::uint64_t now) { mount_->report_if_due(now); }
+
+  Counts& counts() { return mount_->counts; }
+
+  void count_call() { add(served_, 1); }
+
+  /// The child of a fork has one thread. `references` are those of its table.
+  static void after_fork(std::uint32_t (*references)(const File&));
+
+ private:
+  // A mapping is longer than the file, and a grown file gets a longer one beside it. Each step
+  // is four times the one before.
+  static constexpr std::size_t most_mappings = 16;
+  static constexpr std::size_t chunk = std::size_t{2} << 20;
+
+  struct Mapping {
+    char* base = nullptr;
+    std::size_t bytes = 0;
+    bool writable = false;
+    std::atomic<std::uint8_t>* chunks = nullptr;  // Touched; `few` or memory of its own
+    std::atomic<std::uint8_t> few[64] = {};
+
+    std::size_t count() const { return bytes / chunk; }
+  };
+
+  enum Touched : std::uint8_t { untouched, once, populated };
+
+  struct Run {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+    bool for_write;
+  };
+
+  static File* find(const Identity& identity);
+  static File* begin(int fd, const Identity& identity, bool writes);
+
+  KnownRange range() const { return {begin_.load(), end_.load()}; }
+
+  void set_range(const KnownRange& range);
+
+  bool is_current() const { return epoch_.load(std::memory_order_acquire) == epoch(); }
+
+  /// The mapping that serves the run, or null.
+  const Mapping* serving(const Run& run) const;
+  /// Both under busy_.
+  bool ask(int fd, std::uint64_t offset);
+  bool map(int fd, bool writable);
+  const Mapping* prepare(int fd, const Run& run);
+  /// Rule 10. False: a large request to pages that this process has not touched.
+  bool touch(const Mapping& mapping, const Run& run);
+  void end();
+
+  std::atomic<std::uint32_t> references_{0};
+  Identity identity_{};
+  Mount* mount_ = nullptr;
+  std::atomic<const Mapping*> mapping_{nullptr};  // the last of mappings_
+  std::atomic<std::uint64_t> epoch_{0};           // of the range
+  std::atomic<std::uint64_t> begin_{0}, end_{0};  // KnownRange
+  std::atomic<bool> may_write_{false};            // DoorFlags, as of epoch_
+  std::atomic<std::uint64_t> written_tick_{0};
+  std::atomic<std::uint64_t> written_epoch_{0};
+  std::atomic<bool> stored_{false};
+  std::atomic<std::uint64_t> served_{0};
+  std::atomic<std::uint64_t> next_offset_{0};  // where the last call ended
+  std::atomic_flag busy_;                      // who changes the range or the mappings
+  std::uint64_t asked_at_ = 0;                 // served_ at the last question; under busy_
+  bool unmappable_ = false;                    // under busy_
+  std::size_t mapped_ = 0;                     // mappings; under busy_
+  std::atomic<bool> in_use_{false};
+  Mapping mappings_[most_mappings];
+};
+
+}  // namespace efs::intercept

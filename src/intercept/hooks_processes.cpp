@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The calls that make processes, replace programs, end them, and set signals.
+#include <pthread.h>
+#include <sched.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "intercept/descriptors.hpp"
+#include "intercept/fault_handler.hpp"
+#include "intercept/next.hpp"
+#include "intercept/settings.hpp"
+#include "intercept/statistics.hpp"
+
+namespace {
+
+namespace in = efs::intercept;
+
+void report_all() {
+  in::Descriptors::stamp_all();
+  in::Mount::report_all();
+}
+
+void after_fork() {
+  in::Descriptors::after_fork();
+  in::Mount::after_fork();
+  in::statistics::after_fork();
+}
+
+// Signals are served from here on in the thread that starts: what it inherits may block them.
+__attribute__((constructor)) void begin() {
+  in::read_settings();
+  if (!in::settings().serves) {
+    return;
+  }
+  pthread_atfork(in::Descriptors::share_all, nullptr, after_fork);
+  sigset_t ours;
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGSEGV);
+  sigaddset(&ours, SIGBUS);
+  EFS_NEXT(pthread_sigmask)(SIG_UNBLOCK, &ours, nullptr);
+}
+
+__attribute__((destructor)) void end() {
+  report_all();
+  in::statistics::tell();
+}
+
+// The arguments of execl() and its kin, up to and with the null; then what stands behind it.
+std::size_t count(va_list rest) {
+  std::size_t arguments = 1;
+  while (va_arg(rest, char*) != nullptr) {
+    ++arguments;
+  }
+  return arguments;
+}
+
+void before_exec() {
+  in::Descriptors::share_all();
+  report_all();
+}
+
+}  // namespace
+
+// A child of vfork(2) would change our table for its parent (rule 9). POSIX lets vfork() be fork().
+EFS_HOOK pid_t vfork() {
+  return fork();
+}
+
+EFS_HOOK int clone(int (*run)(void*), void* stack, int flags, void* argument, ...) {
+  va_list rest;
+  va_start(rest, argument);
+  void* parent = va_arg(rest, void*);
+  void* local = va_arg(rest, void*);
+  void* child = va_arg(rest, void*);
+  va_end(rest);
+  if ((flags & CLONE_FILES) == 0) {
+    in::Descriptors::share_all();
+  }
+  return EFS_NEXT(clone)(run, stack, flags, argument, parent, local, child);
+}
+
+EFS_HOOK int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+                         const posix_spawnattr_t* attributes, char* const* arguments,
+                         char* const* environment) {
+  in::Descriptors::share_all();
+  return EFS_NEXT(posix_spawn)(pid, path, actions, attributes, arguments, environment);
+}
+
+EFS_HOOK int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
+                          const posix_spawnattr_t* attributes, char* const* arguments,
+                          char* const* environment) {
+  in::Descriptors::share_all();
+  return EFS_NEXT(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
+}
+
+EFS_HOOK int system(const char* command) {
+  in::Descriptors::share_all();
+  return EFS_NEXT(system)(command);
+}
+
+EFS_HOOK FILE* popen(const char* command, const char* mode) {
+  in::Descriptors::share_all();
+  return EFS_NEXT(popen)(command, mode);
+}
+
+EFS_HOOK int execve(const char* path, char* const* arguments, char* const* environment) {
+  before_exec();
+  return EFS_NEXT(execve)(path, arguments, environment);
+}
+
+EFS_HOOK int execv(const char* path, char* const* arguments) {
+  before_exec();
+  return EFS_NEXT(execv)(path, arguments);
+}
+
+EFS_HOOK int execvp(const char* file, char* const* arguments) {
+  before_exec();
+  return EFS_NEXT(execvp)(file, arguments);
+}
+
+EFS_HOOK int execvpe(const char* file, char* const* arguments, char* const* environment) {
+  before_exec();
+  return EFS_NEXT(execvpe)(file, arguments, environment);
+}
+
+EFS_HOOK int fexecve(int fd, char* const* arguments, char* const* environment) {
+  before_exec();
+  return EFS_NEXT(fexecve)(fd, arguments, environment);
+}
+
+EFS_HOOK int execveat(int at, const char* path, char* const* arguments, char* const* environment,
+                      int flags) {
+  before_exec();
+  return EFS_NEXT(execveat)(at, path, arguments, environment, flags);
+}
+
+// execl(path, first, ..., null[, environment]): as the same call with a vector.
+#define EFS_EXECL(name, call, environment)                                            \
+  EFS_HOOK int name(const char* path, const char* first, ...) {                       \
+    va_list rest;                                                                     \
+    va_start(rest, first);                                                            \
+    const std::size_t arguments = count(rest) + 1;                                    \
+    va_end(rest);                                                                     \
+    auto** vector = static_cast<char**>(__builtin_alloca(sizeof(char*) * arguments)); \
+    va_start(rest, first);                                                            \
+    vector[0] = const_cast<char*>(first);                                             \
+    for (std::size_t i = 1; i < arguments; ++i) {                                     \
+      vector[i] = va_arg(rest, char*);                                                \
+    }                                                                                 \
+    const int result = call(path, vector environment);                                \
+    va_end(rest);                                                                     \
+    return result;                                                                    \
+  }
+EFS_EXECL(execl, execv, )
+EFS_EXECL(execlp, execvp, )
+#define EFS_ENVIRONMENT , va_arg(rest, char* const*)
+EFS_EXECL(execle, execve, EFS_ENVIRONMENT)
+
+EFS_HOOK void _exit(int status) {
+  report_all();
+  in::statistics::tell();
+  EFS_NEXT(_exit)(status);
+  __builtin_unreachable();
+}
+
+EFS_HOOK void _Exit(int status) {
+  _exit(status);
+}
+
+EFS_HOOK int mlockall(int flags) noexcept {
+  if ((flags & MCL_FUTURE) != 0) {
+    in::File::map_no_more();
+  }
+  return EFS_NEXT(mlockall)(flags);
+}
+
+EFS_HOOK int sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
+  return in::fault_handler::takes(signal) ? in::fault_handler::set_action(signal, action, old)
+                                          : EFS_NEXT(sigaction)(signal, action, old);
+}
+
+EFS_HOOK sighandler_t signal(int signal, sighandler_t handler) noexcept {
+  if (!in::fault_handler::takes(signal)) {
+    return EFS_NEXT(signal)(signal, handler);
+  }
+  struct sigaction action{};
+  struct sigaction old{};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaddset(&action.sa_mask, signal);
+  return in::fault_handler::set_action(signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
+}
+
+EFS_HOOK int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  sigset_t reduced;
+  return EFS_NEXT(pthread_sigmask)(
+      how, how == SIG_UNBLOCK ? set : in::fault_handler::unblocked(set, reduced), old);
+}
+
+EFS_HOOK int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  sigset_t reduced;
+  return EFS_NEXT(sigprocmask)(
+      how, how == SIG_UNBLOCK ? set : in::fault_handler::unblocked(set, reduced), old);
+}
+
+namespace {
+
+// What a program calls past the C library's own functions.
+void before(long number, const long (&arguments)[6]) {
+  const auto fd = [&](int i) {
+    return static_cast<int>(arguments[i]);
+  };
+  switch (number) {
+    case SYS_close: return in::Descriptors::forget(fd(0));
+    case SYS_close_range:
+      return in::Descriptors::forget_range(static_cast<unsigned>(arguments[0]),
+                                           static_cast<unsigned>(arguments[1]));
+    case SYS_dup2:
+    case SYS_dup3: in::Descriptors::share(fd(0)); return in::Descriptors::look_again(fd(1));
+    case SYS_fcntl: return in::Descriptors::look_again(fd(0));
+    case SYS_read:
+    case SYS_write:
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_preadv2:
+    case SYS_pwritev2:
+    case SYS_lseek:
+    case SYS_dup: return in::Descriptors::share(fd(0));
+    case SYS_sendfile:
+    case SYS_splice:
+    case SYS_copy_file_range:
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+    case SYS_fork:
+    case SYS_vfork:
+    case SYS_clone:
+    case SYS_clone3:
+    case SYS_io_uring_setup:
+    case SYS_io_uring_enter: return in::Descriptors::share_all();
+    case SYS_execve:
+    case SYS_execveat:
+    case SYS_exit_group: return before_exec();
+    default: return;
+  }
+}
+
+}  // namespace
+
+EFS_HOOK long syscall(long number, ...) noexcept {
+  long arguments[6];
+  va_list rest;
+  va_start(rest, number);
+  for (long& argument : arguments) {
+    argument = va_arg(rest, long);
+  }
+  va_end(rest);
+  before(number, arguments);
+  return EFS_NEXT(syscall)(number, arguments[0], arguments[1], arguments[2], arguments[3],
+                           arguments[4], arguments[5]);
+}

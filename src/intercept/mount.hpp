@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The efs mounts that this process has mapped files of, and their doors
+// (base/intercept_door.hpp). A door is open while a file of its mount is mapped: an open door
+// keeps the mount from being unmounted, as an open file does.
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/intercept_door.hpp"
+#include "intercept/counts.hpp"
+
+namespace efs::intercept {
+
+class Mount {
+ public:
+  /// The mount whose device has this number; opens its door if it is not open. Returns a mount with
+  /// a use counted, or null: no door is there, or there is no room for one more mount. One thread
+  /// at a time.
+  static Mount* of(std::uint64_t device);
+
+  /// Ends a use. The last one closes the door, with a last report. Safe in a signal handler.
+  void leave();
+
+  const std::atomic<std::uint64_t>& epoch(std::uint64_t inode) const {
+    return table_->epochs[door_slot(inode)];
+  }
+
+  /// True if the daemon and its supervisor are gone, so that nothing may be stored any more.
+  bool is_dead() const { return dead_.load(std::memory_order_relaxed); }
+
+  /// Tells the daemon what was served since the last report, and learns whether it is alive. Asks
+  /// at most every 2^26 ticks of the processor's counter (some 25 ms).
+  void report_if_due(std::uint64_t now);
+
+  /// Before the process ends or becomes another program.
+  static void report_all();
+
+  /// A forked child gets a session of its own at its next report.
+  static void after_fork();
+
+  Counts counts;  // since the last report
+  std::atomic<std::uint32_t> mapped_files{0};
+
+ private:
+  bool open_door();
+  void report();
+
+  std::atomic<std::uint32_t> uses_{0};
+  std::uint64_t device_ = 0;
+  const DoorTable* table_ = nullptr;
+  int door_ = -1;
+  char path_[4096] = {};  // of the door
+  std::atomic<std::uint64_t> reported_{0};
+  std::atomic<bool> reporting_{false};
+  std::atomic<bool> dead_{false};
+  std::atomic<bool> foreign_{false};  // the door belongs to the parent's session
+};
+
+}  // namespace efs::intercept

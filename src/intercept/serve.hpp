@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Reads and writes: by memory where they can be (rule 2), else by the kernel. Each returns what the
+// system call returns, or -1 with errno.
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace efs::intercept {
+
+/// The kernel's calls that stand for a call of the program, with its buffers. `at_offset` is a
+/// call that leaves the descriptor's offset alone.
+struct KernelCalls {
+  ssize_t (*at_offset)(int fd, const void* request, std::int64_t offset);
+  ssize_t (*in_place)(int fd, const void* request);
+};
+
+/// The program's buffers.
+struct Buffers {
+  const iovec* first;
+  std::size_t count;
+  std::size_t bytes;    // of all; 0: the call is the kernel's
+  const void* request;  // for KernelCalls
+};
+
+ssize_t read_at(int fd, const Buffers& buffers, std::int64_t offset, const KernelCalls& kernel);
+ssize_t write_at(int fd, const Buffers& buffers, std::int64_t offset, const KernelCalls& kernel);
+ssize_t read_next(int fd, const Buffers& buffers, const KernelCalls& kernel);
+ssize_t write_next(int fd, const Buffers& buffers, const KernelCalls& kernel);
+
+}  // namespace efs::intercept

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "intercept/settings.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace efs::intercept {
+namespace {
+
+constinit Settings read;
+
+bool lists(const char* list, const char* name) {
+  const std::size_t length = strlen(name);
+  while (list != nullptr && *list != '\0') {
+    const char* end = strchrnul(list, ',');
+    if (static_cast<std::size_t>(end - list) == length && strncmp(list, name, length) == 0) {
+      return true;
+    }
+    list = *end == '\0' ? end : end + 1;
+  }
+  return false;
+}
+
+}  // namespace
+
+const Settings& settings() {
+  return read;
+}
+
+void read_settings() {
+  const char* mode = getenv("EFS_INTERCEPT");
+  const auto is = [mode](const char* word) {
+    return mode != nullptr && strcmp(mode, word) == 0;
+  };
+  read.serves = !is("off") && !lists(getenv("EFS_INTERCEPT_SKIP"), program_invocation_short_name);
+  read.verifies = is("verify");
+  read.tells = is("stats") || is("verify");
+  const char* file = getenv("EFS_INTERCEPT_STATS");
+  if (file != nullptr && strlen(file) < sizeof read.statistics) {
+    strcpy(read.statistics, file);
+  }
+}
+
+}  // namespace efs::intercept

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What the environment asks for: EFS_INTERCEPT, EFS_INTERCEPT_STATS, EFS_INTERCEPT_SKIP
+// (efs-intercept(7)).
+
+namespace efs::intercept {
+
+struct Settings {
+  bool serves = false;  // EFS_INTERCEPT=off, or a program of EFS_INTERCEPT_SKIP
+  bool verifies = false;
+  bool tells = false;          // statistics at the end
+  char statistics[4096] = {};  // the file to which they go; none: standard error
+};
+
+/// Constant after read_settings(), which the loader runs before the program.
+const Settings& settings();
+void read_settings();
+
+}  // namespace efs::intercept

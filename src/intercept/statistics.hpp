@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What this process has served in all: one line at its end, if EFS_INTERCEPT asks for it.
+
+#include <cstddef>
+
+#include "base/intercept_door.hpp"
+
+namespace efs::intercept::statistics {
+
+/// Adds what a report says. Thread-safe.
+void add(const DoorCounts& counts);
+
+/// EFS_INTERCEPT=verify: a served read differed from the kernel's.
+void differed(int fd, long offset, std::size_t bytes);
+
+/// Writes the line, once. Safe in a signal handler.
+void tell();
+
+/// A child counts for itself.
+void after_fork();
+
+}  // namespace efs::intercept::statistics
