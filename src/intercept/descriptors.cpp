@@ -76,11 +76,10 @@ std::int64_t Descriptor::seek(int fd, std::int64_t offset, int whence) {
 }
 
 File* Use::first_calls(int fd, Descriptor& descriptor) {
-  const std::uint32_t calls = descriptor.calls_.load(std::memory_order_relaxed) + 1;
   if ((descriptor.flags_.load(std::memory_order_relaxed) & Descriptor::left_alone) != 0) {
     return nullptr;
   }
-  descriptor.calls_.store(calls, std::memory_order_relaxed);
+  const std::uint32_t calls = descriptor.calls_.fetch_add(1, std::memory_order_relaxed) + 1;
   // the bound is a power of two: a file that cannot be had is tried again after twice the calls
   if (calls < File::calls_before_mapping() || (calls & (calls - 1)) != 0 || !settings().serves) {
     return nullptr;

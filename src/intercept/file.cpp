@@ -133,6 +133,7 @@ File* File::begin(int fd, const Identity& identity, bool writes) {
   file.served_ = file.next_offset_ = 0;
   file.asked_at_ = 0;
   file.unmappable_ = false;
+  file.appended_ = file.room_end_ = 0;
   file.stored_ = false;
   file.written_tick_ = 0;
   mount->mapped_files.fetch_add(1);
@@ -297,11 +298,26 @@ char* File::at(int fd, std::uint64_t offset, std::uint64_t bytes, bool for_write
   return mapping->base + offset;
 }
 
-void File::extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes) {
+// Each append to a file without room allocates its pages one by one. The daemon gives back what is
+// left at the last close. If it grants none, it is asked again after as many bytes.
+void File::append(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  constexpr std::uint64_t enough = 128 << 10, room = 2 << 20;
+  appended_ = offset == end_.load(std::memory_order_relaxed) ? appended_ + bytes : 0;
+  const std::uint64_t end = offset + bytes;
+  if (appended_ < enough || end < room_end_) {
+    return;
+  }
+  const DoorAhead ahead{.offset = end, .bytes = room};
+  raw(SYS_ioctl, fd, door_ahead, &ahead);
+  room_end_ = end + room;
+}
+
+void File::extend(int fd, std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes == 0 || busy_.test_and_set(std::memory_order_acquire)) {
     return;
   }
   if (epoch_.load(std::memory_order_relaxed) == epoch) {
+    append(fd, offset, bytes);
     KnownRange known = range();
     known.add(offset, bytes);
     set_range(known);

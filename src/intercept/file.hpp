@@ -77,8 +77,9 @@ class File {
   /// The kernel's offset is here now.
   void offset_is(std::uint64_t offset) { next_offset_.store(offset, std::memory_order_relaxed); }
 
-  /// The kernel has written these bytes. `epoch` is of before the call.
-  void extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
+  /// The kernel has written these bytes by `fd`. `epoch` is of before the call. After a run of
+  /// appends asks the daemon for room ahead (rule 11).
+  void extend(int fd, std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
 
   std::uint64_t epoch() const { return mount_->epoch(identity_.inode).load(); }
 
@@ -154,6 +155,7 @@ class File {
   /// Both under busy_.
   bool ask(int fd, std::uint64_t offset);
   bool map(int fd, bool writable);
+  void append(int fd, std::uint64_t offset, std::uint64_t bytes);
   const Mapping* prepare(int fd, const Run& run);
   /// Rule 10. False: a large request to pages that this process has not touched.
   bool touch(const Mapping& mapping, const Run& run);
@@ -174,6 +176,8 @@ class File {
   std::atomic_flag busy_;                      // who changes the range or the mappings
   std::uint64_t asked_at_ = 0;                 // served_ at the last question; under busy_
   bool unmappable_ = false;                    // under busy_
+  std::uint64_t appended_ = 0;                 // bytes in a row at the end; under busy_
+  std::uint64_t room_end_ = 0;                 // no more room is asked for before; under busy_
   std::size_t mapped_ = 0;                     // mappings; under busy_
   std::atomic<bool> in_use_{false};
   Mapping mappings_[most_mappings];

@@ -9,7 +9,10 @@
 
 namespace efs::intercept {
 
-inline long as_register(const volatile void* pointer) { return reinterpret_cast<long>(pointer); }
+inline long as_register(const volatile void* pointer) {
+  return reinterpret_cast<long>(pointer);
+}
+
 template <typename T>
   requires(std::is_integral_v<T> || std::is_enum_v<T>)
 long as_register(T value) {
