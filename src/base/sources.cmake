@@ -4,6 +4,7 @@ set(sources
   boot.cpp
   checksum.cpp
   cpu_binding.cpp
+  door_memory.cpp
   file_clock.cpp
   file_lock.cpp
   json_text.cpp

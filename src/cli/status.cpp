@@ -239,6 +239,21 @@ void print_counters(std::ostream& out, const Json& c) {
       << "; passthrough I/O is the kernel's and not counted\n";
 }
 
+// Nothing as long as no program intercepts.
+void print_intercept(std::ostream& out, const Json& intercept) {
+  const Json totals = intercept.value("totals", Json::object());
+  const auto number = [&](const char* key) {
+    return totals.value(key, std::uint64_t{0});
+  };
+  if (number("clients") == 0) {
+    return;
+  }
+  out << "  intercept " << intercept.value("clients_now", std::uint64_t{0}) << " programs now, "
+      << number("clients") << " in all; served themselves " << number("reads") << " reads ("
+      << format_bytes(number("read_bytes")) << "), " << number("writes") << " writes ("
+      << format_bytes(number("written_bytes")) << ")\n";
+}
+
 void print_limits(std::ostream& out, const Json& limits) {
   const auto rate = [&](const char* key, bool bytes) {
     const auto value = limits.value(key, std::uint64_t{0});
@@ -430,6 +445,7 @@ void print_status(std::ostream& out, const Json& s) {
   if (s.contains("counters")) {
     print_counters(out, s["counters"]);
   }
+  print_intercept(out, s.value("intercept", Json::object()));
   print_recordings(out, s);
   print_moved(out, s);
   print_tasks(out, s.value("tasks", Json::array()));

@@ -13,11 +13,13 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/door_memory.hpp"
 #include "base/log.hpp"
 #include "base/memory.hpp"
 #include "base/mounts.hpp"
@@ -234,7 +236,14 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
 struct Kept {
   ConfigMemfds files;
   KeptFiguresPtr figures;
+  std::unique_ptr<DoorMemory> door;  // null: the mount has no door
 };
+
+// Without a door programs cannot intercept.
+std::unique_ptr<DoorMemory> make_door() {
+  auto made = DoorMemory::make();
+  return made ? std::make_unique<DoorMemory>(*std::move(made)) : nullptr;
+}
 
 // The supervisor's information for a new worker about the dead ones.
 struct Predecessors {
@@ -402,7 +411,8 @@ InstanceOptions instance_options(const Facts& facts, const config::JobConfig& co
           .takeovers = predecessors.count,
           .predecessor = predecessors.last,
           .stop_is_unusual = predecessors.stop_is_unusual,
-          .figures = facts.kept.figures.get()};
+          .figures = facts.kept.figures.get(),
+          .door = facts.kept.door.get()};
 }
 
 // Tells the starter the reason of a failure. Returns the exit code of the worker.
@@ -582,7 +592,8 @@ Supervisor supervisor_of(const Facts& facts, InstanceDirectory& made) {
        .fuse_device = UniqueFd(facts.privileged ? ::open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1),
        .source = source_of(facts.arguments, facts.mount),
        .privileged = facts.privileged,
-       .keep_store = made.was_there});
+       .keep_store = made.was_there,
+       .door = facts.kept.door ? facts.kept.door->descriptor() : -1});
 }
 
 // Serves the worker until it is gone. Returns its status; nullopt: it was killed and is not gone
@@ -753,7 +764,8 @@ int efsd(int argc, char** argv) {
               .privileged = privileged,
               .mount = std::move(*mount),
               .kept = {.files = ConfigMemfds::make().value_or(ConfigMemfds{}),
-                       .figures = make_kept_figures()}};
+                       .figures = make_kept_figures(),
+                       .door = make_door()}};
   auto child = fork_worker(facts, *made, nullptr, {});
   if (!child) {
     return refuse_aloud(facts.arguments, child.error());

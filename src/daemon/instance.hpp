@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "base/door_memory.hpp"
 #include "base/mutex.hpp"
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
@@ -56,6 +57,7 @@ struct InstanceOptions {
   // a predecessor unmounted for a StopRequest with is_unusual()
   bool stop_is_unusual = false;
   KeptFigures* figures = nullptr;  // shared by all workers; null: each worker has its own
+  DoorMemory* door = nullptr;      // likewise; null: the mount has no door
 };
 
 /// The states before `running` follow one another in this order. `recovering`: a successor replays

@@ -451,6 +451,7 @@ void Instance::add_store(Json& status) const {
     status["limits"] = shown_limits();
   }
   status["counters"] = figures_of(session_->counters());
+  status["intercept"] = figures_of(session_->door());
 }
 
 Json Instance::status_now() {

@@ -188,7 +188,9 @@ void Instance::open_session() {
                              .xattr = options_.config.xattr,
                              .counters = kept != nullptr ? &kept->counters : nullptr,
                              .usage = kept != nullptr ? &kept->usage : nullptr,
-                             .limits = has_limits() ? &limits() : nullptr});
+                             .limits = has_limits() ? &limits() : nullptr,
+                             .door = options_.door,
+                             .door_totals = kept != nullptr ? &kept->door : nullptr});
 }
 
 // Neither root's rights nor the answer to INIT guarantee passthrough, so try it. The lock files of

@@ -367,7 +367,8 @@ fs::Filesystem::Options Instance::filesystem_options(mode_t root_mode, bool same
           .access_times = config::access_times(options_.mount_flags),
           .segment_size = segment_sizes.front(),
           .segment_sizes = segment_sizes,
-          .place_of_new = placement_of(options_.config)};
+          .place_of_new = placement_of(options_.config),
+          .door = options_.door};
 }
 
 std::unexpected<Error> Instance::not_opened(const Error& error) const {

@@ -10,6 +10,7 @@
 
 #include "daemon/job_history.hpp"
 #include "fuse/counters.hpp"
+#include "fuse/door_clients.hpp"
 #include "fuse/limits.hpp"
 #include "fuse/usage.hpp"
 
@@ -31,6 +32,7 @@ struct KeptFigures {
   std::atomic<bool> has_staged_in{false};
   KeptHistory history;
   fuse::Limits limits;
+  fuse::DoorTotals door;
   // last: its pages stay untouched until they are needed
   fuse::Usage usage;
 };

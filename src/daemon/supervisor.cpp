@@ -261,17 +261,24 @@ Message Supervisor::unmount(const Message& ask) {
 // The kernel opens the file again, with the rights of the registering process, for every program
 // that opens it in the mount. So the file must belong to the user and must be on the store's
 // device. See also drop_privilege(), which limits the supervisor's file rights to the user's.
+bool Supervisor::is_door(const struct stat& file) const {
+  struct stat door{};
+  return options_.door >= 0 && ::fstat(options_.door, &door) == 0 && door.st_dev == file.st_dev &&
+         door.st_ino == file.st_ino;
+}
+
 int Supervisor::open_backing(const UniqueFd& container) {
   struct stat st{};
   if (!container || !mount_.fuse() || ::fstat(container.get(), &st) != 0) {
     return -EBADF;
   }
+  const bool door = is_door(st);
   // this user has no such container
-  if (!S_ISREG(st.st_mode) || st.st_uid != options_.uid) {
+  if (!S_ISREG(st.st_mode) || (st.st_uid != options_.uid && !door)) {
     return -EPERM;
   }
   // this store has no such container
-  if (!store_devices_.empty() && !store_devices_.contains(st.st_dev)) {
+  if (!store_devices_.empty() && !door && !store_devices_.contains(st.st_dev)) {
     return -EXDEV;
   }
   // Register a read-only descriptor. The kernel opens the container again for each program with the

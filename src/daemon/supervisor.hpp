@@ -35,6 +35,8 @@ struct SupervisorOptions {
   bool privileged = false;  // may mount directly; otherwise through fusermount3
   // the initial value: a start must not remove the store of an earlier instance
   bool keep_store = false;
+  // the memory file of the mount's door, which is registered like a container; -1: none; borrowed
+  int door = -1;
 };
 
 class Supervisor {
@@ -91,6 +93,7 @@ class Supervisor {
   bool one_way(const Message& ask);
   Message open_backing(const Received& ask);
   int open_backing(const UniqueFd& container);
+  bool is_door(const struct stat& file) const;
   void close_backing(const Message& ask);
   Message keep_init(const Message& ask);
   Message resume(UniqueFd& fd) const;

@@ -203,4 +203,30 @@ Json figures_of(const fuse::Counters& c) {
       {"note", "requests that reached the daemon; reads and writes of passthrough opens do not"}};
 }
 
+Json figures_of(const fuse::Door& door) {
+  constexpr std::size_t most_shown = 64;
+  Json clients = Json::array();
+  for (const auto& client : door.clients().list(most_shown)) {
+    const DoorCounts& counts = client.counts;
+    clients.push_back({{"pid", client.pid},
+                       {"program", client.program},
+                       {"reads", counts.reads},
+                       {"read_bytes", counts.read_bytes},
+                       {"writes", counts.writes},
+                       {"written_bytes", counts.written_bytes},
+                       {"kernel_calls", counts.kernel_calls},
+                       {"mapped_files", counts.mapped_files}});
+  }
+  const fuse::DoorTotals& totals = door.totals();
+  return {{"clients_now", door.clients().kept()},
+          {"clients", clients},
+          {"totals",
+           {{"clients", totals.clients.load()},
+            {"reads", totals.reads.load()},
+            {"read_bytes", totals.read_bytes.load()},
+            {"writes", totals.writes.load()},
+            {"written_bytes", totals.written_bytes.load()},
+            {"kernel_calls", totals.kernel_calls.load()}}}};
+}
+
 }  // namespace efs::daemon

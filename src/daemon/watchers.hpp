@@ -12,6 +12,7 @@
 #include "config/job_config.hpp"
 #include "daemon/status_file.hpp"
 #include "fuse/access_log.hpp"
+#include "fuse/door.hpp"
 #include "fuse/trace.hpp"
 
 namespace efs::daemon {
@@ -55,5 +56,7 @@ class Watchers {
 
 /// Returns the counters as `efs status --json` shows them.
 nlohmann::json figures_of(const fuse::Counters& counters);
+/// The programs that intercept, the first 64 of them one by one, and what all have served.
+nlohmann::json figures_of(const fuse::Door& door);
 
 }  // namespace efs::daemon

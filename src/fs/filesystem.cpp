@@ -337,6 +337,9 @@ Status Filesystem::check_new_name(const Inode& parent, const std::string& name) 
   if (name.size() > longest_name) {
     return fail(ENAMETOOLONG);
   }
+  if (name == door_name) {
+    return fail(EPERM, "the name " + name + " is the mount's own");
+  }
   if (parent.nlink == 0) {
     return fail(ENOENT);  // a removed directory that is still a program's working directory
   }
@@ -538,6 +541,16 @@ Status Filesystem::unseal_container(std::uint64_t ino, int fd, const std::string
   // first the label: a container without label and seal belongs to no store
   EFS_TRY(backend_.label(ino));
   return unseal(fd);
+}
+
+bool is_privilege(std::string_view xattr) {
+  return xattr == "security.capability";
+}
+
+bool Filesystem::carries_privilege(std::uint64_t ino) const {
+  ReadLock lock(mutex_);
+  const Inode* inode = names_.find(ino);
+  return inode == nullptr || inode->carries_privilege();
 }
 
 mode_t mode_without_privilege(const Caller& caller, const Inode& inode) {

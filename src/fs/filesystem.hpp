@@ -16,12 +16,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "backends/backend.hpp"
 #include "backends/virtual_device.hpp"
+#include "base/door_memory.hpp"
 #include "base/file_clock.hpp"
 #include "base/memory.hpp"
 #include "base/mutex.hpp"
@@ -88,6 +90,14 @@ struct AttributeChange {
   bool clear_privilege = false;
 };
 
+/// True if a client that intercepts may no longer rely on what it knows of the file: see
+/// Options::door.
+bool changes_epoch(const AttributeChange& change);
+/// The same for a mode of fallocate(2).
+bool makes_holes(int mode);
+/// True for the extended attribute whose file a write must take it from.
+bool is_privilege(std::string_view xattr);
+
 /// Thread-safe. Errors are those that POSIX names. When a change returns success it is in the
 /// journal.
 class Filesystem {
@@ -133,6 +143,9 @@ class Filesystem {
     /// Returns the backend index that policy chooses for a new file of this path ("a/b"). Called
     /// under the namespace lock. Empty function or nullopt: the backend chooses.
     std::function<std::optional<unsigned>(const std::string& path)> place_of_new = {};
+    // Is told of a change that makes untrue what a client that intercepts knows of a file, before
+    // the operation returns; null: nobody asks. Must outlive this object
+    DoorMemory* door = nullptr;
   };
 
   /// The findings of a recovery. Paths are relative to the root.
@@ -265,6 +278,8 @@ class Filesystem {
                            int flags = 0);
   Result<std::size_t> write(const Caller& caller, std::uint64_t ino,
                             std::span<const std::byte> from, std::uint64_t offset);
+  /// Inode::carries_privilege(); true also if there is no such inode.
+  bool carries_privilege(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
   /// Records that a write of data failed which a program believes written: the kernel reports the
   /// error to one of the programs that sync or close the file. A stop names the file as failed,
   /// until a program truncates it to nothing. A successor does not know. Returns true at the first
@@ -456,6 +471,13 @@ class Filesystem {
   std::vector<std::uint64_t> regular_files(Predicate wanted) const EFS_EXCLUDES(mutex_);
   Result<bool> report_mtime(std::uint64_t ino, FileTime mtime) EFS_EXCLUDES(mutex_);
   Status set_times(std::uint64_t ino, const AttributeChange& change);
+
+  void epoch_ends(std::uint64_t ino) {
+    if (options_.door != nullptr) {
+      options_.door->changed(ino);
+    }
+  }
+
   /// Marks a regular file dirty and gives its container this size.
   Status set_size(std::uint64_t ino, std::uint64_t size) EFS_EXCLUDES(mutex_);
   /// Commits the new attributes, then gives them to the container. Clears capabilities after a

@@ -183,6 +183,7 @@ Status Filesystem::punch(std::uint64_t ino, std::uint64_t edits, MappedFile& con
         break;
       }
     }
+    epoch_ends(ino);
     EFS_TRY(container.set_times(std::nullopt, before->st_mtim));
     const auto after = container.attributes();
     EFS_TRY(after);

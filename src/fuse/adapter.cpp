@@ -6,6 +6,7 @@
 #include <new>
 #include <type_traits>
 
+#include "base/intercept_door.hpp"
 #include "base/log.hpp"
 #include "fuse/handlers/handlers.hpp"
 #include "fuse/library.hpp"
@@ -28,13 +29,41 @@ void request_failed(Request& request, int code, const std::exception& problem) {
   request.reply_error(code);
 }
 
+// The door is no file of the file system. Only these operations know it.
+constexpr bool serves_door(Operation operation) {
+  switch (operation) {
+    case Operation::forget:
+    case Operation::getattr:
+    case Operation::open:
+    case Operation::read:
+    case Operation::release:
+    case Operation::statfs:
+    case Operation::ioctl: return true;
+    default: return false;
+  }
+}
+
+// The first argument is the inode, except that of forget_multi().
+template <typename... Rest>
+constexpr fuse_ino_t inode_of(fuse_ino_t ino, const Rest&...) {
+  return ino;
+}
+
+// symlink() begins with its target.
+template <typename... Rest>
+constexpr fuse_ino_t inode_of(const char*, const Rest&...) {
+  return 0;
+}
+
 // The callback of a handler. Its target, a member of fuse_lowlevel_ops, chooses the arguments. A
 // handler takes them as they are, or as one struct.
 template <Operation operation, auto handler, typename... Arguments>
 void callback(fuse_req_t handle, Arguments... arguments) {
   Request request(handle, operation);
   try {
-    if constexpr (std::is_invocable_v<decltype(handler), Request&, Arguments...>) {
+    if (!serves_door(operation) && inode_of(arguments...) == door_inode) {
+      handle::refuse_at_door(request, operation);
+    } else if constexpr (std::is_invocable_v<decltype(handler), Request&, Arguments...>) {
       handler(request, arguments...);
     } else {
       handler(request, {arguments...});
@@ -88,6 +117,7 @@ fuse_lowlevel_ops adapter_operations() {
   ops.removexattr = callback<Operation::removexattr, handle::removexattr>;
   ops.fallocate = callback<Operation::fallocate, handle::fallocate>;
   ops.lseek = callback<Operation::lseek, handle::lseek>;
+  ops.ioctl = callback<Operation::ioctl, handle::ioctl>;
   return ops;
 }
 

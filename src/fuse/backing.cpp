@@ -144,12 +144,12 @@ void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
 
 // A refusal costs only speed: the daemon's path serves the file. The log has each reason once, not
 // once for each file.
-int BackingTable::register_now(std::uint64_t ino, Container& container) {
+int BackingTable::register_now(std::uint64_t ino, int descriptor) {
   if (refused_) {
     return 0;
   }
   try {
-    const Registration file{.ino = ino, .fd = container.descriptor()};
+    const Registration file{.ino = ino, .fd = descriptor};
     const auto opened = std::move(registrar_->open_backing(std::span(&file, 1)).front());
     const int code = opened ? 0 : opened.error().code;
     if (code != 0 && code != last_refusal_) {
@@ -184,9 +184,9 @@ void BackingTable::count_open(std::uint64_t ino, Slot& slot) {
   ++slot.opens;
 }
 
-Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted,
-                                                     Container* container) try {
-  const bool lacks_container = wanted && container == nullptr;
+Result<BackingTable::Acquired> BackingTable::acquire_descriptor(std::uint64_t ino, bool wanted,
+                                                                std::optional<int> descriptor) try {
+  const bool lacks_container = wanted && !descriptor;
   if (registrar_ == nullptr) {
     return Acquired{.needs_container = lacks_container};
   }
@@ -202,7 +202,7 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
     if (fresh && wanted) {
-      slot.id = register_now(ino, *container);
+      slot.id = register_now(ino, *descriptor);
       acquired.row = slot.id != 0 && deserves_batch(ino);
     } else if (!wanted) {
       due = revoke_unopened(slot);
@@ -273,6 +273,15 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
   }
   close(due);
   return registered;
+}
+
+bool BackingTable::passes_through(std::uint64_t ino) const {
+  if (registrar_ == nullptr) {
+    return false;
+  }
+  MutexLock lock(mutex_);
+  const auto known = slots_.find(ino);
+  return known != slots_.end() && known->second.id != 0 && known->second.opens > 0;
 }
 
 bool BackingTable::keeps_to_daemon(std::uint64_t ino) const {

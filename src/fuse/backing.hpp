@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -124,7 +125,14 @@ class BackingTable final {
   /// Counts an open. `wanted`: passthrough is allowed for this inode. `container` may be null at
   /// first: it is needed only if the inode has no id yet. Without a registrar the table asks for
   /// the container as well, so that an open fails at once if the container cannot be opened.
-  Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container);
+  Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container) {
+    return container == nullptr ? acquire_descriptor(ino, wanted, std::nullopt)
+                                : acquire_descriptor(ino, wanted, container->descriptor());
+  }
+
+  /// The same for a file that is no container. nullopt: no descriptor is at hand.
+  Result<Acquired> acquire_descriptor(std::uint64_t ino, bool wanted, std::optional<int> descriptor)
+      EFS_EXCLUDES(mutex_);
   /// Returns the inodes of `ino`'s registration batch that the table does not contain. A batch is
   /// most_at_once neighbouring inode numbers: files that were imported or made together are often
   /// opened together. Returns none if the table has no room for a whole batch.
@@ -143,6 +151,9 @@ class BackingTable final {
   void drop(std::uint64_t ino, std::uint64_t bytes);
   /// True if the daemon does the I/O of this inode's opens.
   bool keeps_to_daemon(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+
+  /// True if the file is open, and the kernel passes its I/O through.
+  bool passes_through(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
 
   bool enabled() const { return registrar_ != nullptr && !refused_; }
 
@@ -179,7 +190,7 @@ class BackingTable final {
   /// Ends the registration of an inode that is not open, if there is one; the ids to close now.
   Ids revoke_unopened(Slot& slot) EFS_REQUIRES(mutex_);
   void count_open(std::uint64_t ino, Slot& slot) EFS_REQUIRES(mutex_);
-  int register_now(std::uint64_t ino, Container& container) EFS_REQUIRES(mutex_);
+  int register_now(std::uint64_t ino, int descriptor) EFS_REQUIRES(mutex_);
   bool has_others_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
 
   bool deserves_batch(std::uint64_t ino) EFS_REQUIRES(mutex_) {

@@ -8,6 +8,7 @@
 
 #include "fs/filesystem.hpp"
 #include "fuse/backing.hpp"
+#include "fuse/door.hpp"
 #include "fuse/limits.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/registration_batch.hpp"
@@ -42,6 +43,7 @@ struct Connection {
   std::unique_ptr<PacedRequests> paced;   // while requests are served; null: no limits
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};
+  Door door;  // exists on every mount whose supervisor had memory for it
 };
 
 /// Drops `count` of the kernel's references to an inode.

@@ -115,6 +115,10 @@ bool Request::resent() const {
   return (number_ & resent_bit) != 0;
 }
 
+pid_t Request::pid() const {
+  return fuse_req_ctx(handle_)->pid;
+}
+
 fs::Caller Request::caller() const {
   const fuse_ctx* context = fuse_req_ctx(handle_);
   return {.uid = context->uid,
@@ -262,6 +266,11 @@ void Request::reply_xattr_size(std::size_t size) {
 
 void Request::reply_lseek(std::uint64_t offset) {
   send({}, [&](fuse_req_t handle) { return fuse_reply_lseek(handle, static_cast<off_t>(offset)); });
+}
+
+void Request::reply_ioctl(std::span<const std::byte> bytes) {
+  send({},
+       [&](fuse_req_t handle) { return fuse_reply_ioctl(handle, 0, bytes.data(), bytes.size()); });
 }
 
 void Request::end() noexcept {

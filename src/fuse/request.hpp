@@ -80,6 +80,9 @@ class Request {
   /// The client: ids, umask, supplementary groups, number. Valid until the reply.
   fs::Caller caller() const;
 
+  /// The client's process; 0: of another pid namespace. Valid until the reply.
+  pid_t pid() const;
+
   /// Returns memory of this thread for the answer, valid until the next call. Throws
   /// std::bad_alloc.
   std::span<std::byte> buffer(std::size_t size) const { return delivery_->buffer(size); }
@@ -118,6 +121,8 @@ class Request {
   /// Replies with the size of an extended attribute, or of the list of them.
   void reply_xattr_size(std::size_t size);
   void reply_lseek(std::uint64_t offset);
+  /// Success, with these bytes for the caller's argument.
+  void reply_ioctl(std::span<const std::byte> bytes);
 
  private:
   using Clock = std::chrono::steady_clock;

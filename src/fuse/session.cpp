@@ -257,7 +257,8 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .stacked = options.stacked,
                   .writeback = std::atomic<bool>(options.writeback),
                   .xattr = options.xattr,
-                  .usage = options.usage},
+                  .usage = options.usage,
+                  .door = Door(options.door, options.door_totals)},
       limits_(options.limits),
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   filesystem.attach(this);
@@ -426,8 +427,9 @@ Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options,
 }
 
 void Session::inherit(std::span<const InheritedBacking> backings) {
-  connection_.backing.inherit(
-      backings, [this](std::uint64_t ino) { return connection_.filesystem.exists(ino); });
+  connection_.backing.inherit(backings, [this](std::uint64_t ino) {
+    return ino == door_inode ? connection_.door.exists() : connection_.filesystem.exists(ino);
+  });
 }
 
 // `resumes`: a predecessor served before.
@@ -449,11 +451,13 @@ void Session::serve_requests(const RequestLoop::Options& options,
     ~Reset() {
       session.publish_loop(nullptr);
       session.connection_.upkeep = nullptr;
+      session.connection_.door.end();
     }
   };
 
   const Reset reset{*this};
   connection_.upkeep = &upkeep;
+  connection_.door.begin(connection_, resumes);
   publish_loop(&loop);
   if (hooks.resumed) {
     hooks.resumed();

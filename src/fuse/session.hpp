@@ -48,6 +48,8 @@ class Session final : public fs::KernelView {
     // What the mount may do per second; null: no limits. Needs the daemon's path, and `uncached` to
     // count every read. Must outlive the session
     Limits* limits = nullptr;
+    DoorMemory* door = nullptr;         // null: the mount has no door; must outlive the session
+    DoorTotals* door_totals = nullptr;  // null: the session's own; must outlive the session
   };
 
   /// `registrar`: null for the daemon's path only. Both must outlive the session.
@@ -82,6 +84,9 @@ class Session final : public fs::KernelView {
   void end();
 
   const Counters& counters() const { return connection_.observer.counters; }
+
+  /// The programs that intercept.
+  const Door& door() const { return connection_.door; }
 
   /// True if the kernel has agreed to passthrough and has not rejected every container.
   bool passthrough() const { return connection_.backing.enabled(); }

@@ -7,8 +7,11 @@ set(sources
   connection.cpp
   convert.cpp
   counters.cpp
+  door.cpp
+  door_clients.cpp
   handlers/attributes.cpp
   handlers/data.cpp
+  handlers/door.cpp
   handlers/names.cpp
   leader_placement.cpp
   limits.cpp

@@ -8,6 +8,7 @@ set(sources
   base/checksum_test.cpp
   base/clock_test.cpp
   base/cpu_binding_test.cpp
+  base/door_memory_test.cpp
   base/json_text_test.cpp
   base/line_file_test.cpp
   base/memory_bound_test.cpp
@@ -69,6 +70,7 @@ set(sources
   fuse/adapter_test.cpp
   fuse/backing_test.cpp
   fuse/counters_test.cpp
+  fuse/door_clients_test.cpp
   fuse/event_line_test.cpp
   fuse/leader_placement_test.cpp
   fuse/limits_test.cpp

@@ -50,6 +50,10 @@ Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const At
 
 }  // namespace
 
+bool changes_epoch(const AttributeChange& change) {
+  return change.size || (change.mode && (*change.mode & (S_ISUID | S_ISGID)) != 0);
+}
+
 Status Filesystem::set_times(std::uint64_t ino, const AttributeChange& change) {
   const Status done = backend_.set_times(ino, change.atime, change.mtime);
   return done || done.error().code != ENOENT
@@ -81,7 +85,9 @@ Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
     return std::unexpected(content.error());
   }
   free_removed_if(SpaceAccount::noticeable);
-  EFS_TRY((*content)->truncate(size));
+  const Status done = (*content)->truncate(size);
+  epoch_ends(ino);
+  EFS_TRY(done);
   ++removals_;
   return {};
 }
@@ -93,6 +99,9 @@ Status Filesystem::record_change(const Caller& caller, Inode& target,
     return std::unexpected(record.error());
   }
   EFS_TRY(commit(caller.request, *record));
+  if (changes_epoch({.mode = change.mode})) {
+    epoch_ends(target.ino);
+  }
   if (target.is_regular() && !target.freed && (change.atime || change.mtime)) {
     EFS_TRY(set_times(target.ino, change));
   }

@@ -6,6 +6,10 @@
 
 namespace efs::fs {
 
+bool makes_holes(int mode) {
+  return (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0;
+}
+
 Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino,
                                       std::span<const std::byte> from, std::uint64_t offset) {
   bool privileged = false;
@@ -58,6 +62,9 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
     return std::unexpected(content.error());
   }
   const Status done = (*content)->allocate(mode, offset, length);
+  if (makes_holes(mode)) {
+    epoch_ends(ino);
+  }
   if (done && (mode & FALLOC_FL_PUNCH_HOLE) != 0) {
     ++removals_;
   }

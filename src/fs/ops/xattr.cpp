@@ -79,8 +79,12 @@ Status Filesystem::setxattr(const Caller& caller, std::uint64_t ino, const std::
     return fail(ENODATA);
   }
   EFS_TRY(mark_dirty(0, **found));
-  return commit(caller.request,
-                SetXattr{.ino = ino, .time = clock_.now(), .name = name, .value = value});
+  EFS_TRY(commit(caller.request,
+                 SetXattr{.ino = ino, .time = clock_.now(), .name = name, .value = value}));
+  if (is_privilege(name)) {
+    epoch_ends(ino);
+  }
+  return {};
 }
 
 Status Filesystem::removexattr(const Caller& caller, std::uint64_t ino, const std::string& name) {

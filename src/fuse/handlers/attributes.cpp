@@ -2,6 +2,7 @@
 // Attributes, extended attributes, and the statistics of the file system.
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "fuse/connection.hpp"
 #include "fuse/convert.hpp"
@@ -35,13 +36,13 @@ bool refused(Request& request) {
 
 void getattr(Request& request, fuse_ino_t ino, fuse_file_info*) {
   request.observe({.ino = ino});
-  request.reply_attr(attributes(request.connection(), ino));
+  request.reply_attr(ino == door_inode ? Door::entry() : attributes(request.connection(), ino));
 }
 
 #if EFS_HAVE_STATX
 void statx(Request& request, fuse_ino_t ino, int, int, fuse_file_info*) {
   request.observe({.ino = ino});
-  request.reply_statx(attributes(request.connection(), ino));
+  request.reply_statx(ino == door_inode ? Door::entry() : attributes(request.connection(), ino));
 }
 #endif
 
@@ -53,8 +54,16 @@ void setattr(Request& request, fuse_ino_t ino, struct stat* attributes, int to_s
                    .truncates = truncates});
   fs::Filesystem& filesystem = request.filesystem();
   const fs::AttributeChange change = to_change(*attributes, to_set);
-  request.reply_attr(
-      filesystem.with_room([&] { return filesystem.setattr(request.caller(), ino, change); }));
+  auto changed =
+      filesystem.with_room([&] { return filesystem.setattr(request.caller(), ino, change); });
+  Door& door = request.connection().door;
+  if (fs::changes_epoch(change) && door.has_cached_pages(request.connection())) {
+    return door.pages().store_then(
+        ino, [changed = std::move(changed), request = std::move(request)]() mutable {
+          request.reply_attr(changed);
+        });
+  }
+  request.reply_attr(changed);
 }
 
 void statfs(Request& request, fuse_ino_t ino) {
@@ -99,10 +108,16 @@ void setxattr(Request& request, const Setxattr& attribute) {
     return;
   }
   fs::Filesystem& filesystem = request.filesystem();
-  request.reply(filesystem.with_room([&] {
+  const Status set = filesystem.with_room([&] {
     return filesystem.setxattr(request.caller(), attribute.ino, attribute.name,
                                std::string(attribute.value, attribute.size), attribute.flags);
-  }));
+  });
+  Door& door = request.connection().door;
+  if (fs::is_privilege(attribute.name) && door.has_cached_pages(request.connection())) {
+    return door.pages().store_then(
+        attribute.ino, [set, request = std::move(request)]() mutable { request.reply(set); });
+  }
+  request.reply(set);
 }
 
 void removexattr(Request& request, fuse_ino_t ino, const char* name) {

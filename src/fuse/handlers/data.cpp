@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "fuse/connection.hpp"
 #include "fuse/convert.hpp"
@@ -132,6 +133,9 @@ void reply_created(Request& request, const Result<fs::Entry>& entry, fuse_file_i
 }  // namespace
 
 void open(Request& request, fuse_ino_t ino, fuse_file_info* info) {
+  if (ino == door_inode) {
+    return open_door(request, info);
+  }
   request.observe({.ino = ino});
   Connection& connection = request.connection();
   const auto opened = open_file(request, {.ino = ino, .info = info});
@@ -187,6 +191,9 @@ void give_back(Request& request, Limited what, std::size_t asked, const Result<s
 }  // namespace
 
 void read(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* info) {
+  if (ino == door_inode) {
+    return read_door(request, size, offset);
+  }
   const auto from = static_cast<std::uint64_t>(offset);
   request.observe({.ino = ino, .offset = from, .size = size});
   const auto buffer = request.buffer(size);
@@ -232,6 +239,9 @@ void write(Request& request, const Write& write) {
 }
 
 void release(Request& request, fuse_ino_t ino, fuse_file_info* info) {
+  if (ino == door_inode) {
+    return release_door(request, info);
+  }
   request.observe({.ino = ino});
   close_file(request.connection(), ino, info);
   request.reply_error(0);
@@ -252,9 +262,14 @@ void fallocate(Request& request, const Fallocate& range) {
   const auto length = static_cast<std::uint64_t>(range.length);
   request.observe({.ino = range.ino, .offset = offset, .size = length});
   fs::Filesystem& filesystem = request.filesystem();
-  request.reply(filesystem.with_room([&] {
-    return filesystem.allocate(request.caller(), range.ino, range.mode, offset, length);
-  }));
+  const Status done = filesystem.with_room(
+      [&] { return filesystem.allocate(request.caller(), range.ino, range.mode, offset, length); });
+  Door& door = request.connection().door;
+  if (fs::makes_holes(range.mode) && door.has_cached_pages(request.connection())) {
+    return door.pages().store_then(
+        range.ino, [done, request = std::move(request)]() mutable { request.reply(done); });
+  }
+  request.reply(done);
 }
 
 void lseek(Request& request, fuse_ino_t ino, off_t offset, int whence, fuse_file_info*) {

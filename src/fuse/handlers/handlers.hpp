@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The handlers: each turns one request into a call of Filesystem, and its result into the reply.
-// names.cpp, attributes.cpp and data.cpp define them. Arguments are libfuse's, in its order; a
-// handler of more than four takes a struct.
+// names.cpp, attributes.cpp, data.cpp and door.cpp define them. Arguments are libfuse's, in its
+// order; a handler of more than four takes a struct.
 //
 // A handler may throw: fuse/adapter.cpp replies then, unless the handler has replied.
 
@@ -45,6 +45,25 @@ struct Setxattr {
   std::size_t size;
   int flags;
 };
+
+struct Ioctl {
+  fuse_ino_t ino;
+  unsigned command;
+  void* argument;
+  fuse_file_info* info;
+  unsigned flags;
+  const void* in;
+  std::size_t in_size;
+  std::size_t out_size;
+};
+
+// door.cpp
+/// Answers an operation that the door does not have.
+void refuse_at_door(Request& request, Operation operation);
+void open_door(Request& request, fuse_file_info* info);
+void read_door(Request& request, std::size_t size, off_t offset);
+void release_door(Request& request, const fuse_file_info* info);
+void ioctl(Request& request, const Ioctl& call);
 
 // names.cpp
 void lookup(Request& request, fuse_ino_t parent, const char* name);

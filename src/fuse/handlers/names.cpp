@@ -26,6 +26,9 @@ void note_made(const Request& request, fuse_ino_t parent, const char* name) {
 
 void lookup(Request& request, fuse_ino_t parent, const char* name) {
   request.observe({.ino = parent, .name = name});
+  if (request.connection().door.is_called(name)) {
+    return request.reply_entry(Door::entry());
+  }
   const auto entry = request.filesystem().lookup(parent, name);
   if (!entry && entry.error().code == ENOENT) {
     note_missed(request, parent, name);
@@ -93,6 +96,9 @@ void link(Request& request, fuse_ino_t ino, fuse_ino_t new_parent, const char* n
 
 void unlink(Request& request, fuse_ino_t parent, const char* name) {
   request.observe({.ino = parent, .name = name});
+  if (request.connection().door.is_called(name)) {
+    return request.reply_error(EPERM);
+  }
   request.reply(request.filesystem().unlink(request.caller(), parent, name));
 }
 
@@ -106,6 +112,10 @@ void rename(Request& request, const Rename& rename) {
                    .name = rename.name,
                    .new_parent = rename.new_parent,
                    .new_name = rename.new_name});
+  const Door& door = request.connection().door;
+  if (door.is_called(rename.name) || door.is_called(rename.new_name)) {
+    return request.reply_error(EPERM);
+  }
   note_made(request, rename.new_parent, rename.new_name);
   fs::Filesystem& filesystem = request.filesystem();
   request.reply(filesystem.with_room([&] {

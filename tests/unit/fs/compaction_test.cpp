@@ -117,7 +117,7 @@ struct CompactionScene {
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata;
   Shortage shortage;
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<efs::Backend> backend;
   std::unique_ptr<Filesystem> filesystem;
   std::uint64_t ino = 0;
 
