@@ -20,7 +20,8 @@ inline constexpr std::uint64_t door_magic = 0x3130'524F'4F44'4645;  // "EFDOOR01
 inline constexpr std::size_t door_slots = 8192;
 
 // An epoch counts what makes untrue what a client knows of a file: a truncation to any size, a
-// punched hole (FALLOCATE), a set-ID bit, a file capability. The daemon adds one after the
+// punched hole (FALLOCATE), a set-ID bit, a file capability, an mtime that was
+// set (a client would set it later for its last store). The daemon adds one after the
 // change and before it answers the request. A client loads the epoch before it asks for the file
 // (door_ask); as long as the epoch is the same, the answer holds. Two inodes may share a slot. A
 // successor adds one to every epoch before it serves.

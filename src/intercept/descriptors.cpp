@@ -22,6 +22,7 @@ constinit std::atomic<int> highest{-1};  // none above was ever used
 constexpr int for_the_kernel = O_APPEND | O_DIRECT | O_SYNC | O_DSYNC | O_PATH;
 
 struct Looked {
+  bool open = false;
   bool regular = false;
   int flags = 0;
   File::Identity identity{};
@@ -35,7 +36,8 @@ Looked look(int fd) {
                        STATX_TYPE | STATX_INO, &status) != 0) {
     return {};
   }
-  return {.regular = S_ISREG(status.stx_mode) && status.stx_dev_major == 0,
+  return {.open = true,
+          .regular = S_ISREG(status.stx_mode) && status.stx_dev_major == 0,
           .flags = static_cast<int>(flags),
           .identity = {makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino}};
 }
@@ -86,6 +88,9 @@ File* Use::first_calls(int fd, Descriptor& descriptor) {
   }
   note_used(fd);
   const Looked looked = look(fd);
+  if (!looked.open) {
+    return nullptr;  // another thread has closed it
+  }
   const int access = looked.flags & O_ACCMODE;
   if (!looked.regular || (looked.flags & for_the_kernel) != 0 || access == O_ACCMODE) {
     descriptor.flags_.fetch_or(Descriptor::left_alone);

@@ -51,11 +51,15 @@ Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const At
 }  // namespace
 
 bool changes_epoch(const AttributeChange& change) {
-  return change.size || (change.mode && (*change.mode & (S_ISUID | S_ISGID)) != 0);
+  return change.size || change.mtime ||
+         (change.mode && (*change.mode & (S_ISUID | S_ISGID)) != 0);
 }
 
 Status Filesystem::set_times(std::uint64_t ino, const AttributeChange& change) {
   const Status done = backend_.set_times(ino, change.atime, change.mtime);
+  if (change.mtime) {
+    epoch_ends(ino);
+  }
   return done || done.error().code != ENOENT
              ? done
              : fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
