@@ -179,11 +179,17 @@ void Descriptors::forget_range(unsigned first, unsigned last) {
   for (unsigned fd = first; end >= 0 && fd <= last && fd <= static_cast<unsigned>(end); ++fd) {
     forget(static_cast<int>(fd));
   }
+  Mount::lose_range(first, last);
 }
 
 void Descriptors::look_again(int fd) {
   share(fd);
   forget(fd);
+}
+
+void Descriptors::replace(int fd) {
+  look_again(fd);
+  Mount::lose_range(static_cast<unsigned>(fd), static_cast<unsigned>(fd));
 }
 
 // A thread that takes its offset from the kernel meanwhile may be too early by this one call.

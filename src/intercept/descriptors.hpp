@@ -70,6 +70,8 @@ class Descriptors {
   /// Gives the offset back to the kernel, for good: somebody else will have the descriptor.
   static void share(int fd);
   static void share_all();
+  /// dup2(2) is about to close it, or fails and leaves it.
+  static void replace(int fd);
   /// The flags of the open file have changed.
   static void look_again(int fd);
   /// Before fsync(2), and at the end of the process.

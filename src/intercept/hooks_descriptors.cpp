@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 
@@ -102,6 +103,10 @@ EFS_HOOK int creat64(const char* path, mode_t mode) {
 
 // Rule 8: nothing is known of a descriptor before the kernel closes it.
 EFS_HOOK int close(int fd) {
+  if (in::Mount::has_door(fd)) {
+    errno = EBADF;  // as without the library: the program has not opened it
+    return -1;
+  }
   in::Descriptors::forget(fd);
   return EFS_NEXT(close)(fd);
 }
@@ -127,7 +132,7 @@ EFS_HOOK int dup(int fd) {
 EFS_HOOK int dup2(int fd, int to) {
   in::Descriptors::share(fd);
   if (fd != to) {
-    in::Descriptors::look_again(to);
+    in::Descriptors::replace(to);
   }
   return EFS_NEXT(dup2)(fd, to);
 }
@@ -135,7 +140,7 @@ EFS_HOOK int dup2(int fd, int to) {
 EFS_HOOK int dup3(int fd, int to, int flags) {
   in::Descriptors::share(fd);
   if (fd != to) {
-    in::Descriptors::look_again(to);
+    in::Descriptors::replace(to);
   }
   return EFS_NEXT(dup3)(fd, to, flags);
 }

@@ -28,7 +28,10 @@ void report_all() {
   in::Mount::report_all();
 }
 
+constinit std::atomic<pid_t> process{0};
+
 void after_fork() {
+  process.store(getpid());
   in::Descriptors::after_fork();
   in::Mount::after_fork();
   in::statistics::after_fork();
@@ -36,6 +39,7 @@ void after_fork() {
 
 // Signals are served from here on in the thread that starts: what it inherits may block them.
 __attribute__((constructor)) void begin() {
+  process.store(getpid());
   in::read_settings();
   if (!in::settings().serves) {
     return;
@@ -164,9 +168,12 @@ EFS_EXECL(execlp, execvp, )
 #define EFS_ENVIRONMENT , va_arg(rest, char* const*)
 EFS_EXECL(execle, execve, EFS_ENVIRONMENT)
 
+// A child of vfork(2) is not the process whose memory it uses.
 EFS_HOOK void _exit(int status) {
-  report_all();
-  in::statistics::tell();
+  if (getpid() == process.load()) {
+    report_all();
+    in::statistics::tell();
+  }
   EFS_NEXT(_exit)(status);
   __builtin_unreachable();
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -97,7 +98,26 @@ bool find_mount_point(std::uint64_t device, char* path, std::size_t room) {
   return found;
 }
 
+// Away from the low numbers, of which programs expect the next free one. Nearly all of a small
+// limit stays theirs.
+int out_of_the_way(int fd) {
+  rlimit limit{};
+  raw(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit);
+  const long from = limit.rlim_cur > 1024 ? 1000 : static_cast<long>(limit.rlim_cur) - 16;
+  const long moved = from > fd ? raw(SYS_fcntl, fd, F_DUPFD_CLOEXEC, from) : -1;
+  if (moved < 0) {
+    return fd;
+  }
+  raw(SYS_close, fd);
+  return static_cast<int>(moved);
+}
+
 }  // namespace
+
+int Mount::open_path() const {
+  const long fd = raw(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+  return fd < 0 ? -1 : out_of_the_way(static_cast<int>(fd));
+}
 
 bool Mount::open_door() {
   if (path_[0] == '\0') {
@@ -108,7 +128,7 @@ bool Mount::open_door() {
     strcat(path_, "/");
     strcat(path_, door_name);
   }
-  const long door = raw(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+  const int door = open_path();
   if (door < 0) {
     return false;
   }
@@ -125,7 +145,7 @@ bool Mount::open_door() {
     return false;
   }
   table_ = reinterpret_cast<const DoorTable*>(mapped);
-  door_ = static_cast<int>(door);
+  door_ = door;
   if (table_->magic != door_magic || table_->slots != door_slots) {
     raw(SYS_munmap, mapped, sizeof(DoorTable));
     raw(SYS_close, door);
@@ -173,7 +193,9 @@ void Mount::leave() {
   const int door = door_;
   if (uses_.fetch_sub(1) == 1) {
     raw(SYS_munmap, table, sizeof(DoorTable));
-    raw(SYS_close, door);
+    if (door >= 0) {
+      raw(SYS_close, door);
+    }
   }
 }
 
@@ -181,11 +203,10 @@ void Mount::report() {
   if (reporting_.exchange(true, std::memory_order_acquire)) {
     return;
   }
-  if (foreign_.exchange(false)) {
-    const long door = raw(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (door >= 0) {
-      raw(SYS_close, door_);
-      door_ = static_cast<int>(door);
+  if (foreign_.exchange(false) || door_ < 0) {
+    const int before = door_.exchange(open_path());
+    if (before >= 0) {
+      raw(SYS_close, before);
     }
   }
   DoorCounts said{.reads = counts.reads.exchange(0),
@@ -195,7 +216,7 @@ void Mount::report() {
                   .kernel_calls = counts.kernel_calls.exchange(0),
                   .mapped_files = mapped_files.load()};
   statistics::add(said);
-  if (raw(SYS_ioctl, door_, door_report, &said) == -ENOTCONN) {
+  if (raw(SYS_ioctl, door_.load(), door_report, &said) == -ENOTCONN) {
     dead_.store(true, std::memory_order_relaxed);
   }
   reporting_.store(false, std::memory_order_release);
@@ -209,6 +230,25 @@ void Mount::report_if_due(std::uint64_t now) {
   }
   if (last != 0) {
     report();
+  }
+}
+
+bool Mount::has_door(int fd) {
+  for (const Mount& mount : mounts) {
+    if (mount.uses_.load() != 0 && mount.door_.load() == fd) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Mount::lose_range(unsigned first, unsigned last) {
+  for (Mount& mount : mounts) {
+    int door = mount.door_.load();
+    if (mount.uses_.load() != 0 && door >= 0 && static_cast<unsigned>(door) >= first &&
+        static_cast<unsigned>(door) <= last) {
+      mount.door_.compare_exchange_strong(door, -1);
+    }
   }
 }
 

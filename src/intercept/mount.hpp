@@ -36,6 +36,12 @@ class Mount {
   /// Before the process ends or becomes another program.
   static void report_all();
 
+  /// The program closes or replaces these descriptors. If one is a door's, the next report opens
+  /// the door anew.
+  static void lose_range(unsigned first, unsigned last);
+  /// True if the descriptor is a door's, which the program never got.
+  static bool has_door(int fd);
+
   /// A forked child gets a session of its own at its next report.
   static void after_fork();
 
@@ -44,12 +50,13 @@ class Mount {
 
  private:
   bool open_door();
+  int open_path() const;
   void report();
 
   std::atomic<std::uint32_t> uses_{0};
   std::uint64_t device_ = 0;
   const DoorTable* table_ = nullptr;
-  int door_ = -1;
+  std::atomic<int> door_{-1};
   char path_[4096] = {};  // of the door
   std::atomic<std::uint64_t> reported_{0};
   std::atomic<bool> reporting_{false};

@@ -53,7 +53,8 @@ void differed(int fd, long offset, std::size_t bytes) {
 }
 
 void tell() {
-  if (!settings().tells || told.exchange(true)) {
+  const bool did_any = total.reads + total.writes + total.kernel_calls + differences != 0;
+  if (!settings().tells || !did_any || told.exchange(true)) {
     return;
   }
   const auto number = [](const std::atomic<std::uint64_t>& count) {

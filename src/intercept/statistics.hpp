@@ -14,7 +14,7 @@ void add(const DoorCounts& counts);
 /// EFS_INTERCEPT=verify: a served read differed from the kernel's.
 void differed(int fd, long offset, std::size_t bytes);
 
-/// Writes the line, once. Safe in a signal handler.
+/// Writes the line, once, if a file was mapped. Safe in a signal handler.
 void tell();
 
 /// A child counts for itself.
