@@ -119,6 +119,16 @@ int Mount::open_path() const {
   return fd < 0 ? -1 : out_of_the_way(static_cast<int>(fd));
 }
 
+// A close that passed by the library may have given the number to another file. Asks the kernel
+// alone: a dead mount has a door, too.
+bool Mount::is_door(int fd) const {
+  struct statx status{};
+  return fd >= 0 &&
+         raw(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &status) == 0 &&
+         makedev(status.stx_dev_major, status.stx_dev_minor) == device_ &&
+         status.stx_ino == door_inode;
+}
+
 bool Mount::open_door() {
   if (path_[0] == '\0') {
     const std::size_t room = sizeof path_ - sizeof door_name - 1;
@@ -190,7 +200,7 @@ void Mount::leave() {
   }
   // another thread may open the door anew as soon as no use is left
   const DoorTable* table = table_;
-  const int door = door_;
+  const int door = is_door(door_) ? door_.load() : -1;
   if (uses_.fetch_sub(1) == 1) {
     raw(SYS_munmap, table, sizeof(DoorTable));
     if (door >= 0) {
@@ -203,9 +213,10 @@ void Mount::report() {
   if (reporting_.exchange(true, std::memory_order_acquire)) {
     return;
   }
-  if (foreign_.exchange(false) || door_ < 0) {
+  const bool is_mine = is_door(door_);
+  if (foreign_.exchange(false) || !is_mine) {
     const int before = door_.exchange(open_path());
-    if (before >= 0) {
+    if (is_mine) {
       raw(SYS_close, before);
     }
   }

@@ -51,6 +51,7 @@ class Mount {
  private:
   bool open_door();
   int open_path() const;
+  bool is_door(int fd) const;
   void report();
 
   std::atomic<std::uint32_t> uses_{0};
