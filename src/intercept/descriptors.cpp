@@ -60,7 +60,7 @@ std::int64_t Descriptor::seek(int fd, std::int64_t offset, int whence) {
     std::int64_t now = offset;
     if (whence == SEEK_CUR) {
       if (__builtin_add_overflow(static_cast<std::int64_t>(before & ~is_private), offset, &now)) {
-        return -EOVERFLOW;
+        return -EINVAL;
       }
     } else if (whence != SEEK_SET) {
       now = raw(SYS_lseek, fd, offset, whence);

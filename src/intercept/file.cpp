@@ -10,6 +10,7 @@
 
 #include "intercept/fault_handler.hpp"
 #include "intercept/raw.hpp"
+#include "intercept/settings.hpp"
 
 namespace efs::intercept {
 namespace {
@@ -93,7 +94,7 @@ bool has_size_limit() {
 }  // namespace
 
 std::uint32_t File::calls_before_mapping() {
-  return calls_before.load(std::memory_order_relaxed);
+  return settings().calls != 0 ? settings().calls : calls_before.load(std::memory_order_relaxed);
 }
 
 void File::map_no_more() {

@@ -117,6 +117,10 @@ std::int64_t take_offset(const Use& use, int fd, std::size_t bytes) {
   if (const std::int64_t offset = use.descriptor().advance(moves); offset >= 0) {
     return offset;
   }
+  if (use.descriptor().has_offset()) {
+    Descriptors::share(fd);  // it would overflow: the kernel has the error
+    return -1;
+  }
   if (!use.file().expects(bytes)) {
     return -1;
   }

@@ -36,6 +36,14 @@ void read_settings() {
   read.serves = !is("off") && !lists(getenv("EFS_INTERCEPT_SKIP"), program_invocation_short_name);
   read.verifies = is("verify");
   read.tells = is("stats") || is("verify");
+  if (const char* calls = getenv("EFS_INTERCEPT_AFTER")) {
+    constexpr unsigned most = 4096;
+    const auto wanted = static_cast<unsigned>(strtoul(calls, nullptr, 10));
+    read.calls = 1;
+    while (read.calls < wanted && read.calls < most) {
+      read.calls *= 2;
+    }
+  }
   const char* file = getenv("EFS_INTERCEPT_STATS");
   if (file != nullptr && strlen(file) < sizeof read.statistics) {
     strcpy(read.statistics, file);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// What the environment asks for: EFS_INTERCEPT, EFS_INTERCEPT_STATS, EFS_INTERCEPT_SKIP
-// (efs-intercept(7)).
+// What the environment asks for: EFS_INTERCEPT, EFS_INTERCEPT_STATS, EFS_INTERCEPT_SKIP,
+// EFS_INTERCEPT_AFTER (efs-intercept(7)).
 
 namespace efs::intercept {
 
 struct Settings {
   bool serves = false;  // EFS_INTERCEPT=off, or a program of EFS_INTERCEPT_SKIP
   bool verifies = false;
+  unsigned calls = 0;          // before a file is mapped, a power of two; 0: as it pays
   bool tells = false;          // statistics at the end
   char statistics[4096] = {};  // the file to which they go; none: standard error
 };

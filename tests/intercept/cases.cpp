@@ -152,6 +152,11 @@ void ends_of_file() {
   EXPECT(lseek(fd, 0, SEEK_END) == 10003);
   EXPECT(lseek(fd, -20000, SEEK_CUR) == -1 && errno == EINVAL);
   EXPECT(pread(fd, buffer, 10, 9999) == 4);
+  constexpr off_t last = 0x7fff'ffff'ffff'ffff;
+  EXPECT(lseek(fd, last, SEEK_SET) == last);
+  EXPECT(lseek(fd, 1, SEEK_CUR) == -1 && errno == EINVAL);
+  EXPECT(write(fd, "x", 1) == -1);
+  EXPECT(by_kernel(fd, 1, 0) == pattern(1));
   close(fd);
 }
 

@@ -10,7 +10,7 @@ CASES=$BIN/efs-intercept-cases
 if [ ! -e "$LIBRARY" ]; then skip 'interception' 'the library is built for x86-64 only'; finish; fi
 
 # with COMMAND...: with the library. It says at the end what it served, in $S/served.
-with() { LD_PRELOAD=$LIBRARY EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/served "$@"; }
+with() { LD_PRELOAD=$LIBRARY EFS_INTERCEPT_AFTER=32 EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/served "$@"; }
 # each KIND COMMAND...: every case of the program as one check.
 each() {
   local kind=$1 line text; shift
@@ -54,7 +54,7 @@ each "$kind" with
 read -r reads writes kernel < <(served efs-intercept-cases)
 check 'most reads are served' test "${reads:-0}" -gt 1000
 [ "$kind" = reads ] || check 'and writes' test "${writes:-0}" -gt 1000
-check 'verify: no read differs' eval 'LD_PRELOAD=$LIBRARY EFS_INTERCEPT=verify EFS_INTERCEPT_STATS=$S/verified timeout 60 "$CASES" "$MNT/cases" "$kind" "both doors" && grep -q "different 0" "$S/verified"'
+check 'verify: no read differs' eval 'LD_PRELOAD=$LIBRARY EFS_INTERCEPT_AFTER=32 EFS_INTERCEPT=verify EFS_INTERCEPT_STATS=$S/verified timeout 60 "$CASES" "$MNT/cases" "$kind" "both doors" && grep -q "different 0" "$S/verified"'
 check 'off: nothing is served' eval 'LD_PRELOAD=$LIBRARY EFS_INTERCEPT=off timeout 60 "$CASES" "$MNT/cases" plain "both doors"'
 check 'skip: nothing is served' eval 'LD_PRELOAD=$LIBRARY EFS_INTERCEPT_SKIP=git,efs-intercept-cases timeout 60 "$CASES" "$MNT/cases" plain "both doors"'
 

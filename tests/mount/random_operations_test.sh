@@ -18,7 +18,12 @@ MIRROR=$(mktemp -d /dev/shm/efs-mirror.XXXXXX)
 trap 'rm -rf "$MIRROR"; clean; exit 130' INT TERM
 trap 'rm -rf "$MIRROR"; clean' EXIT
 
-operate() { python3 -X faulthandler "$SOURCE/tests/mount/random_operations.py" "$MIRROR/$1" "$MNT/$1" "$seed.$2.$1" "$operations" >"$S/said.$1" 2>&1; }
+# Of the three processes p1 works by the library, from the first call of each descriptor on.
+operate() {
+  local library=
+  [ "$1" = p1 ] && [ -e "$BIN/../lib/libefs-intercept.so" ] && library=$BIN/../lib/libefs-intercept.so
+  LD_PRELOAD=$library EFS_INTERCEPT_AFTER=1 python3 -X faulthandler "$SOURCE/tests/mount/random_operations.py" "$MIRROR/$1" "$MNT/$1" "$seed.$2.$1" "$operations" >"$S/said.$1" 2>&1
+}
 worker() { field "$(status_of "$NAME" 2>/dev/null)" 'd["worker_pid"]' 2>/dev/null; }
 settled() { json "$(status_of "$NAME" 2>/dev/null)" "d['state'] == 'running' and d['worker_pid'] != $1"; }
 
