@@ -89,6 +89,7 @@ set(sources
   image/memory_fault_test.cpp
   image/replay_corpus_test.cpp
   image/salvage_fault_test.cpp
+  intercept/known_range_test.cpp
   objects/bundle_test.cpp
   objects/check_test.cpp
   objects/checkpoint_background_test.cpp
