@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
+#include "intercept/far_descriptor.hpp"
+#include "intercept/own_process.hpp"
 #include "intercept/raw.hpp"
 #include "intercept/settings.hpp"
 
@@ -40,6 +43,24 @@ Looked look(int fd) {
           .regular = S_ISREG(status.stx_mode) && status.stx_dev_major == 0,
           .flags = static_cast<int>(flags),
           .identity = {makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino}};
+}
+
+// True if anybody has a lock of fcntl(2) on the file, which may be this process.
+bool is_locked(int fd) {
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  return raw(SYS_fcntl, fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+// Moving the twin closes a descriptor, which drops the locks that the process has on the file.
+int open_twin(int fd) {
+  if (is_locked(fd)) {
+    return 0;
+  }
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const long twin = raw(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOCTTY, 0);
+  return twin < 0 ? 0 : move_far(static_cast<int>(twin));
 }
 
 void note_used(int fd) {
@@ -86,6 +107,10 @@ File* Use::first_calls(int fd, Descriptor& descriptor) {
   if (calls < File::calls_before_mapping() || (calls & (calls - 1)) != 0 || !settings().serves) {
     return nullptr;
   }
+  return own_process::is_here() ? adopt(fd, descriptor, calls) : nullptr;
+}
+
+File* Use::adopt(int fd, Descriptor& descriptor, std::uint32_t calls) {
   note_used(fd);
   const Looked looked = look(fd);
   if (!looked.open) {
@@ -96,8 +121,14 @@ File* Use::first_calls(int fd, Descriptor& descriptor) {
     descriptor.flags_.fetch_or(Descriptor::left_alone);
     return nullptr;
   }
+  if (access == O_WRONLY && descriptor.twin_.load() == 0) {
+    descriptor.twin_.store(open_twin(fd));
+    if (descriptor.twin_.load() == 0) {
+      return nullptr;
+    }
+  }
   const bool writes = access != O_RDONLY;
-  File* file = File::adopt(fd, looked.identity, writes);
+  File* file = File::adopt(descriptor.for_mapping(fd), looked.identity, writes);
   if (file == nullptr) {
     if (calls >= 8 * File::calls_before_mapping()) {
       descriptor.flags_.fetch_or(Descriptor::left_alone);
@@ -112,7 +143,9 @@ File* Use::first_calls(int fd, Descriptor& descriptor) {
     file->release();  // another thread was first
     return none;
   }
-  if ((before & Descriptor::made_here) != 0) {
+  // Another thread may be in a call that uses the kernel's offset. Streams of the C library use the
+  // first three without a call of ours.
+  if ((before & Descriptor::made_here) != 0 && __libc_single_threaded != 0 && fd > 2) {
     const long offset = raw(SYS_lseek, fd, 0, SEEK_CUR);
     if (offset >= 0) {
       descriptor.offset_.store(static_cast<std::uint64_t>(offset) | Descriptor::is_private);
@@ -125,9 +158,8 @@ File* Use::first_calls(int fd, Descriptor& descriptor) {
 void Use::check(int fd) {
   file_->report_if_due(now_);
   const Looked looked = look(fd);
-  const bool same = looked.regular && looked.identity == file_->identity() &&
-                    (looked.flags & for_the_kernel) == 0;
-  if (same && file_->is_served()) {
+  const bool same = looked.regular && looked.identity == file_->identity();
+  if (same && (looked.flags & for_the_kernel) == 0 && file_->is_served()) {
     descriptor_->tick_.store(tick_of(now_), std::memory_order_relaxed);
     return;
   }
@@ -147,7 +179,7 @@ void Use::check(int fd) {
 }
 
 void Descriptors::made(int fd) {
-  if (Descriptor* descriptor = of(fd)) {
+  if (Descriptor* descriptor = own_process::is_here() ? of(fd) : nullptr) {
     forget(fd);
     descriptor->flags_.store(Descriptor::made_here, std::memory_order_relaxed);
     note_used(fd);
@@ -156,7 +188,7 @@ void Descriptors::made(int fd) {
 
 void Descriptors::forget(int fd) {
   Descriptor* descriptor = of(fd);
-  if (descriptor == nullptr) {
+  if (descriptor == nullptr || !own_process::is_here()) {
     return;
   }
   File* file = descriptor->file_.load(std::memory_order_relaxed);
@@ -164,10 +196,14 @@ void Descriptors::forget(int fd) {
     file = descriptor->file_.exchange(nullptr);
   }
   if (file != nullptr) {
-    if (descriptor->writes() && look(fd).identity == file->identity()) {
+    if (descriptor->writes() && file->is_of(fd)) {
       file->stamp(fd);
     }
     file->release();
+  }
+  const int twin = descriptor->twin_.load() != 0 ? descriptor->twin_.exchange(0) : 0;
+  if (twin > 0 && look(twin).identity == look(fd).identity) {
+    raw(SYS_close, twin);
   }
   descriptor->offset_.store(0, std::memory_order_relaxed);
   descriptor->flags_.store(0, std::memory_order_relaxed);
@@ -177,31 +213,50 @@ void Descriptors::forget(int fd) {
 void Descriptors::forget_range(unsigned first, unsigned last) {
   const int end = highest.load();
   for (unsigned fd = first; end >= 0 && fd <= last && fd <= static_cast<unsigned>(end); ++fd) {
+    share(static_cast<int>(fd));  // the call may fail
     forget(static_cast<int>(fd));
   }
-  Mount::lose_range(first, last);
+  if (own_process::is_here()) {
+    Mount::lose_range(first, last);
+  }
 }
 
-void Descriptors::look_again(int fd) {
-  share(fd);
-  forget(fd);
+void Descriptors::look_again() {
+  const int end = highest.load();
+  for (int fd = 0; fd <= end; ++fd) {
+    Descriptor& descriptor = descriptors[fd];
+    descriptor.tick_.store(0, std::memory_order_relaxed);
+    descriptor.calls_.store(0, std::memory_order_relaxed);
+    descriptor.flags_.fetch_and(~Descriptor::left_alone);
+  }
 }
 
 void Descriptors::replace(int fd) {
-  look_again(fd);
-  Mount::lose_range(static_cast<unsigned>(fd), static_cast<unsigned>(fd));
+  if (fd >= 0) {
+    forget_range(static_cast<unsigned>(fd), static_cast<unsigned>(fd));
+  }
 }
 
-// A thread that takes its offset from the kernel meanwhile may be too early by this one call.
+// The kernel has the offset before anybody can ask it for it.
 void Descriptors::share(int fd) {
   Descriptor* descriptor = of(fd);
   if (descriptor == nullptr) {
     return;
   }
   descriptor->flags_.fetch_and(~static_cast<std::uint32_t>(Descriptor::made_here));
-  const std::uint64_t offset = descriptor->offset_.exchange(0);
+  std::uint64_t offset = descriptor->offset_.load();
   if ((offset & Descriptor::is_private) != 0) {
+    const File* file = descriptor->file_.load();
+    if (file == nullptr || !file->is_of(fd)) {
+      descriptor->offset_.store(0);  // it became another file
+      return;
+    }
+  }
+  while ((offset & Descriptor::is_private) != 0) {
     raw(SYS_lseek, fd, offset & ~Descriptor::is_private, SEEK_SET);
+    if (descriptor->offset_.compare_exchange_strong(offset, 0)) {
+      return;
+    }
   }
 }
 
@@ -212,13 +267,23 @@ void Descriptors::share_all() {
   }
 }
 
+bool Descriptors::any_private() {
+  const int end = highest.load();
+  for (int fd = 0; fd <= end; ++fd) {
+    if (descriptors[fd].has_offset()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void Descriptors::stamp(int fd) {
   const Descriptor* descriptor = of(fd);
   File* file = descriptor == nullptr ? nullptr : descriptor->file_.load();
   if (file == nullptr || !descriptor->writes() || !file->hold()) {
     return;
   }
-  if (descriptor->file_.load() == file && look(fd).identity == file->identity()) {
+  if (descriptor->file_.load() == file && file->is_of(fd)) {
     file->stamp(fd);
   }
   file->release();

@@ -34,6 +34,14 @@ class Descriptor {
     return -1;
   }
 
+  /// A descriptor of the same file by which it can be mapped: `fd`, or one that is open for reading
+  /// and writing where `fd` is open for writing only (rule 1). It lives until `fd` is closed,
+  /// because closing it drops the locks of fcntl(2) that the process has on the file.
+  int for_mapping(int fd) const {
+    const int twin = twin_.load(std::memory_order_relaxed);
+    return twin > 0 ? twin : fd;
+  }
+
   bool has_offset() const { return (offset_.load(std::memory_order_relaxed) & is_private) != 0; }
 
   /// lseek(2) of an offset that is kept here. Negative: -errno.
@@ -52,6 +60,7 @@ class Descriptor {
   std::atomic<std::uint32_t> flags_{0};
   std::atomic<std::uint64_t> tick_{0};    // of the last check
   std::atomic<std::uint64_t> offset_{0};  // with is_private, else nothing
+  std::atomic<int> twin_{0};              // 0: none
 };
 
 /// The table. Thread-safe; no call takes a lock that a signal handler could wait for.
@@ -60,6 +69,11 @@ class Descriptors {
   static constexpr int most = 65536;
 
   static Descriptor* of(int fd) { return fd >= 0 && fd < most ? &table()[fd] : nullptr; }
+
+  static bool has_file(int fd) {
+    const Descriptor* descriptor = of(fd);
+    return descriptor != nullptr && descriptor->file_.load(std::memory_order_relaxed) != nullptr;
+  }
 
   /// open(2) has returned it: nobody else has its offset.
   static void made(int fd);
@@ -70,10 +84,11 @@ class Descriptors {
   /// Gives the offset back to the kernel, for good: somebody else will have the descriptor.
   static void share(int fd);
   static void share_all();
+  static bool any_private();
   /// dup2(2) is about to close it, or fails and leaves it.
   static void replace(int fd);
-  /// The flags of the open file have changed.
-  static void look_again(int fd);
+  /// The flags of an open file have changed, of which several descriptors may be.
+  static void look_again();
   /// Before fsync(2), and at the end of the process.
   static void stamp(int fd);
   static void stamp_all();
@@ -132,6 +147,7 @@ class Use {
 
  private:
   static File* first_calls(int fd, Descriptor& descriptor);
+  static File* adopt(int fd, Descriptor& descriptor, std::uint32_t calls);
   void check(int fd);
 
   File* file_ = nullptr;

@@ -8,6 +8,7 @@
 
 #include "intercept/copy.hpp"
 #include "intercept/next.hpp"
+#include "intercept/raw.hpp"
 
 namespace efs::intercept::fault_handler {
 namespace {
@@ -19,9 +20,31 @@ struct Action {
 };
 
 constinit Action of_segv{}, of_bus{};
-// Only one thread at a time changes an action. A signal handler that finds it busy gives up its
-// own request as sigaction(2) may: it is not queued.
+// Only one thread at a time changes an action.
 constinit std::atomic_flag busy;
+
+// No handler of the same thread can find it busy, since none runs meanwhile.
+class Turn {
+ public:
+  Turn() {
+    const std::uint64_t all = ~std::uint64_t{0};
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before_, sizeof before_);
+    while (busy.test_and_set(std::memory_order_acquire)) {
+      raw(SYS_sched_yield);
+    }
+  }
+
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  ~Turn() {
+    busy.clear(std::memory_order_release);
+    raw(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof before_);
+  }
+
+ private:
+  std::uint64_t before_ = 0;
+};
 
 Action* action_of(int signal) {
   return signal == SIGSEGV ? &of_segv : signal == SIGBUS ? &of_bus : nullptr;
@@ -77,7 +100,7 @@ void handle(int signal, siginfo_t* info, void* context) {
 struct sigaction for_kernel(const struct sigaction& of_program) {
   struct sigaction action = of_program;
   action.sa_sigaction = handle;
-  action.sa_flags = (of_program.sa_flags & ~SA_RESETHAND) | SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  action.sa_flags = static_cast<int>(of_program.sa_flags & ~SA_RESETHAND) | SA_SIGINFO | SA_ONSTACK;
   sigdelset(&action.sa_mask, SIGSEGV);
   sigdelset(&action.sa_mask, SIGBUS);
   return action;
@@ -108,21 +131,15 @@ bool install() {
   if (takes(SIGSEGV) && takes(SIGBUS)) {
     return true;
   }
-  if (busy.test_and_set(std::memory_order_acquire)) {
-    return false;
-  }
+  const Turn turn;
   const int error = errno;
   const bool done = (takes(SIGSEGV) || take(SIGSEGV)) && (takes(SIGBUS) || take(SIGBUS));
   errno = error;
-  busy.clear(std::memory_order_release);
   return done;
 }
 
 int set_action(int signal, const struct sigaction* action, struct sigaction* old) {
-  if (busy.test_and_set(std::memory_order_acquire)) {
-    errno = EINTR;
-    return -1;
-  }
+  const Turn turn;
   Action& mine = *action_of(signal);
   const struct sigaction before = mine.of_program;
   int result = 0;
@@ -133,11 +150,14 @@ int set_action(int signal, const struct sigaction* action, struct sigaction* old
       mine.of_program = *action;
     }
   }
-  busy.clear(std::memory_order_release);
   if (result == 0 && old != nullptr) {
     *old = before;
   }
   return result;
+}
+
+void after_fork() {
+  busy.clear();
 }
 
 const sigset_t* unblocked(const sigset_t* set, sigset_t& reduced) {

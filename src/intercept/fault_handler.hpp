@@ -17,6 +17,9 @@ bool takes(int signal);
 /// sigaction(2) of a signal that is taken.
 int set_action(int signal, const struct sigaction* action, struct sigaction* old);
 
+/// The child of a fork has one thread.
+void after_fork();
+
 /// A blocked SIGSEGV or SIGBUS would end the process in copy(). Returns `set`, or `reduced`, which
 /// is `set` without the two signals.
 const sigset_t* unblocked(const sigset_t* set, sigset_t& reduced);

@@ -5,8 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-#include <cstdio>
+#include <sys/sysmacros.h>
 
 #include "intercept/fault_handler.hpp"
 #include "intercept/raw.hpp"
@@ -18,6 +17,7 @@ namespace {
 constexpr std::size_t most_files = 1024;
 constexpr std::uint64_t large = 64 << 10;
 constexpr std::size_t page = 4096;
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 44;  // of a file; an address has 47 bits
 constexpr std::uint32_t fewest_calls = 32, most_calls = 4096;
 
 constinit File files[most_files];
@@ -67,21 +67,10 @@ long map_aligned(int fd, std::size_t bytes, int protection, std::size_t alignmen
   return mapped;
 }
 
-// Rule 1: what is open for writing only is opened once more, for the mapping.
-long map_descriptor(int fd, std::size_t bytes, bool writable, std::size_t alignment) {
-  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  if ((raw(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_WRONLY) {
-    return map_aligned(fd, bytes, protection, alignment);
-  }
-  char path[32];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  const long both = raw(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
-  if (both < 0) {
-    return both;
-  }
-  const long mapped = map_aligned(static_cast<int>(both), bytes, protection, alignment);
-  raw(SYS_close, both);
-  return mapped;
+// A limit of the address space is the program's to use.
+bool has_memory_limit() {
+  rlimit limit{};
+  return raw(SYS_prlimit64, 0, RLIMIT_AS, nullptr, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
 // Beyond this size a write sends SIGXFSZ, which the kernel must do.
@@ -163,13 +152,19 @@ File* File::adopt(int fd, const Identity& identity, bool writes) {
 }
 
 void File::set_range(const KnownRange& range) {
-  begin_.store(range.begin, std::memory_order_relaxed);
-  end_.store(range.end, std::memory_order_relaxed);
+  if (range.begin > begin_.load()) {
+    end_.store(0);
+  }
+  begin_.store(range.begin);
+  end_.store(range.end);
 }
 
 // Rule 3: the epoch is loaded before the question.
 bool File::ask(int fd, std::uint64_t offset) {
   const std::uint64_t now = epoch();
+  if (now == Mount::no_epoch) {
+    return false;
+  }
   DoorFile said{};
   said.offset = offset;
   const long result = raw(SYS_ioctl, fd, door_ask, &said);
@@ -186,19 +181,27 @@ bool File::ask(int fd, std::uint64_t offset) {
   return true;
 }
 
+// A number may have become another file's. Asks the kernel alone.
+bool File::is_of(int fd) const {
+  struct statx status{};
+  return raw(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &status) == 0 &&
+         Identity{makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino} == identity_;
+}
+
 bool File::map(int fd, bool writable) {
   const Mapping* last = mapping_.load();
   std::uint64_t bytes = last == nullptr ? 2 * chunk : last->bytes;
+  if (unmappable_ || no_more.load() || mapped_ == most_mappings || end_.load() > most_bytes ||
+      has_memory_limit() || !is_of(fd)) {
+    return false;
+  }
   while (bytes < 2 * end_.load()) {
     bytes *= 4;
   }
-  if (unmappable_ || no_more.load() || mapped_ == most_mappings) {
-    return false;
-  }
   Mapping& mapping = mappings_[mapped_];
-  const long base = map_descriptor(fd, bytes, writable, chunk);
+  const long base = map_aligned(fd, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, chunk);
   if (failed(base)) {
-    unmappable_ = true;
+    unmappable_ = !writable;
     return false;
   }
   raw(SYS_madvise, base, bytes, MADV_DONTDUMP);
@@ -253,12 +256,26 @@ const File::Mapping* File::prepare(int fd, const Run& run) {
         (!run.for_write || may_write_.load()) &&
         (last == nullptr || run.offset + run.bytes > last->bytes ||
          (run.for_write && !last->writable))) {
-      map(fd, run.for_write || (last != nullptr && last->writable));
+      // a descriptor for reading cannot map for others that write
+      if (!(last != nullptr && last->writable && !run.for_write && map(fd, true))) {
+        map(fd, run.for_write);
+      }
     }
     mapping = serving(run);
   }
   busy_.clear(std::memory_order_release);
   return mapping;
+}
+
+// Only what is known to be data: a hole would be filled.
+void File::populate(const Mapping& mapping, std::uint64_t from, std::uint64_t until) const {
+  const KnownRange known = range();
+  from = (from > known.begin ? from : known.begin) & ~(page - 1);
+  until = until < known.end ? until : known.end;
+  if (until > from) {
+    raw(SYS_madvise, mapping.base + from, (until - from + page - 1) & ~(page - 1),
+        MADV_POPULATE_READ);
+  }
 }
 
 bool File::touch(const Mapping& mapping, const Run& run) {
@@ -275,12 +292,7 @@ bool File::touch(const Mapping& mapping, const Run& run) {
       return false;
     }
     if (run.bytes >= large || in_a_row) {
-      const std::uint64_t end = end_.load(std::memory_order_relaxed);
-      const std::uint64_t until = end < (i + 1) * chunk ? end : (i + 1) * chunk;
-      if (until > i * chunk) {
-        raw(SYS_madvise, mapping.base + i * chunk, (until - i * chunk + page - 1) & ~(page - 1),
-            MADV_POPULATE_READ);
-      }
+      populate(mapping, i * chunk, (i + 1) * chunk);
       state.store(populated, std::memory_order_relaxed);
     }
   }
@@ -369,7 +381,8 @@ void File::after_fork(std::uint32_t (*references)(const File&)) {
   adopting.clear();
   for (std::size_t i = 0; i < files_begun.load(); ++i) {
     File& file = files[i];
-    if (file.in_use_.load()) {
+    // without references another thread of the parent was ending it: it stays as it is
+    if (file.in_use_.load() && file.references_.load() != 0) {
       file.busy_.clear();
       file.references_.store(references(file));
       if (file.references_.load() == 0) {

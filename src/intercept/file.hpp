@@ -60,8 +60,12 @@ class File {
 
   const Identity& identity() const { return identity_; }
 
-  /// Where the byte at `offset` is mapped, if `bytes` from there are known to be there and mapped
-  /// as the call needs; else null: the call is the kernel's. May ask the daemon once by `fd`.
+  /// True if the descriptor is of this file. Asks the kernel alone.
+  bool is_of(int fd) const;
+
+  /// `fd` is a descriptor by which the file can be mapped. Where the byte at `offset` is mapped, if
+  /// `bytes` from there are known to be there and mapped as the call needs; else null: the call is
+  /// the kernel's. May ask the daemon once by `fd`.
   char* at(int fd, std::uint64_t offset, std::uint64_t bytes, bool for_write);
 
   /// The calls of a descriptor before its file is mapped: more if mappings have not paid.
@@ -81,7 +85,7 @@ class File {
   /// appends asks the daemon for room ahead (rule 11).
   void extend(int fd, std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
 
-  std::uint64_t epoch() const { return mount_->epoch(identity_.inode).load(); }
+  std::uint64_t epoch() const { return mount_->epoch(identity_.inode); }
 
   /// Rule 6. True if this write is the kernel's, because it is the first of its tick.
   bool is_first_of_tick(std::uint64_t tick) {
@@ -144,11 +148,18 @@ class File {
   static File* find(const Identity& identity);
   static File* begin(int fd, const Identity& identity, bool writes);
 
-  KnownRange range() const { return {begin_.load(), end_.load()}; }
+  // A range that replaces another begins elsewhere. Empty if it is being replaced.
+  KnownRange range() const {
+    const std::uint64_t begin = begin_.load(), end = end_.load();
+    return begin_.load() == begin ? KnownRange{begin, end} : KnownRange{};
+  }
 
   void set_range(const KnownRange& range);
 
-  bool is_current() const { return epoch_.load(std::memory_order_acquire) == epoch(); }
+  bool is_current() const {
+    const std::uint64_t now = epoch();
+    return epoch_.load(std::memory_order_acquire) == now && now != Mount::no_epoch;
+  }
 
   /// The mapping that serves the run, or null.
   const Mapping* serving(const Run& run) const;
@@ -159,6 +170,7 @@ class File {
   const Mapping* prepare(int fd, const Run& run);
   /// Rule 10. False: a large request to pages that this process has not touched.
   bool touch(const Mapping& mapping, const Run& run);
+  void populate(const Mapping& mapping, std::uint64_t from, std::uint64_t until) const;
   void end();
 
   std::atomic<std::uint32_t> references_{0};

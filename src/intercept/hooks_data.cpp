@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The calls that read and write.
+#include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
 
+#include "intercept/copy.hpp"
 #include "intercept/descriptors.hpp"
 #include "intercept/next.hpp"
 #include "intercept/raw.hpp"
@@ -36,28 +39,34 @@ const iovec& buffer_of(const void* request) {
 }
 
 constexpr in::KernelCalls reading = {
-    .at_offset =
+    .next_at_offset =
         [](int fd, const void* request, std::int64_t offset) {
           const iovec& buffer = buffer_of(request);
           return EFS_NEXT(pread)(fd, buffer.iov_base, buffer.iov_len, offset);
         },
-    .in_place =
+    .next_in_place =
         [](int fd, const void* request) {
           const iovec& buffer = buffer_of(request);
           return EFS_NEXT(read)(fd, buffer.iov_base, buffer.iov_len);
-        }};
+        },
+    .at_offset = SYS_pread64,
+    .in_place = SYS_read,
+    .is_vector = false};
 
 constexpr in::KernelCalls writing = {
-    .at_offset =
+    .next_at_offset =
         [](int fd, const void* request, std::int64_t offset) {
           const iovec& buffer = buffer_of(request);
           return EFS_NEXT(pwrite)(fd, buffer.iov_base, buffer.iov_len, offset);
         },
-    .in_place =
+    .next_in_place =
         [](int fd, const void* request) {
           const iovec& buffer = buffer_of(request);
           return EFS_NEXT(write)(fd, buffer.iov_base, buffer.iov_len);
-        }};
+        },
+    .at_offset = SYS_pwrite64,
+    .in_place = SYS_write,
+    .is_vector = false};
 
 struct Vector {
   const iovec* first;
@@ -68,42 +77,64 @@ const Vector& vector_of(const void* request) {
   return *static_cast<const Vector*>(request);
 }
 
-in::Buffers all(const Vector& vector) {
-  in::Buffers buffers{.first = vector.first, .count = 0, .bytes = 0, .request = &vector};
-  if (vector.count <= 0 || vector.count > IOV_MAX) {
-    return buffers;
-  }
-  std::size_t bytes = 0;
-  for (int i = 0; i < vector.count; ++i) {
-    if (vector.first[i].iov_len > most_at_once - bytes) {
-      return buffers;
+// The program's vector may be bad, which the kernel tells it: it is looked at only if the
+// descriptor has a mapped file, with which copy() works. A longer one is the kernel's.
+class Parts {
+ public:
+  Parts(int fd, const Vector& vector) : vector_(vector) {
+    if (!in::Descriptors::has_file(fd) || vector.count <= 0 || vector.count > most ||
+        !in::copy(parts_, vector.first, sizeof(iovec) * static_cast<std::size_t>(vector.count))) {
+      return;
     }
-    bytes += vector.first[i].iov_len;
+    std::size_t bytes = 0;
+    for (int i = 0; i < vector.count; ++i) {
+      if (parts_[i].iov_len > most_at_once - bytes) {
+        return;
+      }
+      bytes += parts_[i].iov_len;
+    }
+    bytes_ = bytes;
   }
-  buffers.count = static_cast<std::size_t>(vector.count);
-  buffers.bytes = bytes;
-  return buffers;
-}
+
+  in::Buffers buffers() const {
+    return {.first = parts_,
+            .count = static_cast<std::size_t>(vector_.count),
+            .bytes = bytes_,
+            .request = &vector_};
+  }
+
+ private:
+  static constexpr int most = 16;
+  const Vector& vector_;
+  iovec parts_[most];
+  std::size_t bytes_ = 0;
+};
 
 constexpr in::KernelCalls gathering = {
-    .at_offset =
+    .next_at_offset =
         [](int fd, const void* request, std::int64_t offset) {
           return EFS_NEXT(preadv)(fd, vector_of(request).first, vector_of(request).count, offset);
         },
-    .in_place =
+    .next_in_place =
         [](int fd, const void* request) {
           return EFS_NEXT(readv)(fd, vector_of(request).first, vector_of(request).count);
-        }};
+        },
+    .at_offset = SYS_preadv,
+    .in_place = SYS_readv,
+    .is_vector = true};
 
 constexpr in::KernelCalls scattering = {
-    .at_offset =
+    .next_at_offset =
         [](int fd, const void* request, std::int64_t offset) {
           return EFS_NEXT(pwritev)(fd, vector_of(request).first, vector_of(request).count, offset);
         },
-    .in_place =
+    .next_in_place =
         [](int fd, const void* request) {
           return EFS_NEXT(writev)(fd, vector_of(request).first, vector_of(request).count);
-        }};
+        },
+    .at_offset = SYS_pwritev,
+    .in_place = SYS_writev,
+    .is_vector = true};
 
 off_t seek(int fd, off_t offset, int whence) {
   const in::Use use(fd);
@@ -124,34 +155,37 @@ off_t seek(int fd, off_t offset, int whence) {
 
 }  // namespace
 
+// A thread that only makes served calls can be cancelled, as one that makes system calls.
 EFS_HOOK ssize_t read(int fd, void* buffer, size_t bytes) {
+  pthread_testcancel();
   const iovec whole{buffer, bytes};
   return in::read_next(fd, one(whole), reading);
 }
 
 EFS_HOOK ssize_t write(int fd, const void* buffer, size_t bytes) {
+  pthread_testcancel();
   const iovec whole{const_cast<void*>(buffer), bytes};
   return in::write_next(fd, one(whole), writing);
 }
 
 EFS_HOOK ssize_t pread(int fd, void* buffer, size_t bytes, off_t offset) {
+  pthread_testcancel();
   const iovec whole{buffer, bytes};
   return in::read_at(fd, one(whole), offset, reading);
 }
 
 EFS_HOOK ssize_t pread64(int fd, void* buffer, size_t bytes, off64_t offset) {
-  const iovec whole{buffer, bytes};
-  return in::read_at(fd, one(whole), offset, reading);
+  return pread(fd, buffer, bytes, offset);
 }
 
 EFS_HOOK ssize_t pwrite(int fd, const void* buffer, size_t bytes, off_t offset) {
+  pthread_testcancel();
   const iovec whole{const_cast<void*>(buffer), bytes};
   return in::write_at(fd, one(whole), offset, writing);
 }
 
 EFS_HOOK ssize_t pwrite64(int fd, const void* buffer, size_t bytes, off64_t offset) {
-  const iovec whole{const_cast<void*>(buffer), bytes};
-  return in::write_at(fd, one(whole), offset, writing);
+  return pwrite(fd, buffer, bytes, offset);
 }
 
 EFS_HOOK ssize_t __read_chk(int fd, void* buffer, size_t bytes, size_t room) {
@@ -168,18 +202,21 @@ EFS_HOOK ssize_t __pread64_chk(int fd, void* buffer, size_t bytes, off_t offset,
 }
 
 EFS_HOOK ssize_t readv(int fd, const iovec* first, int count) {
+  pthread_testcancel();
   const Vector vector{first, count};
-  return in::read_next(fd, all(vector), gathering);
+  return in::read_next(fd, Parts(fd, vector).buffers(), gathering);
 }
 
 EFS_HOOK ssize_t writev(int fd, const iovec* first, int count) {
+  pthread_testcancel();
   const Vector vector{first, count};
-  return in::write_next(fd, all(vector), scattering);
+  return in::write_next(fd, Parts(fd, vector).buffers(), scattering);
 }
 
 EFS_HOOK ssize_t preadv(int fd, const iovec* first, int count, off_t offset) {
+  pthread_testcancel();
   const Vector vector{first, count};
-  return in::read_at(fd, all(vector), offset, gathering);
+  return in::read_at(fd, Parts(fd, vector).buffers(), offset, gathering);
 }
 
 EFS_HOOK ssize_t preadv64(int fd, const iovec* first, int count, off64_t offset) {
@@ -187,8 +224,9 @@ EFS_HOOK ssize_t preadv64(int fd, const iovec* first, int count, off64_t offset)
 }
 
 EFS_HOOK ssize_t pwritev(int fd, const iovec* first, int count, off_t offset) {
+  pthread_testcancel();
   const Vector vector{first, count};
-  return in::write_at(fd, all(vector), offset, scattering);
+  return in::write_at(fd, Parts(fd, vector).buffers(), offset, scattering);
 }
 
 EFS_HOOK ssize_t pwritev64(int fd, const iovec* first, int count, off64_t offset) {

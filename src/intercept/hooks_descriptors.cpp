@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The calls that make, share and close descriptors. <fcntl.h> would declare what is defined here
 // with other arguments.
+#include <dirent.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -8,6 +9,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "intercept/copy.hpp"
 #include "intercept/descriptors.hpp"
 #include "intercept/next.hpp"
 
@@ -22,6 +24,12 @@ constexpr int creates = 0100, temporary = 020000000;  // O_CREAT, __O_TMPFILE
 constexpr int dupfd = 0, setfl = 4, dupfd_cloexec = 1030;
 constexpr int only_close_on_exec = 4;  // CLOSE_RANGE_CLOEXEC
 
+// A duplicate shares the offset, and a lock may be relative to it (F_GETLK to F_SETLKW, F_OFD_*).
+bool uses_offset(int command) {
+  return command == dupfd || command == dupfd_cloexec || (command >= 5 && command <= 7) ||
+         (command >= 36 && command <= 38);
+}
+
 int opened(int fd) {
   if (fd >= 0) {
     in::Descriptors::made(fd);
@@ -33,19 +41,27 @@ void forget_three() {
   in::Descriptors::forget_range(0, 2);
 }
 
-void share_rights(const msghdr* message) {
-  if (message->msg_control == nullptr || message->msg_controllen == 0) {
-    return;
+// Of descriptors in a message the other side shares the offsets. All are given back rather than
+// to look into what may be a bad pointer.
+void before_message(const msghdr* message) {
+  msghdr head{};
+  if (in::Descriptors::any_private() && in::copy(&head, message, sizeof head) &&
+      head.msg_controllen != 0) {
+    in::Descriptors::share_all();
   }
+}
+
+// Of the descriptors that a message brings, others may have the offset.
+void after_message(const msghdr* message) {
   auto* head = const_cast<msghdr*>(message);
   for (cmsghdr* part = CMSG_FIRSTHDR(head); part != nullptr; part = CMSG_NXTHDR(head, part)) {
-    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS) {
-      const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (std::size_t i = 0; i < count; ++i) {
-        int fd = -1;
-        __builtin_memcpy(&fd, CMSG_DATA(part) + (i * sizeof fd), sizeof fd);
-        in::Descriptors::share(fd);
-      }
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      __builtin_memcpy(&fd, reinterpret_cast<const char*>(part) + at, sizeof fd);
+      in::Descriptors::forget(fd);
     }
   }
 }
@@ -151,12 +167,12 @@ EFS_HOOK int dup3(int fd, int to, int flags) {
     va_start(rest, command);                                  \
     void* argument = va_arg(rest, void*);                     \
     va_end(rest);                                             \
-    if (command == dupfd || command == dupfd_cloexec) {       \
+    if (uses_offset(command)) {                               \
       in::Descriptors::share(fd);                             \
     }                                                         \
     const int result = EFS_NEXT(name)(fd, command, argument); \
     if (command == setfl) {                                   \
-      in::Descriptors::look_again(fd);                        \
+      in::Descriptors::look_again();                          \
     }                                                         \
     return result;                                            \
   }
@@ -164,15 +180,41 @@ EFS_FCNTL(fcntl)
 EFS_FCNTL(fcntl64)
 
 EFS_HOOK ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  share_rights(message);
+  before_message(message);
   return EFS_NEXT(sendmsg)(socket, message, flags);
 }
 
 EFS_HOOK int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
-  for (unsigned i = 0; i < count; ++i) {
-    share_rights(&messages[i].msg_hdr);
+  if (in::Descriptors::any_private()) {
+    in::Descriptors::share_all();
   }
   return EFS_NEXT(sendmmsg)(socket, messages, count, flags);
+}
+
+EFS_HOOK ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  const ssize_t got = EFS_NEXT(recvmsg)(socket, message, flags);
+  if (got >= 0) {
+    after_message(message);
+  }
+  return got;
+}
+
+EFS_HOOK int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+  const int got = EFS_NEXT(recvmmsg)(socket, messages, count, flags, timeout);
+  for (int i = 0; i < got; ++i) {
+    after_message(&messages[i].msg_hdr);
+  }
+  return got;
+}
+
+EFS_HOOK int lockf(int fd, int command, off_t bytes) {
+  in::Descriptors::share(fd);
+  return EFS_NEXT(lockf)(fd, command, bytes);
+}
+
+EFS_HOOK int lockf64(int fd, int command, off64_t bytes) {
+  in::Descriptors::share(fd);
+  return EFS_NEXT(lockf64)(fd, command, bytes);
 }
 
 // Streams read and write inside the C library, by the kernel's offset.
@@ -186,6 +228,37 @@ EFS_HOOK int fclose(FILE* stream) {
     in::Descriptors::forget(fileno_unlocked(stream));
   }
   return EFS_NEXT(fclose)(stream);
+}
+
+EFS_HOOK int closedir(DIR* directory) {
+  in::Descriptors::forget(dirfd(directory));
+  return EFS_NEXT(closedir)(directory);
+}
+
+EFS_HOOK int vdprintf(int fd, const char* format, va_list rest) {
+  in::Descriptors::share(fd);
+  return EFS_NEXT(vdprintf)(fd, format, rest);
+}
+
+EFS_HOOK int __vdprintf_chk(int fd, int flag, const char* format, va_list rest) {
+  in::Descriptors::share(fd);
+  return EFS_NEXT(__vdprintf_chk)(fd, flag, format, rest);
+}
+
+EFS_HOOK int dprintf(int fd, const char* format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  const int written = vdprintf(fd, format, rest);
+  va_end(rest);
+  return written;
+}
+
+EFS_HOOK int __dprintf_chk(int fd, int flag, const char* format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  const int written = __vdprintf_chk(fd, flag, format, rest);
+  va_end(rest);
+  return written;
 }
 
 EFS_HOOK FILE* freopen(const char* path, const char* mode, FILE* stream) {

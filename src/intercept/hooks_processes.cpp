@@ -16,6 +16,7 @@
 #include "intercept/descriptors.hpp"
 #include "intercept/fault_handler.hpp"
 #include "intercept/next.hpp"
+#include "intercept/own_process.hpp"
 #include "intercept/settings.hpp"
 #include "intercept/statistics.hpp"
 
@@ -23,15 +24,16 @@ namespace {
 
 namespace in = efs::intercept;
 
+constexpr long only_close_on_exec = 4;  // CLOSE_RANGE_CLOEXEC
+
 void report_all() {
   in::Descriptors::stamp_all();
   in::Mount::report_all();
 }
 
-constinit std::atomic<pid_t> process{0};
-
 void after_fork() {
-  process.store(getpid());
+  in::own_process::begin();
+  in::fault_handler::after_fork();
   in::Descriptors::after_fork();
   in::Mount::after_fork();
   in::statistics::after_fork();
@@ -39,7 +41,7 @@ void after_fork() {
 
 // Signals are served from here on in the thread that starts: what it inherits may block them.
 __attribute__((constructor)) void begin() {
-  process.store(getpid());
+  in::own_process::begin();
   in::read_settings();
   if (!in::settings().serves) {
     return;
@@ -68,14 +70,45 @@ std::size_t count(va_list rest) {
 
 void before_exec() {
   in::Descriptors::share_all();
-  report_all();
+  if (in::own_process::is_here()) {
+    report_all();
+  }
 }
 
 }  // namespace
 
-// A child of vfork(2) would change our table for its parent (rule 9). POSIX lets vfork() be fork().
-EFS_HOOK pid_t vfork() {
-  return fork();
+// The child has its parent's memory and may not return from a function of ours: so this jumps to
+// the next vfork() with the stack as it was (rule 9).
+extern "C" __attribute__((visibility("hidden"), used)) void* efs_intercept_before_vfork() {
+  in::Descriptors::share_all();
+  in::own_process::share_memory();
+  return reinterpret_cast<void*>(EFS_NEXT(vfork));
+}
+
+asm(R"(
+  .text
+  .globl vfork
+  .type vfork, @function
+vfork:
+  .cfi_startproc
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call efs_intercept_before_vfork
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  jmp *%rax
+  .cfi_endproc
+  .size vfork, . - vfork
+)");
+
+// Runs no handler of pthread_atfork(3).
+EFS_HOOK pid_t _Fork() noexcept {
+  in::Descriptors::share_all();
+  const pid_t pid = EFS_NEXT(_Fork)();
+  if (pid == 0) {
+    after_fork();
+  }
+  return pid;
 }
 
 EFS_HOOK int clone(int (*run)(void*), void* stack, int flags, void* argument, ...) {
@@ -87,6 +120,9 @@ EFS_HOOK int clone(int (*run)(void*), void* stack, int flags, void* argument, ..
   va_end(rest);
   if ((flags & CLONE_FILES) == 0) {
     in::Descriptors::share_all();
+    if ((flags & CLONE_VM) != 0) {
+      in::own_process::share_memory();
+    }
   }
   return EFS_NEXT(clone)(run, stack, flags, argument, parent, local, child);
 }
@@ -170,7 +206,7 @@ EFS_EXECL(execle, execve, EFS_ENVIRONMENT)
 
 // A child of vfork(2) is not the process whose memory it uses.
 EFS_HOOK void _exit(int status) {
-  if (getpid() == process.load()) {
+  if (in::own_process::is_here()) {
     report_all();
     in::statistics::tell();
   }
@@ -194,17 +230,38 @@ EFS_HOOK int sigaction(int signal, const struct sigaction* action, struct sigact
                                           : EFS_NEXT(sigaction)(signal, action, old);
 }
 
-EFS_HOOK sighandler_t signal(int signal, sighandler_t handler) noexcept {
-  if (!in::fault_handler::takes(signal)) {
-    return EFS_NEXT(signal)(signal, handler);
-  }
+EFS_HOOK int __sigaction(int signal, const struct sigaction* action,
+                         struct sigaction* old) noexcept {
+  return sigaction(signal, action, old);
+}
+
+namespace {
+
+sighandler_t set_handler(int signal, sighandler_t handler, int flags) {
   struct sigaction action{};
   struct sigaction old{};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigaddset(&action.sa_mask, signal);
+  action.sa_flags = flags;
+  if ((flags & SA_NODEFER) == 0) {
+    sigaddset(&action.sa_mask, signal);
+  }
   return in::fault_handler::set_action(signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
+
+constexpr int system_v = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
+
+}  // namespace
+
+#define EFS_SIGNAL(name, flags)                                                   \
+  EFS_HOOK sighandler_t name(int signal, sighandler_t handler) noexcept {         \
+    return in::fault_handler::takes(signal) ? set_handler(signal, handler, flags) \
+                                            : EFS_NEXT(name)(signal, handler);    \
+  }
+EFS_SIGNAL(signal, SA_RESTART)
+EFS_SIGNAL(bsd_signal, SA_RESTART)
+EFS_SIGNAL(ssignal, SA_RESTART)
+EFS_SIGNAL(sysv_signal, system_v)
+EFS_SIGNAL(__sysv_signal, system_v)
 
 EFS_HOOK int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
   sigset_t reduced;
@@ -226,13 +283,16 @@ void before(long number, const long (&arguments)[6]) {
     return static_cast<int>(arguments[i]);
   };
   switch (number) {
-    case SYS_close: return in::Descriptors::forget(fd(0));
+    case SYS_close: return in::Descriptors::replace(fd(0));
     case SYS_close_range:
-      return in::Descriptors::forget_range(static_cast<unsigned>(arguments[0]),
-                                           static_cast<unsigned>(arguments[1]));
+      if ((arguments[2] & only_close_on_exec) == 0) {
+        in::Descriptors::forget_range(static_cast<unsigned>(arguments[0]),
+                                      static_cast<unsigned>(arguments[1]));
+      }
+      return;
     case SYS_dup2:
-    case SYS_dup3: in::Descriptors::share(fd(0)); return in::Descriptors::look_again(fd(1));
-    case SYS_fcntl: return in::Descriptors::look_again(fd(0));
+    case SYS_dup3: in::Descriptors::share(fd(0)); return in::Descriptors::replace(fd(1));
+    case SYS_fcntl: return in::Descriptors::look_again();
     case SYS_read:
     case SYS_write:
     case SYS_readv:

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -11,6 +10,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "intercept/copy.hpp"
+#include "intercept/far_descriptor.hpp"
+#include "intercept/own_process.hpp"
 #include "intercept/raw.hpp"
 #include "intercept/statistics.hpp"
 
@@ -19,6 +21,8 @@ namespace {
 
 constexpr std::size_t most_mounts = 16;
 constinit Mount mounts[most_mounts];
+// Of ProcLines, which one thread at a time uses: threads may have small stacks.
+constinit char lines_buffer[8192];
 
 // Reads a file of /proc line by line, without the heap.
 class ProcLines {
@@ -58,7 +62,7 @@ class ProcLines {
 
  private:
   int fd_;
-  char buffer_[8192];
+  char (&buffer_)[sizeof lines_buffer] = lines_buffer;
   std::size_t begin_ = 0, filled_ = 0;
 };
 
@@ -98,25 +102,21 @@ bool find_mount_point(std::uint64_t device, char* path, std::size_t room) {
   return found;
 }
 
-// Away from the low numbers, of which programs expect the next free one. Nearly all of a small
-// limit stays theirs.
-int out_of_the_way(int fd) {
-  rlimit limit{};
-  raw(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit);
-  const long from = limit.rlim_cur > 1024 ? 1000 : static_cast<long>(limit.rlim_cur) - 16;
-  const long moved = from > fd ? raw(SYS_fcntl, fd, F_DUPFD_CLOEXEC, from) : -1;
-  if (moved < 0) {
-    return fd;
-  }
-  raw(SYS_close, fd);
-  return static_cast<int>(moved);
-}
-
 }  // namespace
 
+// -errno if it fails. The name may lead to another mount, which hides this one.
 int Mount::open_path() const {
-  const long fd = raw(SYS_openat, AT_FDCWD, path_, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
-  return fd < 0 ? -1 : out_of_the_way(static_cast<int>(fd));
+  constexpr int how = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const long opened = raw(SYS_openat, AT_FDCWD, path_, how, 0);
+  if (opened < 0) {
+    return static_cast<int>(opened);
+  }
+  const int fd = move_far(static_cast<int>(opened));
+  if (!is_door(fd)) {
+    raw(SYS_close, fd);
+    return -ENOENT;
+  }
+  return fd;
 }
 
 // A close that passed by the library may have given the number to another file. Asks the kernel
@@ -124,9 +124,10 @@ int Mount::open_path() const {
 bool Mount::is_door(int fd) const {
   struct statx status{};
   return fd >= 0 &&
-         raw(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &status) == 0 &&
+         raw(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_SIZE,
+             &status) == 0 &&
          makedev(status.stx_dev_major, status.stx_dev_minor) == device_ &&
-         status.stx_ino == door_inode;
+         status.stx_ino == door_inode && status.stx_size >= sizeof(DoorTable);
 }
 
 bool Mount::open_door() {
@@ -142,13 +143,6 @@ bool Mount::open_door() {
   if (door < 0) {
     return false;
   }
-  // the name may lead to another mount, which hides this one
-  struct stat status{};
-  if (raw(SYS_fstat, door, &status) != 0 || status.st_dev != device_ ||
-      status.st_ino != door_inode) {
-    raw(SYS_close, door);
-    return false;
-  }
   const long mapped = raw(SYS_mmap, nullptr, sizeof(DoorTable), PROT_READ, MAP_SHARED, door, 0);
   if (mapped < 0 && mapped > -4096) {
     raw(SYS_close, door);
@@ -156,7 +150,8 @@ bool Mount::open_door() {
   }
   table_ = reinterpret_cast<const DoorTable*>(mapped);
   door_ = door;
-  if (table_->magic != door_magic || table_->slots != door_slots) {
+  std::uint64_t head[2] = {};
+  if (!copy(head, table_, sizeof head) || head[0] != door_magic || head[1] != door_slots) {
     raw(SYS_munmap, mapped, sizeof(DoorTable));
     raw(SYS_close, door);
     return false;
@@ -209,16 +204,28 @@ void Mount::leave() {
   }
 }
 
-void Mount::report() {
-  if (reporting_.exchange(true, std::memory_order_acquire)) {
-    return;
-  }
+// The number may be a file of the program by now, or the session that of the parent.
+bool Mount::renew_door() {
   const bool is_mine = is_door(door_);
-  if (foreign_.exchange(false) || !is_mine) {
-    const int before = door_.exchange(open_path());
-    if (is_mine) {
-      raw(SYS_close, before);
-    }
+  if (is_mine && !foreign_.load()) {
+    return true;
+  }
+  const int opened = open_path();
+  if (opened < 0) {
+    return is_mine && opened != -ENOTCONN;
+  }
+  const int before = door_.exchange(opened);
+  foreign_.store(false);
+  if (is_mine) {
+    raw(SYS_close, before);
+  }
+  return true;
+}
+
+// Without a door nobody would tell whether the daemon lives.
+void Mount::report() {
+  if (!own_process::is_here() || reporting_.exchange(true, std::memory_order_acquire)) {
+    return;
   }
   DoorCounts said{.reads = counts.reads.exchange(0),
                   .read_bytes = counts.read_bytes.exchange(0),
@@ -227,7 +234,7 @@ void Mount::report() {
                   .kernel_calls = counts.kernel_calls.exchange(0),
                   .mapped_files = mapped_files.load()};
   statistics::add(said);
-  if (raw(SYS_ioctl, door_.load(), door_report, &said) == -ENOTCONN) {
+  if (!renew_door() || raw(SYS_ioctl, door_.load(), door_report, &said) == -ENOTCONN) {
     dead_.store(true, std::memory_order_relaxed);
   }
   reporting_.store(false, std::memory_order_release);
@@ -251,6 +258,11 @@ bool Mount::has_door(int fd) {
     }
   }
   return false;
+}
+
+std::uint64_t Mount::epoch(std::uint64_t inode) const {
+  std::uint64_t value = 0;
+  return copy(&value, &table_->epochs[door_slot(inode)], sizeof value) ? value : no_epoch;
 }
 
 void Mount::lose_range(unsigned first, unsigned last) {

@@ -22,9 +22,10 @@ class Mount {
   /// Ends a use. The last one closes the door, with a last report. Safe in a signal handler.
   void leave();
 
-  const std::atomic<std::uint64_t>& epoch(std::uint64_t inode) const {
-    return table_->epochs[door_slot(inode)];
-  }
+  /// The epoch of a file now, or no_epoch, which is none of any file: the page is lost with the
+  /// daemon. One load, which may be of any thread's time.
+  std::uint64_t epoch(std::uint64_t inode) const;
+  static constexpr std::uint64_t no_epoch = ~std::uint64_t{0};
 
   /// True if the daemon and its supervisor are gone, so that nothing may be stored any more.
   bool is_dead() const { return dead_.load(std::memory_order_relaxed); }
@@ -51,6 +52,7 @@ class Mount {
  private:
   bool open_door();
   int open_path() const;
+  bool renew_door();
   bool is_door(int fd) const;
   void report();
 

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "intercept/copy.hpp"
@@ -37,6 +38,27 @@ bool copy_in(char* to, const Buffers& buffers) {
   return true;
 }
 
+ssize_t as_result(long result) {
+  if (result < 0 && result > -4096) {
+    errno = static_cast<int>(-result);
+    return -1;
+  }
+  return result;
+}
+
+ssize_t at_offset(int fd, const Buffers& buffers, std::int64_t offset, const KernelCalls& kernel) {
+  const iovec& first = *buffers.first;
+  return as_result(kernel.is_vector
+                       ? raw(kernel.at_offset, fd, buffers.first, buffers.count, offset, 0)
+                       : raw(kernel.at_offset, fd, first.iov_base, first.iov_len, offset));
+}
+
+ssize_t in_place(int fd, const Buffers& buffers, const KernelCalls& kernel) {
+  const iovec& first = *buffers.first;
+  return as_result(kernel.is_vector ? raw(kernel.in_place, fd, buffers.first, buffers.count)
+                                    : raw(kernel.in_place, fd, first.iov_base, first.iov_len));
+}
+
 // A write in between makes a difference that is none: it is looked at three times.
 bool is_as_kernel_says(int fd, const Buffers& buffers, std::int64_t offset) {
   char said[4096];
@@ -58,7 +80,8 @@ bool is_as_kernel_says(int fd, const Buffers& buffers, std::int64_t offset) {
 
 bool serve_read(const Use& use, int fd, const Buffers& buffers, std::int64_t offset) {
   File& file = use.file();
-  const char* from = file.at(fd, static_cast<std::uint64_t>(offset), buffers.bytes, false);
+  const char* from = file.at(use.descriptor().for_mapping(fd), static_cast<std::uint64_t>(offset),
+                             buffers.bytes, false);
   if (from == nullptr || !copy_out(buffers, from)) {
     return false;
   }
@@ -85,7 +108,8 @@ bool serve_write(const Use& use, int fd, const Buffers& buffers, std::int64_t of
   if (buffers.bytes >= too_long_to_store || file.is_first_of_tick(use.tick())) {
     return false;
   }
-  char* to = file.at(fd, static_cast<std::uint64_t>(offset), buffers.bytes, true);
+  char* to = file.at(use.descriptor().for_mapping(fd), static_cast<std::uint64_t>(offset),
+                     buffers.bytes, true);
   if (to == nullptr || !copy_in(to, buffers)) {
     return false;
   }
@@ -102,7 +126,7 @@ ssize_t write_by_kernel(const Use& use, int fd, const Buffers& buffers, std::int
   const std::uint64_t epoch = file.epoch();
   file.kernel_writes(use.tick(), epoch);
   add(file.counts().kernel_calls, 1);
-  const ssize_t written = kernel.at_offset(fd, buffers.request, offset);
+  const ssize_t written = at_offset(fd, buffers, offset, kernel);
   if (written > 0) {
     file.extend(fd, epoch, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(written));
   }
@@ -145,63 +169,55 @@ ssize_t read_at(int fd, const Buffers& buffers, std::int64_t offset, const Kerne
       return static_cast<ssize_t>(buffers.bytes);
     }
     add(use.file().counts().kernel_calls, 1);
+    return at_offset(fd, buffers, offset, kernel);
   }
-  return kernel.at_offset(fd, buffers.request, offset);
+  return kernel.next_at_offset(fd, buffers.request, offset);
 }
 
 ssize_t write_at(int fd, const Buffers& buffers, std::int64_t offset, const KernelCalls& kernel) {
-  const Use use(fd);
-  if (!use || buffers.bytes == 0 || offset < 0 || !use.descriptor().writes()) {
-    return kernel.at_offset(fd, buffers.request, offset);
+  if (const Use use(fd); use && buffers.bytes != 0 && offset >= 0 && use.descriptor().writes()) {
+    return serve_write(use, fd, buffers, offset)
+               ? static_cast<ssize_t>(buffers.bytes)
+               : write_by_kernel(use, fd, buffers, offset, kernel);
   }
-  if (serve_write(use, fd, buffers, offset)) {
-    return static_cast<ssize_t>(buffers.bytes);
-  }
-  return write_by_kernel(use, fd, buffers, offset, kernel);
+  return kernel.next_at_offset(fd, buffers.request, offset);
 }
 
 ssize_t read_next(int fd, const Buffers& buffers, const KernelCalls& kernel) {
-  const Use use(fd);
-  if (!use || buffers.bytes == 0 || !use.descriptor().reads()) {
-    if (use) {
-      Descriptors::share(fd);
+  if (const Use use(fd); use && buffers.bytes != 0 && use.descriptor().reads()) {
+    const std::int64_t offset = take_offset(use, fd, buffers.bytes);
+    if (offset >= 0 && serve_read(use, fd, buffers, offset)) {
+      return static_cast<ssize_t>(buffers.bytes);
     }
-    return kernel.in_place(fd, buffers.request);
-  }
-  const std::int64_t offset = take_offset(use, fd, buffers.bytes);
-  if (offset < 0) {
     add(use.file().counts().kernel_calls, 1);
-    return kernel.in_place(fd, buffers.request);
+    if (offset < 0) {
+      return in_place(fd, buffers, kernel);
+    }
+    const ssize_t got = at_offset(fd, buffers, offset, kernel);
+    give_back(use, fd, buffers.bytes, got);
+    return got;
   }
-  if (serve_read(use, fd, buffers, offset)) {
-    return static_cast<ssize_t>(buffers.bytes);
-  }
-  add(use.file().counts().kernel_calls, 1);
-  const ssize_t got = kernel.at_offset(fd, buffers.request, offset);
-  give_back(use, fd, buffers.bytes, got);
-  return got;
+  Descriptors::share(fd);
+  return kernel.next_in_place(fd, buffers.request);
 }
 
 ssize_t write_next(int fd, const Buffers& buffers, const KernelCalls& kernel) {
-  const Use use(fd);
-  if (!use || buffers.bytes == 0 || !use.descriptor().writes()) {
-    if (use) {
-      Descriptors::share(fd);
+  if (const Use use(fd); use && buffers.bytes != 0 && use.descriptor().writes()) {
+    const std::int64_t offset = take_offset(use, fd, buffers.bytes);
+    if (offset < 0) {
+      use.file().kernel_writes(use.tick(), use.file().epoch());
+      add(use.file().counts().kernel_calls, 1);
+      return in_place(fd, buffers, kernel);
     }
-    return kernel.in_place(fd, buffers.request);
+    if (serve_write(use, fd, buffers, offset)) {
+      return static_cast<ssize_t>(buffers.bytes);
+    }
+    const ssize_t written = write_by_kernel(use, fd, buffers, offset, kernel);
+    give_back(use, fd, buffers.bytes, written);
+    return written;
   }
-  const std::int64_t offset = take_offset(use, fd, buffers.bytes);
-  if (offset < 0) {
-    use.file().kernel_writes(use.tick(), use.file().epoch());
-    add(use.file().counts().kernel_calls, 1);
-    return kernel.in_place(fd, buffers.request);
-  }
-  if (serve_write(use, fd, buffers, offset)) {
-    return static_cast<ssize_t>(buffers.bytes);
-  }
-  const ssize_t written = write_by_kernel(use, fd, buffers, offset, kernel);
-  give_back(use, fd, buffers.bytes, written);
-  return written;
+  Descriptors::share(fd);
+  return kernel.next_in_place(fd, buffers.request);
 }
 
 }  // namespace efs::intercept

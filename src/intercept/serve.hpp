@@ -10,11 +10,16 @@
 
 namespace efs::intercept {
 
-/// The kernel's calls that stand for a call of the program, with its buffers. `at_offset` is a
-/// call that leaves the descriptor's offset alone.
+/// The kernel's calls that stand for a call of the program. `at_offset` leaves the descriptor's
+/// offset alone.
 struct KernelCalls {
-  ssize_t (*at_offset)(int fd, const void* request, std::int64_t offset);
-  ssize_t (*in_place)(int fd, const void* request);
+  // The C library's: points of cancellation. For descriptors of which nothing is known.
+  ssize_t (*next_at_offset)(int fd, const void* request, std::int64_t offset);
+  ssize_t (*next_in_place)(int fd, const void* request);
+  // The numbers of the same. A thread that is cancelled would never end its use of the file.
+  long at_offset;
+  long in_place;
+  bool is_vector;
 };
 
 /// The program's buffers.

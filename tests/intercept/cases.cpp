@@ -620,6 +620,160 @@ void growing_file() {
   close(fd);
 }
 
+void streams_of_the_c_library() {
+  const std::string path = make("dprintf", pattern(10000));
+  const int fd = opened(path);
+  lseek(fd, 0, SEEK_SET);
+  char buffer[100];
+  EXPECT(read(fd, buffer, 100) == 100);
+  EXPECT(dprintf(fd, "%d", 4711) == 4);
+  EXPECT(by_kernel(fd, 4, 100) == "4711");
+  EXPECT(lseek(fd, 0, SEEK_CUR) == 104);
+  close(fd);
+}
+
+// Who has the lock on a byte, as another process sees it: 0 if nobody.
+pid_t holder(const std::string& path, off_t offset) {
+  int ends[2];
+  EXPECT(pipe(ends) == 0);
+  EXPECT(in_child([&] {
+           const int fd = open(path.c_str(), O_RDWR);
+           struct flock lock{};
+           lock.l_type = F_WRLCK;
+           lock.l_start = offset;
+           lock.l_len = 1;
+           EXPECT(fcntl(fd, F_GETLK, &lock) == 0);
+           const pid_t pid = lock.l_type == F_UNLCK ? 0 : lock.l_pid;
+           EXPECT(write(ends[1], &pid, sizeof pid) == sizeof pid);
+         }) == 0);
+  pid_t pid = -1;
+  EXPECT(read(ends[0], &pid, sizeof pid) == sizeof pid);
+  close(ends[0]);
+  close(ends[1]);
+  return pid;
+}
+
+void locks_stay() {
+  const std::string path = make("locks", pattern(10000));
+  const int fd = open(path.c_str(), O_WRONLY);
+  EXPECT(lseek(fd, 500, SEEK_SET) == 500);
+  EXPECT(lockf(fd, F_LOCK, 10) == 0);
+  for (int i = 0; i < 300; ++i) {
+    EXPECT(write(fd, "w", 1) == 1);
+  }
+  EXPECT(holder(path, 505) == getpid());
+  EXPECT(lockf(fd, F_LOCK, 10) == 0);  // from the offset on
+  EXPECT(holder(path, 805) == getpid() && holder(path, 700) == 0);
+  close(fd);
+  EXPECT(holder(path, 505) == 0);
+}
+
+void data_between_holes() {
+  const std::string path = make("between", "");
+  EXPECT(truncate(path.c_str(), 8 << 20) == 0);
+  const int fd = open(path.c_str(), O_RDWR);
+  const std::string bytes = pattern(64 << 10);
+  constexpr off_t middle = 1 << 20;
+  EXPECT(raw(SYS_pwrite64, fd, bytes.data(), bytes.size(), middle) == 64 << 10);
+  struct stat before{}, after{};
+  fstat(fd, &before);
+  char buffer[512];
+  for (int round = 0; round < 3; ++round) {
+    for (off_t at = 0; at < (64 << 10); at += 512) {
+      EXPECT(pread(fd, buffer, 512, middle + at) == 512);
+      EXPECT(memcmp(buffer, bytes.data() + at, 512) == 0);
+    }
+  }
+  fstat(fd, &after);
+  EXPECT(after.st_blocks == before.st_blocks);
+  close(fd);
+}
+
+void cancelled_thread() {
+  const std::string path = make("cancelled", pattern(100000));
+  static int fd;
+  fd = opened(path);
+  pthread_t thread;
+  pthread_create(
+      &thread, nullptr,
+      [](void*) -> void* {
+        char buffer[100];
+        for (;;) {
+          pread(fd, buffer, 100, 10);
+          pwrite(fd, buffer, 100, 99990);
+        }
+      },
+      nullptr);
+  pthread_cancel(thread);
+  void* result = nullptr;
+  pthread_join(thread, &result);
+  EXPECT(result == PTHREAD_CANCELED);
+  close(fd);
+  EXPECT(!is_mapped(path));
+}
+
+void limit_of_memory() {
+  const std::string path = make("memory", pattern(100000));
+  EXPECT(in_child([&] {
+           const rlimit limit{std::size_t{1} << 32, std::size_t{1} << 32};
+           EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+           const int fd = open(path.c_str(), O_RDWR);
+           warm(fd);
+           EXPECT(!is_mapped(path));
+           close(fd);
+         }) == 0);
+}
+
+// Threads find out together that a descriptor can be served.
+void threads_begin_together() {
+  for (int round = 0; round < 30; ++round) {
+    const std::string path = make("together", "");
+    static int fd;
+    fd = open(path.c_str(), O_RDWR);
+    std::vector<pthread_t> threads(4);
+    for (pthread_t& thread : threads) {
+      pthread_create(
+          &thread, nullptr,
+          [](void*) -> void* {
+            for (int i = 0; i < 50; ++i) {
+              EXPECT(write(fd, "12345678", 8) == 8);
+            }
+            return nullptr;
+          },
+          nullptr);
+    }
+    for (pthread_t thread : threads) {
+      pthread_join(thread, nullptr);
+    }
+    EXPECT(lseek(fd, 0, SEEK_END) == 1600);
+    EXPECT(by_kernel(fd, 1600, 0).find('\0') == std::string::npos);
+    close(fd);
+  }
+}
+
+void child_of_vfork() {
+  const std::string bytes = pattern(100000);
+  const std::string path = make("vfork", bytes);
+  const int fd = opened(path);
+  char buffer[100];
+  lseek(fd, 0, SEEK_SET);
+  EXPECT(read(fd, buffer, 100) == 100);
+  const pid_t pid = vfork();
+  if (pid == 0) {
+    close(fd);
+    open("/dev/null", O_RDWR);
+    _exit(0);
+  }
+  int status = 1;
+  EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+  for (int i = 1; i < 100; ++i) {
+    EXPECT(read(fd, buffer, 100) == 100);
+    EXPECT(memcmp(buffer, bytes.data() + i * 100, 100) == 0);
+  }
+  close(fd);
+  EXPECT(!is_mapped(path) && !is_mapped("/.efs-door"));
+}
+
 struct Case {
   const char* name;
   void (*run)();
@@ -649,6 +803,13 @@ constexpr Case cases[] = {
     {"a limit of the file size", size_limit},
     {"a removed file", removed_file},
     {"a growing file", growing_file},
+    {"dprintf", streams_of_the_c_library},
+    {"locks", locks_stay},
+    {"data between holes", data_between_holes},
+    {"a cancelled thread", cancelled_thread},
+    {"a limit of memory", limit_of_memory},
+    {"threads begin together", threads_begin_together},
+    {"a child of vfork", child_of_vfork},
 };
 
 }  // namespace

@@ -51,13 +51,13 @@ Result<SetAttributes> changed(const Caller& caller, const Inode& inode, const At
 }  // namespace
 
 bool changes_epoch(const AttributeChange& change) {
-  return change.size || change.mtime ||
+  return change.size || (change.mtime && change.mtime != stamp_now) ||
          (change.mode && (*change.mode & (S_ISUID | S_ISGID)) != 0);
 }
 
 Status Filesystem::set_times(std::uint64_t ino, const AttributeChange& change) {
   const Status done = backend_.set_times(ino, change.atime, change.mtime);
-  if (change.mtime) {
+  if (changes_epoch({.mtime = change.mtime})) {
     epoch_ends(ino);
   }
   return done || done.error().code != ENOENT
