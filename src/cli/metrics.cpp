@@ -89,6 +89,8 @@ constexpr std::array families{
                "/counters/written_bytes"},
     FamilyName{"efs_intercept_clients", "gauge", "", "Programs that intercept now.",
                "/intercept/clients_now"},
+    FamilyName{"efs_intercept_programs", "counter", "", "Programs that have intercepted so far.",
+               "/intercept/totals/clients"},
     FamilyName{"efs_intercept_reads", "counter", "",
                "Reads that programs served themselves (interception).", "/intercept/totals/reads"},
     FamilyName{"efs_intercept_read_bytes", "counter", "bytes", "Bytes of these reads.",

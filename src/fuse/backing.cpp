@@ -184,8 +184,8 @@ void BackingTable::count_open(std::uint64_t ino, Slot& slot) {
   ++slot.opens;
 }
 
-Result<BackingTable::Acquired> BackingTable::acquire_descriptor(std::uint64_t ino, bool wanted,
-                                                                std::optional<int> descriptor) try {
+Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted,
+                                                     std::optional<int> descriptor) try {
   const bool lacks_container = wanted && !descriptor;
   if (registrar_ == nullptr) {
     return Acquired{.needs_container = lacks_container};

@@ -126,12 +126,12 @@ class BackingTable final {
   /// first: it is needed only if the inode has no id yet. Without a registrar the table asks for
   /// the container as well, so that an open fails at once if the container cannot be opened.
   Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container) {
-    return container == nullptr ? acquire_descriptor(ino, wanted, std::nullopt)
-                                : acquire_descriptor(ino, wanted, container->descriptor());
+    return acquire(ino, wanted,
+                   container == nullptr ? std::nullopt : std::optional(container->descriptor()));
   }
 
-  /// The same for a file that is no container. nullopt: no descriptor is at hand.
-  Result<Acquired> acquire_descriptor(std::uint64_t ino, bool wanted, std::optional<int> descriptor)
+  /// The same for a file that may be no container. nullopt: no descriptor is at hand.
+  Result<Acquired> acquire(std::uint64_t ino, bool wanted, std::optional<int> descriptor)
       EFS_EXCLUDES(mutex_);
   /// Returns the inodes of `ino`'s registration batch that the table does not contain. A batch is
   /// most_at_once neighbouring inode numbers: files that were imported or made together are often

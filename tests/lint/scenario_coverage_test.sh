@@ -12,7 +12,7 @@ set -uo pipefail
 # of a scenario has; those that only a successor runs, with the same effect as a journal's size
 # limit in every scenario; those that call free_removed() when space is short; and those that only a
 # mount uses: what it puts off is a container without a record, as after a fill of the pool.
-EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet needs_no_sync read_moves_atime every_walk_counts may_be_mapped open_for_writing write_back invalidate_entries free_removed_if await_release await_removed operation owes_space with_room pool_is_low put_off remove_put_off record_lost_write path_below'
+EXEMPT='open exists inherited_orphans compact_inherited failed backend recovery attach share_with forget_all lost_its_content is_written is_counted_quiet needs_no_sync read_moves_atime every_walk_counts may_be_mapped open_for_writing write_back invalidate_entries free_removed_if await_release await_removed operation owes_space with_room pool_is_low put_off remove_put_off record_lost_write path_below carries_privilege'
 
 # members FILE CLASS: prints the names of the public members.
 members() {
@@ -52,7 +52,7 @@ unused_steps() {  # what is drawn at random may not come
 # sent only to callers that need more than getattr has.
 declare -A SENT_BY=([lookup]='"d/s"' [forget]= [forget_multi]= [getattr]='stat\(' [setattr]='chmod\(' [readlink]='readlink\(' [mknod]='mknod\(' [mkdir]='mkdir\(' [unlink]='unlink\(' [rmdir]='rmdir\(' [symlink]='symlink\(' [rename]='rename\('
   [link]='::link\(' [open]='O_RDONLY\)' [create]='O_CREAT' [tmpfile]='O_TMPFILE' [statx]= [read]='read_all\(' [write]='pwrite\(' [release]='close\(' [fsync]='fsync\(' [fsyncdir]='"fsync of a directory"' [opendir]='opendir\(' [readdir]='readdir\(' [releasedir]='closedir\('
-  [statfs]='statfs\(' [getxattr]='getxattr\(' [listxattr]='listxattr\(' [setxattr]='setxattr\(' [removexattr]='removexattr\(' [fallocate]='fallocate\(' [lseek]='lseek\(')
+  [statfs]='statfs\(' [getxattr]='getxattr\(' [listxattr]='listxattr\(' [setxattr]='setxattr\(' [removexattr]='removexattr\(' [fallocate]='fallocate\(' [lseek]='lseek\(' [ioctl]='ioctl\(')
 not_killed() { # not_killed ADAPTER OPERATIONS: the requests under which no worker is killed
   local one
   for one in $(grep -oE 'ops\.[a-z_]+ = callback<' "$1" | sed 's/ops\.//; s/ =.*//'); do

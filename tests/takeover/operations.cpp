@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -429,6 +430,10 @@ std::vector<Operation> all() {
        [](const Place&, int held) {
          return in_turn(
              {gave(::lseek(held, 0, SEEK_HOLE) > 0 ? 1 : 0), gave(::lseek(held, 0, SEEK_END))});
+       }},
+      {"ioctl", a_file, to_read,
+       [](const Place&, int held) {
+         return gave(::ioctl(held, _IO(0xEF, 99)));
        }},
       {"statfs", nothing, none,
        [](const Place&, int) {

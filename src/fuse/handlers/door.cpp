@@ -31,8 +31,9 @@ void open_door(Request& request, fuse_file_info* info) {
   if ((info->flags & O_ACCMODE) != O_RDONLY) {
     return request.reply_error(EACCES);
   }
-  const auto acquired = connection.backing.acquire_descriptor(
-      door_inode, connection.backing.enabled(), connection.door.memory().descriptor());
+  const auto acquired =
+      connection.backing.acquire(door_inode, connection.backing.enabled(),
+                                 std::optional(connection.door.memory().descriptor()));
   if (!acquired) {
     return request.reply_error(acquired.error().code);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/intercept_door.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 
@@ -96,6 +97,10 @@ std::optional<Identity> OwnFiles::identity_of_parent(const std::string& path) co
 }
 
 std::optional<OwnFile> OwnFiles::by_name(const std::string& path, mode_t mode) const {
+  if (leaf_of(path) == door_name) {
+    return OwnFile{.reason = "a file with a name that every mount keeps for itself",
+                   .refused = true};
+  }
   const bool is_partial =
       S_ISDIR(mode) ? is_hidden_directory(path) : path.ends_with(partial_suffix);
   if (is_partial) {
