@@ -15,6 +15,7 @@ latency: the same with a millisecond (EFS_SLOW_US) added to every call on the PF
        efs, and a tenth of the files; with the number of those calls.
 opens: many small inputs are opened, read and closed through the mount, for the first time and
        again, against efs-bench-passthrough.
+walks: du, ls -lR and find of many small inputs, for the first time and again, against a tmpfs.
 workloads: tar, cp, rm, grep, find, ls, du, git, sqlite, python, make and dbench, against a tmpfs
        and an ext4 in a loop image, with the goals, the requests that reached the daemon for each
        file or transaction, and the data path.

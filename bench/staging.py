@@ -221,5 +221,29 @@ def opens(bench):
     shutil.rmtree(job.root)
 
 
-PARTS = {"macro": macro, "many": many, "opens": opens, "small-files": small_files,
-         "latency": latency}
+def walks(bench):
+    """Walks of inputs that the kernel does not know yet, and again, beside a tmpfs."""
+    files = 20000
+    job = Job(bench, bench.scratch, "walks", resources=("data",))
+    tree(f"{job.root}/data", files, 64)
+    theirs = f"{bench.store}/walks"
+    shutil.copytree(f"{job.root}/data", theirs)
+    print(f"\n-- walks of {files} inputs; against a tmpfs")
+    for command in (("du", "-s"), ("ls", "-lR"), ("find",)):
+        def speed(where, command=command):
+            return files / timed(lambda: run(*command, where))
+        first, again, plain = [], [], []
+        for _ in range(max(3, bench.rounds - 2)):
+            job.start()
+            first.append(speed(job.mount))
+            again.append(speed(job.mount))
+            plain.append(speed(theirs))
+            job.stop("--no-stage-out")
+        row(f"{' '.join(command)}, first", first, plain, "1/s")
+        row(f"{' '.join(command)}, again", again, plain, "1/s")
+    shutil.rmtree(theirs)
+    shutil.rmtree(job.root)
+
+
+PARTS = {"macro": macro, "many": many, "opens": opens, "walks": walks,
+         "small-files": small_files, "latency": latency}

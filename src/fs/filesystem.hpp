@@ -72,6 +72,7 @@ struct Entry {
   bool may_change_unseen = false;  // was opened read-write: a mapping may change its times
   bool may_change_now = false;     // ... and is open read-write now
   bool written_now = false;        // is open for writing now
+  bool is_new = false;             // lookup() gave the kernel its first reference
 };
 
 /// A request to change attributes. Absent members stay unchanged.
@@ -230,6 +231,7 @@ class Filesystem {
     std::uint64_t ino = 0;
     mode_t type = 0;           // S_IFMT bits
     std::uint64_t cookie = 0;  // the next call continues after this
+    bool known = false;        // the kernel has a reference
   };
 
   /// Returns up to `most` entries after `cookie`, including "." and "..", the newest first. 0
@@ -237,6 +239,9 @@ class Filesystem {
   /// meanwhile.
   Result<std::vector<DirectoryItem>> readdir(std::uint64_t ino, std::uint64_t cookie,
                                              std::size_t most);
+  /// The attributes of an entry of readdir(), with a reference as of lookup(). ENOENT if it has
+  /// lost its last name meanwhile.
+  Result<Entry> introduce(std::uint64_t ino);
 
   // Attributes
   Result<Entry> getattr(std::uint64_t ino);

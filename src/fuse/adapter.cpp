@@ -108,6 +108,7 @@ fuse_lowlevel_ops adapter_operations() {
   ops.fsync = callback<Operation::fsync, handle::fsync>;
   ops.opendir = callback<Operation::opendir, handle::opendir>;
   ops.readdir = callback<Operation::readdir, handle::readdir>;
+  ops.readdirplus = callback<Operation::readdirplus, handle::readdirplus>;
   ops.releasedir = callback<Operation::releasedir, handle::releasedir>;
   ops.fsyncdir = callback<Operation::fsyncdir, handle::fsyncdir>;
   ops.statfs = callback<Operation::statfs, handle::statfs>;

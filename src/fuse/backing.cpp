@@ -19,15 +19,19 @@ std::uint64_t row_of(std::uint64_t ino) {
 
 }  // namespace
 
-std::size_t ids_to_keep(std::size_t kept) {
-  const std::uint64_t quarter = most_open_files_of_machine() / 4, open = open_files_of_machine();
-  std::size_t most = BackingTable::fewest_idle;  // unknown: no descriptor may be left to ask
+std::size_t ids_to_keep_of(std::size_t kept, std::uint64_t open, std::uint64_t file_max) {
+  const std::uint64_t quarter = file_max / 4;
+  std::uint64_t most = BackingTable::idle_if_unknown;
   if (open > quarter) {
     most = kept - kept / 8;
   } else if (open > 0) {
     most = kept + (quarter - open) / 2;
   }
-  return std::clamp(most, BackingTable::fewest_idle, BackingTable::most_idle);
+  return std::clamp<std::uint64_t>(most, BackingTable::fewest_idle, BackingTable::most_idle);
+}
+
+std::size_t ids_to_keep(std::size_t kept) {
+  return ids_to_keep_of(kept, open_files_of_machine(), most_open_files_of_machine());
 }
 
 void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers) {
@@ -108,7 +112,6 @@ void BackingTable::add_idle(std::uint64_t ino, int id, bool ahead) try {
 void BackingTable::make_idle(Slot& slot) {
   idle_.splice(idle_.begin(), open_, slot.place);
   slot.idle = true;
-  constexpr unsigned renewed_after = 1024;
   if (++since_limit_ >= renewed_after) {
     since_limit_ = 0;
     try {

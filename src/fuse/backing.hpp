@@ -53,8 +53,11 @@ struct InheritedBacking {
 /// is an open file in the kernel, and file-max (proc_sys_fs(5)) limits the open files of all jobs
 /// on the machine together. While all together have less than a quarter of file-max open, the
 /// result is `kept` and half of what is left of that quarter; beyond it less than `kept`; always
-/// within BackingTable's bounds.
+/// within BackingTable's bounds. So all instances of a machine together stay within that quarter,
+/// apart from `renewed_after` ids each until they look again, and the fewest.
 std::size_t ids_to_keep(std::size_t kept);
+/// The same for a machine with `open` open files (0: unknown) of at most `file_max`.
+std::size_t ids_to_keep_of(std::size_t kept, std::uint64_t open, std::uint64_t file_max);
 
 /// Whether registrations that no open has asked for pay: an open uses them before they are closed.
 /// Not thread-safe.
@@ -89,7 +92,10 @@ class AheadPolicy {
 /// free until its id is closed. Thread-safe.
 class BackingTable final {
  public:
-  static constexpr std::size_t fewest_idle = 16384, most_idle = 262144;
+  static constexpr std::size_t fewest_idle = 256, most_idle = 262144;
+  static constexpr std::size_t idle_if_unknown = 16384;  // no descriptor may be left to ask
+  // The limit is renewed after so many ids have become idle.
+  static constexpr unsigned renewed_after = 128;
   static constexpr std::uint64_t most_held = 1u << 20;  // bytes
 
   /// Returns the most ids to keep for files that are not open, if so many are kept. Called now and

@@ -13,6 +13,7 @@
 #include "fuse/observer.hpp"
 #include "fuse/registration_batch.hpp"
 #include "fuse/usage.hpp"
+#include "fuse/walk_policy.hpp"
 
 struct fuse_session;
 
@@ -38,6 +39,7 @@ struct Connection {
   // false: the first request for an extended attribute gets ENOSYS, and the kernel sends no other.
   // The same for the whole life of the mount, also under a successor.
   bool xattr = true;
+  WalkPolicy walks;
   bool opens_directories_itself = false;  // the kernel can do without OPENDIR
   Usage* usage = nullptr;                 // for the report of the job; null: none is kept
   std::unique_ptr<PacedRequests> paced;   // while requests are served; null: no limits

@@ -43,6 +43,10 @@ void choose_features(const Connection& connection, fuse_conn_info* info) {
   want(info, FUSE_CAP_EXPORT_SUPPORT);  // file handles: inode numbers are never used twice
   want(info, FUSE_CAP_PARALLEL_DIROPS);
   want(info, FUSE_CAP_CACHE_SYMLINKS);
+  // Always, since programs read a directory before they look at its files: WalkPolicy. Sinks have
+  // READDIR, and a LOOKUP of each name.
+  want(info, FUSE_CAP_READDIRPLUS, !connection.observer.listens());
+  want(info, FUSE_CAP_READDIRPLUS_AUTO, false);
   want(info, FUSE_CAP_EXPLICIT_INVAL_DATA);
   // only the kernel changes a file behind its cache
   want(info, FUSE_CAP_AUTO_INVAL_DATA, false);

@@ -140,6 +140,21 @@ std::size_t Request::add_entry(std::span<std::byte> rest,
                            item.name.c_str(), &type, static_cast<off_t>(item.cookie));
 }
 
+std::size_t Request::size_of_entry_plus(const fs::Filesystem::DirectoryItem& item) const {
+  const fuse_entry_param nothing{};
+  return fuse_add_direntry_plus(handle_, nullptr, 0, item.name.c_str(), &nothing, 0);
+}
+
+void Request::add_entry_plus(std::span<std::byte> rest, const fs::Filesystem::DirectoryItem& item,
+                             fuse_entry_param told) const {
+  if (told.ino == 0) {
+    told.attr.st_ino = item.ino;
+    told.attr.st_mode = item.type;
+  }
+  (void)fuse_add_direntry_plus(handle_, reinterpret_cast<char*>(rest.data()), rest.size(),
+                               item.name.c_str(), &told, static_cast<off_t>(item.cookie));
+}
+
 void Request::observe(const Subject& subject) {
   const Observer& observer = connection_->observer;
   if (!observer.listens()) {

@@ -98,6 +98,12 @@ class Request {
   /// entry.
   std::size_t add_entry(std::span<std::byte> rest, const fs::Filesystem::DirectoryItem& item) const;
 
+  /// The same for an answer to READDIRPLUS: the size of the entry, and the entry, which must fit,
+  /// with what the kernel is told of its inode (`told.ino` 0: nothing).
+  std::size_t size_of_entry_plus(const fs::Filesystem::DirectoryItem& item) const;
+  void add_entry_plus(std::span<std::byte> rest, const fs::Filesystem::DirectoryItem& item,
+                      fuse_entry_param told) const;
+
   // Replies. A reply that returns bool returns false if the kernel no longer waits because the
   // client was interrupted. The kernel then does not know the inode or open of the reply.
   /// 0: success without data.

@@ -36,7 +36,13 @@ of_a_row() {
   (cd "$MNT/input" && stat -c '%i %n' f*) | awk '{row = int($1 / 32); if (++count[row] <= 5) names[row] = names[row] " " $2; if (count[row] == 5 && found == "") found = names[row]} END {print found}'
 }
 
+# A LOOKUP for each file that a walk did not tell the kernel of: one of 16.
+lookups() { field "$(status_of "$NAME")" "d['counters']['operations'].get('lookup', {}).get('count', 0)"; }
+
 begin plain
+looked_up=$(lookups)
+check 'all are looked at' du -s "$MNT/input"
+check 'by few requests' test $(($(lookups) - looked_up)) -le $((files / 16 + 5))
 check 'one file' read_them "$MNT/input/f000"
 check 'it alone brings nobody along' test "$(registered)" = 0
 check 'all are what they are' diff -r "$PFS/input" "$MNT/input"

@@ -80,6 +80,7 @@ set(sources
   fuse/request_test.cpp
   fuse/session_test.cpp
   fuse/usage_test.cpp
+  fuse/walk_policy_test.cpp
   image/bad_container_test.cpp
   image/bad_image_test.cpp
   image/bad_journal_test.cpp

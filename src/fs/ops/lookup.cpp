@@ -26,7 +26,7 @@ Result<Entry> Filesystem::lookup(std::uint64_t parent, const std::string& name) 
   }
   auto entry = entry_of(**child);
   if (entry) {
-    ++(*child)->lookups;
+    entry->is_new = (*child)->lookups++ == 0;
   }
   return entry;
 }

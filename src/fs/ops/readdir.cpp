@@ -35,10 +35,23 @@ Result<std::vector<Filesystem::DirectoryItem>> Filesystem::readdir(std::uint64_t
                                      });
   for (auto& item : items) {
     if (item.type == 0) {
-      item.type = names_.find(item.ino)->mode & S_IFMT;
+      const Inode& inode = *names_.find(item.ino);
+      item.type = inode.mode & S_IFMT;
+      item.known = inode.lookups > 0;
     }
   }
   return items;
+}
+
+// A load or unload may remove or replace the name after readdir(). It tells the kernel, which waits
+// until it has taken over the entries of the reply.
+Result<Entry> Filesystem::introduce(std::uint64_t ino) {
+  ReadLock lock(mutex_);
+  Inode* found = names_.find(ino);
+  if (found == nullptr || found->nlink == 0) {
+    return fail(ENOENT);
+  }
+  return referenced(ino);
 }
 
 // Writes a record only if the policy requires it: with relatime repeated reads of a directory cost

@@ -46,6 +46,8 @@ void choose_caching(const Connection& connection, fuse_ino_t ino, int id, fuse_f
   info.backing_id = id;
 #endif
   info.direct_io = connection.uncached && id == 0 ? 1 : 0;
+  // Not parallel_direct_writes: two writes that overlap would mix, one of several requests always,
+  // and each on persistent memory. On other file systems the inode's lock keeps them apart.
   info.keep_cache =
       connection.backing.enabled() || connection.filesystem.read_moves_atime(ino, info.flags) ? 0
                                                                                               : 1;

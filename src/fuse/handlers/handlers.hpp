@@ -80,6 +80,8 @@ void rename(Request& request, const Rename& rename);
 void opendir(Request& request, fuse_ino_t ino, fuse_file_info* info);
 void readdir(Request& request, fuse_ino_t ino, std::size_t size, off_t offset,
              fuse_file_info* info);
+void readdirplus(Request& request, fuse_ino_t ino, std::size_t size, off_t offset,
+                 fuse_file_info* info);
 void releasedir(Request& request, fuse_ino_t ino, fuse_file_info* info);
 void fsyncdir(Request& request, fuse_ino_t ino, int data_only, fuse_file_info* info);
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Names and directories.
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstddef>
+#include <new>
 
 #include "fuse/connection.hpp"
+#include "fuse/convert.hpp"
 #include "fuse/handlers/handlers.hpp"
 
 namespace efs::fuse::handle {
@@ -33,6 +37,9 @@ void lookup(Request& request, fuse_ino_t parent, const char* name) {
   if (!entry && entry.error().code == ENOENT) {
     note_missed(request, parent, name);
     return request.reply_no_entry();
+  }
+  if (entry && entry->is_new && !S_ISDIR(entry->attributes.st_mode)) {
+    request.connection().walks.looked_up();
   }
   request.reply_entry(entry);
 }
@@ -151,6 +158,52 @@ void readdir(Request& request, fuse_ino_t ino, std::size_t size, off_t offset, f
     if (needed > size - used) {
       break;
     }
+    used += needed;
+  }
+  request.reply_buffer(buffer.first(used));
+}
+
+namespace {
+
+// What the kernel should be told of an entry, with a reference; nothing if it knows the file or
+// does not need to. Sinks would miss the name of a file that the kernel does not look up.
+fuse_entry_param told_of(Connection& connection, const fs::Filesystem::DirectoryItem& item) try {
+  const bool is_self = item.name == "." || item.name == "..";
+  if (is_self || item.known || connection.observer.listens() ||
+      (item.type != S_IFDIR && !connection.walks.tells())) {
+    return {};
+  }
+  const auto entry = connection.filesystem.introduce(item.ino);
+  return entry ? to_entry(as_cached(connection, *entry)) : fuse_entry_param{};
+} catch (const std::bad_alloc&) {  // the reply must not be lost: it has references
+
+  return {};
+}
+
+}  // namespace
+
+void readdirplus(Request& request, fuse_ino_t ino, std::size_t size, off_t offset,
+                 fuse_file_info*) {
+  constexpr std::size_t smallest_entry = 152;
+  request.observe({.ino = ino, .offset = static_cast<std::uint64_t>(offset), .size = size});
+  Connection& connection = request.connection();
+  if (offset == 0) {
+    connection.walks.begin();
+  }
+  const auto items = request.filesystem().readdir(ino, static_cast<std::uint64_t>(offset),
+                                                  size / smallest_entry + 1);
+  if (!items) {
+    return request.reply_error(items.error().code);
+  }
+  const auto buffer = request.buffer(size);
+  std::size_t used = 0;
+  for (const auto& item : *items) {
+    const auto rest = buffer.subspan(used);
+    const std::size_t needed = request.size_of_entry_plus(item);
+    if (needed > rest.size()) {
+      break;
+    }
+    request.add_entry_plus(rest, item, told_of(connection, item));
     used += needed;
   }
   request.reply_buffer(buffer.first(used));

@@ -121,6 +121,26 @@ TEST_CASE("a nameless file takes a name, and a snapshot keeps what is open witho
   CHECK(copy.apply(fs::SetAttributes{9, S_IFREG | 0600, 0, 0, 0, 0, 0, 0}));
 }
 
+TEST_CASE("an entry of readdir is introduced once, with a reference") {
+  FilesystemScene scene;
+  const std::uint64_t ino = scene.file("file");
+  REQUIRE(scene.filesystem->forget(ino, 1).gone == false);
+  const auto known = [&] {
+    return scene.filesystem->readdir(fs::root_ino, 0, 10)->back().known;
+  };
+  CHECK_FALSE(known());
+  const auto entry = scene.filesystem->introduce(ino);
+  REQUIRE(entry);
+  CHECK(entry->ino == ino);
+  CHECK(known());
+  CHECK_FALSE(scene.filesystem->lookup(fs::root_ino, "file")->is_new);
+  REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "file"));
+  CHECK_FALSE(scene.filesystem->introduce(ino));
+  CHECK_FALSE(scene.filesystem->forget(ino, 1).gone);
+  CHECK(scene.filesystem->forget(ino, 1).gone);
+  CHECK_FALSE(scene.filesystem->introduce(ino));
+}
+
 TEST_CASE("readdir shows each name that stays once, whatever comes and goes meanwhile") {
   FilesystemScene scene;
   std::set<std::string> stable;

@@ -7,9 +7,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,9 +38,11 @@ struct Counted final : fuse::EventSink {
 };
 
 struct Mounted {
-  explicit Mounted(std::optional<std::uint64_t> bytes = {}) : capacity(bytes) {}
+  explicit Mounted(std::optional<std::uint64_t> bytes = {}, bool is_observed = true)
+      : capacity(bytes), observed(is_observed) {}
 
   std::optional<std::uint64_t> capacity;
+  bool observed;
   Counted sink;
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata = directory.open();
@@ -47,7 +51,7 @@ struct Mounted {
       std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   fuse::Connection connection{.filesystem = *filesystem,
                               .backing = fuse::BackingTable(nullptr, fuse::ids_to_keep),
-                              .observer = fuse::Observer({&sink})};
+                              .observer = observed ? fuse::Observer({&sink}) : fuse::Observer({})};
   test::KernelEnd kernel{fuse::adapter_operations(), connection};
   std::uint64_t file = filesystem->make_node({}, fs::root_ino, "file", S_IFREG | 0666, 0)->ino;
   std::uint64_t directory_ino =
@@ -77,6 +81,7 @@ std::vector<Sent> requests_of_names() {
       {FUSE_RMDIR, Operation::rmdir, message_of("new"sv)},
       {FUSE_OPENDIR, Operation::opendir, message_of(fuse_open_in{})},
       {FUSE_READDIR, Operation::readdir, message_of(fuse_read_in{.size = 4096})},
+      {FUSE_READDIRPLUS, Operation::readdirplus, message_of(fuse_read_in{.size = 4096})},
       {FUSE_FSYNCDIR, Operation::fsyncdir, message_of(fuse_fsync_in{})},
       {FUSE_RELEASEDIR, Operation::releasedir, message_of(fuse_release_in{})},
   };
@@ -142,6 +147,54 @@ TEST_CASE("each request is replied to, counted and observed once", "[fuse]") {
   }
 }
 
+namespace {
+
+/// The inodes that an answer to READDIRPLUS gives references to.
+std::multiset<std::uint64_t> told(const test::Message& answer) {
+  std::multiset<std::uint64_t> inodes;
+  for (std::size_t at = 0; at < answer.size();) {
+    fuse_direntplus entry{};
+    std::memcpy(&entry, answer.data() + at, FUSE_NAME_OFFSET_DIRENTPLUS);
+    if (entry.entry_out.nodeid != 0) {
+      CHECK(entry.entry_out.attr.ino == entry.dirent.ino);
+      CHECK(entry.entry_out.attr.mode >> 12 == entry.dirent.type);
+      inodes.insert(entry.entry_out.nodeid);
+    }
+    at += FUSE_DIRENTPLUS_SIZE(&entry);
+  }
+  return inodes;
+}
+
+}  // namespace
+
+TEST_CASE("a walk gives a reference to each inode once, whichever allocation fails", "[fuse]") {
+  Mounted mounted({}, false);
+  const test::NoThreads alone;
+  const auto list = message_of(fuse_read_in{.size = 4096});
+  const auto forget = [&](std::uint64_t ino) {
+    mounted.kernel.send(FUSE_FORGET, ino, message_of(fuse_forget_in{.nlookup = 1}));
+  };
+  forget(mounted.file);
+  forget(mounted.directory_ino);
+  std::multiset<std::uint64_t> inodes;
+  bool met = true;
+  for (std::uint64_t n = 1; met; ++n) {
+    mounted.kernel.fail_allocation(n);
+    const auto replies = mounted.kernel.send(FUSE_READDIRPLUS, fs::root_ino, list);
+    met = mounted.kernel.allocation_failed();
+    REQUIRE(replies.size() == 1);
+    if (replies[0].error == 0) {
+      inodes.merge(told(replies[0].data));
+    }
+  }
+  CHECK(inodes == std::multiset{mounted.file, mounted.directory_ino});
+  CHECK(told(mounted.kernel.send(FUSE_READDIRPLUS, fs::root_ino, list)[0].data).empty());
+  REQUIRE(mounted.filesystem->unlink({}, fs::root_ino, "file"));
+  CHECK(mounted.filesystem->exists(mounted.file));
+  forget(mounted.file);
+  CHECK_FALSE(mounted.filesystem->exists(mounted.file));
+}
+
 TEST_CASE("of a write of the kernel's own pages all bytes are stored, or it fails", "[fuse]") {
   constexpr std::uint32_t size = 64U << 10U;
   Mounted mounted(std::uint64_t{size} - 4096);
@@ -200,6 +253,7 @@ TEST_CASE("a request is replied to and counted once, whichever allocation fails"
              true},
         Sent{FUSE_LOOKUP, Operation::lookup, message_of("file"sv)},
         Sent{FUSE_READDIR, Operation::readdir, message_of(fuse_read_in{.size = 4096})},
+        Sent{FUSE_READDIRPLUS, Operation::readdirplus, message_of(fuse_read_in{.size = 4096})},
         Sent{FUSE_CREATE, Operation::create, message_of(create, "created"sv)}}) {
     bool met = true;
     for (std::uint64_t n = 1; met; ++n) {

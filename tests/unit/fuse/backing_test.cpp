@@ -229,6 +229,44 @@ TEST_CASE("how many ids are kept") {
     CHECK(ids_to_keep(kept) <= BackingTable::most_idle);
   }
   CHECK(ids_to_keep(BackingTable::most_idle) == BackingTable::most_idle);
+  CHECK(ids_to_keep_of(5000, 0, 0) == BackingTable::idle_if_unknown);
+  CHECK(ids_to_keep_of(5000, 1'000'000, 100'000) < 5000);
+  CHECK(ids_to_keep_of(0, 1'000'000, 100'000) == BackingTable::fewest_idle);
+}
+
+TEST_CASE("all instances of a machine together keep within a quarter of its open files") {
+  constexpr std::size_t instances = 8, file_max = 40'000, others = 1'000;
+  BackingScene scene;
+  const auto container = scene.container(2).container;
+  std::vector<std::unique_ptr<Registrar>> registrars(instances);
+  const auto open = [&] {
+    std::size_t sum = others;
+    for (const auto& one : registrars) {
+      sum += one->known.size();
+    }
+    return sum;
+  };
+  std::vector<std::unique_ptr<BackingTable>> tables(instances);
+  for (std::size_t i = 0; i < instances; ++i) {
+    registrars[i] = std::make_unique<Registrar>();
+  }
+  for (auto& table : tables) {
+    table = std::make_unique<BackingTable>(
+        registrars[&table - tables.data()].get(),
+        [&](std::size_t kept) { return ids_to_keep_of(kept, open(), file_max); });
+  }
+  constexpr std::size_t overrun = instances * (BackingTable::renewed_after + 32);
+  std::size_t most = 0;
+  for (std::uint64_t ino = 2; ino < 4000; ++ino) {
+    for (auto& table : tables) {
+      REQUIRE(table->acquire(ino, true, container.get())->id != 0);
+      table->release(ino);
+    }
+    most = std::max(most, open());
+  }
+  CHECK(most <= file_max / 4 + overrun);
+  CHECK(open() <= file_max / 4 + overrun);
+  CHECK(open() > file_max / 5);  // and they use it
 }
 
 TEST_CASE("what could not be registered ahead is registered by its open") {
