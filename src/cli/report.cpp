@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "report/report.hpp"
+#include "stage/export/missed_names.hpp"
 #include "stage/export/receipt_reader.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -122,10 +123,11 @@ int report_job(World& world, const ReportArguments& arguments) {
   if (!path) {
     return report(world, path.error());
   }
-  const auto receipt = stage::read_receipt(*path);
+  auto receipt = stage::read_receipt(*path);
   if (!receipt) {
     return report(world, receipt.error());
   }
+  stage::add_missed_names(*receipt, *path);
   const auto made = report::make_report(*receipt);
   if (!arguments.html.empty()) {
     const Status written = stage::write_beside_results(report::to_html(made), arguments.html,

@@ -13,6 +13,7 @@ constexpr const char* head =
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
     "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n"
     "<meta name=\"referrer\" content=\"no-referrer\">\n"
+    "<meta name=\"generator\" content=\"efs report\">\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
 
 constexpr const char* style =
@@ -94,6 +95,10 @@ std::string html_of(const std::vector<Fact>& facts) {
 }
 
 }  // namespace
+
+bool begins_page(std::string_view text) {
+  return text.starts_with(head);
+}
 
 std::string to_html(const Report& report) {
   std::string page = head;

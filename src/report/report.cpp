@@ -309,11 +309,19 @@ void add_unmatched(const Receipt& receipt, std::vector<Table>& tables) {
 }
 
 void add_unopened(const stage::JobRecord& record, std::vector<Table>& tables) {
+  const char* const title = "Inputs that no program opened";
+  if (record.continued) {
+    tables.push_back({.title = title,
+                      .note = "Not known: the job continued with the buffer of an earlier run, "
+                              "whose opens are not recorded.",
+                      .heads = {},
+                      .rows = {}});
+  }
   if (!record.unopened || record.unopened->files == 0) {
     return;
   }
   const auto& unopened = *record.unopened;
-  Table table{.title = "Inputs that no program opened",
+  Table table{.title = title,
               .note = format_bytes(unopened.bytes) + " of " + format_bytes(unopened.of_bytes) +
                       " (" + std::to_string(unopened.files) + " of " +
                       std::to_string(unopened.of_files) +
@@ -327,26 +335,36 @@ void add_unopened(const stage::JobRecord& record, std::vector<Table>& tables) {
 }
 
 void add_missed(const stage::JobRecord& record, std::vector<Table>& tables) {
-  if (!record.missed || (record.missed->files.empty() && record.missed->not_kept == 0)) {
+  if (!record.missed) {
     return;
   }
   const auto& missed = *record.missed;
   Table table{.title = "Names looked up in vain although root-dir has them",
-              .note = "Programs asked for these names; the job file does not name them.",
+              .note = "",
               .heads = {"size", "name"},
               .rows = {}};
+  if (!missed.files.empty()) {
+    table.note = "Programs asked for these names; the job file does not name them.";
+  } else if (missed.named > 0) {
+    table.note = "Programs asked for " + std::to_string(missed.named) +
+                 " such names. The page beside the receipt, which only the job's user can read, "
+                 "has them.";
+  }
   for (const auto& file : missed.files) {
     table.rows.push_back({file.bytes > 0 ? format_bytes(file.bytes) : "-", file.path});
   }
   if (missed.not_kept > 0) {
     table.note += " " + std::to_string(missed.not_kept) +
-                  " lookups more were not kept: the set of names is bounded.";
+                  " more lookups were not recorded: the set of names is bounded.";
   }
   if (missed.unchecked > 0) {
-    table.note += " " + std::to_string(missed.unchecked) +
-                  " names were not compared with root-dir: time was short.";
+    table.note += " root-dir did not answer in time whether it has " +
+                  std::to_string(missed.unchecked) + " of the names that programs looked up.";
   }
-  tables.push_back(std::move(table));
+  if (!table.note.empty()) {
+    table.note.erase(0, table.note.find_first_not_of(' '));
+    tables.push_back(std::move(table));
+  }
 }
 
 void add_opens(const stage::JobRecord& record, std::vector<Table>& tables) {

@@ -43,6 +43,7 @@ set(sources
   daemon/death_pipe_test.cpp
   daemon/job_history_test.cpp
   daemon/kept_figures_test.cpp
+  daemon/report_files_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp
   daemon/signal_watch_test.cpp
@@ -71,6 +72,7 @@ set(sources
   fuse/backing_test.cpp
   fuse/counters_test.cpp
   fuse/door_clients_test.cpp
+  fuse/due_work_test.cpp
   fuse/event_line_test.cpp
   fuse/leader_placement_test.cpp
   fuse/limits_test.cpp

@@ -147,7 +147,7 @@ TEST_CASE("report: the record of the job", "[report]") {
   CHECK(unopened->note.starts_with("1 GiB of 4 GiB (2 of 4 files) were staged for nothing"));
   const Table* missed = table_of(report, "Names looked up in vain although root-dir has them");
   REQUIRE(missed != nullptr);
-  CHECK(missed->note.find("5 lookups more") != std::string::npos);
+  CHECK(missed->note.find("5 more lookups") != std::string::npos);
   CHECK(advises(report, "  - path: in/forgotten"));
   CHECK(advises(report, "  - path: in  # line 7: 2 files, 1 GiB not opened"));
   const Table* slowest = table_of(report, "Slowest files");
@@ -157,6 +157,27 @@ TEST_CASE("report: the record of the job", "[report]") {
   REQUIRE(opens != nullptr);
   CHECK(opens->rows[0][0] == "7");
   CHECK(opens->rows[1][0] == "3");
+}
+
+TEST_CASE("report: what is not known is said", "[report]") {
+  Receipt receipt = full_receipt();
+  auto& record = *receipt.record;
+  const auto note = [&](const char* title) {
+    const Report report = make_report(receipt);
+    const Table* table = table_of(report, title);
+    return table == nullptr ? "" : table->note;
+  };
+  const char* const missed = "Names looked up in vain although root-dir has them";
+  record.missed = stage::MissedInputs{};
+  CHECK(note(missed).empty());
+  record.missed->unchecked = 3;
+  CHECK(note(missed).starts_with("root-dir did not answer in time whether it has 3 of"));
+  record.missed->named = 4;
+  CHECK(note(missed).starts_with("Programs asked for 4 such names."));
+  record.unopened.reset();
+  record.continued = true;
+  CHECK(note("Inputs that no program opened").starts_with("Not known: "));
+  CHECK(begins_page(to_html(make_report(receipt))));
 }
 
 TEST_CASE("report: names cannot break out of the page, the text or a line of advice", "[report]") {
