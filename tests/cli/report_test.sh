@@ -28,6 +28,9 @@ check 'opens are counted' json "$(record)" 'd["counters"]["opens"] >= 3'
 check 'the use of the buffer has samples' json "$(record)" 'd["space"]["capacity"] > 0 and d["space"]["samples"][-1][1] >= 4 << 20'
 check_exit 'the report on a terminal' 0 'Time line, 0 to' "$EFS" report "$OUT/efs-receipt-good.json"
 check 'has lines of 80 columns' test "$(wc -L <<<"$said")" -le 100
+check_exit 'in colour' 0 $'^\033\\[32mgood: stage-out complete' "$EFS" report --color=always "$OUT/efs-receipt-good.json"
+check 'which is all that differs' test "$(sed $'s/\033\\[[0-9]*m//g' <<<"$said")" = "$("$EFS" report --color=never "$OUT/efs-receipt-good.json")"
+check_exit 'a receipt, too' 0 $'^\033\\[32mgood: stage-out complete' "$EFS" receipt --color=always "$OUT/efs-receipt-good.json"
 check_exit 'by the job file' 0 'good: stage-out complete' "$EFS" report "$JOB"
 check_exit 'the only receipt here' 0 'good: stage-out complete' bash -c "cd $OUT && $EFS report"
 check 'JSON' json "$(report_json)" 'd["ok"] and d["verdict"] == "complete" and d["phases"][2]["name"] == "stage-in"'

@@ -48,6 +48,15 @@ talked 'colour' 80x24 see=running key=q -- "$EFS" top -i 100
 check 'is there' says $'\033\[1mNAME'
 NO_COLOR=1 talked 'NO_COLOR' 80x24 see=running key=q -- "$EFS" top -i 100
 check_not 'there is none' says $'\033\[[0-9]*m'
+NO_COLOR=1 talked '--color=always' 80x24 see=running key=q -- "$EFS" top -i 100 --color always
+check 'wins' says $'\033\\[1mNAME'
+talked '--color=never' 80x24 see=running -- "$EFS" status --color=never
+check_not 'no colour' says $'\033\\[[0-9]*m'
+talked 'the state in colour' 80x24 see=running -- "$EFS" status
+check 'is green' says $': \033\\[32mrunning\033\\[m'
+check_not 'none elsewhere' eval '"$EFS" status | grep -q $'"'\\033'"
+check_not 'nor in JSON' eval '"$EFS" status --json --color=always | grep -q $'"'\\033'"
+check 'a doctor in colour' eval '"$EFS" doctor --color=always | grep -qE "^"$'"'\\033'"'"\[3[123]m(ok|warning|problem)"'
 TERM=dumb talked 'a terminal without escape sequences' 80x24 -- "$EFS" top
 check_not 'gets none' says $'\033'
 check 'and a table that fits' test "$(lines | longest)" -le 80

@@ -18,6 +18,7 @@ set(sources
   base/socket_test.cpp
   base/text_test.cpp
   base/thread_test.cpp
+  cli/colour_test.cpp
   cli/doctor_test.cpp
   cli/scrape_test.cpp
   cli/screen_test.cpp
