@@ -360,11 +360,54 @@ Result<std::vector<control::Instance>> measured(const std::string& which) {
                   : std::unexpected(instance.error());
 }
 
+/// The instances that did not answer lately. A listener does not ask them again at each scrape,
+/// because each question takes seconds.
+class SilentInstances {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Returns what is known; null if the instance is to be asked.
+  const Json* find(const control::Instance& instance) const {
+    const auto found = all_.find(key_of(instance));
+    return found != all_.end() && Clock::now() < found->second.until ? &found->second.status
+                                                                     : nullptr;
+  }
+
+  void note(const control::Instance& instance, const Json& status) {
+    if (status.value("state", "") == "silent") {
+      all_[key_of(instance)] = {.status = status, .until = Clock::now() + pause};
+    } else {
+      all_.erase(key_of(instance));
+    }
+  }
+
+ private:
+  static constexpr auto pause = std::chrono::seconds(30);
+
+  struct Silent {
+    Json status;
+    Clock::time_point until;
+  };
+
+  using Key = std::pair<std::string, std::string>;
+
+  // a later start in the directory is another instance
+  static Key key_of(const control::Instance& instance) {
+    return {instance.directory, instance.state};
+  }
+
+  std::map<Key, Silent> all_;
+};
+
 // The instance answers, and its user controls it: an answer that makes no sense costs only itself.
 void collect(World& world, const control::Instance& instance, bool changed, int patience,
-             Metrics& metrics) {
+             SilentInstances& silent, Metrics& metrics) {
   try {
-    const Json status = status_of(instance, changed, patience);
+    const Json* const known = silent.find(instance);
+    const Json status = known != nullptr ? *known : status_of(instance, changed, patience);
+    if (known == nullptr) {
+      silent.note(instance, status);
+    }
     Collector(status, metrics, instance.name).collect();
   } catch (const Json::exception& problem) {
     world.err << "efs: warning: no figures of " << printable(instance.name) << ": "
@@ -372,7 +415,8 @@ void collect(World& world, const control::Instance& instance, bool changed, int 
   }
 }
 
-Result<Metrics> collect_all(World& world, const MetricsArguments& arguments) {
+Result<Metrics> collect_all(World& world, const MetricsArguments& arguments,
+                            SilentInstances& silent) {
   const auto instances = measured(arguments.which);
   if (!instances) {
     return std::unexpected(instances.error());
@@ -383,7 +427,7 @@ Result<Metrics> collect_all(World& world, const MetricsArguments& arguments) {
   Metrics metrics;
   for (const auto& instance : *instances) {
     const bool is_late = std::chrono::steady_clock::now() >= end;
-    collect(world, instance, arguments.changed, is_late ? 1 : soon, metrics);
+    collect(world, instance, arguments.changed, is_late ? 1 : soon, silent, metrics);
   }
   return metrics;
 }
@@ -393,8 +437,9 @@ int listen(World& world, const MetricsArguments& arguments) {
   if (!address) {
     return report(world, address.error(), exit_usage);
   }
+  SilentInstances silent;
   return serve_metrics(world, *address, [&]() -> Result<ScrapeBodies> {
-    const auto metrics = collect_all(world, arguments);
+    const auto metrics = collect_all(world, arguments, silent);
     if (!metrics) {
       return std::unexpected(metrics.error());
     }
@@ -410,7 +455,8 @@ int metrics(World& world, const MetricsArguments& arguments) {
   if (!arguments.listen.empty()) {
     return listen(world, arguments);
   }
-  const auto metrics = collect_all(world, arguments);
+  SilentInstances silent;
+  const auto metrics = collect_all(world, arguments, silent);
   if (!metrics) {
     return report(world, metrics.error());
   }
