@@ -77,11 +77,11 @@ talked 'does not hold the others up for long' 80x24 'see=grown +running' 'see=qu
 kill -CONT $both
 
 # --- status ---
-talked 'status --watch shows what status shows' 100x50 'see=grown: running' 'see=used +[0-9.]+ ' "run=echo more >$MNT/more" 'see=changed +2 files' key=q -- "$EFS" status --watch=0.2 grown
+talked 'status --watch shows what status shows' 100x50 'see=grown: .*running' 'see=used +[0-9.]+ ' "run=echo more >$MNT/more" 'see=changed +2 files' key=q -- "$EFS" status --watch=0.2 grown
 check 'no line exceeds the width' test "$(lines | longest)" -le 100
 talked 'a small terminal has its part' 30x5 'see=more lines' key=q -- "$EFS" status --watch 100
 check 'of the lines' test "$(lines | longest)" -le 30
-TERM=dumb talked 'a terminal without escape sequences gets blocks' 80x24 'see=grown: running' 'see=grown: running' 'key=\x03' -- "$EFS" status --watch=0.1 grown
+TERM=dumb talked 'a terminal without escape sequences gets blocks' 80x24 'see=grown: .*running' 'see=grown: .*running' 'key=\x03' -- "$EFS" status --watch=0.1 grown
 check_not 'and none' says $'\033'
 exec 3< <(exec "$EFS" status --watch=0.1 --json grown)
 watcher=$!
@@ -100,7 +100,7 @@ exec 3<&-
 check_exit 'a name is no interval' 2 'write the instance first' "$EFS" status --watch grown
 check_exit 'nor is too long a time' 2 'from 0.1 to 3600' "$EFS" status --watch 4000
 check_exit 'a batch job is not watched' 2 'job' "$EFS" status --watch --job 1
-talked 'the end of the instance is the end' 80x24 'see=grown: running' "run=$EFS stop grown" 'see=no instance has the name' -- sh -c "$EFS status --watch=0.2 grown; [ \$? = 1 ]"
+talked 'the end of the instance is the end' 80x24 'see=grown: .*running' "run=$EFS stop grown" 'see=no instance has the name' -- sh -c "$EFS status --watch=0.2 grown; [ \$? = 1 ]"
 check 'stop' "$EFS" stop quiet
 
 # --- a transfer ---
