@@ -97,7 +97,7 @@ stall $members
 check 'a daemon that does not answer' await 20 says '^efs_up\{instance="scraped"\} 0$'
 kill -CONT $members
 check 'is not asked at the next scrape, which would wait for it' says '^efs_up\{instance="scraped"\} 0$'
-check 'others ask it' eval '"$EFS" metrics | grep -q "^efs_up{instance=.scraped.} 1$"'
+check 'others ask it' eval 'grep -q "^efs_up{instance=.scraped.} 1$" <<<"$("$EFS" metrics)"'
 check 'hostile clients' timeout 60 python3 -SE "$SOURCE/tests/cli/hostile_scrapers.py" "$port" "$server"
 check 'it keeps no descriptor of them' eval '[ "$(ls /proc/$server/fd | wc -l)" -le 10 ]'
 check 'and little memory' eval '[ "$(awk "/^VmRSS/{ print \$2 }" /proc/$server/status)" -le 65536 ]'
