@@ -37,6 +37,11 @@ std::string files_text(std::uint64_t files, std::uint64_t bytes) {
   return std::to_string(files) + (files == 1 ? " file, " : " files, ") + format_bytes(bytes);
 }
 
+/// Of entries of a receipt, which may be directories and links.
+std::string names_text(std::uint64_t names, std::uint64_t bytes) {
+  return std::to_string(names) + (names == 1 ? " name, " : " names, ") + format_bytes(bytes);
+}
+
 std::uint64_t bytes_of(const Receipt& receipt, const std::function<bool(const ReceiptEntry&)>& is) {
   std::uint64_t bytes = 0;
   for (const auto& entry : receipt.entries) {
@@ -78,8 +83,13 @@ std::string inputs_text(const Receipt& receipt) {
 }
 
 std::string cache_text(const stage::StagedIn& in) {
-  return std::to_string(in.files_reused) + " hits (" + format_bytes(in.bytes_reused) + "), " +
-         std::to_string(in.files - std::min(in.files, in.files_reused)) + " misses (" +
+  if (in.files_reused == 0) {
+    return "no input came from a cache";
+  }
+  const auto misses = in.files - std::min(in.files, in.files_reused);
+  return std::to_string(in.files_reused) + (in.files_reused == 1 ? " hit (" : " hits (") +
+         format_bytes(in.bytes_reused) + "), " + std::to_string(misses) +
+         (misses == 1 ? " miss (" : " misses (") +
          format_bytes(in.bytes - std::min(in.bytes, in.bytes_reused)) + ")";
 }
 
@@ -94,6 +104,22 @@ std::string failed_text(const Receipt& receipt) {
          " in conflict, " + std::to_string(totals.not_saved) + " not tried";
 }
 
+bool was_unloaded(const ReceiptEntry& entry) {
+  return entry.action == Action::unchanged && entry.reason.contains(stage::unloaded_early);
+}
+
+std::string results_text(const Receipt& receipt) {
+  const auto& totals = receipt.totals;
+  std::string text = names_text(totals.staged_out, totals.bytes_staged_out);
+  if (totals.kept > 0) {
+    text += "; " + std::to_string(totals.kept) + " exported before";
+  }
+  if (const auto early = std::ranges::count_if(receipt.entries, was_unloaded); early > 0) {
+    text += "; " + std::to_string(early) + " unloaded while the job ran";
+  }
+  return text;
+}
+
 std::vector<Fact> summary_of(const Receipt& receipt) {
   const auto& totals = receipt.totals;
   std::vector<Fact> facts;
@@ -106,18 +132,24 @@ std::vector<Fact> summary_of(const Receipt& receipt) {
   if (receipt.staged_in) {
     add("cache", cache_text(*receipt.staged_in));
   }
-  add("results", files_text(totals.staged_out, totals.bytes_staged_out) +
-                     (totals.kept > 0 ? "; " + std::to_string(totals.kept) + " exported before"
-                                      : std::string()));
-  add("replaced", totals.replaced == 0 ? "none" : std::to_string(totals.replaced) + " results");
+  add("results", results_text(receipt));
+  add("replaced", totals.replaced == 0 ? "none"
+                                       : std::to_string(totals.replaced) +
+                                             (totals.replaced == 1 ? " file of the same name"
+                                                                   : " files of the same names"));
   add("dropped", totals.dropped == 0
                      ? "none"
-                     : files_text(totals.dropped, bytes_of(receipt, Action::dropped)));
+                     : names_text(totals.dropped, bytes_of(receipt, Action::dropped)));
   add("failed", failed_text(receipt));
   if (receipt.record) {
-    add("waits", time_text(seconds_in(receipt, {"wait-in", "wait-out"})) + " for turns at the PFS");
+    const double waited = seconds_in(receipt, {"wait-in", "wait-out"});
+    add("waits", waited < 0.01 ? "none" : time_text(waited) + " for turns at the PFS");
   }
-  add("retries", std::to_string(receipt.retries) + " calls to the PFS were repeated");
+  add("retries", receipt.retries == 0
+                     ? "none"
+                     : std::to_string(receipt.retries) + (receipt.retries == 1
+                                                              ? " call to the PFS was repeated"
+                                                              : " calls to the PFS were repeated"));
   if (receipt.record) {
     add("takeovers", receipt.record->takeovers == 0
                          ? "none"
@@ -226,7 +258,8 @@ std::string seconds_text(double seconds) {
 
 std::vector<std::string> row_of(const ReceiptEntry& entry) {
   return {format_bytes(entry.bytes), seconds_text(entry.seconds),
-          or_dash(rate_text(entry.bytes, entry.seconds)), stage::name_of(entry.action), entry.path};
+          or_dash(rate_text(entry.bytes, entry.seconds)),
+          was_unloaded(entry) ? "unloaded" : stage::name_of(entry.action), entry.path};
 }
 
 std::vector<std::string> row_of(const JobFile& file) {
@@ -405,7 +438,12 @@ void add_record(const stage::JobRecord& record, Report& report) {
 
 std::string time_text(double seconds) {
   std::array<char, 32> text{};
-  (void)std::snprintf(text.data(), text.size(), "%.2f s", seconds);
+  if (seconds > 0 && seconds < 0.1) {
+    (void)std::snprintf(text.data(), text.size(), seconds < 1e-3 ? "< 1 ms" : "%.0f ms",
+                        1e3 * seconds);
+  } else {
+    (void)std::snprintf(text.data(), text.size(), "%.2f s", seconds);
+  }
   return seconds < 10 ? text.data() : format_seconds(seconds);
 }
 
