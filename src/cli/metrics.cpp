@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <set>
@@ -366,19 +367,21 @@ class SilentInstances {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Returns what is known; null if the instance is to be asked.
-  const Json* find(const control::Instance& instance) const {
-    const auto found = all_.find(key_of(instance));
-    return found != all_.end() && Clock::now() < found->second.until ? &found->second.status
-                                                                     : nullptr;
-  }
-
-  void note(const control::Instance& instance, const Json& status) {
-    if (status.value("state", "") == "silent") {
-      all_[key_of(instance)] = {.status = status, .until = Clock::now() + pause};
-    } else {
-      all_.erase(key_of(instance));
+  /// Returns the instance's answer, or what is known of it. `patience`: of the question, in
+  /// seconds.
+  Json ask(const control::Instance& instance, bool changed, int patience) {
+    const Key key{instance.directory, instance.state};  // a later start is another instance
+    if (const auto found = all_.find(key);
+        found != all_.end() && Clock::now() < found->second.until) {
+      return found->second.status;
     }
+    Json status = status_of(instance, changed, patience);
+    if (status.value("state", "") == "silent") {
+      all_[key] = {.status = status, .until = Clock::now() + pause};
+    } else {
+      all_.erase(key);
+    }
+    return status;
   }
 
  private:
@@ -391,23 +394,14 @@ class SilentInstances {
 
   using Key = std::pair<std::string, std::string>;
 
-  // a later start in the directory is another instance
-  static Key key_of(const control::Instance& instance) {
-    return {instance.directory, instance.state};
-  }
-
   std::map<Key, Silent> all_;
 };
 
 // The instance answers, and its user controls it: an answer that makes no sense costs only itself.
-void collect(World& world, const control::Instance& instance, bool changed, int patience,
-             SilentInstances& silent, Metrics& metrics) {
+void collect(World& world, const control::Instance& instance, const std::function<Json()>& ask,
+             Metrics& metrics) {
   try {
-    const Json* const known = silent.find(instance);
-    const Json status = known != nullptr ? *known : status_of(instance, changed, patience);
-    if (known == nullptr) {
-      silent.note(instance, status);
-    }
+    const Json status = ask();
     Collector(status, metrics, instance.name).collect();
   } catch (const Json::exception& problem) {
     world.err << "efs: warning: no figures of " << printable(instance.name) << ": "
@@ -427,7 +421,10 @@ Result<Metrics> collect_all(World& world, const MetricsArguments& arguments,
   Metrics metrics;
   for (const auto& instance : *instances) {
     const bool is_late = std::chrono::steady_clock::now() >= end;
-    collect(world, instance, arguments.changed, is_late ? 1 : soon, silent, metrics);
+    const auto ask = [&] {
+      return silent.ask(instance, arguments.changed, is_late ? 1 : soon);
+    };
+    collect(world, instance, ask, metrics);
   }
   return metrics;
 }

@@ -20,8 +20,9 @@ TEST_CASE("colour: words have their tones", "[colour]") {
 TEST_CASE("colour: lines of a verdict", "[colour]") {
   const std::string text = "job: partial\n  failed: a: why\n  x\n\nHeading\n";
   CHECK(painted_lines(text, "partial", false) == text);
-  CHECK(painted_lines(text, "partial", true) ==
-        "\033[33mjob: partial\033[m\n  \033[31mfailed\033[m: a: why\n  x\n\n\033[1mHeading\033[m\n");
+  CHECK(
+      painted_lines(text, "partial", true) ==
+      "\033[33mjob: partial\033[m\n  \033[31mfailed\033[m: a: why\n  x\n\n\033[1mHeading\033[m\n");
   CHECK(painted_lines("", "partial", true).empty());
 }
 
