@@ -10,8 +10,8 @@
 
 namespace efs::fuse {
 
-/// Thread-safe. `work` returns the time until the next call, is called by one thread at a time, and
-/// must not throw. It is due at the first request.
+/// Thread-safe. `work` returns the time until the next call, and is called by one thread at a time.
+/// It is due at the first request. If it throws, it is not called again.
 class DueWork {
  public:
   using Clock = std::chrono::steady_clock;

@@ -291,7 +291,7 @@ void Request::end() noexcept {
   const Observer& observer = connection.observer;
   connection.counters.of(operation_).add(duration, outcome_.error != 0);
   if (connection.due_work != nullptr) {
-    connection.due_work->run_if_due(now);
+    without_exceptions([&] { connection.due_work->run_if_due(now); });
   }
   if (!event_) {
     return;
