@@ -24,22 +24,6 @@ Result<std::unique_ptr<TimerThread>> TimerThread::start(Clock::time_point first,
   return timer;
 }
 
-Result<std::unique_ptr<TimerThread>> TimerThread::start_varying(
-    Clock::time_point first, std::function<Clock::duration()> action) {
-  std::unique_ptr<TimerThread> timer(new TimerThread);
-  auto thread = start_thread([raw = timer.get(), first, action = std::move(action)] {
-    for (auto next = first; raw->wait_until(next);) {
-      const auto interval = action();
-      next = Clock::now() + interval;
-    }
-  });
-  if (!thread) {
-    return std::unexpected(std::move(thread.error()));
-  }
-  timer->thread_ = std::move(*thread);
-  return timer;
-}
-
 TimerThread::~TimerThread() {
   MutexLock lock(mutex_);
   ending_ = true;

@@ -23,9 +23,6 @@ class TimerThread {
   static Result<std::unique_ptr<TimerThread>> start(
       Clock::time_point first, std::function<void()> action,
       std::optional<Clock::duration> interval = std::nullopt);
-  /// Runs `action` at `first`, and again each time after the time that it returns.
-  static Result<std::unique_ptr<TimerThread>> start_varying(
-      Clock::time_point first, std::function<Clock::duration()> action);
   ~TimerThread();
   TimerThread(const TimerThread&) = delete;
   TimerThread& operator=(const TimerThread&) = delete;

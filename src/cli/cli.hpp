@@ -37,6 +37,7 @@ struct World {
   std::ostream& err;
   bool terminal = false;  // err is a terminal: show progress
   bool json = false;
+  bool colour = false;  // out gets escape sequences (cli/colour.hpp)
 };
 
 /// The arguments common to start, run, plan and check.
@@ -143,9 +144,6 @@ struct ReportArguments {
 };
 
 int report_job(World& world, const ReportArguments& arguments);
-/// Returns the path of the receipt that is meant: by its own path, by an instance or by a job file.
-/// With "", the only receipt in the working directory.
-Result<std::string> find_receipt(const std::string& which);
 
 struct ReceiptArguments {
   std::string which;              // as for find_receipt()

@@ -8,14 +8,16 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/colour.hpp"
 
 namespace efs::cli {
 namespace {
 
 void print(World& world, const Finding& finding) {
-  std::string level = name_of(finding.level);
-  level.resize(9, ' ');
-  world.out << level << printable(finding.what) << ": " << printable(finding.text) << "\n";
+  const std::string level = name_of(finding.level);
+  const std::string blanks(9 - level.size(), ' ');
+  world.out << painted(level, world.colour) << blanks << printable(finding.what) << ": "
+            << printable(finding.text) << "\n";
   if (!finding.advice.empty()) {
     world.out << "         -> " << printable(finding.advice) << "\n";
   }

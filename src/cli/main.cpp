@@ -13,6 +13,7 @@
 #include "base/standard_fds.hpp"
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/colour.hpp"
 #include "cli/output.hpp"
 #include "cli/verbs.hpp"
 #include "cli/words.hpp"
@@ -206,6 +207,7 @@ int run_verb_of(World& world, int argc, char** argv) {
     return *code;
   }
   use_site_runtime_directory(world, needs_job);
+  world.colour = !world.json && wants_colour(given.colour);
   try {
     return given.action(world, given);
   } catch (const std::exception& problem) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <set>
@@ -360,11 +361,47 @@ Result<std::vector<control::Instance>> measured(const std::string& which) {
                   : std::unexpected(instance.error());
 }
 
+/// The instances that did not answer lately. A listener does not ask them again at each scrape,
+/// because each question takes seconds.
+class SilentInstances {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Returns the instance's answer, or what is known of it. `patience`: of the question, in
+  /// seconds.
+  Json ask(const control::Instance& instance, bool changed, int patience) {
+    const Key key{instance.directory, instance.state};  // a later start is another instance
+    if (const auto found = all_.find(key);
+        found != all_.end() && Clock::now() < found->second.until) {
+      return found->second.status;
+    }
+    Json status = status_of(instance, changed, patience);
+    if (status.value("state", "") == "silent") {
+      all_[key] = {.status = status, .until = Clock::now() + pause};
+    } else {
+      all_.erase(key);
+    }
+    return status;
+  }
+
+ private:
+  static constexpr auto pause = std::chrono::seconds(30);
+
+  struct Silent {
+    Json status;
+    Clock::time_point until;
+  };
+
+  using Key = std::pair<std::string, std::string>;
+
+  std::map<Key, Silent> all_;
+};
+
 // The instance answers, and its user controls it: an answer that makes no sense costs only itself.
-void collect(World& world, const control::Instance& instance, bool changed, int patience,
+void collect(World& world, const control::Instance& instance, const std::function<Json()>& ask,
              Metrics& metrics) {
   try {
-    const Json status = status_of(instance, changed, patience);
+    const Json status = ask();
     Collector(status, metrics, instance.name).collect();
   } catch (const Json::exception& problem) {
     world.err << "efs: warning: no figures of " << printable(instance.name) << ": "
@@ -372,7 +409,8 @@ void collect(World& world, const control::Instance& instance, bool changed, int 
   }
 }
 
-Result<Metrics> collect_all(World& world, const MetricsArguments& arguments) {
+Result<Metrics> collect_all(World& world, const MetricsArguments& arguments,
+                            SilentInstances& silent) {
   const auto instances = measured(arguments.which);
   if (!instances) {
     return std::unexpected(instances.error());
@@ -383,7 +421,10 @@ Result<Metrics> collect_all(World& world, const MetricsArguments& arguments) {
   Metrics metrics;
   for (const auto& instance : *instances) {
     const bool is_late = std::chrono::steady_clock::now() >= end;
-    collect(world, instance, arguments.changed, is_late ? 1 : soon, metrics);
+    const auto ask = [&] {
+      return silent.ask(instance, arguments.changed, is_late ? 1 : soon);
+    };
+    collect(world, instance, ask, metrics);
   }
   return metrics;
 }
@@ -393,8 +434,9 @@ int listen(World& world, const MetricsArguments& arguments) {
   if (!address) {
     return report(world, address.error(), exit_usage);
   }
+  SilentInstances silent;
   return serve_metrics(world, *address, [&]() -> Result<ScrapeBodies> {
-    const auto metrics = collect_all(world, arguments);
+    const auto metrics = collect_all(world, arguments, silent);
     if (!metrics) {
       return std::unexpected(metrics.error());
     }
@@ -410,7 +452,8 @@ int metrics(World& world, const MetricsArguments& arguments) {
   if (!arguments.listen.empty()) {
     return listen(world, arguments);
   }
-  const auto metrics = collect_all(world, arguments);
+  SilentInstances silent;
+  const auto metrics = collect_all(world, arguments, silent);
   if (!metrics) {
     return report(world, metrics.error());
   }

@@ -8,6 +8,8 @@
 
 #include "base/text.hpp"
 #include "cli/cli.hpp"
+#include "cli/colour.hpp"
+#include "cli/find_receipt.hpp"
 #include "stage/export/receipt_check.hpp"
 #include "stage/export/receipt_reader.hpp"
 
@@ -63,7 +65,7 @@ void list_wanted(World& world, const Receipt& receipt, const ReceiptArguments& w
     if (world.json) {
       document["entries"].push_back(json_of(entry));
     } else {
-      world.out << escaped(entry.path) << ": " << name_of(entry.action)
+      world.out << escaped(entry.path) << ": " << painted(name_of(entry.action), world.colour)
                 << (entry.replaced ? ", replaced" : "") << ", " << format_bytes(entry.bytes)
                 << (entry.reason.empty() ? "" : ": " + printable(entry.reason)) << "\n";
     }
@@ -146,21 +148,19 @@ int show_receipt(World& world, const ReceiptArguments& arguments) {
   if (!arguments.diff.empty()) {
     return compare_receipts(world, arguments.diff);
   }
-  const auto path = find_receipt(arguments.which);
-  if (!path) {
-    return report(world, path.error());
+  const auto found = find_receipt(arguments.which);
+  if (!found) {
+    return report(world, found.error());
   }
-  const auto receipt = stage::read_receipt(*path);
-  if (!receipt) {
-    return report(world, receipt.error());
-  }
-  Json document{{"ok", true}, {"exit", exit_good}, {"receipt", *path}};
+  const Receipt& receipt = found->receipt;
+  Json document{{"ok", true}, {"exit", exit_good}, {"receipt", found->path}};
   if (arguments.failed || arguments.dropped || arguments.replaced) {
-    list_wanted(world, *receipt, arguments, document);
+    list_wanted(world, receipt, arguments, document);
   } else {
-    document["summary"] = stage::describe(*receipt);
+    document["summary"] = stage::describe(receipt);
     if (!world.json) {
-      world.out << stage::describe(*receipt);
+      world.out << painted_lines(stage::describe(receipt), stage::name_of(receipt.verdict),
+                                 world.colour);
     }
   }
   if (world.json) {

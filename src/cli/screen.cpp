@@ -17,7 +17,7 @@
 #include <string_view>
 
 #include "base/unique_fd.hpp"
-#include "cli/top_table.hpp"
+#include "cli/colour.hpp"
 
 namespace efs::cli {
 namespace {
@@ -211,7 +211,6 @@ Screen screen_of_output() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) == 1) {
     screen.is_terminal = !term.empty() && term != "dumb";
-    screen.has_colour = screen.is_terminal && variable("NO_COLOR").empty();
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
       screen.columns = size.ws_col;
       screen.rows = screen.is_terminal ? size.ws_row : 0;
@@ -232,7 +231,7 @@ std::string cut_to_screen(const std::string& text, const Screen& screen) {
   for (std::size_t i = 0; i < kept; ++i) {
     const auto end = text.find('\n', at);
     const std::string line = text.substr(at, end - at);
-    cut += (screen.columns == 0 ? line : cut_to(line, screen.columns)) + "\n";
+    cut += (screen.columns == 0 ? line : cut_painted(line, screen.columns)) + "\n";
     at = end + 1;
   }
   return kept == lines ? cut : cut + "... " + std::to_string(lines - kept) + " more lines\n";

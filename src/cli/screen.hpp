@@ -12,12 +12,11 @@ namespace efs::cli {
 
 /// Where standard output goes.
 struct Screen {
-  bool is_terminal = false;  // it follows escape sequences
-  bool has_colour = false;
+  bool is_terminal = false;           // it follows escape sequences
   std::size_t columns = 0, rows = 0;  // 0: unlimited
 };
 
-/// Looks at standard output, and at TERM, NO_COLOR and COLUMNS.
+/// Looks at standard output, and at TERM and COLUMNS.
 Screen screen_of_output();
 
 /// Returns the part of a text that a screen of this size has room for. A last line says how many

@@ -7,6 +7,7 @@ set(sources
   check_image.cpp
   child_program.cpp
   clean.cpp
+  colour.cpp
   common.cpp
   daemon_program.cpp
   dead_mount.cpp
@@ -19,6 +20,7 @@ set(sources
   doctor_slurm.cpp
   doctor_stores.cpp
   explain.cpp
+  find_receipt.cpp
   holders.cpp
   image_path.cpp
   images.cpp

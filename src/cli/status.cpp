@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
 #include "cli/cli.hpp"
+#include "cli/colour.hpp"
 #include "cli/doctor.hpp"
 #include "cli/screen.hpp"
 #include "config/start_command.hpp"
@@ -287,12 +288,11 @@ std::string wait_of(const Json& turn) {
 }
 
 // Prints the name, the state and its reason.
-void print_state(std::ostream& out, const Json& s) {
-  out << shown(s, "name", "?") << ": "
-      << (s.value("left", "") == image::name_of(image::ShutdownState::unsaved)
-              ? "stopped"
-              : shown(s, "state", "?"))
-      << "\n";
+void print_state(std::ostream& out, const Json& s, bool colour) {
+  const std::string state = s.value("left", "") == image::name_of(image::ShutdownState::unsaved)
+                                ? "stopped"
+                                : shown(s, "state", "?");
+  out << shown(s, "name", "?") << ": " << painted(state, colour) << "\n";
   if (s.contains("error")) {
     const std::string text = printable(s["error"].get<std::string>(), true);
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
@@ -430,8 +430,8 @@ void print_tasks(std::ostream& out, const Json& tasks) {
   }
 }
 
-void print_status(std::ostream& out, const Json& s) {
-  print_state(out, s);
+void print_status(std::ostream& out, const Json& s, bool colour) {
+  print_state(out, s, colour);
   print_remains(out, s);
   print_troubles(out, s);
   print_places(out, s);
@@ -456,7 +456,7 @@ int show_all(World& world, const Json& all, bool one) {
     print_document(world, one ? all.front() : all);
   } else {
     for (const auto& instance : all) {
-      print_status(world.out, instance);
+      print_status(world.out, instance, world.colour);
     }
     if (all.empty()) {
       world.out << "no instance is running\n";
@@ -508,7 +508,7 @@ int watch_status(World& world, const std::string& which, double interval) {
       return std::unexpected(all.error());
     }
     std::ostringstream text;
-    World shown{text, world.err, false, world.json};
+    World shown{text, world.err, false, world.json, world.colour};
     (void)show_all(shown, *all, !which.empty());
     const bool is_block = !screen.is_terminal && !world.json;
     // A blank line parts the blocks.

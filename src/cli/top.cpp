@@ -41,9 +41,8 @@ Result<TopSamples> take_samples(const std::string& which) {
   return samples;
 }
 
-TopForm form_of(const Screen& screen, bool rates) {
-  return {
-      .width = screen.columns, .height = screen.rows, .rates = rates, .colour = screen.has_colour};
+TopForm form_of(const Screen& screen, bool rates, bool colour) {
+  return {.width = screen.columns, .height = screen.rows, .rates = rates, .colour = colour};
 }
 
 int print_statuses(World& world, const std::string& which) {
@@ -74,7 +73,7 @@ int print_once(World& world, const TopArguments& arguments) {
   Screen screen = screen_of_output();
   screen.rows = 0;
   world.out << table_of(rates ? rates_of(*samples, *before) : totals_of(*samples),
-                        form_of(screen, rates));
+                        form_of(screen, rates, world.colour));
   return exit_good;
 }
 
@@ -97,7 +96,7 @@ int top(World& world, const TopArguments& arguments) {
                            }
                            const auto rows = rates_of(*samples, before);
                            before = std::move(*samples);
-                           return table_of(rows, form_of(screen, true));
+                           return table_of(rows, form_of(screen, true, world.colour));
                          });
 }
 

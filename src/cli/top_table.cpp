@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/text.hpp"
+#include "cli/colour.hpp"
 
 namespace efs::cli {
 
@@ -317,16 +318,6 @@ std::string padded(const std::string& text, const Column& column) {
   return column.is_left ? cut + blanks : blanks + cut;
 }
 
-const char* colour_of(const std::string& state) {
-  constexpr std::array bad{"dead", "silent", "unreachable", "failed", "unsaved", "?"};
-  constexpr std::array busy{"staging-in", "staging-out", "unmounting"};
-  constexpr const char* red = "\033[31m";
-  constexpr const char* yellow = "\033[33m";
-  return std::ranges::find(bad, state) != bad.end()     ? red
-         : std::ranges::find(busy, state) != busy.end() ? yellow
-                                                        : "";
-}
-
 // Without blanks at its end.
 std::string joined(const std::vector<std::string>& cells, std::size_t width) {
   std::string line;
@@ -345,7 +336,7 @@ std::string heading_line(const std::vector<Column>& columns, const TopForm& form
     cells.push_back(padded(heading_of(column, form.rates), column));
   }
   const std::string line = joined(cells, form.width);
-  return form.colour ? "\033[1m" + line + "\033[m" : line;
+  return painted(line, Tone::heading, form.colour);
 }
 
 std::string row_line(const std::vector<Column>& columns, const TopRow& row, const TopForm& form) {
@@ -355,8 +346,8 @@ std::string row_line(const std::vector<Column>& columns, const TopRow& row, cons
     cells.push_back(padded(column.text(row), column));
   }
   const std::string line = joined(cells, form.width);
-  const std::string colour = form.colour ? colour_of(row.sample.state) : "";
-  return colour.empty() ? line : colour + line + "\033[m";
+  const Tone tone = tone_of(row.sample.state);
+  return painted(line, tone == Tone::good ? Tone::plain : tone, form.colour);
 }
 
 std::string note_line(bool is_empty, const TopForm& form) {

@@ -158,6 +158,16 @@ class Verbs {
     return sub;
   }
 
+  /// A verb that prints tables or verdicts.
+  CLI::App* add_coloured(const char* name, const char* help, VerbAction what) {
+    CLI::App* sub = add(name, help, std::move(what));
+    sub->add_option("--color", given_.colour,
+                    "colours: on a terminal unless NO_COLOR is set (auto, the default), always, or "
+                    "never")
+        ->check(CLI::IsMember({"auto", "always", "never"}));
+    return sub;
+  }
+
   [[nodiscard]] VerbArguments& given() const { return given_; }
 
  private:
@@ -256,11 +266,12 @@ void add_check_verb(Verbs& verbs) {
 
 void add_status_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
-  CLI::App* verb = verbs.add("status", "show instances", [](World& world, VerbArguments& g) {
-    return !g.job_id.empty() ? job_status(world, g.job_id, g.shared)
-           : g.watch         ? watch_status(world, g.which, *g.watch)
-                             : status(world, g.which);
-  });
+  CLI::App* verb =
+      verbs.add_coloured("status", "show instances", [](World& world, VerbArguments& g) {
+        return !g.job_id.empty() ? job_status(world, g.job_id, g.shared)
+               : g.watch         ? watch_status(world, g.which, *g.watch)
+                                 : status(world, g.which);
+      });
   verb->add_option("instance", given.which, "name, mount point or job file")->check(is_named);
   CLI::Option* const watch =
       verb->add_option_function<std::vector<std::string>>(
@@ -334,7 +345,7 @@ void add_salvage_verb(Verbs& verbs) {
 
 void add_receipt_verb(Verbs& verbs) {
   ReceiptArguments& receipt = verbs.given().receipt;
-  CLI::App* verb = verbs.add(
+  CLI::App* verb = verbs.add_coloured(
       "receipt", "show a receipt, or compare it with the files on the PFS or another receipt",
       [](World& world, VerbArguments& g) { return show_receipt(world, g.receipt); });
   CLI::Option* which =
@@ -367,9 +378,9 @@ void add_receipt_verb(Verbs& verbs) {
 
 void add_report_verb(Verbs& verbs) {
   ReportArguments& reporting = verbs.given().reporting;
-  CLI::App* verb =
-      verbs.add("report", "show what happened in a job, where its time went, and what to change",
-                [](World& world, VerbArguments& g) { return report_job(world, g.reporting); });
+  CLI::App* verb = verbs.add_coloured(
+      "report", "show what happened in a job, where its time went, and what to change",
+      [](World& world, VerbArguments& g) { return report_job(world, g.reporting); });
   verb->add_option("receipt", reporting.which,
                    "receipt, job file or instance (default: the only receipt in this directory)")
       ->check(is_named);
@@ -458,7 +469,7 @@ void add_queue_verb(Verbs& verbs) {
 
 void add_doctor_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
-  CLI::App* verb = verbs.add(
+  CLI::App* verb = verbs.add_coloured(
       "doctor", "show what this node lacks for efs, and what to change; changes nothing",
       [](World& world, VerbArguments& g) { return doctor(world, g.examined, g.examined_memory); });
   verb->add_option("job_file", given.examined, "look at the stores of this job file, too");
@@ -469,8 +480,9 @@ void add_doctor_verb(Verbs& verbs) {
 
 void add_top_verb(Verbs& verbs) {
   TopArguments& watched = verbs.given().watched;
-  CLI::App* verb = verbs.add("top", "show the activity of instances, repeatedly",
-                             [](World& world, VerbArguments& g) { return top(world, g.watched); });
+  CLI::App* verb =
+      verbs.add_coloured("top", "show the activity of instances, repeatedly",
+                         [](World& world, VerbArguments& g) { return top(world, g.watched); });
   verb->add_option("instance", watched.which, "name, mount point or job file")->check(is_named);
   verb->add_option("-i,--interval", watched.interval, "seconds between two looks (default 2)")
       ->check(CLI::Range(0.1, 3600.0))

@@ -37,6 +37,7 @@ struct VerbArguments {
   CacheArguments caching;
   TopArguments watched;
   std::string queue_directory;
+  std::string colour = "auto";            // --color
   std::string examined, examined_memory;  // doctor
   std::optional<double> watch{};          // status: seconds between two looks
   bool no_stage_out = false, repair = false, all = false;

@@ -166,7 +166,7 @@ struct JobConfig {
   Deletions deletions = Deletions::ignore;
   Verify verify = Verify::stream;
   Vanished vanished = Vanished::fail;  // default for resources
-  bool report = false;                 // efs writes a report beside the receipt
+  bool report = true;                  // efs writes a report beside the receipt
   bool xattr = true;                   // programs see extended attributes and ACLs on the mount
   std::uint64_t max_rate = 0;          // bytes per second from and to the PFS; 0: no limit
   std::uint64_t max_ops = 0;           // calls per second to the PFS; 0: no limit

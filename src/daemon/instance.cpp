@@ -222,7 +222,6 @@ void Instance::tear_down() {
   tasks_->close(false);
   ready_ = false;
   housekeeper_.reset();
-  sampler_.reset();
   mount_point_.reset();
   remove_mount_point();
   {

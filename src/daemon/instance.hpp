@@ -331,14 +331,17 @@ class Instance {
   void say_what_for(const char* waits_for);
   // instance_record.cpp: the facts of the job for its receipt and its report
   void note(Moment moment);
-  void sample_space();
+  /// Returns the work that samples the use of the buffer; null if there is no report.
+  fuse::DueWork* space_samples();
   stage::JobCounters job_counters();
   stage::JobSpace job_space();
-  stage::MissedInputs missed_inputs(Clock::time_point end);
-  /// Call when the last file is exported. Asks root-dir for names, for some seconds at most.
+  stage::MissedInputs missed_inputs(std::chrono::milliseconds time);
+  /// Call when the last file is exported. Asks root-dir for names: at most some seconds, and at
+  /// most a part of the time that the stop has left.
   void add_record(stage::Receipt& receipt, const StopRequest& request);
   stage::JobRecord record_of_job(const stage::Receipt& receipt, const StopRequest& request);
-  /// Writes the report beside the receipt, if the job file wants one. Adds its path to `outcome`.
+  /// Writes the report beside the receipt, if the job file wants one, and adds its path to
+  /// `outcome`. Removes the report of an earlier stop otherwise.
   void leave_report(const stage::Receipt& receipt, const StopRequest& request,
                     control::Json& outcome);
   // deadline_exit.cpp: the PFS does not answer and the deadline has passed
@@ -370,6 +373,7 @@ class Instance {
   std::unique_ptr<fs::Filesystem> filesystem_;
   // set and reset under mutex_; declared before session_, which reports requests to it
   std::unique_ptr<Watchers> watchers_;
+  std::unique_ptr<fuse::DueWork> space_samples_;  // used by session_ and its requests
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
   std::vector<std::jthread> forgetting_;  // they drop the kernel's state of dead mounts
@@ -385,7 +389,6 @@ class Instance {
   // the store is no longer needed and could not be removed
   std::atomic<bool> store_stays_{false};
   std::unique_ptr<TimerThread> housekeeper_;  // destroyed before filesystem_
-  std::unique_ptr<TimerThread> sampler_;      // destroyed before store_.backend
   stage::Progress progress_;
   stage::Throttle throttle_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();

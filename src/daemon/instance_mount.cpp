@@ -188,6 +188,7 @@ void Instance::open_session() {
                              .xattr = options_.config.xattr,
                              .counters = kept != nullptr ? &kept->counters : nullptr,
                              .usage = kept != nullptr ? &kept->usage : nullptr,
+                             .due_work = space_samples(),
                              .limits = has_limits() ? &limits() : nullptr,
                              .door = options_.door,
                              .door_totals = kept != nullptr ? &kept->door : nullptr});

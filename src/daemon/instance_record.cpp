@@ -5,7 +5,9 @@
 
 #include "base/log.hpp"
 #include "daemon/instance.hpp"
+#include "daemon/report_files.hpp"
 #include "report/report.hpp"
+#include "stage/export/missed_names.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 
@@ -16,7 +18,11 @@ using control::Json;
 namespace {
 
 constexpr std::size_t most_transfers = 100;
-constexpr auto patience_with_missed = std::chrono::seconds(3);
+// The most time that a stop spends on each of the two tasks for the report.
+constexpr auto patience_with_missed = std::chrono::milliseconds(3000);
+constexpr auto patience_with_page = std::chrono::milliseconds(5000);
+// With the time of a stop up, for the removal of an earlier page.
+constexpr auto least_patience = std::chrono::milliseconds(500);
 
 bool is_larger(const stage::JobFile& a, const stage::JobFile& b) {
   return a.bytes != b.bytes ? a.bytes > b.bytes : a.path < b.path;
@@ -80,6 +86,17 @@ class ByResource {
   std::vector<stage::UnopenedResource> counts_;  // of the first resources, in their order
 };
 
+/// With a deadline, the results and the receipt have three quarters of the time that is left.
+std::chrono::milliseconds time_for(const Instance::StopRequest& request,
+                                   std::chrono::milliseconds most) {
+  using std::chrono::milliseconds, std::chrono::duration_cast;
+  if (!request.until) {
+    return most;
+  }
+  const auto left = *request.until - std::chrono::steady_clock::now();
+  return std::clamp(duration_cast<milliseconds>(left) / 4, milliseconds(0), most);
+}
+
 stage::UnopenedInputs unopened_in(const stage::Receipt& receipt, const fuse::OpenedFiles& opened,
                                   const config::JobConfig& config) {
   ByResource resources(config);
@@ -117,35 +134,6 @@ bool is_of_efs(const std::string& name) {
          name.ends_with(stage::partial_suffix);
 }
 
-/// Asks root-dir for names, those of one directory together.
-class RootDir {
- public:
-  RootDir(const std::string& root_dir, stage::PfsIo& pfs)
-      : pfs_(pfs), root_(pfs.open(AT_FDCWD, root_dir, stage::passage_flags)) {}
-
-  /// The attributes of a regular file or directory; nullopt if there is none.
-  std::optional<struct stat> look(const std::string& path) {
-    const std::string parent = stage::parent_of(path);
-    if (!root_) {
-      return std::nullopt;
-    }
-    if (!directory_ || parent != open_) {
-      directory_ = pfs_.open_beneath(root_->get(), parent, stage::passage_flags);
-      open_ = parent;
-    }
-    const auto found = *directory_ ? pfs_.lstat((*directory_)->get(), stage::leaf_of(path))
-                                   : std::unexpected((*directory_).error());
-    const bool is_input = found && (S_ISREG(found->st_mode) || S_ISDIR(found->st_mode));
-    return is_input ? std::optional(*found) : std::nullopt;
-  }
-
- private:
-  stage::PfsIo& pfs_;
-  const Result<UniqueFd> root_;
-  std::optional<Result<UniqueFd>> directory_;
-  std::string open_;  // its path
-};
-
 }  // namespace
 
 void Instance::note(Moment moment) {
@@ -154,18 +142,14 @@ void Instance::note(Moment moment) {
   }
 }
 
-// The samples are for the report, so an instance without a thread for them is as good.
-void Instance::sample_space() {
-  if (options_.figures == nullptr || !options_.config.report) {
-    return;
+fuse::DueWork* Instance::space_samples() {
+  if (options_.figures != nullptr && options_.config.report) {
+    space_samples_ = std::make_unique<fuse::DueWork>([this]() -> Clock::duration {
+      return options_.figures->history.space.add(
+          {.time = wall_clock(), .used = store_.backend->space().used});
+    });
   }
-  auto sampler = TimerThread::start_varying(Clock::now(), [this]() -> Clock::duration {
-    return options_.figures->history.space.add(
-        {.time = wall_clock(), .used = store_.backend->space().used});
-  });
-  if (sampler) {
-    sampler_ = std::move(*sampler);
-  }
+  return space_samples_.get();
 }
 
 stage::JobCounters Instance::job_counters() {
@@ -184,43 +168,34 @@ stage::JobCounters Instance::job_counters() {
   return record;
 }
 
-// Makes at most one call to the PFS for each name and one for each directory, and none after `end`.
-stage::MissedInputs Instance::missed_inputs(Clock::time_point end) {
+stage::MissedInputs Instance::missed_inputs(std::chrono::milliseconds time) {
   const auto& missed = options_.figures->usage.missed;
-  stage::MissedInputs found{.files = {}, .not_kept = missed.not_kept(), .unchecked = 0};
   fs::Staging staging(*filesystem_);
-  std::vector<std::string> paths;
+  std::vector<MissedName> names;
   for (const auto& [parent, name] : missed.all()) {
     auto path = is_of_efs(name) ? std::nullopt : staging.path_below(parent, name);
     if (path && !staging.find(*path)) {
-      paths.push_back(std::move(*path));
+      names.push_back({.path = *path, .source = config::source_of(options_.config, *path)});
     }
   }
-  std::ranges::sort(paths);
-  paths.erase(std::ranges::unique(paths).begin(), paths.end());
-  if (paths.empty()) {
-    return found;
+  std::ranges::sort(names, {}, &MissedName::path);
+  const auto twice = std::ranges::unique(names, {}, &MissedName::path);
+  names.erase(twice.begin(), twice.end());
+  stage::MissedInputs found;
+  if (!names.empty()) {
+    found = ask_root_dir(options_.config.root_dir, std::move(names),
+                         stage::pace_of(options_.config), time);
   }
-  stage::PacedPfs pfs = paced_pfs(progress_.cancel);
-  RootDir root(options_.config.root_dir, pfs);
-  for (const auto& path : paths) {
-    if (Clock::now() >= end) {
-      ++found.unchecked;
-    } else if (const auto there = root.look(config::source_of(options_.config, path))) {
-      found.files.push_back(
-          {.path = path,
-           .bytes = S_ISREG(there->st_mode) ? static_cast<std::uint64_t>(there->st_size) : 0});
-    }
-  }
+  found.not_kept = missed.not_kept();
+  found.named = found.files.size();
   const auto most = std::min(stage::JobRecord::most_named, found.files.size());
   std::ranges::stable_sort(found.files, is_larger);
   found.files.resize(most);
   return found;
 }
 
-// Ends the samples: one thread at a time uses the series.
+// The mount is gone, so no request adds a sample.
 stage::JobSpace Instance::job_space() {
-  sampler_.reset();
   const Space now = store_.backend->space();
   stage::JobSpace space{.capacity = now.capacity, .samples = options_.figures->history.space.all()};
   space.samples.push_back({.time = wall_clock(), .used = now.used});
@@ -246,13 +221,11 @@ stage::JobRecord Instance::record_of_job(const stage::Receipt& receipt,
       receipt.totals.bytes_staged_out);
   record.counters = job_counters();
   record.space = job_space();
-  record.unopened = unopened_in(receipt, options_.figures->usage.opened, options_.config);
-  auto end = Clock::now() + patience_with_missed;
-  // with a deadline the results have the time
-  if (request.until) {
-    end = std::min(end, Clock::now() + (*request.until - Clock::now()) / 4);
+  record.continued = options_.figures->history.continued;
+  if (!record.continued) {
+    record.unopened = unopened_in(receipt, options_.figures->usage.opened, options_.config);
   }
-  record.missed = missed_inputs(end);
+  record.missed = missed_inputs(time_for(request, patience_with_missed));
   return record;
 }
 
@@ -269,28 +242,41 @@ void Instance::leave_report(const stage::Receipt& receipt, const StopRequest& re
   const auto& config = options_.config;
   const std::string receipt_file = config.results_dir + "/" + stage::receipt_name(config.name);
   // results-dir may be absent: then the receipt is elsewhere
-  if (!config.report || config.results_dir.empty() ||
-      outcome.value("receipt_file", "") != receipt_file) {
+  if (config.results_dir.empty() || outcome.value("receipt_file", "") != receipt_file) {
     return;
   }
-  const bool is_late = request.until && Clock::now() >= *request.until;
   const std::string name = stage::report_name(config.name);
-  const bool is_taken = std::ranges::any_of(receipt.entries, [&](const auto& entry) {
-    return entry.path == name || entry.placed_as == name;
-  });
   const std::string path = config.results_dir + "/" + name;
-  Status written = is_late    ? Status(fail(ETIME, "time was up"))
-                   : is_taken ? Status(fail(EEXIST, "a result has the name"))
-                              : Status();
-  if (written) {
-    stage::PacedPfs plain = paced_pfs(progress_.cancel);
-    written = stage::write_beside_results(report::to_html(report::make_report(receipt)), path,
-                                          S_IRUSR | S_IWUSR, plain, stage_options().partial_tag);
+  const auto complain = [&](const std::string& reason) {
+    log::warn("event=report_not_written file={} reason=\"{}\"", path, reason);
+  };
+  const auto is_result = [&](const std::string& it) {
+    return std::ranges::any_of(
+        receipt.entries, [&](const auto& one) { return one.path == it || one.placed_as == it; });
+  };
+  if (is_result(name) || is_result(stage::missed_names_name(config.name))) {
+    return complain("a result has the name");
   }
-  if (written) {
+  ReportFiles files{.directory = config.results_dir,
+                    .job = config.name,
+                    .partial_tag = stage_options().partial_tag,
+                    .page = {},
+                    .names = {}};
+  auto time = time_for(request, patience_with_page);
+  const bool is_late = time.count() <= 0;
+  if (is_late) {
+    time = least_patience;
+  } else if (config.report) {
+    files.page = report::to_html(report::make_report(receipt));
+    files.names = stage::missed_names_text(receipt);
+  }
+  const Status written = write_report_files(std::move(files), stage::pace_of(config), time);
+  if (!written) {
+    complain(describe(written.error()));
+  } else if (config.report && is_late) {
+    complain("time was up");
+  } else if (config.report) {
     outcome["report_file"] = path;
-  } else {
-    log::warn("event=report_not_written file={} reason=\"{}\"", path, describe(written.error()));
   }
 } catch (const std::bad_alloc&) {
   log::warn("event=report_not_written reason=\"out of memory\"");

@@ -411,6 +411,9 @@ Status Instance::open_filesystem(bool takeover) {
 
 // For a start on the store of an earlier instance.
 Status Instance::go_on_with_store(bool same_boot) {
+  if (options_.figures != nullptr) {
+    options_.figures->history.continued = true;
+  }
   shut_what_was_opened();
   EFS_TRY(book_what_is_out());
   log::info("event=resumed store={} left={} same_boot={}", store_.path,
@@ -642,7 +645,6 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
 // For a store that survives a restart of the machine: group commit, and export log updates for data
 // that have reached the medium.
 void Instance::keep_house() {
-  sample_space();
   if (store_.backend->durability() == Durability::volatile_memory) {
     return;
   }

@@ -58,6 +58,8 @@ struct KeptHistory {
   /// stage-in and the stage-out.
   std::vector<stage::JobPhase> phases(std::uint64_t bytes_in, std::uint64_t bytes_out) const;
 
+  // the instance continued with the buffer of an earlier one
+  std::atomic<bool> continued{false};
   std::array<std::atomic<Nanoseconds>, moments> times{};
   SpaceSeries space;
 };

@@ -22,6 +22,7 @@ set(sources
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp
+  report_files.cpp
   requests.cpp
   signal_watch.cpp
   slot_keeper.cpp

@@ -41,7 +41,7 @@ void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
       (entry.mtime != unloaded.mtime || (unloaded.bytes != 0 && entry.bytes != unloaded.bytes))) {
     return;
   }
-  entry.reason += (entry.reason.empty() ? "" : "; ") + std::string("unloaded while the job ran") +
+  entry.reason += (entry.reason.empty() ? "" : "; ") + std::string(stage::unloaded_early) +
                   (unloaded.reason.empty() ? "" : ": " + unloaded.reason);
   entry.unverified = unloaded.unverified;
   entry.replaced = unloaded.replaced;
@@ -109,7 +109,8 @@ void Unloaded::add_to(stage::Receipt& receipt,
   }
   std::vector<std::string> left_over;
   for (auto& [path, entry] : missing) {
-    entry.reason = "unloaded while the job ran" + (entry.reason.empty() ? "" : ": " + entry.reason);
+    entry.reason =
+        std::string(stage::unloaded_early) + (entry.reason.empty() ? "" : ": " + entry.reason);
     if (!has(path) && !entry.reason.contains(stage::removed_from_buffer)) {
       entry.reason +=
           "; the job removed or renamed it since; the exported file stays in results-dir";

@@ -9,6 +9,7 @@
 #include "fs/filesystem.hpp"
 #include "fuse/backing.hpp"
 #include "fuse/door.hpp"
+#include "fuse/due_work.hpp"
 #include "fuse/limits.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/registration_batch.hpp"
@@ -42,6 +43,7 @@ struct Connection {
   WalkPolicy walks;
   bool opens_directories_itself = false;  // the kernel can do without OPENDIR
   Usage* usage = nullptr;                 // for the report of the job; null: none is kept
+  DueWork* due_work = nullptr;            // done after a reply; null: none
   std::unique_ptr<PacedRequests> paced;   // while requests are served; null: no limits
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};

@@ -299,10 +299,15 @@ void Request::end() noexcept {
     });
     reply_error(EIO);
   }
+  const auto now = Clock::now();
   const auto duration = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - started_).count());
-  Observer& observer = std::exchange(connection_, nullptr)->observer;
-  observer.counters.of(operation_).add(duration, outcome_.error != 0);
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now - started_).count());
+  const Connection& connection = *std::exchange(connection_, nullptr);
+  const Observer& observer = connection.observer;
+  connection.counters.of(operation_).add(duration, outcome_.error != 0);
+  if (connection.due_work != nullptr) {
+    without_exceptions([&] { connection.due_work->run_if_due(now); });
+  }
   if (!event_) {
     return;
   }

@@ -258,6 +258,7 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .writeback = std::atomic<bool>(options.writeback),
                   .xattr = options.xattr,
                   .usage = options.usage,
+                  .due_work = options.due_work,
                   .door = Door(options.door, options.door_totals)},
       limits_(options.limits),
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

@@ -17,6 +17,7 @@
 #include "fs/kernel_view.hpp"
 #include "fuse/backing.hpp"
 #include "fuse/connection.hpp"
+#include "fuse/due_work.hpp"
 #include "fuse/limits.hpp"
 #include "fuse/observer.hpp"
 #include "fuse/request_loop.hpp"
@@ -45,6 +46,7 @@ class Session final : public fs::KernelView {
     bool xattr = true;             // see Connection
     Counters* counters = nullptr;  // see Observer
     Usage* usage = nullptr;        // see Connection; must outlive the session
+    DueWork* due_work = nullptr;   // see Connection; must outlive the session
     // What the mount may do per second; null: no limits. Needs the daemon's path, and `uncached` to
     // count every read. Must outlive the session
     Limits* limits = nullptr;

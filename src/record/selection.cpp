@@ -188,7 +188,7 @@ class Selector {
         if (!count_unused(path, most, unused)) {
           return false;
         }
-      } else if (node && !paths_.contains(path)) {
+      } else if (node && !paths_.contains(path) && !products_.contains(path)) {
         ++unused.files;
         unused.bytes += node->bytes;
       }
@@ -237,18 +237,66 @@ class Selector {
         continue;
       }
       Unused present;
-      const bool is_small = count_unused(directory, {.files = 100, .bytes = 64U << 20}, present);
-      if (is_small) {
-        whole_.insert(directory);
+      if (count_unused(directory, {.files = 100, .bytes = 64U << 20}, present)) {
+        choose_whole_written(directory);
+      } else {
+        choose_smallest_in(directory, present);
       }
+    }
+  }
+
+  // The results of the recorded run are in the directory now.
+  void choose_whole_written(const std::string& directory) {
+    whole_.insert(directory);
+    Resource resource{.path = as_job_path(directory),
+                      .note = "the program writes there, so it must exist"};
+    count_all(directory, resource);
+    resources_.push_back(std::move(resource));
+  }
+
+  void count_all(const std::string& directory, Resource& resource) const {
+    for (const auto& name : tree_.names(join(root_, directory))) {
+      const std::string path = join(directory, name);
+      const auto node = tree_.look(join(root_, path));
+      if (node && node->type == Node::Type::directory) {
+        count_all(path, resource);
+      } else if (node) {
+        ++resource.files;
+        resource.bytes += node->bytes;
+      }
+    }
+  }
+
+  // A directory with much that the program did not use: one file in it makes it exist.
+  void choose_smallest_in(const std::string& directory, const Unused& present) {
+    constexpr std::size_t most_looks = 1000;
+    std::string smallest;
+    std::uint64_t bytes = 0;
+    std::size_t looks = 0;
+    for (const auto& name : tree_.names(join(root_, directory))) {
+      if (++looks > most_looks) {
+        break;
+      }
+      const std::string path = join(directory, name);
+      const auto node = tree_.look(join(root_, path));
+      const bool is_candidate = node && node->type == Node::Type::file && !products_.contains(path);
+      if (is_candidate && (smallest.empty() || node->bytes < bytes)) {
+        smallest = path;
+        bytes = node->bytes;
+      }
+    }
+    if (smallest.empty()) {
       resources_.push_back(
           {.path = as_job_path(directory),
            .files = present.files,
-           .bytes = is_small ? present.bytes : 0,
-           .note = is_small ? "the program writes there, so it must exist"
-                            : "or more; the program writes there: import it, or make the directory "
-                              "on the mount",
-           .is_gone = !is_small});
+           .note =
+               "or more; the program writes there: import it, or make the directory on the mount",
+           .is_gone = true});
+    } else {
+      resources_.push_back({.path = as_job_path(smallest),
+                            .files = 1,
+                            .bytes = bytes,
+                            .note = "the program writes to its directory, which must exist"});
     }
   }
 
@@ -256,7 +304,7 @@ class Selector {
     for (const auto& input : summary_.inputs) {
       if (input.is_gone) {
         resources_.push_back({.path = as_job_path(input.path),
-                              .files = 1,
+                              .files = input.files,
                               .bytes = input.bytes,
                               .note = "the program removed or renamed it",
                               .is_gone = true});

@@ -104,6 +104,7 @@ class Replay {
 
   void rename(const std::string& from, const std::string& to) {
     use(from);
+    moved_.insert_or_assign(from, to);
     const auto node = tree_.look(to);
     const bool is_directory =
         directories_.contains(from) || (node && node->type == Node::Type::directory);
@@ -168,9 +169,43 @@ class Replay {
     }
   }
 
+  // The name that something got which the program has renamed, perhaps several times.
+  std::string last_name(std::string path) const {
+    std::set<std::string> seen;
+    for (auto found = moved_.find(path); found != moved_.end() && seen.insert(path).second;
+         found = moved_.find(path)) {
+      path = found->second;
+    }
+    return path;
+  }
+
+  void measure(const std::string& path, Input& input) const {
+    const auto node = tree_.look(path);
+    if (node && node->type == Node::Type::directory) {
+      for (const auto& name : tree_.names(path)) {
+        measure(path + "/" + name, input);
+      }
+    } else if (node) {
+      ++input.files;
+      input.bytes += node->bytes;
+    }
+  }
+
+  // Returns the files and bytes of an input that has another name now.
+  Input measured(const std::string& path) const {
+    Input input{.path = "", .files = 0};
+    measure(last_name(path), input);
+    return input;
+  }
+
   void add_input(const std::string& path, const Touch& touch, const std::optional<Node>& node) {
+    const bool is_moved = !node && moved_.contains(path);
+    const Input moved = is_moved ? measured(path) : Input{};
     summary_.inputs.push_back({.path = relative(path),
-                               .bytes = node ? node->bytes : touch.removed_bytes,
+                               .files = moved.files,
+                               .bytes = node       ? node->bytes
+                                        : is_moved ? moved.bytes
+                                                   : touch.removed_bytes,
                                .is_changed = node && (touch.is_made || touch.is_changed),
                                .is_gone = !node,
                                .leads_out = touch.leads_out});
@@ -211,8 +246,9 @@ class Replay {
 
   const std::string& root_;
   const Tree& tree_;
-  std::map<std::string, Touch> files_;  // by absolute paths
-  std::set<std::string> directories_;   // that the program made
+  std::map<std::string, Touch> files_;        // by absolute paths
+  std::map<std::string, std::string> moved_;  // new names by former ones
+  std::set<std::string> directories_;         // that the program made
   std::set<std::string> written_;
   Summary summary_;
 };

@@ -12,9 +12,11 @@
 
 namespace efs::record {
 
-/// A file or a link that existed before the program and that the program used.
+/// A file or a link that existed before the program and that the program used, or a directory that
+/// existed and that the program renamed.
 struct Input {
-  std::string path;  // relative to root-dir
+  std::string path;         // relative to root-dir
+  std::uint64_t files = 1;  // of a directory that the program renamed: all below it
   std::uint64_t bytes = 0;
   bool is_changed = false;  // the program changed or replaced it
   bool is_gone = false;     // the program removed or renamed it

@@ -76,9 +76,13 @@ void about_unopened(const Receipt& receipt, std::vector<Advice>& all) {
   }
   Advice advice{.text = "No program opened " + count_text(unopened.files, "input") + " (" +
                         format_bytes(unopened.bytes) + " of " + format_bytes(unopened.of_bytes) +
-                        "). Remove these resources, or name only the inputs that the job needs.",
+                        "). Remove what the job does not need from these resources:",
                 .lines = {"resources:"}};
-  for (const auto& resource : unopened.resources | std::views::take(most_lines)) {
+  const auto is_large = [&](const auto& resource) {
+    return static_cast<double>(resource.bytes) >= worth_share * static_cast<double>(unopened.bytes);
+  };
+  for (const auto& resource :
+       unopened.resources | std::views::filter(is_large) | std::views::take(most_lines)) {
     advice.lines.push_back("  - path: " + as_yaml(resource.path.empty() ? "." : resource.path) +
                            "  # line " + std::to_string(resource.line) + ": " +
                            count_text(resource.files, "file") + ", " +
@@ -118,9 +122,9 @@ void about_unmatched(const Receipt& receipt, std::vector<Advice>& all) {
   }
   std::ranges::stable_sort(names, std::greater{},
                            [&](const std::string& name) { return bytes_of[name]; });
-  all.push_back({.text = count_text(files, "new file") +
-                         " matched no output rule and not "
-                         "exported. Add a rule for those that you want.",
+  all.push_back({.text = count_text(files, "new file") + " matched no output rule and " +
+                         (files == 1 ? "was" : "were") +
+                         " not exported. Add a rule for those that you want.",
                  .lines = lines_of("outputs:", names, "flags: persistent")});
 }
 
@@ -153,19 +157,30 @@ void about_space(const Receipt& receipt, std::vector<Advice>& all) {
 void about_results(const Receipt& receipt, std::vector<Advice>& all) {
   const auto& totals = receipt.totals;
   if (totals.replaced > 0) {
-    all.push_back({.text = std::to_string(totals.replaced) +
-                           " results replaced files of the same name. To keep both versions:",
+    all.push_back({.text = count_text(totals.replaced, "result") +
+                           " replaced files of the same name. To keep both versions:",
                    .lines = {"global-settings:", "  existing: keep-both"}});
   }
-  if (totals.conflict > 0) {
-    all.push_back({.text = std::to_string(totals.conflict) +
-                           " results were not exported, because the PFS has another version. To "
-                           "export them under a second name:",
+  const auto is_existing = [](const stage::ReceiptEntry& entry) {
+    return entry.action == Action::conflict && entry.reason.contains(stage::says_existing_fail);
+  };
+  const auto existed =
+      static_cast<std::uint64_t>(std::ranges::count_if(receipt.entries, is_existing));
+  if (existed > 0) {
+    all.push_back({.text = count_text(existed, "result") +
+                           " met a file of the same name in results-dir, and the job file says "
+                           "existing: fail. To export under a second name:",
+                   .lines = {"global-settings:", "  existing: keep-both"}});
+  }
+  if (totals.conflict > existed) {
+    all.push_back({.text = count_text(totals.conflict - existed, "result") +
+                           " met another version on the PFS and stayed in the buffer. To export "
+                           "under a second name:",
                    .lines = {"global-settings:", "  on-conflict: keep-both"}});
   }
   if (totals.not_saved > 0) {
-    all.push_back({.text = std::to_string(totals.not_saved) +
-                           " results were not tried, because time or space was short. Mark "
+    all.push_back({.text = count_text(totals.not_saved, "result") +
+                           " could not be tried, because time or space was short. Mark "
                            "files that you do not need:",
                    .lines = {"outputs:", "  - path: scratch", "    flags: temporary"}});
   }
@@ -178,8 +193,8 @@ void about_vanished(const Receipt& receipt, std::vector<Advice>& all) {
   const auto vanished =
       std::ranges::count_if(receipt.staged_in->skipped, &stage::PlanSkip::vanished);
   if (vanished > 0) {
-    all.push_back({.text = std::to_string(vanished) +
-                           " inputs vanished during the start. Stage in a directory that no "
+    all.push_back({.text = count_text(static_cast<std::uint64_t>(vanished), "input") +
+                           " vanished during the start. Stage in a directory that no "
                            "other job changes.",
                    .lines = {}});
   }

@@ -13,26 +13,29 @@ constexpr const char* head =
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
     "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n"
     "<meta name=\"referrer\" content=\"no-referrer\">\n"
+    "<meta name=\"generator\" content=\"efs report\">\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
 
 constexpr const char* style =
     "<style>\n"
     "body{font:15px/1.5 system-ui,sans-serif;color:#1b1f24;background:#fff;max-width:60em;"
     "margin:2em auto;padding:0 1em}\n"
-    "h1{font-size:1.5em;margin-bottom:0}h2{font-size:1.15em;margin-top:1.8em}\n"
-    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:#1b1f24}\n"
+    "h1{font-size:1.5em;margin-bottom:0;overflow-wrap:anywhere}"
+    "h2{font-size:1.15em;margin-top:1.8em}section{overflow-x:auto}\n"
+    "svg{width:100%;min-width:38em;height:auto;font:12px system-ui,sans-serif}"
+    "svg text{fill:#1b1f24}\n"
     ".staging{fill:#1f6feb}.run{fill:#1a7f37}.other{fill:#9a6700}.beside{fill:#8250df}\n"
     ".space{fill:#1f6feb}.frame{fill:#f6f8fa;stroke:#57606a}\n"
     "table{border-collapse:collapse;width:100%}caption{text-align:left;padding:.3em 0}\n"
     "th,td{text-align:right;padding:.2em .7em;border-bottom:1px solid #d0d7de;"
     "vertical-align:top;white-space:nowrap}\n"
-    "th:last-child,td:last-child{text-align:left;white-space:normal;overflow-wrap:anywhere;"
-    "width:99%}\n"
+    "th.text,td.text{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:9em;"
+    "width:99%}th.reason,td.reason{width:60%}\n"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2em 1em}dt{font-weight:600}\n"
     "dd{margin:0;overflow-wrap:anywhere}pre{background:#f6f8fa;padding:.6em;overflow:auto}\n"
     ".complete{color:#116329}.partial{color:#7d4e00}.failed{color:#a40e26}\n"
     "@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}"
-    "svg text{fill:#e6edf3}.frame,pre{fill:#161b22;background:#161b22}"
+    "svg text{fill:#e6edf3}.frame,pre{fill:#161b22;background:#161b22}th,td{border-color:#30363d}"
     ".complete{color:#56d364}.partial{color:#e3b341}.failed{color:#ff7b72}}\n"
     "</style>\n";
 
@@ -46,6 +49,16 @@ void add_section(std::string& page, const std::string& title, const std::string&
   }
 }
 
+// Names and sentences wrap; numbers and words of efs do not.
+std::string cell(const Table& table, std::size_t column, const char* name,
+                 const std::string& text) {
+  const char* const form = column + 1 == table.heads.size()  ? " class=\"text\""
+                           : table.heads[column] == "reason" ? " class=\"text reason\""
+                                                             : "";
+  return std::string("<") + name + form + (name[1] == 'h' ? " scope=\"col\">" : ">") +
+         as_html(text) + "</" + name + ">";
+}
+
 std::string html_of(const Table& table) {
   std::string text;
   if (!table.note.empty()) {
@@ -55,14 +68,14 @@ std::string html_of(const Table& table) {
     return text;
   }
   text += "<table><thead><tr>";
-  for (const auto& one : table.heads) {
-    text += "<th scope=\"col\">" + as_html(one) + "</th>";
+  for (std::size_t i = 0; i < table.heads.size(); ++i) {
+    text += cell(table, i, "th", table.heads[i]);
   }
   text += "</tr></thead><tbody>\n";
   for (const auto& row : table.rows) {
     text += "<tr>";
-    for (const auto& cell : row) {
-      text += element("td", cell);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += cell(table, i, "td", row[i]);
     }
     text += "</tr>\n";
   }
@@ -94,6 +107,10 @@ std::string html_of(const std::vector<Fact>& facts) {
 }
 
 }  // namespace
+
+bool begins_page(std::string_view text) {
+  return text.starts_with(head);
+}
 
 std::string to_html(const Report& report) {
   std::string page = head;

@@ -149,14 +149,15 @@ std::string opens_picture(const Report& report) {
   const double share = static_cast<double>(report.passthrough_opens) / all;
   const std::string text = std::to_string(report.passthrough_opens) + " passthrough, " +
                            std::to_string(report.daemon_opens) + " daemon";
-  return begin_picture("opens", 30, "Opens by path", text) +
+  return begin_picture("opens", 44, "Opens by path", text) +
          rectangle({.x = left_edge, .y = 4, .width = wide * share, .height = 18}, "run") +
          rectangle(
              {.x = left_edge + wide * share, .y = 4, .width = wide * (1 - share), .height = 18},
              "other") +
          label(left_edge - 8, 17, "opens", "end") +
-         label(picture_width - right_edge + 6, 17,
-               "total " + std::to_string(report.passthrough_opens + report.daemon_opens)) +
+         label(left_edge, 38, std::to_string(report.passthrough_opens) + " passthrough") +
+         label(picture_width - right_edge, 38, std::to_string(report.daemon_opens) + " daemon",
+               "end") +
          "</svg>\n";
 }
 

@@ -37,6 +37,11 @@ std::string files_text(std::uint64_t files, std::uint64_t bytes) {
   return std::to_string(files) + (files == 1 ? " file, " : " files, ") + format_bytes(bytes);
 }
 
+/// Of entries of a receipt, which may be directories and links.
+std::string names_text(std::uint64_t names, std::uint64_t bytes) {
+  return std::to_string(names) + (names == 1 ? " name, " : " names, ") + format_bytes(bytes);
+}
+
 std::uint64_t bytes_of(const Receipt& receipt, const std::function<bool(const ReceiptEntry&)>& is) {
   std::uint64_t bytes = 0;
   for (const auto& entry : receipt.entries) {
@@ -78,8 +83,13 @@ std::string inputs_text(const Receipt& receipt) {
 }
 
 std::string cache_text(const stage::StagedIn& in) {
-  return std::to_string(in.files_reused) + " hits (" + format_bytes(in.bytes_reused) + "), " +
-         std::to_string(in.files - std::min(in.files, in.files_reused)) + " misses (" +
+  if (in.files_reused == 0) {
+    return "no input came from a cache";
+  }
+  const auto misses = in.files - std::min(in.files, in.files_reused);
+  return std::to_string(in.files_reused) + (in.files_reused == 1 ? " hit (" : " hits (") +
+         format_bytes(in.bytes_reused) + "), " + std::to_string(misses) +
+         (misses == 1 ? " miss (" : " misses (") +
          format_bytes(in.bytes - std::min(in.bytes, in.bytes_reused)) + ")";
 }
 
@@ -94,6 +104,22 @@ std::string failed_text(const Receipt& receipt) {
          " in conflict, " + std::to_string(totals.not_saved) + " not tried";
 }
 
+bool was_unloaded(const ReceiptEntry& entry) {
+  return entry.action == Action::unchanged && entry.reason.contains(stage::unloaded_early);
+}
+
+std::string results_text(const Receipt& receipt) {
+  const auto& totals = receipt.totals;
+  std::string text = names_text(totals.staged_out, totals.bytes_staged_out);
+  if (totals.kept > 0) {
+    text += "; " + std::to_string(totals.kept) + " exported before";
+  }
+  if (const auto early = std::ranges::count_if(receipt.entries, was_unloaded); early > 0) {
+    text += "; " + std::to_string(early) + " unloaded while the job ran";
+  }
+  return text;
+}
+
 std::vector<Fact> summary_of(const Receipt& receipt) {
   const auto& totals = receipt.totals;
   std::vector<Fact> facts;
@@ -106,18 +132,24 @@ std::vector<Fact> summary_of(const Receipt& receipt) {
   if (receipt.staged_in) {
     add("cache", cache_text(*receipt.staged_in));
   }
-  add("results", files_text(totals.staged_out, totals.bytes_staged_out) +
-                     (totals.kept > 0 ? "; " + std::to_string(totals.kept) + " exported before"
-                                      : std::string()));
-  add("replaced", totals.replaced == 0 ? "none" : std::to_string(totals.replaced) + " results");
+  add("results", results_text(receipt));
+  add("replaced", totals.replaced == 0 ? "none"
+                                       : std::to_string(totals.replaced) +
+                                             (totals.replaced == 1 ? " file of the same name"
+                                                                   : " files of the same names"));
   add("dropped", totals.dropped == 0
                      ? "none"
-                     : files_text(totals.dropped, bytes_of(receipt, Action::dropped)));
+                     : names_text(totals.dropped, bytes_of(receipt, Action::dropped)));
   add("failed", failed_text(receipt));
   if (receipt.record) {
-    add("waits", time_text(seconds_in(receipt, {"wait-in", "wait-out"})) + " for turns at the PFS");
+    const double waited = seconds_in(receipt, {"wait-in", "wait-out"});
+    add("waits", waited < 0.01 ? "none" : time_text(waited) + " for turns at the PFS");
   }
-  add("retries", std::to_string(receipt.retries) + " calls to the PFS were repeated");
+  add("retries", receipt.retries == 0
+                     ? "none"
+                     : std::to_string(receipt.retries) + (receipt.retries == 1
+                                                              ? " call to the PFS was repeated"
+                                                              : " calls to the PFS were repeated"));
   if (receipt.record) {
     add("takeovers", receipt.record->takeovers == 0
                          ? "none"
@@ -226,7 +258,8 @@ std::string seconds_text(double seconds) {
 
 std::vector<std::string> row_of(const ReceiptEntry& entry) {
   return {format_bytes(entry.bytes), seconds_text(entry.seconds),
-          or_dash(rate_text(entry.bytes, entry.seconds)), stage::name_of(entry.action), entry.path};
+          or_dash(rate_text(entry.bytes, entry.seconds)),
+          was_unloaded(entry) ? "unloaded" : stage::name_of(entry.action), entry.path};
 }
 
 std::vector<std::string> row_of(const JobFile& file) {
@@ -309,11 +342,19 @@ void add_unmatched(const Receipt& receipt, std::vector<Table>& tables) {
 }
 
 void add_unopened(const stage::JobRecord& record, std::vector<Table>& tables) {
+  const char* const title = "Inputs that no program opened";
+  if (record.continued) {
+    tables.push_back({.title = title,
+                      .note = "Not known: the job continued with the buffer of an earlier run, "
+                              "whose opens are not recorded.",
+                      .heads = {},
+                      .rows = {}});
+  }
   if (!record.unopened || record.unopened->files == 0) {
     return;
   }
   const auto& unopened = *record.unopened;
-  Table table{.title = "Inputs that no program opened",
+  Table table{.title = title,
               .note = format_bytes(unopened.bytes) + " of " + format_bytes(unopened.of_bytes) +
                       " (" + std::to_string(unopened.files) + " of " +
                       std::to_string(unopened.of_files) +
@@ -327,26 +368,36 @@ void add_unopened(const stage::JobRecord& record, std::vector<Table>& tables) {
 }
 
 void add_missed(const stage::JobRecord& record, std::vector<Table>& tables) {
-  if (!record.missed || (record.missed->files.empty() && record.missed->not_kept == 0)) {
+  if (!record.missed) {
     return;
   }
   const auto& missed = *record.missed;
   Table table{.title = "Names looked up in vain although root-dir has them",
-              .note = "Programs asked for these names; the job file does not name them.",
+              .note = "",
               .heads = {"size", "name"},
               .rows = {}};
+  if (!missed.files.empty()) {
+    table.note = "Programs asked for these names; the job file does not name them.";
+  } else if (missed.named > 0) {
+    table.note = "Programs asked for " + std::to_string(missed.named) +
+                 " such names. The page beside the receipt, which only the job's user can read, "
+                 "has them.";
+  }
   for (const auto& file : missed.files) {
     table.rows.push_back({file.bytes > 0 ? format_bytes(file.bytes) : "-", file.path});
   }
   if (missed.not_kept > 0) {
     table.note += " " + std::to_string(missed.not_kept) +
-                  " lookups more were not kept: the set of names is bounded.";
+                  " more lookups were not recorded: the set of names is bounded.";
   }
   if (missed.unchecked > 0) {
-    table.note += " " + std::to_string(missed.unchecked) +
-                  " names were not compared with root-dir: time was short.";
+    table.note += " root-dir did not answer in time whether it has " +
+                  std::to_string(missed.unchecked) + " of the names that programs looked up.";
   }
-  tables.push_back(std::move(table));
+  if (!table.note.empty()) {
+    table.note.erase(0, table.note.find_first_not_of(' '));
+    tables.push_back(std::move(table));
+  }
 }
 
 void add_opens(const stage::JobRecord& record, std::vector<Table>& tables) {
@@ -387,7 +438,12 @@ void add_record(const stage::JobRecord& record, Report& report) {
 
 std::string time_text(double seconds) {
   std::array<char, 32> text{};
-  (void)std::snprintf(text.data(), text.size(), "%.2f s", seconds);
+  if (seconds > 0 && seconds < 0.1) {
+    (void)std::snprintf(text.data(), text.size(), seconds < 1e-3 ? "< 1 ms" : "%.0f ms",
+                        1e3 * seconds);
+  } else {
+    (void)std::snprintf(text.data(), text.size(), "%.2f s", seconds);
+  }
   return seconds < 10 ? text.data() : format_seconds(seconds);
 }
 

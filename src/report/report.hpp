@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stage/export/receipt.hpp"
@@ -68,6 +69,9 @@ std::string to_text(const Report& report);
 
 /// One self-contained page: no script, no load, no link. Its policy forbids them, too.
 std::string to_html(const Report& report);
+
+/// True if a page of to_html() begins so.
+bool begins_page(std::string_view text);
 
 nlohmann::json to_json(const Report& report);
 

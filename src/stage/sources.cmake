@@ -7,6 +7,7 @@ set(sources
   export/deletions.cpp
   export/job_record.cpp
   export/leftovers.cpp
+  export/missed_names.cpp
   export/partial.cpp
   export/receipt.cpp
   export/receipt_check.cpp

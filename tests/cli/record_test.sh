@@ -179,6 +179,15 @@ for child in children: assert os.waitpid(child, 0)[1] == 0
 PYTHON
 check_exit 'no event of many processes and threads is lost' 0 'crowd.yaml: 0 inputs .*, 1000 results .*, 1000 temporary files' bash -c "cd '$P' && '$EFS' record -o '$S/crowd.yaml' -- '$PYTHON' -B '$S/crowd.py'"
 
+# --- a recorded job file of the demo (conf/demo/recorded), with the program if it is there ---
+mkdir -p "$S/h5/out"; head -c 67108864 /dev/zero >"$S/h5/field.raw"
+printf 'PATH field\nINPUT-CLASS UIN\nINPUT-SIZE 32\nRANK 2\nDIMENSION-SIZES 4096 4096\nOUTPUT-CLASS UIN\nOUTPUT-SIZE 32\n' >"$S/h5/field.conf"
+importer='h5import field.raw -c field.conf -o out/field.h5'
+command -v h5import >/dev/null || { importer='cat field.conf field.raw >out/field.h5'; skip 'h5import' 'it is not installed (make demo-deps)'; }
+check 'efs run with a recorded job file' "$EFS" run -r "$S/h5" -m "$S/mount" --results-dir "$S/h5-results" "$SOURCE/conf/demo/recorded/h5import.yaml" -- sh -c 'cd "$EFS_MOUNT" && '"$importer"
+check 'its result is there' test "$(stat -c %s "$S/h5-results/out/field.h5" 2>/dev/null || echo 0)" -ge 67108864
+rm -rf "$S/h5" "$S/h5-results"
+
 # --- a real program ---
 if command -v sqlite3 >/dev/null; then
   mkdir "$S/db"; seq 1 100 >"$S/db/numbers.csv"

@@ -9,10 +9,9 @@ set -uo pipefail
 page_of() { echo "$OUT/efs-report-$NAME.html"; }
 good_page() { python3 -S "$SOURCE/tests/support/report_page.py" "$@"; }
 report_json() { "$EFS" report --json "$OUT/efs-receipt-$NAME.json"; }
+missed() { python3 -SE -c 'import json,sys; print(sorted(f["path"] for f in json.load(open(sys.argv[1]))["files"]))' "$OUT/efs-report-$NAME.json"; }
 record() { receipt | python3 -SE -c 'import json,sys; print(json.dumps(json.load(sys.stdin)["record"]))'; }
 setting() { sed -i "s|^global-settings:|&\n  $1|" "$JOB"; }
-
-printf 'global-settings:\n  report: on\n' >"$S/on.yaml"; export EFS_SITE_FILE=$S/on.yaml
 
 # --- a good job ---
 fresh good 'resources: [ [ path: input ] ]'
@@ -23,11 +22,15 @@ check 'the page is well made' good_page "$(page_of)" 'good: complete' 'What happ
 check 'the phases have their order' json "$(record)" '[p["name"] for p in d["phases"]] == ["plan", "wait-in", "stage-in", "mount", "run", "unmount", "wait-out", "stage-out"]'
 check 'and do not overlap' json "$(record)" 'all(a["end_ns"] <= b["begin_ns"] for a, b in zip(d["phases"], d["phases"][1:]))'
 check 'all inputs were opened' json "$(record)" 'd["unopened_inputs"]["files"] == 0 and d["unopened_inputs"]["of_files"] == 2'
-check 'no name is missed, though each create looked for one' json "$(record)" 'd["missed_inputs"] == {"files": [], "not_kept": 0, "unchecked": 0}'
+check 'no name is missed, though each create looked for one' json "$(record)" 'd["missed_inputs"] == {"named": 0, "not_kept": 0, "unchecked": 0}'
+check_not 'so no file has such names' test -e "$OUT/efs-report-good.json"
 check 'opens are counted' json "$(record)" 'd["counters"]["opens"] >= 3'
 check 'the use of the buffer has samples' json "$(record)" 'd["space"]["capacity"] > 0 and d["space"]["samples"][-1][1] >= 4 << 20'
 check_exit 'the report on a terminal' 0 'Time line, 0 to' "$EFS" report "$OUT/efs-receipt-good.json"
 check 'has lines of 80 columns' test "$(wc -L <<<"$said")" -le 100
+check_exit 'in colour' 0 $'^\033\\[32mgood: stage-out complete' "$EFS" report --color=always "$OUT/efs-receipt-good.json"
+check 'which is all that differs' test "$(sed $'s/\033\\[[0-9]*m//g' <<<"$said")" = "$("$EFS" report --color=never "$OUT/efs-receipt-good.json")"
+check_exit 'a receipt, too' 0 $'^\033\\[32mgood: stage-out complete' "$EFS" receipt --color=always "$OUT/efs-receipt-good.json"
 check_exit 'by the job file' 0 'good: stage-out complete' "$EFS" report "$JOB"
 check_exit 'the only receipt here' 0 'good: stage-out complete' bash -c "cd $OUT && $EFS report"
 check 'JSON' json "$(report_json)" 'd["ok"] and d["verdict"] == "complete" and d["phases"][2]["name"] == "stage-in"'
@@ -59,7 +62,10 @@ echo dirty >>"$MNT/input/sub/b"
 check_exit 'the report of a job that runs' 1 'is running: its report comes with its receipt' "$EFS" report wasteful
 check 'stop' "$EFS" stop wasteful
 check 'the report names what no program opened' json "$(record)" '[f["path"] for f in d["unopened_inputs"]["largest"]] == ["input/unread"] and d["unopened_inputs"]["bytes"] == 3 << 20'
-check 'and names in vain that root-dir has' json "$(record)" 'sorted(f["path"] for f in d["missed_inputs"]["files"]) == ["forgotten", "more"]'
+check 'and names in vain that root-dir has' test "$(missed)" = "['forgotten', 'more']"
+check 'in a file for the user alone' test "$(stat -c %a "$OUT/efs-report-wasteful.json")" = 600
+check 'the receipt has their number' json "$(record)" 'd["missed_inputs"]["named"] == 2'
+check_not 'and no names' grep -q forgotten "$OUT/efs-receipt-wasteful.json"
 check 'the text says so' bash -c "$EFS report $OUT/efs-receipt-wasteful.json | grep -q '3 MiB of .* were staged for nothing'"
 check 'advice has the line of the job file' json "$(report_json)" 'any("  - path: forgotten" in a["lines"] for a in d["advice"]) and any("  - path: stray" in a["lines"] for a in d["advice"])'
 check 'and the line of the resource' json "$(report_json)" 'any(l.startswith("  - path: input  # line ") and l.endswith(": 1 file, 3 MiB not opened") for a in d["advice"] for l in a["lines"])'
@@ -93,16 +99,32 @@ check 'stop' "$EFS" stop names
 check 'hostile names stay text' good_page "$(page_of)" '<img src=x onerror=alert(1)>' 'line\012break' 'byte\377' '<i>out'
 check 'a terminal gets no control character' bash -c "! '$EFS' report '$OUT/efs-receipt-names.json' | LC_ALL=C grep -q '[[:cntrl:]]'"
 
+# --- a PFS that hangs: another efs whose processes are stopped; and a buffer that was kept ---
+fresh pfs 'resources: []'
+started "$JOB"; hung=$MNT; mkdir "$hung/in"; echo x >"$hung/in/forgotten"
+members=$(field "$(status_of pfs)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
+fresh hangs 'resources: []'
+sed -i "s|root-dir: .*|root-dir: $hung/in|" "$JOB"
+started "$JOB"; cat "$MNT/forgotten" 2>/dev/null; echo x >"$MNT/kept"
+stall $members
+check 'a stop does not wait for a root-dir that hangs' timeout 40 "$EFS" stop --keep --deadline 6 hangs
+kill -CONT $members
+check 'and says that the question was not answered' good_page "$(page_of)" 'root-dir did not answer in time whether it has 1 of the names'
+check 'the receipt, too' json "$(record)" 'd["missed_inputs"] == {"named": 0, "not_kept": 0, "unchecked": 1} and not d["continued"]'
+check 'the next run with the kept buffer' "$EFS" run "$JOB" -- true
+check 'does not know what was opened before' json "$(record)" 'd["continued"] and "unopened_inputs" not in d'
+check 'and says so' good_page "$(page_of)" 'Not known: the job continued with the buffer of an earlier run'
+check 'stop' "$EFS" stop --no-stage-out pfs
+
 # --- off, and in the way ---
 fresh off 'resources: [ [ path: input ] ]'
+check 'run' "$EFS" run "$JOB" -- sh -c "echo x >$PFS/forgotten; ! cat $MNT/forgotten"
+check 'a page and names' test -e "$(page_of)" -a -e "$OUT/efs-report-off.json"
 setting 'report: off'
 check 'run' "$EFS" run "$JOB" -- true
-check_not 'report: off: no page' test -e "$(page_of)"
+check 'report: off: no page is left' test -z "$(ls "$OUT" | grep report)"
 check 'and no record' json "$(receipt)" '"record" not in d'
-fresh default 'resources: [ [ path: input ] ]'
-check 'run' env -u EFS_SITE_FILE "$EFS" run "$JOB" -- true
-check_not 'a job that asks for none has none' test -e "$(page_of)"
-check_exit 'efs report is short then' 0 'default: stage-out complete' "$EFS" report "$OUT/efs-receipt-default.json"
+check_exit 'efs report is short then' 0 'off: stage-out complete' "$EFS" report "$OUT/efs-receipt-off.json"
 fresh taken 'resources: [ [ path: input ] ]'
 check 'run' "$EFS" run "$JOB" -- sh -c "echo mine >$MNT/efs-report-taken.html"
 check 'a result of the name is not replaced' grep -qx mine "$OUT/efs-report-taken.html"
@@ -135,7 +157,8 @@ if [ "$(id -u)" = 0 ] && kernel_has_it; then
   kill -KILL "$worker"
   check 'a successor serves' await 20 cat "$MNT/input/a"
   check 'stop' "$EFS" stop taken_over
-  check 'marks of the dead worker count' json "$(record)" '[f["path"] for f in d["unopened_inputs"]["largest"]] == ["input/sub/b"] and [f["path"] for f in d["missed_inputs"]["files"]] == ["forgotten"]'
+  check 'marks of the dead worker count' json "$(record)" '[f["path"] for f in d["unopened_inputs"]["largest"]] == ["input/sub/b"]'
+  check 'and names' test "$(missed)" = "['forgotten']"
   check 'times and takeovers, too' json "$(record)" 'd["takeovers"] == 1 and "stage-in" in [p["name"] for p in d["phases"]]'
 else skip 'a takeover' 'needs root and Linux 6.9'; fi
 

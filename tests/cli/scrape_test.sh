@@ -92,6 +92,12 @@ check 'text without a preference' says '^Content-Type: text/plain; version=0.0.4
 check 'is not OpenMetrics' lacks '^# EOF$'
 check 'OpenMetrics on request' says '^Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8$' application/openmetrics-text
 check 'which is that of efs metrics' test "$(scrape application/openmetrics-text | sed -n '/^# TYPE/p')" = "$("$EFS" metrics | sed -n '/^# TYPE/p')"
+members=$(field "$(status_of scraped)" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')
+stall $members
+check 'a daemon that does not answer' await 20 says '^efs_up\{instance="scraped"\} 0$'
+kill -CONT $members
+check 'is not asked at the next scrape, which would wait for it' says '^efs_up\{instance="scraped"\} 0$'
+check 'others ask it' eval 'grep -q "^efs_up{instance=.scraped.} 1$" <<<"$("$EFS" metrics)"'
 check 'hostile clients' timeout 60 python3 -SE "$SOURCE/tests/cli/hostile_scrapers.py" "$port" "$server"
 check 'it keeps no descriptor of them' eval '[ "$(ls /proc/$server/fd | wc -l)" -le 10 ]'
 check 'and little memory' eval '[ "$(awk "/^VmRSS/{ print \$2 }" /proc/$server/status)" -le 65536 ]'

@@ -48,6 +48,15 @@ talked 'colour' 80x24 see=running key=q -- "$EFS" top -i 100
 check 'is there' says $'\033\[1mNAME'
 NO_COLOR=1 talked 'NO_COLOR' 80x24 see=running key=q -- "$EFS" top -i 100
 check_not 'there is none' says $'\033\[[0-9]*m'
+NO_COLOR=1 talked '--color=always' 80x24 see=running key=q -- "$EFS" top -i 100 --color always
+check 'wins' says $'\033\\[1mNAME'
+talked '--color=never' 80x24 see=running -- "$EFS" status --color=never
+check_not 'no colour' says $'\033\\[[0-9]*m'
+talked 'the state in colour' 80x24 see=running -- "$EFS" status
+check 'is green' says $': \033\\[32mrunning\033\\[m'
+check_not 'none elsewhere' eval '"$EFS" status | grep -q $'"'\\033'"
+check_not 'nor in JSON' eval '"$EFS" status --json --color=always | grep -q $'"'\\033'"
+check 'a doctor in colour' eval '"$EFS" doctor --color=always | grep -qE "^"$'"'\\033'"'"\[3[123]m(ok|warning|problem)"'
 TERM=dumb talked 'a terminal without escape sequences' 80x24 -- "$EFS" top
 check_not 'gets none' says $'\033'
 check 'and a table that fits' test "$(lines | longest)" -le 80
@@ -68,11 +77,11 @@ talked 'does not hold the others up for long' 80x24 'see=grown +running' 'see=qu
 kill -CONT $both
 
 # --- status ---
-talked 'status --watch shows what status shows' 100x50 'see=grown: running' 'see=used +[0-9.]+ ' "run=echo more >$MNT/more" 'see=changed +2 files' key=q -- "$EFS" status --watch=0.2 grown
+talked 'status --watch shows what status shows' 100x50 'see=grown: .*running' 'see=used +[0-9.]+ ' "run=echo more >$MNT/more" 'see=changed +2 files' key=q -- "$EFS" status --watch=0.2 grown
 check 'no line exceeds the width' test "$(lines | longest)" -le 100
 talked 'a small terminal has its part' 30x5 'see=more lines' key=q -- "$EFS" status --watch 100
 check 'of the lines' test "$(lines | longest)" -le 30
-TERM=dumb talked 'a terminal without escape sequences gets blocks' 80x24 'see=grown: running' 'see=grown: running' 'key=\x03' -- "$EFS" status --watch=0.1 grown
+TERM=dumb talked 'a terminal without escape sequences gets blocks' 80x24 'see=grown: .*running' 'see=grown: .*running' 'key=\x03' -- "$EFS" status --watch=0.1 grown
 check_not 'and none' says $'\033'
 exec 3< <(exec "$EFS" status --watch=0.1 --json grown)
 watcher=$!
@@ -91,7 +100,7 @@ exec 3<&-
 check_exit 'a name is no interval' 2 'write the instance first' "$EFS" status --watch grown
 check_exit 'nor is too long a time' 2 'from 0.1 to 3600' "$EFS" status --watch 4000
 check_exit 'a batch job is not watched' 2 'job' "$EFS" status --watch --job 1
-talked 'the end of the instance is the end' 80x24 'see=grown: running' "run=$EFS stop grown" 'see=no instance has the name' -- sh -c "$EFS status --watch=0.2 grown; [ \$? = 1 ]"
+talked 'the end of the instance is the end' 80x24 'see=grown: .*running' "run=$EFS stop grown" 'see=no instance has the name' -- sh -c "$EFS status --watch=0.2 grown; [ \$? = 1 ]"
 check 'stop' "$EFS" stop quiet
 
 # --- a transfer ---

@@ -102,7 +102,7 @@ SCRIPT
 ends "$job" COMPLETED 'steps, one after the other and side by side'
 check 'share one file system' test "$(output_of "$job" | tr '\n' ' ')" = 'alpha 1 2 0 1 a b '
 check 'nothing is left' quiet "$job"
-check 'results are back once' test "$(ls "$W/results" | grep -vc receipt)" = 5
+check 'results are back once' test "$(ls "$W/results" | grep -vcE 'receipt|report')" = 5
 job=$(cd "$W" && as $USER1 salloc -Q -N2 --efs=job.yaml bash -c 'srun -Q -N1 -n1 -w n1 true; srun -Q bash -c "echo \$SLURM_NODEID >\$EFS_MOUNT/alloc.\$SLURM_NODEID"; echo $SLURM_JOB_ID' 2>/dev/null)
 check 'salloc on two nodes, with several steps' await 30 test -n "$job"
 check 'nothing is left' quiet "$job"

@@ -18,6 +18,7 @@ set(sources
   base/socket_test.cpp
   base/text_test.cpp
   base/thread_test.cpp
+  cli/colour_test.cpp
   cli/doctor_test.cpp
   cli/scrape_test.cpp
   cli/screen_test.cpp
@@ -43,6 +44,7 @@ set(sources
   daemon/death_pipe_test.cpp
   daemon/job_history_test.cpp
   daemon/kept_figures_test.cpp
+  daemon/report_files_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp
   daemon/signal_watch_test.cpp
@@ -71,6 +73,7 @@ set(sources
   fuse/backing_test.cpp
   fuse/counters_test.cpp
   fuse/door_clients_test.cpp
+  fuse/due_work_test.cpp
   fuse/event_line_test.cpp
   fuse/leader_placement_test.cpp
   fuse/limits_test.cpp

@@ -110,13 +110,12 @@ UnopenedInputs unopened_of(const Json& json) {
 }
 
 Json json_of(const MissedInputs& missed) {
-  return {{"files", json_of(missed.files)},
-          {"not_kept", missed.not_kept},
-          {"unchecked", missed.unchecked}};
+  return {{"named", missed.named}, {"not_kept", missed.not_kept}, {"unchecked", missed.unchecked}};
 }
 
 MissedInputs missed_of(const Json& json) {
-  return {.files = files_of(json.at("files")),
+  return {.files = {},
+          .named = json.value("named", std::uint64_t{0}),
           .not_kept = json.value("not_kept", std::uint64_t{0}),
           .unchecked = json.value("unchecked", std::uint64_t{0})};
 }
@@ -181,6 +180,7 @@ Json to_json(const JobRecord& record) {
             {"job_file", record.job_file},
             {"root_dir", record.root_dir},
             {"takeovers", record.takeovers},
+            {"continued", record.continued},
             {"phases", phases_of(record)},
             {"transfers", transfers_of(record)},
             {"unlisted_transfers", record.unlisted_transfers},
@@ -200,6 +200,7 @@ std::optional<JobRecord> job_record_of(const Json& json) try {
   record.job_file = json.value("job_file", "");
   record.root_dir = json.value("root_dir", "");
   record.takeovers = json.value("takeovers", 0U);
+  record.continued = json.value("continued", false);
   read_times(json, record);
   record.unlisted_transfers = json.value("unlisted_transfers", std::uint64_t{0});
   record.slowest_inputs = files_of(json.value("slowest_inputs", Json::array()));

@@ -69,8 +69,9 @@ struct UnopenedInputs {
 /// Names that programs looked up, that the mount does not have and that root-dir has.
 struct MissedInputs {
   std::vector<JobFile> files;   // at most most_named; bytes: of a regular file
+  std::uint64_t named = 0;      // all of them; a receipt has their number only
   std::uint64_t not_kept = 0;   // lookups whose names did not fit into the bounded set
-  std::uint64_t unchecked = 0;  // names that root-dir was not asked about, because time was short
+  std::uint64_t unchecked = 0;  // names for which root-dir did not answer in time
 };
 
 struct JobRecord {
@@ -79,6 +80,9 @@ struct JobRecord {
 
   std::string job_file, root_dir;
   unsigned takeovers = 0;
+  // The instance continued with the buffer of an earlier one, whose opens are not known. Then
+  // `unopened` is not set.
+  bool continued = false;
   std::vector<JobPhase> phases;  // by time
   std::vector<JobTransfer> transfers;
   std::uint64_t unlisted_transfers = 0;
@@ -89,8 +93,9 @@ struct JobRecord {
   std::optional<MissedInputs> missed;
 };
 
-/// {"version": 1, ...}; the inverse ignores members that it does not know, and returns nullopt for
-/// another version and for a document that is none.
+/// {"version": 1, ...} without the names of missed inputs (missed_names.hpp); the inverse ignores
+/// members that it does not know, and returns nullopt for another version and for a document that
+/// is none.
 nlohmann::json to_json(const JobRecord& record);
 std::optional<JobRecord> job_record_of(const nlohmann::json& json);
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/checksum.hpp"
@@ -43,6 +44,10 @@ enum class Action : std::uint8_t {
   removed,
 };
 const char* name_of(Action action);  // "staged-out"
+
+/// Parts of the reasons of entries, by which a report knows them.
+inline constexpr std::string_view says_existing_fail = "says existing: fail",
+                                  unloaded_early = "unloaded while the job ran";
 
 struct ReceiptEntry {
   std::string path;  // relative to results_dir

@@ -57,8 +57,9 @@ constexpr ObstacleTexts texts_if_existed{
     .replaced = replaced_changed,
     .both = "results-dir has another file of this name: both are kept, the job's as ",
     .left =
-        "results-dir has another file of this name, and the job file says existing: "
-        "fail; the job's version"};
+        "results-dir has another file of this name, and the job file says existing: fail; the "
+        "job's version"};
+static_assert(std::string_view(texts_if_existed.left).contains(says_existing_fail));
 constexpr ObstacleTexts texts_if_unsure{
     .replaced = replaced_changed,
     .both = both_changed,

@@ -60,13 +60,17 @@ std::string report_name(const std::string& job) {
   return "efs-report-" + job + ".html";
 }
 
+std::string missed_names_name(const std::string& job) {
+  return "efs-report-" + job + ".json";
+}
+
 bool is_receipt_name(std::string_view name) {
   return (name.starts_with("efs-receipt-") || name.starts_with("efs-salvage-")) &&
          name.ends_with(".json");
 }
 
 bool is_report_name(std::string_view name) {
-  return name.starts_with("efs-report-") && name.ends_with(".html");
+  return name.starts_with("efs-report-") && (name.ends_with(".html") || name.ends_with(".json"));
 }
 
 }  // namespace efs::stage

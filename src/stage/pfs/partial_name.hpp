@@ -38,9 +38,12 @@ std::string salvage_receipt_name(const std::string& job);
 /// The name of the report of a stage-out, beside its receipt.
 std::string report_name(const std::string& job);
 
+/// The name of the file beside it with names that lookups missed (stage/export/missed_names.hpp).
+std::string missed_names_name(const std::string& job);
+
 /// True if it is the name of a receipt of any job.
 bool is_receipt_name(std::string_view name);
-/// True if it is the name of a report of any job.
+/// True if it is the name of a file of a report of any job.
 bool is_report_name(std::string_view name);
 
 }  // namespace efs::stage

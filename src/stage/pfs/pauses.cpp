@@ -27,7 +27,7 @@ class RealPauses final : public Pauses {
 }  // namespace
 
 Pauses& real_pauses() {
-  static RealPauses pauses;
+  static RealPauses& pauses = *new RealPauses;  // never destroyed, as posix_pfs()
   return pauses;
 }
 

@@ -491,7 +491,9 @@ Status PfsIo::remove(int at, const std::string& name, const struct stat& seen,
 }
 
 PfsIo& posix_pfs() {
-  static PosixPfs instance;  // constant after construction
+  // Never destroyed: a thread that was abandoned in a call that hangs may return from it while the
+  // process exits.
+  static PosixPfs& instance = *new PosixPfs;
   return instance;
 }
 

@@ -163,6 +163,30 @@ TEST_CASE("record: changed and missing inputs", "[record]") {
   CHECK(scene.rules() == Names{"state inputs"});
 }
 
+TEST_CASE("record: a directory that the program writes to", "[record]") {
+  RecordedProgram scene;
+  scene.write("out/result", std::uint64_t{1} << 30);  // the run's own result does not count
+  scene.leave("out/small");
+  CHECK(scene.inputs() == Names{"out"});
+  CHECK(scene.resources()[0].files == 2);
+  CHECK(scene.resources()[0].bytes == (std::uint64_t{1} << 30) + 1);
+  scene.leave("out/large", std::uint64_t{1} << 30);
+  CHECK(scene.inputs() == Names{"out/small"});
+  CHECK(scene.resources()[0].note == "the program writes to its directory, which must exist");
+}
+
+TEST_CASE("record: a directory that existed and was renamed", "[record]") {
+  RecordedProgram scene;
+  scene.leave("later/a", 5);
+  scene.leave("later/sub/b", 6);
+  scene.events.push_back(event(EFS_EVENT_RENAME, "/pfs/data", "/pfs/between"));
+  scene.events.push_back(event(EFS_EVENT_RENAME, "/pfs/between", "/pfs/later"));
+  CHECK(scene.inputs() == Names{"data"});
+  CHECK(scene.resources()[0].is_gone);
+  CHECK(scene.resources()[0].files == 2);
+  CHECK(scene.resources()[0].bytes == 11);
+}
+
 TEST_CASE("record: names become paths of a job file", "[record]") {
   CHECK(as_job_path("a/b c") == "a/b c");
   CHECK(as_job_path("back\\slash") == "back\\slash");

@@ -112,7 +112,7 @@ TEST_CASE("report: a receipt without a record gives a report without its section
   const Report report = make_report(old_receipt());
   CHECK(report.verdict == "partial");
   CHECK(report.summary.size() <= 10);
-  CHECK(fact(report, "results") == "1 file, 10 B");
+  CHECK(fact(report, "results") == "1 name, 10 B");
   CHECK(fact(report, "failed").starts_with("1 (20 B)"));
   CHECK(fact(report, "takeovers") == "(no such fact)");
   REQUIRE(report.bars.size() == 1);
@@ -129,7 +129,7 @@ TEST_CASE("report: a receipt without a record gives a report without its section
 TEST_CASE("report: the record of the job", "[report]") {
   const Report report = make_report(full_receipt());
   CHECK(report.summary.size() == 10);
-  CHECK(fact(report, "cache") == "1 hits (1 GiB), 3 misses (3 GiB)");
+  CHECK(fact(report, "cache") == "1 hit (1 GiB), 3 misses (3 GiB)");
   CHECK(fact(report, "waits") == "3.00 s for turns at the PFS");
   CHECK(fact(report, "takeovers").starts_with("2"));
   REQUIRE(report.bars.size() == 5);
@@ -147,7 +147,7 @@ TEST_CASE("report: the record of the job", "[report]") {
   CHECK(unopened->note.starts_with("1 GiB of 4 GiB (2 of 4 files) were staged for nothing"));
   const Table* missed = table_of(report, "Names looked up in vain although root-dir has them");
   REQUIRE(missed != nullptr);
-  CHECK(missed->note.find("5 lookups more") != std::string::npos);
+  CHECK(missed->note.find("5 more lookups") != std::string::npos);
   CHECK(advises(report, "  - path: in/forgotten"));
   CHECK(advises(report, "  - path: in  # line 7: 2 files, 1 GiB not opened"));
   const Table* slowest = table_of(report, "Slowest files");
@@ -157,6 +157,49 @@ TEST_CASE("report: the record of the job", "[report]") {
   REQUIRE(opens != nullptr);
   CHECK(opens->rows[0][0] == "7");
   CHECK(opens->rows[1][0] == "3");
+}
+
+TEST_CASE("report: each conflict gets its own advice", "[report]") {
+  Receipt receipt = old_receipt();
+  receipt.entries.push_back(entry("c", Action::conflict, 1, "the job file says existing: fail; x"));
+  stage::settle(receipt);
+  CHECK(advises(make_report(receipt), "  existing: keep-both"));
+  CHECK_FALSE(advises(make_report(receipt), "  on-conflict: keep-both"));
+  receipt.entries.push_back(entry("d", Action::conflict, 1, "it changed on the PFS"));
+  stage::settle(receipt);
+  CHECK(advises(make_report(receipt), "  on-conflict: keep-both"));
+}
+
+TEST_CASE("report: an unloaded result is one", "[report]") {
+  Receipt receipt = old_receipt();
+  receipt.entries.push_back(entry("u", Action::unchanged, 99, std::string(stage::unloaded_early)));
+  stage::settle(receipt);
+  const Report report = make_report(receipt);
+  CHECK(fact(report, "results") == "1 name, 10 B; 1 unloaded while the job ran");
+  const Table* largest = table_of(report, "Largest files");
+  REQUIRE(largest != nullptr);
+  CHECK(largest->rows[0][3] == "unloaded");
+}
+
+TEST_CASE("report: what is not known is said", "[report]") {
+  Receipt receipt = full_receipt();
+  auto& record = *receipt.record;
+  const auto note = [&](const char* title) {
+    const Report report = make_report(receipt);
+    const Table* table = table_of(report, title);
+    return table == nullptr ? "" : table->note;
+  };
+  const char* const missed = "Names looked up in vain although root-dir has them";
+  record.missed = stage::MissedInputs{};
+  CHECK(note(missed).empty());
+  record.missed->unchecked = 3;
+  CHECK(note(missed).starts_with("root-dir did not answer in time whether it has 3 of"));
+  record.missed->named = 4;
+  CHECK(note(missed).starts_with("Programs asked for 4 such names."));
+  record.unopened.reset();
+  record.continued = true;
+  CHECK(note("Inputs that no program opened").starts_with("Not known: "));
+  CHECK(begins_page(to_html(make_report(receipt))));
 }
 
 TEST_CASE("report: names cannot break out of the page, the text or a line of advice", "[report]") {

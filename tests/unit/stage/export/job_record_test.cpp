@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "stage/export/missed_names.hpp"
 #include "stage/export/receipt_reader.hpp"
+#include "stage/pfs/partial_name.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
@@ -32,7 +34,8 @@ JobRecord full_record() {
                                    .of_bytes = 4,
                                    .largest = {{.path = "x\xff", .bytes = 2}},
                                    .resources = {{.path = "", .line = 3, .files = 1, .bytes = 2}}};
-  record.missed = MissedInputs{.files = {{.path = "m", .bytes = 1}}, .not_kept = 2, .unchecked = 3};
+  record.missed =
+      MissedInputs{.files = {{.path = "m", .bytes = 1}}, .named = 1, .not_kept = 2, .unchecked = 3};
   return record;
 }
 
@@ -45,6 +48,8 @@ TEST_CASE("job record: JSON and back", "[stage][receipt]") {
   CHECK(to_json(*record) == json);
   CHECK(record->space->samples[0].used == 50);
   CHECK(record->unopened->largest[0].path == "x\xff");
+  CHECK(record->missed->named == 1);
+  CHECK(record->missed->files.empty());
   auto later = json;
   later["something_new"] = 1;
   CHECK(job_record_of(later));
@@ -63,6 +68,32 @@ TEST_CASE("job record: what is none is none", "[stage][receipt]") {
   json = to_json(full_record());
   json["space"].erase("samples");
   CHECK_FALSE(job_record_of(json));
+}
+
+TEST_CASE("job record: missed names are in a file of their own", "[stage][receipt]") {
+  Scene scene;
+  Receipt receipt;
+  receipt.job = "job";
+  receipt.ended = 77;
+  CHECK(missed_names_text(receipt).empty());
+  receipt.record = full_record();
+  const std::string text = missed_names_text(receipt);
+  CHECK(begins_missed_names(text));
+  const std::string path = scene.top + "/efs-receipt-job.json";
+  std::ofstream(scene.top + "/" + missed_names_name("job")) << text;
+
+  receipt.record->missed->files.clear();
+  add_missed_names(receipt, path);
+  REQUIRE(receipt.record->missed->files.size() == 1);
+  CHECK(receipt.record->missed->files[0].path == "m");
+  receipt.record->missed->files.clear();
+  receipt.ended = 78;  // another stop's
+  add_missed_names(receipt, path);
+  CHECK(receipt.record->missed->files.empty());
+  receipt.ended = 77;
+  std::ofstream(scene.top + "/" + missed_names_name("job")) << text.substr(0, text.size() / 2);
+  add_missed_names(receipt, path);
+  CHECK(receipt.record->missed->files.empty());
 }
 
 TEST_CASE("receipt: written and read again", "[stage][receipt]") {
