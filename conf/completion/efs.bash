@@ -31,7 +31,7 @@ _efs_value_kind() {
     -u|--user) echo user ;;
     -o|--options) echo mount-options ;;
     --set) echo setting ;;
-    -i|-n|--name|--job|--mem|--memory|--memory-source|--node|--node-memory|--deadline|--interval|--watch|--listen|--offset|--size) echo text ;;
+    -i|-n|--name|--job|--mem|--memory|--memory-source|--node|--node-memory|--deadline|--interval|--watch|--listen|--offset|--size|--skip) echo text ;;
   esac
 }
 _efs_mount_options() { _efs_help start | sed -n 's/^  -o,--options TEXT.*: //p' | tr ',' '\n'; }
@@ -92,7 +92,7 @@ _efs() {
     return
   fi
   verb_at=$i
-  if [[ $verb == run || $verb == record ]]; then  # behind -- it is another program's line
+  if [[ $verb == run || $verb == record || $verb == intercept ]]; then  # behind -- it is another program's line
     for ((i++; i < COMP_CWORD; i++)); do
       [[ ${COMP_WORDS[i]} == -- ]] || continue
       if ((COMP_CWORD == i + 1)); then _efs_files -c -- "$word"; else _efs_files -f -- "$word"; fi

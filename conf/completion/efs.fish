@@ -42,7 +42,7 @@ function _efs_value_kind
             echo mount-options
         case --set
             echo setting
-        case -i -n --name --job --mem --memory --memory-source --node --node-memory --deadline --interval --watch --listen --offset --size
+        case -i -n --name --job --mem --memory --memory-source --node --node-memory --deadline --interval --watch --listen --offset --size --skip
             echo text
     end
 end
@@ -128,7 +128,7 @@ function _efs
         return
     end
     set -l verb $words[1]
-    if contains -- "$verb" run record; and set -l separator (contains -i -- -- $words)  # behind -- it is another program's line
+    if contains -- "$verb" run record intercept; and set -l separator (contains -i -- -- $words)  # behind -- it is another program's line
         complete -C (string join ' ' -- (string escape -- $words[(math $separator + 1)..-1]) $word)
         return
     end

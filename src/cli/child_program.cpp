@@ -14,20 +14,24 @@ namespace efs::cli {
 namespace {
 
 // Runs in the child: executes the program, or exits with the code that env(1) would use.
-[[noreturn]] void execute(const std::vector<std::string>& command) {
-  std::vector<char*> argv;
-  for (const auto& word : command) {
-    argv.push_back(const_cast<char*>(word.c_str()));
-  }
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  const int problem = errno;
+[[noreturn]] void execute_or_exit(const std::vector<std::string>& command) {
+  const int problem = execute(command);
   const std::string text = "efs: " + printable(command[0]) + ": " + std::strerror(problem) + "\n";
   (void)!::write(2, text.data(), text.size());
   ::_exit(problem == ENOENT ? exit_not_found : exit_cannot_run);
 }
 
 }  // namespace
+
+int execute(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const auto& word : command) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  return errno;
+}
 
 ChildProgram::ChildProgram() {
   sigemptyset(&forwarded_);
@@ -47,7 +51,7 @@ Status ChildProgram::start(const std::vector<std::string>& command,
     ::signal(SIGCHLD, of_caller);
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     prepare();
-    execute(command);
+    execute_or_exit(command);
   }
   if (child_ < 0) {
     return fail(errno, "cannot start the program: " + std::string(std::strerror(errno)));

@@ -13,6 +13,10 @@
 
 namespace efs::cli {
 
+/// Replaces this process by the program, which it finds as execvp(3) does. Returns only if that
+/// fails: the errno.
+int execute(const std::vector<std::string>& command);
+
 /// A child process that executes a program. From its construction on, this process blocks the
 /// signals that it forwards to the child, and never unblocks them. One object for each process.
 class ChildProgram {

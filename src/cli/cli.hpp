@@ -40,6 +40,12 @@ struct World {
   bool colour = false;  // out gets escape sequences (cli/colour.hpp)
 };
 
+/// How a program is intercepted.
+struct InterceptArguments {
+  bool stats = false, verify = false;  // EFS_INTERCEPT; neither: as in the environment
+  std::string skip;                    // EFS_INTERCEPT_SKIP; "": as in the environment
+};
+
 /// The arguments common to start, run, plan and check.
 struct JobArguments {
   std::string job_file;
@@ -66,6 +72,8 @@ struct JobArguments {
   std::string memory;
   std::string node_memory;  // check and plan: memory of the largest node; "": unknown
   std::string memory_source = "--mem";
+  bool intercepts = false;       // run
+  InterceptArguments intercept;  // run, with `intercepts`
 };
 
 /// The arguments common to the verbs that act on files.
@@ -85,6 +93,16 @@ int check(World& world, const JobArguments& arguments);
 int plan(World& world, const JobArguments& arguments);
 int start(World& world, const JobArguments& arguments);
 int run(World& world, const JobArguments& arguments, const std::vector<std::string>& command);
+
+/// Replaces this process by the program, with libefs-intercept preloaded. Returns only on failure.
+int intercept(World& world, const InterceptArguments& arguments,
+              const std::vector<std::string>& command);
+/// Returns the path of libefs-intercept. Fails with ENOENT if it is not installed.
+Result<std::string> find_interception();
+/// Prepares the environment of this process, which is about to execute the program. Warns if the
+/// program cannot be intercepted.
+void prepare_interception(World& world, const InterceptArguments& arguments,
+                          const std::string& library, const std::string& program);
 
 struct RecordArguments {
   std::string output = "job.yaml";  // the job file to write

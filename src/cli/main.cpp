@@ -8,6 +8,7 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "base/log.hpp"
 #include "base/standard_fds.hpp"
@@ -57,10 +58,13 @@ void unguard_single_values(CLI::App& app) {
   }
 }
 
-// Removes and returns the words after the first "--" of `efs run` and `efs record`: the program and
-// its arguments.
+// The verbs that run a program.
+constexpr std::array<std::string_view, 3> program_verbs{"run", "record", "intercept"};
+
+// Removes and returns the words after the first "--" of such a verb: the program and its arguments.
 std::vector<std::string> cut_command(std::vector<std::string>& words) {
-  const bool has_program = !words.empty() && (words.front() == "run" || words.front() == "record");
+  const bool has_program =
+      !words.empty() && std::ranges::find(program_verbs, words.front()) != program_verbs.end();
   const auto mark = has_program ? std::ranges::find(words, "--") : words.end();
   std::vector<std::string> command(mark == words.end() ? mark : mark + 1, words.end());
   words.erase(mark, words.end());
@@ -154,7 +158,9 @@ std::optional<int> parse(World& world, CLI::App& app, VerbArguments& given,
          {&given.command, &given.files.paths, &given.cleaning.which, &given.caching.paths}) {
       std::ranges::for_each(*list, unguard);
     }
-    if ((app.got_subcommand("run") || app.got_subcommand("record")) && given.command.empty()) {
+    const bool needs_command = std::ranges::any_of(
+        program_verbs, [&](auto name) { return app.got_subcommand(std::string(name)); });
+    if (needs_command && given.command.empty()) {
       throw CLI::RequiredError("command");
     }
   } catch (const CLI::ParseError& problem) {

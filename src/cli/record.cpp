@@ -17,6 +17,7 @@
 #include "base/unique_fd.hpp"
 #include "cli/child_program.hpp"
 #include "cli/cli.hpp"
+#include "cli/preload.hpp"
 #include "record/events.hpp"
 #include "record/job_file.hpp"
 #include "record/selection.hpp"
@@ -78,37 +79,6 @@ class SharedRecording {
   UniqueFd fd_;
   void* address_ = MAP_FAILED;
 };
-
-// Returns the library that is installed with this efs, or is beside it in the directory of a build.
-Result<std::string> find_library() {
-  std::error_code problem;
-  const auto self = stdfs::read_symlink("/proc/self/exe", problem);
-  const auto prefix = self.parent_path().parent_path();
-  for (const auto& path : {prefix / "lib/efs/libefs-record.so", prefix / "lib/libefs-record.so"}) {
-    if (::access(path.c_str(), R_OK) != 0) {
-      continue;
-    }
-    if (path.string().find_first_of(": ") != std::string::npos) {
-      return fail(EINVAL,
-                  path.string() +
-                      ": the loader accepts no library with a blank or a colon in its path. "
-                      "Install efs in another directory");
-    }
-    return path.string();
-  }
-  return fail(ENOENT, (prefix / "lib/efs/libefs-record.so").string() +
-                          ": the library of efs record is missing. Install it with efs");
-}
-
-// Adds the library to the environment of the program, behind the caller's own: the runtime of a
-// sanitizer must be the first.
-void preload(const std::string& library, const std::string& recording) {
-  const char* others = std::getenv("LD_PRELOAD");
-  const std::string all =
-      others == nullptr || *others == '\0' ? library : std::string(others) + ":" + library;
-  ::setenv("LD_PRELOAD", all.c_str(), 1);
-  ::setenv(EFS_RECORDING_VARIABLE, recording.c_str(), 1);
-}
 
 struct Roots {
   std::string named;     // absolute
@@ -269,7 +239,7 @@ int record_program(World& world, const RecordArguments& arguments,
   if (const Status free = refuse_existing(arguments); !free) {
     return report(world, free.error(), exit_usage);
   }
-  const auto library = find_library();
+  const auto library = find_preloaded_library("libefs-record.so", "efs record");
   if (!library) {
     return report(world, library.error());
   }
@@ -284,7 +254,11 @@ int record_program(World& world, const RecordArguments& arguments,
                   .root = root->resolved};
   ChildProgram child;
   const std::string recording = shared.path();
-  if (const Status begun = child.start(command, [&] { preload(*library, recording); }); !begun) {
+  const auto prepare = [&] {
+    preload(*library);
+    ::setenv(EFS_RECORDING_VARIABLE, recording.c_str(), 1);
+  };
+  if (const Status begun = child.start(command, prepare); !begun) {
     return report(world, begun.error(), exit_cannot_run);
   }
   Outcome outcome{.program = child.wait()};

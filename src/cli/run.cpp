@@ -61,6 +61,11 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   if (!config) {
     return config.error();
   }
+  // Before the start: an error afterwards would cost a stage-in.
+  const auto library = arguments.intercepts ? find_interception() : std::string();
+  if (!library) {
+    return report(world, library.error());
+  }
   const auto started = launch(world, arguments, *config);
   if (!started) {
     return started.error();
@@ -72,8 +77,12 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   struct stat st{};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   auto end = ask_for_end(instance);
-  const Status begun =
-      child.start(command, [&] { prepare(*config, arguments, instance.directory); });
+  const Status begun = child.start(command, [&] {
+    prepare(*config, arguments, instance.directory);
+    if (arguments.intercepts) {
+      prepare_interception(world, arguments.intercept, *library, command.front());
+    }
+  });
   const Error no_child = begun ? Error{} : begun.error();
   if (!begun && !world.json) {
     report(world, no_child, exit_cannot_run);

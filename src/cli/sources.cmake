@@ -24,6 +24,7 @@ set(sources
   holders.cpp
   image_path.cpp
   images.cpp
+  intercept.cpp
   job_instance.cpp
   job_records.cpp
   job_status.cpp
@@ -31,11 +32,13 @@ set(sources
   limit.cpp
   listen_address.cpp
   load.cpp
+  loader_rules.cpp
   ls.cpp
   metrics.cpp
   output.cpp
   plan.cpp
   preflight.cpp
+  preload.cpp
   queue.cpp
   receipt.cpp
   record.cpp

@@ -187,16 +187,48 @@ void add_instance(CLI::App& verb, VerbArguments& given, Which& which, const char
       ->excludes(verb.add_option(name, which, help)->check(is_named));
 }
 
+// Adds the options of interception. `wanted`: the flag that they need; null: none.
+void add_intercept_options(CLI::App& verb, InterceptArguments& a, CLI::Option* wanted) {
+  CLI::Option* const stats =
+      verb.add_flag("--stats", a.stats, "each process prints what was served, at its end");
+  CLI::Option* const verify =
+      verb.add_flag("--verify", a.verify, "compare each served read with the kernel's, for tests")
+          ->excludes(stats);
+  CLI::Option* const skip =
+      verb.add_option("--skip", a.skip,
+                      "names of programs that are not intercepted, with commas: git,gcc")
+          ->check(is_named);
+  for (CLI::Option* const option : {stats, verify, skip}) {
+    if (wanted != nullptr) {
+      option->needs(wanted);
+    }
+  }
+}
+
 void add_run_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
   CLI::App* verb =
       verbs.add("run", "mount, stage in, run a program, stage out, unmount",
                 [](World& world, VerbArguments& g) { return run(world, g.job, g.command); });
   add_job_options(*verb, given.job, true);
+  CLI::Option* const wanted =
+      verb->add_flag("--intercept", given.job.intercepts,
+                     "serve the program's reads and writes by memory, see efs-intercept(7)");
+  add_intercept_options(*verb, given.job.intercept, wanted);
   verb->add_option("command", given.command, "the program and its arguments, after --");
   verb->footer(
       "Exit code: the program's if not 0; 125: it succeeded but results are not exported; 126, "
       "127: it could not be run.");
+}
+
+void add_intercept_verb(Verbs& verbs) {
+  VerbArguments& given = verbs.given();
+  CLI::App* verb = verbs.add(
+      "intercept", "run a program in a running job, with its reads and writes served by memory",
+      [](World& world, VerbArguments& g) { return intercept(world, g.intercepting, g.command); });
+  add_intercept_options(*verb, given.intercepting, nullptr);
+  verb->add_option("command", given.command, "the program and its arguments, after --");
+  verb->footer("Exit code: the program's; 126, 127: it could not be run. See efs-intercept(7).");
 }
 
 void add_record_verb(Verbs& verbs) {
@@ -567,6 +599,7 @@ void add_verbs(CLI::App& app, World& world, VerbArguments& given) {
   Verbs verbs(app, world, given);
   add_run_verb(verbs);
   add_record_verb(verbs);
+  add_intercept_verb(verbs);
   add_start_verb(verbs);
   add_plan_verb(verbs);
   add_check_verb(verbs);

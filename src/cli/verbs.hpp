@@ -24,6 +24,7 @@ struct VerbArguments {
   JobArguments job;
   std::vector<std::string> command;
   RecordArguments recording;
+  InterceptArguments intercepting;
   FileArguments files;
   std::string which;  // status, check-image: the instance
   std::string job_id, shared;

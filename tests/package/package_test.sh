@@ -15,7 +15,7 @@ log=$S/log
 
 # --- make install ---
 check 'install below DESTDIR' env DESTDIR="$S/dest" cmake --install "$build" --prefix /usr
-for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man5/efs-job.5 share/man/man8/efsd.8 share/doc/efs/examples/minimal.yaml share/doc/efs/copyright lib/python3/dist-packages/efs/__init__.py share/doc/efs/examples/wordcount.py lib/efs/libefs-record.so; do
+for file in bin/efs bin/efsd sbin/mount.fuse.efs share/man/man1/efs.1 share/man/man7/efs-intercept.7 share/man/man5/efs-job.5 share/man/man8/efsd.8 share/doc/efs/examples/minimal.yaml share/doc/efs/copyright lib/python3/dist-packages/efs/__init__.py share/doc/efs/examples/wordcount.py lib/efs/libefs-record.so; do
   check "installs $file" test -s "$S/dest/usr/$file"
 done
 # As on the target machine, whose root is DESTDIR here.
