@@ -216,14 +216,15 @@ static int describes_job(const struct efs_options* given) {
 }
 
 /* Checks the combinations of options. */
-static int check_options(const struct efs_options* given) {
+static int check_options(const struct efs_site* site, const struct efs_options* given) {
   if (!efs_is_wanted()) {
-    if (!has_dependent_option(given)) {
+    /* Only slurmctld knows whether the script has directives. */
+    if (!has_dependent_option(given) && (!given->intercepts || site->directives)) {
       return 0;
     }
     slurm_error(
-        "efs: --efs-capacity, --efs-no-stage-out, --efs-stage-out=in-job, --efs-keep and "
-        "--efs-attach need --efs=JOB.yaml or --efs-stage-in");
+        "efs: --efs-capacity, --efs-no-stage-out, --efs-stage-out=in-job, --efs-keep, "
+        "--efs-attach and --efs-intercept need --efs=JOB.yaml or --efs-stage-in");
     return -1;
   }
   if (given->job[0] != '\0' && describes_job(given)) {
@@ -292,7 +293,7 @@ int efs_allocator_check(spank_t spank, const struct efs_site* site) {
   static char bytes[EFS_LARGEST_JOB];
   struct efs_text text = {bytes, 0, sizeof bytes, 0};
   int has_file, is_good;
-  if (given->bad || check_options(given) != 0) {
+  if (given->bad || check_options(site, given) != 0) {
     return -1;
   }
   if (!efs_is_wanted()) {

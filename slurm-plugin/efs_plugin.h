@@ -75,7 +75,7 @@ struct efs_options {
   char keep[EFS_PATH], attach[EFS_PATH];
   char *in[64], *out[64];
   int ins, outs;
-  int no_stage_out, in_job, keeps, bad;
+  int no_stage_out, in_job, keeps, intercepts, bad;
 };
 
 /* options.c */
@@ -366,6 +366,11 @@ void efs_stop_job(const struct efs_site* site, const struct efs_job* job);
 int efs_user_init(spank_t spank, const struct efs_site* site);
 int efs_task_init_privileged(spank_t spank, const struct efs_site* site, int site_is_bad);
 int efs_task_init(spank_t spank, const struct efs_site* site);
+/* intercept.c: adds libefs-intercept to LD_PRELOAD of the tasks, behind the user's own libraries,
+ * if
+ * --efs-intercept is given. Without the library the tasks run as they are, and the error says so.
+ */
+void efs_preload(spank_t spank, const struct efs_site* site);
 /* in_job.c: prepares root's part of the stage-out before the task becomes the user's. */
 void efs_prepare_in_job(spank_t spank, const struct efs_site* site);
 #define EFS_STAGING_OUT \

@@ -6,7 +6,16 @@
 
 #include "efs_plugin.h"
 
-enum { OPT_JOB, OPT_IN, OPT_OUT, OPT_CAPACITY, OPT_NO_STAGE_OUT, OPT_KEEP, OPT_ATTACH };
+enum {
+  OPT_JOB,
+  OPT_IN,
+  OPT_OUT,
+  OPT_CAPACITY,
+  OPT_NO_STAGE_OUT,
+  OPT_KEEP,
+  OPT_ATTACH,
+  OPT_INTERCEPT
+};
 
 static struct efs_options given;
 
@@ -78,6 +87,7 @@ static int on_option(int which, const char* value, int remote) {
       given.keeps = 1;
       return value[0] == '\0' ? 0 : keep_name(given.keep, "efs-keep", value);
     case OPT_ATTACH: return keep_name(given.attach, "efs-attach", value);
+    case OPT_INTERCEPT: given.intercepts = 1; return 0;
     default: return 0;
   }
 }
@@ -106,6 +116,9 @@ void efs_register_options(spank_t spank) {
        "efs: continue with the files that an earlier job of yours kept on the node", 1, OPT_ATTACH,
        on_option},
       {"efs-no-stage-out", NULL, "efs: export nothing", 0, OPT_NO_STAGE_OUT, on_option},
+      {"efs-intercept", NULL,
+       "efs: serve small reads and writes of the tasks by memory (see efs-intercept(7))", 0,
+       OPT_INTERCEPT, on_option},
   };
   size_t i;
   for (i = 0; i < sizeof options / sizeof options[0]; ++i) {

@@ -7,6 +7,7 @@ set(sources
   epilog.c
   holders.c
   in_job.c
+  intercept.c
   job.c
   job_file.c
   keep.c

@@ -41,6 +41,14 @@ static void tell_place(spank_t spank, const struct efs_site* site, const struct 
   }
 }
 
+/* The batch script's task sets this (in_job.c). */
+static int stages_out(spank_t spank, const struct efs_job* job) {
+  char value[32], own[32];
+  efs_format(own, sizeof own, "%u", job->id);
+  return spank_getenv(spank, EFS_STAGING_OUT, value, sizeof value) == ESPANK_SUCCESS &&
+         strcmp(value, own) == 0;
+}
+
 int efs_user_init(spank_t spank, const struct efs_site* site) {
   struct efs_job job;
   char result[EFS_TEXT], own[32], before[EFS_PATH], private[EFS_PATH];
@@ -65,6 +73,9 @@ int efs_user_init(spank_t spank, const struct efs_site* site) {
   spank_setenv(spank, "DW_JOB_PRIVATE", mount, is_ours);
   spank_setenv(spank, "EFS_INSTANCE", job.name, 1);
   tell_place(spank, site, &job);
+  if (!stages_out(spank, &job)) {
+    efs_preload(spank, site);
+  }
   if (strcmp(site->run, EFS_USUAL_RUN) != 0) {
     spank_setenv(spank, "EFS_RUNTIME_DIR", site->run,
                  1); /* otherwise efs finds the directory by itself */
@@ -130,14 +141,6 @@ static int says_directives(spank_t spank, const struct efs_site* site, const str
   }
   efs_format(own, sizeof own, "%u", job->id);
   return strcmp(value, "yes") == 0 || strcmp(value, own) == 0;
-}
-
-/* The batch script's task sets this (in_job.c). */
-static int stages_out(spank_t spank, const struct efs_job* job) {
-  char value[32], own[32];
-  efs_format(own, sizeof own, "%u", job->id);
-  return spank_getenv(spank, EFS_STAGING_OUT, value, sizeof value) == ESPANK_SUCCESS &&
-         strcmp(value, own) == 0;
 }
 
 static int is_first_task(spank_t spank) {

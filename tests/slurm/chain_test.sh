@@ -16,6 +16,8 @@ job=$(submit $USER1 --efs=job.yaml --efs-keep=../x <<<$'#!/bin/bash\ntrue')
 check 'under a name that is none' refused 'efs-keep: a name has letters'
 job=$(submit $USER1 --efs-attach=x <<<$'#!/bin/bash\ntrue')
 check 'to attach to what is not described' refused 'need --efs=JOB.yaml'
+job=$(submit $USER1 --efs-intercept <<<$'#!/bin/bash\ntrue')
+check 'to intercept without a file system' refused 'need --efs=JOB.yaml'
 job=$(submit $USER1 --efs=job.yaml --efs-attach=x --efs-keep=y <<<$'#!/bin/bash\ntrue')
 check 'to rename what is kept' refused 'continues under that name'
 job=$(submit $USER1 --efs=job.yaml --efs-keep=x --efs-no-stage-out <<<$'#!/bin/bash\ntrue')

@@ -484,6 +484,28 @@ hook user_init HOOK_CONTEXT=remote DW_JOB_PRIVATE=/mine HOOK_THEN="env >$W/env"
 check 'what the user has set stays' grep -qx DW_JOB_PRIVATE=/mine "$W/env"
 hook user_init HOOK_CONTEXT=remote EFS_MOUNT=/before DW_JOB_PRIVATE=/before HOOK_THEN="env >$W/env"
 check 'what comes from another node, or another job, does not' grep -qx "DW_JOB_PRIVATE=$S/mnt/7" "$W/env"
+
+# --- --efs-intercept: the library of the efs that the site names ---
+mkdir -p "$S/prefix/bin" "$S/prefix/lib" && ln -s prefix "$S/link-to-prefix"
+printf '#!/bin/sh\n' >"$S/prefix/bin/efs" && chmod 755 "$S/prefix/bin/efs"
+intercepted() { hook user_init HOOK_CONTEXT=remote HOOK_OPTION=efs-intercept=yes HOOK_THEN="env >$W/env" "$@" -- efs="$S/link-to-prefix/bin/efs"; }
+preload_is() { local got; got=$(sed -n 's/^LD_PRELOAD=//p' "$W/env"); [ "$got" = "$1" ] || { echo "LD_PRELOAD=$got"; return 1; }; }
+check 'no library: the task runs' intercepted
+check 'without it' preload_is ''
+check 'and the site is told' grep -q 'slurm_error: efs: --efs-intercept has no effect on n1: libefs-intercept.so is not installed' "$S/said.user_init"
+# The loader of later programs must find it: an empty library.
+library=$S/prefix/lib/libefs-intercept.so
+echo | cc -shared -x c -o "$library" - && cp "$library" "$S/own.so"
+check 'a task with the library' intercepted
+check 'has it' preload_is "$library"
+intercepted LD_PRELOAD="$S/own.so"; check 'behind its own' preload_is "$S/own.so:$library"
+intercepted LD_PRELOAD="$library $S/own.so"; check 'once' preload_is "$library $S/own.so"
+intercepted EFS_STAGING_OUT=7; check 'a step that stages out has none' preload_is ''
+hook user_init HOOK_CONTEXT=remote HOOK_THEN="env >$W/env" -- efs="$S/prefix/bin/efs"; check 'nor has a task without the option' preload_is ''
+intercepted HOOK_JOB=8; check 'nor one of a job without a file system' preload_is ''
+epilog
+prolog HOOK_OPTION=$'efs=job.yaml\nefs-intercept=yes' -- efs="$EFS"
+check_not 'nor has the daemon' grep -qz '^LD_PRELOAD=' /proc/"$(daemons | head -n 1)"/environ
 epilog
 
 # --- the reason why nothing was staged ---

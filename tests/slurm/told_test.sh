@@ -17,12 +17,15 @@ writable() { chown $USER1 "$W/results"; }
 
 # --- a new file that no output rule matches, and one that a rule drops ---
 work unmatched 'resources: [ [ path: in ] ]' 'outputs: [ [ path: "out/*" ], [ path: "tmp/*", flags: temporary ] ]'
-job=$(submit $USER1 --efs=job.yaml -w n1 <<<$'#!/bin/bash\nmkdir $EFS_MOUNT/out $EFS_MOUNT/output $EFS_MOUNT/tmp\necho r >$EFS_MOUNT/out/r; echo s >$EFS_MOUNT/tmp/s; echo f >$EFS_MOUNT/output/final.h5')
+job=$(submit $USER1 --efs=job.yaml --efs-intercept -w n1 <<<$'#!/bin/bash\necho "$LD_PRELOAD" >'"$W/preload"$'; mkdir $EFS_MOUNT/out $EFS_MOUNT/output $EFS_MOUNT/tmp\necho r >$EFS_MOUNT/out/r; echo s >$EFS_MOUNT/tmp/s; echo f >$EFS_MOUNT/output/final.h5')
 ends "$job" COMPLETED 'a job whose rules miss a result'
 dropped='1 new file (2 B) matched no output rule and was dropped: output/final.h5'
 check_exit 'efs status --job says so' 0 "done: all results are exported; ${dropped//[()]/.}$" status "$job"
 check 'and the mail' grep -qF "$job $(id -u $USER1) n1 all results are exported; $dropped" "$C/mail.log"
 check 'and the last line of its output' grep -qF "; $dropped; receipt: $W/results/efs-receipt-slurm-$job.0-n1.json" <<<"$(last_line "$job")"
+library=$BIN/../lib/libefs-intercept.so
+if [ -e "$library" ]; then check 'its script has the library of --efs-intercept' test "$(cat "$W/preload")" = "$(realpath "$library")"
+else skip 'the library of --efs-intercept' 'it was not built'; fi
 check 'which says what is back' grep -qE "^efs on n1: stage-out complete: [0-9]+ staged out " <<<"$(last_line "$job")"
 
 # --- the output: only an existing regular file of the user ---
