@@ -28,7 +28,7 @@ write objects
 write slurm-plugin
 for part in unit model crash fault; do write "tests/$part" ! -path './slurm-plugin/*'; done
 write tests/support -name '*.cpp'
-write tests/mount
+write tests/mount ! -path './intercept_random/*' ! -name intercept_mpi.c
 
 # LABEL PART: what tests/run-all.sh calls one by one.
 {
