@@ -21,6 +21,7 @@ workloads: tar, cp, rm, grep, find, ls, du, git, sqlite, python, make and dbench
        file or transaction, and the data path.
 names: single operations on names, likewise, by efs-bench-meta, and the bound of each: what a server
        reaches that does nothing but answer (efs-bench-names).
+intercept: calls and programs with libefs-intercept, against a tmpfs and the mount without it.
 growth: creates, opens, stats and unlinks of 10^3 to 10^5 files (--most for more), against a tmpfs.
 
 Needs root. The exit status is 1 if a workload failed, and 0 whether a goal is met or missed.
@@ -37,13 +38,15 @@ sys.dont_write_bytecode = True  # the source may be read-only
 
 import common  # noqa: E402
 import growth  # noqa: E402
+import intercept  # noqa: E402
 import mount_io  # noqa: E402
 import names  # noqa: E402
 import staging  # noqa: E402
 import workloads  # noqa: E402
 
 # In the order in which they run.
-PARTS = {**mount_io.PARTS, **staging.PARTS, **workloads.PARTS, **names.PARTS, **growth.PARTS}
+PARTS = {**mount_io.PARTS, **staging.PARTS, **workloads.PARTS, **names.PARTS, **growth.PARTS,
+         **intercept.PARTS}
 
 
 def arguments():
