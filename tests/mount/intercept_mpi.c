@@ -43,9 +43,9 @@ int main(int argc, char** argv) {
     }
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  require(MPI_File_read_at_all(file, 0, all, sizeof all, MPI_CHAR, MPI_STATUS_IGNORE) ==
-              MPI_SUCCESS,
-          "collective read");
+  require(
+      MPI_File_read_at_all(file, 0, all, sizeof all, MPI_CHAR, MPI_STATUS_IGNORE) == MPI_SUCCESS,
+      "collective read");
   for (i = 0; i < RECORDS; ++i) {
     all[i][0] = (char)rank;
   }
