@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the library knows of each descriptor of the process. A descriptor is looked at when it has
-// been used some times (rule 9), so that one of another process's making is found too. What is
-// known may be wrong if a close passed by the library: it is checked once a tick, and the call goes
+// The table of the descriptors of the process. A descriptor is looked at when it has
+// been used some times (rule 9), so that one of another process's making is found too. A close
+// that passes by the library leaves a wrong entry: each is checked once a tick, and the call goes
 // to the kernel then.
 
 #include <atomic>
@@ -75,13 +75,13 @@ class Descriptors {
     return descriptor != nullptr && descriptor->file_.load(std::memory_order_relaxed) != nullptr;
   }
 
-  /// open(2) has returned it: nobody else has its offset.
+  /// open(2) has returned it: no other process has its offset.
   static void made(int fd);
   /// It is about to be closed, or replaced: nothing is known of it any more (rule 8). Moves mtime
   /// if it has to.
   static void forget(int fd);
   static void forget_range(unsigned first, unsigned last);
-  /// Gives the offset back to the kernel, for good: somebody else will have the descriptor.
+  /// Gives the offset back to the kernel, for good, before another process has the descriptor.
   static void share(int fd);
   static void share_all();
   static bool any_private();

@@ -96,7 +96,7 @@ void handle(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// What the kernel gets: the program's mask and flags, with what the handler needs.
+// The action for the kernel: the program's mask and flags, with what the handler needs.
 struct sigaction for_kernel(const struct sigaction& of_program) {
   struct sigaction action = of_program;
   action.sa_sigaction = handle;

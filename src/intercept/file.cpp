@@ -15,7 +15,6 @@ namespace efs::intercept {
 namespace {
 
 constexpr std::size_t most_files = 1024;
-constexpr std::uint64_t large = 64 << 10;
 constexpr std::size_t page = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 44;  // of a file; an address has 47 bits
 constexpr std::uint32_t fewest_calls = 32, most_calls = 4096;
@@ -123,7 +122,6 @@ File* File::begin(int fd, const Identity& identity, bool writes) {
   file.served_ = file.next_offset_ = 0;
   file.asked_at_ = 0;
   file.unmappable_ = false;
-  file.appended_ = file.room_end_ = 0;
   file.stored_ = false;
   file.written_tick_ = 0;
   mount->mapped_files.fetch_add(1);
@@ -211,7 +209,7 @@ bool File::map(int fd, bool writable) {
   mapping.chunks = mapping.few;
   if (mapping.count() <= sizeof mapping.few) {
     for (auto& one : mapping.few) {
-      one.store(untouched, std::memory_order_relaxed);
+      one.store(0, std::memory_order_relaxed);
     }
   } else if (const long memory = raw(SYS_mmap, nullptr, mapping.count(), PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -251,12 +249,9 @@ const File::Mapping* File::prepare(int fd, const Run& run) {
     if (!is_current() || (!range().holds(run.offset, run.bytes) && may_ask)) {
       ask(fd, run.offset);
     }
-    const Mapping* last = mapping_.load();
-    if (is_current() && range().holds(run.offset, run.bytes) &&
-        (!run.for_write || may_write_.load()) &&
-        (last == nullptr || run.offset + run.bytes > last->bytes ||
-         (run.for_write && !last->writable))) {
+    if (needs_longer(run)) {
       // a descriptor for reading cannot map for others that write
+      const Mapping* last = mapping_.load();
       if (!(last != nullptr && last->writable && !run.for_write && map(fd, true))) {
         map(fd, run.for_write);
       }
@@ -265,6 +260,16 @@ const File::Mapping* File::prepare(int fd, const Run& run) {
   }
   busy_.clear(std::memory_order_release);
   return mapping;
+}
+
+bool File::needs_longer(const Run& run) const {
+  if (!is_current() || !range().holds(run.offset, run.bytes) ||
+      (run.for_write && !may_write_.load())) {
+    return false;
+  }
+  const Mapping* last = mapping_.load();
+  return last == nullptr || run.offset + run.bytes > last->bytes ||
+         (run.for_write && !last->writable);
 }
 
 // Only what is known to be data: a hole would be filled.
@@ -287,8 +292,11 @@ bool File::touch(const Mapping& mapping, const Run& run) {
     if (state.load(std::memory_order_relaxed) == populated) [[likely]] {
       continue;
     }
-    if (run.bytes >= large && state.load(std::memory_order_relaxed) == untouched) {
-      state.store(once, std::memory_order_relaxed);
+    const std::uint8_t passed = state.load(std::memory_order_relaxed);
+    if (run.bytes >= large && passed < chunk / large) {
+      const std::uint64_t now = passed + (run.bytes / large);
+      state.store(static_cast<std::uint8_t>(now < chunk / large ? now : chunk / large),
+                  std::memory_order_relaxed);
       return false;
     }
     if (run.bytes >= large || in_a_row) {
@@ -311,26 +319,11 @@ char* File::at(int fd, std::uint64_t offset, std::uint64_t bytes, bool for_write
   return mapping->base + offset;
 }
 
-// Each append to a file without room allocates its pages one by one. The daemon gives back what is
-// left at the last close. If it grants none, it is asked again after as many bytes.
-void File::append(int fd, std::uint64_t offset, std::uint64_t bytes) {
-  constexpr std::uint64_t enough = 128 << 10, room = 2 << 20;
-  appended_ = offset == end_.load(std::memory_order_relaxed) ? appended_ + bytes : 0;
-  const std::uint64_t end = offset + bytes;
-  if (appended_ < enough || end < room_end_) {
-    return;
-  }
-  const DoorAhead ahead{.offset = end, .bytes = room};
-  raw(SYS_ioctl, fd, door_ahead, &ahead);
-  room_end_ = end + room;
-}
-
-void File::extend(int fd, std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes) {
+void File::extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes == 0 || busy_.test_and_set(std::memory_order_acquire)) {
     return;
   }
   if (epoch_.load(std::memory_order_relaxed) == epoch) {
-    append(fd, offset, bytes);
     KnownRange known = range();
     known.add(offset, bytes);
     set_range(known);

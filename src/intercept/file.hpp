@@ -5,8 +5,8 @@
 //
 // Lifetime: a File lies in a fixed pool and is never freed, so that a thread that comes late reads
 // no foreign memory. Each descriptor in the table holds a reference and each call in progress
-// another; who drops the last one unmaps. So nothing stays mapped after the last close (rule 1),
-// and no lock is needed to close.
+// another; the last one that is dropped unmaps the file. So nothing stays mapped after the last
+// close (rule 1), and no lock is needed to close.
 
 #include <atomic>
 #include <cstddef>
@@ -81,9 +81,8 @@ class File {
   /// The kernel's offset is here now.
   void offset_is(std::uint64_t offset) { next_offset_.store(offset, std::memory_order_relaxed); }
 
-  /// The kernel has written these bytes by `fd`. `epoch` is of before the call. After a run of
-  /// appends asks the daemon for room ahead (rule 11).
-  void extend(int fd, std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
+  /// The kernel has written these bytes. `epoch` is of before the call.
+  void extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
 
   std::uint64_t epoch() const { return mount_->epoch(identity_.inode); }
 
@@ -105,7 +104,7 @@ class File {
     }
   }
 
-  /// Moves mtime if a store came after the last write by the kernel, and nobody has set the times
+  /// Moves mtime if a store came after the last write by the kernel, and the times were not set
   /// since.
   void stamp(int fd);
 
@@ -131,13 +130,16 @@ class File {
     char* base = nullptr;
     std::size_t bytes = 0;
     bool writable = false;
-    std::atomic<std::uint8_t>* chunks = nullptr;  // Touched; `few` or memory of its own
+    std::atomic<std::uint8_t>* chunks = nullptr;  // `few` or memory of its own
     std::atomic<std::uint8_t> few[64] = {};
 
     std::size_t count() const { return bytes / chunk; }
   };
 
-  enum Touched : std::uint8_t { untouched, once, populated };
+  // Of a chunk: the bytes of large requests that the kernel served, in units of `large`, or
+  // populated.
+  static constexpr std::uint64_t large = 64 << 10;
+  static constexpr std::uint8_t populated = 255;
 
   struct Run {
     std::uint64_t offset;
@@ -166,8 +168,8 @@ class File {
   /// Both under busy_.
   bool ask(int fd, std::uint64_t offset);
   bool map(int fd, bool writable);
-  void append(int fd, std::uint64_t offset, std::uint64_t bytes);
   const Mapping* prepare(int fd, const Run& run);
+  bool needs_longer(const Run& run) const;
   /// Rule 10. False: a large request to pages that this process has not touched.
   bool touch(const Mapping& mapping, const Run& run);
   void populate(const Mapping& mapping, std::uint64_t from, std::uint64_t until) const;
@@ -185,12 +187,10 @@ class File {
   std::atomic<bool> stored_{false};
   std::atomic<std::uint64_t> served_{0};
   std::atomic<std::uint64_t> next_offset_{0};  // where the last call ended
-  std::atomic_flag busy_;                      // who changes the range or the mappings
-  std::uint64_t asked_at_ = 0;                 // served_ at the last question; under busy_
-  bool unmappable_ = false;                    // under busy_
-  std::uint64_t appended_ = 0;                 // bytes in a row at the end; under busy_
-  std::uint64_t room_end_ = 0;                 // no more room is asked for before; under busy_
-  std::size_t mapped_ = 0;                     // mappings; under busy_
+  std::atomic_flag busy_;       // the thread that changes the range or the mappings has it
+  std::uint64_t asked_at_ = 0;  // served_ at the last question; under busy_
+  bool unmappable_ = false;     // under busy_
+  std::size_t mapped_ = 0;      // mappings; under busy_
   std::atomic<bool> in_use_{false};
   Mapping mappings_[most_mappings];
 };

@@ -41,8 +41,8 @@ void forget_three() {
   in::Descriptors::forget_range(0, 2);
 }
 
-// Of descriptors in a message the other side shares the offsets. All are given back rather than
-// to look into what may be a bad pointer.
+// The receiver of a descriptor shares its offset. All offsets are given back, because a look into
+// the message may meet a bad pointer.
 void before_message(const msghdr* message) {
   msghdr head{};
   if (in::Descriptors::any_private() && in::copy(&head, message, sizeof head) &&
@@ -51,7 +51,7 @@ void before_message(const msghdr* message) {
   }
 }
 
-// Of the descriptors that a message brings, others may have the offset.
+// The sender may keep the descriptors of a message, and so their offsets.
 void after_message(const msghdr* message) {
   auto* head = const_cast<msghdr*>(message);
   for (cmsghdr* part = CMSG_FIRSTHDR(head); part != nullptr; part = CMSG_NXTHDR(head, part)) {

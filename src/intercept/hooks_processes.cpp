@@ -277,45 +277,71 @@ EFS_HOOK int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
 
 namespace {
 
-// What a program calls past the C library's own functions.
+// The effect of a system call that a program makes by its number on what is known of descriptors.
+enum class Effect { none, closes, closes_range, replaces, changes, uses, gives_away, execs };
+
+struct Numbered {
+  long number;
+  Effect effect;
+};
+
+constexpr Numbered effects[] = {
+    {SYS_close, Effect::closes},
+    {SYS_close_range, Effect::closes_range},
+    {SYS_dup2, Effect::replaces},
+    {SYS_dup3, Effect::replaces},
+    {SYS_fcntl, Effect::changes},
+    {SYS_read, Effect::uses},
+    {SYS_write, Effect::uses},
+    {SYS_readv, Effect::uses},
+    {SYS_writev, Effect::uses},
+    {SYS_preadv2, Effect::uses},
+    {SYS_pwritev2, Effect::uses},
+    {SYS_lseek, Effect::uses},
+    {SYS_dup, Effect::uses},
+    {SYS_sendfile, Effect::gives_away},
+    {SYS_splice, Effect::gives_away},
+    {SYS_copy_file_range, Effect::gives_away},
+    {SYS_sendmsg, Effect::gives_away},
+    {SYS_sendmmsg, Effect::gives_away},
+    {SYS_fork, Effect::gives_away},
+    {SYS_vfork, Effect::gives_away},
+    {SYS_clone, Effect::gives_away},
+    {SYS_clone3, Effect::gives_away},
+    {SYS_io_uring_setup, Effect::gives_away},
+    {SYS_io_uring_enter, Effect::gives_away},
+    {SYS_execve, Effect::execs},
+    {SYS_execveat, Effect::execs},
+    {SYS_exit_group, Effect::execs},
+};
+
+Effect effect_of(long number) {
+  for (const Numbered& each : effects) {
+    if (each.number == number) {
+      return each.effect;
+    }
+  }
+  return Effect::none;
+}
+
 void before(long number, const long (&arguments)[6]) {
-  const auto fd = [&](int i) {
-    return static_cast<int>(arguments[i]);
-  };
-  switch (number) {
-    case SYS_close: return in::Descriptors::replace(fd(0));
-    case SYS_close_range:
+  const int fd = static_cast<int>(arguments[0]);
+  switch (effect_of(number)) {
+    case Effect::closes: return in::Descriptors::replace(fd);
+    case Effect::closes_range:
       if ((arguments[2] & only_close_on_exec) == 0) {
         in::Descriptors::forget_range(static_cast<unsigned>(arguments[0]),
                                       static_cast<unsigned>(arguments[1]));
       }
       return;
-    case SYS_dup2:
-    case SYS_dup3: in::Descriptors::share(fd(0)); return in::Descriptors::replace(fd(1));
-    case SYS_fcntl: return in::Descriptors::look_again();
-    case SYS_read:
-    case SYS_write:
-    case SYS_readv:
-    case SYS_writev:
-    case SYS_preadv2:
-    case SYS_pwritev2:
-    case SYS_lseek:
-    case SYS_dup: return in::Descriptors::share(fd(0));
-    case SYS_sendfile:
-    case SYS_splice:
-    case SYS_copy_file_range:
-    case SYS_sendmsg:
-    case SYS_sendmmsg:
-    case SYS_fork:
-    case SYS_vfork:
-    case SYS_clone:
-    case SYS_clone3:
-    case SYS_io_uring_setup:
-    case SYS_io_uring_enter: return in::Descriptors::share_all();
-    case SYS_execve:
-    case SYS_execveat:
-    case SYS_exit_group: return before_exec();
-    default: return;
+    case Effect::replaces:
+      in::Descriptors::share(fd);
+      return in::Descriptors::replace(static_cast<int>(arguments[1]));
+    case Effect::changes: in::Descriptors::look_again(); return in::Descriptors::share(fd);
+    case Effect::uses: return in::Descriptors::share(fd);
+    case Effect::gives_away: return in::Descriptors::share_all();
+    case Effect::execs: return before_exec();
+    case Effect::none: return;
   }
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t most_mounts = 16;
 constinit Mount mounts[most_mounts];
-// Of ProcLines, which one thread at a time uses: threads may have small stacks.
+// ProcLines has no buffer on the stack, which may be small. One thread at a time uses it.
 constinit char lines_buffer[8192];
 
 // Reads a file of /proc line by line, without the heap.
@@ -222,7 +222,7 @@ bool Mount::renew_door() {
   return true;
 }
 
-// Without a door nobody would tell whether the daemon lives.
+// Without a door the library does not learn that the daemon has died.
 void Mount::report() {
   if (!own_process::is_here() || reporting_.exchange(true, std::memory_order_acquire)) {
     return;

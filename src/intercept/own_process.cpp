@@ -24,7 +24,7 @@ void share_memory() {
   shared.store(true);
 }
 
-// Who never shares its memory pays no system call.
+// A process that never shares its memory pays no system call.
 bool is_here() {
   return !shared.load(std::memory_order_relaxed) || raw(SYS_getpid) == process.load();
 }

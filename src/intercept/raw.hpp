@@ -19,8 +19,8 @@ long as_register(T value) {
   return static_cast<long>(value);
 }
 
-inline long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
-                     long f = 0) {
+inline long raw_call(long number, const long (&arguments)[6]) {
+  const auto& [a, b, c, d, e, f] = arguments;
   long result;
   register long r10 asm("r10") = d;
   register long r8 asm("r8") = e;
@@ -34,7 +34,7 @@ inline long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0
 
 template <typename... Arguments>
 long raw(long number, Arguments... arguments) {
-  return raw_call(number, as_register(arguments)...);
+  return raw_call(number, {as_register(arguments)...});
 }
 
 }  // namespace efs::intercept

@@ -7,6 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "intercept/far_descriptor.hpp"
+#include "intercept/raw.hpp"
+
 namespace efs::intercept {
 namespace {
 
@@ -43,6 +46,10 @@ void read_settings() {
   read.serves = !is("off") && !lists(getenv("EFS_INTERCEPT_SKIP"), program_invocation_short_name);
   read.verifies = is("verify");
   read.tells = is("stats") || is("verify");
+  if (read.tells) {
+    const long copy = raw(SYS_dup, 2);
+    read.errors = copy < 0 ? 2 : move_far(static_cast<int>(copy));
+  }
   if (const char* calls = getenv("EFS_INTERCEPT_AFTER")) {
     constexpr unsigned most = 4096;
     const auto wanted = static_cast<unsigned>(strtoul(calls, nullptr, 10));

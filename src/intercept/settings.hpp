@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// What the environment asks for: EFS_INTERCEPT, EFS_INTERCEPT_STATS, EFS_INTERCEPT_SKIP,
+// The settings of the environment: EFS_INTERCEPT, EFS_INTERCEPT_STATS, EFS_INTERCEPT_SKIP,
 // EFS_INTERCEPT_AFTER (efs-intercept(7)).
 
 namespace efs::intercept {
@@ -11,7 +11,8 @@ struct Settings {
   bool verifies = false;
   unsigned calls = 0;          // before a file is mapped, a power of two; 0: as it pays
   bool tells = false;          // statistics at the end
-  char statistics[4096] = {};  // the file to which they go; none: standard error
+  int errors = 2;              // a copy of standard error, which a program may close before its end
+  char statistics[4096] = {};  // the file to which they go instead
 };
 
 /// Constant after read_settings(), which the loader runs before the program.

@@ -19,7 +19,7 @@ constinit std::atomic<std::uint64_t> differences{0};
 constinit std::atomic<bool> told{false};
 
 void write_line(const char* text, int length) {
-  long fd = STDERR_FILENO;
+  long fd = settings().errors;
   if (settings().statistics[0] != '\0') {
     fd = raw(SYS_openat, AT_FDCWD, settings().statistics,
              O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
@@ -27,7 +27,7 @@ void write_line(const char* text, int length) {
   if (fd >= 0) {
     raw(SYS_write, fd, text, length);
   }
-  if (fd > STDERR_FILENO) {
+  if (fd >= 0 && fd != settings().errors) {
     raw(SYS_close, fd);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What this process has served in all: one line at its end, if EFS_INTERCEPT asks for it.
+// The calls that were served for this process: one line at its end, if EFS_INTERCEPT asks for it.
 
 #include <cstddef>
 

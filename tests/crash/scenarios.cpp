@@ -623,6 +623,9 @@ Step look(const std::string& directory, const std::string& name) {
             const auto parent = life.find(directory), ino = life.find(directory + "/" + name);
             std::vector<std::byte> bytes(64);
             life.note(life.filesystem.readdir(parent, 0, 10));
+            if (life.note(life.filesystem.introduce(ino))) {
+              life.filesystem.forget(ino, 1);
+            }
             life.note(life.filesystem.getattr(ino));
             life.note(life.filesystem.readlink(ino));
             life.note(life.filesystem.listxattr(ino));

@@ -632,7 +632,7 @@ void streams_of_the_c_library() {
   close(fd);
 }
 
-// Who has the lock on a byte, as another process sees it: 0 if nobody.
+// The process that has the lock on a byte, as another process sees it; 0: none.
 pid_t holder(const std::string& path, off_t offset) {
   int ends[2];
   EXPECT(pipe(ends) == 0);

@@ -36,7 +36,8 @@ def main():
         for what, value, limit in (
             ("lines", function.length, LENGTH),
             ("branches", function.cyclomatic_complexity, BRANCHES),
-            ("parameters", len(function.parameters), PARAMETERS),
+            # hooks have the parameters of the functions that they stand for
+            ("parameters", 0 if "/hooks_" in name else len(function.parameters), PARAMETERS),
         ):
             if value > limit:
                 beyond += 1

@@ -51,7 +51,7 @@ unused_steps() {  # what is drawn at random may not come
 # The kernel's requests, and the program's call that causes each. forget has no answer; statx is
 # sent only to callers that need more than getattr has.
 declare -A SENT_BY=([lookup]='"d/s"' [forget]= [forget_multi]= [getattr]='stat\(' [setattr]='chmod\(' [readlink]='readlink\(' [mknod]='mknod\(' [mkdir]='mkdir\(' [unlink]='unlink\(' [rmdir]='rmdir\(' [symlink]='symlink\(' [rename]='rename\('
-  [link]='::link\(' [open]='O_RDONLY\)' [create]='O_CREAT' [tmpfile]='O_TMPFILE' [statx]= [read]='read_all\(' [write]='pwrite\(' [release]='close\(' [fsync]='fsync\(' [fsyncdir]='"fsync of a directory"' [opendir]='opendir\(' [readdir]='readdir\(' [releasedir]='closedir\('
+  [link]='::link\(' [open]='O_RDONLY\)' [create]='O_CREAT' [tmpfile]='O_TMPFILE' [statx]= [read]='read_all\(' [write]='pwrite\(' [release]='close\(' [fsync]='fsync\(' [fsyncdir]='"fsync of a directory"' [opendir]='opendir\(' [readdir]='readdir\(' [readdirplus]='readdir\(' [releasedir]='closedir\('
   [statfs]='statfs\(' [getxattr]='getxattr\(' [listxattr]='listxattr\(' [setxattr]='setxattr\(' [removexattr]='removexattr\(' [fallocate]='fallocate\(' [lseek]='lseek\(' [ioctl]='ioctl\(')
 not_killed() { # not_killed ADAPTER OPERATIONS: the requests under which no worker is killed
   local one

@@ -51,7 +51,11 @@ Result<Entry> Filesystem::introduce(std::uint64_t ino) {
   if (found == nullptr || found->nlink == 0) {
     return fail(ENOENT);
   }
-  return referenced(ino);
+  auto entry = entry_of(*found);
+  if (entry) {
+    entry->is_new = found->lookups++ == 0;
+  }
+  return entry;
 }
 
 // Writes a record only if the policy requires it: with relatime repeated reads of a directory cost

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/slow_work.hpp"
 #include "fuse/connection.hpp"
 #include "fuse/handlers/handlers.hpp"
 
