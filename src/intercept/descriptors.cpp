@@ -98,6 +98,18 @@ std::int64_t Descriptor::seek(int fd, std::int64_t offset, int whence) {
   }
 }
 
+// Another thread may be in a call that uses the kernel's offset. Streams of the C library use the
+// first three descriptors without a call of ours.
+void Descriptor::take_offset(int fd) {
+  if (__libc_single_threaded == 0 || fd <= 2) {
+    return;
+  }
+  const long offset = raw(SYS_lseek, fd, 0, SEEK_CUR);
+  if (offset >= 0) {
+    offset_.store(static_cast<std::uint64_t>(offset) | is_private);
+  }
+}
+
 File* Use::first_calls(int fd, Descriptor& descriptor) {
   if ((descriptor.flags_.load(std::memory_order_relaxed) & Descriptor::left_alone) != 0) {
     return nullptr;
@@ -143,13 +155,8 @@ File* Use::adopt(int fd, Descriptor& descriptor, std::uint32_t calls) {
     file->release();  // another thread was first
     return none;
   }
-  // Another thread may be in a call that uses the kernel's offset. Streams of the C library use the
-  // first three without a call of ours.
-  if ((before & Descriptor::made_here) != 0 && __libc_single_threaded != 0 && fd > 2) {
-    const long offset = raw(SYS_lseek, fd, 0, SEEK_CUR);
-    if (offset >= 0) {
-      descriptor.offset_.store(static_cast<std::uint64_t>(offset) | Descriptor::is_private);
-    }
+  if ((before & Descriptor::made_here) != 0) {
+    descriptor.take_offset(fd);
   }
   return file;
 }

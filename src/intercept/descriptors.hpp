@@ -53,6 +53,8 @@ class Descriptor {
 
   static constexpr std::uint32_t can_read = 1, can_write = 2, made_here = 4, left_alone = 8;
 
+  void take_offset(int fd);
+
   static constexpr std::uint64_t is_private = std::uint64_t{1} << 63;
 
   std::atomic<File*> file_{nullptr};
