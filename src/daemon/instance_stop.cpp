@@ -406,8 +406,8 @@ bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bo
     receipt.way_out = way_out_of_image;
   }
   Json outcome = tell_receipt(receipt, keep, code);
+  claim_end();  // the receipt is there; the report has a time of its own
   leave_report(receipt, request, outcome);
-  claim_end();
   log::info("event=staged_out verdict={} files={} bytes={} failed={}",
             stage::name_of(receipt.verdict), receipt.totals.staged_out,
             receipt.totals.bytes_staged_out,

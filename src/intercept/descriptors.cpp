@@ -52,7 +52,8 @@ bool is_locked(int fd) {
   return raw(SYS_fcntl, fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-// Moving the twin closes a descriptor, which drops the locks that the process has on the file.
+// Moving the twin closes a descriptor, which drops the locks that the process has on the file: a
+// thread that takes one meanwhile keeps the low number.
 int open_twin(int fd) {
   if (is_locked(fd)) {
     return 0;
@@ -60,8 +61,15 @@ int open_twin(int fd) {
   char path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const long twin = raw(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOCTTY, 0);
-  return twin < 0 ? 0 : move_far(static_cast<int>(twin));
+  if (twin < 0) {
+    return 0;
+  }
+  return is_locked(fd) ? static_cast<int>(twin) : move_far(static_cast<int>(twin));
 }
+
+// The program's limit of descriptors is for its own.
+constexpr int most_twins = 64;
+constinit std::atomic<int> twins{0};
 
 void note_used(int fd) {
   int known = highest.load(std::memory_order_relaxed);
@@ -94,6 +102,39 @@ std::int64_t Descriptor::seek(int fd, std::int64_t offset, int whence) {
     }
     if (offset_.compare_exchange_strong(before, static_cast<std::uint64_t>(now) | is_private)) {
       return now;
+    }
+  }
+}
+
+bool Descriptor::make_twin(int fd, const File::Identity& identity) {
+  int none = 0;
+  if (twin_.load() > 0) {
+    return true;
+  }
+  if (!File::is_written_by_memory(fd) || twins.load() >= most_twins ||
+      !twin_.compare_exchange_strong(none, -1)) {
+    return false;
+  }
+  const int twin = open_twin(fd);
+  twin_identity_ = identity;
+  if (twin > 0) {
+    twins.fetch_add(1);
+  }
+  int mine = -1;
+  if (!twin_.compare_exchange_strong(mine, twin) && twin > 0) {
+    twins.fetch_sub(1);  // the program has closed the descriptor meanwhile
+    raw(SYS_close, twin);
+    return false;
+  }
+  return twin > 0;
+}
+
+void Descriptor::close_twin() {
+  const int twin = twin_.load() != 0 ? twin_.exchange(0) : 0;
+  if (twin > 0) {
+    twins.fetch_sub(1);
+    if (look(twin).identity == twin_identity_) {
+      raw(SYS_close, twin);
     }
   }
 }
@@ -133,11 +174,8 @@ File* Use::adopt(int fd, Descriptor& descriptor, std::uint32_t calls) {
     descriptor.flags_.fetch_or(Descriptor::left_alone);
     return nullptr;
   }
-  if (access == O_WRONLY && descriptor.twin_.load() == 0) {
-    descriptor.twin_.store(open_twin(fd));
-    if (descriptor.twin_.load() == 0) {
-      return nullptr;
-    }
+  if (access == O_WRONLY && !descriptor.make_twin(fd, looked.identity)) {
+    return nullptr;
   }
   const bool writes = access != O_RDONLY;
   File* file = File::adopt(descriptor.for_mapping(fd), looked.identity, writes);
@@ -170,11 +208,15 @@ void Use::check(int fd) {
     descriptor_->tick_.store(tick_of(now_), std::memory_order_relaxed);
     return;
   }
+  File* const mine = file_;
+  file_ = nullptr;
+  if (!own_process::is_here()) {
+    mine->release();  // the entry is of the process whose memory this is
+    return;
+  }
   if (same) {
     Descriptors::share(fd);
   }
-  File* const mine = file_;
-  file_ = nullptr;
   File* expected = mine;
   if (descriptor_->file_.compare_exchange_strong(expected, nullptr)) {
     descriptor_->offset_.store(0);
@@ -186,7 +228,10 @@ void Use::check(int fd) {
 }
 
 void Descriptors::made(int fd) {
-  if (Descriptor* descriptor = own_process::is_here() ? of(fd) : nullptr) {
+  Descriptor* descriptor = of(fd);
+  if (descriptor != nullptr && !own_process::is_here()) {
+    descriptor->tick_.store(0, std::memory_order_relaxed);  // its next call looks
+  } else if (descriptor != nullptr) {
     forget(fd);
     descriptor->flags_.store(Descriptor::made_here, std::memory_order_relaxed);
     note_used(fd);
@@ -195,7 +240,11 @@ void Descriptors::made(int fd) {
 
 void Descriptors::forget(int fd) {
   Descriptor* descriptor = of(fd);
-  if (descriptor == nullptr || !own_process::is_here()) {
+  if (descriptor == nullptr) {
+    return;
+  }
+  if (!own_process::is_here()) {
+    descriptor->tick_.store(0, std::memory_order_relaxed);
     return;
   }
   File* file = descriptor->file_.load(std::memory_order_relaxed);
@@ -208,10 +257,7 @@ void Descriptors::forget(int fd) {
     }
     file->release();
   }
-  const int twin = descriptor->twin_.load() != 0 ? descriptor->twin_.exchange(0) : 0;
-  if (twin > 0 && look(twin).identity == look(fd).identity) {
-    raw(SYS_close, twin);
-  }
+  descriptor->close_twin();
   descriptor->offset_.store(0, std::memory_order_relaxed);
   descriptor->flags_.store(0, std::memory_order_relaxed);
   descriptor->calls_.store(0, std::memory_order_relaxed);
@@ -224,7 +270,20 @@ void Descriptors::forget_range(unsigned first, unsigned last) {
     forget(static_cast<int>(fd));
   }
   if (own_process::is_here()) {
+    lose_twins(first, last);
     Mount::lose_range(first, last);
+  }
+}
+
+// The program closes their numbers, too.
+void Descriptors::lose_twins(unsigned first, unsigned last) {
+  const int end = highest.load();
+  for (int fd = 0; twins.load() != 0 && fd <= end; ++fd) {
+    int twin = descriptors[fd].twin_.load();
+    if (twin > 0 && static_cast<unsigned>(twin) >= first && static_cast<unsigned>(twin) <= last &&
+        descriptors[fd].twin_.compare_exchange_strong(twin, 0)) {
+      twins.fetch_sub(1);
+    }
   }
 }
 

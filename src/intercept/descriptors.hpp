@@ -54,6 +54,9 @@ class Descriptor {
   static constexpr std::uint32_t can_read = 1, can_write = 2, made_here = 4, left_alone = 8;
 
   void take_offset(int fd);
+  /// True if for_mapping() has a descriptor that maps for writing, opened now if need be.
+  bool make_twin(int fd, const File::Identity& identity);
+  void close_twin();
 
   static constexpr std::uint64_t is_private = std::uint64_t{1} << 63;
 
@@ -62,7 +65,8 @@ class Descriptor {
   std::atomic<std::uint32_t> flags_{0};
   std::atomic<std::uint64_t> tick_{0};    // of the last check
   std::atomic<std::uint64_t> offset_{0};  // with is_private, else nothing
-  std::atomic<int> twin_{0};              // 0: none
+  std::atomic<int> twin_{0};              // 0: none, -1: a thread opens it
+  File::Identity twin_identity_{};        // constant while twin_ is above 0
 };
 
 /// The table. Thread-safe; no call takes a lock that a signal handler could wait for.
@@ -98,6 +102,7 @@ class Descriptors {
 
  private:
   static Descriptor* table();
+  static void lose_twins(unsigned first, unsigned last);
 };
 
 /// A call in progress: the file cannot be unmapped. Without a file, the call is the kernel's.

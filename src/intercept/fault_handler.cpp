@@ -8,6 +8,7 @@
 
 #include "intercept/copy.hpp"
 #include "intercept/next.hpp"
+#include "intercept/own_process.hpp"
 #include "intercept/raw.hpp"
 
 namespace efs::intercept::fault_handler {
@@ -139,6 +140,15 @@ bool install() {
 }
 
 int set_action(int signal, const struct sigaction* action, struct sigaction* old) {
+  if (!own_process::is_here()) {
+    // the child of vfork(2) has actions of its own, and this memory not
+    const struct sigaction of_parent = action_of(signal)->of_program;
+    const int done = action == nullptr ? 0 : EFS_NEXT(sigaction)(signal, action, nullptr);
+    if (done == 0 && old != nullptr) {
+      *old = of_parent;
+    }
+    return done;
+  }
   const Turn turn;
   Action& mine = *action_of(signal);
   const struct sigaction before = mine.of_program;

@@ -89,6 +89,12 @@ void File::map_no_more() {
   no_more.store(true);
 }
 
+bool File::is_written_by_memory(int fd) {
+  DoorFile said{};
+  return raw(SYS_ioctl, fd, door_ask, &said) == 0 && said.magic == door_magic &&
+         (said.flags & door_map_write) != 0;
+}
+
 File* File::find(const Identity& identity) {
   const std::size_t begun = files_begun.load();
   for (std::size_t i = 0; i < begun; ++i) {
@@ -149,8 +155,9 @@ File* File::adopt(int fd, const Identity& identity, bool writes) {
   return file;
 }
 
+// No call sees the begin of one and the end of the other.
 void File::set_range(const KnownRange& range) {
-  if (range.begin > begin_.load()) {
+  if (range.begin != begin_.load()) {
     end_.store(0);
   }
   begin_.store(range.begin);
@@ -326,7 +333,8 @@ void File::extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes
   if (epoch_.load(std::memory_order_relaxed) == epoch) {
     KnownRange known = range();
     known.add(offset, bytes);
-    set_range(known);
+    begin_.store(known.begin);  // it grows only
+    end_.store(known.end);
   }
   busy_.clear(std::memory_order_release);
 }

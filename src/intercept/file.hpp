@@ -40,6 +40,9 @@ class File {
   /// here; the caller tries again at a later call.
   static File* adopt(int fd, const Identity& identity, bool writes);
 
+  /// True if the daemon lets writes of this open file be stores into a mapping.
+  static bool is_written_by_memory(int fd);
+
   /// Takes a reference if the file has one; false: the object is free, or becomes free.
   bool hold() {
     std::uint32_t references = references_.load(std::memory_order_relaxed);

@@ -253,7 +253,7 @@ void Mount::report_if_due(std::uint64_t now) {
 
 bool Mount::has_door(int fd) {
   for (const Mount& mount : mounts) {
-    if (mount.uses_.load() != 0 && mount.door_.load() == fd) {
+    if (mount.uses_.load() != 0 && mount.door_.load() == fd && mount.is_door(fd)) {
       return true;
     }
   }

@@ -38,6 +38,14 @@ bool copy_in(char* to, const Buffers& buffers) {
   return true;
 }
 
+// For a call that takes the kernel's offset.
+void share_if_private(int fd) {
+  const Descriptor* descriptor = Descriptors::of(fd);
+  if (descriptor != nullptr && descriptor->has_offset()) {
+    Descriptors::share(fd);
+  }
+}
+
 ssize_t as_result(long result) {
   if (result < 0 && result > -4096) {
     errno = static_cast<int>(-result);
@@ -197,7 +205,7 @@ ssize_t read_next(int fd, const Buffers& buffers, const KernelCalls& kernel) {
     give_back(use, fd, buffers.bytes, got);
     return got;
   }
-  Descriptors::share(fd);
+  share_if_private(fd);
   return kernel.next_in_place(fd, buffers.request);
 }
 
@@ -216,7 +224,7 @@ ssize_t write_next(int fd, const Buffers& buffers, const KernelCalls& kernel) {
     give_back(use, fd, buffers.bytes, written);
     return written;
   }
-  Descriptors::share(fd);
+  share_if_private(fd);
   return kernel.next_in_place(fd, buffers.request);
 }
 

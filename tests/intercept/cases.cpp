@@ -4,6 +4,7 @@
 // mount does not pass writes through; `plain`: without the library, to see that the kernel does the
 // same.
 //   efs-intercept-cases DIRECTORY KIND [CASE]
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -774,6 +775,42 @@ void child_of_vfork() {
   EXPECT(!is_mapped(path) && !is_mapped("/.efs-door"));
 }
 
+int open_descriptors() {
+  int count = 0;
+  DIR* directory = opendir("/proc/self/fd");
+  while (readdir(directory) != nullptr) {
+    ++count;
+  }
+  closedir(directory);
+  return count;
+}
+
+void write_only_files() {
+  std::vector<int> files;
+  for (int i = 0; i < 100; ++i) {
+    const bool here = i < 80;  // of other file systems, the library opens none again
+    const std::string path =
+        here ? root + "/only" + std::to_string(i) : "/dev/shm/efs-case" + std::to_string(getpid());
+    files.push_back(open(path.c_str(), O_WRONLY | O_CREAT, 0644));
+    if (!here) {
+      unlink(path.c_str());
+    }
+  }
+  const int before = open_descriptors();
+  for (const int fd : files) {
+    for (int j = 0; j < 70; ++j) {
+      EXPECT(write(fd, "1234", 4) == 4);
+    }
+  }
+  EXPECT(open_descriptors() <= before + 65);  // and the door
+  for (const int fd : files) {
+    close(fd);
+  }
+  EXPECT(open_descriptors() == before - 100);
+  DIR* volatile none = nullptr;
+  EXPECT(closedir(none) == -1 && errno == EINVAL);
+}
+
 struct Case {
   const char* name;
   void (*run)();
@@ -810,6 +847,7 @@ constexpr Case cases[] = {
     {"a limit of memory", limit_of_memory},
     {"threads begin together", threads_begin_together},
     {"a child of vfork", child_of_vfork},
+    {"write-only files", write_only_files},
 };
 
 }  // namespace
