@@ -57,8 +57,9 @@ catch() {
   return "$code"
 }
 
-# sanitized PRESET TESTS SAMPLE: builds the unit and model tests with a sanitizer and runs them; the plain build lets everything fail, at every
-# place, these look for what that does to memory, or between threads, and take one of SAMPLE places.
+# sanitized PRESET TESTS SAMPLE: builds the unit and model tests with a sanitizer and runs them; the plain build lets everything fail, at one of
+# three places, which the seed chooses (EFS_SAMPLE=1: at every place), these look for what that does to memory, or between threads, and take one
+# of SAMPLE places.
 sanitized() {
   local compiler=c++ c_compiler=cc linking= library names=
   # clang instruments in less time, and what it makes takes less. The tests have an operator new of their own: for that of its thread sanitizer there is
@@ -76,7 +77,7 @@ sanitized() {
 # perform LABEL PART: a line of the list.
 perform() {
   case $1/$2 in
-    unit/plain) catch "$build/bin/efs-tests" ;;
+    unit/plain) EFS_SAMPLE=${EFS_SAMPLE:-3} catch "$build/bin/efs-tests" ;;
     # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
     # The crash enumeration and the injected faults bring a store of their own; where memory ends does not hang on the store, and
     # where the PFS fails does little: one place of ten.

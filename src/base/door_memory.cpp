@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +33,11 @@ void DoorMemory::Unmap::operator()(DoorTable* table) const {
 // F_SEAL_FUTURE_WRITE leaves the mapping that exists.
 Result<DoorMemory> DoorMemory::make() {
   DoorMemory made;
+  // a signal would end the process
+  if (rlimit limit{};
+      ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(DoorTable)) {
+    return fail(EFBIG, "memory file of the door");
+  }
   made.file_ = memory_file();
   if (!made.file_ || ::ftruncate(made.file_.get(), sizeof(DoorTable)) != 0) {
     return fail_errno("memory file of the door");

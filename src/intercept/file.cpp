@@ -14,7 +14,7 @@
 namespace efs::intercept {
 namespace {
 
-constexpr std::size_t most_files = 1024;
+constexpr std::size_t most_files = 512;
 constexpr std::size_t page = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 44;  // of a file; an address has 47 bits
 constexpr std::uint32_t fewest_calls = 32, most_calls = 4096;

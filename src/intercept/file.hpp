@@ -126,7 +126,7 @@ class File {
  private:
   // A mapping is longer than the file, and a grown file gets a longer one beside it. Each step
   // is four times the one before.
-  static constexpr std::size_t most_mappings = 16;
+  static constexpr std::size_t most_mappings = 10;
   static constexpr std::size_t chunk = std::size_t{2} << 20;
 
   struct Mapping {

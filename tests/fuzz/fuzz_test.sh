@@ -7,7 +7,7 @@
 #   fuzz_test.sh [BIN_DIR]
 set -uo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
-seconds=${EFS_FUZZ_SECONDS:-10}
+seconds=${EFS_FUZZ_SECONDS:-7}
 compiler=$(command -v clang++-19 || command -v clang++)
 passed=0 failed=0 skipped=0
 work=$(mktemp -d /tmp/efs-fuzz.XXXXXX) || exit 2
