@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 
@@ -151,16 +152,24 @@ void Descriptor::take_offset(int fd) {
   }
 }
 
-File* Use::first_calls(int fd, Descriptor& descriptor) {
+// A mapping gains nothing for the first large requests, which weigh less. A file that cannot be had
+// is tried again after twice the calls: whenever their weight passes a power of two.
+File* Use::first_calls(int fd, Descriptor& descriptor, std::size_t bytes) {
   if ((descriptor.flags_.load(std::memory_order_relaxed) & Descriptor::left_alone) != 0) {
     return nullptr;
   }
-  const std::uint32_t calls = descriptor.calls_.fetch_add(1, std::memory_order_relaxed) + 1;
-  // the bound is a power of two: a file that cannot be had is tried again after twice the calls
-  if (calls < File::calls_before_mapping() || (calls & (calls - 1)) != 0 || !settings().serves) {
+  constexpr std::uint32_t small = 64, large = 1, most = std::uint32_t{1} << 30;
+  const std::uint32_t weight = bytes < File::large ? small : large;
+  const std::uint32_t before = descriptor.calls_.fetch_add(weight, std::memory_order_relaxed);
+  const std::uint32_t after = before + weight;
+  if (after < small * File::calls_before_mapping() ||
+      std::bit_width(after) == std::bit_width(before) || !settings().serves) {
     return nullptr;
   }
-  return own_process::is_here() ? adopt(fd, descriptor, calls) : nullptr;
+  if (after > most) {
+    descriptor.flags_.fetch_or(Descriptor::left_alone);
+  }
+  return own_process::is_here() ? adopt(fd, descriptor, after / small) : nullptr;
 }
 
 File* Use::adopt(int fd, Descriptor& descriptor, std::uint32_t calls) {

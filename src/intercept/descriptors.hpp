@@ -95,27 +95,28 @@ class Descriptors {
   static void replace(int fd);
   /// The flags of an open file have changed, of which several descriptors may be.
   static void look_again();
-  /// Before fsync(2), and at the end of the process.
-  static void stamp(int fd);
+  /// At the end of the process: mtime of all files that were stored into.
   static void stamp_all();
   static void after_fork();
 
  private:
   static Descriptor* table();
+  static void stamp(int fd);
   static void lose_twins(unsigned first, unsigned last);
 };
 
 /// A call in progress: the file cannot be unmapped. Without a file, the call is the kernel's.
 class Use {
  public:
-  explicit Use(int fd) {
+  /// `bytes`: of the call, which count for when the file is mapped.
+  explicit Use(int fd, std::size_t bytes = 0) {
     Descriptor* descriptor = Descriptors::of(fd);
     if (descriptor == nullptr) {
       return;
     }
     File* file = descriptor->file_.load(std::memory_order_acquire);
     if (file == nullptr) {
-      file = first_calls(fd, *descriptor);
+      file = first_calls(fd, *descriptor, bytes);
       if (file == nullptr) {
         return;
       }
@@ -153,7 +154,7 @@ class Use {
   std::uint64_t tick() const { return tick_of(now_); }
 
  private:
-  static File* first_calls(int fd, Descriptor& descriptor);
+  static File* first_calls(int fd, Descriptor& descriptor, std::size_t bytes);
   static File* adopt(int fd, Descriptor& descriptor, std::uint32_t calls);
   void check(int fd);
 

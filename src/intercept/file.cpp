@@ -252,8 +252,7 @@ const File::Mapping* File::prepare(int fd, const Run& run) {
   }
   const Mapping* mapping = nullptr;
   if (!unmappable_) {
-    const bool may_ask = served_.load(std::memory_order_relaxed) - asked_at_ >= 64;
-    if (!is_current() || (!range().holds(run.offset, run.bytes) && may_ask)) {
+    if (!is_current() || (!range().holds(run.offset, run.bytes) && may_ask())) {
       ask(fd, run.offset);
     }
     if (needs_longer(run)) {
@@ -318,6 +317,9 @@ char* File::at(int fd, std::uint64_t offset, std::uint64_t bytes, bool for_write
   const Run run{offset, bytes, for_write};
   const Mapping* mapping = serving(run);
   if (mapping == nullptr) [[unlikely]] {
+    if (is_current() && !range().holds(offset, bytes) && !may_ask()) {
+      return nullptr;  // an append, mostly
+    }
     mapping = prepare(fd, run);
   }
   if (mapping == nullptr || !touch(*mapping, run)) {

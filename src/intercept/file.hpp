@@ -29,6 +29,9 @@ inline std::uint64_t tick_of(std::uint64_t cycles) {
 
 class File {
  public:
+  /// Requests of so many bytes are as fast by the kernel, until their pages are touched.
+  static constexpr std::uint64_t large = 64 << 10;
+
   struct Identity {
     std::uint64_t device;
     std::uint64_t inode;
@@ -141,7 +144,6 @@ class File {
 
   // Of a chunk: the bytes of large requests that the kernel served, in units of `large`, or
   // populated.
-  static constexpr std::uint64_t large = 64 << 10;
   static constexpr std::uint8_t populated = 255;
 
   struct Run {
@@ -172,6 +174,9 @@ class File {
   bool ask(int fd, std::uint64_t offset);
   bool map(int fd, bool writable);
   const Mapping* prepare(int fd, const Run& run);
+
+  bool may_ask() const { return served_.load(std::memory_order_relaxed) - asked_at_.load() >= 64; }
+
   bool needs_longer(const Run& run) const;
   /// Rule 10. False: a large request to pages that this process has not touched.
   bool touch(const Mapping& mapping, const Run& run);
@@ -190,10 +195,10 @@ class File {
   std::atomic<bool> stored_{false};
   std::atomic<std::uint64_t> served_{0};
   std::atomic<std::uint64_t> next_offset_{0};  // where the last call ended
-  std::atomic_flag busy_;       // the thread that changes the range or the mappings has it
-  std::uint64_t asked_at_ = 0;  // served_ at the last question; under busy_
-  bool unmappable_ = false;     // under busy_
-  std::size_t mapped_ = 0;      // mappings; under busy_
+  std::atomic_flag busy_;  // the thread that changes the range or the mappings has it
+  std::atomic<std::uint64_t> asked_at_{0};  // served_ at the last question
+  bool unmappable_ = false;                 // under busy_
+  std::size_t mapped_ = 0;                  // mappings; under busy_
   std::atomic<bool> in_use_{false};
   Mapping mappings_[most_mappings];
 };

@@ -267,16 +267,6 @@ EFS_HOOK off64_t lseek64(int fd, off64_t offset, int whence) {
   return seek(fd, offset, whence);
 }
 
-EFS_HOOK int fsync(int fd) {
-  in::Descriptors::stamp(fd);
-  return EFS_NEXT(fsync)(fd);
-}
-
-EFS_HOOK int fdatasync(int fd) {
-  in::Descriptors::stamp(fd);
-  return EFS_NEXT(fdatasync)(fd);
-}
-
 // These use the descriptor's own offset where they are given none.
 EFS_HOOK ssize_t sendfile(int out, int from, off_t* offset, size_t bytes) {
   in::Descriptors::share(out);

@@ -172,7 +172,8 @@ void give_back(const Use& use, int fd, std::size_t moved, ssize_t served) {
 }  // namespace
 
 ssize_t read_at(int fd, const Buffers& buffers, std::int64_t offset, const KernelCalls& kernel) {
-  if (const Use use(fd); use && buffers.bytes != 0 && offset >= 0 && use.descriptor().reads()) {
+  if (const Use use(fd, buffers.bytes);
+      use && buffers.bytes != 0 && offset >= 0 && use.descriptor().reads()) {
     if (serve_read(use, fd, buffers, offset)) {
       return static_cast<ssize_t>(buffers.bytes);
     }
@@ -183,7 +184,8 @@ ssize_t read_at(int fd, const Buffers& buffers, std::int64_t offset, const Kerne
 }
 
 ssize_t write_at(int fd, const Buffers& buffers, std::int64_t offset, const KernelCalls& kernel) {
-  if (const Use use(fd); use && buffers.bytes != 0 && offset >= 0 && use.descriptor().writes()) {
+  if (const Use use(fd, buffers.bytes);
+      use && buffers.bytes != 0 && offset >= 0 && use.descriptor().writes()) {
     return serve_write(use, fd, buffers, offset)
                ? static_cast<ssize_t>(buffers.bytes)
                : write_by_kernel(use, fd, buffers, offset, kernel);
@@ -192,7 +194,7 @@ ssize_t write_at(int fd, const Buffers& buffers, std::int64_t offset, const Kern
 }
 
 ssize_t read_next(int fd, const Buffers& buffers, const KernelCalls& kernel) {
-  if (const Use use(fd); use && buffers.bytes != 0 && use.descriptor().reads()) {
+  if (const Use use(fd, buffers.bytes); use && buffers.bytes != 0 && use.descriptor().reads()) {
     const std::int64_t offset = take_offset(use, fd, buffers.bytes);
     if (offset >= 0 && serve_read(use, fd, buffers, offset)) {
       return static_cast<ssize_t>(buffers.bytes);
@@ -210,7 +212,7 @@ ssize_t read_next(int fd, const Buffers& buffers, const KernelCalls& kernel) {
 }
 
 ssize_t write_next(int fd, const Buffers& buffers, const KernelCalls& kernel) {
-  if (const Use use(fd); use && buffers.bytes != 0 && use.descriptor().writes()) {
+  if (const Use use(fd, buffers.bytes); use && buffers.bytes != 0 && use.descriptor().writes()) {
     const std::int64_t offset = take_offset(use, fd, buffers.bytes);
     if (offset < 0) {
       use.file().kernel_writes(use.tick(), use.file().epoch());
