@@ -25,6 +25,7 @@
 #include "record/tree.hpp"
 #include "recorder/recording.h"
 #include "stage/export/receipt.hpp"
+#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::cli {
 namespace {

@@ -116,16 +116,17 @@ bool is_ours(stage::PfsIo& pfs, const std::string& path) {
   return report::begins_page(text) || stage::begins_missed_names(text);
 }
 
-bool is_absent(stage::PfsIo& pfs, const std::string& path) {
+/// A symbolic link is replaced, and its target stays.
+bool is_free(stage::PfsIo& pfs, const std::string& path) {
   const auto file = pfs.open(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  return !file && file.error().code == ENOENT;
+  return !file && (file.error().code == ENOENT || file.error().code == ELOOP);
 }
 
 Status write_or_remove(Writing& writing, const std::string& name, const std::string& text) {
   const std::string path = writing.files.directory + "/" + name;
   stage::PfsIo& pfs = writing.pfs.get();
   if (!text.empty()) {
-    if (!is_absent(pfs, path) && !is_ours(pfs, path)) {
+    if (!is_free(pfs, path) && !is_ours(pfs, path)) {
       return fail(EEXIST, path + " is not a report of efs: move it away");
     }
     return stage::write_beside_results(text, path, S_IRUSR | S_IWUSR, pfs,
