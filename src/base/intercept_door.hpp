@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the daemon and the preloaded library (libefs-intercept) agree on. The door is a regular
+// The contract of the daemon and the preloaded library (libefs-intercept). The door is a regular
 // file that every directory of a mount has under one name that no listing shows. A process opens
 // it for reading and maps it: it holds a DoorTable. The open door is the process's session; it
 // ends with the process. This header includes nothing of ours and needs no run-time library.
@@ -63,7 +63,7 @@ enum DoorFlags : std::uint32_t {
   door_map_write = 2,  // and writes: the kernel passes this open through to the container
 };
 
-// What a client served since its last report, and what it left to the kernel.
+// The calls that a client served since its last report, and those that it left to the kernel.
 struct DoorCounts {
   std::uint64_t reads;
   std::uint64_t read_bytes;

@@ -142,7 +142,7 @@ class File {
     std::size_t count() const { return bytes / chunk; }
   };
 
-  // Of a chunk: the bytes of large requests that the kernel served, in units of `large`, or
+  // A chunk: the bytes of large requests that the kernel served, in units of `large`, or
   // populated.
   static constexpr std::uint8_t populated = 255;
 

@@ -37,7 +37,7 @@ std::string files_text(std::uint64_t files, std::uint64_t bytes) {
   return std::to_string(files) + (files == 1 ? " file, " : " files, ") + format_bytes(bytes);
 }
 
-/// Of entries of a receipt, which may be directories and links.
+/// The entries of a receipt may be directories and links.
 std::string names_text(std::uint64_t names, std::uint64_t bytes) {
   return std::to_string(names) + (names == 1 ? " name, " : " names, ") + format_bytes(bytes);
 }

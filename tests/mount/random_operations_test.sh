@@ -18,7 +18,7 @@ MIRROR=$(mktemp -d /dev/shm/efs-mirror.XXXXXX)
 trap 'rm -rf "$MIRROR"; clean; exit 130' INT TERM
 trap 'rm -rf "$MIRROR"; clean' EXIT
 
-# Of the three processes p1 works by the library, from the first call of each descriptor on.
+# The process p1 works by the library, from the first call of each descriptor on.
 operate() {
   local library=
   [ "$1" = p1 ] && [ -e "$BIN/../lib/libefs-intercept.so" ] && library=$BIN/../lib/libefs-intercept.so
