@@ -256,10 +256,10 @@ bool Filesystem::free_removed() try {
     remove_put_off();
     wait_for_removals();
   }
-  space_.pay(debts);
   if (KernelView* kernel = kernel_) {
     kernel->release_space();
   }
+  space_.pay(debts);  // not before: who finds nothing owed does not wait for the kernel
   backend_.look_again();
   freed_up_to_ = removals;  // not before: others come here to wait for it
   ++times_freed_;

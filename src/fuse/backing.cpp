@@ -46,17 +46,13 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
     }
     // No lock is needed: no open can name these inodes yet.
     const auto ids = registrar_->open_backing(files);
-    Ids due;
-    {
-      MutexLock lock(mutex_);
-      for (std::size_t i = 0; i < batch.size(); ++i) {
-        if (ids[i]) {
-          add_idle(batch[i].ino, *ids[i]);  // else the open tries again and logs why
-        }
+    MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (ids[i]) {
+        add_idle(batch[i].ino, *ids[i]);  // else the open tries again and logs why
       }
-      due = take_closing(false);
     }
-    close(due);
+    close_pending(false);
   }
 }
 
@@ -172,12 +168,12 @@ int BackingTable::register_now(std::uint64_t ino, int descriptor) {
 }
 
 // The file gained a privilege bit since its last open: it returns to the daemon's path.
-BackingTable::Ids BackingTable::revoke_unopened(Slot& slot) {
+void BackingTable::revoke_unopened(Slot& slot) {
   if (slot.opens != 0 || slot.id == 0) {
-    return {};
+    return;
   }
   close_later(std::exchange(slot.id, 0), 0);
-  return take_closing(false);
+  close_pending(false);
 }
 
 void BackingTable::count_open(std::uint64_t ino, Slot& slot) {
@@ -194,7 +190,6 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     return Acquired{.needs_container = lacks_container};
   }
   Acquired acquired;
-  Ids due;
   {
     MutexLock lock(mutex_);
     const auto known = slots_.find(ino);
@@ -208,12 +203,11 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
       slot.id = register_now(ino, *descriptor);
       acquired.row = slot.id != 0 && deserves_batch(ino);
     } else if (!wanted) {
-      due = revoke_unopened(slot);
+      revoke_unopened(slot);
     }
     count_open(ino, slot);
     acquired.id = slot.id;
   }
-  close(due);
   return acquired;
 } catch (const std::bad_alloc&) {  // add() failed: nothing has changed
 
@@ -253,7 +247,6 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
   std::size_t registered = 0;
   std::vector<Registration> unknown;
   unknown.reserve(files.size());
-  Ids due;
   {
     MutexLock lock(mutex_);
     for (const auto& file : files) {
@@ -272,9 +265,8 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
       add_idle(unknown[i].ino, *ids[i], true);
       ++registered;
     }
-    due = take_closing(false);
+    close_pending(false);
   }
-  close(due);
   return registered;
 }
 
@@ -329,7 +321,6 @@ void BackingTable::release(std::uint64_t ino) {
   if (registrar_ == nullptr) {
     return;
   }
-  Ids due;
   {
     MutexLock lock(mutex_);
     const auto it = slots_.find(ino);
@@ -342,23 +333,21 @@ void BackingTable::release(std::uint64_t ino) {
       return;
     }
     make_idle(it->second);
-    due = take_closing(false);
+    close_pending(false);
   }
-  close(due);
 }
 
 void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
   if (registrar_ == nullptr) {
     return;
   }
-  Ids due;
   {
     MutexLock lock(mutex_);
     const auto it = slots_.find(ino);
     if (it == slots_.end()) {
       // The id may already be pending, and the table may not have counted its bytes.
       if (bytes >= most_held) {
-        due = take_closing(true);
+        close_pending(true);
       }
     } else {
       if (it->second.id != 0) {
@@ -367,19 +356,16 @@ void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
         registrar_->keep_to_daemon(ino, false);
       }
       erase(it);
-      due = take_closing(false);
+      close_pending(false);
     }
   }
-  close(due);
 }
 
 void BackingTable::run() {
-  Ids due;
   {
     MutexLock lock(mutex_);
-    due = take_closing(true);
+    close_pending(true);
   }
-  close(due);
 }
 
 void BackingTable::close_later(int id, std::uint64_t bytes) {
@@ -392,13 +378,16 @@ void BackingTable::close_later(int id, std::uint64_t bytes) {
   waiting_ = true;
 }
 
-BackingTable::Ids BackingTable::take_closing(bool all) {
+// Under the lock: who calls close_dropped() after another thread has taken the ids must find their
+// messages sent.
+void BackingTable::close_pending(bool all) {
   if (!all && closing_.size() < BackingRegistrar::most_at_once && closing_bytes_ < most_held) {
-    return {};
+    return;
   }
+  close(closing_);
+  closing_.clear();
   closing_bytes_ = 0;
   waiting_ = false;
-  return std::exchange(closing_, {});
 }
 
 void BackingTable::close(const Ids& ids) {

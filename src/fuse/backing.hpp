@@ -193,8 +193,8 @@ class BackingTable final {
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
-  /// Ends the registration of an inode that is not open, if there is one; the ids to close now.
-  Ids revoke_unopened(Slot& slot) EFS_REQUIRES(mutex_);
+  /// Ends the registration of an inode that is not open, if there is one.
+  void revoke_unopened(Slot& slot) EFS_REQUIRES(mutex_);
   void count_open(std::uint64_t ino, Slot& slot) EFS_REQUIRES(mutex_);
   int register_now(std::uint64_t ino, int descriptor) EFS_REQUIRES(mutex_);
   bool has_others_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
@@ -214,8 +214,8 @@ class BackingTable final {
   }
 
   void close_later(int id, std::uint64_t bytes) EFS_REQUIRES(mutex_);
-  /// Returns the ids to close now: none, or all pending ids.
-  Ids take_closing(bool all) EFS_REQUIRES(mutex_);
+  /// Tells the registrar of the pending ids, if all are wanted or there are many.
+  void close_pending(bool all) EFS_REQUIRES(mutex_);
   void close(const Ids& ids);
 
   BackingRegistrar* registrar_;

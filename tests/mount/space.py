@@ -138,6 +138,19 @@ def shown():
         raise OSError(0, f"{free} bytes are shown to be available, and not {most}")
 
 
+def holders():
+    """Who holds removed containers: descriptors, and mappings."""
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        for kind in ("fd", "map_files"):
+            try:
+                links = [os.readlink(f"/proc/{process}/{kind}/{n}") for n in os.listdir(f"/proc/{process}/{kind}")]
+            except OSError:
+                continue
+            for link in sorted(set(links)):
+                if "/data/" in link and link.endswith("(deleted)"):
+                    print(f"  {process} holds {links.count(link)} {kind} of {link}")
+
+
 wrong = 0
 for case in (to_new_file, to_open_file, more_than_half, full, replaced, replaced_by_smaller, truncated, opened_with_trunc, punched, allocated, removed_while_open, small_files, shown):
     for _ in range(3):
@@ -146,6 +159,7 @@ for case in (to_new_file, to_open_file, more_than_half, full, replaced, replaced
         except OSError as problem:
             steps = [f"{at.name} {at.lineno}" for at in traceback.extract_tb(problem.__traceback__)]
             print(f"{case.__name__}: {problem}; at {', '.join(steps[1:])};")
+            holders()
             print(f"  {available()} bytes of {most} are available; the file has", os.fstat(fd).st_size)
             wrong += 1
         os.ftruncate(fd, 0)

@@ -48,7 +48,12 @@ struct Kernel final : fs::KernelView {
 
   void removals_wait() override { ++series; }
 
-  void release_space() override { held.clear(); }
+  void release_space() override {
+    if (releasing) {
+      releasing();
+    }
+    held.clear();
+  }
 
   void await_received() override {
     if (received) {
@@ -59,8 +64,9 @@ struct Kernel final : fs::KernelView {
   bool removes_later() override { return later; }
 
   bool later = false;
-  int series = 0;                  // of removals that were put off
-  std::function<void()> received;  // a request that a thread has received, and not yet handled
+  int series = 0;                   // of removals that were put off
+  std::function<void()> received;   // a request that a thread has received, and not yet handled
+  std::function<void()> releasing;  // called before the containers are released
   std::vector<std::uint64_t> held;
 };
 
@@ -136,6 +142,21 @@ TEST_CASE("where space is scarce it is free when the removal of a file is answer
   CHECK(store.filesystem->forget(ino, 1).gone);
   CHECK(store.filesystem->getattr(ino).error().code == ENOENT);
   CHECK(store.backend->space().available <= capacity);
+}
+
+// Else a create of another thread would not wait, and the next write would find no space.
+TEST_CASE("space is owed until the kernel has released it", "[fs]") {
+  SmallStore store("/dev/shm");
+  store.file("stays", 9 * mebibyte);
+  store.file("goes", 6 * mebibyte);
+  int owed = 0;
+  store.kernel.releasing = [&] {
+    owed += store.filesystem->owes_space() ? 1 : 0;
+  };
+  REQUIRE(store.filesystem->unlink({}, root_ino, "goes"));
+  CHECK(owed == 1);
+  CHECK(store.kernel.held.empty());
+  CHECK_FALSE(store.filesystem->owes_space());
 }
 
 TEST_CASE("while half of the store is free, containers of removed files are removed later",

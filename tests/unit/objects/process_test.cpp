@@ -220,7 +220,7 @@ TEST_CASE("two writers of one name do not mix", "[objects]") {
     const std::int32_t value = value_of(temp.store, "a");
     REQUIRE(value >= 0);
     int status = 0;
-    if (::waitpid(-1, &status, WNOHANG) > 0) {
+    if (::waitpid(writers[ended], &status, WNOHANG) > 0) {
       CHECK(status == 0);
       ++ended;
     }
