@@ -7,13 +7,14 @@ set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
 LIBRARY=$BIN/../lib/libefs-intercept.so
 [ -e "$LIBRARY" ] || { skip 'programs with the library' 'the library is built for x86-64 only'; finish; }
+cp "$LIBRARY" "$S/" && LIBRARY=$S/libefs-intercept.so   # which every user can read
 PYTHON=$(command -v /usr/bin/python3 || command -v python3)
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_AUTHOR_DATE='2001-01-01T00:00:00Z' GIT_COMMITTER_DATE='2001-01-01T00:00:00Z'
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export LC_ALL=C
 
-with() { LD_PRELOAD=$LIBRARY EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/stats "$@"; }
+with() { LD_PRELOAD=$LIBRARY EFS_INTERCEPT_AFTER=1 EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/stats "$@"; }
 # same NAME NEEDED-PROGRAM...: the function try_NAME in two directories, with the library in one.
 # It prints what must be the same beside the files.
 same() {
@@ -124,19 +125,101 @@ try_hdf5() {
   h5diff a.h5.opaque b.h5.opaque
   for file in a b c; do h5dump $file.h5.opaque | sed 1d | cksum; done
 }
+try_h5perf() {
+  HDF5_NOCLEANUP=1 HDF5_PREFIX=. h5perf_serial -A posix,hdf5 -e 200,400 -x 1,40 >figures.opaque
+  h5dump '#sio_tmp.h5' | sed 1d | cksum
+  mv '#sio_tmp.h5' h5.opaque
+}
 try_mpi() {
   mpicc -DOMPI_SKIP_MPICXX "$SOURCE/tests/mount/intercept_mpi.c" -o mpi.opaque
   timeout 60 mpirun -n 3 ./mpi.opaque shared
 }
 try_java() {
-  printf 'import java.io.*; class X { public static void main(String[] a) throws Exception { RandomAccessFile f = new RandomAccessFile("in/noise", "rw"); byte[] b = new byte[100]; long sum = 0; for (int i = 0; i < 3000; i++) { f.seek((i * 7919L) %% 200000); f.readFully(b); sum += b[7]; f.seek((i * 104729L) %% 200000); f.write(b, 3, 50); } System.out.println(sum); } }' >X.java
+  cat >X.java <<'JAVA'
+import java.io.*;
+import java.nio.*;
+import java.nio.channels.*;
+import java.nio.file.*;
+
+class X {
+  public static void main(String[] a) throws Exception {
+    long sum = 0;
+    try (RandomAccessFile f = new RandomAccessFile("in/noise", "rw")) {
+      byte[] b = new byte[100];
+      for (int i = 0; i < 3000; i++) {
+        f.seek((i * 7919L) % 200000); f.readFully(b); sum += b[7];
+        f.seek((i * 104729L) % 200000); f.write(b, 3, 50);
+      }
+      f.setLength(250000);
+    }
+    try (FileChannel c = FileChannel.open(Path.of("in/noise"), StandardOpenOption.READ, StandardOpenOption.WRITE);
+         FileChannel to = FileChannel.open(Path.of("copy"), StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+      ByteBuffer[] parts = { ByteBuffer.allocateDirect(60), ByteBuffer.allocate(40) };
+      for (int i = 0; i < 3000; i++) {
+        for (ByteBuffer part : parts) part.clear();
+        c.position((i * 7907L) % 240000); c.read(parts); sum += parts[0].get(59) + parts[1].get(39);
+        for (ByteBuffer part : parts) part.flip();
+        c.write(parts[0], (i * 104723L) % 240000); c.write(parts[1], (i * 15485863L) % 240000);
+      }
+      MappedByteBuffer map = c.map(FileChannel.MapMode.READ_WRITE, 4096, 100000);
+      map.putLong(50, sum); map.force();
+      ByteBuffer eight = ByteBuffer.allocate(8);
+      c.read(eight, 4146);
+      if (eight.getLong(0) != sum) throw new Exception("the channel does not see the mapping");
+      for (long at = 0; at < c.size(); ) at += c.transferTo(at, 65536, to);
+      c.truncate(200000);
+    }
+    System.out.println(sum);
+  }
+}
+JAVA
   java -XX:TieredStopAtLevel=1 -XX:-UsePerfData X.java
+}
+# By MPI-IO, too, if it was built with that.
+try_lammps() {
+  printf '%s\n' 'pair_style lj/cut 2.5' 'pair_coeff 1 1 1.0 1.0 2.5' 'fix 1 all nve' 'thermo 5' >melt.in
+  { printf '%s\n' 'units lj' 'lattice fcc 0.8442' 'region box block 0 5 0 5 0 5' 'create_box 1 box' 'create_atoms 1 box' 'mass 1 1.0' 'velocity all create 3.0 87287' \
+    "$(cat melt.in)" 'dump 1 all atom 1 melt.dump' ${MPIIO:+'dump 2 all atom/mpiio 1 melt.mpiio'} 'run 40' 'write_data melt.data' "write_restart melt.restart$MPIIO"; } >first.in
+  lmp -in first.in -log none -screen none
+  printf '%s\n' "read_restart melt.restart$MPIIO" "$(cat melt.in)" 'dump 1 all custom 5 again.dump id x y z' 'run 20' >again.in
+  lmp -in again.in -log none | grep -E '^ +[0-9]+ +[0-9.-]+ '
+}
+# The server's own files hold times, and the order of two clients: its answers are compared. It refuses to run as root.
+try_pgbench() {
+  database() { (cd / && PGHOST=$S/sockets PGUSER=nobody $AS_NOBODY "$@"); }
+  server() { database pg_ctl -s -w -t 30 -D "$data" -l "$data/log" -o "-c listen_addresses= -c unix_socket_directories=$S/sockets -c shared_buffers=512kB -c dynamic_shared_memory_type=mmap -c autovacuum=off" "$@"; }
+  ask() {
+    database psql -qAtX postgres -c 'select count(*), sum(delta) from pgbench_history' -c 'select sum(bid * bbalance) from pgbench_branches' -c 'select sum(tid * tbalance) from pgbench_tellers' \
+      -c "select md5(string_agg(aid || ' ' || abalance, ',' order by aid)) from pgbench_accounts"
+  }
+  chmod 777 .
+  data=$PWD/data
+  database initdb -D "$data" -U nobody -A trust -k -N -E UTF8 --locale=C >init.opaque
+  trap 'server stop -m immediate' EXIT
+  server start >start.opaque
+  database pgbench -q -i postgres 2>fill.opaque
+  database pgbench -n -c 2 -t 200 --random-seed=11 postgres >run.opaque
+  ask
+  server stop -m immediate
+  server start >start.opaque
+  ask
+  database psql -qAtX postgres -c 'update pgbench_accounts set abalance = abalance + 1 where aid % 3 = 0' -c 'vacuum full pgbench_accounts'
+  ask
+  server stop -m fast
+  trap - EXIT
+  database pg_checksums -c -D "$data" | grep 'Bad checksums'
+  rm -r "$data"
 }
 
 if ! kernel_has_it; then skip 'writes by memory' 'the kernel has no passthrough'; fi
 NUMPY=$(numpy_python)
-export PYTHON NUMPY SOURCE
-fresh programs 'resources: []'
+AS_NOBODY=
+if [ "$(id -u)" = 0 ]; then AS_NOBODY='setpriv --reuid=65534 --regid=65534 --clear-groups'; fi
+export PYTHON NUMPY SOURCE S AS_NOBODY MPIIO=
+mkdir "$S/sockets"
+: >"$S/stats"
+chmod 777 "$S/sockets" "$S/stats"
+CAPACITY='512 MiB' fresh programs 'resources: []'
 started "$JOB"
 mkdir "$MNT/input"
 seq 1 40000 >"$MNT/input/numbers"
@@ -151,10 +234,29 @@ same git git
 same gcc gcc ar nm strip
 same fio fio
 same hdf5 h5import h5repack h5copy h5diff h5dump
+same h5perf h5perf_serial h5dump
 if mpicc -E -x c - <<<'#include <mpi.h>' >/dev/null 2>&1; then same mpi mpicc mpirun; else skip mpi 'no MPI compiler'; fi
-same java java
-for name in dd "$(basename "$PYTHON")" gzip perl; do check "$name was served" was_served "$name"; done
-json "$(status_of programs)" "d['io'] == 'passthrough'" 2>/dev/null && for name in dd "$(basename "$PYTHON")"; do check "$name wrote by memory" was_served "$name" writes; done
+same java java javac
+if [ -n "$(command -v lmp)" ] && lmp -h | grep -qw MPIIO; then MPIIO=.mpiio; fi
+same lammps lmp
+PATH=$PATH:$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1) same pgbench initdb pg_ctl pg_checksums pgbench psql
+# served NAME PROGRAM [writes]: if try_NAME ran, the program was served; with passthrough also at its writes
+served() {
+  [ -e "$S/$1.with" ] || return
+  check "$2 was served" was_served "$2"
+  [ -z "$passthrough" ] || [ -z "${3:-}" ] || check "$2 wrote by memory" was_served "$2" writes
+}
+passthrough=$(json "$(status_of programs)" "d['io'] == 'passthrough'" 2>/dev/null && echo yes)
+served dd dd writes
+served python "$(basename "$PYTHON")" writes
+served gzip gzip
+served perl perl writes
+served sqlite sqlite3 writes
+for name in h5repack h5copy h5diff h5dump; do served hdf5 $name; done
+served h5perf h5perf_serial
+served java java writes
+served pgbench postgres writes
+served pgbench pg_checksums
 check 'half of the processes with the library' "$PYTHON" -SE "$SOURCE/tests/mount/intercept_mixed.py" "$MNT/mixed" "$LIBRARY"
 check 'stop' "$EFS" stop --no-stage-out programs
 finish
