@@ -3,7 +3,7 @@
 # Public test suites on the mount, with passthrough and on the daemon's path, and on a tmpfs: tests
 # that pass on tmpfs must pass on the mount. pjdfstest and fsx come with `make suites` (cargo),
 # stress-ng with `make deps` (Debian); a missing suite is skipped. EFS_SUITES names the directory of
-# the first two.
+# the first two. fsx also runs with libefs-intercept.
 #   suites_test.sh BIN_DIR
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -11,12 +11,15 @@ suites=${EFS_SUITES:-$BIN/../suites/bin}
 declared=$(cd "$(dirname "$0")" && pwd)/suites-expect.txt
 find_suite() { if [ -x "$suites/$1" ]; then echo "$suites/$1"; else command -v "$1"; fi; }
 pjdfstest=$(find_suite pjdfstest) fsx=$(find_suite fsx) stress=$(command -v stress-ng)
+library=$BIN/../lib/libefs-intercept.so intercepted=$fsx
+[ -e "$library" ] || intercepted=
 seed=${EFS_TEST_SEED:-$((RANDOM * 32768 + RANDOM))}
 
-skip_all() { for suite in pjdfstest fsx stress-ng; do skip "$suite" "$1"; done; finish; }
+skip_all() { for suite in pjdfstest fsx fsx-intercepted stress-ng; do skip "$suite" "$1"; done; finish; }
 [ "$(id -u)" = 0 ] || skip_all 'needs root'
 [ -n "$pjdfstest" ] || skip pjdfstest "not installed: 'make suites' gets it (cargo, rustc 1.85 or newer)"
 [ -n "$fsx" ] || skip fsx "not installed: 'make suites' gets it (cargo, rustc 1.82 or newer)"
+[ -n "$intercepted" ] || skip fsx-intercepted "no fsx, or no libefs-intercept, which is built for x86-64 only"
 [ -n "$stress" ] || skip stress-ng "not installed: 'make deps' gets it"
 [ -z "$stress" ] || [ -z "${EFS_FAST:-}" ] || { stress=; skip stress-ng 'takes minutes, and EFS_FAST is set'; }
 
@@ -55,6 +58,11 @@ stressors() {
   "$stress" --class 'filesystem?' 2>&1 | sed -n "s/^class 'filesystem' stressors: //p" | tr ' ' '\n' |
     grep -vxE 'bind-mount|binderfs|dup|eventfd|fanotify|io|ioprio|procfs'
 }
+fsx() {  # fsx DIRECTORY OPERATIONS LARGEST
+  sed "s/^max = .*/max = $3/" "$S/fsx.toml" >"$S/fsx-$3.toml"
+  timeout 300 "$fsx" -q -f "$S/fsx-$3.toml" -N "$2" -S "$seed" -P "$S" "$1/fsx" >"$S/fsx.log" 2>&1 || { tail -n 5 "$S/fsx.log" >&2; echo "seed-$seed"; }
+  rm -f "$1/fsx"
+}
 # Prints the failures of a suite in a directory, one name per line; its totals go to stderr.
 failures_of() {
   local suite=$1 dir=$2 name code
@@ -63,9 +71,9 @@ failures_of() {
       NO_COLOR=1 timeout 300 "$pjdfstest" -c "$S/pjdfstest.toml" -p "$dir" >"$S/pjdfstest.log" 2>&1
       grep -E '^Summary: ' "$S/pjdfstest.log" >&2 || { tail -n 3 "$S/pjdfstest.log" >&2; echo 'did not end'; }
       awk '$NF == "FAILED" { print $1 }' "$S/pjdfstest.log" ;;
-    fsx)
-      timeout 300 "$fsx" -q -f "$S/fsx.toml" -N 20000 -S "$seed" -P "$S" "$dir/fsx" >"$S/fsx.log" 2>&1 || { tail -n 5 "$S/fsx.log" >&2; echo "seed-$seed"; }
-      rm -f "$dir/fsx" ;;
+    fsx) fsx "$dir" 20000 131072 ;;
+    # the library serves small requests
+    fsx-intercepted) LD_PRELOAD=$library EFS_INTERCEPT_AFTER=1 EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/served fsx "$dir" 10000 20000 ;;
     stress-ng)
       for name in $(stressors); do
         timeout 60 "$stress" "--$name" 1 -t 1 --temp-path "$dir" --verify --no-rand-seed --quiet >"$S/stress.log" 2>&1; code=$?
@@ -86,6 +94,7 @@ same() {
 mkdir "$S/native"; mount -t tmpfs -o mode=1777,size=2g native "$S/native"
 all=(); for suite in pjdfstest fsx stress; do [ -z "${!suite}" ] || all+=("${suite/#stress/stress-ng}"); done
 for suite in "${all[@]}"; do failures_of "$suite" "$S/native" >"$S/$suite.native"; done
+[ -z "$intercepted" ] || { all+=(fsx-intercepted); cp "$S/fsx.native" "$S/fsx-intercepted.native"; }
 echo "suites: ${all[*]:-none}; seed $seed (EFS_TEST_SEED)"
 for suite in "${all[@]}"; do check_not "$suite ends on tmpfs" grep -qE 'did not end|^seed-' "$S/$suite.native"; done
 for suite in "${all[@]}"; do echo "fails on tmpfs: $suite: $(tr '\n' ' ' <"$S/$suite.native")"; done
@@ -98,6 +107,8 @@ for io in passthrough daemon; do
   chmod 1777 "$MNT"
   check "$io: I/O" json "$("$EFS" status --json "$NAME")" "d['io'] == '$io'"
   for suite in "${all[@]}"; do same "$suite" "$io" "$MNT"; done
+  # how many writes are served depends on the pauses between them
+  [ -z "$intercepted" ] || { cat "$S/served"; check "$io: reads of fsx were served" grep -qE '^efs-intercept: fsx\[[0-9]+\]: reads [1-9]' "$S/served"; rm "$S/served"; }
   check "$io: the daemon lives" json "$("$EFS" status --json "$NAME")" "d['state'] == 'running'"
   check "$io: stop" "$EFS" stop --no-stage-out "$NAME"
 done
