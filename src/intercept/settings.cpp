@@ -39,6 +39,7 @@ void read_settings() {
   if (getauxval(AT_SECURE) != 0) {
     return;
   }
+  strncpy(read.program, program_invocation_short_name, sizeof read.program - 1);
   const char* mode = getenv("EFS_INTERCEPT");
   const auto is = [mode](const char* word) {
     return mode != nullptr && strcmp(mode, word) == 0;

@@ -10,6 +10,7 @@ struct Settings {
   bool serves = false;  // EFS_INTERCEPT=off, or a program of EFS_INTERCEPT_SKIP
   bool verifies = false;
   unsigned calls = 0;          // before a file is mapped, a power of two; 0: as it pays
+  char program[61] = {};       // a program may write over the name that it was given
   bool tells = false;          // statistics at the end
   int errors = 2;              // a copy of standard error, which a program may close before its end
   char statistics[4096] = {};  // the file to which they go instead

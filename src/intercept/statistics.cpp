@@ -48,7 +48,7 @@ void differed(int fd, long offset, std::size_t bytes) {
   const int length = snprintf(text, sizeof text,
                               "efs-intercept: %s[%d]: a read of %zu bytes at %ld by descriptor %d "
                               "differs from the kernel's\n",
-                              program_invocation_short_name, getpid(), bytes, offset, fd);
+                              settings().program, getpid(), bytes, offset, fd);
   write_line(text, length);
 }
 
@@ -63,11 +63,11 @@ void tell() {
   char text[400];
   const int length =
       snprintf(text, sizeof text,
-               "efs-intercept: %.60s[%d]: reads %llu (%llu bytes) writes %llu (%llu bytes) "
+               "efs-intercept: %s[%d]: reads %llu (%llu bytes) writes %llu (%llu bytes) "
                "kernel %llu different %llu\n",
-               program_invocation_short_name, getpid(), number(total.reads),
-               number(total.read_bytes), number(total.writes), number(total.written_bytes),
-               number(total.kernel_calls), number(differences));
+               settings().program, getpid(), number(total.reads), number(total.read_bytes),
+               number(total.writes), number(total.written_bytes), number(total.kernel_calls),
+               number(differences));
   write_line(text, length);
 }
 
