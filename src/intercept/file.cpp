@@ -127,6 +127,7 @@ File* File::begin(int fd, const Identity& identity, bool writes) {
   file.mount_ = mount;
   file.served_ = file.next_offset_ = 0;
   file.asked_at_ = 0;
+  file.ask_beyond_ = calls_that_pay;
   file.unmappable_ = false;
   file.stored_ = false;
   file.written_tick_ = 0;
@@ -173,6 +174,9 @@ bool File::ask(int fd, std::uint64_t offset) {
   DoorFile said{};
   said.offset = offset;
   const long result = raw(SYS_ioctl, fd, door_ask, &said);
+  const std::uint64_t twice = 2 * ask_beyond_.load(std::memory_order_relaxed);
+  ask_beyond_ = has_paid() ? calls_that_pay : twice < rarest_question ? twice : rarest_question;
+  beyond_ = 0;
   asked_at_ = served_.load(std::memory_order_relaxed);
   if (result != 0 || said.inode != identity_.inode || (said.flags & door_map_read) == 0) {
     set_range({});
@@ -245,7 +249,7 @@ const File::Mapping* File::serving(const Run& run) const {
 }
 
 // A file that grows by others, or has holes, is asked about now and then: a question costs as much
-// as some 20 calls.
+// as some 20 calls. After questions that did not pay it is asked about less and less.
 const File::Mapping* File::prepare(int fd, const Run& run) {
   if (busy_.test_and_set(std::memory_order_acquire)) {
     return nullptr;
@@ -318,6 +322,9 @@ char* File::at(int fd, std::uint64_t offset, std::uint64_t bytes, bool for_write
   const Mapping* mapping = serving(run);
   if (mapping == nullptr) [[unlikely]] {
     if (is_current() && !range().holds(offset, bytes) && !may_ask()) {
+      if (!for_write) {
+        add(beyond_, 1);
+      }
       return nullptr;  // an append, mostly
     }
     mapping = prepare(fd, run);

@@ -175,7 +175,17 @@ class File {
   bool map(int fd, bool writable);
   const Mapping* prepare(int fd, const Run& run);
 
-  bool may_ask() const { return served_.load(std::memory_order_relaxed) - asked_at_.load() >= 64; }
+  // A question pays if so many calls are served after it.
+  static constexpr std::uint64_t calls_that_pay = 64, rarest_question = 4096;
+
+  bool has_paid() const {
+    return served_.load(std::memory_order_relaxed) - asked_at_.load() >= calls_that_pay;
+  }
+
+  bool may_ask() const {
+    return has_paid() ||
+           beyond_.load(std::memory_order_relaxed) >= ask_beyond_.load(std::memory_order_relaxed);
+  }
 
   bool needs_longer(const Run& run) const;
   /// Rule 10. False: a large request to pages that this process has not touched.
@@ -197,8 +207,10 @@ class File {
   std::atomic<std::uint64_t> next_offset_{0};  // where the last call ended
   std::atomic_flag busy_;  // the thread that changes the range or the mappings has it
   std::atomic<std::uint64_t> asked_at_{0};  // served_ at the last question
-  bool unmappable_ = false;                 // under busy_
-  std::size_t mapped_ = 0;                  // mappings; under busy_
+  // Reads outside the range since the last question, and how many lead to the next one.
+  std::atomic<std::uint64_t> beyond_{0}, ask_beyond_{calls_that_pay};
+  bool unmappable_ = false;  // under busy_
+  std::size_t mapped_ = 0;   // mappings; under busy_
   std::atomic<bool> in_use_{false};
   Mapping mappings_[most_mappings];
 };

@@ -35,6 +35,19 @@ hold() {
   exec 7>"$S/$NAME/tell" 8<"$S/$NAME/said"
   [ "$(said)" = mapped ]
 }
+# grown: a program maps a file, another one makes it longer, and the first reads behind the old end.
+grown() {
+  with python3 -SE - "$MNT/grown" <<'PY'
+import os, subprocess, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, bytes(4096), 0)
+for _ in range(64):
+    os.pread(fd, 10, 0)
+subprocess.run(["dd", "if=/dev/zero", "of=" + sys.argv[1], "bs=4k", "count=100", "conv=notrunc", "status=none"], check=True)
+for number in range(4000):
+    assert os.pread(fd, 90, 8192 + number * 90) == bytes(90)
+PY
+}
 said() { local line; read -r -t 60 line <&8; echo "$line"; }
 ask() { echo more >&7; said; }
 here() { local name=$1; shift; if "$@"; then ok; else fail "$name" "$* gave $?
@@ -54,6 +67,9 @@ each "$kind" with
 read -r reads writes kernel < <(served efs-intercept-cases)
 check 'most reads are served' test "${reads:-0}" -gt 1000
 [ "$kind" = reads ] || check 'and writes' test "${writes:-0}" -gt 1000
+check 'a file that another program has made longer' grown
+read -r reads _ < <(served python3)
+check 'is served' test "${reads:-0}" -gt 3500
 check 'verify: no read differs' eval 'LD_PRELOAD=$LIBRARY EFS_INTERCEPT_AFTER=32 EFS_INTERCEPT=verify EFS_INTERCEPT_STATS=$S/verified timeout 60 "$CASES" "$MNT/cases" "$kind" "both doors" && grep -q "different 0" "$S/verified"'
 check 'off: nothing is served' eval 'LD_PRELOAD=$LIBRARY EFS_INTERCEPT=off timeout 60 "$CASES" "$MNT/cases" plain "both doors"'
 check 'skip: nothing is served' eval 'LD_PRELOAD=$LIBRARY EFS_INTERCEPT_SKIP=git,efs-intercept-cases timeout 60 "$CASES" "$MNT/cases" plain "both doors"'
