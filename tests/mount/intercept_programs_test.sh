@@ -43,7 +43,7 @@ try_dd() {
   dd if=copy of=tail bs=1 skip=99990 count=200 status=none
 }
 try_cp() { cp -a in all; cp --sparse=always in/numbers sparse; cp --reflink=never -r all again; cmp in/noise again/noise; cat in/* >joined; wc joined; }
-try_tar() { tar c --sort=name --mtime=@0 --owner=0 --group=0 -f all.tar in; mkdir out; tar xf all.tar -C out; tar df all.tar -C out; tar rf all.tar --mtime=@0 -C in numbers; tar tf all.tar; }
+try_tar() { tar c --sort=name --mtime=@0 --owner="$(id -u)" --group="$(id -g)" -f all.tar in; mkdir out; tar xf all.tar -C out; tar df all.tar -C out; tar rf all.tar --mtime=@0 -C in numbers; tar tf all.tar; }
 try_rsync() { rsync -a in/ out; echo changed >>out/numbers; rsync -a --checksum --inplace in/ out; cmp in/numbers out/numbers; }
 try_gzip() { for n in 1 2 3 4 5 6 7 8; do cat in/noise; done >large; gzip -n1k large; gzip -dc large.gz | cmp - large; gzip -nk in/numbers in/noise; gzip -dc in/numbers.gz >back; cmp back in/numbers; if command -v xz >/dev/null; then xz -0k in/numbers; xz -dc in/numbers.xz | cmp - in/numbers; fi; if command -v bzip2 >/dev/null; then bzip2 -k1 in/noise; bzip2 -dc in/noise.bz2 | cmp - in/noise; fi; }
 try_sort() { sort -R --random-source=in/noise in/numbers >mixed; sort -n -S 1M -T . mixed >sorted; cmp sorted in/numbers; sort -u -k1,1 -t 7 mixed | cksum; uniq -c sorted | tail -n 3; split -b 30000 sorted part; cat part* | cmp - sorted; head -c 100000 mixed >h; tail -c 100000 mixed >t; paste h t | cksum; sed -i s/1/one/g h; comm -3 sorted h | cksum; }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The parity program (parity.cpp) on a tmpfs and on a mount with the same options. With passthrough
 # and on the daemon's own path; as root, as an ordinary user on root's mount, and as an ordinary
-# user on the user's own mount (by fusermount3); with containers in memory and on ext4. Declared
-# differences: expect-*.txt.
+# user on the user's own mount (by fusermount3); with containers in memory and on ext4; with
+# libefs-intercept. Declared differences: expect-*.txt.
 #   parity_test.sh BIN_DIR PARITY
 set -uo pipefail
 # A mount namespace with a /dev/fuse that every user may open, as on a machine that offers FUSE to
@@ -24,7 +24,7 @@ fi
 for kind in passthrough daemon user; do declared "$kind" >"$S/expect-$kind"; done
 declared daemon writeback >"$S/expect-writeback"
 # compare NAME IO START_OPTIONS... -- PARITY_OPTIONS...; $as is the mounting user; the store is in
-# memory or in $store.
+# memory or in $store; the program runs with $library.
 compare() {
   local name=$1 io=$2 text code; shift 2
   local start=(); while [ "$1" != -- ]; do start+=("$1"); shift; done; shift
@@ -35,7 +35,7 @@ compare() {
   mount -t tmpfs -o nosuid,nodev,mode=1777,size=2g native "$S/$name/native"
   check "$name: start" ${as:-} "$EFS" start "$JOB" "${start[@]}"
   check "$name: I/O" json "$(${as:-} "$EFS" status --json "$name")" "d['io'] == '$io'"
-  text=$(${as:-} "$parity" "$S/$name/native" "$MNT" "$@"); code=$?
+  text=$(${as:-} env ${library:+LD_PRELOAD=$library EFS_INTERCEPT_AFTER=1 EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/served} "$parity" "$S/$name/native" "$MNT" "$@"); code=$?
   printf '%s\n' "$text" | grep -v '^DIFF [^ ]* (declared)' | sed "s/^/$name: /"
   skipped=$((skipped + $(sed -nE 's/^[0-9]+ passed, [0-9]+ failed, ([0-9]+) skipped$/\1/p' <<<"$text" | tail -n 1 | grep . || echo 0)))
   [ $code -ne 0 ] || ok
@@ -47,6 +47,13 @@ compare() {
 
 compare passthrough passthrough -- --expect "$S/expect-passthrough"
 compare daemon daemon -o daemon-io -- --expect "$S/expect-daemon"
+if [ -e "$BIN/../lib/libefs-intercept.so" ]; then
+  declared passthrough intercepted >"$S/expect-intercepted"
+  library=$BIN/../lib/libefs-intercept.so compare intercepted passthrough -- --expect "$S/expect-intercepted"
+  check 'intercepted: reads and writes were served' grep -qE ': reads [1-9].* writes [1-9]' "$S/served"
+else
+  skip 'parity with libefs-intercept' 'it is built for x86-64 only'
+fi
 # From Linux 6.6 on, a traced mount has no page cache except that of mappings: every read reaches
 # the daemon, which sets the time.
 cp "$S/expect-daemon" "$S/expect-traced"
