@@ -58,7 +58,7 @@ catch() {
 }
 
 # sanitized PRESET TESTS SAMPLE: builds the unit and model tests with a sanitizer and runs them; the plain build lets everything fail, at one of
-# three places, which the seed chooses (EFS_SAMPLE=1: at every place), these look for what that does to memory, or between threads, and take one
+# five places, which the seed chooses (EFS_SAMPLE=1: at every place), these look for what that does to memory, or between threads, and take one
 # of SAMPLE places.
 sanitized() {
   local compiler=c++ c_compiler=cc linking= library names=
@@ -77,12 +77,12 @@ sanitized() {
 # perform LABEL PART: a line of the list.
 perform() {
   case $1/$2 in
-    unit/plain) EFS_SAMPLE=${EFS_SAMPLE:-3} catch "$build/bin/efs-tests" ;;
+    unit/plain) EFS_SAMPLE=${EFS_SAMPLE:-5} catch "$build/bin/efs-tests" ;;
     # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
     # The crash enumeration and the injected faults bring a store of their own; where memory ends does not hang on the store, and
-    # where the PFS fails does little: one place of ten.
+    # where the PFS fails does little: one place of twenty.
     # Objects, queues, the node's cache, job files and what reads receipts have no segments.
-    unit/mapped-segments) EFS_SAMPLE=10 PMEM_IS_PMEM_FORCE=1 catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]~[objects]~[queue]~[cache]~[config]~[record]~[receipt]~[doctor]' ;;
+    unit/mapped-segments) EFS_SAMPLE=20 PMEM_IS_PMEM_FORCE=1 catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]~[objects]~[queue]~[cache]~[config]~[record]~[receipt]~[doctor]' ;;
     # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
     # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
     # two that wait for each other); the thread sanitizer has nothing to find there.
