@@ -73,7 +73,14 @@ struct DoorCounts {
   std::uint64_t mapped_files;  // now, not since the last report
 };
 
+// Room for `bytes` behind the end of this file, which appends will need. The daemon reserves as
+// much as its rule allows (EAGAIN: none) and gives back what is left at the last close.
+struct DoorAhead {
+  std::uint64_t bytes;
+};
+
 inline constexpr auto door_ask = static_cast<unsigned>(_IOWR(0xEF, 1, DoorFile));      // a file
 inline constexpr auto door_report = static_cast<unsigned>(_IOW(0xEF, 2, DoorCounts));  // the door
+inline constexpr auto door_ahead = static_cast<unsigned>(_IOW(0xEF, 3, DoorAhead));    // a file
 
 }  // namespace efs

@@ -52,7 +52,8 @@ Filesystem::Filesystem(Backend& backend, const Options& options)
       medium_(options.medium ? options.medium
                              : store::directory_medium(options.metadata_directory)),
       names_(options.root_mode, options.uid, options.gid, clock_.now()),
-      space_(backend) {}
+      space_(backend),
+      room_(options.read_only ? nullptr : medium_) {}
 
 Filesystem::~Filesystem() {
   remove_put_off();

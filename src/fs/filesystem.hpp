@@ -34,6 +34,7 @@
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
 #include "fs/put_off_removals.hpp"
+#include "fs/room_ahead.hpp"
 #include "fs/seal.hpp"
 #include "fs/space_account.hpp"
 #include "store/journal.hpp"
@@ -321,6 +322,14 @@ class Filesystem {
     }
     return done;
   }
+
+  /// Reserves room behind the end of a file that is open for writing, at most `bytes`: see
+  /// RoomAhead. Returns where it ends; EAGAIN: none is to be had. After the last close it is given
+  /// back.
+  Result<std::uint64_t> take_room(std::uint64_t ino, std::uint64_t bytes) EFS_EXCLUDES(mutex_);
+
+  /// True if the file may have more blocks than data.
+  bool has_room(std::uint64_t ino) const { return room_.has(ino); }
 
   /// Waits for some milliseconds if a removed file counts as open, because the kernel may delay the
   /// RELEASE of a closed file. Returns false at once if there is none.
@@ -646,8 +655,12 @@ class Filesystem {
   /// huge page for a few bytes, and zeros in them may be meant to reserve space. fallocate(2) must
   /// not have reserved space, because posix_fallocate(3) promises that later writes find room.
   bool may_punch(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
-    return inode.is_regular() && inode.nlink > 0 && !inode.freed && inode.size_set &&
-           !inode.reserved && inode.ino >= first_own_;
+    return owns_pages(inode) && inode.size_set;
+  }
+
+  bool owns_pages(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
+    return inode.is_regular() && inode.nlink > 0 && !inode.freed && !inode.reserved &&
+           inode.ino >= first_own_;
   }
 
   /// Call when the last writer has closed the file. Frees the file's zero pages if they take space,
@@ -672,6 +685,23 @@ class Filesystem {
   struct Run {
     std::uint64_t offset = 0, length = 0;  // bytes
   };
+
+  Result<std::uint64_t> reserve_room(std::uint64_t ino, MappedFile& content, const Space& space,
+                                     std::uint64_t bytes) EFS_REQUIRES_SHARED(mutex_);
+  /// Call after a close. Gives back the room of a file that no program can write to. Does not
+  /// throw.
+  void settle_room(std::uint64_t ino) EFS_EXCLUDES(mutex_);
+  /// Returns true if space was freed. `tries`: as for free_zeros_of(). Throws std::bad_alloc.
+  bool give_back_room(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
+  /// That of all files; returns true if space was freed.
+  bool give_back_rooms() EFS_EXCLUDES(mutex_);
+  /// The pages of the room that no program has written.
+  static std::vector<Run> unused(MappedFile& content, const RoomAhead::Room& room,
+                                 std::uint64_t size);
+  /// True if nothing is left to do.
+  bool settle_left_room(std::uint64_t ino) EFS_REQUIRES(mutex_);
+  /// Gives back what an earlier process left; a takeover inherits it.
+  void settle_rooms() EFS_REQUIRES(mutex_);
 
   class ZeroPages;
 
@@ -754,7 +784,9 @@ class Filesystem {
   std::atomic<std::uint64_t> awaited_{0};      // removals_ at the last await_removed()
   std::atomic<std::uint32_t> removing_{0};     // see Removing
 
-  ContainerPool pool_;  // rank 33
+  RoomAhead room_;
+  std::atomic_flag settling_room_;  // a thread waits in settle_room()
+  ContainerPool pool_;              // rank 33
   PutOffRemovals put_off_;
 
   Mutex files_mutex_;  // rank 30

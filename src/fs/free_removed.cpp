@@ -123,6 +123,7 @@ void Filesystem::remove_container(const Reaped& reaped) {
     space_.owe(backend_.place_of(reaped.container),
                static_cast<std::uint64_t>(held->st_blocks) * 512);
   }
+  room_.drop(reaped.container);
   ++removals_;
   const bool later = kernel != nullptr && !reaped.waits && kernel->removes_later() &&
                      space_.level() == SpaceAccount::Level::ample;
@@ -218,7 +219,8 @@ bool Filesystem::free_removed() try {
   // In this order: a removal goes from the last of them to the first.
   if (put_off() == 0 && removing_ == 0 && freed_up_to_ == removals_) {
     space_.settle();
-    return free_zeros_left();
+    const bool any = give_back_rooms();
+    return free_zeros_left() || any;
   }
   slow_work_begins();
   MutexLock turn(freeing_);
@@ -250,6 +252,7 @@ bool Filesystem::free_removed() try {
     (void)sync_journal();  // logged; a file system that failed frees nothing
   }
   free_zeros_left();
+  give_back_rooms();
   // Upkeep may take one after the wait, and before remove_put_off().
   constexpr int most_rounds = 16;
   for (int rounds = 0; rounds < most_rounds && (put_off() > 0 || removing_ > 0); ++rounds) {

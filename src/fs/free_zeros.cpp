@@ -165,7 +165,7 @@ Status Filesystem::punch(std::uint64_t ino, std::uint64_t edits, MappedFile& con
                          std::span<const Run> zeros) {
   WriteLock lock(mutex_);
   Inode* inode = names_.find(ino);
-  if (inode == nullptr || !may_punch(*inode) || inode->write_opens > 0 || inode->edits != edits ||
+  if (inode == nullptr || !owns_pages(*inode) || inode->write_opens > 0 || inode->edits != edits ||
       held_ > 0) {
     return fail(EAGAIN);
   }

@@ -166,7 +166,11 @@ Status MappedFile::alone(const std::function<Status(Container&)>& work) {
   if (!shape_.try_lock()) {
     return fail(EBUSY);
   }
-  const Status done = work(*container_);
+  Status done = fail(ENOMEM);
+  try {
+    done = work(*container_);
+  } catch (const std::bad_alloc&) {
+  }
   shape_.unlock();
   return done;
 }

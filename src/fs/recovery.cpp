@@ -53,6 +53,9 @@ Status Filesystem::recover() {
     settle_nameless(containers);
     EFS_TRY(finish_emptied());
     EFS_TRY(match_containers(containers));
+    if (!options_.read_only) {
+      settle_rooms();
+    }
     recovery_.emptied_before = std::ranges::any_of(emptied_.inodes(), [this](std::uint64_t ino) {
       const auto attributes = backend_.attributes(ino);
       return attributes && emptied_.contains(ino, *attributes);

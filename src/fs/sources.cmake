@@ -26,11 +26,13 @@ set(sources
   ops/set_acl.cpp
   ops/setattr.cpp
   ops/statfs.cpp
+  ops/take_room.cpp
   ops/unlink.cpp
   ops/write.cpp
   ops/xattr.cpp
   record.cpp
   recovery.cpp
+  room_ahead.cpp
   seal.cpp
   settle.cpp
   snapshot.cpp

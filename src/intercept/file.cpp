@@ -14,6 +14,8 @@
 namespace efs::intercept {
 namespace {
 
+constexpr std::uint64_t room_ahead = 2 << 20;  // bytes; the daemon grants no more
+
 constexpr std::size_t most_files = 512;
 constexpr std::size_t page = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 44;  // of a file; an address has 47 bits
@@ -129,6 +131,7 @@ File* File::begin(int fd, const Identity& identity, bool writes) {
   file.asked_at_ = 0;
   file.ask_beyond_ = calls_that_pay;
   file.unmappable_ = false;
+  file.appended_ = file.room_end_ = 0;
   file.stored_ = false;
   file.written_tick_ = 0;
   mount->mapped_files.fetch_add(1);
@@ -335,10 +338,25 @@ char* File::at(int fd, std::uint64_t offset, std::uint64_t bytes, bool for_write
   return mapping->base + offset;
 }
 
-void File::extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes) {
+// Rule 11. Each append to a file without room allocates its pages one by one. If the daemon grants
+// none, it is asked again after as many bytes. A cut file has lost its room.
+bool File::needs_room(std::uint64_t offset, std::uint64_t bytes) {
+  constexpr std::uint64_t enough = 128 << 10;
+  appended_ = offset == end_.load(std::memory_order_relaxed) ? appended_ + bytes : 0;
+  const std::uint64_t end = offset + bytes;
+  const bool has_room = end < room_end_ && end + room_ahead >= room_end_;
+  if (bytes > large || appended_ < enough || has_room) {
+    return false;
+  }
+  room_end_ = end + room_ahead;
+  return true;
+}
+
+void File::extend(int fd, std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes == 0 || busy_.test_and_set(std::memory_order_acquire)) {
     return;
   }
+  const bool asks = needs_room(offset, bytes);
   if (epoch_.load(std::memory_order_relaxed) == epoch) {
     KnownRange known = range();
     known.add(offset, bytes);
@@ -346,6 +364,10 @@ void File::extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes
     end_.store(known.end);
   }
   busy_.clear(std::memory_order_release);
+  if (asks) {
+    const DoorAhead ahead{.bytes = room_ahead};
+    raw(SYS_ioctl, fd, door_ahead, &ahead);
+  }
 }
 
 // Rule 6. The stores came within the tick of the kernel's last write. If that is long ago, the

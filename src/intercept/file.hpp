@@ -87,8 +87,9 @@ class File {
   /// The kernel's offset is here now.
   void offset_is(std::uint64_t offset) { next_offset_.store(offset, std::memory_order_relaxed); }
 
-  /// The kernel has written these bytes. `epoch` is of before the call.
-  void extend(std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
+  /// The kernel has written these bytes by `fd`. `epoch` is of before the call. After a row of
+  /// appends asks the daemon for room (rule 11).
+  void extend(int fd, std::uint64_t epoch, std::uint64_t offset, std::uint64_t bytes);
 
   std::uint64_t epoch() const { return mount_->epoch(identity_.inode); }
 
@@ -172,6 +173,7 @@ class File {
   const Mapping* serving(const Run& run) const;
   /// Both under busy_.
   bool ask(int fd, std::uint64_t offset);
+  bool needs_room(std::uint64_t offset, std::uint64_t bytes);
   bool map(int fd, bool writable);
   const Mapping* prepare(int fd, const Run& run);
 
@@ -209,8 +211,10 @@ class File {
   std::atomic<std::uint64_t> asked_at_{0};  // served_ at the last question
   // Reads outside the range since the last question, and how many lead to the next one.
   std::atomic<std::uint64_t> beyond_{0}, ask_beyond_{calls_that_pay};
-  bool unmappable_ = false;  // under busy_
-  std::size_t mapped_ = 0;   // mappings; under busy_
+  bool unmappable_ = false;     // under busy_
+  std::uint64_t appended_ = 0;  // bytes in a row at the end; under busy_
+  std::uint64_t room_end_ = 0;  // no more room is asked for before; under busy_
+  std::size_t mapped_ = 0;      // mappings; under busy_
   std::atomic<bool> in_use_{false};
   Mapping mappings_[most_mappings];
 };

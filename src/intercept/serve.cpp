@@ -136,7 +136,7 @@ ssize_t write_by_kernel(const Use& use, int fd, const Buffers& buffers, std::int
   add(file.counts().kernel_calls, 1);
   const ssize_t written = at_offset(fd, buffers, offset, kernel);
   if (written > 0) {
-    file.extend(epoch, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(written));
+    file.extend(fd, epoch, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(written));
   }
   return written;
 }

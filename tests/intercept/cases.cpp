@@ -621,6 +621,42 @@ void growing_file() {
   close(fd);
 }
 
+bool is_as(const std::string& path, const std::string& bytes) {
+  const long fd = raw(SYS_openat, AT_FDCWD, path.c_str(), O_RDONLY, 0);
+  std::string all(bytes.size() + 1, '\0');
+  const long got = raw(SYS_pread64, fd, all.data(), all.size(), 0);
+  raw(SYS_close, fd);
+  return got == static_cast<long>(bytes.size()) && all.compare(0, bytes.size(), bytes) == 0;
+}
+
+std::uint64_t bytes_held(int fd) {
+  struct stat now{};
+  EXPECT(fstat(fd, &now) == 0);
+  return static_cast<std::uint64_t>(now.st_blocks) * 512;
+}
+
+// Rule 11, and that the room is gone after the close. The other door sees no byte of it.
+void room_for_appends() {
+  const std::string path = make("appends", "");
+  const std::string bytes = pattern(1 << 20);
+  const int fd = open(path.c_str(), O_RDWR);
+  for (std::size_t at = 0; at < bytes.size(); at += 4096) {
+    EXPECT(write(fd, bytes.data() + at, 4096) == 4096);
+  }
+  EXPECT(is_as(path, bytes));
+  if (has_library && writes_by_memory) {
+    EXPECT(bytes_held(fd) >= std::uint64_t{2} << 20);
+  }
+  const int reader = open(path.c_str(), O_RDONLY);
+  close(fd);
+  EXPECT(is_as(path, bytes));
+  for (int looks = 0; looks < 10000 && bytes_held(reader) > bytes.size(); ++looks) {
+    usleep(1000);  // the kernel tells the daemon of a close in its own time
+  }
+  EXPECT(bytes_held(reader) == bytes.size());
+  close(reader);
+}
+
 void streams_of_the_c_library() {
   const std::string path = make("dprintf", pattern(10000));
   const int fd = opened(path);
@@ -840,6 +876,7 @@ constexpr Case cases[] = {
     {"a limit of the file size", size_limit},
     {"a removed file", removed_file},
     {"a growing file", growing_file},
+    {"room for appends", room_for_appends},
     {"dprintf", streams_of_the_c_library},
     {"locks", locks_stay},
     {"data between holes", data_between_holes},

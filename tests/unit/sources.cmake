@@ -66,6 +66,7 @@ set(sources
   fs/mapped_file_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
+  fs/room_ahead_test.cpp
   fs/segment_tree_test.cpp
   fs/staging_live_test.cpp
   fs/takeover_test.cpp

@@ -87,6 +87,7 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
     make_room_ahead();
     if (space_.level() == SpaceAccount::Level::scarce) {
       free_zeros_left();
+      give_back_rooms();
     }
   }
   if (writes) {
@@ -140,6 +141,9 @@ bool Filesystem::read_moves_atime(std::uint64_t ino, int flags) const {
 
 void Filesystem::release(std::uint64_t ino, int flags) {
   const Closed closed = count_release(ino, flags);
+  if (closed != Closed::last && (flags & O_ACCMODE) != O_RDONLY) {
+    settle_room(ino);
+  }
   if (closed == Closed::last_writer) {
     return free_zeros(ino);
   }

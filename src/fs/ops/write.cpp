@@ -56,6 +56,9 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
     EFS_TRY(holder_of(ino).admit_writer());
     EFS_TRY(mark_dirty(caller.request, **found));
     (*found)->reserved = (*found)->reserved || (mode & FALLOC_FL_PUNCH_HOLE) == 0;
+    if ((*found)->reserved) {
+      room_.keep(ino);
+    }
   }
   auto content = file(ino);
   if (!content) {

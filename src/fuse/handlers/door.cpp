@@ -101,12 +101,14 @@ struct Run {
 
 // Only a file that the kernel passes through is mapped itself: a load from any other asks the
 // daemon, which leaves holes as they are. A file with as many blocks as bytes has no hole, so that
-// nothing is searched; the search takes some 25 ms for each GiB of a tmpfs.
+// nothing is searched; the search takes some 25 ms for each GiB of a tmpfs. But room behind the end
+// has blocks, too.
 Run run_at(fs::Filesystem& filesystem, const struct stat& file, std::uint64_t offset) {
   constexpr std::uint64_t soon_searched = std::uint64_t{16} << 20;
-  constexpr std::uint64_t block = 512;
+  constexpr std::uint64_t block = 512, page = 4096;
   const auto size = static_cast<std::uint64_t>(file.st_size);
-  if (static_cast<std::uint64_t>(file.st_blocks) * block >= size) {
+  const std::uint64_t held = static_cast<std::uint64_t>(file.st_blocks) * block;
+  if (held >= size && held < size + page && !filesystem.has_room(file.st_ino)) {
     return {.begin = 0, .end = size};
   }
   if (size > soon_searched) {
@@ -149,6 +151,21 @@ void answer_about(Request& request, const Ioctl& call) {
   request.reply_ioctl(std::as_bytes(std::span(&answer, 1)));
 }
 
+// The kernel does not say how the descriptor is open. So who reads can make no more than this room
+// for somebody else who writes.
+void take_room(Request& request, const Ioctl& call) {
+  DoorAhead wanted{};
+  if (call.in_size < sizeof wanted) {
+    return request.reply_error(EINVAL);
+  }
+  std::memcpy(&wanted, call.in, sizeof wanted);
+  const auto room = request.filesystem().take_room(call.ino, wanted.bytes);
+  if (!room) {
+    return request.reply_error(room.error().code == EINVAL ? ENOTTY : room.error().code);
+  }
+  request.reply_ioctl({});
+}
+
 }  // namespace
 
 void ioctl(Request& request, const Ioctl& call) {
@@ -162,6 +179,9 @@ void ioctl(Request& request, const Ioctl& call) {
   }
   if (!is_door && call.command == door_ask) {
     return answer_about(request, call);
+  }
+  if (!is_door && call.command == door_ahead) {
+    return take_room(request, call);
   }
   request.reply_error(ENOTTY);
 }
