@@ -114,6 +114,8 @@ else
   skip 'what a successor syncs by itself' 'needs Linux 6.9'
 fi
 
+unattached() { [ -z "$(losetup -j "$1")" ]; }
+
 # The file system below the store has failed and is read-only since: its files can still be read.
 if kernel_has_it && [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then
   fresh readonly
@@ -136,6 +138,8 @@ if kernel_has_it && [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then
     check_exit 'a start does not go on with it' 1 'Read-only file system' "$EFS" start "$JOB"
     check_exit 'and a clean says why not' 1 'Read-only file system' "$EFS" clean readonly
     check 'nobody holds the disk' umount "$S/readonly/disk"
+    # A mount namespace of another test may have a copy of the mount for a moment.
+    check 'nor its image' await 60 unattached "$S/readonly/image"
     e2fsck -fy "$S/readonly/image" >/dev/null 2>&1
     check 'which works again' mount -o loop "$S/readonly/image" "$S/readonly/disk"
     echo newer >"$OUT/r"

@@ -212,7 +212,7 @@ opens() { field "$(status_of "$NAME")" 'str(d["counters"]["opens"]) + " " + str(
 only_by_daemon() { [ $(($3 - $1)) -gt 50 ] && [ $(($4 - $2)) -lt $((($3 - $1) / 2)) ]; }
 # The same while the process works and uses more descriptors at times: the lowest of several
 # samples.
-lowest_descriptor() { local i; for i in $(seq 10); do next_descriptor "$1"; done | sort -n | head -n 1; }
+lowest_descriptor() { local i; for i in $(seq 100); do next_descriptor "$1"; done | sort -n | head -n 1; }
 # Without descriptors the supervisor registers no container: the daemon's path serves it.
 supervisor() {
   begin supervisor -- || return
