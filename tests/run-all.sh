@@ -87,9 +87,9 @@ perform() {
     # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
     # two that wait for each other); the thread sanitizer has nothing to find there.
     # The proofs that the enumeration works ([bites]) run with the enumeration.
-    address/sanitizer) sanitized asan '~[killed]~[bites]' 200 ;;
+    address/sanitizer) sanitized asan '~[killed]~[bites]' 400 ;;
     address/killed) sanitized asan '[killed]' 10 ;;
-    thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 150 ;;
+    thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 300 ;;
     fuzz/*) tests/fuzz/fuzz_test.sh ;;
     mount/*) "tests/mount/$2_test.sh" "$build/bin" "$build/bin/efs-parity" ;;
     package/*) "tests/package/$2_test.sh" "$build" ;;
@@ -158,8 +158,8 @@ join() {
   lanes=()
 }
 
-# Parts that compute have a lower priority than parts that wait.
-address() { renice -n 10 "$BASHPID" >/dev/null; parts address; }
+# Parts that compute have a lower priority than parts that wait. The longest goes first.
+address() { renice -n 7 "$BASHPID" >/dev/null; parts address; }
 threads() { renice -n 10 "$BASHPID" >/dev/null; parts thread; parts fuzz; }
 
 queue cli
