@@ -650,14 +650,15 @@ class Filesystem {
   void remove_container(const Reaped& reaped) EFS_EXCLUDES(mutex_);
   void remove_container_now(const Reaped& reaped) EFS_EXCLUDES(mutex_);
 
-  /// True if the file's zero pages may be freed. This process must have made the file, so that all
-  /// its opens and reservations are known. truncate(2) must have set its size: other files take no
-  /// huge page for a few bytes, and zeros in them may be meant to reserve space. fallocate(2) must
-  /// not have reserved space, because posix_fallocate(3) promises that later writes find room.
+  /// True if the file's zero pages may be freed. truncate(2) must have set its size: other files
+  /// take no huge page for a few bytes, and zeros in them may be meant to reserve space.
   bool may_punch(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
     return owns_pages(inode) && inode.size_set;
   }
 
+  /// True if pages without data may be taken from the file. This process must have made the file,
+  /// so that all its opens and reservations are known. fallocate(2) must not have reserved space,
+  /// because posix_fallocate(3) promises that later writes find room.
   bool owns_pages(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
     return inode.is_regular() && inode.nlink > 0 && !inode.freed && !inode.reserved &&
            inode.ino >= first_own_;

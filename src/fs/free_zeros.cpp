@@ -6,7 +6,7 @@
 // that moment.
 //
 // The proof that no program can store into a page between its examination and its punch:
-// 1. This process made the inode, so it counted each open (may_punch()).
+// 1. This process made the inode, so it counted each open (owns_pages()).
 // 2. Staging::writers() reports that no program can write, in one of two cases. In the first case
 //    no open for writing waits for its RELEASE, and the file was never open read-write, so it
 //    cannot be mapped. In the second case the kernel has granted a read lease on the container.

@@ -20,7 +20,8 @@
 
 namespace efs::fs {
 
-/// Thread-safe.
+/// Thread-safe. The list (most_files inode numbers, 0: free) is stored, not synced: it is for the
+/// death of processes. After power loss a file may keep its room.
 class RoomAhead {
  public:
   static constexpr std::uint64_t most = 2U << 20U, least = 64U << 10U;  // bytes of one file
