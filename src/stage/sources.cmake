@@ -4,6 +4,7 @@ set(sources
   buffer.cpp
   copy/transfer.cpp
   copy/worker_pool.cpp
+  export/conflict.cpp
   export/deletions.cpp
   export/job_record.cpp
   export/leftovers.cpp

@@ -123,6 +123,7 @@ set(sources
   stage/copy/strided_order_test.cpp
   stage/copy/transfer_test.cpp
   stage/copy/worker_pool_test.cpp
+  stage/export/conflict_test.cpp
   stage/export/deadline_test.cpp
   stage/export/deletions_test.cpp
   stage/export/existing_test.cpp

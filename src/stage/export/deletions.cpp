@@ -64,7 +64,8 @@ Deletions::Deletions(const ExportContext& context)
       progress_(context.progress),
       placed_(context.options.placed),
       partial_tag_(context.options.partial_tag),
-      in_place_(config::has_results_in_place(context.config)) {}
+      in_place_(config::has_results_in_place(context.config)),
+      rules_{.on_conflict = config_.on_conflict, .existing = config_.existing} {}
 
 std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
   if (!in_place_) {
@@ -148,16 +149,18 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   if (!now) {
     return is_missing(now.error()) ? not_there(item) : failure_of(item, now.error());
   }
-  std::string reason;
-  if (!is_jobs_version(item, directory->get(), *now)) {
-    if (auto stays = leave_changed(item, *now)) {
-      return std::move(*stays);
-    }
-    reason = "a version that changed on the PFS since it was staged in";
+  const Decision decision = decide_removal({.is_own = is_jobs_version(item, directory->get(), *now),
+                                            .may_be_nodes = is_of_another_node(*now),
+                                            .is_directory = S_ISDIR(now->st_mode)},
+                                           rules_);
+  if (decision.act != Act::write) {
+    return leave_changed(item, decision);
   }
   const Status done = remove_version(item, directory->get(), *now);
   if (done || is_missing(done.error())) {
-    return receipt_entry(item, Action::removed, std::move(reason));
+    return receipt_entry(
+        item, Action::removed,
+        decision.replaces ? "a version that changed on the PFS since it was staged in" : "");
   }
   if (is_held(done.error())) {
     return held_entry(item, done.error());
@@ -189,25 +192,20 @@ bool Deletions::is_jobs_version(const fs::WalkItem& item, int directory, const s
   return ours;
 }
 
-/// The entry if on-conflict leaves `now`, another version than the job's, on the PFS.
-std::optional<ReceiptEntry> Deletions::leave_changed(const fs::WalkItem& item,
-                                                     const struct stat& now) const {
-  const bool keeps_both = config_.on_conflict == config::OnConflict::keep_both;
-  if (is_of_another_node(now) && !keeps_both) {
-    return receipt_entry(item, Action::conflict,
-                         "the job removed it on this node, and another node of the job may have "
-                         "exported it: it stays");
-  }
-  if (keeps_both) {
+/// The entry of an input that the decision leaves on the PFS.
+ReceiptEntry Deletions::leave_changed(const fs::WalkItem& item, const Decision& decision) {
+  if (decision.act == Act::keep_both) {
     return receipt_entry(
         item, Action::skipped,
         "the job removed it, but it changed on the PFS since it was staged in: it stays");
   }
-  if (config_.on_conflict == config::OnConflict::fail || S_ISDIR(now.st_mode)) {
+  if (decision.obstacle == Obstacle::of_node) {
     return receipt_entry(item, Action::conflict,
-                         "the job removed it, but it changed on the PFS since it was staged in");
+                         "the job removed it on this node, and another node of the job may have "
+                         "exported it: it stays");
   }
-  return std::nullopt;
+  return receipt_entry(item, Action::conflict,
+                       "the job removed it, but it changed on the PFS since it was staged in");
 }
 
 /// Removes `now` from the directory, unless the name belongs to another file by now, and records

@@ -9,6 +9,7 @@
 
 #include "base/unique_fd.hpp"
 #include "config/job_config.hpp"
+#include "stage/export/conflict.hpp"
 #include "stage/export/export_context.hpp"
 #include "stage/export/receipt.hpp"
 #include "stage/export/results_tree.hpp"
@@ -46,7 +47,7 @@ class Deletions {
   ReceiptEntry remove_file(const fs::WalkItem& item);
   Result<UniqueFd> let_in_and_open(const std::string& path);
   bool is_jobs_version(const fs::WalkItem& item, int directory, const struct stat& now);
-  std::optional<ReceiptEntry> leave_changed(const fs::WalkItem& item, const struct stat& now) const;
+  static ReceiptEntry leave_changed(const fs::WalkItem& item, const Decision& decision);
   Status remove_version(const fs::WalkItem& item, int directory, const struct stat& now);
   ReceiptEntry fail_held(const fs::WalkItem& item, const ReceiptEntry& held) const;
   bool is_of_another_node(const struct stat& there) const;
@@ -64,6 +65,7 @@ class Deletions {
   PlacedNames* const placed_;
   const std::string partial_tag_;
   const bool in_place_;
+  const ConflictRules rules_;
 };
 
 }  // namespace efs::stage

@@ -220,7 +220,7 @@ Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& 
   if (!decided) {
     return std::unexpected(decided.error());
   }
-  if (!decided->takes_ours(config_)) {
+  if (!takes_ours(decided->merge, rules_)) {
     return leave_theirs(item, fsync, *decided, finished);
   }
   const auto parent = tree_.directory(parent_of(item.path));
@@ -243,8 +243,8 @@ Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& 
 
 Status ResultDirectories::act(const fs::WalkItem& item, bool fsync, const Decided& decided,
                               Finished& finished) {
-  return decided.takes_ours(config_) ? replace(item, fsync, decided, finished)
-                                     : leave_theirs(item, fsync, decided, finished);
+  return takes_ours(decided.merge, rules_) ? replace(item, fsync, decided, finished)
+                                           : leave_theirs(item, fsync, decided, finished);
 }
 
 Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem& item) {
@@ -273,11 +273,6 @@ Result<ResultDirectories::Decided> ResultDirectories::decide(const fs::WalkItem&
     decided.merge = DirectoryMerge::conflict;
   }
   return decided;
-}
-
-bool ResultDirectories::Decided::takes_ours(const config::JobConfig& config) const {
-  return merge == DirectoryMerge::take_ours ||
-         (merge == DirectoryMerge::conflict && config.on_conflict == config::OnConflict::overwrite);
 }
 
 Status ResultDirectories::leave_theirs(const fs::WalkItem& item, bool fsync, const Decided& decided,

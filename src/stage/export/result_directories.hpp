@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "stage/export/conflict.hpp"
 #include "stage/export/export_context.hpp"
 #include "stage/export/receipt.hpp"
 #include "stage/export/result_writer.hpp"
@@ -35,7 +36,7 @@ class ResultDirectories {
   /// The object reports a full PFS to `writer`. It uses the store's partial_tag, and `placed` of
   /// the options, which records the attributes that this store has given to directories.
   ResultDirectories(const ExportContext& context, ResultWriter& writer)
-      : config_(context.config),
+      : rules_{.on_conflict = context.config.on_conflict, .existing = context.config.existing},
         options_(context.options),
         buffer_(context.buffer),
         pfs_(context.pfs),
@@ -81,7 +82,6 @@ class ResultDirectories {
     DirectoryAttributes there{};
     std::uint64_t theirs = 0;  // its version
     DirectoryMerge merge = DirectoryMerge::same;
-    bool takes_ours(const config::JobConfig& config) const;
   };
 
   ReceiptEntry failed(const fs::WalkItem& item, const Error& error);
@@ -105,7 +105,7 @@ class ResultDirectories {
                                               Patience& patience);
   std::optional<std::uint64_t> known_of(const fs::WalkItem& item, std::uint64_t theirs) const;
 
-  const config::JobConfig& config_;
+  const ConflictRules rules_;
   const Options& options_;
   Buffer& buffer_;
   PfsIo& pfs_;

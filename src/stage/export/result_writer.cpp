@@ -31,57 +31,6 @@ bool is_full(const Error& error) {
   return error.code == ENOSPC || error.code == EDQUOT;
 }
 
-/// `known`: the name has a record.
-bool is_conflict(const PfsCheck& there, bool known) {
-  return (there.version == PfsVersion::other || there.version == PfsVersion::of_another_path) &&
-         (known || there.whose == WhoseCopy::unsure);
-}
-
-/// The receipt's reasons for a result whose name belongs to another version.
-struct ObstacleTexts {
-  std::string_view replaced;  // the result replaces that version
-  std::string_view both;      // both are kept; the new name of the result follows
-  std::string_view left;      // that version stays; " is kept in the buffer only" follows
-};
-
-constexpr std::string_view replaced_changed =
-    "replaced a version that changed on the PFS since it was staged in";
-constexpr std::string_view both_changed =
-    "the PFS's version changed since it was staged in: both are kept, the job's as ";
-
-constexpr ObstacleTexts texts_of_job{
-    .replaced = "replaced another file of the job that was exported under this name",
-    .both = "another file of the job was exported under this name: both are kept, this one as ",
-    .left = "another file of the job was exported under this name; this one"};
-constexpr ObstacleTexts texts_if_existed{
-    .replaced = replaced_changed,
-    .both = "results-dir has another file of this name: both are kept, the job's as ",
-    .left =
-        "results-dir has another file of this name, and the job file says existing: fail; the "
-        "job's version"};
-static_assert(std::string_view(texts_if_existed.left).contains(says_existing_fail));
-constexpr ObstacleTexts texts_if_unsure{
-    .replaced = replaced_changed,
-    .both = both_changed,
-    .left =
-        "the file there is from when the buffer was too full to record exports, and may be "
-        "foreign; the job's version"};
-constexpr ObstacleTexts texts_if_changed{
-    .replaced = replaced_changed,
-    .both = both_changed,
-    .left = "it changed on the PFS since it was staged in; the job's version"};
-
-/// `existed`: neither an input nor a result of the job had the name.
-const ObstacleTexts& texts_about(const PfsCheck& there, bool existed) {
-  if (there.version == PfsVersion::of_another_path) {
-    return texts_of_job;
-  }
-  if (existed) {
-    return texts_if_existed;
-  }
-  return there.whose == WhoseCopy::unsure ? texts_if_unsure : texts_if_changed;
-}
-
 /// Lets the name be given only if it still belongs to `there`; null: only if it is free.
 void guard_name(PartialJob& job, const struct stat* there) {
   job.is_new = there == nullptr;
@@ -119,6 +68,7 @@ ResultWriter::ResultWriter(const ExportContext& context)
       progress_(context.progress),
       placed_(context.options.placed),
       in_place_(config::has_results_in_place(context.config)),
+      rules_{.on_conflict = config_.on_conflict, .existing = config_.existing},
       inputs_(context.config, context.buffer, context.pfs),
       spelled_(context.pfs),
       scratches_(context.options.transfer_size, context.options.processors()) {}
@@ -260,35 +210,25 @@ bool ResultWriter::may_conflict(const Outgoing& out) const {
                        (placed_ != nullptr && placed_->knows(out.item->path)));
 }
 
-/// True if the file is neither an input of the job nor a result of its earlier stage-outs and
-/// unloads.
-bool ResultWriter::is_anothers(const Outgoing& out, const PfsCheck& there) const {
-  const bool is_known =
-      there.version == PfsVersion::origin_or_none || there.version == PfsVersion::same_content;
-  return there.exists && !is_known && !is_own(out, there.seen);
-}
-
 /// True if `there`, which has the name, is the version that the job may replace.
 bool ResultWriter::is_own(const Outgoing& out, const struct stat& there) const {
   const std::string own = buffer_.own_path(out.item->path);
   return is_ours(placed_, {.name = out.item->path, .own = own}, *out.item, there);
 }
 
-/// True if on-conflict or existing decides about the file that has the name.
-bool ResultWriter::is_protected(const Outgoing& out, const PfsCheck& there) const {
-  return is_conflict(there, may_conflict(out)) || is_in_the_way(out, there);
+Encounter ResultWriter::encounter(const Outgoing& out, const PfsCheck& there) const {
+  const bool others_work = config_.nodes > 1 || config_.merges;
+  return {.version = there.version,
+          .whose = there.whose,
+          .exists = there.exists,
+          .is_own = there.exists && is_own(out, there.seen),
+          .is_known_name = may_conflict(out),
+          .may_be_nodes = others_work && config_.merge_since != 0 &&
+                          to_ns(there.seen.st_ctim) >= config_.merge_since};
 }
 
-/// True if the job file protects existing files (`existing`) and this is one. With several nodes,
-/// files from after the job's start do not count: they may be another node's, and the PFS's rename
-/// handles them.
-bool ResultWriter::is_in_the_way(const Outgoing& out, const PfsCheck& there) const {
-  if (config_.existing == config::Existing::replace || !is_anothers(out, there)) {
-    return false;
-  }
-  const bool others_work = config_.nodes > 1 || config_.merges;
-  return !others_work || config_.merge_since == 0 ||
-         to_ns(there.seen.st_ctim) < config_.merge_since;
+Decision ResultWriter::decide(const Outgoing& out, const PfsCheck& there) const {
+  return decide_result(encounter(out, there), rules_);
 }
 
 /// True if a name without a record may be this store's.
@@ -314,19 +254,25 @@ bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
   const auto there = check(out, directory, scratch);
   if (!there) {
     fail_result(out, there.error());
-  } else if (there->exists && !is_spelled_so(out, directory)) {
-    return false;
-  } else if (there->version == PfsVersion::same_content) {
-    found_there(out, there->checksum);
-    record_named(out, directory, there->whose == WhoseCopy::theirs);
-  } else if (is_protected(out, *there)) {
-    return resolve(out, *there, directory, scratch);
-  } else if (!in_place_ && there->version != PfsVersion::origin_or_none &&
-             is_over_input(out, directory)) {
     return false;
   }
-  out.replaces = there && is_anothers(out, *there);
-  return out.state == Outgoing::State::waiting;
+  if (there->exists && !is_spelled_so(out, directory)) {
+    return false;
+  }
+  if (there->version == PfsVersion::same_content) {
+    found_there(out, there->checksum);
+    record_named(out, directory, there->whose == WhoseCopy::theirs);
+    return false;
+  }
+  const Decision decision = decide(out, *there);
+  if (decision.obstacle != Obstacle::none) {
+    return resolve(out, decision, directory, scratch);
+  }
+  if (!in_place_ && there->version != PfsVersion::origin_or_none && is_over_input(out, directory)) {
+    return false;
+  }
+  out.replaces = decision.replaces;
+  return true;
 }
 
 /// True if the PFS resolves this name and the name of its elder to the same file. (False if both
@@ -393,20 +339,16 @@ void ResultWriter::found_there(Outgoing& out, std::optional<FileSum> checksum) {
   progress_.bytes_done += out.data;
 }
 
-/// Applies the job file's on-conflict, because the PFS has another version than the imported or
-/// exported one. True if the result may be written, under out.name.
-bool ResultWriter::resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch) {
-  const bool existed = !is_conflict(there, may_conflict(out));
-  const bool keeps_both = config_.existing == config::Existing::keep_both;
-  const auto if_existed = keeps_both ? config::OnConflict::keep_both : config::OnConflict::fail;
-  const auto policy = existed ? if_existed : config_.on_conflict;
-  const ObstacleTexts& texts = texts_about(there, existed);
-  if (policy == config::OnConflict::overwrite) {
+/// The name has an obstacle. True if the result may be written, under out.name.
+bool ResultWriter::resolve(Outgoing& out, const Decision& decision, int directory,
+                           Scratch& scratch) {
+  const ObstacleTexts& texts = texts_about(decision.obstacle);
+  if (decision.act == Act::write) {
     out.replaces = true;
     out.entry.reason = texts.replaced;
     return true;
   }
-  if (policy == config::OnConflict::keep_both) {
+  if (decision.act == Act::keep_both) {
     const auto may_write = keep_beside(out, texts.both, directory, scratch);
     if (may_write) {
       return *may_write;
@@ -546,7 +488,7 @@ bool ResultWriter::take_name(Outgoing& out, int directory, Scratch& scratch) {
     }
     // Another run has since used that name: this version gets the next one.
     if (!out.entry.placed_as.empty() &&
-        !resolve(out, {.version = PfsVersion::other}, directory, scratch)) {
+        !resolve(out, decide(out, {.version = PfsVersion::other}), directory, scratch)) {
       return false;
     }
   }
@@ -554,10 +496,7 @@ bool ResultWriter::take_name(Outgoing& out, int directory, Scratch& scratch) {
 
 /// True if the file that has the name may belong to another user and the job file protects it.
 bool ResultWriter::is_looked_at(const Outgoing& out) const {
-  if (config_.existing != config::Existing::replace) {
-    return true;
-  }
-  return (may_conflict(out) || is_unsure()) && config_.on_conflict != config::OnConflict::overwrite;
+  return may_protect(may_conflict(out) || is_unsure(), rules_);
 }
 
 /// True if only the checked file may be replaced, because two jobs may export the same name. (With
@@ -580,10 +519,11 @@ std::optional<PartialJob> ResultWriter::look_again(Outgoing& out, int directory,
     return std::nullopt;
   }
   there = *checked;
-  if (is_protected(out, there) && !resolve(out, there, directory, scratch)) {
+  const Decision decision = decide(out, there);
+  if (decision.obstacle != Obstacle::none && !resolve(out, decision, directory, scratch)) {
     return std::nullopt;
   }
-  out.replaces = is_anothers(out, there) && out.entry.placed_as.empty();
+  out.replaces = decision.replaces && out.entry.placed_as.empty();
   PartialJob job = job_of(out, directory);
   if (out.entry.placed_as.empty() && is_guarded(out)) {
     guard_name(job, there.exists ? &there.seen : nullptr);

@@ -13,6 +13,7 @@
 #include "base/mutex.hpp"
 #include "config/job_config.hpp"
 #include "stage/copy/transfer.hpp"
+#include "stage/export/conflict.hpp"
 #include "stage/export/export_context.hpp"
 #include "stage/export/outgoing.hpp"
 #include "stage/export/partial.hpp"
@@ -102,15 +103,14 @@ class ResultWriter {
   Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
   VersionMeans means(Scratch& scratch) const;
   bool may_conflict(const Outgoing& out) const;
-  bool is_anothers(const Outgoing& out, const PfsCheck& there) const;
+  Encounter encounter(const Outgoing& out, const PfsCheck& there) const;
+  Decision decide(const Outgoing& out, const PfsCheck& there) const;
   bool is_own(const Outgoing& out, const struct stat& there) const;
-  bool is_in_the_way(const Outgoing& out, const PfsCheck& there) const;
-  bool is_protected(const Outgoing& out, const PfsCheck& there) const;
   bool is_unsure() const;
   bool is_looked_at(const Outgoing& out) const;
   bool is_guarded(const Outgoing& out) const;
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
-  bool resolve(Outgoing& out, const PfsCheck& there, int directory, Scratch& scratch);
+  bool resolve(Outgoing& out, const Decision& decision, int directory, Scratch& scratch);
   std::optional<bool> keep_beside(Outgoing& out, std::string_view why, int directory,
                                   Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
@@ -132,6 +132,7 @@ class ResultWriter {
   Progress& progress_;
   PlacedNames* const placed_;
   const bool in_place_;
+  const ConflictRules rules_;
   InputGuard inputs_;
   SpelledNames spelled_;
   ScratchPool scratches_;

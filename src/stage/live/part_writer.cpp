@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fs/acl.hpp"
+#include "stage/export/conflict.hpp"
 #include "stage/export/selection.hpp"
 #include "stage/pfs/attributes.hpp"
 #include "stage/pfs/merge.hpp"
@@ -41,32 +42,32 @@ bool PartWriter::is_unknown_name(const fs::WalkItem& item) const {
 }
 
 /// As ResultWriter for a whole file: another user's version may be changed only if the job file
-/// permits it.
+/// permits it. A part cannot be kept beside that version.
 Status PartWriter::may_lay_over(const fs::WalkItem& item, const OldVersion& old,
                                 ReceiptEntry& entry) {
   const PlacedName name{.name = item.path, .own = item.path};
-  const bool replaces = !old.ours && !is_ours(options_.placed, name, item, old.attributes);
-  const bool is_new = !in_place_ || is_unknown_name(item);
-  if (replaces && is_new && config_.existing != config::Existing::replace) {
+  const Decision decision =
+      decide_result({.version = old.ours ? PfsVersion::origin_or_none : PfsVersion::other,
+                     .exists = true,
+                     .is_own = is_ours(options_.placed, name, item, old.attributes),
+                     .is_known_name = in_place_ && !is_unknown_name(item)},
+                    {.on_conflict = config_.on_conflict, .existing = config_.existing});
+  if (decision.obstacle == Obstacle::none) {
+    return in_place_ ? Status() : is_no_input(old, entry);
+  }
+  if (decision.act == Act::write) {
+    entry.reason = "; laid over a version that changed on the PFS since it was staged in";
+    return {};
+  }
+  if (decision.obstacle == Obstacle::existed) {
     return conflict(entry,
                     "results-dir has another file of this name, and the job file does not let "
                     "results replace it; the job's version is kept in the buffer only");
   }
-  return in_place_ ? may_lay_over_in_place(item, old.ours, entry) : is_no_input(old, entry);
-}
-
-Status PartWriter::may_lay_over_in_place(const fs::WalkItem& item, bool ours, ReceiptEntry& entry) {
-  if (ours || is_unknown_name(item)) {
-    return {};
-  }
-  if (config_.on_conflict == config::OnConflict::overwrite) {
-    entry.reason = "; laid over a version that changed on the PFS since it was staged in";
-    return {};
-  }
-  const bool both = config_.on_conflict == config::OnConflict::keep_both;
-  return conflict(entry, std::string("it changed on the PFS since it was staged in; the job's "
-                                     "version is kept in the buffer only") +
-                             (both ? "; unload all of it to have both" : ""));
+  return conflict(entry,
+                  std::string("it changed on the PFS since it was staged in; the job's "
+                              "version is kept in the buffer only") +
+                      (decision.act == Act::keep_both ? "; unload all of it to have both" : ""));
 }
 
 Status PartWriter::is_no_input(const OldVersion& old, ReceiptEntry& entry) {

@@ -56,7 +56,6 @@ class PartWriter : LiveTransfer {
   std::unexpected<Error> conflict(ReceiptEntry& entry, std::string reason);
   bool is_unknown_name(const fs::WalkItem& item) const;
   Status may_lay_over(const fs::WalkItem& item, const OldVersion& old, ReceiptEntry& entry);
-  Status may_lay_over_in_place(const fs::WalkItem& item, bool ours, ReceiptEntry& entry);
   Status is_no_input(const OldVersion& old, ReceiptEntry& entry);
   static bool is_its_own(const struct stat& there, fs::WalkItem item);
   Status is_still(const fs::WalkItem& item, const OldVersion& old, ReceiptEntry& entry);
