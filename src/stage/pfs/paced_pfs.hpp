@@ -10,8 +10,8 @@
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "config/job_config.hpp"
+#include "stage/pfs/forwarding_pfs.hpp"
 #include "stage/pfs/pauses.hpp"
-#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
 
@@ -50,22 +50,16 @@ struct Throttle {
   RateLimit bytes;
 };
 
-/// True if a call that failed with `code` may be repeated. There are three kinds of calls:
-///
-///  - `reading` calls change nothing. They are repeated after every temporary error, EIO included
-///    (an evicted Lustre client returns EIO).
-///  - `idempotent` calls have the same effect when done twice (pwrite, chmod ...). They are not
-///    repeated after EIO, which may mean that data are lost.
-///  - `once` calls (create, rename, unlink ...) may have taken effect although they failed. They
-///    are repeated only after EAGAIN, which excludes that. fsync and syncfs belong here too: the
-///    kernel reports lost data once, and a second call would report success.
-enum class CallKind : std::uint8_t { reading, idempotent, once };
+/// True if a call that failed with `code` may be repeated: a `reading` call after every temporary
+/// error, EIO included (an evicted Lustre client returns EIO); an `idempotent` one not after EIO,
+/// which may mean that data are lost; a `once` call only after EAGAIN, which excludes that it took
+/// effect.
 bool may_pass(int code, CallKind kind);
 
 /// Thread-safe. A pause ends at the latest a tenth of a second after `cancel` is set. All arguments
 /// are borrowed. If a call makes several calls to the PFS, their number is known only afterwards;
 /// the next caller then waits for them. A close counts with its open.
-class PacedPfs final : public PfsIo {
+class PacedPfs final : public ForwardingPfs {
  public:
   PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel,
            Pauses& pauses = real_pauses());
@@ -73,68 +67,11 @@ class PacedPfs final : public PfsIo {
   /// Number of retries so far.
   std::uint64_t retried() const { return retried_; }
 
-  Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode = 0) override;
-  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
-                                mode_t mode = 0) override;
-  Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override;
-  Result<std::size_t> write(int fd, std::span<const std::byte> from, std::uint64_t offset) override;
-  Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) override;
-  Status truncate(int fd, std::uint64_t size) override;
-
-  void start_writeback(int fd, std::uint64_t offset, std::uint64_t length) override {
-    pfs_.start_writeback(fd, offset, length);
-  }
-
-  void will_need(int fd, std::uint64_t offset, std::uint64_t length) override {
-    pfs_.will_need(fd, offset, length);
-  }
-
-  void drop_cache(int fd) override { pfs_.drop_cache(fd); }
-  Result<struct stat> fstat(int fd) override;
-  Result<struct stat> lstat(int at, const std::string& name) override;
-  Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override;
-  Status access(int at, const std::string& name, int mode) override;
-  Result<std::vector<std::string>> list(int directory) override;
-  Result<std::string> readlink(int at, const std::string& name) override;
-  Status mkdir(int at, const std::string& name, mode_t mode) override;
-  Status symlink(const std::string& target, int at, const std::string& name) override;
-  Status link(int from_at, const std::string& from, int at, const std::string& name) override;
-  Status rename(int at, const std::string& from, const std::string& to,
-                const AboutToName& about_to = {}) override;
-  Status rename_noreplace(int at, const std::string& from, const std::string& to) override;
-  Status rename_new(int at, const std::string& from, const std::string& to) override;
-  Status unlink(int at, const std::string& name) override;
-  Status remove(int at, const std::string& name, const struct stat& seen,
-                const std::string& claimant) override;
-
-  bool is_shared(int at, const std::string& name, const struct stat& there) override {
-    return pfs_.is_shared(at, name, there);
-  }
-
-  Status rmdir(int at, const std::string& name) override;
-  Result<std::map<std::string, std::string>> xattrs(int fd) override;
-  Status set_xattr(int fd, const std::string& name, const std::string& value) override;
-  Status remove_xattr(int fd, const std::string& name) override;
-  Status chmod(int fd, mode_t mode) override;
-  Status chmod_name(int at, const std::string& name, mode_t mode) override;
-  Status chown(int fd, uid_t uid, gid_t gid) override;
-  Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override;
-  Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override;
-  Status set_times_name(int at, const std::string& name, Nanoseconds atime,
-                        Nanoseconds mtime) override;
-  Status fsync(int fd) override;
-  Status syncfs(int fd) override;
-
-  bool syncfs_reports_errors(int fd) override { return pfs_.syncfs_reports_errors(fd); }
-  Result<struct statvfs> statvfs(int fd) override;
-  Result<bool> is_mount_root(int fd) override;
-
  private:
-  template <typename Call>
-  auto paced(CallKind kind, std::uint64_t bytes, Call call) -> decltype(call());
-  void charge(std::uint64_t calls);
+  Status before(const PfsCall& call) override;
+  bool again(const PfsCall& call, const Error& error, unsigned attempt) override;
+  void made_further_calls(std::uint64_t calls) override;
 
-  PfsIo& pfs_;
   const Pace pace_;
   Throttle& throttle_;
   const std::atomic<bool>& cancel_;

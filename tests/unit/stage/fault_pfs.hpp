@@ -17,7 +17,7 @@
 #include <set>
 #include <string>
 
-#include "stage/pfs/pfs_io.hpp"
+#include "stage/pfs/forwarding_pfs.hpp"
 #include "support/temp.hpp"
 
 namespace efs::stage::test {
@@ -32,15 +32,17 @@ struct NthCall {
 /// Calls `hook(number, call, object)` before every call. If the hook returns a code other than 0,
 /// the call is not made and fails with this code. `object`: the name given, or "" for calls on
 /// descriptors. Thread-safe if the hook is.
-class FaultPfs final : public PfsIo {
+class FaultPfs final : public ForwardingPfs {
  public:
   using Hook =
       std::function<int(std::uint64_t number, const std::string& call, const std::string& object)>;
 
-  explicit FaultPfs(Hook hook) : hook_(std::move(hook)) {}
+  explicit FaultPfs(Hook hook) : ForwardingPfs(posix_pfs()), hook_(std::move(hook)) {}
 
   explicit FaultPfs(NthCall chosen)
-      : hook_([](auto, const auto&, const auto&) { return 0; }), chosen_(std::move(chosen)) {}
+      : ForwardingPfs(posix_pfs()),
+        hook_([](auto, const auto&, const auto&) { return 0; }),
+        chosen_(std::move(chosen)) {}
 
   std::uint64_t calls() const { return calls_; }
 
@@ -48,32 +50,16 @@ class FaultPfs final : public PfsIo {
   const std::map<std::string, std::uint64_t>& calls_of() const { return calls_of_; }
 
   Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
-    return run("open", path, [&] { return real_.open(at, there(at, path), flags, mode); });
-  }
-
-  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
-                                mode_t mode) override {
-    return run(
-        "open", path, [&] { return real_.open_beneath(root, path, flags, mode); }, "open_beneath");
+    return ForwardingPfs::open(at, there(at, path), flags, mode);
   }
 
   Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override {
-    return run("read", "",
-               [&] { return real_.read(fd, into.first(std::min(into.size(), most)), offset); });
+    return ForwardingPfs::read(fd, into.first(std::min(into.size(), most)), offset);
   }
 
   Result<std::size_t> write(int fd, std::span<const std::byte> from,
                             std::uint64_t offset) override {
-    return run("write", "",
-               [&] { return real_.write(fd, from.first(std::min(from.size(), most)), offset); });
-  }
-
-  Result<std::uint64_t> seek(int fd, std::uint64_t offset, int whence) override {
-    return run("seek", "", [&] { return real_.seek(fd, offset, whence); });
-  }
-
-  Status truncate(int fd, std::uint64_t size) override {
-    return run("truncate", "", [&] { return real_.truncate(fd, size); });
+    return ForwardingPfs::write(fd, from.first(std::min(from.size(), most)), offset);
   }
 
   void start_writeback(int, std::uint64_t, std::uint64_t) override {}
@@ -88,7 +74,7 @@ class FaultPfs final : public PfsIo {
   }
 
   Result<struct stat> fstat(int fd) override {
-    auto attributes = run("fstat", "", [&] { return real_.fstat(fd); });
+    auto attributes = ForwardingPfs::fstat(fd);
     if (attributes && on_fstat) {
       on_fstat(fd, *attributes);
     }
@@ -96,35 +82,7 @@ class FaultPfs final : public PfsIo {
   }
 
   Result<struct stat> lstat(int at, const std::string& name) override {
-    return run("lstat", name, [&] { return real_.lstat(at, there(at, name)); });
-  }
-
-  Result<Nanoseconds> birth(int at, const std::string& name, const struct stat& seen) override {
-    return run("statx", name, [&] { return real_.birth(at, name, seen); }, "birth");
-  }
-
-  Status access(int at, const std::string& name, int mode) override {
-    return run("access", name, [&] { return real_.access(at, name, mode); });
-  }
-
-  Result<std::vector<std::string>> list(int directory) override {
-    return run("list", "", [&] { return real_.list(directory); });
-  }
-
-  Result<std::string> readlink(int at, const std::string& name) override {
-    return run("readlink", name, [&] { return real_.readlink(at, name); });
-  }
-
-  Status mkdir(int at, const std::string& name, mode_t mode) override {
-    return run("mkdir", name, [&] { return real_.mkdir(at, name, mode); });
-  }
-
-  Status symlink(const std::string& target, int at, const std::string& name) override {
-    return run("symlink", name, [&] { return real_.symlink(target, at, name); });
-  }
-
-  Status link(int from_at, const std::string& from, int at, const std::string& name) override {
-    return run("link", name, [&] { return real_.link(from_at, from, at, name); });
+    return ForwardingPfs::lstat(at, there(at, name));
   }
 
   Status rename(int at, const std::string& from, const std::string& to,
@@ -137,21 +95,16 @@ class FaultPfs final : public PfsIo {
         on_naming(to);
       }
     };
-    return run("rename", to,
-               [&] { return real_.rename(at, there(at, from), there(at, to), told); });
+    return ForwardingPfs::rename(at, there(at, from), there(at, to), told);
   }
 
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
-    return run(
-        "rename", to,
-        [&] {
-          if (on_naming) {
-            on_naming(to);
-          }
-          return no_replace_code == 0 ? real_.rename_noreplace(at, from, to)
-                                      : fail(no_replace_code);
-        },
-        "rename_noreplace");
+    return invoke({.function = "rename_noreplace", .kind = CallKind::once, .object = to}, [&] {
+      if (on_naming) {
+        on_naming(to);
+      }
+      return no_replace_code == 0 ? real_.rename_noreplace(at, from, to) : fail(no_replace_code);
+    });
   }
 
   Status rename_new(int at, const std::string& from, const std::string& to) override {
@@ -160,75 +113,7 @@ class FaultPfs final : public PfsIo {
 
   bool is_shared(int, const std::string&, const struct stat&) override { return false; }
 
-  Status rmdir(int at, const std::string& name) override {
-    return run("rmdir", name, [&] { return real_.rmdir(at, name); });
-  }
-
-  Status remove_xattr(int fd, const std::string& name) override {
-    return run("removexattr", name, [&] { return real_.remove_xattr(fd, name); }, "remove_xattr");
-  }
-
-  Status unlink(int at, const std::string& name) override {
-    return run("unlink", name, [&] { return real_.unlink(at, name); });
-  }
-
-  Status remove(int at, const std::string& name, const struct stat& seen,
-                const std::string& claimant) override {
-    return run("unlink", name, [&] { return real_.remove(at, name, seen, claimant); }, "remove");
-  }
-
-  Result<std::map<std::string, std::string>> xattrs(int fd) override {
-    return run("xattrs", "", [&] { return real_.xattrs(fd); });
-  }
-
-  Status set_xattr(int fd, const std::string& name, const std::string& value) override {
-    return run("setxattr", name, [&] { return real_.set_xattr(fd, name, value); }, "set_xattr");
-  }
-
-  Status chmod(int fd, mode_t mode) override {
-    return run("chmod", "", [&] { return real_.chmod(fd, mode); });
-  }
-
-  Status chmod_name(int at, const std::string& name, mode_t mode) override {
-    return run("chmod", name, [&] { return real_.chmod_name(at, name, mode); }, "chmod_name");
-  }
-
-  Status chown(int fd, uid_t uid, gid_t gid) override {
-    return run("chown", "", [&] { return real_.chown(fd, uid, gid); });
-  }
-
-  Status set_times(int fd, Nanoseconds atime, Nanoseconds mtime) override {
-    return run("times", "", [&] { return real_.set_times(fd, atime, mtime); }, "set_times");
-  }
-
-  Status chown_name(int at, const std::string& name, uid_t uid, gid_t gid) override {
-    return run("chown", name, [&] { return real_.chown_name(at, name, uid, gid); }, "chown_name");
-  }
-
-  Status set_times_name(int at, const std::string& name, Nanoseconds atime,
-                        Nanoseconds mtime) override {
-    return run(
-        "times", name, [&] { return real_.set_times_name(at, name, atime, mtime); },
-        "set_times_name");
-  }
-
-  Status fsync(int fd) override {
-    return run("fsync", "", [&] { return real_.fsync(fd); });
-  }
-
-  Status syncfs(int fd) override {
-    return run("syncfs", "", [&] { return real_.syncfs(fd); });
-  }
-
   bool syncfs_reports_errors(int) override { return trust_syncfs; }
-
-  Result<bool> is_mount_root(int fd) override {
-    return run("statx", "", [&] { return real_.is_mount_root(fd); });
-  }
-
-  Result<struct statvfs> statvfs(int fd) override {
-    return run("statvfs", "", [&] { return real_.statvfs(fd); });
-  }
 
   std::function<void()> on_drop_cache;  // cannot fail
   // called after all other work, just before a file gets its name
@@ -255,16 +140,25 @@ class FaultPfs final : public PfsIo {
     return names && found != names->end() ? *found : name;
   }
 
-  template <typename Call>
-  auto run(const char* name, const std::string& object, Call call, const char* function = nullptr)
-      -> decltype(call()) {
-    if (const int code = hook_(calls_++, name, object); code != 0) {
+  Status before(const PfsCall& call) override {
+    if (const int code = hook_(calls_++, kind_of(call.function), std::string(call.object));
+        code != 0) {
       return fail(code);
     }
-    if (is_chosen(function != nullptr ? function : name)) {
-      return fail(chosen_.code);
-    }
-    return call();
+    return is_chosen(call.function) ? fail(chosen_.code) : Status();
+  }
+
+  /// The name by which hooks know a member: one for the members that make the same system call.
+  static std::string kind_of(const std::string& function) {
+    static const std::map<std::string, std::string> shared{
+        {"open_beneath", "open"},      {"birth", "statx"},
+        {"is_mount_root", "statx"},    {"remove", "unlink"},
+        {"set_xattr", "setxattr"},     {"remove_xattr", "removexattr"},
+        {"chmod_name", "chmod"},       {"chown_name", "chown"},
+        {"set_times", "times"},        {"set_times_name", "times"},
+        {"rename_noreplace", "rename"}};
+    const auto known = shared.find(function);
+    return known == shared.end() ? function : known->second;
   }
 
   bool is_chosen(const std::string& function) {
@@ -273,7 +167,6 @@ class FaultPfs final : public PfsIo {
   }
 
   Hook hook_;
-  PfsIo& real_ = posix_pfs();
   const NthCall chosen_{};
   std::atomic<std::uint64_t> calls_{0};
   std::mutex mutex_;  // guards calls_of_
