@@ -6,6 +6,9 @@ set(sources
   copy/worker_pool.cpp
   export/conflict.cpp
   export/deletions.cpp
+  export/export_failures.cpp
+  export/export_plan.cpp
+  export/export_records.cpp
   export/job_record.cpp
   export/leftovers.cpp
   export/missed_names.cpp
@@ -18,6 +21,8 @@ set(sources
   export/result_attributes.cpp
   export/result_batches.cpp
   export/result_directories.cpp
+  export/result_names.cpp
+  export/result_publisher.cpp
   export/result_writer.cpp
   export/results_tree.cpp
   export/selection.cpp

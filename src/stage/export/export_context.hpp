@@ -6,6 +6,7 @@
 #include "stage/buffer.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/copy/worker_pool.hpp"
+#include "stage/export/export_failures.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -21,6 +22,7 @@ struct ExportContext {
   const Options& options;
   WorkerPool& pool;
   Progress& progress;
+  ExportFailures& failures;
 };
 
 }  // namespace efs::stage

@@ -43,6 +43,17 @@ struct Outgoing {
   /// The temporary name during the export.
   const std::string& way_name() const { return straight ? name : partial; }
 
+  /// The partial, for the open directory of the result.
+  PartialJob job(int directory) const {
+    return {.item = *item,
+            .directory = directory,
+            .partial = way_name(),
+            .is_hidden = straight,
+            .fsync = fsync,
+            .name = name,
+            .is_new = !entry.placed_as.empty()};
+  }
+
   void settle(Action action, std::string reason = {}) {
     state = State::settled;
     entry.action = action;

@@ -90,7 +90,7 @@ void ResultBatches::run_batch(std::span<Outgoing> batch) {
       in_tasks(batch, [this](std::span<Outgoing> task) { writer_.verify(task); });
     }
     secure(batch);
-    in_tasks(batch, [this](std::span<Outgoing> task) { writer_.publish(task); });
+    in_tasks(batch, [this](std::span<Outgoing> task) { publisher_.publish(task); });
   });
   writer_.remove_partials(batch);
   progress_.files_done += batch.size();
@@ -166,7 +166,7 @@ void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* co
   for (auto* out : again) {
     out->held.clear();
     if (!made) {
-      writer_.fail_result(*out, made.error());
+      failures_.fail_result(*out, made.error());
       continue;
     }
     progress_.bytes_done -= out->data;
@@ -183,7 +183,7 @@ void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
   const std::string before = std::exchange(out.entry.reason, {});
   const std::span<Outgoing> one(&out, 1);
   guarded(one, [&] {
-    if (first != nullptr && writer_.link(out, *first)) {
+    if (first != nullptr && publisher_.link(out, *first)) {
       return;
     }
     writer_.write(one);
@@ -191,7 +191,7 @@ void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
       writer_.verify(one);
     }
     secure(one);
-    writer_.publish(one);
+    publisher_.publish(one);
   });
   writer_.remove_partials(one);
   sync_names(one);
@@ -262,8 +262,8 @@ void ResultBatches::sync_partials(std::span<Outgoing> batch) {
       continue;
     }
     out.partial_left = true;
-    writer_.fail_result(out,
-                        {synced.error().code, "making it durable: " + describe(synced.error())});
+    failures_.fail_result(out,
+                          {synced.error().code, "making it durable: " + describe(synced.error())});
   }
 }
 
@@ -320,9 +320,9 @@ void ResultBatches::finish(std::span<Outgoing* const> held, bool goes_on) {
     for (auto* out : held.subspan(begin, end - begin)) {
       const std::span<Outgoing> one(out, 1);
       guarded(one, [&] {
-        writer_.publish(one);
+        publisher_.publish(one);
         if (!goes_on && !out->held.empty()) {
-          writer_.fail_held(*out);
+          failures_.fail_held(*out);
         }
       });
       writer_.remove_partials(one);

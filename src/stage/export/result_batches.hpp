@@ -28,6 +28,7 @@
 #include "stage/export/export_context.hpp"
 #include "stage/export/outgoing.hpp"
 #include "stage/export/result_directories.hpp"
+#include "stage/export/result_publisher.hpp"
 #include "stage/export/result_writer.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/options.hpp"
@@ -38,13 +39,15 @@ namespace efs::stage {
 /// the object.
 class ResultBatches {
  public:
-  ResultBatches(const ExportContext& context, ResultWriter& writer,
+  ResultBatches(const ExportContext& context, ResultWriter& writer, ResultPublisher& publisher,
                 const ResultDirectories& directories)
       : buffer_(context.buffer),
         options_(context.options),
         reads_back_(context.config.verify == config::Verify::read_back),
         tree_(context.tree),
+        failures_(context.failures),
         writer_(writer),
+        publisher_(publisher),
         directories_(directories),
         pool_(context.pool),
         progress_(context.progress) {}
@@ -82,7 +85,9 @@ class ResultBatches {
   const Options& options_;
   const bool reads_back_;
   ResultsTree& tree_;
+  ExportFailures& failures_;
   ResultWriter& writer_;
+  ResultPublisher& publisher_;
   const ResultDirectories& directories_;
   WorkerPool& pool_;
   Progress& progress_;

@@ -43,7 +43,7 @@ bool may_not_claim(const Error& error) {
 }  // namespace
 
 ReceiptEntry ResultDirectories::failed(const fs::WalkItem& item, const Error& error) {
-  writer_.record_full(error);
+  failures_.record_full(error);
   failed_.insert(item.path);
   return receipt_entry(item, Action::failed, describe(error));
 }

@@ -12,7 +12,6 @@
 #include "stage/export/conflict.hpp"
 #include "stage/export/export_context.hpp"
 #include "stage/export/receipt.hpp"
-#include "stage/export/result_writer.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/export/selection.hpp"
 #include "stage/options.hpp"
@@ -33,15 +32,15 @@ namespace efs::stage {
 /// The claim does not stop programs other than efs.
 class ResultDirectories {
  public:
-  /// The object reports a full PFS to `writer`. It uses the store's partial_tag, and `placed` of
+  /// Uses the store's partial_tag, and `placed` of
   /// the options, which records the attributes that this store has given to directories.
-  ResultDirectories(const ExportContext& context, ResultWriter& writer)
+  explicit ResultDirectories(const ExportContext& context)
       : rules_{.on_conflict = context.config.on_conflict, .existing = context.config.existing},
         options_(context.options),
         buffer_(context.buffer),
         pfs_(context.pfs),
         tree_(context.tree),
-        writer_(writer),
+        failures_(context.failures),
         in_place_(config::has_results_in_place(context.config)),
         placed_(in_place_ ? context.options.placed : nullptr) {}
 
@@ -110,7 +109,7 @@ class ResultDirectories {
   Buffer& buffer_;
   PfsIo& pfs_;
   ResultsTree& tree_;
-  ResultWriter& writer_;
+  ExportFailures& failures_;
   const bool in_place_;
   // null: no export log; directories get the job's attributes regardless of their origin
   PlacedNames* const placed_;

@@ -17,6 +17,7 @@
 #include "base/mutex.hpp"
 #include "fs/staging.hpp"
 #include "stage/pfs/deep_paths.hpp"
+#include "stage/pfs/directory_cursor.hpp"
 #include "stage/pfs/opened_directories.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -52,6 +53,11 @@ class ResultsTree {
   bool was_moved(const std::string& path);
 
   Result<UniqueFd> directory(const std::string& path);
+
+  /// For one thread that goes from result to result.
+  DirectoryCursor cursor() {
+    return DirectoryCursor([this](const std::string& path) { return directory(path); });
+  }
 
   /// Makes a directory that its owner can fill, whatever its final mode. An existing directory
   /// stays unchanged, except for grant_owner_access(). `about_to` is called before a directory is

@@ -16,6 +16,8 @@
 #include "stage/copy/worker_pool.hpp"
 #include "stage/export/deletions.hpp"
 #include "stage/export/export_context.hpp"
+#include "stage/export/export_failures.hpp"
+#include "stage/export/export_plan.hpp"
 #include "stage/export/leftovers.hpp"
 #include "stage/export/outgoing.hpp"
 #include "stage/export/removed_inputs.hpp"
@@ -23,6 +25,8 @@
 #include "stage/export/result_attributes.hpp"
 #include "stage/export/result_batches.hpp"
 #include "stage/export/result_directories.hpp"
+#include "stage/export/result_names.hpp"
+#include "stage/export/result_publisher.hpp"
 #include "stage/export/result_writer.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/export/selection.hpp"
@@ -46,8 +50,6 @@ namespace efs::stage {
 namespace {
 
 constexpr std::size_t looks_in_a_row = 64;  // consecutive names that one thread checks
-// results; with fewer, hiding their directory costs more calls than it saves
-constexpr std::size_t well_filled_from = 4;
 
 class StageOut {
  public:
@@ -61,6 +63,8 @@ class StageOut {
         in_place_(config::has_results_in_place(config)),
         hides_(!in_place_ && options.placed == nullptr && !options.partial_tag.empty()),
         tree_(pfs, options.opened),
+        plan_(config, buffer, options_),
+        failures_(progress),
         pool_(options.workers, options.processors()),
         context_{.config = config,
                  .buffer = buffer,
@@ -68,10 +72,13 @@ class StageOut {
                  .tree = tree_,
                  .options = options_,
                  .pool = pool_,
-                 .progress = progress},
-        writer_(context_),
-        directories_(context_, writer_),
-        batches_(context_, writer_, directories_),
+                 .progress = progress,
+                 .failures = failures_},
+        names_(context_),
+        writer_(context_, names_),
+        publisher_(context_, names_),
+        directories_(context_),
+        batches_(context_, writer_, publisher_, directories_),
         deletions_(context_),
         patience_(progress.cancel, *options.pauses) {}
 
@@ -106,9 +113,6 @@ class StageOut {
   }
 
  private:
-  /// The first names of files with several names, by inode.
-  using FirstNames = std::unordered_map<std::uint64_t, const Outgoing*>;
-
   /// A result that did not fit. `first`: the first name of its file; null: it is that.
   struct Retry {
     Outgoing* out = nullptr;
@@ -216,7 +220,7 @@ class StageOut {
     add(deletions_.leave(take_dropped(config_, items, removed)));
     reserve(removed);
     // Even if nothing is exported, because the receipt is written there.
-    if (config_.results_dir.empty() && outgoing_.empty() && selection.directories.empty() &&
+    if (config_.results_dir.empty() && !plan_.has_firsts() && selection.directories.empty() &&
         removed.empty()) {
       return;
     }
@@ -240,7 +244,7 @@ class StageOut {
       clear_leftovers(items, removed);
     }
     if (hides_) {
-      tree_.hide(well_filled(directories), options_.partial_tag);
+      tree_.hide(plan_.well_filled(directories), options_.partial_tag);
     }
     add(directories_.make(directories));
     // if an earlier attempt failed
@@ -250,12 +254,12 @@ class StageOut {
   }
 
   void export_results() {
-    batches_.run(apart_from_twins());
+    batches_.run(plan_.apart_from_twins());
     directories_.show_hidden();
     run_twins();
     link_names();
     finish_held_names();
-    if (writer_.full() && !progress_.cancel) {
+    if (failures_.full() && !progress_.cancel) {
       use_what_is_left();
     }
   }
@@ -279,22 +283,16 @@ class StageOut {
   void leave_all(const std::vector<DirectoryToMake>& directories,
                  const std::vector<fs::WalkItem>& removed) {
     add(deletions_.refuse(removed, receipt_.reason));
-    for (auto* list : {&outgoing_, &further_names_}) {
-      for (auto& out : *list) {
-        out.settle(Action::not_saved, receipt_.reason);
-      }
-    }
+    plan_.for_each([&](Outgoing& out) { out.settle(Action::not_saved, receipt_.reason); });
     add(ResultDirectories::leave(directories, receipt_.reason));
   }
 
   void list_outcomes() {
     std::size_t not_tried = 0;
-    for (auto* list : {&outgoing_, &further_names_}) {
-      for (auto& out : *list) {
-        const std::size_t most = progress_.time_is_up ? options_.most_not_tried : SIZE_MAX;
-        add_or_count(receipt_, std::move(out.entry), not_tried, most);
-      }
-    }
+    plan_.for_each([&](Outgoing& out) {
+      const std::size_t most = progress_.time_is_up ? options_.most_not_tried : SIZE_MAX;
+      add_or_count(receipt_, std::move(out.entry), not_tried, most);
+    });
   }
 
   void tell(const std::string& note) {
@@ -314,98 +312,15 @@ class StageOut {
       return action != Action::failed && action != Action::conflict && action != Action::not_saved;
     };
     bool all = std::ranges::all_of(receipt_.entries, is_back, &ReceiptEntry::action);
-    for (const auto* list : {&outgoing_, &further_names_}) {
-      all = all && std::ranges::all_of(
-                       *list, [&](const Outgoing& out) { return is_back(out.entry.action); });
-    }
+    plan_.for_each([&](const Outgoing& out) { all = all && is_back(out.entry.action); });
     add(all ? deletions_.carry_out(removed, patience_)
             : deletions_.refuse(removed, "not all results are exported", ECANCELED));
   }
 
   void list_outgoing(std::vector<const fs::WalkItem*> items, const std::vector<fs::WalkItem>& all) {
-    const auto elders = move_twins_back(items, all);
-    const std::size_t twins_from = items.size() - elders.size();
-    const auto reserved = names_like_partials(all);
     reserve(all);
-    FirstNames first_names;
-    outgoing_.reserve(items.size());
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      Outgoing& out = add_outgoing(*items[i], first_names);
-      if (i >= twins_from) {
-        out.elder = elders[i - twins_from];
-      }
-      describe_outgoing(out, reserved);
-    }
-    std::uint64_t bytes = 0;
-    for (const auto& out : outgoing_) {
-      bytes += out.data;
-    }
-    progress_.begin(outgoing_.size() + further_names_.size(), bytes);
-    settle_refused();
-  }
-
-  /// A result may itself be named "x.efs-partial"; the partial of x then needs another name.
-  static std::unordered_set<std::string_view> names_like_partials(
-      const std::vector<fs::WalkItem>& all) {
-    std::unordered_set<std::string_view> names;
-    for (const auto& item : all) {
-      if (item.path.ends_with(partial_suffix)) {
-        names.insert(item.path);
-      }
-    }
-    return names;
-  }
-
-  /// Adds it to the further names, if the file has another name in results-dir or among the results
-  /// before.
-  Outgoing& add_outgoing(const fs::WalkItem& item, FirstNames& first_names) {
-    const Outgoing* first = nullptr;
-    if (S_ISREG(item.attributes.st_mode) && item.attributes.st_nlink > 1) {
-      const auto known = first_names.find(item.ino);
-      first = known != first_names.end() ? known->second
-              : item.copy                ? &brought_before(item)
-                                         : nullptr;
-    }
-    if (first != nullptr) {
-      first_of_.push_back(first);
-    }
-    Outgoing& out = first != nullptr ? further_names_.emplace_back() : outgoing_.emplace_back();
-    if (item.attributes.st_nlink > 1) {
-      first_names.try_emplace(item.ino, first != nullptr ? first : &out);
-    }
-    out.item = &item;
-    return out;
-  }
-
-  /// `reserved`: of names_like_partials().
-  void describe_outgoing(Outgoing& out,
-                         const std::unordered_set<std::string_view>& reserved) const {
-    const auto& item = *out.item;
-    const std::string& tag = options_.partial_tag;
-    out.name = leaf_of(item.path);
-    const std::string partial = item.path + tag + partial_suffix;
-    out.partial = partial_name(out.name, tag, reserved.contains(partial) || buffer_.has(partial));
-    out.entry.path = item.path;
-    out.entry.bytes =
-        S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
-    out.entry.mtime = to_ns(item.attributes.st_mtim);
-    out.data = data_of(item.attributes);
-  }
-
-  /// Settles the results that cannot have their names.
-  void settle_refused() {
-    for (auto* list : {&outgoing_, &further_names_}) {
-      for (auto& out : *list) {
-        if (const auto file = own_file(out.item->path); !file.empty()) {
-          out.settle(Action::failed, file +
-                                         " has this name: give the result another one, or export "
-                                         "it elsewhere with efs salvage --to");
-        }
-        if (auto why = buffer_.refusal(out.item->path); !why.empty()) {
-          out.settle(Action::conflict, std::move(why));
-        }
-      }
-    }
+    plan_.list(std::move(items), all);
+    progress_.begin(plan_.size(), plan_.bytes());
   }
 
   /// Reserves the names of the job's files and removed inputs, so that keep-both does not choose
@@ -413,83 +328,32 @@ class StageOut {
   void reserve(const std::vector<fs::WalkItem>& items) {
     for (const auto& item : items) {
       if (leaf_of(item.path).contains(".efs-" + config_.name)) {
-        writer_.reserve(item);
+        names_.reserve(item);
       }
     }
-  }
-
-  /// The name under which an earlier unload or stage-out has exported the file; results-dir may
-  /// still have that copy.
-  const Outgoing& brought_before(const fs::WalkItem& item) {
-    fs::WalkItem& there = items_before_.emplace_back();
-    there.path = item.copy_path;
-    there.saved = item.copy;
-    Outgoing& out = before_.emplace_back();
-    out.item = &there;
-    out.name = leaf_of(there.path);
-    out.brought_before = true;
-    out.settle(Action::kept);
-    return out;
   }
 
   /// Revokes these names from files that were exported under them and have other names now: such a
   /// file may get the name back.
   void revoke(const std::vector<DirectoryToMake>& directories) {
     const auto still =
-        buffer_.revoke(names_to_give(directories), fs::Side::both, result_names(config_));
+        buffer_.revoke(plan_.names_to_give(directories), fs::Side::both, result_names(config_));
     if (still.empty()) {
       return;
     }
-    for (auto* list : {&outgoing_, &further_names_}) {
-      for (auto& out : *list) {
-        if (const auto why = still.find(out.item->path); why != still.end() &&
-                                                         out.state == Outgoing::State::waiting &&
-                                                         why->second.code != EROFS) {
-          out.settle(Action::failed, "recording what it replaces: " + describe(why->second));
-        }
+    plan_.for_each([&](Outgoing& out) {
+      if (const auto why = still.find(out.item->path); why != still.end() &&
+                                                       out.state == Outgoing::State::waiting &&
+                                                       why->second.code != EROFS) {
+        out.settle(Action::failed, "recording what it replaces: " + describe(why->second));
       }
-    }
-  }
-
-  /// The names that this stage-out gives to results and whose attributes it sets.
-  std::vector<fs::PfsName> names_to_give(const std::vector<DirectoryToMake>& directories) const {
-    std::vector<fs::PfsName> names;
-    for (const auto* list : {&outgoing_, &further_names_}) {
-      for (const auto& out : *list) {
-        if (out.state == Outgoing::State::waiting) {
-          names.push_back({.path = out.item->path});
-        }
-      }
-    }
-    for (const auto& directory : directories) {
-      if (directory.apply_attributes) {
-        names.push_back({.path = directory.item->path});
-      }
-    }
-    return names;
-  }
-
-  /// Which of efs's own files has this name in results-dir; "": none.
-  std::string own_file(const std::string& path) const {
-    if (path == options_.receipt_name) {
-      return "the receipt";
-    }
-    const std::string whole = config_.results_dir + "/" + path;
-    for (const auto& [file, what] : {std::pair{&config_.status_file, "the job's status file"},
-                                     {&config_.log_file, "the job's log"},
-                                     {&config_.access_log, "the job's access log"},
-                                     {&config_.trace, "the job's trace"}}) {
-      if (whole == *file) {
-        return what;
-      }
-    }
-    return {};
+    });
   }
 
   /// Refuses items whose copy already has such a name.
   void refuse_overwritten(const std::vector<fs::WalkItem>& items) {
     for (const auto& item : items) {
-      const std::string file = item.saved && !item.dirty ? own_file(item.path) : "";
+      const std::string file = item.saved && !item.dirty ? plan_.own_file(item.path) : "";
       const auto entry = file.empty()
                              ? receipt_.entries.end()
                              : std::ranges::find(receipt_.entries, item.path, &ReceiptEntry::path);
@@ -503,26 +367,10 @@ class StageOut {
     }
   }
 
-  /// True if the stage-out exports or removes files below this mount.
-  bool uses(const std::string& mount, const std::vector<DirectoryToMake>& directories,
-            const std::vector<fs::WalkItem>& removed) const {
-    const auto is_in = [&](const std::string& path) {
-      return path.starts_with(mount) && (path.size() == mount.size() || path[mount.size()] == '/');
-    };
-    const auto goes_in = [&](const Outgoing& out) {
-      return is_in(out.item->path);
-    };
-    return std::ranges::any_of(outgoing_, goes_in) ||
-           std::ranges::any_of(further_names_, goes_in) ||
-           std::ranges::any_of(directories,
-                               [&](const DirectoryToMake& one) { return is_in(one.item->path); }) ||
-           std::ranges::any_of(removed, is_in, &fs::WalkItem::path);
-  }
-
   bool open_tree(const std::vector<DirectoryToMake>& directories,
                  const std::vector<fs::WalkItem>& removed) {
     const auto is_used = [&](const std::string& mount) {
-      return uses(mount, directories, removed);
+      return plan_.uses(mount, directories, removed);
     };
     if (config_.results_dir.empty()) {
       receipt_.reason = "the job file names no results-dir";
@@ -531,7 +379,7 @@ class StageOut {
     } else if (const Status below = check_mounted_below(config_, pfs_, is_used); !below) {
       receipt_.reason = describe(below.error());
     } else if (auto opened = tree_.open(config_.results_dir); !opened) {
-      writer_.record_full(opened.error());
+      failures_.record_full(opened.error());
       receipt_.reason = describe(opened.error());
     }
     return receipt_.reason.empty();
@@ -568,51 +416,8 @@ class StageOut {
     }
   }
 
-  /// Directories with many results directly in them. None is an ancestor of another.
-  std::unordered_set<std::string> well_filled(
-      const std::vector<DirectoryToMake>& directories) const {
-    const auto results = results_by_directory();
-    std::unordered_set<std::string_view> above;
-    for (const auto& directory : directories) {
-      above.insert(parent_view(directory.item->path));
-    }
-    std::unordered_set<std::string> filled;
-    for (const auto& directory : directories) {
-      const std::string& path = directory.item->path;
-      const auto count = results.find(path);
-      if (count == results.end() || count->second < well_filled_from || above.contains(path)) {
-        continue;
-      }
-      const std::string hidden =
-          join(parent_of(path), partial_name(leaf_of(path), options_.partial_tag));
-      if (is_hidden_directory(hidden) && !buffer_.has(hidden)) {
-        filled.insert(path);
-      }
-    }
-    return filled;
-  }
-
-  /// The number of results directly in each directory, without those of run_twins().
-  std::unordered_map<std::string_view, std::size_t> results_by_directory() const {
-    std::unordered_map<std::string_view, std::size_t> results;
-    for (const auto& out : outgoing_) {
-      if (out.state == Outgoing::State::waiting && out.elder == nullptr) {
-        ++results[parent_view(out.item->path)];
-      }
-    }
-    return results;
-  }
-
-  /// Returns the results without case-insensitive collisions. The colliding ones are at the end and
-  /// are exported one at a time afterwards: each then finds the file that has its name.
-  std::span<Outgoing> apart_from_twins() {
-    const auto first =
-        std::ranges::find_if(outgoing_, [](const Outgoing& out) { return out.elder != nullptr; });
-    return std::span(outgoing_).first(static_cast<std::size_t>(first - outgoing_.begin()));
-  }
-
   void run_twins() {
-    const auto twins = std::span(outgoing_).subspan(apart_from_twins().size());
+    const auto twins = plan_.twins();
     if (!twins.empty()) {
       finish_held_results();
     }
@@ -625,14 +430,13 @@ class StageOut {
   /// Exports the further names of files after all first names are settled. If the PFS cannot link,
   /// each becomes a separate file.
   void link_names() {
-    std::span<Outgoing> all = further_names_;
+    const auto all = plan_.further_names();
     std::size_t single = 0;  // results to write are moved to the front
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (writer_.link(all[i], *first_of_[i])) {
+      if (publisher_.link(all[i], plan_.first_of(i))) {
         continue;
       }
-      std::swap(all[single], all[i]);
-      std::swap(first_of_[single++], first_of_[i]);
+      plan_.swap_further_names(single++, i);
     }
     batches_.sync_names(all.subspan(single));
     progress_.files_done += all.size() - single;
@@ -646,14 +450,15 @@ class StageOut {
     const auto waits = [](const Outgoing& out) {
       return out.state == Outgoing::State::waiting;
     };
-    while (std::ranges::any_of(further_names_, waits)) {
-      for (std::size_t i = 0; i < further_names_.size(); ++i) {
-        if (auto& out = further_names_[i]; waits(out) && !writer_.link(out, *first_of_[i])) {
+    const auto further_names = plan_.further_names();
+    while (std::ranges::any_of(further_names, waits)) {
+      for (std::size_t i = 0; i < further_names.size(); ++i) {
+        if (auto& out = further_names[i]; waits(out) && !publisher_.link(out, plan_.first_of(i))) {
           --progress_.files_done;  // link_names() has counted it
           batches_.run({&out, 1});
         }
       }
-      batches_.sync_names(further_names_);
+      batches_.sync_names(further_names);
       const auto held = held_names(Outgoing::State::waiting);
       if (!held.empty() && !patience_.wait(claims_to(held))) {
         batches_.finish(held, false);
@@ -671,13 +476,11 @@ class StageOut {
 
   std::vector<Outgoing*> held_names(Outgoing::State state) {
     std::vector<Outgoing*> held;
-    for (auto* list : {&outgoing_, &further_names_}) {
-      for (auto& out : *list) {
-        if (out.state == state && !out.held.empty()) {
-          held.push_back(&out);
-        }
+    plan_.for_each([&](Outgoing& out) {
+      if (out.state == state && !out.held.empty()) {
+        held.push_back(&out);
       }
-    }
+    });
     return held;
   }
 
@@ -699,15 +502,16 @@ class StageOut {
     };
     const auto bytes = std::accumulate(retries.begin(), retries.end(), std::uint64_t{0}, sum);
     // with the first name of each: a link takes almost no space
-    for (std::size_t i = 0; i < further_names_.size(); ++i) {
-      if (is_without_room(further_names_[i])) {
-        retries.push_back({.out = &further_names_[i], .first = first_of_[i]});
+    const auto further_names = plan_.further_names();
+    for (std::size_t i = 0; i < further_names.size(); ++i) {
+      if (is_without_room(further_names[i])) {
+        retries.push_back({.out = &further_names[i], .first = &plan_.first_of(i)});
       }
     }
-    writer_.forget_full();
+    failures_.forget_full();
     progress_.begin(retries.size(), bytes);
     for (const auto& retry : retries) {
-      if (writer_.full() || progress_.cancel) {
+      if (failures_.full() || progress_.cancel) {
         break;
       }
       batches_.try_again(*retry.out, retry.first);
@@ -722,7 +526,7 @@ class StageOut {
   /// The first names, in the order of use_what_is_left().
   std::vector<Retry> results_without_room() {
     std::vector<Retry> retries;
-    for (auto& out : outgoing_) {
+    for (auto& out : plan_.firsts()) {
       if (is_without_room(out)) {
         retries.push_back({.out = &out});
       }
@@ -743,16 +547,15 @@ class StageOut {
   // or if hidden directories could not be recognised as this store's
   const bool hides_;
   ResultsTree tree_;
-  std::vector<Outgoing> outgoing_;
-  std::vector<Outgoing> further_names_;    // of files whose first name is in outgoing_ or before_
-  std::vector<const Outgoing*> first_of_;  // that first name, for each of them
-  std::deque<Outgoing> before_;            // first names that were exported before
-  std::deque<fs::WalkItem> items_before_;  // the items of before_
+  ExportPlan plan_;
   Receipt receipt_;
   std::set<std::string> told_;  // leftovers that stay
+  ExportFailures failures_;
   WorkerPool pool_;
   const ExportContext context_;
+  ResultNames names_;
   ResultWriter writer_;
+  ResultPublisher publisher_;
   ResultDirectories directories_;
   ResultBatches batches_;
   Deletions deletions_;

@@ -465,18 +465,18 @@ bool is_as_asked(const ReceiptEntry& entry) {
 
 /// A line for each of the first entries that people must know of, and the number of the others.
 std::string lines_of_note(const Receipt& receipt) {
-  constexpr std::size_t most_named = 20;
+  constexpr std::size_t most_lines = 20;
   std::string names;
   std::size_t named = 0;
   for (const auto& entry : receipt.entries) {
-    if (is_as_asked(entry) || ++named > most_named) {
+    if (is_as_asked(entry) || ++named > most_lines) {
       continue;
     }
     names += "  " + std::string(name_of(entry.action)) + ": " + escaped(entry.path) +
              (entry.reason.empty() ? "" : ": " + printable(entry.reason)) + "\n";
   }
-  if (named > most_named) {
-    names += "  ... and " + std::to_string(named - most_named) + " more\n";
+  if (named > most_lines) {
+    names += "  ... and " + std::to_string(named - most_lines) + " more\n";
   }
   return names;
 }

@@ -27,13 +27,30 @@ struct PfsCall {
   std::string_view object = {};  // the name that the member got; "" for a descriptor
 };
 
-/// Forwards every call to `real`, which is borrowed and must outlive the object. Thread-safe if
-/// `real` and the hooks are. A derived class overrides the hooks, or members that it changes.
+/// What happens around each call that is forwarded.
+class PfsCallPolicy {
+ public:
+  virtual ~PfsCallPolicy() = default;
+
+  /// Called before each attempt. After an error the call is not made and has this error.
+  virtual Status before(const PfsCall& call) = 0;
+
+  /// Called after attempt number `attempt` (from 0) has failed. True: the call is made once more.
+  virtual bool again(const PfsCall& call, const Error& error, unsigned attempt) = 0;
+
+  /// Called after a member that has made so many more calls than one.
+  virtual void made_further_calls(std::uint64_t calls) = 0;
+};
+
+/// Forwards every call to `real`. Thread-safe if `real` and `policy` are; both are borrowed and
+/// must outlive the object. Without a policy each call is made once. A derived class may be its own
+/// policy, and overrides the members that it changes.
 class ForwardingPfs : public PfsIo {
  public:
-  explicit ForwardingPfs(PfsIo& real) : real_(real) {}
+  explicit ForwardingPfs(PfsIo& real, PfsCallPolicy* policy = nullptr)
+      : real_(real), policy_(policy) {}
 
-  Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
+  Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode = 0) override {
     auto opened = invoke({.function = "open", .kind = kind_of_open(flags), .object = path},
                          [&] { return real_.open(at, path, flags, mode); });
     if (opened) {
@@ -43,7 +60,7 @@ class ForwardingPfs : public PfsIo {
   }
 
   Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
-                                mode_t mode) override {
+                                mode_t mode = 0) override {
     auto opened = invoke({.function = "open_beneath", .kind = kind_of_open(flags), .object = path},
                          [&] { return real_.open_beneath(root, path, flags, mode); });
     if (opened) {
@@ -131,7 +148,7 @@ class ForwardingPfs : public PfsIo {
   }
 
   Status rename(int at, const std::string& from, const std::string& to,
-                const AboutToName& about_to) override {
+                const AboutToName& about_to = {}) override {
     return invoke({.function = "rename", .kind = CallKind::once, .object = to},
                   [&] { return real_.rename(at, from, to, about_to); });
   }
@@ -237,23 +254,14 @@ class ForwardingPfs : public PfsIo {
   }
 
  protected:
-  /// Called before each attempt. After an error the call is not made and has this error.
-  virtual Status before(const PfsCall&) { return {}; }
-
-  /// Called after attempt number `attempt` (from 0) has failed. True: the call is made once more.
-  virtual bool again(const PfsCall&, const Error&, unsigned) { return false; }
-
-  /// Called after a member that has made so many more calls than one.
-  virtual void made_further_calls(std::uint64_t) {}
-
   template <typename Forward>
   auto invoke(const PfsCall& call, Forward forward) -> decltype(forward()) {
     for (unsigned attempt = 0;; ++attempt) {
-      if (Status may = before(call); !may) {
-        return std::unexpected(std::move(may.error()));
+      if (policy_ != nullptr) {
+        EFS_TRY(policy_->before(call));
       }
       auto result = forward();
-      if (result || !again(call, result.error(), attempt)) {
+      if (result || policy_ == nullptr || !policy_->again(call, result.error(), attempt)) {
         return result;
       }
     }
@@ -265,6 +273,14 @@ class ForwardingPfs : public PfsIo {
   static CallKind kind_of_open(int flags) {
     return (flags & O_CREAT) != 0 ? CallKind::once : CallKind::reading;
   }
+
+  void made_further_calls(std::uint64_t calls) {
+    if (policy_ != nullptr) {
+      policy_->made_further_calls(calls);
+    }
+  }
+
+  PfsCallPolicy* const policy_;
 };
 
 }  // namespace efs::stage

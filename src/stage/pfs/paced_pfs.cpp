@@ -55,7 +55,11 @@ bool may_pass(int code, CallKind kind) {
 
 PacedPfs::PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle,
                    const std::atomic<bool>& cancel, Pauses& pauses)
-    : ForwardingPfs(pfs), pace_(pace), throttle_(throttle), cancel_(cancel), pauses_(pauses) {}
+    : ForwardingPfs(pfs, this),
+      pace_(pace),
+      throttle_(throttle),
+      cancel_(cancel),
+      pauses_(pauses) {}
 
 Status PacedPfs::before(const PfsCall& call) {
   if (pace_.max_ops != 0 || pace_.max_rate != 0) {

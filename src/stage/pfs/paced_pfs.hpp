@@ -59,7 +59,7 @@ bool may_pass(int code, CallKind kind);
 /// Thread-safe. A pause ends at the latest a tenth of a second after `cancel` is set. All arguments
 /// are borrowed. If a call makes several calls to the PFS, their number is known only afterwards;
 /// the next caller then waits for them. A close counts with its open.
-class PacedPfs final : public ForwardingPfs {
+class PacedPfs final : PfsCallPolicy, public ForwardingPfs {
  public:
   PacedPfs(PfsIo& pfs, const Pace& pace, Throttle& throttle, const std::atomic<bool>& cancel,
            Pauses& pauses = real_pauses());

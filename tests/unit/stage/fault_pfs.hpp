@@ -32,15 +32,15 @@ struct NthCall {
 /// Calls `hook(number, call, object)` before every call. If the hook returns a code other than 0,
 /// the call is not made and fails with this code. `object`: the name given, or "" for calls on
 /// descriptors. Thread-safe if the hook is.
-class FaultPfs final : public ForwardingPfs {
+class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
  public:
   using Hook =
       std::function<int(std::uint64_t number, const std::string& call, const std::string& object)>;
 
-  explicit FaultPfs(Hook hook) : ForwardingPfs(posix_pfs()), hook_(std::move(hook)) {}
+  explicit FaultPfs(Hook hook) : ForwardingPfs(posix_pfs(), this), hook_(std::move(hook)) {}
 
   explicit FaultPfs(NthCall chosen)
-      : ForwardingPfs(posix_pfs()),
+      : ForwardingPfs(posix_pfs(), this),
         hook_([](auto, const auto&, const auto&) { return 0; }),
         chosen_(std::move(chosen)) {}
 
@@ -147,6 +147,10 @@ class FaultPfs final : public ForwardingPfs {
     }
     return is_chosen(call.function) ? fail(chosen_.code) : Status();
   }
+
+  bool again(const PfsCall&, const Error&, unsigned) override { return false; }
+
+  void made_further_calls(std::uint64_t) override {}
 
   /// The name by which hooks know a member: one for the members that make the same system call.
   static std::string kind_of(const std::string& function) {

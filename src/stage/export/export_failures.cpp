@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stage/export/export_failures.hpp"
+
+#include <cerrno>
+#include <string>
+
+#include "stage/pfs/name_claim.hpp"
+
+namespace efs::stage {
+namespace {
+
+bool is_full(const Error& error) {
+  return error.code == ENOSPC || error.code == EDQUOT;
+}
+
+}  // namespace
+
+void ExportFailures::record_full(const Error& error) {
+  if (is_full(error)) {
+    full_ = true;
+  }
+}
+
+void ExportFailures::fail_result(Outgoing& out, const Error& error) {
+  record_full(error);
+  out.no_room = is_full(error);
+  out.entry.code = error.code;
+  if (error.code == ECANCELED) {
+    return out.settle(Action::not_saved, progress_.why_cancelled());
+  }
+  out.settle(Action::failed, describe(error));
+}
+
+void ExportFailures::fail_held(Outgoing& out) const {
+  const Error error = given_up({EALREADY, out.held});
+  out.entry.code = error.code;
+  out.partial_left = out.state == Outgoing::State::written;
+  if (progress_.cancel) {
+    return out.settle(Action::not_saved, error.what + "; " + progress_.why_cancelled());
+  }
+  out.settle(Action::failed, error.what);
+}
+
+void ExportFailures::fail_name(Outgoing& out, const Error& error) {
+  if (error.code != EEXIST) {
+    return fail_result(out, error);
+  }
+  out.entry.code = error.code;
+  out.settle(Action::conflict, describe(error));
+}
+
+bool ExportFailures::leave_untried(Outgoing& out) const {
+  if (full_) {
+    out.settle(Action::not_saved, "not tried: no space left in results-dir");
+    out.no_room = true;
+    return true;
+  }
+  if (progress_.cancel) {
+    out.settle(Action::not_saved, std::string("not tried: ") + progress_.why_cancelled());
+    out.entry.code = ECANCELED;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace efs::stage
