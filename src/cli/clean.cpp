@@ -105,8 +105,10 @@ Status refuse_loss(const std::string& path, const std::string& name) {
     return fail(EBUSY, refused + describe(image.error()));
   }
   if (!image) {
+    const bool is_newer = image.error().code == EPROTONOSUPPORT;
     return fail(ENOTEMPTY, refused + describe(image.error()) +
-                               ". See what is damaged: efs check-image " + name + give_up);
+                               (is_newer ? "" : ". See what is damaged: efs check-image " + name) +
+                               give_up);
   }
   const std::string why = worth_keeping(*image);
   return why.empty() ? Status{}

@@ -372,10 +372,12 @@ fs::Filesystem::Options Instance::filesystem_options(mode_t root_mode, bool same
 }
 
 std::unexpected<Error> Instance::not_opened(const Error& error) const {
-  return fail(error.code, store_.path + ": " + describe(error) +
-                              (store_.left ? "; see the damage: efs check-image " + store_.path +
-                                                 "; export what is left: efs salvage " + store_.path
-                                           : ""));
+  const bool may_be_damaged = store_.left && error.code != EPROTONOSUPPORT;
+  return fail(error.code,
+              store_.path + ": " + describe(error) +
+                  (may_be_damaged ? "; see the damage: efs check-image " + store_.path +
+                                        "; export what is left: efs salvage " + store_.path
+                                  : ""));
 }
 
 // A start on an earlier instance's store and a takeover replay the same journal. Only in a takeover

@@ -24,6 +24,8 @@ struct ChangedInode {
 
   std::uint64_t operator()(const RemoveXattr& r) const { return r.ino; }
 
+  std::uint64_t operator()(const SetContent& r) const { return r.ino; }
+
   std::uint64_t operator()(const auto&) const { return 0; }
 };
 
@@ -394,6 +396,11 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode,
                                         const ContainerPool::Ready* just_taken) const {
   struct stat st = recorded_stat(inode);
   if (!inode.is_regular()) {
+    return st;
+  }
+  if (const Content* content = inode.freed ? nullptr : inode.content()) {
+    st.st_size = static_cast<off_t>(content->size);
+    st.st_blocks = static_cast<blkcnt_t>(content->physical / 512 + (content->physical % 512 != 0));
     return st;
   }
   const auto container = container_stat_of(inode, just_taken);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One inode of the namespace, in memory. The container of a regular file has its size, blocks and
-// data times.
+// data times, unless the inode has a Content.
 
 #include <sys/stat.h>
 
@@ -16,11 +16,20 @@
 
 #include "base/clock.hpp"
 #include "fs/directory.hpp"
+#include "fs/extents.hpp"
 #include "fs/staging.hpp"
 
 namespace efs::fs {
 
 inline constexpr std::uint64_t root_ino = 1;
+
+/// The content of a regular file whose container does not know it (SetContent). Its times are the
+/// inode's.
+struct Content {
+  std::uint64_t size = 0;      // bytes, as programs see it
+  std::uint64_t physical = 0;  // bytes that the content takes on the device
+  Extents extents;
+};
 
 /// Members that few inodes need.
 struct InodeExtra {
@@ -34,8 +43,8 @@ struct InodeExtra {
   std::string saved_path;  // the name of that copy; several are separated by NUL
   // the copy has the imported content, so the file is unchanged under its other names
   bool saved_as_staged = false;
-  std::string parts;          // of a file of which only parts were loaded: which
   Keep keep = Keep::by_rule;  // set while the job runs; wins over the job file
+  std::string parts;          // of a file of which only parts were loaded: which
 
   /// Punching zeros changes the container's mtime and ctime. efs restores the mtime, but cannot
   /// restore the ctime. While the container has the times `ctime` and `mtime`, programs see `shown`
@@ -45,6 +54,7 @@ struct InodeExtra {
   };
 
   std::optional<KeptTime> kept_time;
+  std::unique_ptr<Content> content;  // null: the container knows it
 };
 
 /// True if `path` is one of `names`, which are separated by NUL.
@@ -118,6 +128,9 @@ struct Inode {
     const auto it = extra->xattrs.find(name);
     return it == extra->xattrs.end() ? nullptr : &it->second;
   }
+
+  /// The content that records describe; null if the container knows it.
+  const Content* content() const { return extra ? extra->content.get() : nullptr; }
 
   /// True if a write by an unprivileged caller must clear a privilege, so that the worker must see
   /// every write.

@@ -74,6 +74,18 @@ std::unique_ptr<Inode> new_inode(const MakeNode& r) {
   return inode;
 }
 
+// True if the extents are sound, in order, without overlap, and in [begin, end).
+bool are_sound(const SetContent& r) {
+  std::uint64_t from = r.begin;
+  for (const auto& one : r.extents) {
+    if (!one.is_sound() || one.offset < from || one.end() > r.end) {
+      return false;
+    }
+    from = one.end();
+  }
+  return true;
+}
+
 void touch(Inode& directory, FileTime time) {
   directory.mtime = directory.ctime = time;
 }
@@ -486,6 +498,30 @@ Status Namespace::apply_one(const Gone& r) {
                                    .keep = static_cast<Keep>(r.keep),
                                    .target = r.target,
                                    .unloaded = r.there == Gone::unloaded});
+  return {};
+}
+
+Status Namespace::apply_one(const SetContent& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_regular() || !are_sound(r)) {
+    return impossible("set content");
+  }
+  Extents extents;
+  for (const auto& one : r.extents) {
+    extents.map(one);
+  }
+  InodeExtra& extra = inode->more();
+  auto fresh = extra.content ? nullptr : std::make_unique<Content>();
+  Content& content = fresh ? *fresh : *extra.content;
+  content.extents.replace(r.begin, r.end, std::move(extents));
+  content.size = r.size;
+  content.physical = r.physical;
+  if (fresh) {
+    extra.content = std::move(fresh);
+  }
+  inode->atime = r.atime;
+  inode->mtime = r.mtime;
+  inode->ctime = r.ctime;
   return {};
 }
 

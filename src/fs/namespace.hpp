@@ -103,6 +103,7 @@ class Namespace {
   Status apply_one(const Replace& record);
   Status apply_one(const Settled& record);
   Status apply_one(const Gone& record);
+  Status apply_one(const SetContent& record);
 
   // These records concern requests and not names; Filesystem handles them.
   Status apply_one(const NewConnection&) { return {}; }

@@ -1,121 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fs/record.hpp"
 
-#include <cstring>
-#include <type_traits>
+#include "fs/record_fields.hpp"
 
 namespace efs::fs {
 namespace {
 
-class Encoder {
- public:
-  explicit Encoder(std::vector<std::byte>& out) : out_(out) {}
+// The records of version 3 have no level, and these types.
+constexpr std::uint32_t version_without_levels = 3;
+constexpr std::size_t types_without_levels = 15;
 
-  template <typename... Field>
-  void operator()(const Field&... field) {
-    (put(field), ...);
-  }
+std::unexpected<Error> too_new(std::size_t type, unsigned needs) {
+  return fail(EPROTONOSUPPORT,
+              "a record of type " + std::to_string(type) + " needs level " + std::to_string(needs) +
+                  " of the format, and this efs has level " + std::to_string(record_level) +
+                  ". Nothing was changed. Open the store with the efs that wrote it, or a newer "
+                  "one");
+}
 
- private:
-  template <typename T>
-    requires std::is_integral_v<T>
-  void put(T value) {
-    raw(&value, sizeof value);
-  }
-
-  void put(const FileTime& time) { (*this)(time.seconds, time.nanoseconds); }
-
-  void put(const std::map<std::string, std::string>& pairs) {
-    put(static_cast<std::uint32_t>(pairs.size()));
-    for (const auto& [key, value] : pairs) {
-      (*this)(key, value);
-    }
-  }
-
-  void put(const std::string& text) {
-    put(static_cast<std::uint32_t>(text.size()));
-    raw(text.data(), text.size());
-  }
-
-  void raw(const void* data, std::size_t length) {
-    const auto* bytes = static_cast<const std::byte*>(data);
-    out_.insert(out_.end(), bytes, bytes + length);
-  }
-
-  std::vector<std::byte>& out_;
-};
-
-class Decoder {
- public:
-  explicit Decoder(std::span<const std::byte> in) : in_(in) {}
-
-  template <typename... Field>
-  void operator()(Field&... field) {
-    (get(field), ...);
-  }
-
-  bool ok() const { return ok_ && in_.empty(); }
-
- private:
-  template <typename T>
-    requires std::is_integral_v<T>
-  void get(T& value) {
-    raw(&value, sizeof value);
-  }
-
-  void get(FileTime& time) { (*this)(time.seconds, time.nanoseconds); }
-
-  void get(std::map<std::string, std::string>& pairs) {
-    std::uint32_t count = 0;
-    get(count);
-    for (std::string key, value; ok_ && count > 0; --count) {
-      (*this)(key, value);
-      if (ok_) {
-        pairs[key] = value;
-      }
-    }
-  }
-
-  void get(std::string& text) {
-    std::uint32_t length = 0;
-    get(length);
-    if (!ok_ || length > in_.size()) {
-      ok_ = false;
-      return;
-    }
-    text.assign(reinterpret_cast<const char*>(in_.data()), length);
-    in_ = in_.subspan(length);
-  }
-
-  void raw(void* data, std::size_t length) {
-    if (!ok_ || length > in_.size()) {
-      ok_ = false;
-      return;
-    }
-    std::memcpy(data, in_.data(), length);
-    in_ = in_.subspan(length);
-  }
-
-  std::span<const std::byte> in_;
-  bool ok_ = true;
-};
-
+// `grows`: bytes behind the known fields are those of a later efs.
 template <std::size_t Index = 0>
-Result<Record> decode_as(std::size_t type, std::span<const std::byte> bytes) {
-  if constexpr (Index == std::variant_size_v<Record>) {
-    return fail(EPROTO, "unknown record type " + std::to_string(type));
-  } else {
+Result<Record> decode_as(std::size_t type, FieldReader reader, bool grows) {
+  if constexpr (Index < std::variant_size_v<Record>) {
     if (type != Index) {
-      return decode_as<Index + 1>(type, bytes);
+      return decode_as<Index + 1>(type, reader, grows);
     }
     std::variant_alternative_t<Index, Record> record;
-    Decoder decoder(bytes);
-    record.fields(decoder);
-    if (!decoder.ok()) {
-      return fail(EPROTO, "record of type " + std::to_string(type) + " has the wrong length");
+    record.fields(reader);
+    if (reader.ok() && (grows || reader.at_end())) {
+      return record;
     }
-    return record;
   }
+  return fail(EPROTO, "record of type " + std::to_string(type) + " has the wrong length");
 }
 
 }  // namespace
@@ -134,15 +50,34 @@ std::uint64_t inode_of(const Record& record) {
 
 void encode(const Record& record, std::vector<std::byte>& out) {
   out.push_back(static_cast<std::byte>(record.index()));
-  // fields() serves reading and writing; the encoder changes nothing.
-  std::visit([&]<typename T>(const T& one) { const_cast<T&>(one).fields(Encoder(out)); }, record);
+  out.push_back(static_cast<std::byte>(first_level));
+  // fields() serves reading and writing; the writer changes nothing.
+  std::visit([&]<typename T>(const T& one) { const_cast<T&>(one).fields(FieldWriter(out)); },
+             record);
 }
 
-Result<Record> decode(std::span<const std::byte> bytes) {
-  if (bytes.empty()) {
+Result<std::optional<Record>> decode(std::span<const std::byte> bytes, std::uint32_t version) {
+  const bool has_level = version > version_without_levels;
+  if (bytes.size() < (has_level ? 2 : 1)) {
     return fail(EPROTO, "empty record");
   }
-  return decode_as(std::to_integer<std::size_t>(bytes[0]), bytes.subspan(1));
+  const auto type = std::to_integer<std::size_t>(bytes[0]);
+  const auto needs = has_level ? std::to_integer<std::uint8_t>(bytes[1]) : std::uint8_t{0};
+  const std::size_t known = has_level ? std::variant_size_v<Record> : types_without_levels;
+  if (has_level && needs < first_level) {
+    return fail(EPROTO, "record of type " + std::to_string(type) + " has level " +
+                            std::to_string(needs) + ", which no efs writes");
+  }
+  if (needs > record_level) {
+    return too_new(type, needs);
+  }
+  if (type >= known && has_level) {
+    return std::nullopt;
+  }
+  if (type >= known) {
+    return fail(EPROTO, "unknown record type " + std::to_string(type));
+  }
+  return decode_as(type, FieldReader(bytes.subspan(has_level ? 2 : 1), needs), has_level);
 }
 
 }  // namespace efs::fs

@@ -15,7 +15,9 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "fs/extents.hpp"
 #include "fs/staging.hpp"
+#include "store/format.hpp"
 
 namespace efs::fs {
 
@@ -221,11 +223,36 @@ struct Gone {
   }
 };
 
+/// The content of a regular file in a container that does not know its size, its times and the
+/// places of its bytes. The extents replace those of the bytes [begin, end) of the file; all other
+/// fields are the new values of the whole file.
+struct SetContent {
+  // a file with more extents needs several records
+  static constexpr std::size_t most_extents = 8192;
+  std::uint64_t ino = 0;
+  std::uint64_t size = 0;      // bytes, as programs see it
+  std::uint64_t physical = 0;  // bytes that the content takes on the device
+  FileTime atime, mtime, ctime;
+  std::uint64_t begin = 0, end = 0;
+  std::vector<Extent> extents;  // sound, sorted, without overlap
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino, size, physical, atime, mtime, ctime, begin, end, extents);
+  }
+};
+
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
-using Record =
-    std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
-                 NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr,
+                            UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace,
+                            Settled, Gone, SetContent>;
+
+/// The first level of the format, and the level that this efs has. A record states the level that
+/// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new
+/// level. It is needed, unless a reader may ignore the type or the field: encode() then keeps the
+/// lower level.
+inline constexpr std::uint8_t first_level = 4, record_level = 4;
 
 /// The inode in the reply to the record's request; 0 for Unlink and Rename.
 std::uint64_t inode_of(const Record& record);
@@ -233,7 +260,10 @@ std::uint64_t inode_of(const Record& record);
 /// Appends the record's bytes to `out`.
 void encode(const Record& record, std::vector<std::byte>& out);
 
-/// EPROTO if the bytes are not a record.
-Result<Record> decode(std::span<const std::byte> bytes);
+/// Reads a record of a journal of this version. nullopt: a type of a newer efs, which this one may
+/// skip. EPROTO if the bytes are not a record. EPROTONOSUPPORT with a text if only a newer efs can
+/// carry it out.
+Result<std::optional<Record>> decode(std::span<const std::byte> bytes,
+                                     std::uint32_t version = store::journal_version);
 
 }  // namespace efs::fs

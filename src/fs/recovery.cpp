@@ -135,11 +135,13 @@ bool Filesystem::is_out_of_reach() {
 // records may be in the page cache only. On persistent memory the dead worker may have been storing
 // the last record, and power loss that takes it also takes the records after it. After a failed
 // sync of this or an earlier process the kernel may mark lost pages clean, and the next sync would
-// succeed without them. Then the whole journal is written again, to another file.
+// succeed without them. Then the whole journal is written again, to another file. The same makes a
+// journal of the present format from one of an older efs, before anything is appended.
 Status Filesystem::secure_journal() {
   const auto noted = medium_->open(failure_name, true);
   recovery_.sync_failed = noted || noted.error().code != ENOENT;
-  if (!recovery_.sync_failed) {
+  const std::uint32_t version = recovery_.journal.version;
+  if (!recovery_.sync_failed && version == store::journal_version) {
     const Status synced =
         backend_.durability() != Durability::volatile_memory ? journal_->sync() : Status{};
     if (!synced) {
@@ -148,13 +150,18 @@ Status Filesystem::secure_journal() {
     return synced;
   }
   const Status written = compact();
+  if (written && version != store::journal_version) {
+    log::info("event=journal_converted from={} to={}", version, store::journal_version);
+  }
   if (written) {
     return {};
   }
   log::error("event=journal_failed reason=\"{}\" action=\"{}\"", describe(written.error()),
              options_.takeover ? "read-only from now on" : "not opened");
   if (!options_.takeover) {
-    return written;
+    return version == store::journal_version
+               ? written
+               : with_context(written.error(), "the journal cannot be written in today's format");
   }
   // Programs can still read, and a stage-out exports the remaining files.
   broken_ = true;
@@ -173,15 +180,19 @@ void Filesystem::record_failed_sync() {
 }
 
 Status Filesystem::replay_one(const store::Record& stored) {
-  auto record = decode(stored.payload);
-  if (!record) {
-    return std::unexpected(record.error());
+  const auto read = decode(stored.payload, stored.version);
+  if (!read) {
+    return std::unexpected(read.error());
   }
-  if (std::holds_alternative<NewConnection>(*record)) {
+  if (!*read) {
+    return {};  // of a newer efs, which allows to skip it
+  }
+  const Record& record = **read;
+  if (std::holds_alternative<NewConnection>(record)) {
     completed_requests_.clear();
   }
-  completed_requests_.note(stored.request, inode_of(*record));
-  return names_.apply(*record);
+  completed_requests_.note(stored.request, inode_of(record));
+  return names_.apply(record);
 }
 
 void Filesystem::rebuild_reserve() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The records that rebuild a namespace, and the records with an inode's complete attributes or
 // staging data.
+#include <algorithm>
+#include <span>
 #include <unordered_set>
 
 #include "fs/acl.hpp"
@@ -43,6 +45,31 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   return r;
 }
 
+// In several records if one cannot have all extents. The first replaces what lies before them, and
+// the last what lies behind.
+void emit_content(const Inode& inode, const Content& content,
+                  const std::function<void(const Record&)>& emit) {
+  const std::vector<Extent> all = content.extents.list();
+  SetContent r{.ino = inode.ino,
+               .size = content.size,
+               .physical = content.physical,
+               .atime = inode.atime,
+               .mtime = inode.mtime,
+               .ctime = inode.ctime,
+               .begin = 0,
+               .end = 0,
+               .extents = {}};
+  for (std::size_t at = 0; at < all.size() || at == 0; at += SetContent::most_extents) {
+    const auto part =
+        std::span(all).subspan(at).first(std::min(SetContent::most_extents, all.size() - at));
+    const bool is_last = at + part.size() == all.size();
+    r.begin = r.end;
+    r.end = is_last ? ~std::uint64_t{0} : part.back().end();
+    r.extents.assign(part.begin(), part.end());
+    emit(r);
+  }
+}
+
 void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
   static const InodeExtra none;
   const InodeExtra& extra = inode.extra ? *inode.extra : none;
@@ -52,6 +79,9 @@ void emit_extras(const Inode& inode, const std::function<void(const Record&)>& e
   // MakeNode has this flag only for imported files.
   if (inode.settled && !extra.origin) {
     emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
+  }
+  if (extra.content) {
+    emit_content(inode, *extra.content, emit);
   }
   for (const auto& [key, value] : extra.xattrs) {
     emit(SetXattr{.ino = inode.ino, .time = inode.ctime, .name = key, .value = value});

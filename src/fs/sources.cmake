@@ -4,6 +4,7 @@ set(sources
   acl.cpp
   container_pool.cpp
   emptied_files.cpp
+  extents.cpp
   filesystem.cpp
   free_removed.cpp
   free_zeros.cpp

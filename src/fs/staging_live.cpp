@@ -483,10 +483,9 @@ Status Staging::remember_copies(const Inode& inode, const std::string& path) {
   if (!inode.extra || !inode.extra->saved || !inode.extra->origin) {
     return {};
   }
-  const InodeExtra extra = *inode.extra;
-  for (const auto& name : split_names(extra.saved_path)) {
-    const bool is_left =
-        name != path && is_one_of(extra.origin_path, name) && !leads_to(name, inode.ino);
+  const std::string origin_path = inode.extra->origin_path;
+  for (const auto& name : split_names(inode.extra->saved_path)) {
+    const bool is_left = name != path && is_one_of(origin_path, name) && !leads_to(name, inode.ino);
     if (is_left && !filesystem_.names_.gone().contains(name)) {
       EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
     }

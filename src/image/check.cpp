@@ -27,7 +27,11 @@ class Check {
 
   Result<CheckReport> run() {
     check_manifest();
-    if (!replay()) {
+    const auto replayed = replay();
+    if (!replayed) {
+      return std::unexpected(replayed.error());
+    }
+    if (!*replayed) {
       return std::move(report_);
     }
     check_names();
@@ -94,16 +98,24 @@ class Check {
     }
   }
 
-  // Returns false if no namespace could be replayed.
-  bool replay() {
+  // Returns false if no namespace could be replayed. EPROTONOSUPPORT if a newer efs wrote it.
+  Result<bool> replay() {
     struct stat st{};
     if (::fstatat(store_.metadata.get(), "journal.new", &st, AT_SYMLINK_NOFOLLOW) == 0) {
       find(Severity::leftover, "journal.new", "a snapshot that was not finished");
     }
     const auto end = replay_names(store_, manifest_, rebooted_, names_);
+    if (!end && end.error().code == EPROTONOSUPPORT) {
+      return fail(EPROTONOSUPPORT, store_.path + ": " + describe(end.error()));
+    }
     if (!end) {
       find(Severity::damage, "journal", describe(end.error()));
       return false;
+    }
+    if (end->version != store::journal_version) {
+      find(Severity::note, "journal",
+           "it has format " + std::to_string(end->version) + "; a start makes it format " +
+               std::to_string(store::journal_version));
     }
     journal_damaged_ = is_damaged(*end, rebooted_);
     report_.records = end->records;
@@ -179,6 +191,7 @@ class Check {
                (journal_damaged_ ? "" : "; a start removes them"));
     }
     check_files(*backends->backend, there);
+    check_extents(*backends->backend);
   }
 
   void compare_contents(Backend& backend) {
@@ -205,6 +218,41 @@ class Check {
                  (is_there(backend, inode.ino) ? " is not a regular file" : " is missing"));
       }
     });
+  }
+
+  // No two files may have the same bytes of a device.
+  void check_extents(Backend& backend) {
+    struct Used {
+      unsigned place;
+      std::uint64_t device, length, ino;
+    };
+
+    std::vector<Used> used;
+    names_.for_each([&](const fs::Inode& inode) {
+      for (const auto& extent :
+           inode.content() ? inode.content()->extents.list() : std::vector<fs::Extent>()) {
+        used.push_back({backend.place_of(inode.ino), extent.device, extent.length, inode.ino});
+      }
+    });
+    std::ranges::sort(used, {}, [](const Used& one) { return std::pair(one.place, one.device); });
+    const Used* before = nullptr;  // of the same place, the one that ends last
+    for (const auto& one : used) {
+      const bool is_first = before == nullptr || before->place != one.place;
+      if (!is_first && one.device - before->device < before->length) {
+        find(Severity::damage, name_of_inode(one.ino),
+             "its content and that of " + name_of_inode(before->ino) +
+                 " are in the same place, at byte " + std::to_string(one.device) +
+                 " of the device");
+      }
+      if (is_first || one.device + one.length > before->device + before->length) {
+        before = &one;
+      }
+    }
+  }
+
+  std::string name_of_inode(std::uint64_t ino) const {
+    const auto path = paths_.find(ino);
+    return path != paths_.end() ? path->second : "inode " + std::to_string(ino);
   }
 
   static bool is_there(Backend& backend, std::uint64_t id) {
@@ -359,12 +407,14 @@ class Check {
       return "";
     }
     const fs::Origin& origin = *inode.extra->origin;
-    if (static_cast<std::uint64_t>(st.st_size) != origin.size) {
-      return "it has " + std::to_string(st.st_size) + " bytes instead of " +
-             std::to_string(origin.size);
+    const auto* content = inode.content();
+    const auto size = content != nullptr ? content->size : static_cast<std::uint64_t>(st.st_size);
+    if (size != origin.size) {
+      return "it has " + std::to_string(size) + " bytes instead of " + std::to_string(origin.size);
     }
-    return stage::same_or_coarser(st.st_mtim, to_timespec(origin.mtime)) ? ""
-                                                                         : "it has another mtime";
+    return content != nullptr || stage::same_or_coarser(st.st_mtim, to_timespec(origin.mtime))
+               ? ""
+               : "it has another mtime";
   }
 
   // A name outside the store belongs to the cache, which relies on sealed files only.

@@ -334,8 +334,11 @@ Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& 
                                       bool rebooted, fs::Namespace& names) {
   const auto medium = store::directory_medium(store.metadata.get());
   const auto apply = [&names](const store::Record& stored) -> Status {
-    auto record = fs::decode(stored.payload);
-    return record ? names.apply(*record) : std::unexpected(record.error());
+    const auto record = fs::decode(stored.payload, stored.version);
+    if (!record) {
+      return std::unexpected(record.error());
+    }
+    return *record ? names.apply(**record) : Status{};  // nullopt: of a newer efs, to be skipped
   };
   return store::Journal::scan(*medium, "journal", apply,
                               {.after_power_loss = rebooted,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The format of the journal: little-endian, version 3. src/store/README.md describes it.
+// The format of the journal: little-endian, version 4. src/store/README.md describes it.
 
 #include <array>
 #include <bit>
@@ -10,7 +10,9 @@
 namespace efs::store {
 
 inline constexpr std::array<char, 8> journal_magic{'E', 'F', 'S', 'J', 'R', 'N', 'L', '\0'};
-inline constexpr std::uint32_t journal_version = 3;
+inline constexpr std::uint32_t journal_version = 4;
+// efs also reads the versions from this one on. Only a snapshot makes another version of a journal.
+inline constexpr std::uint32_t oldest_version = 3;
 // bytes; no record crosses a multiple of it
 inline constexpr std::uint64_t journal_chunk = 4u << 20;
 inline constexpr std::uint64_t record_alignment = 8;

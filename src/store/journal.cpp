@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/checksum.hpp"
-#include "store/format.hpp"
 
 namespace efs::store {
 namespace {
@@ -293,17 +292,27 @@ Status Journal::read_header() {
       header.checksum != checksum(bytes_of(header, offsetof(JournalHeader, checksum)))) {
     return fail(EPROTO, "journal " + name_ + ": not a journal of efs, or its header is damaged");
   }
-  if (header.version != journal_version || header.chunk != journal_chunk ||
-      header.header_size != sizeof(JournalHeader)) {
-    return fail(EPROTO, "journal " + name_ + ": written by another version of efs (format " +
-                            std::to_string(header.version) + ")");
-  }
+  EFS_TRY(check_version(header));
+  end_.version = header.version;
   end_.tail = sizeof(JournalHeader);
   end_.first_sequence = header.first_sequence;
   end_.complete_to = header.complete_to;
   end_.instance.bytes = header.instance;
   sequence_ = end_.sequence = header.first_sequence - 1;
   return {};
+}
+
+Status Journal::check_version(const JournalHeader& header) const {
+  if (header.version >= oldest_version && header.version <= journal_version &&
+      header.chunk == journal_chunk && header.header_size == sizeof(JournalHeader)) {
+    return {};
+  }
+  return fail(EPROTONOSUPPORT,
+              "journal " + name_ + ": written by another version of efs (format " +
+                  std::to_string(header.version) + ", and this efs reads " +
+                  std::to_string(oldest_version) + " to " + std::to_string(journal_version) +
+                  "). Nothing was changed. Open the store with the efs that wrote it" +
+                  (header.version < oldest_version ? "" : ", or a newer one"));
 }
 
 // Whole chunks are allocated before use. If a full file system allocated only a part of a chunk,
@@ -358,7 +367,8 @@ Status Journal::replay_all(const Replay& replay, bool verify) {
         (verify && header.checksum != record_checksum(header, payload, scratch_))) {
       break;
     }
-    if (const Status done = replay(Record{header.sequence, header.request, payload}); !done) {
+    if (const Status done = replay(Record{header.sequence, header.request, payload, end_.version});
+        !done) {
       return fail(done.error().code, "journal " + name_ + ", record " +
                                          std::to_string(header.sequence) + ": " +
                                          describe(done.error()));
@@ -513,6 +523,10 @@ Status Journal::append(std::uint64_t request, std::span<const std::byte> payload
                        std::int64_t reserve, std::uint64_t durable) {
   if (payload.empty() || payload.size() > max_payload) {
     return fail(EINVAL, "journal record of " + std::to_string(payload.size()) + " bytes");
+  }
+  if (end_.version != journal_version) {
+    return fail(EPROTO, "journal " + name_ + " has the older format " +
+                            std::to_string(end_.version) + " and takes no records");
   }
   const std::uint64_t size = record_size(payload.size());
   std::uint64_t at = end_.tail;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "store/format.hpp"
 #include "store/instance_id.hpp"
 #include "store/medium.hpp"
 
@@ -22,6 +23,7 @@ struct Record {
   std::uint64_t sequence = 0;  // 1, 2, 3, ... without gaps over the life of the store
   std::uint64_t request = 0;   // the FUSE request that caused it; 0: none
   std::span<const std::byte> payload;
+  std::uint32_t version = journal_version;  // of its journal
 };
 
 using Replay = std::function<Status(const Record&)>;
@@ -29,10 +31,11 @@ using Replay = std::function<Status(const Record&)>;
 /// The result of a replay.
 struct ReplayEnd {
   std::uint64_t first_sequence = 1;
-  std::uint64_t sequence = 0;  // of the last good record
-  std::uint64_t records = 0;   // number of good records
-  std::uint64_t tail = 0;      // bytes: the position of the next record
-  std::uint64_t size = 0;      // bytes of the file
+  std::uint64_t sequence = 0;               // of the last good record
+  std::uint64_t records = 0;                // number of good records
+  std::uint64_t tail = 0;                   // bytes: the position of the next record
+  std::uint64_t size = 0;                   // bytes of the file
+  std::uint32_t version = journal_version;  // of the format
   // data follows the last good record: power loss during a write, or damage
   bool torn = false;
   InstanceId instance;  // the owner, according to the header
@@ -78,7 +81,8 @@ class Journal {
   /// an old record must never verify behind a new one. Removes an unfinished snapshot. Appends
   /// continue at the end, without a reserve until set_reserve().
   ///
-  /// EPROTO with a text if the header is invalid or `replay` rejects a record. EUCLEAN, with
+  /// EPROTO with a text if the header is invalid. EPROTONOSUPPORT with a text if the format is not
+  /// one that this efs reads. The error of `replay` if it rejects a record. EUCLEAN, with
   /// nothing changed, in these cases: the journal belongs to another instance; it ends too early or
   /// is cut short; or a record that does not verify was complete once, and power loss cannot
   /// explain this.
@@ -93,7 +97,8 @@ class Journal {
   /// is. `reserve` changes the space reserved for later releases: a record that creates a name
   /// passes the space that its removal will need, and a removal passes the negative. A record that
   /// releases space never fails for lack of space. ENOSPC: nothing was appended. `durable`: all
-  /// records up to this one are known to survive power loss; 0: unknown.
+  /// records up to this one are known to survive power loss; 0: unknown. EPROTO in a journal of an
+  /// older version: replace() makes one of the present version.
   Status append(std::uint64_t request, std::span<const std::byte> payload, std::int64_t reserve,
                 std::uint64_t durable = 0);
 
@@ -142,6 +147,7 @@ class Journal {
   void put(std::span<const std::byte> bytes, std::uint64_t at);
   Status read_header();
   Status replay_all(const Replay& replay, bool verify = true);
+  Status check_version(const JournalHeader& header) const;
   Status expect(Medium& medium, const JournalOptions& options);
   void open_last();
   void record_last();

@@ -117,6 +117,26 @@ TEST_CASE("death of the worker at any event, and power loss when its successor i
   }
 }
 
+TEST_CASE("power loss while a recovery makes a journal of format 3 one of the present format",
+          "[crash]") {
+  for (const auto durability : {Durability::cache_line, Durability::page}) {
+    for (const bool killed : {false, true}) {
+      for (const auto& scenario : {test::every_operation(), test::every_staging()}) {
+        hold(scenario, {.durability = durability,
+                        .seed = test::seed(),
+                        .rounds = 3,
+                        .smallest_compaction = snapshot_often,
+                        .killed = killed,
+                        .format_3 = true});
+      }
+    }
+    // R5: the conversion is one switch.
+    bites(test::every_operation(),
+          {.durability = durability, .format_3 = true, .lies = {.switch_in_two = true}},
+          "a conversion in two steps");
+  }
+}
+
 TEST_CASE("power loss in random sequences", "[crash]") {
   hold_random(1);
 }

@@ -7,6 +7,7 @@
 
 #include "fs/namespace.hpp"
 #include "fs/record.hpp"
+#include "support/journal_file.hpp"
 
 namespace efs::test {
 namespace {
@@ -126,11 +127,11 @@ std::string state_of(const Namespace& names) {
 Status replay(SimWorld& world, Namespace& names, const std::function<void()>& after_each = [] {}) {
   SimMedium medium(world);
   auto end = store::Journal::scan(medium, "journal", [&](const store::Record& stored) -> Status {
-    auto record = fs::decode(stored.payload);
+    auto record = fs::decode(stored.payload, stored.version);
     if (!record) {
       return std::unexpected(record.error());
     }
-    EFS_TRY(names.apply(*record));
+    EFS_TRY(names.apply(record->value()));
     after_each();
     return {};
   });
@@ -467,6 +468,25 @@ std::string go_on(SimWorld& world, const Enumeration& how, Opened open,
   return check_going_on(world, going, life);
 }
 
+// A recovery has made the journal one of the present format.
+std::string check_format(const SimWorld& world) {
+  store::JournalHeader header{};
+  std::memcpy(&header, world.files.at("journal")->visible.at(0), sizeof header);
+  return header.version == store::journal_version
+             ? ""
+             : "the recovered journal has format " + std::to_string(header.version) + "\n";
+}
+
+// Ends the recovery at one of its events, as the life before has ended.
+void end_recovery(SimWorld& world, const Enumeration& how) {
+  world.end_before(1 + world.random()() % (how.format_3 ? 20 : 6));
+  try {
+    (void)open_it(world, how, !how.killed, how.takeover);
+  } catch (const PowerLoss&) {
+  }
+  how.killed ? world.go_on() : world.crash();
+}
+
 // Follows each step with events: the step is answered, and the next has not begun.
 constexpr const char* answer = "answer";
 
@@ -539,14 +559,11 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
   } else {
     world.crash();
   }
-  // the power fails again, during the recovery
-  if (!how.killed && how.lies.deaf_life == 0 && world.chance()) {
-    world.end_before(1 + world.random()() % 6);
-    try {
-      (void)open_it(world, how, true);
-    } catch (const PowerLoss&) {
-    }
-    world.crash();
+  if (how.format_3) {
+    make_format_3(world);
+  }
+  if (how.format_3 || (!how.killed && how.lies.deaf_life == 0 && world.chance())) {
+    end_recovery(world, how);
   }
   std::string wrong;
   {
@@ -558,7 +575,7 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
         *events_of_recovery = world.names();
       }
       const Life life{world, *recovered->filesystem, *recovered->backend, promises, 0};
-      wrong = check_state(reference, life, low, high, world);
+      wrong = check_format(world) + check_state(reference, life, low, high, world);
       fs::Staging staging(*recovered->filesystem);
       if (const auto walked = staging.walk(); wrong.empty() && !walked) {
         wrong = "walk: " + describe(walked.error()) + "\n";
@@ -593,6 +610,27 @@ std::uint64_t Life::find(const std::string& path) {
     begin = slash + 1;
   }
   return at;
+}
+
+void make_format_3(SimWorld& world) {
+  const auto found = world.files.find("journal");
+  if (found == world.files.end()) {
+    return;
+  }
+  SimWorld::File& file = *found->second;
+  if (file.size > store::journal_chunk) {
+    std::abort();
+  }
+  std::uint64_t end = 0;  // of what is not zero
+  file.touched.each([&](std::uint64_t line) { end = std::max(end, (line + 1) * 64); });
+  const std::string journal(reinterpret_cast<const char*>(file.visible.at(0)), end);
+  if (journal.empty() || header_of(journal).version == 3) {
+    return;
+  }
+  const std::string old = in_format_3(journal);
+  for (auto* side : {&file.visible, &file.durable}) {
+    std::memcpy(side->at(0), old.data(), old.size());
+  }
 }
 
 std::string check_journal(SimWorld& world) {

@@ -79,6 +79,9 @@ struct Enumeration {
   // only the processes end; the power fails later, during the next processes' work
   bool killed = false;
   bool takeover = false;  // with killed: only the worker ends, and a successor takes over
+  // the journal has format 3 when the life ends: the recovery writes it anew. The first recovery
+  // ends at one of its events
+  bool format_3 = false;
   fs::Filesystem::Rules rules;
   Lies lies;
 };
@@ -87,6 +90,9 @@ struct Enumeration {
 /// directories, files without a container, and containers without a file. Returns the violations;
 /// "" if there are none.
 std::string check_journal(SimWorld& world);
+
+/// Makes the visible journal, which has one chunk, one of format 3, and all of it durable.
+void make_format_3(SimWorld& world);
 
 /// Returns the first violation, with all data to reproduce it; nullopt if there is none. `ends`:
 /// number of ends tried.

@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include "crash/enumeration.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "support/failing_backend.hpp"
@@ -288,6 +289,36 @@ TEST_CASE("after a failed sync of the journal the next one to open it writes all
     REQUIRE(filesystem);
     CHECK(inode_at(*filesystem, "kept") != 0);
     CHECK(inode_at(*filesystem, "new") != 0);
+  }
+}
+
+TEST_CASE("a journal of format 3 is whole after any call fails that makes it one of today's",
+          "[crash]") {
+  for (const int code : {EIO, ENOSPC}) {
+    unsigned refused = 0;
+    bool complete = false;
+    for (std::uint64_t n = 1; !complete; ++n) {
+      INFO("call " << n << ", error " << code);
+      test::SimWorld world(Durability::page, n);
+      test::SimBackend backend(world);
+      {
+        const auto filesystem = open_on(backend, world, false);
+        REQUIRE(filesystem->make_node({}, fs::root_ino, "kept", S_IFDIR | 0700, 0));
+        REQUIRE(filesystem->fsync_metadata());
+      }
+      test::make_format_3(world);
+      world.fail_call(n, code);
+      refused += open_on(backend, world, n % 2 == 0) == nullptr ? 1 : 0;
+      complete = world.failed_call().empty();
+      world.fail_call(0);
+      world.crash();
+      const auto filesystem = open_on(backend, world, true);
+      REQUIRE(filesystem);
+      CHECK(inode_at(*filesystem, "kept") != 0);
+      REQUIRE(filesystem->make_node({}, fs::root_ino, "new", S_IFDIR | 0700, 0));
+      CHECK(test::check_journal(world).empty());
+    }
+    CHECK(refused > 5);
   }
 }
 

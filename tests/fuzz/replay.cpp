@@ -91,9 +91,11 @@ void append(std::vector<std::byte>& to, const void* data, std::size_t length) {
   to.insert(to.end(), bytes, bytes + length);
 }
 
-std::vector<std::byte> journal_of(std::span<const std::byte> input) {
+// `choice`: of the versions that efs reads.
+std::vector<std::byte> journal_of(std::span<const std::byte> input, unsigned choice) {
+  constexpr auto versions = store::journal_version - store::oldest_version + 1;
   store::JournalHeader header{.magic = store::journal_magic,
-                              .version = store::journal_version,
+                              .version = store::journal_version - choice / 4 % versions,
                               .header_size = sizeof header,
                               .first_sequence = 1,
                               .chunk = store::journal_chunk,
@@ -134,6 +136,11 @@ class Filler {
   template <typename... Field>
   void operator()(Field&... field) {
     (fill(field), ...);
+  }
+
+  template <typename... Field>
+  void since(std::uint8_t /*level*/, Field&... field) {
+    (*this)(field...);
   }
 
   bool empty() const { return in_.empty(); }
@@ -179,6 +186,14 @@ class Filler {
     }
   }
 
+  void fill(std::vector<fs::Extent>& extents) {
+    for (auto count = byte() % 4; count > 0; --count) {
+      fs::Extent extent;
+      (*this)(extent.offset, extent.device, extent.length);
+      extents.push_back(extent);
+    }
+  }
+
   std::span<const std::byte> in_;
 };
 
@@ -204,11 +219,11 @@ void apply_filled(std::span<const std::byte> input, fs::Namespace& names) {
 void replay(std::vector<std::byte> journal, fs::Namespace& names) {
   OneFile medium(std::move(journal));
   (void)store::Journal::scan(medium, "journal", [&](const store::Record& stored) -> Status {
-    auto record = fs::decode(stored.payload);
+    const auto record = fs::decode(stored.payload, stored.version);
     if (!record) {
       return std::unexpected(record.error());
     }
-    return names.apply(*record);
+    return *record ? names.apply(**record) : Status{};
   });
 }
 
@@ -243,6 +258,12 @@ std::string text_of(const fs::Inode& inode) {
               static_cast<int>(extra.keep));
   for (const auto& [name, value] : extra.xattrs) {
     text += row(name, value);
+  }
+  if (const auto* content = inode.content()) {
+    text += row("content", content->size, content->physical);
+    for (const auto& extent : content->extents.list()) {
+      text += row(extent.offset, extent.device, extent.length);
+    }
   }
   if (inode.is_directory() && inode.nlink != 0) {
     text += row(inode.parent, inode.directory->own_name(), inode.directory->next_cookie());
@@ -279,7 +300,7 @@ void check_snapshot(const fs::Namespace& names) {
     std::vector<std::byte> bytes;
     fs::encode(record, bytes);
     const auto read = fs::decode(bytes);
-    if (!read || !again.apply(*read)) {
+    if (!read || !again.apply(read->value())) {
       std::abort();
     }
   });
@@ -320,7 +341,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto names = empty_namespace();
   switch (data[0] % 4) {
     case 0: replay({input.begin(), input.end()}, names); break;
-    case 1: replay(journal_of(input), names); break;
+    case 1: replay(journal_of(input, data[0]), names); break;
     default: apply_filled(input, names);
   }
   check_tree(names);

@@ -57,7 +57,9 @@ set(sources
   fs/compaction_test.cpp
   fs/completed_requests_test.cpp
   fs/container_pool_test.cpp
+  fs/content_test.cpp
   fs/durability_test.cpp
+  fs/extents_test.cpp
   fs/filesystem_test.cpp
   fs/free_removed_test.cpp
   fs/free_zeros_test.cpp
@@ -94,6 +96,7 @@ set(sources
   image/memory_fault_test.cpp
   image/replay_corpus_test.cpp
   image/salvage_fault_test.cpp
+  image/store_3_test.cpp
   intercept/known_range_test.cpp
   objects/bundle_test.cpp
   objects/check_test.cpp

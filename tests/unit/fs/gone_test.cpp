@@ -102,7 +102,7 @@ TEST_CASE("a snapshot keeps what is gone, with its class and copy", "[fs][gone]"
   names.snapshot([&](const fs::Record& record) {
     std::vector<std::byte> bytes;
     fs::encode(record, bytes);
-    REQUIRE(copy.apply(*fs::decode(bytes)));
+    REQUIRE(copy.apply(**fs::decode(bytes)));
   });
   REQUIRE(copy.gone().contains("f"));
   const auto& input = copy.gone().at("f");

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fs/record.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+
+#include "fs/record_fields.hpp"
 
 using namespace efs::fs;
 
@@ -33,7 +37,8 @@ std::vector<Record> examples() {
       SetStaging{7, 1, 2, 1, 1, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}, "a/name", "b/name", "0+4096"},
       Replace{7, 1, 9, "name"},
       Settled{std::string(16, 'x')},
-      Gone{0100000, 1, 2, 1, 1, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}, "a/name", "target"}};
+      Gone{0100000, 1, 2, 1, 1, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}, "a/name", "target"},
+      SetContent{7, 10, 20, 1, 2, 3, 4, 50, {{4, 100, 6}, {20, 300, 8}}}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
@@ -52,18 +57,125 @@ TEST_CASE("every record survives encoding, and there is an example of every type
     const auto bytes = bytes_of(all[i]);
     const auto back = decode(bytes);
     REQUIRE(back);
-    CHECK(bytes_of(*back) == bytes);
+    CHECK(bytes_of(back->value()) == bytes);
   }
 }
 
-TEST_CASE("a record that is cut, too long or of unknown type is refused") {
+TEST_CASE("a record that is shorter than the fields of its level is refused") {
   for (const auto& record : examples()) {
-    auto bytes = bytes_of(record);
+    const auto bytes = bytes_of(record);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
-      CHECK_FALSE(decode(std::span(bytes).first(length)));
+      const auto cut = decode(std::span(bytes).first(length));
+      REQUIRE_FALSE(cut);
+      CHECK(cut.error().code == EPROTO);
     }
-    bytes.push_back(std::byte{0});
-    CHECK_FALSE(decode(bytes));
   }
-  CHECK_FALSE(decode(std::vector{std::byte{200}}));
+}
+
+TEST_CASE("a reader skips the fields and the types of a later level, unless it needs them") {
+  for (const auto& record : examples()) {
+    INFO(record.index());
+    const auto bytes = bytes_of(record);
+    auto longer = bytes;
+    longer.insert(longer.end(), 9, std::byte{1});
+    const auto read = decode(longer);
+    REQUIRE(read);
+    CHECK(bytes_of(read->value()) == bytes);
+    longer[1] = std::byte{record_level + 1};
+    const auto refused = decode(longer);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == EPROTONOSUPPORT);
+    CHECK(refused.error().what ==
+          "a record of type " + std::to_string(record.index()) +
+              " needs level 5 of the format, and this efs has level 4. Nothing was changed. Open "
+              "the store with the efs that wrote it, or a newer one");
+    longer[1] = std::byte{first_level - 1};
+    CHECK(decode(longer).error().code == EPROTO);
+  }
+  for (const unsigned type : {static_cast<unsigned>(std::variant_size_v<Record>), 255U}) {
+    const auto skipped = decode(std::vector{std::byte(type), std::byte{record_level}});
+    REQUIRE(skipped);
+    CHECK_FALSE(*skipped);
+    CHECK(decode(std::vector{std::byte(type), std::byte{record_level + 1}}).error().code ==
+          EPROTONOSUPPORT);
+    CHECK(decode(std::vector{std::byte(type), std::byte{0}}).error().code == EPROTO);
+  }
+}
+
+TEST_CASE("a record of version 3 has no level, and its exact length") {
+  for (const auto& record : examples()) {
+    INFO(record.index());
+    auto bytes = bytes_of(record);
+    bytes.erase(bytes.begin() + 1);
+    const auto read = decode(bytes, 3);
+    if (std::holds_alternative<SetContent>(record)) {
+      CHECK(read.error().code == EPROTO);
+      continue;
+    }
+    REQUIRE(read);
+    CHECK(bytes_of(read->value()) == bytes_of(record));
+    bytes.push_back(std::byte{0});
+    CHECK(decode(bytes, 3).error().code == EPROTO);
+    for (std::size_t length = 0; length + 1 < bytes.size(); ++length) {
+      CHECK(decode(std::span(bytes).first(length), 3).error().code == EPROTO);
+    }
+  }
+  CHECK(decode(std::vector{std::byte{200}}, 3).error().code == EPROTO);
+}
+
+namespace {
+
+// A record that got fields at two later levels.
+struct Grown {
+  std::uint32_t first = 0;
+  std::uint64_t second = 2;
+  std::string third = "default";
+
+  template <typename F>
+  void fields(F&& f) {
+    f(first);
+    f.since(5, second);
+    f.since(6, third);
+  }
+};
+
+struct ReadBack {
+  Grown record;
+  bool ok = false, at_end = false;
+};
+
+ReadBack read_grown(std::span<const std::byte> bytes, std::uint8_t level) {
+  FieldReader reader(bytes, level);
+  ReadBack back;
+  back.record.fields(reader);
+  back.ok = reader.ok();
+  back.at_end = reader.at_end();
+  return back;
+}
+
+}  // namespace
+
+TEST_CASE("fields of later levels may be missing from the end, and those of its level may not") {
+  std::vector<std::byte> bytes;
+  Grown written{.first = 10, .second = 20, .third = "30"};
+  written.fields(FieldWriter(bytes));
+  REQUIRE(bytes.size() == 4 + 8 + 4 + 2);
+  for (std::size_t length = 0; length <= bytes.size(); ++length) {
+    INFO(length);
+    const auto cut = std::span(bytes).first(length);
+    const auto old = read_grown(cut, 4);
+    CHECK(old.ok == (length == 4 || length == 12 || length == bytes.size()));
+    CHECK(read_grown(cut, 5).ok == (length == 12 || length == bytes.size()));
+    CHECK(read_grown(cut, 6).ok == (length == bytes.size()));
+    if (old.ok) {
+      CHECK(old.record.first == 10);
+      CHECK(old.record.second == (length > 4 ? 20 : 2));
+      CHECK(old.record.third == (length > 12 ? "30" : "default"));
+      CHECK(old.at_end);
+    }
+  }
+  bytes.push_back(std::byte{0});
+  const auto longer = read_grown(bytes, 6);
+  CHECK(longer.ok);
+  CHECK_FALSE(longer.at_end);
 }

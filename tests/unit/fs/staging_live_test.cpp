@@ -495,7 +495,7 @@ TEST_CASE("a snapshot keeps what staging keeps") {
     fs::encode(record, bytes);
     const auto decoded = fs::decode(bytes);
     REQUIRE(decoded);
-    REQUIRE(copy.apply(*decoded));
+    REQUIRE(copy.apply(**decoded));
   });
   const auto& extra = *copy.find(2)->extra;
   CHECK(extra.parts == "0+1");

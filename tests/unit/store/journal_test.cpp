@@ -151,9 +151,9 @@ TEST_CASE(
                                                                               [](Header& h) {
                                                                                 ++h.version;
                                                                               }},
-                                                                             {now - 1,
+                                                                             {2,
                                                                               [](Header& h) {
-                                                                                --h.version;
+                                                                                h.version = 2;
                                                                               }},
                                                                              {now,
                                                                               [](Header& h) {
@@ -175,9 +175,12 @@ TEST_CASE(
       REQUIRE_FALSE(opened);
       REQUIRE_FALSE(scanned);
       for (const auto& error : {opened.error(), scanned.error()}) {
-        CHECK(error.code == EPROTO);
+        CHECK(error.code == EPROTONOSUPPORT);
         CHECK(error.what == "journal j: written by another version of efs (format " +
-                                std::to_string(version) + ")");
+                                std::to_string(version) +
+                                ", and this efs reads 3 to 4). Nothing was changed. Open the store "
+                                "with the efs that wrote it" +
+                                (version < 3 ? "" : ", or a newer one"));
       }
       CHECK(content(path) == changed);
       std::ofstream(path, std::ios::binary | std::ios::trunc) << before;
@@ -189,6 +192,42 @@ TEST_CASE(
     }));
     CHECK(records == 1);
   }
+}
+
+TEST_CASE("a journal of an older version takes no record before a snapshot replaces it",
+          "[replay]") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  {
+    auto journal = Journal::create(medium, "j");
+    REQUIRE(journal);
+    REQUIRE(journal->append(7, bytes("one"), 0));
+  }
+  const std::string path = directory.path() + "/j";
+  change_header(
+      path, [](efs::store::JournalHeader& header) { header.version = efs::store::oldest_version; });
+  const std::string before = content(path);
+  std::vector<std::uint32_t> versions;
+  const auto note = [&](const Record& record) -> Status {
+    versions.push_back(record.version);
+    return {};
+  };
+  auto journal = Journal::open(medium, "j", note);
+  REQUIRE(journal);
+  CHECK(journal->replayed().version == efs::store::oldest_version);
+  CHECK(journal->append(0, bytes("two"), 0).error().code == EPROTO);
+  CHECK_FALSE(journal->replace([](Journal&) -> Status { return efs::fail(ENOSPC); }));
+  CHECK(journal->append(0, bytes("two"), 0).error().code == EPROTO);
+  CHECK(content(path) == before);
+  REQUIRE(journal->replace([](Journal& next) -> Status {
+    return next.append(0, std::as_bytes(std::span("state", 5)), 0);
+  }));
+  CHECK(journal->append(0, bytes("two"), 0));
+  const auto end = Journal::scan(*medium, "j", note);
+  REQUIRE(end);
+  CHECK(end->version == efs::store::journal_version);
+  CHECK(versions == std::vector<std::uint32_t>{3, 4, 4});
 }
 
 TEST_CASE("a snapshot of another version that never became the journal is removed") {
