@@ -102,6 +102,7 @@ under_way() {
   check 'under way: start' "$EFS" start "$JOB"
   supervisor=$(supervisor) pid=$(worker)
   echo changed >"$MNT/dirty"
+  exec 9>"$MNT/held"; echo held >&9
   count=$(find "$EFS_RUNTIME_DIR/underway/store/data" -type f | wc -l)
   id=$("$EFS" load -i underway big)
   "$EFS" load -i underway --wait small >"$S/underway/said" 2>&1 & waiter=$!
@@ -119,9 +120,12 @@ under_way() {
   check_exit 'under way: it knows, too' 1 'lost when the daemon was replaced' "$EFS" wait -i underway "$id"
   check_exit 'under way: asked for again' 0 'load done: 1 files' "$EFS" load -i underway --wait small
   check 'under way: numbers are not used twice' json "$(state)" "[t['task'] for t in d['tasks']] == [1, 2, 3]"
-  check_exit 'under way: a changed file may be open from before' 1 'since before the daemon was replaced' "$EFS" unload -i underway --wait dirty
-  check_exit 'under way: explain says so' 0 'writers .*since before the daemon was replaced' "$EFS" explain -i underway dirty
-  check_exit 'under way: --as-is' 0 '1 unloaded.*unverified' "$EFS" unload -i underway --wait --as-is dirty
+  check_exit 'under way: a file that is open from before' 1 'a program has it open for writing' "$EFS" unload -i underway --wait held
+  check_exit 'under way: explain says so' 0 'writers .*open for writing \(1 times\)' "$EFS" explain -i underway held
+  check_exit 'under way: --as-is' 0 '1 unloaded.*unverified' "$EFS" unload -i underway --wait --as-is held
+  exec 9>&-
+  check_exit 'under way: a changed file that is closed' 0 '1 unloaded' "$EFS" unload -i underway --wait dirty
+  check_not 'under way: is verified' grep -q unverified <<<"$said"
   check_exit 'under way: an input needs none' 0 '2 unchanged' "$EFS" unload -i underway --wait input
   echo more >>"$MNT/input/a"
   check_exit 'under way: nor one that is changed only now' 0 '1 unloaded' "$EFS" unload -i underway --wait input/a
