@@ -71,6 +71,7 @@ constexpr std::array families{
     FamilyName{"efs_request_shortest_seconds", "gauge", "seconds",
                "The shortest request, by operation.", ""},
     FamilyName{"efs_opens", "counter", "", "Opens of files, by the path of their I/O.", ""},
+    FamilyName{"efs_open_files", "gauge", "", "Files that are open now, by their owner.", ""},
     FamilyName{"efs_joined_callers", "counter", "",
                "How often the daemon began to serve on the CPU of a bound caller.",
                "/counters/joined_callers"},
@@ -309,6 +310,10 @@ class Collector {
     metrics_.add("efs_opens", labels({{"path", "passthrough"}}),
                  counters.value("passthrough_opens", 0.0));
     metrics_.add("efs_opens", labels({{"path", "daemon"}}), counters.value("daemon_opens", 0.0));
+    metrics_.add("efs_open_files", labels({{"owner", "kernel"}}),
+                 status_.value(Json::json_pointer("/open_files/kernel"), 0.0));
+    metrics_.add("efs_open_files", labels({{"owner", "session"}}),
+                 status_.value(Json::json_pointer("/open_files/sessions"), 0.0));
   }
 
   void add_operation(const std::string& operation, const Json& figures) {

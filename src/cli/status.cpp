@@ -240,6 +240,11 @@ void print_counters(std::ostream& out, const Json& c) {
       << "; passthrough I/O is the kernel's and not counted\n";
 }
 
+void print_open_files(std::ostream& out, const Json& open) {
+  out << "  open     " << open.value("kernel", std::uint64_t{0}) << " files by the kernel, "
+      << open.value("sessions", std::uint64_t{0}) << " by sessions\n";
+}
+
 // Nothing as long as no program intercepts.
 void print_intercept(std::ostream& out, const Json& intercept) {
   const Json totals = intercept.value("totals", Json::object());
@@ -444,6 +449,7 @@ void print_status(std::ostream& out, const Json& s, bool colour) {
   }
   if (s.contains("counters")) {
     print_counters(out, s["counters"]);
+    print_open_files(out, s.value("open_files", Json::object()));
   }
   print_intercept(out, s.value("intercept", Json::object()));
   print_recordings(out, s);

@@ -41,6 +41,7 @@
 #include "daemon/slot_keeper.hpp"
 #include "daemon/starter.hpp"
 #include "daemon/supervisor.hpp"
+#include "fs/open_table.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::daemon {
@@ -237,6 +238,7 @@ struct Kept {
   ConfigMemfds files;
   KeptFiguresPtr figures;
   std::unique_ptr<DoorMemory> door;  // null: the mount has no door
+  std::unique_ptr<fs::OpenTable> opens;
 };
 
 // Without a door programs cannot intercept.
@@ -412,7 +414,8 @@ InstanceOptions instance_options(const Facts& facts, const config::JobConfig& co
           .predecessor = predecessors.last,
           .stop_is_unusual = predecessors.stop_is_unusual,
           .figures = facts.kept.figures.get(),
-          .door = facts.kept.door.get()};
+          .door = facts.kept.door.get(),
+          .opens = facts.kept.opens.get()};
 }
 
 // Tells the starter the reason of a failure. Returns the exit code of the worker.
@@ -754,6 +757,10 @@ int efsd(int argc, char** argv) {
   if (!user) {
     return refuse_aloud(*arguments, user.error());
   }
+  auto opens = fs::OpenTable::make();
+  if (!opens) {
+    return refuse_aloud(*arguments, opens.error());
+  }
   auto made = make_instance_directory(arguments->runtime_directory, arguments->name, *user);
   if (!made) {
     return refuse_aloud(*arguments, made.error());
@@ -765,7 +772,8 @@ int efsd(int argc, char** argv) {
               .mount = std::move(*mount),
               .kept = {.files = ConfigMemfds::make().value_or(ConfigMemfds{}),
                        .figures = make_kept_figures(),
-                       .door = make_door()}};
+                       .door = make_door(),
+                       .opens = std::move(*opens)}};
   auto child = fork_worker(facts, *made, nullptr, {});
   if (!child) {
     return refuse_aloud(facts.arguments, child.error());

@@ -58,6 +58,7 @@ struct InstanceOptions {
   bool stop_is_unusual = false;
   KeptFigures* figures = nullptr;  // shared by all workers; null: each worker has its own
   DoorMemory* door = nullptr;      // likewise; null: the mount has no door
+  fs::OpenTable* opens = nullptr;  // likewise
 };
 
 /// The states before `running` follow one another in this order. `recovering`: a successor replays

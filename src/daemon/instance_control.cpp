@@ -451,6 +451,7 @@ void Instance::add_store(Json& status) const {
     status["limits"] = shown_limits();
   }
   status["counters"] = figures_of(session_->counters());
+  status["open_files"] = figures_of(filesystem_->open_files());
   status["intercept"] = figures_of(session_->door());
 }
 

@@ -306,6 +306,7 @@ Status Instance::take_over() {
   }
   open_session();
   if (!connection) {
+    filesystem_->close_all({.kind = fs::Owner::Kind::kernel});
     {
       MutexLock lock(mutex_);
       session_ended_ = true;
@@ -368,7 +369,8 @@ fs::Filesystem::Options Instance::filesystem_options(mode_t root_mode, bool same
           .segment_size = segment_sizes.front(),
           .segment_sizes = segment_sizes,
           .place_of_new = placement_of(options_.config),
-          .door = options_.door};
+          .door = options_.door,
+          .opens = options_.opens};
 }
 
 std::unexpected<Error> Instance::not_opened(const Error& error) const {

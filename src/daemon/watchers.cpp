@@ -229,4 +229,12 @@ Json figures_of(const fuse::Door& door) {
             {"kernel_calls", totals.kernel_calls.load()}}}};
 }
 
+Json figures_of(const fs::OpenTable& opens) {
+  std::uint64_t kernel = 0, sessions = 0;
+  opens.for_each([&](std::uint64_t, const fs::OpenFile& file) {
+    ++(file.owner.kind == fs::Owner::Kind::kernel ? kernel : sessions);
+  });
+  return {{"kernel", kernel}, {"sessions", sessions}};
+}
+
 }  // namespace efs::daemon

@@ -58,5 +58,7 @@ class Watchers {
 nlohmann::json figures_of(const fuse::Counters& counters);
 /// The programs that intercept, the first 64 of them one by one, and what all have served.
 nlohmann::json figures_of(const fuse::Door& door);
+/// How many files are open, by the kind of the owner.
+nlohmann::json figures_of(const fs::OpenTable& opens);
 
 }  // namespace efs::daemon

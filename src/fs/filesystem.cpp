@@ -48,11 +48,14 @@ const char* reason_of(const Error& error) {
 
 }  // namespace
 
-Filesystem::Filesystem(Backend& backend, const Options& options)
+Filesystem::Filesystem(Backend& backend, const Options& options,
+                       std::unique_ptr<OpenTable> own_opens)
     : backend_(backend),
       options_(options),
       medium_(options.medium ? options.medium
                              : store::directory_medium(options.metadata_directory)),
+      own_opens_(std::move(own_opens)),
+      opens_(own_opens_ ? *own_opens_ : *options.opens),
       names_(options.root_mode, options.uid, options.gid, clock_.now()),
       space_(backend),
       room_(options.read_only ? nullptr : medium_) {}
@@ -65,7 +68,18 @@ Filesystem::~Filesystem() {
 }
 
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
-  std::unique_ptr<Filesystem> fs(new Filesystem(backend, options));
+  std::unique_ptr<OpenTable> own_opens;
+  if (options.opens == nullptr) {
+    auto made = OpenTable::make();
+    if (!made) {
+      return std::unexpected(made.error());
+    }
+    own_opens = std::move(*made);
+  }
+  std::unique_ptr<Filesystem> fs(new Filesystem(backend, options, std::move(own_opens)));
+  if (!options.takeover) {
+    fs->opens_.clear();
+  }
   if (!options.read_only) {
     WriteLock lock(fs->mutex_);
     auto fresh = store::Journal::create(fs->medium_, journal_name, options.instance);

@@ -33,6 +33,7 @@
 #include "fs/emptied_files.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
+#include "fs/open_table.hpp"
 #include "fs/put_off_removals.hpp"
 #include "fs/room_ahead.hpp"
 #include "fs/seal.hpp"
@@ -52,6 +53,7 @@ struct Caller {
   std::uint64_t request = 0;
   bool resent = false;  // an earlier worker may have carried it out: see CompletedRequests
   mode_t umask = 0;     // for operations that make a file
+  Owner owner = {};     // of what the request opens
   // looks up supplementary groups, at a cost; empty: none
   std::function<bool(gid_t)> in_group = {};
 
@@ -148,6 +150,9 @@ class Filesystem {
     // Is told of a change that makes untrue what a client that intercepts knows of a file, before
     // the operation returns; null: nobody asks. Must outlive this object
     DoorMemory* door = nullptr;
+    // The open files, in memory that a takeover inherits; null: in memory of this object. Must
+    // outlive this object
+    OpenTable* opens = nullptr;
   };
 
   /// The findings of a recovery. Paths are relative to the root.
@@ -255,17 +260,27 @@ class Filesystem {
 
   // Data
   struct Opened {
+    std::uint64_t handle = 0;  // of the open, for release()
     // the kernel may do the I/O on the descriptor of container()
     bool passthrough = false;
     // a mapping may change times from now on: the kernel must drop its cached attributes
     bool attributes_go_stale = false;
   };
 
-  /// Counts an open for writing. The caller must call release() once, with the same flags, for each
-  /// successful open. `just_made`: the same request has made the file, and that cannot be undone if
-  /// open() fails, so optional work of the daemon's path is left out.
+  /// Opens a file for the caller's owner. The owner calls release() once for each successful open,
+  /// or dies: see close_all(). A repeated request gets the open that it has made before, if there
+  /// is one. ENFILE: too many files are open. `just_made`: the same request has made the file, and
+  /// that cannot be undone if open() fails, so optional work of the daemon's path is left out.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags, bool just_made = false);
-  void release(std::uint64_t ino, int flags);
+  /// Returns false, without effect, for a handle that is not open: the release is a repeated one.
+  bool release(std::uint64_t handle);
+  /// The owner has died: releases all that it has open. Its programs may outlive it, and write to
+  /// containers that they have open.
+  void close_all(const Owner& owner) EFS_EXCLUDES(mutex_);
+
+  /// For counts and visits.
+  const OpenTable& open_files() const { return opens_; }
+
   /// The container of an open file, for passthrough. EIO if the container is missing, because a
   /// program would take ENOENT for a missing name.
   Result<std::shared_ptr<Container>> container(std::uint64_t ino) const;
@@ -399,7 +414,7 @@ class Filesystem {
 
  private:
   friend class Staging;
-  Filesystem(Backend& backend, const Options& options);
+  Filesystem(Backend& backend, const Options& options, std::unique_ptr<OpenTable> own_opens);
 
   Status recover();
   /// Returns the containers of the backend, sorted. Notes in recovery_ if some could not be listed.
@@ -408,6 +423,8 @@ class Filesystem {
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
+  /// Counts what the predecessor's clients have open.
+  void inherit_opens() EFS_REQUIRES(mutex_);
   bool has_its_names_only(const Inode& wanted) const EFS_REQUIRES_SHARED(mutex_);
   bool may_be_in_use(const Inode& nameless, bool has_container) const EFS_REQUIRES_SHARED(mutex_);
   enum class Finding : std::uint8_t;
@@ -598,7 +615,14 @@ class Filesystem {
     last,         // of a file without a name
   };
 
-  Closed count_release(std::uint64_t ino, int flags) EFS_EXCLUDES(mutex_);
+  Closed count_release(const OpenFile& file) EFS_EXCLUDES(mutex_);
+  /// Frees what the file needs no longer after a close.
+  void free_closed(std::uint64_t ino, Closed closed) EFS_EXCLUDES(mutex_);
+  /// Records that a program may still write to the file, though its open is closed.
+  void record_survivor(const OpenFile& file) EFS_EXCLUDES(mutex_);
+  /// Adds the open to the table and sets the members of `opened` that say so.
+  Status add_open(const Caller& caller, Inode& inode, int flags, Opened& opened)
+      EFS_REQUIRES_SHARED(mutex_);
   /// The part of open() that can fail. Throws nothing.
   Status prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty, bool writes)
       EFS_EXCLUDES(mutex_, parting_);
@@ -657,7 +681,7 @@ class Filesystem {
   }
 
   /// True if pages without data may be taken from the file. This process must have made the file,
-  /// so that all its opens and reservations are known. fallocate(2) must not have reserved space,
+  /// so that all its reservations are known. fallocate(2) must not have reserved space,
   /// because posix_fallocate(3) promises that later writes find room.
   bool owns_pages(const Inode& inode) const EFS_REQUIRES_SHARED(mutex_) {
     return inode.is_regular() && inode.nlink > 0 && !inode.freed && !inode.reserved &&
@@ -723,6 +747,9 @@ class Filesystem {
   Backend& backend_;
   const Options options_;
   const std::shared_ptr<store::Medium> medium_;
+  const std::unique_ptr<OpenTable> own_opens_;  // null: Options::opens
+  OpenTable& opens_;                            // no lock
+  std::atomic_flag opens_were_full_;            // and this was logged
   const FileClock clock_;
   Recovery recovery_;     // constant after open()
   EmptiedFiles emptied_;  // likewise

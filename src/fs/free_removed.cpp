@@ -39,6 +39,11 @@ Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
       (inode->lookups > 0 && options_.rules.free_after_reader) || ino == root_ino) {
     return {};
   }
+  // The program of an open that is not repeated after a takeover was killed.
+  if (inode->inherited && inode->is_open()) {
+    opens_.close_if([ino](const OpenFile& file) { return file.ino == ino; },
+                    [](const OpenFile&) {});
+  }
   const bool has_container = inode->is_regular() && !inode->freed;
   const Reaped reaped{.gone = true,
                       .container = has_container ? ino : 0,

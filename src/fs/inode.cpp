@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fs/inode.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 
 namespace efs::fs {
@@ -39,6 +41,27 @@ std::string without_name(std::string_view names, std::string_view path) {
   // change the origin's ctime.
   const bool only_one_left = !left.empty() && !left.contains('\0') && names.contains('\0');
   return only_one_left ? left + '\0' : left;
+}
+
+bool Inode::count_open(int flags) {
+  if ((flags & O_ACCMODE) == O_RDONLY) {
+    ++read_opens;
+    return false;
+  }
+  ++write_opens;
+  ++edits;
+  if ((flags & O_ACCMODE) != O_RDWR) {
+    return false;
+  }
+  opened_read_write = true;
+  return read_write_opens.fetch_add(1) == 0;
+}
+
+void Inode::count_close(int flags) {
+  --((flags & O_ACCMODE) == O_RDONLY ? read_opens : write_opens);
+  if ((flags & O_ACCMODE) == O_RDWR) {
+    --read_write_opens;
+  }
 }
 
 }  // namespace efs::fs

@@ -88,9 +88,11 @@ struct Inode {
   bool size_set = false;   // truncate(2) has set a size, within which writes take huge pages
   // data that the kernel had collected could not be stored: see Filesystem::record_lost_write()
   std::atomic<bool> lacks_writes{false};
-  std::atomic<bool> opened_read_write{false};      // its mapping may move mtime unseen
+  // A program may change the file unseen, by a mapping: it was open read-write. Or by a descriptor
+  // of the container: the owner of an open for writing died.
+  std::atomic<bool> opened_read_write{false};
   std::atomic<std::uint32_t> read_write_opens{0};  // open read-write just now
-  // opens for writing that were not released yet, those included; see unknown_opens
+  // opens for writing without a release, those included
   std::atomic<std::uint32_t> write_opens{0};
   // read-only opens without a release
   std::atomic<std::uint32_t> read_opens{0};
@@ -106,11 +108,13 @@ struct Inode {
   std::unique_ptr<struct stat> freed;
   std::unique_ptr<InodeExtra> extra;
 
-  /// Stands for the uncounted opens under an earlier worker. RELEASE never counts it down.
-  static constexpr std::uint32_t unknown_opens = 1U << 30U;
+  /// Counts an open with these flags. Returns true if the first read-write open begins, by which a
+  /// mapping may change times.
+  bool count_open(int flags);
+  /// Counts the end of an open that was counted.
+  void count_close(int flags);
 
-  /// True if a program may have opened the file for writing before this worker started.
-  bool may_be_open_from_before() const { return write_opens > unknown_opens / 2; }
+  bool is_open() const { return write_opens > 0 || read_opens > 0; }
 
   /// True if staging removed the last name and a request of the kernel by that name may be on its
   /// way. Data that a program writes through it would be lost. ESTALE makes the kernel look up the
@@ -138,13 +142,9 @@ struct Inode {
     return (mode & (S_ISUID | S_ISGID)) != 0 || xattr("security.capability") != nullptr;
   }
 
-  /// True if no program can reach the content: the last name is removed and all counted opens are
-  /// released. False for a file that never had a name, because it may get one; false for an
-  /// inherited inode, whose opens are unknown.
-  bool is_unreachable() const {
-    return is_regular() && nlink == 0 && had_name && !inherited && write_opens == 0 &&
-           read_opens == 0;
-  }
+  /// True if no program can reach the content: the last name is removed and all opens are
+  /// released. False for a file that never had a name, because it may get one.
+  bool is_unreachable() const { return is_regular() && nlink == 0 && had_name && !is_open(); }
 
   /// True if the inode was imported as a whole, under any name. A partly loaded file was not.
   bool is_whole_import() const { return extra && extra->origin && extra->parts.empty(); }

@@ -595,11 +595,8 @@ void Namespace::inherit_references() {
   for (const auto& [ino, inode] : inodes_) {
     inode->lookups = never_counted_down;
     inode->inherited = true;
-    if (!inode->dirty) {
-      continue;  // never opened for writing, which would have made it dirty
-    }
-    inode->opened_read_write = true;
-    inode->write_opens = Inode::unknown_opens;
+    // A mapping outlives its open. A clean file has none: an open for writing makes a file dirty.
+    inode->opened_read_write = inode->dirty;
   }
 }
 

@@ -68,7 +68,7 @@ class Namespace {
   std::vector<std::uint64_t> orphans() const;
 
   /// Marks all inodes as inherited, because the number of the kernel's references is unknown: no
-  /// count then reaches zero, see Inode::inherited. Every dirty file may be open for writing.
+  /// count then reaches zero, see Inode::inherited. Every dirty file may be mapped for writing.
   void inherit_references();
 
   /// Removed inputs, by the path of their import, unless another file was imported there later.

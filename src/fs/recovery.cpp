@@ -217,6 +217,7 @@ bool Filesystem::may_be_in_use(const Inode& nameless, bool has_container) const 
 void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
   if (options_.takeover) {
     names_.inherit_references();
+    inherit_opens();
   } else {
     completed_requests_.clear();
   }
@@ -238,6 +239,21 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
       backend_.remove(ino);
     }
   }
+}
+
+// An entry without a file: the kernel has forgotten the file, and the request that opened it was
+// not repeated, because its program was killed.
+void Filesystem::inherit_opens() {
+  opens_.restore();
+  opens_.for_each([this](std::uint64_t handle, const OpenFile& file) {
+    mutex_.assert_held_shared();
+    Inode* inode = names_.find(file.ino);
+    if (inode != nullptr && inode->is_regular()) {
+      inode->count_open(file.flags);
+    } else {
+      opens_.close(handle);
+    }
+  });
 }
 
 // True if the file has the names of its import and no others.

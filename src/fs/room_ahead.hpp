@@ -44,7 +44,7 @@ class RoomAhead {
   /// The files of the list that an earlier process left.
   std::vector<std::uint64_t> left_over();
   /// Takes the list over as it is. Its files keep their room for the life of this process, because
-  /// their opens are not known; it counts as none.
+  /// what programs have reserved in them is not known; it counts as none.
   void inherit();
   /// Takes a file off the list.
   void strike(std::uint64_t ino);

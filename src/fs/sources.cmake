@@ -12,6 +12,7 @@ set(sources
   known_directories.cpp
   mapped_file.cpp
   namespace.cpp
+  open_table.cpp
   ops/fill_pool.cpp
   ops/fsync.cpp
   ops/getattr.cpp

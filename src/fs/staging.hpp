@@ -140,9 +140,7 @@ struct Writers {
   // for a later comparison: incremented by each open for writing and each change of attributes
   std::uint64_t edits = 0;
   std::uint32_t open = 0;  // opens for writing without a release
-  // `open` is not exact: the file was open before the takeover, and a release may be missing
-  bool from_before = false;
-  bool possible = true;  // a program can write, or there is no proof that none can
+  bool possible = true;    // a program can write, or there is no proof that none can
 };
 
 /// Which records of an inode a name on the PFS concerns: its imports, or its imports and exports.

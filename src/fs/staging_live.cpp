@@ -55,11 +55,6 @@ Status may_replace(const Inode& there, bool dirty, Over over, const std::string&
   if (over == Over::anything) {
     return {};
   }
-  if (there.may_be_open_from_before()) {
-    return fail(
-        EBUSY,
-        path + ": a program may have it open for writing since before the daemon was replaced");
-  }
   if (there.write_opens > 0) {
     return fail(EBUSY, path + ": a program has it open for writing");
   }
@@ -282,7 +277,7 @@ Result<std::uint64_t> Staging::add_symlink(const std::string& path, const std::s
 // True if the counts are exact. A write-only descriptor cannot be mapped. The kernel sends a
 // RELEASE after the last write, including asynchronous ones. A passthrough mapping outlives the
 // mount, so the counts are not exact after a start on an existing store. After a takeover they are
-// exact unless marked (inherit_references()).
+// exact, but a dirty file may be mapped (inherit_references()).
 bool Staging::is_counted(const Inode& inode) const {
   return !inode.opened_read_write &&
          (!filesystem_.recovery_.found || filesystem_.options_.takeover);
@@ -307,7 +302,6 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     // Read first: a later open for writing changes this number.
     writers.edits = inode.edits;
     writers.open = inode.write_opens;
-    writers.from_before = inode.may_be_open_from_before();
     counted = is_counted(inode);
   }
   if (writers.open > 0) {

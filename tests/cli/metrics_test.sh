@@ -67,6 +67,7 @@ check 'the state' test "$(value "$text" 'efs_state{instance="measured",state="ru
 check 'the capacity' test "$(value "$text" 'efs_capacity_bytes{instance="measured"}')" = "$(field "$status" 'd["capacity"]')"
 check 'inputs' test "$(value "$text" 'efs_staged_in_files{instance="measured"}')" = 2
 check 'opens' test "$(($(value "$text" 'efs_opens_total{instance="measured",path="daemon"}') + $(value "$text" 'efs_opens_total{instance="measured",path="passthrough"}')))" = "$(field "$status" 'd["counters"]["opens"]')"
+check 'open files' test "$(value "$text" 'efs_open_files{instance="measured",owner="kernel"}')" = 0 -a "$(value "$text" 'efs_open_files{instance="measured",owner="session"}')" = 0
 check 'a histogram counts the requests' test "$(value "$text" 'efs_request_duration_seconds_count{instance="measured",operation="open"}')" = "$(field "$status" 'd["counters"]["operations"]["open"]["count"]')"
 check 'tasks' test "$(value "$text" 'efs_tasks{instance="measured",kind="unload",state="done"}')" = 1
 check 'changed files' test "$(value "$text" 'efs_changed_files{instance="measured"}')" = "$(field "$status" 'd["changed_files"]')"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "crash/scenarios.hpp"
+#include "support/open_handles.hpp"
 #include "support/staged_file.hpp"
 
 #include <fcntl.h>
@@ -125,8 +126,9 @@ Step kernel_write(const std::string& path, const std::string& text) {
 Step open_for_writing(const std::string& path) {
   return {"open for writing " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.filesystem.open({}, ino, O_WRONLY)) {
-              life.filesystem.release(ino, O_WRONLY);
+            const auto opened = life.filesystem.open({}, ino, O_WRONLY);
+            if (ino != 0 && opened) {
+              life.filesystem.release(opened->handle);
             }
           }};
 }
@@ -613,7 +615,14 @@ Step secure_staged(const std::string& path) {
 
 Step close_after_write(const std::string& path) {
   return {"close " + path, [=](Life& life) {
-            life.filesystem.release(life.find(path), O_RDWR);
+            test::release(life.filesystem, life.find(path), O_RDWR);
+          }};
+}
+
+// The connection of the mount ends while programs have files open.
+Step end_connection() {
+  return {"the connection ends", [](Life& life) {
+            life.filesystem.close_all({});
           }};
 }
 
@@ -630,11 +639,11 @@ Step look(const std::string& directory, const std::string& name) {
             life.note(life.filesystem.readlink(ino));
             life.note(life.filesystem.listxattr(ino));
             life.note(life.filesystem.getxattr(ino, "user.k"));
-            if (life.note(life.filesystem.open({}, ino, O_RDONLY))) {
+            if (const auto opened = life.filesystem.open({}, ino, O_RDONLY); life.note(opened)) {
               life.note(life.filesystem.container(ino));
               life.note(life.filesystem.read(ino, bytes, 0));
               life.note(life.filesystem.seek(ino, 0, SEEK_DATA));
-              life.filesystem.release(ino, O_RDONLY);
+              life.filesystem.release(opened->handle);
             }
             (void)life.filesystem.servable({parent, ino});
             (void)life.filesystem.statfs();
@@ -795,7 +804,7 @@ Scenario every_staging() {
           tend(),
           create("v"),
           write("v", one),
-          close_after_write("v"),
+          end_connection(),
           surely(secure_staged("v")),
           unlink("d/part"),
           new_connection(),

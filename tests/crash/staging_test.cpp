@@ -17,6 +17,7 @@
 #include "stage/live/unload.hpp"
 #include "support/file_text.hpp"
 #include "support/no_threads.hpp"
+#include "support/open_handles.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"
 #include "support/temp.hpp"
@@ -160,7 +161,7 @@ struct Daemon {
     if (synced) {
       must(filesystem->fsync(ino, false), "fsync");
     }
-    filesystem->release(ino, O_RDWR);
+    test::release(*filesystem, ino, O_RDWR);
   }
 
   void run_program() {

@@ -12,6 +12,7 @@
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "support/failing_backend.hpp"
+#include "support/open_handles.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"
 #include "support/staged_file.hpp"
@@ -77,7 +78,7 @@ void write_to(Filesystem& filesystem, const std::string& path, const std::string
     return;
   }
   (void)filesystem.write({}, ino, std::as_bytes(std::span(text)), 0);
-  filesystem.release(ino, O_WRONLY);
+  test::release(filesystem, ino, O_WRONLY);
 }
 
 // A way to rename a staged file, and the names promised afterwards.

@@ -102,6 +102,7 @@ under_way() {
   check 'under way: start' "$EFS" start "$JOB"
   supervisor=$(supervisor) pid=$(worker)
   echo changed >"$MNT/dirty"
+  exec 9>"$MNT/held"; echo held >&9
   count=$(find "$EFS_RUNTIME_DIR/underway/store/data" -type f | wc -l)
   id=$("$EFS" load -i underway big)
   "$EFS" load -i underway --wait small >"$S/underway/said" 2>&1 & waiter=$!
@@ -119,9 +120,12 @@ under_way() {
   check_exit 'under way: it knows, too' 1 'lost when the daemon was replaced' "$EFS" wait -i underway "$id"
   check_exit 'under way: asked for again' 0 'load done: 1 files' "$EFS" load -i underway --wait small
   check 'under way: numbers are not used twice' json "$(state)" "[t['task'] for t in d['tasks']] == [1, 2, 3]"
-  check_exit 'under way: a changed file may be open from before' 1 'since before the daemon was replaced' "$EFS" unload -i underway --wait dirty
-  check_exit 'under way: explain says so' 0 'writers .*since before the daemon was replaced' "$EFS" explain -i underway dirty
-  check_exit 'under way: --as-is' 0 '1 unloaded.*unverified' "$EFS" unload -i underway --wait --as-is dirty
+  check_exit 'under way: a file that is open from before' 1 'a program has it open for writing' "$EFS" unload -i underway --wait held
+  check_exit 'under way: explain says so' 0 'writers .*open for writing \(1 times\)' "$EFS" explain -i underway held
+  check_exit 'under way: --as-is' 0 '1 unloaded.*unverified' "$EFS" unload -i underway --wait --as-is held
+  exec 9>&-
+  check_exit 'under way: a changed file that is closed' 0 '1 unloaded' "$EFS" unload -i underway --wait dirty
+  check_not 'under way: is verified' grep -q unverified <<<"$said"
   check_exit 'under way: an input needs none' 0 '2 unchanged' "$EFS" unload -i underway --wait input
   echo more >>"$MNT/input/a"
   check_exit 'under way: nor one that is changed only now' 0 '1 unloaded' "$EFS" unload -i underway --wait input/a
@@ -137,6 +141,33 @@ under_way() {
   check 'under way: stop' "$EFS" stop underway
   check 'under way: which brings the rest' cmp "$OUT/result" <(head -c 60M /dev/zero)
   check 'under way: and leaves no partial' test -z "$(find "$OUT" -name '*efs-partial*')"
+}
+
+# What programs have open is known to successors, and its space is free when they end.
+open_files() {  # open_files NAME START_OPTION...
+  local i pid program used name=$1; shift
+  fresh "$name" 'resources: []'
+  check "$name: start" "$EFS" start "$JOB" "$@"
+  supervisor=$(supervisor)
+  used=$(field "$(state)" 'd["used"]')
+  mkfifo "$S/$name/stop"
+  python3 "$SOURCE/tests/takeover/opens.py" "$MNT" 20 <"$S/$name/stop" >"$S/$name/said" 2>&1 & program=$!; pids+=("$program")
+  exec 7>"$S/$name/stop"
+  check "$name: files are open" await 20 grep -q open "$S/$name/said"
+  for ((i = 0; i < 3; i++)); do
+    check "$name: status counts them, after $i kills" await 5 eval 'json "$(state)" "d[\"open_files\"] == {\"kernel\": 60, \"sessions\": 0}"'
+    pid=$(worker); kill -KILL "$pid"
+    check "$name: a successor ($i)" await 20 has_successor "$pid"
+  done
+  check_exit "$name: for people, too" 0 'open +60 files by the kernel, 0 by sessions' "$EFS" status "$name"
+  check "$name: and for a monitoring system" grep -qF "efs_open_files{instance=\"$name\",owner=\"kernel\"} 60" <<<"$("$EFS" metrics)"
+  check "$name: files without a name keep their space" json "$(state)" "d['used'] - $used >= 20 << 20"
+  exec 7>&-
+  wait "$program"; check "$name: no byte is lost" test $? = 0
+  pids=()
+  check "$name: none is open" await 20 eval 'json "$(state)" "d[\"open_files\"] == {\"kernel\": 0, \"sessions\": 0}"'
+  check "$name: their space is free" await 20 eval "json \"\$(state)\" \"d['used'] - $used < 4 << 20\""
+  check "$name: stop" "$EFS" stop "$name"
 }
 
 # A successor that lost a load expires the names of each directory, and the kernel waits there for the
@@ -334,6 +365,8 @@ starts() {  # the worker of a start is killed at its nth system call: it fails a
   echo "starts: $down failed, $after came up with a successor, $((i - down - after)) as if nothing had been"
 }
 
+open_files_passthrough() { open_files opens; }
+open_files_daemon() { open_files opensdaemon -o daemon-io; }
 passthrough() { random_kills passthrough passthrough; }
 daemon() { random_kills daemon daemon -o daemon-io; }
 writeback() { random_kills writeback daemon -o writeback; }
@@ -350,6 +383,8 @@ kill_points
 stages
 successors
 under_way
+open_files_passthrough
+open_files_daemon
 in_doubt
 starts
 real_programs

@@ -13,6 +13,7 @@
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "support/containers.hpp"
+#include "support/open_handles.hpp"
 #include "support/temp.hpp"
 
 namespace efs::test {
@@ -58,7 +59,7 @@ struct LiveBuffer {
     (void)*filesystem->open({}, file, O_WRONLY);
     (void)filesystem->setattr({}, file, {.size = 0});
     (void)*filesystem->write({}, file, std::as_bytes(std::span(content)), 0);
-    filesystem->release(file, O_WRONLY);
+    test::release(*filesystem, file, O_WRONLY);
     return file;
   }
 

@@ -66,6 +66,7 @@ set(sources
   fs/gone_test.cpp
   fs/known_directories_test.cpp
   fs/mapped_file_test.cpp
+  fs/open_table_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
   fs/room_ahead_test.cpp

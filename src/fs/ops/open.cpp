@@ -3,6 +3,7 @@
 
 #include <new>
 
+#include "base/log.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/removing.hpp"
@@ -22,22 +23,6 @@ Status has_container(Backend& backend, std::uint64_t ino) {
     return std::unexpected(there.error());
   }
   return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
-}
-
-// Counts an open. Returns true if the first read-write open begins, by which a mapping may change
-// times.
-bool count_open(Inode& inode, int flags) {
-  if ((flags & O_ACCMODE) != O_RDONLY) {
-    ++inode.write_opens;
-    ++inode.edits;
-  } else {
-    ++inode.read_opens;
-  }
-  if ((flags & O_ACCMODE) != O_RDWR) {
-    return false;
-  }
-  inode.opened_read_write = true;
-  return inode.read_write_opens.fetch_add(1) == 0;
 }
 
 }  // namespace
@@ -65,7 +50,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     // Counted in one step with the look at the dirty bit: an unload that makes the file clean after
     // this sees it.
     dirty = inode.dirty;
-    opened.attributes_go_stale = count_open(inode, flags);
+    EFS_TRY(add_open(caller, inode, flags, opened));
   }
   Status status = opened.passthrough ? Status() : has_container(backend_, ino);
   if (status) {
@@ -77,8 +62,33 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
   if (status || (just_made && dirty)) {
     return opened;
   }
-  release(ino, flags);
+  release(opened.handle);
   return std::unexpected(status.error());
+}
+
+// An earlier worker may have added the open of a repeated request. It is counted since the
+// takeover.
+Status Filesystem::add_open(const Caller& caller, Inode& inode, int flags, Opened& opened) {
+  if (const auto earlier =
+          caller.resent ? opens_.find(caller.owner, caller.request) : std::nullopt) {
+    opened.handle = *earlier;
+    opened.attributes_go_stale = (flags & O_ACCMODE) == O_RDWR;
+    return {};
+  }
+  // Counted first: another thread may close all that the owner has open.
+  opened.attributes_go_stale = inode.count_open(flags);
+  const auto handle = opens_.open(
+      {.owner = caller.owner, .ino = inode.ino, .flags = flags, .request = caller.request});
+  if (!handle) {
+    inode.count_close(flags);
+    if (!opens_were_full_.test_and_set()) {
+      log::error("event=opens_failed reason=\"{}\" note=\"later ones are not logged\"",
+                 describe(handle.error()));
+    }
+    return fail(ENFILE);
+  }
+  opened.handle = *handle;
+  return {};
 }
 
 Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool becomes_dirty,
@@ -109,9 +119,7 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
 }
 
 std::vector<std::uint64_t> Filesystem::may_be_mapped() const {
-  return regular_files([](const Inode& inode) {
-    return inode.read_write_opens > 0 || inode.may_be_open_from_before();
-  });
+  return regular_files([](const Inode& inode) { return inode.read_write_opens > 0; });
 }
 
 std::vector<std::uint64_t> Filesystem::open_for_writing() const {
@@ -139,11 +147,38 @@ bool Filesystem::read_moves_atime(std::uint64_t ino, int flags) const {
   return st && atime_is_due(options_.access_times, st->st_atim, st->st_mtim, st->st_ctim);
 }
 
-void Filesystem::release(std::uint64_t ino, int flags) {
-  const Closed closed = count_release(ino, flags);
-  if (closed != Closed::last && (flags & O_ACCMODE) != O_RDONLY) {
-    settle_room(ino);
+bool Filesystem::release(std::uint64_t handle) {
+  const auto file = opens_.close(handle);
+  if (!file) {
+    return false;
   }
+  const Closed closed = count_release(*file);
+  if (closed != Closed::last && (file->flags & O_ACCMODE) != O_RDONLY) {
+    settle_room(file->ino);
+  }
+  free_closed(file->ino, closed);
+  return true;
+}
+
+// The rooms are given back together, because settle_room() waits for the kernel.
+void Filesystem::close_all(const Owner& owner) {
+  opens_.close_if([&](const OpenFile& file) { return file.owner == owner; },
+                  [this](const OpenFile& file) {
+                    record_survivor(file);
+                    free_closed(file.ino, count_release(file));
+                  });
+  give_back_rooms();
+}
+
+void Filesystem::record_survivor(const OpenFile& file) {
+  ReadLock lock(mutex_);
+  if (Inode* found = names_.find(file.ino);
+      found != nullptr && (file.flags & O_ACCMODE) != O_RDONLY) {
+    found->opened_read_write = true;
+  }
+}
+
+void Filesystem::free_closed(std::uint64_t ino, Closed closed) {
   if (closed == Closed::last_writer) {
     return free_zeros(ino);
   }
@@ -165,26 +200,18 @@ void Filesystem::release(std::uint64_t ino, int flags) {
   free_removed_if(SpaceAccount::noticeable);
 }
 
-Filesystem::Closed Filesystem::count_release(std::uint64_t ino, int flags) {
+Filesystem::Closed Filesystem::count_release(const OpenFile& file) {
   ReadLock lock(mutex_);
-  Inode* found = names_.find(ino);
+  Inode* found = names_.find(file.ino);
   if (found == nullptr) {
     return Closed::any;
   }
-  // Never below zero: the opens of an earlier process were not counted here.
-  const auto count_down = [](std::atomic<std::uint32_t>& count) {
-    for (std::uint32_t n = count; n > 0 && !count.compare_exchange_weak(n, n - 1);) {
-    }
-  };
-  count_down((flags & O_ACCMODE) == O_RDONLY ? found->read_opens : found->write_opens);
-  if ((flags & O_ACCMODE) == O_RDWR) {
-    count_down(found->read_write_opens);
-  }
+  found->count_close(file.flags);
   if (found->is_unreachable()) {
     ++removals_;
     return Closed::last;
   }
-  const bool was_writer = (flags & O_ACCMODE) != O_RDONLY;
+  const bool was_writer = (file.flags & O_ACCMODE) != O_RDONLY;
   return was_writer && found->write_opens == 0 && may_punch(*found) ? Closed::last_writer
                                                                     : Closed::any;
 }

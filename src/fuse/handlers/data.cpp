@@ -75,9 +75,10 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   }
   const auto acquired = count_open(connection, ino, opened->passthrough, just_made);
   if (!acquired) {
-    filesystem.release(ino, info->flags);
+    filesystem.release(opened->handle);
     return std::unexpected(acquired.error());
   }
+  info->fh = opened->handle;
   // Invalidates attributes only (no offset), because this takes no lock of the kernel that a
   // request may hold.
   const bool stale = connection.writeback ? gets_first_blocks(filesystem, ino, info->flags)
@@ -96,9 +97,11 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   return acquired;
 }
 
+// A repeated request may release what an earlier worker has released.
 void close_file(Connection& connection, fuse_ino_t ino, const fuse_file_info* info) {
-  connection.filesystem.release(ino, info->flags);
-  connection.backing.release(ino);
+  if (connection.filesystem.release(info->fh)) {
+    connection.backing.release(ino);
+  }
 }
 
 // Opens the new file and replies. Revokes the open and the reference if the client was interrupted.

@@ -90,10 +90,6 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
 }
 
 std::string writers_text(const fs::Writers& writers) {
-  if (writers.from_before) {
-    return "perhaps open for writing, since before the daemon was replaced: an unload needs "
-           "--as-is, and cannot be verified";
-  }
   if (writers.open > 0) {
     return "open for writing (" + std::to_string(writers.open) +
            " times): an unload needs --as-is, and cannot be verified";
@@ -114,9 +110,9 @@ std::string record_writers(fs::Staging& staging, const fs::WalkItem& item, Json&
   if (!writers) {
     return {};
   }
-  answer["writers"] = {{"open", writers->from_before ? Json() : Json(writers->open)},
-                       {"possible", writers->possible},
-                       {"from_before_takeover", writers->from_before}};
+  // A successor knows what is open. The last member stays for programs that read it.
+  answer["writers"] = {
+      {"open", writers->open}, {"possible", writers->possible}, {"from_before_takeover", false}};
   return "  writers      " + writers_text(*writers) + "\n";
 }
 

@@ -28,9 +28,6 @@ constexpr auto closing_time = std::chrono::milliseconds(500);
 constexpr auto closing_step = std::chrono::milliseconds(10);
 constexpr const char* busy_text =
     "a program has it open for writing; close it, or unload it as it is with --as-is";
-constexpr const char* from_before_text =
-    "a program may have it open for writing since before the daemon was replaced; unload it as it "
-    "is with --as-is";
 constexpr const char* unproved_text =
     "nothing proves that no program has it mapped for writing while others have it open; unload it "
     "as it is with --as-is";
@@ -222,10 +219,9 @@ class Unload : LiveTransfer {
     buffer_.expect(item.ino, {.path = item.path,
                               .edits = writers->edits,
                               .quiet = !writers->possible,
-                              .doubt = !writers->possible     ? ""
-                                       : writers->from_before ? from_before_text
-                                       : writers->open > 0    ? busy_text
-                                                              : unproved_text});
+                              .doubt = !writers->possible  ? ""
+                                       : writers->open > 0 ? busy_text
+                                                           : unproved_text});
     return !writers->possible;
   }
 
@@ -358,9 +354,7 @@ class Unload : LiveTransfer {
   }
 
   static std::string doubt_of(const Proof& proof) {
-    return proof.doubt == busy_text ? "a program has it open for writing"
-           : proof.doubt == from_before_text
-               ? "a program may have it open for writing since before the daemon was replaced"
+    return proof.doubt == busy_text       ? "a program has it open for writing"
            : proof.doubt == unproved_text ? "it may be mapped for writing"
                                           : proof.doubt;
   }

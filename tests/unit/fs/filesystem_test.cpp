@@ -2,6 +2,7 @@
 #include "fs/filesystem.hpp"
 #include "base/file_clock.hpp"
 #include "support/containers.hpp"
+#include "support/open_handles.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -447,13 +448,34 @@ TEST_CASE(
   CHECK_FALSE(now());
   CHECK(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
   CHECK_FALSE(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
-  scene.filesystem->release(ino, O_RDWR);
-  scene.filesystem->release(ino, O_WRONLY);
+  test::release(*scene.filesystem, ino, O_RDWR);
+  test::release(*scene.filesystem, ino, O_WRONLY);
   CHECK(now());
-  scene.filesystem->release(ino, O_RDWR);
+  test::release(*scene.filesystem, ino, O_RDWR);
   CHECK_FALSE(now());
   CHECK(scene.filesystem->getattr(ino)->may_change_unseen);
   CHECK(scene.filesystem->open({}, ino, O_RDWR)->attributes_go_stale);
+}
+
+TEST_CASE("an open that fails leaves no handle; a full table refuses opens", "[fs][opens]") {
+  const auto opens = std::move(*fs::OpenTable::make(2));
+  FilesystemScene scene;
+  scene.filesystem.reset();
+  scene.filesystem = std::move(*Filesystem::open(
+      *scene.backend, {.metadata_directory = scene.metadata.get(), .opens = opens.get()}));
+  const auto ino = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
+  const auto count = [&] {
+    return opens->count([](const fs::OpenFile&) { return true; });
+  };
+  CHECK_FALSE(scene.filesystem->open({}, fs::root_ino, O_RDONLY));
+  CHECK(count() == 0);
+  const auto first = scene.filesystem->open({}, ino, O_RDONLY);
+  REQUIRE(scene.filesystem->open({}, ino, O_WRONLY));
+  CHECK(scene.filesystem->open({}, ino, O_WRONLY).error().code == ENFILE);
+  CHECK(fs::Staging(*scene.filesystem).writers(ino)->open == 1);
+  REQUIRE(scene.filesystem->release(first->handle));
+  CHECK(scene.filesystem->open({}, ino, O_WRONLY));
+  CHECK(count() == 2);
 }
 
 TEST_CASE("a chown clears the set-ID bits of all but directories, by the group before it") {
@@ -489,7 +511,7 @@ TEST_CASE("a stranger takes privilege bits away by a write only, not by a chown 
   REQUIRE(scene.filesystem->open({}, ino, O_WRONLY));
   REQUIRE(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing));
   CHECK(mode() == 0755);
-  scene.filesystem->release(ino, O_WRONLY);
+  test::release(*scene.filesystem, ino, O_WRONLY);
   REQUIRE(scene.filesystem->setattr({}, ino, {.mode = 06755}));
   CHECK(scene.filesystem->setattr({.uid = 1, .gid = 1}, ino, nothing).error().code == EPERM);
   REQUIRE(scene.filesystem->setattr({}, ino, nothing));

@@ -16,6 +16,7 @@
 #include "fs/filesystem.hpp"
 #include "fs/kernel_view.hpp"
 #include "support/durable_calls.hpp"
+#include "support/open_handles.hpp"
 #include "support/temp.hpp"
 
 namespace efs::free_removed_test {
@@ -236,7 +237,7 @@ TEST_CASE("a removal counts the close that was received before it", "[fs]") {
   const auto ino = store.file("f", 14 * mebibyte);
   REQUIRE(files.open({}, ino, O_RDWR));
   store.kernel.received = [&] {
-    files.release(ino, O_RDWR);
+    test::release(files, ino, O_RDWR);
   };
   SECTION("unlink") {
     REQUIRE(files.unlink({}, root_ino, "f"));
@@ -266,14 +267,14 @@ TEST_CASE("a removed file keeps its space while a program has it open, and while
     files.free_removed();
     std::byte byte{};
     CHECK(files.read(ino, std::span(&byte, 1), 14 * mebibyte - 1) == 1);
-    files.release(ino, flags);
+    test::release(files, ino, flags);
     CHECK(store.is_free());
   }
   SECTION("nameless") {
     const auto ino = files.make_nameless({}, root_ino, 0600)->ino;
     REQUIRE(store.append(ino, 14 * mebibyte) == 14 * mebibyte);
     REQUIRE(files.open({}, ino, flags));
-    files.release(ino, flags);
+    test::release(files, ino, flags);
     files.free_removed();
     REQUIRE(files.link({}, ino, root_ino, "f"));
     CHECK(files.open({}, ino, flags));
@@ -335,7 +336,29 @@ TEST_CASE("where half of the space is used the last close of a removed file free
   REQUIRE(files.open({}, ino, O_RDWR));
   REQUIRE(files.unlink({}, root_ino, "f"));
   CHECK_FALSE(store.is_free());
-  files.release(ino, O_RDWR);
+  test::release(files, ino, O_RDWR);
+  CHECK(store.is_free());
+}
+
+TEST_CASE("the death of an owner frees removed files that only it had open", "[fs][opens]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  Filesystem& files = *store.filesystem;
+  const fs::Owner dead{.kind = fs::Owner::Kind::session, .number = 1};
+  const fs::Owner alive{.kind = fs::Owner::Kind::session, .number = 2};
+  const auto ino = store.file("f", 9 * mebibyte);
+  REQUIRE(files.open({.owner = dead}, ino, O_RDWR));
+  REQUIRE(files.open({.owner = dead}, ino, O_RDONLY));
+  const auto other = files.open({.owner = alive}, ino, O_RDONLY);
+  REQUIRE(other);
+  REQUIRE(files.unlink({}, root_ino, "f"));
+  files.close_all(dead);
+  CHECK_FALSE(store.is_free());
+  SECTION("the other one closes it") {
+    CHECK(files.release(other->handle));
+  }
+  SECTION("the other one dies as well") {
+    files.close_all(alive);
+  }
   CHECK(store.is_free());
 }
 

@@ -21,6 +21,7 @@
 #include "fs/kernel_view.hpp"
 #include "fs/staging.hpp"
 #include "support/failing_backend.hpp"
+#include "support/open_handles.hpp"
 #include "support/temp.hpp"
 
 namespace efs::free_zeros_test {
@@ -130,7 +131,7 @@ TEST_CASE("the last close of a writer gives zeros back, and nothing else changes
   REQUIRE(files.open({}, ino, O_RDONLY));  // a reader does not prevent the punch
   const auto before = store.attributes(ino);
   const auto edits = fs::Staging(files).edits(ino).value();
-  files.release(ino, flags);
+  test::release(files, ino, flags);
   CHECK(store.allocated(ino) == 3 * page);
   CHECK(store.kernel.given_back == 1);
   CHECK(store.is_whole(ino));
@@ -146,12 +147,29 @@ TEST_CASE("the last close of a writer gives zeros back, and nothing else changes
   CHECK_FALSE(same(store.attributes(ino).st_ctim, before.st_ctim));
 }
 
+TEST_CASE("the death of the last writer gives zeros back", "[fs][zeros][opens]") {
+  Store store;
+  const auto ino = store.sparse(O_WRONLY);
+  {
+    // A program that has outlived the connection may write.
+    const auto container = store.real->open(ino, CachePolicy::closed);
+    const UniqueFd survivor(
+        ::open(("/proc/self/fd/" + std::to_string((*container)->descriptor())).c_str(), O_WRONLY));
+    store.filesystem->close_all({});
+    CHECK(store.allocated(ino) == 3 * extent);
+    CHECK_FALSE(fs::Staging(*store.filesystem).is_counted_quiet(ino));
+  }
+  store.filesystem->free_removed();
+  CHECK(store.allocated(ino) == 3 * page);
+  CHECK(store.is_whole(ino));
+}
+
 TEST_CASE("zeros of a file whose size was not set stay: they may reserve space", "[fs][zeros]") {
   Store store;
   store.sets_size = false;
   const auto ino = store.sparse(O_WRONLY);
   const auto taken = store.allocated(ino);
-  store.filesystem->release(ino, O_WRONLY);
+  test::release(*store.filesystem, ino, O_WRONLY);
   CHECK(store.kernel.given_back == 0);
   CHECK(store.allocated(ino) == taken);
 }
@@ -169,7 +187,7 @@ TEST_CASE("a file without zeros, and zeros that take no space, are left alone", 
     REQUIRE(files.setattr({}, ino, {.size = 64 * extent}));
   }
   const auto taken = store.allocated(ino);
-  files.release(ino, O_WRONLY);
+  test::release(files, ino, O_WRONLY);
   CHECK(store.kernel.given_back == 0);
   CHECK(store.allocated(ino) == taken);
 }
@@ -180,20 +198,20 @@ TEST_CASE("zeros stay while a program may write to them", "[fs][zeros]") {
   const auto ino = store.sparse(O_RDWR);
   SECTION("another open") {
     REQUIRE(files.open({}, ino, O_WRONLY));
-    files.release(ino, O_RDWR);
+    test::release(files, ino, O_RDWR);
     CHECK(store.allocated(ino) == 3 * extent);
-    files.release(ino, O_WRONLY);
+    test::release(files, ino, O_WRONLY);
   }
   SECTION("a mapping of the container, which the kernel does not tell of") {
     const auto container = store.real->open(ino, CachePolicy::closed);
     const UniqueFd mapped(
         ::open(("/proc/self/fd/" + std::to_string((*container)->descriptor())).c_str(), O_RDWR));
-    files.release(ino, O_RDWR);
+    test::release(files, ino, O_RDWR);
     CHECK(store.allocated(ino) == 3 * extent);
   }
   SECTION("staging has it in hand, and looks at its times") {
     const auto held = fs::Staging(files).open_container(ino);
-    files.release(ino, O_RDWR);
+    test::release(files, ino, O_RDWR);
     CHECK(store.allocated(ino) == 3 * extent);
   }
   // At the latest before ENOSPC.
@@ -209,7 +227,7 @@ TEST_CASE("space that is reserved stays reserved", "[fs][zeros]") {
   const int mode = GENERATE(0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
   REQUIRE(files.allocate({}, ino, mode, extent, page));
   const auto taken = store.allocated(ino);
-  files.release(ino, O_RDWR);
+  test::release(files, ino, O_RDWR);
   files.free_removed();
   const bool reserves = (mode & FALLOC_FL_PUNCH_HOLE) == 0;
   CHECK((store.allocated(ino) == taken) == reserves);
@@ -229,7 +247,7 @@ TEST_CASE("what an earlier process knew of a file is not known", "[fs][zeros]") 
     REQUIRE(files.lookup(root_ino, "f"));
   }
   REQUIRE(files.open({}, ino, O_RDWR));
-  files.release(ino, O_RDWR);
+  test::release(files, ino, O_RDWR);
   files.free_removed();
   CHECK(store.allocated(ino) == 3 * extent);
 }
@@ -245,11 +263,11 @@ TEST_CASE("an open for writing behind the proof keeps the zeros", "[fs][zeros]")
       REQUIRE(files.open({}, ino, O_WRONLY));
     }
   });
-  files.release(ino, O_RDWR);
+  test::release(files, ino, O_RDWR);
   REQUIRE(opened >= 2);
   CHECK(store.allocated(ino) == 3 * extent);
   store.backend->after_open({});
-  files.release(ino, O_WRONLY);
+  test::release(files, ino, O_WRONLY);
   CHECK(store.allocated(ino) == 3 * page);
 }
 
@@ -263,7 +281,7 @@ TEST_CASE("a writer that opens the file while zeros are given back loses nothing
   CAPTURE(seed);
   constexpr std::uint64_t writers = 3;
   const auto ino = store.sparse(O_RDWR, writers);
-  files.release(ino, O_RDWR);
+  test::release(files, ino, O_RDWR);
   std::atomic<std::uint64_t> running{writers};
   std::atomic<int> lost{0};
   const auto write = [&](std::uint64_t number) {
@@ -279,7 +297,7 @@ TEST_CASE("a writer that opens the file while zeros are given back loses nothing
         if (!files.open({}, ino, O_RDWR) || files.write({}, ino, bytes, offset) != bytes.size()) {
           ++lost;
         }
-        files.release(ino, O_RDWR);
+        test::release(files, ino, O_RDWR);
       }
       if (files.read(ino, read, at) != page || read != data) {
         ++lost;

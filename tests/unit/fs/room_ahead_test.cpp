@@ -13,6 +13,7 @@
 
 #include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
+#include "support/open_handles.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -108,7 +109,7 @@ TEST_CASE("room ahead: is taken for appends and given back at the last close", "
   CHECK(before.st_size == RoomScene::size);
   CHECK(scene.filesystem->has_room(ino));
   SECTION("as it is") {
-    scene.filesystem->release(ino, O_WRONLY);
+    test::release(*scene.filesystem, ino, O_WRONLY);
     const auto after = scene.look(ino);
     CHECK(after.st_size == before.st_size);
     CHECK(FileTime(after.st_mtim) == FileTime(before.st_mtim));
@@ -117,38 +118,47 @@ TEST_CASE("room ahead: is taken for appends and given back at the last close", "
   }
   SECTION("with another writer") {
     REQUIRE(scene.filesystem->open({}, ino, O_WRONLY));
-    scene.filesystem->release(ino, O_WRONLY);
+    test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) > 2 * mebibyte);
-    scene.filesystem->release(ino, O_WRONLY);
+    test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == RoomScene::size);
   }
   SECTION("used up, and taken again") {
     CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
     scene.append(ino, RoomScene::size, RoomAhead::most, 65536);
     CHECK(scene.filesystem->take_room(ino, mebibyte) == RoomScene::size + 3 * mebibyte);
-    scene.filesystem->release(ino, O_WRONLY);
+    test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == RoomScene::size + RoomAhead::most);
   }
   SECTION("all but used up, in pieces that are no pages") {
     scene.append(ino, RoomScene::size, RoomAhead::most - 60000, 1000);
     const auto end = static_cast<std::uint64_t>(scene.look(ino).st_size);
     CHECK(scene.filesystem->take_room(ino, mebibyte).value() >= end + mebibyte);
-    scene.filesystem->release(ino, O_WRONLY);
+    test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == (end + 4095) / 4096 * 4096);
   }
   SECTION("cut, and appended to again") {
     REQUIRE(scene.filesystem->setattr({}, ino, {.size = 4096}));
     CHECK(scene.filesystem->take_room(ino, mebibyte) == mebibyte + 4096);
-    scene.filesystem->release(ino, O_WRONLY);
+    test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == 4096);
   }
   SECTION("cut, and longer again") {
     REQUIRE(scene.filesystem->setattr({}, ino, {.size = 4096}));
     REQUIRE(scene.filesystem->setattr({}, ino, {.size = 8 * mebibyte}));
-    scene.filesystem->release(ino, O_WRONLY);
+    test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == 4096);
   }
   CHECK_FALSE(scene.filesystem->has_room(ino));
+}
+
+TEST_CASE("room ahead: the death of the owner gives it back", "[fs][room][opens]") {
+  RoomScene scene;
+  const auto first = scene.make_with_room("first"), second = scene.make_with_room("second");
+  scene.filesystem->close_all({});
+  CHECK(scene.bytes_of(first) == RoomScene::size);
+  CHECK(scene.bytes_of(second) == RoomScene::size);
+  CHECK(scene.filesystem->open_files().count([](const fs::OpenFile&) { return true; }) == 0);
 }
 
 // What a program skips of its room is a hole again.
@@ -159,7 +169,7 @@ TEST_CASE("room ahead: a program that seeks on gets no more", "[fs][room]") {
   CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
   scene.append(ino, 5 * mebibyte, 4096, 4096);
   CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
-  scene.filesystem->release(ino, O_WRONLY);
+  test::release(*scene.filesystem, ino, O_WRONLY);
   CHECK(scene.bytes_of(ino) == RoomScene::size + 8192);
   CHECK(scene.look(ino).st_size == 5 * mebibyte + 4096);
 }
@@ -170,7 +180,7 @@ TEST_CASE("room ahead: a program that reserves space keeps it", "[fs][room]") {
   const auto ino = scene.make_with_room("file");
   REQUIRE(scene.filesystem->allocate({}, ino, FALLOC_FL_KEEP_SIZE, 0, 4 * mebibyte));
   CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
-  scene.filesystem->release(ino, O_WRONLY);
+  test::release(*scene.filesystem, ino, O_WRONLY);
   CHECK(scene.bytes_of(ino) == 4 * mebibyte);
   CHECK(scene.filesystem->has_room(ino));
   scene.begin(false);
@@ -181,7 +191,7 @@ TEST_CASE("room ahead: only of a file that is open for writing", "[fs][room]") {
   RoomScene scene;
   const auto ino = scene.make("file");
   CHECK(scene.filesystem->take_room(ino, mebibyte) == mebibyte);
-  scene.filesystem->release(ino, O_WRONLY);
+  test::release(*scene.filesystem, ino, O_WRONLY);
   CHECK(scene.bytes_of(ino) == 0);
   CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
   CHECK_FALSE(scene.filesystem->take_room(fs::root_ino, mebibyte));
@@ -198,7 +208,7 @@ TEST_CASE("room ahead: all together have a limit, which removed files leave", "[
   CHECK(scene.filesystem->take_room(files[2], 2 * mebibyte) == mebibyte);
   CHECK(scene.filesystem->take_room(files[3], 2 * mebibyte).error().code == EAGAIN);
   REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "f0"));
-  scene.filesystem->release(files[0], O_WRONLY);
+  test::release(*scene.filesystem, files[0], O_WRONLY);
   CHECK(scene.filesystem->forget(files[0], 1).gone);
   scene.filesystem->remove_put_off();
   CHECK(scene.filesystem->take_room(files[3], 2 * mebibyte) == 2 * mebibyte);
@@ -216,7 +226,7 @@ TEST_CASE("room ahead: what may be mapped keeps it until it is not", "[fs][room]
     }
   }
   REQUIRE(writer);
-  scene.filesystem->release(ino, O_RDWR);
+  test::release(*scene.filesystem, ino, O_RDWR);
   CHECK(scene.bytes_of(ino) > 2 * mebibyte);
   scene.filesystem->free_removed();
   CHECK(scene.bytes_of(ino) > 2 * mebibyte);

@@ -14,6 +14,7 @@
 #include "fs/kernel_view.hpp"
 #include "fs/namespace.hpp"
 #include "support/live_buffer.hpp"
+#include "support/open_handles.hpp"
 #include "support/staged_file.hpp"
 
 using namespace efs;
@@ -187,14 +188,15 @@ TEST_CASE("opens for writing are counted until they are released; each can be se
   const auto ino = buffer.write("f", "x");
   const auto before = buffer.staging->writers(ino);
   CHECK_FALSE(before->possible);
-  REQUIRE(buffer.filesystem->open({}, ino, O_WRONLY));
+  const auto opened = buffer.filesystem->open({}, ino, O_WRONLY);
+  REQUIRE(opened);
   CHECK(buffer.staging->writers(ino)->possible);
   CHECK(buffer.staging->writers(ino)->open == 1);
   CHECK(buffer.staging->writers(ino)->edits != before->edits);
   CHECK_FALSE(*buffer.staging->set_saved(ino, "f", before->edits, {staged_version, false}));
-  buffer.filesystem->release(ino, O_WRONLY);
+  CHECK(buffer.filesystem->release(opened->handle));
   CHECK_FALSE(buffer.staging->writers(ino)->possible);
-  buffer.filesystem->release(ino, O_WRONLY);  // a surplus release must not make the count negative
+  CHECK_FALSE(buffer.filesystem->release(opened->handle));  // a repeated one has no effect
   CHECK(buffer.staging->writers(ino)->open == 0);
   const auto quiet = buffer.staging->writers(ino)->edits;
   REQUIRE(buffer.filesystem->open({}, ino, O_RDONLY));
@@ -218,7 +220,7 @@ TEST_CASE(
     mapping = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     REQUIRE(mapping != MAP_FAILED);
   }
-  buffer.filesystem->release(ino, O_RDWR);
+  test::release(*buffer.filesystem, ino, O_RDWR);
   CHECK(buffer.staging->writers(ino)->open == 0);
   CHECK(buffer.staging->writers(ino)->possible);
   ::munmap(mapping, 8192);
@@ -271,7 +273,7 @@ TEST_CASE("a saved file is clean under its name until it changes") {
                                     {staged_version, false}) == true);
   REQUIRE(buffer.filesystem->open({}, ino, O_WRONLY));
   CHECK_FALSE(buffer.staging->remove_clean("f"));
-  buffer.filesystem->release(ino, O_WRONLY);
+  test::release(*buffer.filesystem, ino, O_WRONLY);
   CHECK_FALSE(buffer.staging->remove_clean("f"));  // opened for writing: dirty
 }
 

@@ -5,6 +5,7 @@
 #include <sys/xattr.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <set>
 
 #include "fs/filesystem.hpp"
@@ -23,6 +24,7 @@ struct TakeoverScene {
   test::TempDirectory directory{"/dev/shm"};
   UniqueFd metadata = directory.open();
   std::unique_ptr<Backend> backend;
+  std::unique_ptr<fs::OpenTable> opens = std::move(*fs::OpenTable::make());  // of the supervisor
   std::unique_ptr<Filesystem> filesystem;
   std::uint64_t request = 0;
   std::uint64_t smallest_compaction = 8U << 20U;
@@ -37,7 +39,12 @@ struct TakeoverScene {
     backend = test::open_containers(directory.path());
     filesystem = std::move(*Filesystem::open(*backend, {.metadata_directory = metadata.get(),
                                                         .smallest_compaction = smallest_compaction,
-                                                        .takeover = takeover}));
+                                                        .takeover = takeover,
+                                                        .opens = opens.get()}));
+  }
+
+  std::size_t open_files() const {
+    return opens->count([](const fs::OpenFile&) { return true; });
   }
 
   /// The next request of the kernel.
@@ -203,23 +210,134 @@ TEST_CASE("successors that die soon do not replay more and more", "[takeover]") 
   CHECK(records < 2 * fs::CompletedRequests::capacity + 3 * 8000);
 }
 
-TEST_CASE("of what a predecessor had open for writing it is known that it is dirty", "[takeover]") {
+TEST_CASE("a successor knows what its predecessor's programs have open", "[takeover]") {
   TakeoverScene s;
-  const auto clean = s.file("clean"), dirty = s.file("dirty");
-  fs::Staging staging(*s.filesystem);
-  REQUIRE(staging.mark_saved("clean", {.device = 1, .inode = 1, .size = 0, .mtime = 1, .ctime = 1},
-                             false));
+  const auto closed = s.file("closed"), written = s.file("written"), read = s.file("read");
+  const auto clean = s.file("clean");
+  REQUIRE(fs::Staging(*s.filesystem)
+              .mark_saved("clean", {.device = 1, .inode = 1, .size = 0, .mtime = 1, .ctime = 1},
+                          false));
+  const auto opened = [&](std::uint64_t ino, int flags) {
+    return s.filesystem->open(s.next(), ino, flags)->handle;
+  };
+  REQUIRE(s.filesystem->release(opened(closed, O_RDWR)));
+  const auto writer = opened(written, O_RDWR), other = opened(written, O_WRONLY);
+  const auto reader = opened(read, O_RDONLY);
   s.open(true);
   fs::Staging now(*s.filesystem);
-  CHECK_FALSE(now.writers(clean)->from_before);
-  CHECK_FALSE(now.writers(clean)->possible);
-  CHECK(now.writers(dirty)->from_before);
-  CHECK(now.writers(dirty)->possible);
-  // Opens from now on are counted.
-  REQUIRE(s.filesystem->open(s.next(), clean, O_WRONLY));
+  CHECK(s.open_files() == 3);
+  CHECK(now.writers(written)->open == 2);
+  CHECK(now.writers(written)->possible);
+  CHECK(now.writers(read)->open == 0);
+  CHECK(s.filesystem->open_for_writing() == std::vector{written});
+  CHECK(s.filesystem->may_be_mapped() == std::vector{written});
+  CHECK(s.filesystem->getattr(written)->may_change_now);
+  CHECK_FALSE(s.filesystem->getattr(closed)->written_now);
+  // A dirty file may be mapped, so that the kernel is asked. There is no mapping.
+  CHECK_FALSE(now.is_counted_quiet(closed));
+  CHECK_FALSE(now.writers(closed)->possible);
+  CHECK(now.is_counted_quiet(clean));
+  // Opens from now on count as well, and handles of both workers end.
+  const auto later = opened(clean, O_WRONLY);
   CHECK(now.writers(clean)->open == 1);
-  s.filesystem->release(clean, O_WRONLY);
-  CHECK_FALSE(now.writers(clean)->possible);
+  for (const auto handle : {writer, other, reader, later}) {
+    CHECK(s.filesystem->release(handle));
+    CHECK_FALSE(s.filesystem->release(handle));
+  }
+  CHECK(s.open_files() == 0);
+  for (const auto ino : {written, clean}) {
+    CHECK(now.writers(ino)->open == 0);
+    CHECK_FALSE(now.writers(ino)->possible);
+  }
+}
+
+TEST_CASE("a repeated open or create gets the open that the dead worker has made", "[takeover]") {
+  TakeoverScene s;
+  SECTION("open") {
+    const auto ino = s.file("f");
+    const auto caller = s.next();
+    const int flags = GENERATE(O_RDONLY, O_WRONLY, O_RDWR);
+    const auto handle = s.filesystem->open(caller, ino, flags)->handle;
+    const auto again = s.restarted(caller)->open(s.resent, ino, flags);
+    REQUIRE(again);
+    CHECK(again->handle == handle);
+    CHECK(s.open_files() == 1);
+    // Its successor dies before the reply, too.
+    CHECK(s.restarted(caller)->open(s.resent, ino, flags)->handle == handle);
+    CHECK(fs::Staging(*s.filesystem).writers(ino)->open == (flags == O_RDONLY ? 0 : 1));
+    REQUIRE(s.filesystem->release(handle));
+  }
+  SECTION("create") {
+    const auto caller = s.next();
+    const auto made = s.filesystem->make_node(caller, root, "f", S_IFREG | 0600, 0)->ino;
+    const auto handle = s.filesystem->open(caller, made, O_RDWR, true)->handle;
+    const auto same = s.restarted(caller)->make_node(s.resent, root, "f", S_IFREG | 0600, 0);
+    REQUIRE(same);
+    const auto again = s.filesystem->open(s.resent, same->ino, O_RDWR, true);
+    REQUIRE(again);
+    CHECK(again->handle == handle);
+    CHECK(s.open_files() == 1);
+    REQUIRE(s.filesystem->release(handle));
+  }
+  SECTION("the dead worker made none: the repeated request does") {
+    const auto ino = s.file("f");
+    const auto other = s.filesystem->open(s.next(), ino, O_WRONLY)->handle;
+    const auto caller = s.next();
+    const auto handle = s.restarted(caller)->open(s.resent, ino, O_WRONLY)->handle;
+    CHECK(handle != other);
+    CHECK(s.open_files() == 2);
+    CHECK(s.filesystem->release(other));
+    CHECK(s.filesystem->release(handle));
+  }
+  CHECK(s.open_files() == 0);
+}
+
+TEST_CASE("a repeated release ends no other open", "[takeover]") {
+  TakeoverScene s;
+  const auto ino = s.file("f");
+  const auto stale = s.filesystem->open(s.next(), ino, O_WRONLY)->handle;
+  REQUIRE(s.filesystem->release(stale));
+  s.open(true);
+  const auto handle = s.filesystem->open(s.next(), ino, O_WRONLY)->handle;
+  CHECK_FALSE(s.filesystem->release(stale));
+  CHECK(fs::Staging(*s.filesystem).writers(ino)->open == 1);
+  CHECK(s.filesystem->release(handle));
+}
+
+TEST_CASE("an open that the kernel does not repeat ends with its file", "[takeover]") {
+  TakeoverScene s;
+  const auto kept = s.file("kept"), removed = s.file("removed");
+  REQUIRE(s.filesystem->open(s.next(), kept, O_RDONLY));
+  REQUIRE(s.filesystem->open(s.next(), removed, O_RDONLY));
+  REQUIRE(s.filesystem->unlink(s.next(), root, "removed"));
+  s.open(true);
+  CHECK(s.open_files() == 2);
+  CHECK(s.filesystem->forget_all(removed).gone);
+  CHECK(s.open_files() == 1);
+}
+
+TEST_CASE("a removed file that is open across a takeover is free after its close", "[takeover]") {
+  TakeoverScene s;
+  const auto ino = s.file("f");
+  const auto handle = s.filesystem->open(s.next(), ino, O_RDWR)->handle;
+  REQUIRE(s.filesystem->write({}, ino, std::as_bytes(std::span("data", 4)), 0));
+  REQUIRE(s.filesystem->unlink(s.next(), root, "f"));
+  s.open(true);
+  std::array<std::byte, 4> read{};
+  CHECK(s.filesystem->read(ino, read, 0) == 4);
+  CHECK(s.filesystem->release(handle));
+  CHECK(s.open_files() == 0);
+  CHECK(s.filesystem->forget_all(ino).gone);
+  CHECK(s.backend->open(ino).error().code == ENOENT);
+}
+
+TEST_CASE("a start after the death of all begins with no open files", "[takeover]") {
+  TakeoverScene s;
+  const auto ino = s.file("f");
+  const auto handle = s.filesystem->open(s.next(), ino, O_WRONLY)->handle;
+  s.open(false);
+  CHECK(s.open_files() == 0);
+  CHECK_FALSE(s.filesystem->release(handle));
 }
 
 TEST_CASE(

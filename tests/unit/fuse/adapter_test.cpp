@@ -195,6 +195,44 @@ TEST_CASE("a walk gives a reference to each inode once, whichever allocation fai
   CHECK_FALSE(mounted.filesystem->exists(mounted.file));
 }
 
+TEST_CASE("the kernel gets the handle of an open, and a repeated open gets the same", "[fuse]") {
+  Mounted mounted;
+  const auto count = [&] {
+    return mounted.filesystem->open_files().count([](const fs::OpenFile&) { return true; });
+  };
+  // The answer to CREATE begins with the entry.
+  const auto handle_in = [](const test::Message& answer) {
+    fuse_open_out open{};
+    REQUIRE(answer.size() >= sizeof open);
+    std::memcpy(&open, answer.data() + answer.size() - sizeof open, sizeof open);
+    return open.fh;
+  };
+  const auto release = [&](std::uint64_t ino, std::uint64_t handle) {
+    CHECK(mounted.kernel.send(FUSE_RELEASE, ino, message_of(fuse_release_in{.fh = handle}))
+              .at(0)
+              .error == 0);
+  };
+  constexpr std::uint64_t number = 1000;
+  const auto open = message_of(fuse_open_in{.flags = O_RDWR});
+  const auto first = mounted.kernel.send(FUSE_OPEN, mounted.file, open, number).at(0);
+  const auto other = mounted.kernel.send(FUSE_OPEN, mounted.file, open).at(0);
+  const auto again =
+      mounted.kernel.send(FUSE_OPEN, mounted.file, open, number | fuse::resent_bit).at(0);
+  CHECK(count() == 2);
+  CHECK(handle_in(first.data) == handle_in(again.data));
+  CHECK(handle_in(first.data) != handle_in(other.data));
+  const auto create = fuse_create_in{.flags = O_CREAT | O_RDWR, .mode = S_IFREG | 0600};
+  const auto made =
+      mounted.kernel.send(FUSE_CREATE, fs::root_ino, message_of(create, "made"sv)).at(0);
+  CHECK(count() == 3);
+  release(mounted.file, handle_in(first.data));
+  release(mounted.file, handle_in(first.data));  // its reply may have been lost
+  CHECK(count() == 2);
+  release(mounted.file, handle_in(other.data));
+  release(mounted.filesystem->lookup(fs::root_ino, "made")->ino, handle_in(made.data));
+  CHECK(count() == 0);
+}
+
 TEST_CASE("of a write of the kernel's own pages all bytes are stored, or it fails", "[fuse]") {
   constexpr std::uint32_t size = 64U << 10U;
   Mounted mounted(std::uint64_t{size} - 4096);

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the INIT request of a kernel says.
+// What the INIT request of a kernel says, and the end of a connection.
 #include "fuse/session.hpp"
 
+#include <fcntl.h>
 #include <linux/fuse.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 
+#include "fs/staging.hpp"
 #include "fuse/wire.hpp"
+#include "support/containers.hpp"
+#include "support/temp.hpp"
 
 namespace {
 
@@ -29,4 +35,33 @@ TEST_CASE("a kernel says in INIT whether it sends requests again", "[fuse]") {
   CHECK_FALSE(offers_resend(init_of(FUSE_INIT_EXT)));
   CHECK_FALSE(offers_resend(init_of(has_resend | FUSE_INIT_EXT, 16)));  // before Linux 5.17
   CHECK_FALSE(offers_resend({}));
+}
+
+TEST_CASE("the end of the connection closes all that programs have open", "[fuse]") {
+  using namespace efs;
+  const test::TempDirectory directory("/dev/shm");
+  const UniqueFd metadata = directory.open();
+  const auto backend = test::open_containers(directory.path());
+  const auto filesystem =
+      std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
+  const auto ino = filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
+  const fs::Owner other{.kind = fs::Owner::Kind::session, .number = 1};
+  REQUIRE(filesystem->open({}, ino, O_WRONLY));
+  REQUIRE(filesystem->open({}, ino, O_RDONLY));
+  REQUIRE(filesystem->open({.owner = other}, ino, O_RDONLY));
+  std::array<int, 2> ends{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0);
+  UniqueFd kernel(ends[0]);
+  kernel.reset();
+  {
+    fuse::Session session(*filesystem, nullptr, {});
+    (void)session.serve(UniqueFd(ends[1]), {.most_threads = 2}, {}, {});  // no unmount: an error
+  }
+  CHECK(filesystem->open_files().count(
+            [&](const fs::OpenFile& file) { return file.owner == other; }) == 1);
+  CHECK(filesystem->open_files().count([](const fs::OpenFile&) { return true; }) == 1);
+  // A program with passthrough may have outlived the connection, so the counts prove nothing.
+  fs::Staging staging(*filesystem);
+  CHECK_FALSE(staging.is_counted_quiet(ino));
+  CHECK_FALSE(staging.writers(ino)->possible);
 }

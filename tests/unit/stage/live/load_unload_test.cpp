@@ -17,6 +17,7 @@
 #include "stage/export/stage_out.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
+#include "support/open_handles.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/live_scene.hpp"
 
@@ -83,13 +84,13 @@ TEST_CASE(
   CHECK(refused.verdict == Verdict::failed);
   CHECK(scene.out("f") == "(not there)");
   CHECK(scene.partials() == 0);
-  scene.buffer.filesystem->release(ino, O_WRONLY);
+  efs::test::release(*scene.buffer.filesystem, ino, O_WRONLY);
   const Receipt as_is = scene.back({.names = {"f"}, .as_is = true}, pfs);
   REQUIRE(as_is.entries.size() == 1);
   CHECK(as_is.entries[0].action == Action::staged_out);
   CHECK(as_is.entries[0].unverified);
   CHECK(scene.buffer.staging->find("f")->dirty);
-  scene.buffer.filesystem->release(ino, O_WRONLY);
+  efs::test::release(*scene.buffer.filesystem, ino, O_WRONLY);
   const Receipt good = scene.back({.names = {"f"}});
   CHECK(good.entries[0].action == Action::kept);  // the copy turns out to have been the file
   CHECK_FALSE(good.entries[0].unverified);
@@ -106,7 +107,7 @@ TEST_CASE(
   REQUIRE(scene.buffer.staging->set_keep("scratch", fs::Keep::temporary));
   REQUIRE(scene.buffer.filesystem->open({}, busy, O_WRONLY));
   const Receipt receipt = scene.back({.names = {""}, .results_only = true});
-  scene.buffer.filesystem->release(busy, O_WRONLY);
+  efs::test::release(*scene.buffer.filesystem, busy, O_WRONLY);
   CHECK(scene.out("result") == "result");
   CHECK(scene.out("scratch") == "(not there)");
   CHECK(scene.out("busy") == "(not there)");
