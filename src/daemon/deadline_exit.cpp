@@ -63,8 +63,7 @@ void Instance::claim_end() {
 bool Instance::must_leave() {
   MutexLock lock(mutex_);
   const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->gone_by;
-  leaving_ = !end_claimed_ && !has_time &&
-             (state_ == State::staging_out || (state_ == State::unmounting && session_ended_));
+  leaving_ = !end_claimed_ && !has_time && state_.may_leave(session_ended_);
   return leaving_;
 }
 
@@ -175,7 +174,7 @@ void Instance::leave_without_pfs() noexcept try {
   std::this_thread::sleep_for(farewell);
   close_socket();
   log::error("event=left_without_pfs store={} reason=\"{}\"", store_.path, why_late());
-  enter(State::ended);
+  enter(Event::over);
   close_watchers(0);
   ::_exit(0);
 } catch (const std::exception&) {  // no memory: the store is as after a death
@@ -193,7 +192,7 @@ std::unique_ptr<TimerThread> Instance::give_up_at(const StopRequest& request) {
 
 bool Instance::must_give_up() {
   MutexLock lock(mutex_);
-  leaving_ = !end_claimed_ && state_ < State::running && state_ != State::recovering;
+  leaving_ = !end_claimed_ && state_.may_give_up();
   return leaving_;
 }
 

@@ -16,27 +16,12 @@ namespace efs::daemon {
 
 using control::Json;
 
-const char* name_of(State state) {
-  switch (state) {
-    case State::planning: return "planning";
-    case State::recovering: return "recovering";
-    case State::staging_in: return "staging-in";
-    case State::running: return "running";
-    case State::unmounting: return "unmounting";
-    case State::staging_out: return "staging-out";
-    case State::unsaved: return "unsaved";
-    case State::ended: return "ended";
-    case State::failed: return "failed";
-  }
-  return "?";
-}
-
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotClient& turns)
     : options_(std::move(options)),
       supervisor_(supervisor),
       turns_(turns),
       throttle_(stage::pace_of(options_.config)),
-      state_(options_.takeovers > 0 ? State::recovering : State::planning) {}
+      state_(options_.takeovers > 0) {}
 
 // Destroy the server first: its requests use members that are declared after it, and its destructor
 // waits for them. After an exception in run() these requests must not wait for an end that never
@@ -44,9 +29,7 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
 Instance::~Instance() {
   {
     MutexLock lock(mutex_);
-    if (state_ != State::ended) {
-      state_ = State::failed;
-    }
+    (void)state_.handle(Event::destroyed);
     changed_.notify_all();
   }
   server_.reset();
@@ -122,7 +105,7 @@ int Instance::run() {
   }
   tear_down();
   close_socket();
-  enter(State::ended);
+  enter(Event::over);
   close_watchers(0);
   return 0;
 }
@@ -161,7 +144,7 @@ int Instance::finish(const image::Manifest& noted) {
   }
   tear_down();
   close_socket();
-  enter(State::ended);
+  enter(Event::found_ended);
   return 0;
 }
 
@@ -178,11 +161,7 @@ Status Instance::begin(bool successor) {
 void Instance::fail_with(Json failure) {
   MutexLock lock(mutex_);
   start_failure_ = std::move(failure);
-  state_ = State::failed;
-  if (watchers_) {
-    watchers_->poke();
-  }
-  changed_.notify_all();
+  enter_locked(Event::start_failed);
 }
 
 void Instance::tell_failure(Json failure) {
@@ -275,14 +254,24 @@ void Instance::close_socket() const {
   ::unlink((options_.directory + "/control.sock").c_str());
 }
 
-void Instance::enter(State state) {
+void Instance::enter(Event event) {
   MutexLock lock(mutex_);
-  state_ = state;
+  enter_locked(event);
+}
+
+void Instance::enter_locked(Event event) {
+  const State before = state_.state();
+  const Step step = state_.handle(event);
   changed_.notify_all();
-  if (watchers_) {
+  if (step.shows && watchers_) {
     watchers_->poke();
   }
-  log::info("event=state state={}", name_of(state));
+  if (step.logs) {
+    log::info("event=state state={}", name_of(step.state));
+  }
+  if (step.kind == Step::Kind::impossible) {
+    log::error("event=state_impossible state={} reason={}", name_of(before), name_of(event));
+  }
 }
 
 }  // namespace efs::daemon

@@ -17,6 +17,7 @@
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
+#include "daemon/job_state.hpp"
 #include "daemon/kept_figures.hpp"
 #include "daemon/slot_keeper.hpp"
 #include "daemon/store_setup.hpp"
@@ -59,21 +60,6 @@ struct InstanceOptions {
   KeptFigures* figures = nullptr;  // shared by all workers; null: each worker has its own
   DoorMemory* door = nullptr;      // likewise; null: the mount has no door
 };
-
-/// The states before `running` follow one another in this order. `recovering`: a successor replays
-/// the journal. `unsaved`: unmounted, but some results are only in the buffer; a stop tries again.
-enum class State : std::uint8_t {
-  planning,
-  recovering,
-  staging_in,
-  running,
-  unmounting,
-  staging_out,
-  unsaved,
-  ended,
-  failed
-};
-const char* name_of(State state);
 
 // The interval of progress lines to a client that waits.
 constexpr auto progress_interval = std::chrono::milliseconds(250);
@@ -303,7 +289,8 @@ class Instance {
   void add_changed(control::Json& status);
   control::Json progress_now();
   control::Json status_file_now();
-  void enter(State state);
+  void enter(Event event);
+  void enter_locked(Event event) EFS_REQUIRES(mutex_);
   /// Enters the state staging_out and returns the latest request. Later requests find this state
   /// and shorten the export.
   Status was_done_as(const StopRequest& wanted) const EFS_REQUIRES(mutex_);
@@ -401,7 +388,7 @@ class Instance {
 
   Mutex mutex_;  // rank 5; under it only the backend's space() is called
   Condition changed_;
-  State state_ EFS_GUARDED_BY(mutex_);
+  JobStateMachine state_ EFS_GUARDED_BY(mutex_);
   std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
   // tickets: the last issued, the last completed
   std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;

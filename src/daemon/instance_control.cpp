@@ -91,7 +91,7 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
   }
   {
     MutexLock lock(mutex_);
-    if (state_ == State::failed) {
+    if (state_.state() == State::failed) {
       failure_told_ = true;
       changed_.notify_all();
       return start_failure_;
@@ -105,7 +105,7 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
 void Instance::give_up_start() {
   {
     MutexLock lock(mutex_);
-    if (options_.takeovers > 0 || state_ >= State::running) {
+    if (options_.takeovers > 0 || !state_.starts()) {
       return;
     }
     starter_is_gone_ = true;
@@ -117,21 +117,18 @@ void Instance::give_up_start() {
 // Waits for a change, at most until the next progress line is due.
 bool Instance::is_starting() {
   MutexLock lock(mutex_);
-  const auto starting = [this]() EFS_REQUIRES(mutex_) {
-    return state_ < State::running;
-  };
-  if (!starting()) {
+  if (!state_.starts()) {
     return false;
   }
   changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
-  return starting();
+  return state_.starts();
 }
 
 // Delays requests for files in a successor until its recovery is complete. The client need not know
 // that a worker died.
 void Instance::await_recovery() {
   MutexLock lock(mutex_);
-  while (state_ == State::recovering) {
+  while (state_.state() == State::recovering) {
     changed_.wait(mutex_);
   }
 }
@@ -179,11 +176,10 @@ Json Instance::handle_wait_end(const Json& request, const control::Server::Progr
 bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
   const auto until = std::chrono::steady_clock::now() + time;
   MutexLock lock(mutex_);
-  while (state_ != State::ended && state_ != State::failed &&
-         std::chrono::steady_clock::now() < until) {
+  while (!state_.is_over() && std::chrono::steady_clock::now() < until) {
     changed_.wait_until(mutex_, until);
   }
-  return state_ == State::ended || state_ == State::failed;
+  return state_.is_over();
 }
 
 // The answer to a client that requested `wanted`, if the instance failed, or if a successor found
@@ -191,15 +187,12 @@ bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
 Json Instance::answer_without_outcome(const StopRequest& wanted) {
   failure_told_ = true;
   changed_.notify_all();
-  if (state_ == State::failed && options_.takeovers > 0) {
-    return control::error_line(
-        {ECANCELED,
-         "the daemon died, and its successor failed: " + start_failure_.value("error", "") +
-             ". See what is left: efs status " + options_.config.name});
-  }
-  if (state_ == State::failed) {
-    return control::error_line(
-        {ECANCELED, "stopped before the inputs were there; nothing is mounted"});
+  const bool successor = options_.takeovers > 0;
+  if (const char* const refusal = refusal_of_stop(state_.state(), successor)) {
+    return control::error_line({ECANCELED, successor ? refusal + start_failure_.value("error", "") +
+                                                           ". See what is left: efs status " +
+                                                           options_.config.name
+                                                     : refusal});
   }
   const Status done = wanted.keep ? was_done_as(wanted) : Status();
   return done ? control::result_line() : control::error_line(done.error());
@@ -264,7 +257,7 @@ Status Instance::was_done_as(const StopRequest& wanted) const {
 bool Instance::is_stopping(std::uint64_t ticket) {
   MutexLock lock(mutex_);
   const auto stopping = [&]() EFS_REQUIRES(mutex_) {
-    return stops_done_ < ticket && state_ != State::failed && state_ != State::ended;
+    return stops_done_ < ticket && !state_.is_over();
   };
   if (!stopping()) {
     return false;
@@ -278,15 +271,16 @@ Json Instance::progress_now() {
   const auto turn_in = turns_.view(queue::Direction::in),
              turn_out = turns_.view(queue::Direction::out);
   MutexLock lock(mutex_);
-  Json line{{"state", name_of(state_)},     {"bytes_done", p.bytes_done},
+  const State state = state_.state();
+  Json line{{"state", name_of(state)},      {"bytes_done", p.bytes_done},
             {"bytes_total", p.bytes_total}, {"files_done", p.files_done},
             {"files_total", p.files_total}, {"started", static_cast<double>(p.started) / 1e9}};
-  if (state_ == State::unmounting && waits_for_ != nullptr) {
+  if (state == State::unmounting && waits_for_ != nullptr) {
     line["note"] = waits_for_;
   }
   // While programs run, turns belong to tasks.
-  const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
-  const bool moving = state_ == State::staging_in || state_ == State::staging_out;
+  const auto& turn = state == State::staging_in ? turn_in : turn_out;
+  const bool moving = traits_of(state).transfers;
   if (turn && moving) {
     line["turn"] = to_json(*turn);
   }
@@ -327,13 +321,14 @@ Json Instance::status_file_now() {
             {"files_done", p.files_done},
             {"files_total", p.files_total}};
   MutexLock lock(mutex_);
-  json["state"] = name_of(state_);
+  const State state = state_.state();
+  json["state"] = name_of(state);
   json["error"] = start_failure_.contains("error")  ? start_failure_["error"]
                   : last_outcome_.contains("error") ? last_outcome_["error"]
-                  : state_ == State::unsaved && last_outcome_.contains("summary")
+                  : state == State::unsaved && last_outcome_.contains("summary")
                       ? last_outcome_["summary"]
                       : Json();
-  const bool moving = state_ == State::staging_in || state_ == State::staging_out;
+  const bool moving = traits_of(state).transfers;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
   json["eta_seconds"] = moving ? seconds_left(p) : Json();
@@ -465,7 +460,7 @@ Json Instance::status_now() {
   if (starter_is_gone_) {
     status["given_up"] = true;
   }
-  if (state_ == State::unsaved && last_outcome_.contains("summary")) {
+  if (state_.state() == State::unsaved && last_outcome_.contains("summary")) {
     status["error"] = last_outcome_["summary"];
   }
   if (const auto& in = staged_in_) {

@@ -139,7 +139,7 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
   log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; stop again\"",
             describe(why), drained.empty() ? " or exported" : "");
   tasks_->reopen();
-  enter(State::running);
+  enter(Event::stop_refused);
   Json refused = control::error_line(why);
   if (!drained.empty()) {
     refused["summary"] = std::move(drained);

@@ -251,7 +251,7 @@ Status Instance::mount() {
   keep_house();
   ready_ = true;
   note(Moment::running);
-  enter(State::running);
+  enter(Event::mounted);
   return {};
 }
 

@@ -313,7 +313,7 @@ Status Instance::take_over() {
         goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
       }
     }
-    enter(State::unsaved);
+    enter(Event::found_unmounted);
     return {};
   }
   session_->inherit(connection->backings);
@@ -322,7 +322,7 @@ Status Instance::take_over() {
   probe_passthrough();
   keep_house();
   ready_ = true;
-  enter(State::running);
+  enter(Event::resumed);
   return {};
 }
 
@@ -545,7 +545,7 @@ Status Instance::plan_and_stage_in() {
   if (!away) {
     return std::unexpected(away.error());
   }
-  enter(State::staging_in);
+  enter(Event::planned);
   note(Moment::asked_in);
   const auto turn = turns_.take(queue::Direction::in, stage::data_of(*plan), progress_);
   if (!turn) {

@@ -96,7 +96,7 @@ void Instance::begin_deadline(StopRequest& request) {
 Instance::StopRequest Instance::await_stop(bool& was_unsaved) {
   MutexLock lock(mutex_);
   end_claimed_ = false;
-  was_unsaved = state_ == State::unsaved;
+  was_unsaved = state_.state() == State::unsaved;
   // An unmount from outside (umount, fusermount3 -u) means: export and end. So does a signal. If
   // the worker then dies, no client repeats the request.
   while (!stop_request_ && (!session_ended_ || was_unsaved)) {
@@ -135,7 +135,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
     MutexLock lock(mutex_);
     unmounted = session_ended_;
   }
-  enter(unmounted ? State::unsaved : State::running);
+  enter(unmounted ? Event::export_gave_up : Event::stop_gave_up);
   Json outcome = false;  // allocates no memory; see handle_stop()
   try {
     outcome = control::error_line({ENOMEM, std::string("the stop failed: ") + reason});
@@ -152,7 +152,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   }
   if (!was_unsaved) {
     note(Moment::unmounting);
-    enter(State::unmounting);
+    enter(Event::stop_begun);
     std::string drained;
     if (const Status unmounted = unmount_or_drain(request, drained); !unmounted) {
       refuse_stop(request, unmounted.error(), std::move(drained));
@@ -170,14 +170,14 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     return true;
   }
   if (const Status merging = request.merge ? merge_from_now_on() : Status(); !merging) {
-    enter(State::unsaved);
+    enter(Event::results_left);
     finish_stop(request, control::error_line(merging.error()));
     return false;
   }
   if (stage_out(request)) {
     return true;
   }
-  enter(State::unsaved);
+  enter(Event::results_left);
   return false;
 }
 
@@ -535,12 +535,7 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
   if (!last.stage_out) {
     return last;
   }
-  state_ = State::staging_out;
-  changed_.notify_all();
-  if (watchers_) {
-    watchers_->poke();
-  }
-  log::info("event=state state={}", name_of(state_));
+  enter_locked(Event::export_begun);
   return last;
 }
 
@@ -580,14 +575,15 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   }
   std::unique_ptr<TimerThread> before, start_before;
   MutexLock lock(mutex_);
-  if (request.start_only && state_ >= State::running) {
+  const StopEffect effect = effect_of_stop(state_.state(), request.start_only);
+  if (effect == StopEffect::ignore) {
     return 0;
   }
-  if (state_ < State::running) {
+  if (effect == StopEffect::cancel_start) {
     progress_.cancel = true;
     start_before = std::exchange(start_resort_, give_up_at(request));
   }
-  if (state_ == State::staging_out) {
+  if (effect == StopEffect::shorten) {
     hurry_export(request);
   }
   inherit_options(request);

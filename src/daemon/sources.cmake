@@ -19,6 +19,7 @@ set(sources
   instance_stop.cpp
   instance_unmount.cpp
   job_history.cpp
+  job_state.cpp
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp

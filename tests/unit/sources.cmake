@@ -43,6 +43,7 @@ set(sources
   daemon/config_memfds_test.cpp
   daemon/death_pipe_test.cpp
   daemon/job_history_test.cpp
+  daemon/job_state_test.cpp
   daemon/kept_figures_test.cpp
   daemon/report_files_test.cpp
   daemon/requests_test.cpp
