@@ -23,48 +23,20 @@ namespace {
 
 using control::Json;
 
-// The grace time after the deadline, in which the stop may still complete and report all results as
-// exported.
-constexpr auto patience = std::chrono::seconds(5);
 // The time for answers to reach the clients that requested the stop.
 constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
 // The time to list the unsaved files after the deadline.
 constexpr auto time_to_list = std::chrono::milliseconds(500);
-// The time that a cancelled start may still take.
-constexpr auto patience_with_start = std::chrono::seconds(10);
 
 }  // namespace
-
-// If no thread can start, the stop waits for the PFS, as it does without a deadline.
-std::unique_ptr<TimerThread> Instance::leave_at(const StopRequest& request) {
-  if (!request.gone_by) {
-    return nullptr;
-  }
-  auto timer = TimerThread::start(*request.gone_by + patience, [this] { leave_without_pfs(); });
-  return timer ? std::move(*timer) : nullptr;
-}
-
-void Instance::claim_end() {
-  {
-    MutexLock lock(mutex_);
-    end_claimed_ = true;
-    if (!leaving_) {
-      return;
-    }
-  }
-  while (true) {
-    ::pause();  // the other thread ends the process
-  }
-}
 
 // Never takes the mount away from programs that use it. A stop without a deadline may take any
 // time.
 bool Instance::must_leave() {
   MutexLock lock(mutex_);
-  const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->gone_by;
-  leaving_ = !end_claimed_ && !has_time && state_.may_leave(session_ended_);
-  return leaving_;
+  const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->times.gone_by;
+  return !has_time && state_.may_leave(session_ended_) && deadline_.claim_exit();
 }
 
 // The PFS is not the cause if the daemon itself computed too long.
@@ -182,25 +154,14 @@ void Instance::leave_without_pfs() noexcept try {
   ::_exit(0);
 }
 
-std::unique_ptr<TimerThread> Instance::give_up_at(const StopRequest& request) {
-  const auto soon = Clock::now() + patience_with_start;
-  auto timer =
-      TimerThread::start(request.gone_by ? std::min(soon, *request.gone_by + patience) : soon,
-                         [this] { give_up_without_pfs(); });
-  return timer ? std::move(*timer) : nullptr;
-}
-
 bool Instance::must_give_up() {
   MutexLock lock(mutex_);
-  leaving_ = !end_claimed_ && state_.may_give_up();
-  return leaving_;
+  return state_.may_give_up() && deadline_.claim_exit();
 }
 
 void Instance::end_start() {
-  claim_end();
-  std::unique_ptr<TimerThread> over;
-  MutexLock lock(mutex_);
-  over = std::move(start_resort_);
+  deadline_.claim_end();
+  (void)deadline_.end_start();
 }
 
 // Removes everything that the start has created, as after any other failed start. Keeps a store

@@ -21,7 +21,14 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
       supervisor_(supervisor),
       turns_(turns),
       throttle_(stage::pace_of(options_.config)),
-      state_(options_.takeovers > 0) {}
+      state_(options_.takeovers > 0),
+      deadline_(timers_,
+                {.cut_export = [this] { progress_.time_is_up = true, progress_.cancel = true; },
+                 .leave = [this] { leave_without_pfs(); },
+                 .give_up =
+                     [this] {
+                       give_up_without_pfs();
+                     }}) {}
 
 // Destroy the server first: its requests use members that are declared after it, and its destructor
 // waits for them. After an exception in run() these requests must not wait for an end that never

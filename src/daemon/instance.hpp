@@ -17,6 +17,7 @@
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
+#include "daemon/deadline.hpp"
 #include "daemon/job_state.hpp"
 #include "daemon/kept_figures.hpp"
 #include "daemon/slot_keeper.hpp"
@@ -89,13 +90,9 @@ class Instance {
     bool stage_out = true;
     bool keep = false;        // leave the store for the next start
     bool start_only = false;  // do nothing if the start has succeeded
-    // the end of the export; unsaved results stay in the store
-    std::optional<Clock::time_point> until;
-    // the requested end of the instance, somewhat after `until`
-    std::optional<Clock::time_point> gone_by;
-    // until and gone_by come from an earlier request that this one continues
-    bool inherits = false;
-    bool cut_off = false;  // do not wait for mount namespaces that still have the mount
+    StopTimes times;
+    bool inherits = false;  // `times` come from an earlier request that this one continues
+    bool cut_off = false;   // do not wait for mount namespaces that still have the mount
     // never replace a file that is newer than this instance: another run of the job may have
     // written it
     bool merge = false;
@@ -224,7 +221,6 @@ class Instance {
   /// For a request while the export runs.
   void hurry_export(StopRequest& request) EFS_REQUIRES(mutex_);
   void inherit_options(StopRequest& request) EFS_REQUIRES(mutex_);
-  static void set_deadline(StopRequest& request, double seconds);
   void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
   void begin_deadline(StopRequest& request);
   void drop_last_resort();
@@ -297,14 +293,12 @@ class Instance {
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
   bool is_to_be_kept(const StopRequest& request);
-  bool is_hurried();
   bool is_overruled() const EFS_REQUIRES(mutex_);
   std::string told_overruled();
   void add_brought_before(stage::Receipt& receipt);
   /// Writes the receipt. Records its path and content in `outcome`. Returns false if the receipt
   /// could not be written to its usual path.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
-  std::unique_ptr<TimerThread> cancel_at(Clock::time_point end);
   // instance_drain.cpp: a stop with a deadline while programs use the mount
   bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
   /// Returns the outcome, like that of an unload. Returns nullopt if the PFS did not answer in
@@ -314,7 +308,7 @@ class Instance {
   bool end_tasks(const StopRequest& request);
   void renew_last_resort(const StopRequest& request);
   bool has_drained(std::uint64_t task, const StopRequest& request,
-                   std::optional<Clock::time_point> StopRequest::* end);
+                   std::optional<Clock::time_point> StopTimes::* end);
   void say_what_for(const char* waits_for);
   // instance_record.cpp: the facts of the job for its receipt and its report
   void note(Moment moment);
@@ -332,19 +326,14 @@ class Instance {
   void leave_report(const stage::Receipt& receipt, const StopRequest& request,
                     control::Json& outcome);
   // deadline_exit.cpp: the PFS does not answer and the deadline has passed
-  std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
   void leave_without_pfs() noexcept;
   control::Json leave_what_is_left();
   control::Json drop_what_is_left(const StopRequest& request);
   bool must_leave();
   /// The same for a start that is cancelled. No results exist that would justify a wait.
-  std::unique_ptr<TimerThread> give_up_at(const StopRequest& request);
   void give_up_without_pfs() noexcept;
   bool must_give_up();
   void end_start();
-  /// From here on the stop makes no calls to the PFS. Does not return if leave_without_pfs() has
-  /// begun.
-  void claim_end();
   std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();
   void fail_with(control::Json failure);
@@ -392,15 +381,6 @@ class Instance {
   std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
   // tickets: the last issued, the last completed
   std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;
-  // a later stop's deadline while an earlier stop exports
-  std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);
-  // its thread locks mutex_: destroy it without the lock
-  std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);
-  bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // set by the current stop: claim_end()
-  // set by leave_without_pfs() or give_up_without_pfs()
-  bool leaving_ EFS_GUARDED_BY(mutex_) = false;
-  // like last_resort_, until the start has ended
-  std::unique_ptr<TimerThread> start_resort_ EFS_GUARDED_BY(mutex_);
   // from then on start() does not change store_ and filesystem_
   bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;
   StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the request that led to last_outcome_
@@ -431,6 +411,8 @@ class Instance {
   // a successor can continue if this worker dies, according to the kernel
   std::atomic<bool> can_be_replaced_{false};
   std::atomic<bool> ready_{false};  // store_, filesystem_ and session_ may be read
+  ThreadTimers timers_;
+  Deadline deadline_;  // last: its threads use the members above
 };
 
 }  // namespace efs::daemon

@@ -110,8 +110,7 @@ void Instance::give_up_start() {
     }
     starter_is_gone_ = true;
   }
-  request_stop(
-      {.stage_out = false, .keep = keep_image_, .start_only = true, .until = {}, .gone_by = {}});
+  request_stop({.stage_out = false, .keep = keep_image_, .start_only = true, .times = {}});
 }
 
 // Waits for a change, at most until the next progress line is due.
@@ -142,13 +141,12 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   }
   StopRequest wanted{.stage_out = asked.stage_out,
                      .keep = asked.keep,
-                     .until = {},
-                     .gone_by = {},
+                     .times = {},
                      .cut_off = asked.cut_off,
                      .merge = asked.merge,
                      .asked_ago = asked.asked_ago};
   if (asked.deadline > 0) {
-    set_deadline(wanted, asked.deadline);
+    wanted.times = StopTimes::within(asked.deadline, Clock::now());
   }
   const std::uint64_t ticket = request_stop(wanted);
   // the stop continues even if the client disappears
@@ -170,7 +168,7 @@ Json Instance::handle_wait_end(const Json& request, const control::Server::Progr
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
-  return outcome_for({.keep = keeps(request), .until = {}, .gone_by = {}}, false);
+  return outcome_for({.keep = keeps(request), .times = {}}, false);
 }
 
 bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {

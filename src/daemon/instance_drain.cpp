@@ -16,7 +16,7 @@ constexpr auto patience_with_tasks = std::chrono::seconds(10);
 // A drain does not merge, even if the stop requests it: a merge begins only when no file can change
 // any more.
 bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmounted) const {
-  return why_not_unmounted.code == EBUSY && request.until && request.stage_out &&
+  return why_not_unmounted.code == EBUSY && request.times.until && request.stage_out &&
          !options_.config.results_dir.empty() && (!request.merge || merging_);
 }
 
@@ -46,13 +46,11 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
 // The previous timer may have expired without effect while programs used the mount.
 void Instance::renew_last_resort(const StopRequest& request) {
   StopRequest last = last_request(request);
-  if (!last.gone_by) {
+  if (!last.times.gone_by) {
     return;
   }
-  last.gone_by = std::max(*last.gone_by, Clock::now());
-  std::unique_ptr<TimerThread> before;
-  MutexLock lock(mutex_);
-  before = std::exchange(last_resort_, leave_at(last));
+  last.times.gone_by = std::max(*last.times.gone_by, Clock::now());
+  (void)deadline_.set_last_resort(last.times.gone_by);
 }
 
 // Returns this request or a later one.
@@ -67,13 +65,14 @@ bool Instance::end_tasks(const StopRequest& request) {
   for (const auto begin = Clock::now();;) {
     const StopRequest last = last_request(request);
     auto end = Clock::time_point::max();
-    if (last.until) {
-      end = begin + std::min<Clock::duration>(patience_with_tasks, (*last.until - begin) / 4);
+    if (last.times.until) {
+      end = last.times.quarter(begin, patience_with_tasks);
     } else if (!last.stage_out) {
       end = begin + patience_with_tasks / 2;
     }
     const auto now = Clock::now();
-    if (tasks_->close(last.stage_out && !last.until, std::min(end, now + progress_interval))) {
+    if (tasks_->close(last.stage_out && !last.times.until,
+                      std::min(end, now + progress_interval))) {
       return true;
     }
     if (now >= end) {
@@ -97,12 +96,12 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
   log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"",
             *id);
   say_what_for("programs use the mount: exporting files that they do not write to");
-  bool ended = has_drained(*id, request, &StopRequest::until);
+  bool ended = has_drained(*id, request, &StopTimes::until);
   if (!ended) {
     (void)tasks_->cancel(*id);
   }
   if (!ended) {
-    ended = has_drained(*id, request, &StopRequest::gone_by);
+    ended = has_drained(*id, request, &StopTimes::gone_by);
   }
   say_what_for(nullptr);
   if (!ended) {
@@ -114,13 +113,13 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
 
 // Waits until `end`, or less if a later request has an earlier end or requests no export.
 bool Instance::has_drained(std::uint64_t task, const StopRequest& request,
-                           std::optional<Clock::time_point> StopRequest::* end) {
+                           std::optional<Clock::time_point> StopTimes::* end) {
   while (true) {
     const StopRequest last = last_request(request);
-    auto latest = *(request.*end);
+    auto latest = *(request.times.*end);
     if (!last.stage_out) {
       latest = Clock::now();
-    } else if (const auto theirs = last.*end) {
+    } else if (const auto theirs = last.times.*end) {
       latest = std::min(latest, *theirs);
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - Clock::now());
@@ -155,16 +154,15 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
 // The request with the deadline is complete. A later request without a deadline gets the full time
 // of the job file.
 void Instance::drop_inherited_deadline() {
-  std::unique_ptr<TimerThread> before;
+  std::unique_ptr<Alarm> before;
   MutexLock lock(mutex_);
   if (!stop_request_ || !stop_request_->inherits) {
     return;
   }
-  stop_request_->until.reset();
-  stop_request_->gone_by.reset();
+  stop_request_->times = {};
   stop_request_->inherits = false;
   set_usual_deadline(*stop_request_);
-  before = std::exchange(last_resort_, leave_at(*stop_request_));
+  before = deadline_.set_last_resort(stop_request_->times.gone_by);
 }
 
 void Instance::say_what_for(const char* waits_for) {

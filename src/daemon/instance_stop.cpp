@@ -59,43 +59,32 @@ bool may_still_change(fs::Staging& staging, const fs::WalkItem& item, const Pati
 
 }  // namespace
 
-void Instance::set_deadline(StopRequest& request, double seconds) {
-  seconds = std::min(seconds, 1e8);  // three years: a larger value would overflow the clock
-  // The last writes must still become durable and get their names, so the export ends before the
-  // deadline.
-  const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
-  const auto in = [now = Clock::now()](double time) {
-    return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
-  };
-  request.until = in(seconds - margin);
-  request.gone_by = in(seconds);
-}
-
 // Sets the deadline of the job file. If a predecessor received the request, sets the remaining
 // time.
 void Instance::set_usual_deadline(StopRequest& request) {
   constexpr double hardly_any = 0.001;  // seconds
   if (request.stage_out && options_.config.deadline != 0) {
-    set_deadline(request, std::max(hardly_any, options_.config.deadline - request.asked_ago));
+    request.times = StopTimes::within(
+        std::max(hardly_any, options_.config.deadline - request.asked_ago), Clock::now());
   }
 }
 
 // For a stop without a client's request.
 void Instance::begin_deadline(StopRequest& request) {
-  std::unique_ptr<TimerThread> before;
+  std::unique_ptr<Alarm> before;
   MutexLock lock(mutex_);
   if (stop_request_) {
     return;  // the request has its own deadline
   }
   set_usual_deadline(request);
-  before = std::exchange(last_resort_, leave_at(request));
+  before = deadline_.set_last_resort(request.times.gone_by);
 }
 
 // Waits for a reason to stop. `was_unsaved`: the instance is unmounted already. Returns the
 // request; the usual one if no client has asked.
 Instance::StopRequest Instance::await_stop(bool& was_unsaved) {
   MutexLock lock(mutex_);
-  end_claimed_ = false;
+  deadline_.begin_stop();
   was_unsaved = state_.state() == State::unsaved;
   // An unmount from outside (umount, fusermount3 -u) means: export and end. So does a signal. If
   // the worker then dies, no client repeats the request.
@@ -189,7 +178,7 @@ void Instance::end_without_export(const StopRequest& request) {
   keep_image_ = request.keep;
   Status left;
   if (keep_image_) {
-    left = leave_image(image::ShutdownState::unsaved, request.gone_by);
+    left = leave_image(image::ShutdownState::unsaved, request.times.gone_by);
   } else {
     left = give_store_up();
   }
@@ -276,7 +265,7 @@ void Instance::record_left(image::ShutdownState left) {
 // Removes the store, which is no longer needed. If the removal cannot even begin with the journal,
 // the next start would continue with the store. The manifest with `over` then stays, too.
 Status Instance::give_store_up() {
-  claim_end();
+  deadline_.claim_end();
   record_left(image::ShutdownState::over);
   const Status begun = image::begin_removal(store_.metadata.get());
   store_stays_ = !begun;
@@ -320,11 +309,10 @@ void Instance::add_brought_before(stage::Receipt& receipt) {
 
 // With a deadline, a wait for a turn may use the first quarter of the time.
 SlotLimits Instance::turn_limits(const StopRequest& request) {
-  if (!request.until) {
+  if (!request.times.until) {
     return {};
   }
-  const auto now = std::chrono::steady_clock::now();
-  return {.latest = now + (*request.until - now) / 4, .end = request.until};
+  return {.latest = request.times.quarter(Clock::now()), .end = request.times.until};
 }
 
 // From here on the export merges. It may replace only files that this instance itself exported. The
@@ -348,7 +336,8 @@ Status Instance::merge_from_now_on() {
 
 void Instance::begin_export(const StopRequest& request) {
   MutexLock lock(mutex_);
-  progress_.time_is_up = request.until && *request.until <= std::chrono::steady_clock::now();
+  progress_.time_is_up =
+      request.times.until && *request.times.until <= std::chrono::steady_clock::now();
   progress_.cancel = progress_.time_is_up || is_overruled();
 }
 
@@ -361,10 +350,10 @@ bool Instance::stage_out(const StopRequest& request) {
   stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
   begin_export(request);
   stage::Options how = stage_options();
-  how.by_rank = request.until.has_value();
-  std::unique_ptr<TimerThread> alarm;
-  if (request.until) {
-    alarm = cancel_at(*request.until);
+  how.by_rank = request.times.until.has_value();
+  std::unique_ptr<Alarm> alarm;
+  if (request.times.until) {
+    alarm = deadline_.end_export_at(*request.times.until);
   }
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_,
                                 turn_limits(request));
@@ -379,7 +368,7 @@ bool Instance::stage_out(const StopRequest& request) {
   }
   alarm.reset();
   const bool keep = is_to_be_kept(request);
-  if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) {
+  if (keep || request.times.until || deadline_.is_hurried() || stage::exit_code(receipt) != 0) {
     stage::Booking(options_.config, staging, results_pfs(), placed_.get()).saved(receipt);
   }
   add_brought_before(receipt);
@@ -401,12 +390,12 @@ bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bo
   // Another client's stop has cancelled the export to drop the rest. That client may have sent a
   // different request since.
   const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
-  const bool ends_anyway = request.until && !was_cut_off;
+  const bool ends_anyway = request.times.until && !was_cut_off;
   if (ends_anyway) {
     receipt.way_out = way_out_of_image;
   }
   Json outcome = tell_receipt(receipt, keep, code);
-  claim_end();  // the receipt is there; the report has a time of its own
+  deadline_.claim_end();  // the receipt is there; the report has a time of its own
   leave_report(receipt, request, outcome);
   log::info("event=staged_out verdict={} files={} bytes={} failed={}",
             stage::name_of(receipt.verdict), receipt.totals.staged_out,
@@ -457,8 +446,9 @@ bool Instance::part_with_store(const StopRequest& request, bool is_all_back, Jso
     }
     return true;
   }
-  const Status left = leave_image(
-      is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved, request.gone_by);
+  const Status left =
+      leave_image(is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved,
+                  request.times.gone_by);
   if (!left) {
     outcome["summary"] =
         outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
@@ -504,26 +494,10 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   return written;
 }
 
-// If no thread can start, the export runs without a deadline, which is better than no export.
-std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time_point end) {
-  auto alarm =
-      TimerThread::start(end, [this] { progress_.time_is_up = true, progress_.cancel = true; });
-  if (alarm) {
-    return std::move(*alarm);
-  }
-  log::warn("event=no_deadline reason=\"{}\"", describe(alarm.error()));
-  return nullptr;
-}
-
 // Another client may have requested this during the export.
 bool Instance::is_to_be_kept(const StopRequest& request) {
   MutexLock lock(mutex_);
   return request.keep || (stop_request_ && stop_request_->keep);
-}
-
-bool Instance::is_hurried() {
-  MutexLock lock(mutex_);
-  return hurry_ != nullptr;
 }
 
 Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
@@ -542,13 +516,13 @@ Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
 void Instance::hurry_export(StopRequest& request) {
   // A running export without a deadline gets the deadline of this request. Then this request
   // continues.
-  if (request.until) {
-    hurry_ = cancel_at(*request.until);
+  if (request.times.until) {
+    deadline_.hurry(*request.times.until);
   }
   // A stop that drops the rest waits neither for the export nor for a hanging PFS.
   if (!request.stage_out) {
-    progress_.cancel = true,
-    request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
+    progress_.cancel = true;
+    request.times.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
   }
 }
 
@@ -561,19 +535,19 @@ void Instance::inherit_options(StopRequest& request) {
   request.keep = request.keep || earlier.keep;
   request.cut_off = request.cut_off || earlier.cut_off;
   request.merge = request.merge || earlier.merge;
-  request.inherits = !request.until && earlier.until;
+  request.inherits = !request.times.until && earlier.times.until;
   if (request.inherits) {
-    request.until = earlier.until, request.gone_by = earlier.gone_by;
+    request.times = earlier.times;
   }
 }
 
 std::uint64_t Instance::request_stop(StopRequest request) {
   // This also cancels the unloads that an earlier stop waits for. The export completes their work
   // in time.
-  if ((request.until || !request.stage_out) && !request.start_only) {
+  if ((request.times.until || !request.stage_out) && !request.start_only) {
     tasks_->cancel_all();
   }
-  std::unique_ptr<TimerThread> before, start_before;
+  std::unique_ptr<Alarm> before, start_before;
   MutexLock lock(mutex_);
   const StopEffect effect = effect_of_stop(state_.state(), request.start_only);
   if (effect == StopEffect::ignore) {
@@ -581,17 +555,17 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   }
   if (effect == StopEffect::cancel_start) {
     progress_.cancel = true;
-    start_before = std::exchange(start_resort_, give_up_at(request));
+    start_before = deadline_.limit_start(request.times.gone_by);
   }
   if (effect == StopEffect::shorten) {
     hurry_export(request);
   }
   inherit_options(request);
-  if (!request.until) {
+  if (!request.times.until) {
     set_usual_deadline(request);
   }
-  if (request.gone_by) {
-    before = std::exchange(last_resort_, leave_at(request));
+  if (request.times.gone_by) {
+    before = deadline_.set_last_resort(request.times.gone_by);
   }
   request.ticket = ++stops_asked_;
   stop_request_ = request;
@@ -615,8 +589,8 @@ std::string Instance::told_overruled() {
 
 // The stop executes the last of several requests. Its outcome is the answer to all of them.
 void Instance::finish_stop(const StopRequest& request, Json outcome) {
-  claim_end();
-  std::unique_ptr<TimerThread> over;
+  deadline_.claim_end();
+  std::unique_ptr<Alarm> over;
   MutexLock lock(mutex_);
   last_outcome_ = std::move(outcome);
   last_stop_ = request;
@@ -627,9 +601,9 @@ void Instance::finish_stop(const StopRequest& request, Json outcome) {
     stop_request_.reset();
   }
   stops_done_ = std::max(stops_done_, request.ticket);
-  hurry_.reset();
+  deadline_.unhurry();
   if (!stop_request_) {
-    over = std::move(last_resort_);
+    over = deadline_.set_last_resort({});
   }
   changed_.notify_all();
 }

@@ -22,8 +22,7 @@ Status Instance::unmount_for(StopRequest& request) {
   if (unmounted || request.ticket != 0) {
     return unmounted;
   }
-  request.until.reset();
-  request.gone_by.reset();
+  request.times = {};
   drop_last_resort();
   {
     MutexLock lock(mutex_);
@@ -54,10 +53,10 @@ bool Instance::is_asked_within(std::chrono::steady_clock::duration time) {
 }
 
 void Instance::drop_last_resort() {
-  std::unique_ptr<TimerThread> before;
+  std::unique_ptr<Alarm> before;
   MutexLock lock(mutex_);
   if (!stop_request_) {
-    before = std::move(last_resort_);
+    before = deadline_.set_last_resort({});
   }
 }
 
@@ -80,9 +79,8 @@ Status Instance::unmount(const StopRequest& request) {
   const auto patient_until = [&] {
     const StopRequest last = last_request(request);
     const auto looked_at = begin + time_to_look;
-    return last.until ? std::max(looked_at, std::min(begin + longest_patience,
-                                                     begin + (*last.until - begin) / 4))
-                      : looked_at;
+    return last.times.until ? std::max(looked_at, last.times.quarter(begin, longest_patience))
+                            : looked_at;
   };
   Status unmounted = supervisor_.unmount(request.is_unusual());
   while (!unmounted && unmounted.error().code == EBUSY &&
@@ -111,12 +109,11 @@ void Instance::await_session_end() {
   // Use the latest request, which may have an earlier deadline. Most of the time until a deadline
   // belongs to the export.
   const auto cut_off_at = [&]() EFS_REQUIRES(mutex_) {
-    if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->until)) {
+    if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->times.until)) {
       return Clock::time_point::max();
     }
-    return stop_request_->until
-               ? std::min(patient_until, begin + (*stop_request_->until - begin) / 4)
-               : patient_until;
+    return stop_request_->times.until ? stop_request_->times.quarter(begin, longest_patience)
+                                      : patient_until;
   };
   for (bool cut = false;;) {
     {

@@ -3,6 +3,7 @@
 set(sources
   channel.cpp
   config_memfds.cpp
+  deadline.cpp
   deadline_exit.cpp
   death_pipe.cpp
   efsd.cpp
@@ -34,6 +35,7 @@ set(sources
   supervisor.cpp
   supervisor_client.cpp
   tasks.cpp
+  timers.cpp
   unloaded.cpp
   watchers.cpp
   worker_watch.cpp
