@@ -31,14 +31,6 @@ constexpr auto time_to_list = std::chrono::milliseconds(500);
 
 }  // namespace
 
-// Never takes the mount away from programs that use it. A stop without a deadline may take any
-// time.
-bool Instance::must_leave() {
-  MutexLock lock(mutex_);
-  const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->times.gone_by;
-  return !has_time && state_.may_leave(session_ended_) && deadline_.claim_exit();
-}
-
 // The PFS is not the cause if the daemon itself computed too long.
 std::string Instance::why_late() const {
   return progress_.listing ? "the deadline passed while the files were listed"
@@ -100,8 +92,7 @@ Json Instance::leave_what_is_left() {
     note += printable(describe(left.error())) + "\n";
   }
   outcome["summary"] = stage::describe(*receipt) + note;
-  MutexLock lock(mutex_);
-  last_receipt_ = std::move(receipt);
+  stops_.set_receipt(std::move(receipt));
   return outcome;
 }
 
@@ -122,27 +113,15 @@ Json Instance::drop_what_is_left(const StopRequest& request) {
 // death of the worker, but this function records how the instance ended. Files that may be on the
 // PFS, such as a log or a status file, come last.
 void Instance::leave_without_pfs() noexcept try {
-  if (!must_leave()) {
+  if (!stops_.must_leave()) {
     return;
   }
   const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
   const ReservedMemory reserved_memory;
-  StopRequest last;
-  {
-    MutexLock lock(mutex_);
-    if (stop_request_) {
-      last = *stop_request_;
-    }
-  }
+  const StopRequest last = stops_.latest().value_or(StopRequest{});
   remove_mount_point();
   Json outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
-  {
-    MutexLock lock(mutex_);
-    last_stop_ = last;
-    last_outcome_ = std::move(outcome);
-    stops_done_ = stops_asked_;
-    changed_.notify_all();
-  }
+  stops_.finish_all(last, std::move(outcome));
   std::this_thread::sleep_for(farewell);
   close_socket();
   log::error("event=left_without_pfs store={} reason=\"{}\"", store_.path, why_late());
@@ -154,11 +133,6 @@ void Instance::leave_without_pfs() noexcept try {
   ::_exit(0);
 }
 
-bool Instance::must_give_up() {
-  MutexLock lock(mutex_);
-  return state_.may_give_up() && deadline_.claim_exit();
-}
-
 void Instance::end_start() {
   deadline_.claim_end();
   (void)deadline_.end_start();
@@ -167,7 +141,7 @@ void Instance::end_start() {
 // Removes everything that the start has created, as after any other failed start. Keeps a store
 // that existed before.
 void Instance::give_up_without_pfs() noexcept try {
-  if (!must_give_up()) {
+  if (!stops_.must_give_up()) {
     return;
   }
   const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(1); });

@@ -21,7 +21,8 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
       supervisor_(supervisor),
       turns_(turns),
       throttle_(stage::pace_of(options_.config)),
-      state_(options_.takeovers > 0),
+      stops_({.successor = options_.takeovers > 0, .usual_deadline = options_.config.deadline},
+             deadline_, progress_),
       deadline_(timers_,
                 {.cut_export = [this] { progress_.time_is_up = true, progress_.cancel = true; },
                  .leave = [this] { leave_without_pfs(); },
@@ -34,11 +35,7 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
 // waits for them. After an exception in run() these requests must not wait for an end that never
 // comes.
 Instance::~Instance() {
-  {
-    MutexLock lock(mutex_);
-    (void)state_.handle(Event::destroyed);
-    changed_.notify_all();
-  }
+  (void)stops_.enter(Event::destroyed);
   server_.reset();
 }
 
@@ -142,12 +139,11 @@ int Instance::finish(const image::Manifest& noted) {
   if (noted.left == image::ShutdownState::unsaved) {
     const std::string text = "not all results are exported: the daemon died. They are in " +
                              store_.path + "; the receipt lists them";
-    MutexLock lock(mutex_);
-    last_outcome_ = control::result_line({{"staged_out", true},
-                                          {"exit", 3},
-                                          {"image", store_.path},
-                                          {"summary", text + "\n"},
-                                          {"error", text}});
+    stops_.finish(StopRequest{}, control::result_line({{"staged_out", true},
+                                                       {"exit", 3},
+                                                       {"image", store_.path},
+                                                       {"summary", text + "\n"},
+                                                       {"error", text}}));
   }
   tear_down();
   close_socket();
@@ -166,9 +162,11 @@ Status Instance::begin(bool successor) {
 }
 
 void Instance::fail_with(Json failure) {
-  MutexLock lock(mutex_);
-  start_failure_ = std::move(failure);
-  enter_locked(Event::start_failed);
+  {
+    MutexLock lock(mutex_);
+    start_failure_ = std::move(failure);
+  }
+  enter(Event::start_failed);
 }
 
 void Instance::tell_failure(Json failure) {
@@ -262,22 +260,21 @@ void Instance::close_socket() const {
 }
 
 void Instance::enter(Event event) {
-  MutexLock lock(mutex_);
-  enter_locked(event);
+  act_on(stops_.enter(event), event);
 }
 
-void Instance::enter_locked(Event event) {
-  const State before = state_.state();
-  const Step step = state_.handle(event);
-  changed_.notify_all();
-  if (step.shows && watchers_) {
-    watchers_->poke();
+void Instance::act_on(const Step& step, Event event) {
+  if (step.shows) {
+    MutexLock lock(mutex_);
+    if (watchers_) {
+      watchers_->poke();
+    }
   }
   if (step.logs) {
     log::info("event=state state={}", name_of(step.state));
   }
   if (step.kind == Step::Kind::impossible) {
-    log::error("event=state_impossible state={} reason={}", name_of(before), name_of(event));
+    log::error("event=state_impossible state={} reason={}", name_of(step.state), name_of(event));
   }
 }
 

@@ -17,10 +17,9 @@
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
 #include "control/server.hpp"
-#include "daemon/deadline.hpp"
-#include "daemon/job_state.hpp"
 #include "daemon/kept_figures.hpp"
 #include "daemon/slot_keeper.hpp"
+#include "daemon/stop_coordinator.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
 #include "daemon/tasks.hpp"
@@ -85,27 +84,8 @@ class Instance {
   /// of the worker.
   int run();
 
-  /// Requests a stop, as `efs stop` does. Signals use this, too.
-  struct StopRequest {
-    bool stage_out = true;
-    bool keep = false;        // leave the store for the next start
-    bool start_only = false;  // do nothing if the start has succeeded
-    StopTimes times;
-    bool inherits = false;  // `times` come from an earlier request that this one continues
-    bool cut_off = false;   // do not wait for mount namespaces that still have the mount
-    // never replace a file that is newer than this instance: another run of the job may have
-    // written it
-    bool merge = false;
-
-    // a stop that differs from the usual export; only a client can repeat it after a takeover
-    bool is_unusual() const { return keep || merge || !stage_out; }
-
-    // seconds since the first request, if a client repeats a request to a dead predecessor
-    double asked_ago = 0;
-    std::uint64_t ticket = 0;  // of the waiting client; 0: none
-  };
-
-  /// Returns the ticket that finish_stop() will complete.
+  /// Requests a stop, as `efs stop` does. Signals use this, too. Returns the ticket that
+  /// finish_stop() will complete.
   std::uint64_t request_stop(StopRequest request);
 
  private:
@@ -197,8 +177,8 @@ class Instance {
   Status unmount_or_drain(StopRequest& request, std::string& drained);
   /// Reports EBUSY to the client, because programs use the mount. The instance continues.
   void refuse_stop(const StopRequest& request, const Error& why, std::string drained);
-  void drop_inherited_deadline();
   void await_session_end();
+  void say_that_mount_is_elsewhere();
   Status merge_from_now_on();
   /// Returns a PFS interface with the limits of the job file. All transfers of the instance share
   /// these limits.
@@ -206,8 +186,6 @@ class Instance {
                             stage::PfsIo& pfs = stage::posix_pfs());
   /// Returns true if the life is over: all results are exported, or the deadline has passed.
   bool stage_out(const StopRequest& request);
-  /// The export is cancelled from its begin if its time is up or another stop drops the results.
-  void begin_export(const StopRequest& request);
   /// Writes the receipt, ends or keeps the store, and answers. Returns as stage_out(). `keep`: the
   /// store is wanted after a success, too.
   bool end_export(const StopRequest& request, stage::Receipt receipt, bool keep);
@@ -218,13 +196,6 @@ class Instance {
   /// in `outcome`. Returns false if the store that stays could not be left in order.
   bool part_with_store(const StopRequest& request, bool is_all_back, control::Json& outcome);
   void end_without_export(const StopRequest& request);
-  /// For a request while the export runs.
-  void hurry_export(StopRequest& request) EFS_REQUIRES(mutex_);
-  void inherit_options(StopRequest& request) EFS_REQUIRES(mutex_);
-  void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
-  void begin_deadline(StopRequest& request);
-  void drop_last_resort();
-  bool is_asked_within(Clock::duration time);
   static SlotLimits turn_limits(const StopRequest& request);
   Status disown_removed(fs::Staging& staging);
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
@@ -247,13 +218,11 @@ class Instance {
                             const control::Server::Progress& progress);
   control::Json handle_wait_end(const control::Json& request,
                                 const control::Server::Progress& progress);
-  bool has_ended_within(Clock::duration time);
-  control::Json answer_without_outcome(const StopRequest& wanted) EFS_REQUIRES(mutex_);
+  control::Json answer_without_outcome(const StopRequest& wanted);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
   void give_up_start();
   bool is_stopping(std::uint64_t ticket);
-  void await_recovery();
   // instance_files.cpp: verbs for files while programs run
   control::Json handle_files(const std::string& verb, const control::Json& request,
                              const control::Server::Progress& progress);
@@ -286,15 +255,11 @@ class Instance {
   control::Json progress_now();
   control::Json status_file_now();
   void enter(Event event);
-  void enter_locked(Event event) EFS_REQUIRES(mutex_);
-  /// Enters the state staging_out and returns the latest request. Later requests find this state
-  /// and shorten the export.
-  Status was_done_as(const StopRequest& wanted) const EFS_REQUIRES(mutex_);
+  void act_on(const Step& step, Event event);
+  Status was_done_as(const StopRequest& wanted, const StopRequest& done) const;
+  /// Calls StopCoordinator::begin_to_end().
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
-  bool is_to_be_kept(const StopRequest& request);
-  bool is_overruled() const EFS_REQUIRES(mutex_);
-  std::string told_overruled();
   void add_brought_before(stage::Receipt& receipt);
   /// Writes the receipt. Records its path and content in `outcome`. Returns false if the receipt
   /// could not be written to its usual path.
@@ -304,9 +269,7 @@ class Instance {
   /// Returns the outcome, like that of an unload. Returns nullopt if the PFS did not answer in
   /// time; the task then continues.
   std::optional<control::Json> drain(const StopRequest& request);
-  StopRequest last_request(const StopRequest& request);
   bool end_tasks(const StopRequest& request);
-  void renew_last_resort(const StopRequest& request);
   bool has_drained(std::uint64_t task, const StopRequest& request,
                    std::optional<Clock::time_point> StopTimes::* end);
   void say_what_for(const char* waits_for);
@@ -329,10 +292,8 @@ class Instance {
   void leave_without_pfs() noexcept;
   control::Json leave_what_is_left();
   control::Json drop_what_is_left(const StopRequest& request);
-  bool must_leave();
   /// The same for a start that is cancelled. No results exist that would justify a wait.
   void give_up_without_pfs() noexcept;
-  bool must_give_up();
   void end_start();
   std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();
@@ -375,16 +336,11 @@ class Instance {
   Unloaded unloaded_{options_.directory + "/unloaded"};
   std::unique_ptr<Tasks> tasks_;  // open from listen() on; closed before the unmount
 
-  Mutex mutex_;  // rank 5; under it only the backend's space() is called
+  // rank 5; under it only the backend's space() is called, and never the StopCoordinator
+  Mutex mutex_;
   Condition changed_;
-  JobStateMachine state_ EFS_GUARDED_BY(mutex_);
-  std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
-  // tickets: the last issued, the last completed
-  std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;
   // from then on start() does not change store_ and filesystem_
   bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;
-  StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the request that led to last_outcome_
-  control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   mutable fuse::Limits own_limits_;  // where no memory outlives this process
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
@@ -401,18 +357,14 @@ class Instance {
   bool session_begun_ EFS_GUARDED_BY(mutex_) = false;
   // in a successor: the session accepts notifications to the kernel
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;
-  // in a successor of a worker that was exporting: when the export starts without a client's
-  // request
-  std::optional<Clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);
   // text about the wait of the current unmount; null: no unmount waits
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;
-  // of the last export; converted to JSON on request only
-  std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);
   // a successor can continue if this worker dies, according to the kernel
   std::atomic<bool> can_be_replaced_{false};
   std::atomic<bool> ready_{false};  // store_, filesystem_ and session_ may be read
   ThreadTimers timers_;
-  Deadline deadline_;  // last: its threads use the members above
+  StopCoordinator stops_;  // calls deadline_
+  Deadline deadline_;      // last: its threads use the members above
 };
 
 }  // namespace efs::daemon

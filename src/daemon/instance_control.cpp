@@ -73,7 +73,8 @@ Json Instance::handle(const Json& request, const control::Server::Progress& prog
   if (verb == "wait-end") {
     return handle_wait_end(request, progress);
   }
-  await_recovery();
+  // A client need not know that a worker died: its request waits for the successor.
+  stops_.await_recovery();
   return handle_files(verb, request, progress);
 }
 
@@ -89,13 +90,11 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
-  {
+  if (stops_.state() == State::failed) {
     MutexLock lock(mutex_);
-    if (state_.state() == State::failed) {
-      failure_told_ = true;
-      changed_.notify_all();
-      return start_failure_;
-    }
+    failure_told_ = true;
+    changed_.notify_all();
+    return start_failure_;
   }
   return control::result_line(status_now());
 }
@@ -103,33 +102,19 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
 // Has no effect once the file system is mounted, because programs may use it. The starter may have
 // been only slow or stopped.
 void Instance::give_up_start() {
-  {
+  const bool cancelled =
+      options_.takeovers == 0 &&
+      request_stop({.stage_out = false, .keep = keep_image_, .start_only = true, .times = {}}) != 0;
+  if (cancelled) {
     MutexLock lock(mutex_);
-    if (options_.takeovers > 0 || !state_.starts()) {
-      return;
-    }
     starter_is_gone_ = true;
+    changed_.notify_all();
   }
-  request_stop({.stage_out = false, .keep = keep_image_, .start_only = true, .times = {}});
 }
 
 // Waits for a change, at most until the next progress line is due.
 bool Instance::is_starting() {
-  MutexLock lock(mutex_);
-  if (!state_.starts()) {
-    return false;
-  }
-  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
-  return state_.starts();
-}
-
-// Delays requests for files in a successor until its recovery is complete. The client need not know
-// that a worker died.
-void Instance::await_recovery() {
-  MutexLock lock(mutex_);
-  while (state_.state() == State::recovering) {
-    changed_.wait(mutex_);
-  }
+  return stops_.is_starting_until(Clock::now() + progress_interval);
 }
 
 Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
@@ -163,7 +148,7 @@ Json Instance::handle_wait_end(const Json& request, const control::Server::Progr
   if (progress.holds_up_others()) {
     return control::error_line({EAGAIN, "the daemon has no thread to wait"});
   }
-  while (!has_ended_within(std::chrono::minutes(1))) {
+  while (!stops_.is_over_by(Clock::now() + std::chrono::minutes(1))) {
     if (!progress(Json::object())) {
       return control::error_line({EPIPE, "the client is gone"});
     }
@@ -171,50 +156,37 @@ Json Instance::handle_wait_end(const Json& request, const control::Server::Progr
   return outcome_for({.keep = keeps(request), .times = {}}, false);
 }
 
-bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
-  const auto until = std::chrono::steady_clock::now() + time;
-  MutexLock lock(mutex_);
-  while (!state_.is_over() && std::chrono::steady_clock::now() < until) {
-    changed_.wait_until(mutex_, until);
-  }
-  return state_.is_over();
-}
-
 // The answer to a client that requested `wanted`, if the instance failed, or if a successor found
 // it ended.
 Json Instance::answer_without_outcome(const StopRequest& wanted) {
+  const State state = stops_.state();
+  MutexLock lock(mutex_);
   failure_told_ = true;
   changed_.notify_all();
   const bool successor = options_.takeovers > 0;
-  if (const char* const refusal = refusal_of_stop(state_.state(), successor)) {
+  if (const char* const refusal = refusal_of_stop(state, successor)) {
     return control::error_line({ECANCELED, successor ? refusal + start_failure_.value("error", "") +
                                                            ". See what is left: efs status " +
                                                            options_.config.name
                                                      : refusal});
   }
-  const Status done = wanted.keep ? was_done_as(wanted) : Status();
+  const Status done = wanted.keep ? was_done_as(wanted, {}) : Status();
   return done ? control::result_line() : control::error_line(done.error());
 }
 
 // Returns the answer to a client that requested `wanted`.
 Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
-  Json outcome;
-  std::shared_ptr<const stage::Receipt> receipt;
-  {
-    MutexLock lock(mutex_);
-    if (last_outcome_.is_null()) {
-      return answer_without_outcome(wanted);
-    }
-    outcome = last_outcome_;
-    receipt = last_receipt_;
-    const bool good =
-        outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
-    if (const Status done = good ? was_done_as(wanted) : Status(); !done) {
-      Json line = control::error_line(done.error());
-      // only a stop that ends the instance succeeds: the client can wait for its end
-      line["ended"] = true;
-      return line;
-    }
+  auto [outcome, done, receipt] = stops_.outcome();
+  if (outcome.is_null()) {
+    return answer_without_outcome(wanted);
+  }
+  const bool good =
+      outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
+  if (const Status fulfilled = good ? was_done_as(wanted, done) : Status(); !fulfilled) {
+    Json line = control::error_line(fulfilled.error());
+    // only a stop that ends the instance succeeds: the client can wait for its end
+    line["ended"] = true;
+    return line;
   }
   if (!outcome.is_object()) {
     return control::error_line({ENOMEM, "the stop failed: out of memory"});
@@ -226,55 +198,33 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
   return outcome;
 }
 
-// Only one of several stops is executed. Its success may differ from the request of another client.
-Status Instance::was_done_as(const StopRequest& wanted) const {
-  if (wanted.stage_out && !last_stop_.stage_out) {
-    return fail(
-        ECANCELED,
-        keep_image_
-            ? "overruled by another stop --no-stage-out: not all results are exported. Export "
-              "them: efs salvage " +
-                  options_.config.name
-            : std::string(
-                  "overruled by another stop --no-stage-out: the other results are dropped"));
-  }
+Status Instance::was_done_as(const StopRequest& wanted, const StopRequest& done) const {
   const auto& config = options_.config;
-  if (wanted.merge && wanted.stage_out && !last_stop_.merge && config.nodes <= 1 &&
-      config.merge_since == 0 && !config.merges) {
-    return fail(
-        ECANCELED,
-        "overruled by another stop without --merge: results of another run may be replaced");
-  }
-  if (wanted.keep && !keep_image_) {
-    return fail(ECANCELED, "overruled by another stop without --keep: the buffer was removed");
-  }
-  return {};
+  return daemon::was_done_as(
+      wanted, done,
+      {.name = config.name,
+       .kept = keep_image_,
+       .always_merges = config.nodes > 1 || config.merge_since != 0 || config.merges});
 }
 
 // Is the stop with this ticket still running? Waits like is_starting().
 bool Instance::is_stopping(std::uint64_t ticket) {
-  MutexLock lock(mutex_);
-  const auto stopping = [&]() EFS_REQUIRES(mutex_) {
-    return stops_done_ < ticket && !state_.is_over();
-  };
-  if (!stopping()) {
-    return false;
-  }
-  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
-  return stopping();
+  return stops_.is_stopping_until(ticket, Clock::now() + progress_interval);
 }
 
 Json Instance::progress_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
   const auto turn_in = turns_.view(queue::Direction::in),
              turn_out = turns_.view(queue::Direction::out);
-  MutexLock lock(mutex_);
-  const State state = state_.state();
+  const State state = stops_.state();
   Json line{{"state", name_of(state)},      {"bytes_done", p.bytes_done},
             {"bytes_total", p.bytes_total}, {"files_done", p.files_done},
             {"files_total", p.files_total}, {"started", static_cast<double>(p.started) / 1e9}};
-  if (state == State::unmounting && waits_for_ != nullptr) {
-    line["note"] = waits_for_;
+  if (state == State::unmounting) {
+    MutexLock lock(mutex_);
+    if (waits_for_ != nullptr) {
+      line["note"] = waits_for_;
+    }
   }
   // While programs run, turns belong to tasks.
   const auto& turn = state == State::staging_in ? turn_in : turn_out;
@@ -318,14 +268,14 @@ Json Instance::status_file_now() {
             {"bytes_total", p.bytes_total},
             {"files_done", p.files_done},
             {"files_total", p.files_total}};
-  MutexLock lock(mutex_);
-  const State state = state_.state();
+  const auto [state, error, unsaved] = stops_.shown();
   json["state"] = name_of(state);
-  json["error"] = start_failure_.contains("error")  ? start_failure_["error"]
-                  : last_outcome_.contains("error") ? last_outcome_["error"]
-                  : state == State::unsaved && last_outcome_.contains("summary")
-                      ? last_outcome_["summary"]
-                      : Json();
+  {
+    MutexLock lock(mutex_);
+    json["error"] = start_failure_.contains("error") ? start_failure_["error"]
+                    : !error.is_null()               ? error
+                                                     : unsaved;
+  }
   const bool moving = traits_of(state).transfers;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
@@ -454,12 +404,12 @@ Json Instance::status_now() {
   for (auto& task : status["tasks"]) {
     tell_turn(task);
   }
+  if (Json unsaved = stops_.shown().unsaved; !unsaved.is_null()) {
+    status["error"] = std::move(unsaved);
+  }
   MutexLock lock(mutex_);
   if (starter_is_gone_) {
     status["given_up"] = true;
-  }
-  if (state_.state() == State::unsaved && last_outcome_.contains("summary")) {
-    status["error"] = last_outcome_["summary"];
   }
   if (const auto& in = staged_in_) {
     status["staged_in"] = {{"files", in->files},

@@ -35,35 +35,19 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   if (!unmounted) {
     return unmounted;
   }
-  renew_last_resort(request);
-  if (!end_tasks(request) && !last_request(request).stage_out) {
+  stops_.renew_last_resort(request);
+  if (!end_tasks(request) && !stops_.last_of(request).stage_out) {
     leave_without_pfs();
   }
   (void)tasks_->close(false);
   return {};
 }
 
-// The previous timer may have expired without effect while programs used the mount.
-void Instance::renew_last_resort(const StopRequest& request) {
-  StopRequest last = last_request(request);
-  if (!last.times.gone_by) {
-    return;
-  }
-  last.times.gone_by = std::max(*last.times.gone_by, Clock::now());
-  (void)deadline_.set_last_resort(last.times.gone_by);
-}
-
-// Returns this request or a later one.
-Instance::StopRequest Instance::last_request(const StopRequest& request) {
-  MutexLock lock(mutex_);
-  return stop_request_ && stop_request_->ticket > request.ticket ? *stop_request_ : request;
-}
-
 // Ends all tasks in time; the export completes the rest. Returns false if a task is left at the end
 // of the time.
 bool Instance::end_tasks(const StopRequest& request) {
   for (const auto begin = Clock::now();;) {
-    const StopRequest last = last_request(request);
+    const StopRequest last = stops_.last_of(request);
     auto end = Clock::time_point::max();
     if (last.times.until) {
       end = last.times.quarter(begin, patience_with_tasks);
@@ -115,7 +99,7 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
 bool Instance::has_drained(std::uint64_t task, const StopRequest& request,
                            std::optional<Clock::time_point> StopTimes::* end) {
   while (true) {
-    const StopRequest last = last_request(request);
+    const StopRequest last = stops_.last_of(request);
     auto latest = *(request.times.*end);
     if (!last.stage_out) {
       latest = Clock::now();
@@ -143,26 +127,13 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
   if (!drained.empty()) {
     refused["summary"] = std::move(drained);
   }
-  if (const std::string overruled = request.stage_out ? told_overruled() : ""; !overruled.empty()) {
+  if (const std::string overruled = request.stage_out ? stops_.told_overruled() : "";
+      !overruled.empty()) {
     refused["error"] = describe(why) + "; " + overruled + " if that stop succeeds",
     refused["code"] = ECANCELED;
   }
-  drop_inherited_deadline();
+  stops_.drop_inherited_deadline();
   finish_stop(request, std::move(refused));
-}
-
-// The request with the deadline is complete. A later request without a deadline gets the full time
-// of the job file.
-void Instance::drop_inherited_deadline() {
-  std::unique_ptr<Alarm> before;
-  MutexLock lock(mutex_);
-  if (!stop_request_ || !stop_request_->inherits) {
-    return;
-  }
-  stop_request_->times = {};
-  stop_request_->inherits = false;
-  set_usual_deadline(*stop_request_);
-  before = deadline_.set_last_resort(stop_request_->times.gone_by);
 }
 
 void Instance::say_what_for(const char* waits_for) {

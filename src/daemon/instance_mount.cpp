@@ -329,9 +329,12 @@ Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest>
       log::error("event=session_failed reason=\"{}\"", describe(served.error()));
       supervisor_.abort();
     }
-    MutexLock lock(mutex_);
-    session_ended_ = true;
-    changed_.notify_all();
+    {
+      MutexLock lock(mutex_);
+      session_ended_ = true;
+      changed_.notify_all();
+    }
+    stops_.note_unmounted();
   });
   if (!thread) {
     return with_context(thread.error(), "a thread that serves the mount");

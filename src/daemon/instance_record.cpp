@@ -87,8 +87,7 @@ class ByResource {
 };
 
 /// With a deadline, the results and the receipt have three quarters of the time that is left.
-std::chrono::milliseconds time_for(const Instance::StopRequest& request,
-                                   std::chrono::milliseconds most) {
+std::chrono::milliseconds time_for(const StopRequest& request, std::chrono::milliseconds most) {
   using std::chrono::milliseconds, std::chrono::duration_cast;
   if (!request.times.until) {
     return most;

@@ -306,12 +306,9 @@ Status Instance::take_over() {
   }
   open_session();
   if (!connection) {
-    {
-      MutexLock lock(mutex_);
-      session_ended_ = true;
-      if (!options_.stop_is_unusual) {
-        goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
-      }
+    stops_.note_unmounted();
+    if (!options_.stop_is_unusual) {
+      stops_.go_on_alone_at(Clock::now() + patience_for_askers);
     }
     enter(Event::found_unmounted);
     return {};

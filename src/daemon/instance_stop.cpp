@@ -30,9 +30,6 @@ using control::Json;
 
 namespace {
 
-// The time to complete current writes and to remove partial files.
-constexpr auto patience_with_dropped = std::chrono::seconds(20);
-
 // The times at which record_contents() stops to wait for writers.
 struct Patience {
   std::chrono::steady_clock::time_point patient_until;  // for a file that is written
@@ -59,48 +56,16 @@ bool may_still_change(fs::Staging& staging, const fs::WalkItem& item, const Pati
 
 }  // namespace
 
-// Sets the deadline of the job file. If a predecessor received the request, sets the remaining
-// time.
-void Instance::set_usual_deadline(StopRequest& request) {
-  constexpr double hardly_any = 0.001;  // seconds
-  if (request.stage_out && options_.config.deadline != 0) {
-    request.times = StopTimes::within(
-        std::max(hardly_any, options_.config.deadline - request.asked_ago), Clock::now());
-  }
-}
-
-// For a stop without a client's request.
-void Instance::begin_deadline(StopRequest& request) {
-  std::unique_ptr<Alarm> before;
-  MutexLock lock(mutex_);
-  if (stop_request_) {
-    return;  // the request has its own deadline
-  }
-  set_usual_deadline(request);
-  before = deadline_.set_last_resort(request.times.gone_by);
-}
-
 // Waits for a reason to stop. `was_unsaved`: the instance is unmounted already. Returns the
 // request; the usual one if no client has asked.
-Instance::StopRequest Instance::await_stop(bool& was_unsaved) {
-  MutexLock lock(mutex_);
-  deadline_.begin_stop();
-  was_unsaved = state_.state() == State::unsaved;
-  // An unmount from outside (umount, fusermount3 -u) means: export and end. So does a signal. If
-  // the worker then dies, no client repeats the request.
-  while (!stop_request_ && (!session_ended_ || was_unsaved)) {
-    if (!goes_on_alone_at_) {
-      changed_.wait(mutex_);
-    } else if (!changed_.wait_until(mutex_, *goes_on_alone_at_) && !stop_request_) {
-      break;
-    }
-  }
-  if (goes_on_alone_at_ && !stop_request_) {
+StopRequest Instance::await_stop(bool& was_unsaved) {
+  const StopCoordinator::Reason reason = stops_.await_stop();
+  was_unsaved = reason.was_unsaved;
+  if (reason.alone) {
     log::warn(
         "event=stage_out_resumed reason=\"the worker died in it, and no client waits for it\"");
   }
-  goes_on_alone_at_.reset();
-  return stop_request_ ? *stop_request_ : StopRequest{};
+  return reason.request;
 }
 
 // Waits for a reason to stop and stops. Returns true when the life is over.
@@ -119,12 +84,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   const ReservedMemory reserved_memory;
   log::error("event=stop_failed reason=\"{}\"", reason);
   tasks_->reopen();
-  bool unmounted = false;
-  {
-    MutexLock lock(mutex_);
-    unmounted = session_ended_;
-  }
-  enter(unmounted ? Event::export_gave_up : Event::stop_gave_up);
+  enter(stops_.is_unmounted() ? Event::export_gave_up : Event::stop_gave_up);
   Json outcome = false;  // allocates no memory; see handle_stop()
   try {
     outcome = control::error_line({ENOMEM, std::string("the stop failed: ") + reason});
@@ -137,7 +97,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
 // Returns true when the life is over.
 bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (request.ticket == 0) {
-    begin_deadline(request);
+    stops_.begin_deadline(request);
   }
   if (!was_unsaved) {
     note(Moment::unmounting);
@@ -171,10 +131,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
 }
 
 void Instance::end_without_export(const StopRequest& request) {
-  {
-    MutexLock lock(mutex_);
-    last_receipt_.reset();
-  }
+  stops_.set_receipt(nullptr);
   keep_image_ = request.keep;
   Status left;
   if (keep_image_) {
@@ -283,12 +240,12 @@ Status Instance::give_store_up() {
 // After a failed stop, the next stop finds the files clean that the failed stop exported. This
 // function adds them, because the new receipt replaces the first one.
 void Instance::add_brought_before(stage::Receipt& receipt) {
-  MutexLock lock(mutex_);
-  if (!last_receipt_) {
+  const auto last = stops_.receipt();
+  if (!last) {
     return;
   }
   std::unordered_map<std::string_view, const stage::ReceiptEntry*> before;
-  for (const auto& entry : last_receipt_->entries) {
+  for (const auto& entry : last->entries) {
     if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) {
       before.emplace(entry.path, &entry);
     }
@@ -334,13 +291,6 @@ Status Instance::merge_from_now_on() {
   return {};
 }
 
-void Instance::begin_export(const StopRequest& request) {
-  MutexLock lock(mutex_);
-  progress_.time_is_up =
-      request.times.until && *request.times.until <= std::chrono::steady_clock::now();
-  progress_.cancel = progress_.time_is_up || is_overruled();
-}
-
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
@@ -348,7 +298,7 @@ bool Instance::stage_out(const StopRequest& request) {
     return progress_.cancel.load();
   };
   stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
-  begin_export(request);
+  stops_.begin_export(request);
   stage::Options how = stage_options();
   how.by_rank = request.times.until.has_value();
   std::unique_ptr<Alarm> alarm;
@@ -367,7 +317,7 @@ bool Instance::stage_out(const StopRequest& request) {
     receipt.staged_in = staged_in_;
   }
   alarm.reset();
-  const bool keep = is_to_be_kept(request);
+  const bool keep = stops_.is_to_be_kept(request);
   if (keep || request.times.until || deadline_.is_hurried() || stage::exit_code(receipt) != 0) {
     stage::Booking(options_.config, staging, results_pfs(), placed_.get()).saved(receipt);
   }
@@ -401,11 +351,8 @@ bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bo
             stage::name_of(receipt.verdict), receipt.totals.staged_out,
             receipt.totals.bytes_staged_out,
             receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
-  {
-    MutexLock lock(mutex_);
-    last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
-  }
-  const std::string overruled = code == 0 ? "" : told_overruled();
+  stops_.set_receipt(std::make_shared<const stage::Receipt>(std::move(receipt)));
+  const std::string overruled = code == 0 ? "" : stops_.told_overruled();
   const bool over = code == 0 || ends_anyway;
   keep_image_ = keep || code != 0;
   if (over && !part_with_store(request, is_all_back, outcome) && code == 0) {
@@ -494,51 +441,12 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   return written;
 }
 
-// Another client may have requested this during the export.
-bool Instance::is_to_be_kept(const StopRequest& request) {
-  MutexLock lock(mutex_);
-  return request.keep || (stop_request_ && stop_request_->keep);
-}
-
-Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
-  StopRequest last = request;
-  MutexLock lock(mutex_);
-  if (stop_request_ && stop_request_->ticket > request.ticket) {
-    last = *stop_request_;
+StopRequest Instance::begin_to_end(const StopRequest& request) {
+  const auto [last, step] = stops_.begin_to_end(request);
+  if (step) {
+    act_on(*step, Event::export_begun);
   }
-  if (!last.stage_out) {
-    return last;
-  }
-  enter_locked(Event::export_begun);
   return last;
-}
-
-void Instance::hurry_export(StopRequest& request) {
-  // A running export without a deadline gets the deadline of this request. Then this request
-  // continues.
-  if (request.times.until) {
-    deadline_.hurry(*request.times.until);
-  }
-  // A stop that drops the rest waits neither for the export nor for a hanging PFS.
-  if (!request.stage_out) {
-    progress_.cancel = true;
-    request.times.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
-  }
-}
-
-// A signal or another client's stop does not revoke the options of an earlier request.
-void Instance::inherit_options(StopRequest& request) {
-  if (!stop_request_ || !stop_request_->stage_out || !request.stage_out) {
-    return;
-  }
-  const StopRequest& earlier = *stop_request_;
-  request.keep = request.keep || earlier.keep;
-  request.cut_off = request.cut_off || earlier.cut_off;
-  request.merge = request.merge || earlier.merge;
-  request.inherits = !request.times.until && earlier.times.until;
-  if (request.inherits) {
-    request.times = earlier.times;
-  }
 }
 
 std::uint64_t Instance::request_stop(StopRequest request) {
@@ -547,65 +455,16 @@ std::uint64_t Instance::request_stop(StopRequest request) {
   if ((request.times.until || !request.stage_out) && !request.start_only) {
     tasks_->cancel_all();
   }
-  std::unique_ptr<Alarm> before, start_before;
-  MutexLock lock(mutex_);
-  const StopEffect effect = effect_of_stop(state_.state(), request.start_only);
-  if (effect == StopEffect::ignore) {
-    return 0;
-  }
-  if (effect == StopEffect::cancel_start) {
-    progress_.cancel = true;
-    start_before = deadline_.limit_start(request.times.gone_by);
-  }
-  if (effect == StopEffect::shorten) {
-    hurry_export(request);
-  }
-  inherit_options(request);
-  if (!request.times.until) {
-    set_usual_deadline(request);
-  }
-  if (request.times.gone_by) {
-    before = deadline_.set_last_resort(request.times.gone_by);
-  }
-  request.ticket = ++stops_asked_;
-  stop_request_ = request;
-  changed_.notify_all();
-  return request.ticket;
-}
-
-// Another client's stop drops the results that are not exported.
-bool Instance::is_overruled() const {
-  return stop_request_ && !stop_request_->stage_out;
-}
-
-std::string Instance::told_overruled() {
-  MutexLock lock(mutex_);
-  if (!is_overruled()) {
-    return "";
-  }
-  return std::string("overruled by another stop --no-stage-out: the other results are ") +
-         (stop_request_->keep ? "kept" : "dropped");
+  return stops_.ask(request);
 }
 
 // The stop executes the last of several requests. Its outcome is the answer to all of them.
 void Instance::finish_stop(const StopRequest& request, Json outcome) {
-  deadline_.claim_end();
-  std::unique_ptr<Alarm> over;
+  stops_.finish(request, std::move(outcome));
   MutexLock lock(mutex_);
-  last_outcome_ = std::move(outcome);
-  last_stop_ = request;
   if (watchers_) {
     watchers_->poke();
   }
-  if (stop_request_ && stop_request_->ticket == request.ticket) {
-    stop_request_.reset();
-  }
-  stops_done_ = std::max(stops_done_, request.ticket);
-  deadline_.unhurry();
-  if (!stop_request_) {
-    over = deadline_.set_last_resort({});
-  }
-  changed_.notify_all();
 }
 
 }  // namespace efs::daemon

@@ -30,6 +30,7 @@ set(sources
   slot_keeper.cpp
   starter.cpp
   status_file.cpp
+  stop_coordinator.cpp
   store_members.cpp
   store_setup.cpp
   supervisor.cpp

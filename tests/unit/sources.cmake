@@ -51,6 +51,7 @@ set(sources
   daemon/restart_policy_test.cpp
   daemon/signal_watch_test.cpp
   daemon/status_file_test.cpp
+  daemon/stop_coordinator_test.cpp
   daemon/tasks_test.cpp
   daemon/unloaded_test.cpp
   daemon/worker_watch_test.cpp
