@@ -16,6 +16,7 @@
 #include "base/mutex.hpp"
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
+#include "control/requests.hpp"
 #include "control/server.hpp"
 #include "daemon/kept_figures.hpp"
 #include "daemon/slot_keeper.hpp"
@@ -131,7 +132,7 @@ class Instance {
   control::Json shown_limits() const;
   /// Serves what waits for a limit, and what comes from now on, at once.
   void lift_limits();
-  control::Json handle_limit(const control::Json& request);
+  control::Json handle_limit(const control::requests::Limit& request);
   /// Registers one file of each backend with the kernel, to learn whether passthrough works. The
   /// connection must exist.
   void probe_passthrough();
@@ -214,9 +215,9 @@ class Instance {
   void remove_mount_point();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
-  control::Json handle_stop(const control::Json& request,
+  control::Json handle_stop(const control::requests::Stop& asked,
                             const control::Server::Progress& progress);
-  control::Json handle_wait_end(const control::Json& request,
+  control::Json handle_wait_end(const control::requests::WaitEnd& request,
                                 const control::Server::Progress& progress);
   control::Json answer_without_outcome(const StopRequest& wanted);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
@@ -226,15 +227,16 @@ class Instance {
   // instance_files.cpp: verbs for files while programs run
   control::Json handle_files(const std::string& verb, const control::Json& request,
                              const control::Server::Progress& progress);
-  control::Json handle_load(const control::Json& request);
-  control::Json handle_unload(const control::Json& request);
-  control::Json handle_ls(const control::Json& request, const control::Server::Progress& progress);
-  control::Json handle_explain(const control::Json& request);
-  control::Json handle_set(const control::Json& request);
-  control::Json handle_wait_task(const control::Json& request,
+  control::Json handle_load(const control::requests::Load& request);
+  control::Json handle_unload(const control::requests::Unload& request);
+  control::Json handle_ls(const control::requests::List& request,
+                          const control::Server::Progress& progress);
+  control::Json handle_explain(const control::requests::Explain& request);
+  control::Json handle_set(const control::requests::Set& request);
+  control::Json handle_wait_task(const control::requests::WaitTask& request,
                                  const control::Server::Progress& progress);
-  control::Json handle_cancel(const control::Json& request);
-  Result<std::vector<std::string>> names_in(const control::Json& request) const;
+  control::Json handle_cancel(const control::requests::Cancel& request);
+  Result<std::vector<std::string>> names_in(const std::vector<std::string>& paths) const;
   control::Json unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
                            const SlotLimits& limits);
   std::function<Status(std::uint64_t)> turn_for(queue::Direction direction,

@@ -18,6 +18,7 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
+namespace requests = control::requests;
 
 Json to_json(const SlotClient::Shown& turn) {
   static constexpr std::array standings{"waiting", "holds", "none"};
@@ -56,22 +57,22 @@ Json first_of(const std::vector<stage::PlanSkip>& skipped) {
 }  // namespace
 
 Json Instance::handle(const Json& request, const control::Server::Progress& progress) {
-  const auto verb = verb_of(request);
-  if (verb == "status") {
+  const auto verb = requests::verb_of(request);
+  if (verb == requests::Status::verb) {
     Json status = status_now();
-    if (request.value("changed", false)) {
+    if (requests::from_json<requests::Status>(request).changed) {
       add_changed(status);
     }
     return control::result_line(status);
   }
-  if (verb == "wait") {
-    return handle_wait(is_of_starter(request), progress);
+  if (verb == requests::Wait::verb) {
+    return handle_wait(requests::from_json<requests::Wait>(request).starter, progress);
   }
-  if (verb == "stop") {
-    return handle_stop(request, progress);
+  if (verb == requests::Stop::verb) {
+    return handle_stop(requests::from_json<requests::Stop>(request), progress);
   }
-  if (verb == "wait-end") {
-    return handle_wait_end(request, progress);
+  if (verb == requests::WaitEnd::verb) {
+    return handle_wait_end(requests::from_json<requests::WaitEnd>(request), progress);
   }
   // A client need not know that a worker died: its request waits for the successor.
   stops_.await_recovery();
@@ -117,8 +118,7 @@ bool Instance::is_starting() {
   return stops_.is_starting_until(Clock::now() + progress_interval);
 }
 
-Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  const StopFields asked = stop_of(request);
+Json Instance::handle_stop(const requests::Stop& asked, const control::Server::Progress& progress) {
   if (asked.supervisor != 0 &&
       asked.supervisor != static_cast<std::uint64_t>(options_.supervisor)) {
     return control::error_line({ESRCH, "the instance has ended; another instance named " +
@@ -129,7 +129,7 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
                      .times = {},
                      .cut_off = asked.cut_off,
                      .merge = asked.merge,
-                     .asked_ago = asked.asked_ago};
+                     .asked_ago = asked_ago_of(asked)};
   if (asked.deadline > 0) {
     wanted.times = StopTimes::within(asked.deadline, Clock::now());
   }
@@ -144,7 +144,8 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
 // Waits for the end of the instance by any cause, perhaps as long as the job runs. Checks only once
 // a minute whether the client is gone, so that the node of the job stays idle. The answer is short,
 // because the client may read it late: the file of the receipt has the rest.
-Json Instance::handle_wait_end(const Json& request, const control::Server::Progress& progress) {
+Json Instance::handle_wait_end(const requests::WaitEnd& request,
+                               const control::Server::Progress& progress) {
   if (progress.holds_up_others()) {
     return control::error_line({EAGAIN, "the daemon has no thread to wait"});
   }
@@ -153,7 +154,7 @@ Json Instance::handle_wait_end(const Json& request, const control::Server::Progr
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
-  return outcome_for({.keep = keeps(request), .times = {}}, false);
+  return outcome_for({.keep = request.keep, .times = {}}, false);
 }
 
 // The answer to a client that requested `wanted`, if the instance failed, or if a successor found
@@ -322,6 +323,7 @@ void Instance::add_identity(Json& status) const {
   status["supervisor_pid"] = options_.supervisor;
   status["worker_pid"] = ::getpid();
   status["takeovers"] = options_.takeovers;
+  status["protocol"] = control::protocol_version;
   status["since"] =
       std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
 }

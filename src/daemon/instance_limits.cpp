@@ -20,6 +20,14 @@ constexpr std::array limit_names{std::pair{"read", fuse::Limited::read},
                                  std::pair{"write", fuse::Limited::write},
                                  std::pair{"ops", fuse::Limited::operations}};
 
+std::optional<std::uint64_t> control::requests::Limit::* field_of(fuse::Limited what) {
+  switch (what) {
+    case fuse::Limited::read: return &control::requests::Limit::read;
+    case fuse::Limited::write: return &control::requests::Limit::write;
+    default: return &control::requests::Limit::ops;
+  }
+}
+
 // The bounds of a limit are those of its key.
 Status fits_job_file(const std::string& name, std::uint64_t rate) {
   const auto read = config::parse_setting("limit-" + name, std::to_string(rate));
@@ -57,7 +65,7 @@ Json Instance::shown_limits() const {
   return shown;
 }
 
-Json Instance::handle_limit(const Json& request) {
+Json Instance::handle_limit(const control::requests::Limit& request) {
   if (!has_limits()) {
     return control::error_line(
         {EOPNOTSUPP,
@@ -67,7 +75,7 @@ Json Instance::handle_limit(const Json& request) {
   }
   std::array<std::optional<std::uint64_t>, fuse::limited_count> rates;
   for (const auto& [name, what] : limit_names) {
-    const auto rate = rate_of(request, name);
+    const auto& rate = request.*field_of(what);
     const Status fits = rate.value_or(0) == 0 ? Status() : fits_job_file(name, *rate);
     if (!fits) {
       return control::error_line(fits.error(), 2);
