@@ -20,6 +20,8 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
     : options_(std::move(options)),
       supervisor_(supervisor),
       turns_(turns),
+      limits_(options_.config, options_.figures != nullptr ? &options_.figures->limits : nullptr,
+              options_.takeovers > 0),
       throttle_(stage::pace_of(options_.config)),
       stops_({.successor = options_.takeovers > 0, .usual_deadline = options_.config.deadline},
              deadline_, progress_),

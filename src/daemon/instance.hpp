@@ -19,6 +19,7 @@
 #include "control/requests.hpp"
 #include "control/server.hpp"
 #include "daemon/kept_figures.hpp"
+#include "daemon/mount_limits.hpp"
 #include "daemon/slot_keeper.hpp"
 #include "daemon/stop_coordinator.hpp"
 #include "daemon/store_setup.hpp"
@@ -124,15 +125,8 @@ class Instance {
   /// results.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();
-  // instance_limits.cpp: what the mount may do per second
-  bool has_limits() const;
-  fuse::Limits& limits() const;
-  /// Sets the limits of the job file, unless a predecessor's may have been changed.
-  void set_first_limits();
-  control::Json shown_limits() const;
   /// Serves what waits for a limit, and what comes from now on, at once.
   void lift_limits();
-  control::Json handle_limit(const control::requests::Limit& request);
   /// Registers one file of each backend with the kernel, to learn whether passthrough works. The
   /// connection must exist.
   void probe_passthrough();
@@ -313,6 +307,7 @@ class Instance {
   // set and reset under mutex_; declared before session_, which reports requests to it
   std::unique_ptr<Watchers> watchers_;
   std::unique_ptr<fuse::DueWork> space_samples_;  // used by session_ and its requests
+  MountLimits limits_;                            // used by session_
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
   std::vector<std::jthread> forgetting_;  // they drop the kernel's state of dead mounts
@@ -344,7 +339,6 @@ class Instance {
   // from then on start() does not change store_ and filesystem_
   bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
-  mutable fuse::Limits own_limits_;  // where no memory outlives this process
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   // of the stage-in by this process
   std::vector<stage::TimedFile> slowest_inputs_ EFS_GUARDED_BY(mutex_);

@@ -351,7 +351,7 @@ std::string Instance::why_daemon_io() const {
   if (!options_.config.trace.empty()) {
     return "traced: all I/O is served by the daemon";
   }
-  if (has_limits()) {
+  if (limits_.any()) {
     return "limited (limit-read, limit-write or limit-ops)";
   }
   if (options_.daemon_io) {
@@ -392,8 +392,8 @@ void Instance::add_store(Json& status) const {
                                     : no_takeover;
   }
   status["read_only"] = filesystem_->failed();
-  if (has_limits()) {
-    status["limits"] = shown_limits();
+  if (limits_.any()) {
+    status["limits"] = limits_.shown();
   }
   status["counters"] = figures_of(session_->counters());
   status["intercept"] = figures_of(session_->door());

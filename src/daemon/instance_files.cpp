@@ -113,7 +113,8 @@ Json Instance::handle_files(const std::string& verb, const Json& request,
     return handle_set(requests::from_json<requests::Set>(request));
   }
   if (verb == requests::Limit::verb) {
-    return handle_limit(requests::from_json<requests::Limit>(request));
+    return limits_.change(requests::from_json<requests::Limit>(request),
+                          [this](fuse::Limited what) { session_->rate_changed(what); });
   }
   return control::error_line({EINVAL, "unknown verb \"" + verb.substr(0, 100) + "\""}, 2);
 }

@@ -12,7 +12,6 @@ set(sources
   instance_directory.cpp
   instance_drain.cpp
   instance_files.cpp
-  instance_limits.cpp
   instance_mount.cpp
   instance_record.cpp
   instance_resume.cpp
@@ -24,6 +23,7 @@ set(sources
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp
+  mount_limits.cpp
   report_files.cpp
   requests.cpp
   signal_watch.cpp

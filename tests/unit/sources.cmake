@@ -47,6 +47,7 @@ set(sources
   daemon/job_history_test.cpp
   daemon/job_state_test.cpp
   daemon/kept_figures_test.cpp
+  daemon/mount_limits_test.cpp
   daemon/report_files_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp
