@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "api/efs.h"
 #include "base/text.hpp"
 #include "control/asking.hpp"
+#include "control/requests.hpp"
 
 namespace {
 
@@ -24,6 +26,7 @@ using efs::Result;
 using efs::control::Client;
 using efs::control::Instance;
 using efs::control::Json;
+namespace requests = efs::control::requests;
 
 thread_local std::string last_error;
 
@@ -89,7 +92,7 @@ Result<Json> status_of(const Instance& instance) {
   if (!client) {
     return std::unexpected(client.error());
   }
-  return client->ask({{"verb", "status"}});
+  return client->ask(to_json(requests::Status{}));
 }
 
 /// Returns the living instance whose mount contains `given`. EAGAIN if there is none, but an
@@ -170,7 +173,7 @@ int call(const Json& request, Json& answer) {
   };
   auto got = ask(request);
   // The successor is not ready yet: wait for it.
-  if (got && got->value("code", 0) == EAGAIN && ask({{"verb", "wait"}})) {
+  if (got && got->value("code", 0) == EAGAIN && ask(to_json(requests::Wait{}))) {
     got = ask(request);
   }
   if (!got) {
@@ -206,21 +209,37 @@ std::string mistake_in(const efs_iocb* cb, unsigned flags) {
   return {};
 }
 
-int begin(const char* verb, efs_iocb* cb, unsigned known) {
+/// Returns the request of a control block: with paths, a backend and a part.
+template <typename Request>
+Request transfer_of(const efs_iocb& cb) {
+  Request request;
+  request.paths = {cb.efs_path};
+  request.backend = cb.efs_backend == nullptr ? "" : cb.efs_backend;
+  request.offset = static_cast<std::uint64_t>(cb.efs_offset);
+  request.size = static_cast<std::uint64_t>(cb.efs_size);
+  return request;
+}
+
+Json load_of(const efs_iocb& cb) {
+  auto request = transfer_of<requests::Load>(cb);
+  request.replace = (cb.efs_flags & EFS_LOAD_REPLACE) != 0;
+  request.force = (cb.efs_flags & EFS_LOAD_FORCE) != 0;
+  return to_json(request);
+}
+
+Json unload_of(const efs_iocb& cb) {
+  auto request = transfer_of<requests::Unload>(cb);
+  request.as_is = (cb.efs_flags & EFS_UNLOAD_AS_IS) != 0;
+  request.remove = (cb.efs_flags & EFS_UNLOAD_REMOVE) != 0;
+  return to_json(request);
+}
+
+int begin(efs_iocb* cb, unsigned known, Json (*request_of)(const efs_iocb&)) {
   if (std::string mistake = mistake_in(cb, known); !mistake.empty()) {
     return told(EFS_API_EINVAL, mistake);
   }
   cb->efs_tid = 0;
-  const unsigned flags = cb->efs_flags;
-  const Json request{{"verb", verb},
-                     {"paths", Json::array({std::string(cb->efs_path)})},
-                     {"backend", cb->efs_backend == nullptr ? "" : cb->efs_backend},
-                     {"offset", static_cast<std::uint64_t>(cb->efs_offset)},
-                     {"size", static_cast<std::uint64_t>(cb->efs_size)},
-                     {"replace", (flags & EFS_LOAD_REPLACE) != 0},
-                     {"force", (flags & EFS_LOAD_FORCE) != 0},
-                     {"as_is", (flags & EFS_UNLOAD_AS_IS) != 0},
-                     {"remove", (flags & EFS_UNLOAD_REMOVE) != 0}};
+  const Json request = request_of(*cb);
   Json answer;
   if (const int code = call(request, answer); code != EFS_API_SUCCESS) {
     return code;
@@ -233,12 +252,13 @@ int begin(const char* verb, efs_iocb* cb, unsigned known) {
   return EFS_API_SUCCESS;
 }
 
-int look(efs_iocb* cb, Json request) {
+/// `timeout_ms`: nullopt: without end.
+int look(efs_iocb* cb, std::optional<std::uint64_t> timeout_ms) {
   if (cb == nullptr || cb->efs_tid <= 0) {
     return told(EFS_API_ENOSUCHTASK, "the control block has no task");
   }
-  request["verb"] = "wait-task";
-  request["task"] = cb->efs_tid;
+  const Json request = to_json(requests::WaitTask{.task = static_cast<std::uint64_t>(cb->efs_tid),
+                                                  .timeout_ms = timeout_ms});
   Json answer;
   if (const int code = call(request, answer); code != EFS_API_SUCCESS) {
     return code;
@@ -316,20 +336,21 @@ int guarded(Body body) noexcept {
 extern "C" {
 
 int efs_load(efs_iocb* cb) {
-  return guarded([cb] { return begin("load", cb, EFS_LOAD_REPLACE | EFS_LOAD_FORCE); });
+  return guarded([cb] { return begin(cb, EFS_LOAD_REPLACE | EFS_LOAD_FORCE, load_of); });
 }
 
 int efs_unload(efs_iocb* cb) {
-  return guarded([cb] { return begin("unload", cb, EFS_UNLOAD_AS_IS | EFS_UNLOAD_REMOVE); });
+  return guarded([cb] { return begin(cb, EFS_UNLOAD_AS_IS | EFS_UNLOAD_REMOVE, unload_of); });
 }
 
 int efs_status(efs_iocb* cb) {
-  return guarded([cb] { return look(cb, {{"timeout_ms", 0}}); });
+  return guarded([cb] { return look(cb, 0); });
 }
 
 int efs_wait(efs_iocb* cb, int timeout_ms) {
   return guarded([cb, timeout_ms] {
-    return look(cb, timeout_ms < 0 ? Json::object() : Json{{"timeout_ms", timeout_ms}});
+    return look(
+        cb, timeout_ms < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(timeout_ms)));
   });
 }
 
@@ -339,7 +360,8 @@ int efs_cancel(efs_iocb* cb) {
       return told(EFS_API_ENOSUCHTASK, "the control block has no task");
     }
     Json answer;
-    const int code = call({{"verb", "cancel"}, {"task", cb->efs_tid}}, answer);
+    const int code =
+        call(to_json(requests::Cancel{.task = static_cast<std::uint64_t>(cb->efs_tid)}), answer);
     return answer.is_object() && answer.value("code", 0) == EALREADY ? EFS_API_SUCCESS : code;
   });
 }

@@ -18,7 +18,7 @@ int cancel(World& world, const FileArguments& a) {
   Json document{{"ok", true}};
   Json all = Json::array();
   for (const auto number : *numbers) {
-    const auto answer = ask(*instance, {{"verb", "cancel"}, {"task", number}});
+    const auto answer = ask(*instance, to_json(control::requests::Cancel{.task = number}));
     all.push_back({{"task", number}, {"ok", answer.has_value()}});
     if (answer) {
       continue;

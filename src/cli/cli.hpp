@@ -15,6 +15,7 @@
 #include "config/load.hpp"
 #include "control/client.hpp"
 #include "control/instances.hpp"
+#include "control/requests.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
@@ -346,10 +347,9 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
                                 const Json& request);
 /// Converts texts to task numbers. Fails with EINVAL if a text is not a number.
 Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& texts);
-/// Sends the request of efs load or efs unload, to which this adds the paths and the part. Prints
-/// only the number of the task, so that a script can store it; with --wait the outcome. Returns the
-/// exit code.
-int start_task(World& world, const FileArguments& arguments, Json request);
+/// Sends the request of efs load or efs unload. Prints only the number of the task, so that a
+/// script can store it; with --wait the outcome. Returns the exit code.
+int start_task(World& world, const FileArguments& arguments, const Json& request);
 /// Waits for a task and prints its progress and its outcome. Returns the exit code.
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
 /// Starts efsd for a job and waits until the inputs are imported. Returns the status of the

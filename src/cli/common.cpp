@@ -168,8 +168,8 @@ namespace {
 constexpr int status_patience = 5;
 
 Result<Json> ask_status(const control::Instance& instance) {
-  return control::ask_until_answered(instance, {{"verb", "status"}}, status_patience, {},
-                                     std::chrono::seconds(status_patience));
+  return control::ask_until_answered(instance, to_json(control::requests::Status{}),
+                                     status_patience, {}, std::chrono::seconds(status_patience));
 }
 
 Result<std::string> resolved(const std::string& path) {
@@ -413,13 +413,11 @@ Result<Json> ask(const control::Instance& instance, const Json& request,
   return answer;
 }
 
-int start_task(World& world, const FileArguments& arguments, Json request) {
+int start_task(World& world, const FileArguments& arguments, const Json& request) {
   const auto instance = find_instance_for(arguments);
   if (!instance) {
     return report(world, instance.error());
   }
-  request.update(
-      {{"paths", arguments.paths}, {"offset", arguments.offset}, {"size", arguments.size}});
   const auto answer = ask(*instance, request);
   if (!answer) {
     return report(world, answer.error());

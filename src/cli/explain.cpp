@@ -15,7 +15,7 @@ int explain(World& world, const FileArguments& a) {
   int code = exit_good;
   Json all = Json::array();
   for (const auto& path : a.paths) {
-    const auto answer = ask(*instance, {{"verb", "explain"}, {"path", path}});
+    const auto answer = ask(*instance, to_json(control::requests::Explain{.path = path}));
     if (!answer) {
       return report(world, answer.error());
     }

@@ -399,7 +399,8 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments,
   if (::stat(instance.directory.c_str(), &st) == 0) {
     instance.owner = st.st_uid;
   }
-  Result<Json> result = ask_until_answered(world, instance, {{"verb", "wait"}, {"starter", true}});
+  Result<Json> result =
+      ask_until_answered(world, instance, to_json(control::requests::Wait{.starter = true}));
   if (result && result->value("ok", false)) {
     tell_start(world, config, *result);
     return *result;

@@ -11,13 +11,17 @@
 namespace efs::cli {
 namespace {
 
-constexpr std::array names{"read", "write", "ops"};
+using control::requests::Limit;
+
+constexpr std::array names{std::pair{"read", &Limit::read}, std::pair{"write", &Limit::write},
+                           std::pair{"ops", &Limit::ops}};
 
 // Adds "read=500MB/s" or "ops=none" to the request.
-Status add(Json& request, const std::string& word) {
+Status add(Limit& request, const std::string& word) {
   const auto equals = word.find('=');
   const std::string name = word.substr(0, equals);
-  if (equals == std::string::npos || std::ranges::find(names, name) == names.end()) {
+  const auto* const found = std::ranges::find(names, name, &decltype(names)::value_type::first);
+  if (equals == std::string::npos || found == names.end()) {
     return fail(EINVAL, "\"" + word +
                             "\" is no limit: write read=RATE, write=RATE or ops=NUMBER, "
                             "such as read=500MB/s, or none");
@@ -28,7 +32,7 @@ Status add(Json& request, const std::string& word) {
   if (!rate) {
     return std::unexpected(rate.error());
   }
-  request[name] = *rate;
+  request.*found->second = *rate;
   return {};
 }
 
@@ -42,7 +46,7 @@ std::string shown(const char* name, std::uint64_t rate) {
 }  // namespace
 
 int limit(World& world, const FileArguments& a) {
-  Json request{{"verb", "limit"}};
+  Limit request;
   for (const auto& word : a.paths) {
     if (const Status added = add(request, word); !added) {
       return report(world, added.error());
@@ -52,7 +56,7 @@ int limit(World& world, const FileArguments& a) {
   if (!instance) {
     return report(world, instance.error());
   }
-  const auto answer = ask(*instance, request);
+  const auto answer = ask(*instance, to_json(request));
   if (!answer) {
     return report(world, answer.error());
   }
@@ -61,7 +65,7 @@ int limit(World& world, const FileArguments& a) {
     return exit_good;
   }
   const Json& limits = answer->at("limits");
-  for (const char* name : names) {
+  for (const auto& [name, field] : names) {
     std::cout << name << " " << shown(name, limits.value(name, std::uint64_t{0})) << "\n";
   }
   return exit_good;

@@ -11,7 +11,13 @@ int load(World& world, const FileArguments& a) {
                   {EINVAL, "--force goes with --replace: it drops the changes of what is replaced"},
                   exit_usage);
   }
-  return start_task(world, a, {{"verb", "load"}, {"replace", a.replace}, {"force", a.force}});
+  return start_task(world, a,
+                    to_json(control::requests::Load{.paths = a.paths,
+                                                    .replace = a.replace,
+                                                    .force = a.force,
+                                                    .backend = {},
+                                                    .offset = a.offset,
+                                                    .size = a.size}));
 }
 
 }  // namespace efs::cli

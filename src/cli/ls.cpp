@@ -62,7 +62,7 @@ int ls(World& world, const FileArguments& a) {
     return report(world, instance.error());
   }
   std::string document = "[";  // printed only when complete, so that an error can replace it
-  const auto answer = ask(*instance, {{"verb", "ls"}, {"paths", a.paths}},
+  const auto answer = ask(*instance, to_json(control::requests::List{.paths = a.paths}),
                           [&](const Json& part) { take_items(world, part, document); });
   if (!answer) {
     return report(world, answer.error());

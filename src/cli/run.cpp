@@ -34,7 +34,7 @@ void prepare(const config::JobConfig& config, const JobArguments& arguments,
 std::optional<control::Client> ask_for_end(const control::Instance& instance) {
   constexpr int seconds = 10;  // of silence after the end
   auto client = control::Client::connect(instance.socket(), instance.owner, seconds);
-  if (!client || !client->send({{"verb", "wait-end"}})) {
+  if (!client || !client->send(to_json(control::requests::WaitEnd{}))) {
     return {};
   }
   return std::move(*client);

@@ -11,7 +11,7 @@ int set(World& world, const FileArguments& a) {
     return report(world, instance.error());
   }
   const auto answer =
-      ask(*instance, {{"verb", "set"}, {"class", a.file_class}, {"paths", a.paths}});
+      ask(*instance, to_json(control::requests::Set{.file_class = a.file_class, .paths = a.paths}));
   if (!answer) {
     return report(world, answer.error());
   }

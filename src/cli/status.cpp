@@ -154,8 +154,8 @@ Result<Json> ask_status(const control::Instance& instance, bool changed, int sil
   // longer than a successor needs to recover a million files
   constexpr int longest_takeover = 10;
   const std::chrono::seconds no_worker(std::min(silence, longest_takeover));
-  return control::ask_until_answered(instance, {{"verb", "status"}, {"changed", changed}}, silence,
-                                     {}, no_worker);
+  return control::ask_until_answered(
+      instance, to_json(control::requests::Status{.changed = changed}), silence, {}, no_worker);
 }
 
 }  // namespace

@@ -216,14 +216,15 @@ struct Asked {
 
 // `seen`: the supervisor before the stop. `json`: the answer becomes a JSON document.
 Json stop_request(const StopArguments& arguments, pid_t seen, bool json) {
-  return {{"verb", "stop"},
-          {"stage_out", arguments.stage_out},
-          {"keep", arguments.keep},
-          {"deadline", arguments.deadline},
-          {"cut_off", arguments.cut_off},
-          {"merge", arguments.merge},
-          {"supervisor", arguments.supervisor != 0 ? arguments.supervisor : seen},
-          {"receipt", json && !arguments.brief}};
+  return to_json(control::requests::Stop{
+      .supervisor =
+          static_cast<std::uint64_t>(arguments.supervisor != 0 ? arguments.supervisor : seen),
+      .stage_out = arguments.stage_out,
+      .keep = arguments.keep,
+      .cut_off = arguments.cut_off,
+      .merge = arguments.merge,
+      .receipt = json && !arguments.brief,
+      .deadline = arguments.deadline});
 }
 
 Asked ask_to_stop(World& world, const control::Instance& instance, const StopArguments& arguments,

@@ -4,7 +4,13 @@
 namespace efs::cli {
 
 int unload(World& world, const FileArguments& a) {
-  return start_task(world, a, {{"verb", "unload"}, {"as_is", a.as_is}, {"remove", a.remove}});
+  return start_task(world, a,
+                    to_json(control::requests::Unload{.paths = a.paths,
+                                                      .as_is = a.as_is,
+                                                      .remove = a.remove,
+                                                      .backend = {},
+                                                      .offset = a.offset,
+                                                      .size = a.size}));
 }
 
 }  // namespace efs::cli

@@ -33,7 +33,8 @@ Finished finish(World& world, const control::Instance& instance, std::uint64_t t
   const auto failed = [&](const Error& error) {
     return Finished{world.json ? int{exit_failure} : report(world, error), error_document(error)};
   };
-  auto answer = ask_until_answered(world, instance, {{"verb", "wait-task"}, {"task", task}});
+  auto answer = ask_until_answered(
+      world, instance, to_json(control::requests::WaitTask{.task = task, .timeout_ms = {}}));
   if (!answer) {
     return failed(answer.error());
   }
@@ -82,7 +83,7 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
 namespace {
 
 Result<std::vector<std::uint64_t>> unfinished_tasks(const control::Instance& instance) {
-  const auto status = ask(instance, {{"verb", "status"}});
+  const auto status = ask(instance, to_json(control::requests::Status{}));
   if (!status) {
     return std::unexpected(status.error());
   }

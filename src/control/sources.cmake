@@ -6,5 +6,6 @@ set(sources
   end_watch.cpp
   instances.cpp
   protocol.cpp
+  requests.cpp
   server.cpp
 )

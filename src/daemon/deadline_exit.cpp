@@ -23,50 +23,13 @@ namespace {
 
 using control::Json;
 
-// The grace time after the deadline, in which the stop may still complete and report all results as
-// exported.
-constexpr auto patience = std::chrono::seconds(5);
 // The time for answers to reach the clients that requested the stop.
 constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
 // The time to list the unsaved files after the deadline.
 constexpr auto time_to_list = std::chrono::milliseconds(500);
-// The time that a cancelled start may still take.
-constexpr auto patience_with_start = std::chrono::seconds(10);
 
 }  // namespace
-
-// If no thread can start, the stop waits for the PFS, as it does without a deadline.
-std::unique_ptr<TimerThread> Instance::leave_at(const StopRequest& request) {
-  if (!request.gone_by) {
-    return nullptr;
-  }
-  auto timer = TimerThread::start(*request.gone_by + patience, [this] { leave_without_pfs(); });
-  return timer ? std::move(*timer) : nullptr;
-}
-
-void Instance::claim_end() {
-  {
-    MutexLock lock(mutex_);
-    end_claimed_ = true;
-    if (!leaving_) {
-      return;
-    }
-  }
-  while (true) {
-    ::pause();  // the other thread ends the process
-  }
-}
-
-// Never takes the mount away from programs that use it. A stop without a deadline may take any
-// time.
-bool Instance::must_leave() {
-  MutexLock lock(mutex_);
-  const bool has_time = stop_request_ && stop_request_->stage_out && !stop_request_->gone_by;
-  leaving_ = !end_claimed_ && !has_time &&
-             (state_ == State::staging_out || (state_ == State::unmounting && session_ended_));
-  return leaving_;
-}
 
 // The PFS is not the cause if the daemon itself computed too long.
 std::string Instance::why_late() const {
@@ -129,8 +92,7 @@ Json Instance::leave_what_is_left() {
     note += printable(describe(left.error())) + "\n";
   }
   outcome["summary"] = stage::describe(*receipt) + note;
-  MutexLock lock(mutex_);
-  last_receipt_ = std::move(receipt);
+  stops_.set_receipt(std::move(receipt));
   return outcome;
 }
 
@@ -151,31 +113,19 @@ Json Instance::drop_what_is_left(const StopRequest& request) {
 // death of the worker, but this function records how the instance ended. Files that may be on the
 // PFS, such as a log or a status file, come last.
 void Instance::leave_without_pfs() noexcept try {
-  if (!must_leave()) {
+  if (!stops_.must_leave()) {
     return;
   }
   const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
   const ReservedMemory reserved_memory;
-  StopRequest last;
-  {
-    MutexLock lock(mutex_);
-    if (stop_request_) {
-      last = *stop_request_;
-    }
-  }
+  const StopRequest last = stops_.latest().value_or(StopRequest{});
   remove_mount_point();
   Json outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
-  {
-    MutexLock lock(mutex_);
-    last_stop_ = last;
-    last_outcome_ = std::move(outcome);
-    stops_done_ = stops_asked_;
-    changed_.notify_all();
-  }
+  stops_.finish_all(last, std::move(outcome));
   std::this_thread::sleep_for(farewell);
   close_socket();
   log::error("event=left_without_pfs store={} reason=\"{}\"", store_.path, why_late());
-  enter(State::ended);
+  enter(Event::over);
   close_watchers(0);
   ::_exit(0);
 } catch (const std::exception&) {  // no memory: the store is as after a death
@@ -183,31 +133,15 @@ void Instance::leave_without_pfs() noexcept try {
   ::_exit(0);
 }
 
-std::unique_ptr<TimerThread> Instance::give_up_at(const StopRequest& request) {
-  const auto soon = Clock::now() + patience_with_start;
-  auto timer =
-      TimerThread::start(request.gone_by ? std::min(soon, *request.gone_by + patience) : soon,
-                         [this] { give_up_without_pfs(); });
-  return timer ? std::move(*timer) : nullptr;
-}
-
-bool Instance::must_give_up() {
-  MutexLock lock(mutex_);
-  leaving_ = !end_claimed_ && state_ < State::running && state_ != State::recovering;
-  return leaving_;
-}
-
 void Instance::end_start() {
-  claim_end();
-  std::unique_ptr<TimerThread> over;
-  MutexLock lock(mutex_);
-  over = std::move(start_resort_);
+  deadline_.claim_end();
+  (void)deadline_.end_start();
 }
 
 // Removes everything that the start has created, as after any other failed start. Keeps a store
 // that existed before.
 void Instance::give_up_without_pfs() noexcept try {
-  if (!must_give_up()) {
+  if (!stops_.must_give_up()) {
     return;
   }
   const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(1); });

@@ -16,39 +16,28 @@ namespace efs::daemon {
 
 using control::Json;
 
-const char* name_of(State state) {
-  switch (state) {
-    case State::planning: return "planning";
-    case State::recovering: return "recovering";
-    case State::staging_in: return "staging-in";
-    case State::running: return "running";
-    case State::unmounting: return "unmounting";
-    case State::staging_out: return "staging-out";
-    case State::unsaved: return "unsaved";
-    case State::ended: return "ended";
-    case State::failed: return "failed";
-  }
-  return "?";
-}
-
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotClient& turns)
     : options_(std::move(options)),
       supervisor_(supervisor),
       turns_(turns),
+      limits_(options_.config, options_.figures != nullptr ? &options_.figures->limits : nullptr,
+              options_.takeovers > 0),
       throttle_(stage::pace_of(options_.config)),
-      state_(options_.takeovers > 0 ? State::recovering : State::planning) {}
+      stops_({.successor = options_.takeovers > 0, .usual_deadline = options_.config.deadline},
+             deadline_, progress_),
+      deadline_(timers_,
+                {.cut_export = [this] { progress_.time_is_up = true, progress_.cancel = true; },
+                 .leave = [this] { leave_without_pfs(); },
+                 .give_up =
+                     [this] {
+                       give_up_without_pfs();
+                     }}) {}
 
 // Destroy the server first: its requests use members that are declared after it, and its destructor
 // waits for them. After an exception in run() these requests must not wait for an end that never
 // comes.
 Instance::~Instance() {
-  {
-    MutexLock lock(mutex_);
-    if (state_ != State::ended) {
-      state_ = State::failed;
-    }
-    changed_.notify_all();
-  }
+  (void)stops_.enter(Event::destroyed);
   server_.reset();
 }
 
@@ -122,7 +111,7 @@ int Instance::run() {
   }
   tear_down();
   close_socket();
-  enter(State::ended);
+  enter(Event::over);
   close_watchers(0);
   return 0;
 }
@@ -152,16 +141,15 @@ int Instance::finish(const image::Manifest& noted) {
   if (noted.left == image::ShutdownState::unsaved) {
     const std::string text = "not all results are exported: the daemon died. They are in " +
                              store_.path + "; the receipt lists them";
-    MutexLock lock(mutex_);
-    last_outcome_ = control::result_line({{"staged_out", true},
-                                          {"exit", 3},
-                                          {"image", store_.path},
-                                          {"summary", text + "\n"},
-                                          {"error", text}});
+    stops_.finish(StopRequest{}, control::result_line({{"staged_out", true},
+                                                       {"exit", 3},
+                                                       {"image", store_.path},
+                                                       {"summary", text + "\n"},
+                                                       {"error", text}}));
   }
   tear_down();
   close_socket();
-  enter(State::ended);
+  enter(Event::found_ended);
   return 0;
 }
 
@@ -176,13 +164,11 @@ Status Instance::begin(bool successor) {
 }
 
 void Instance::fail_with(Json failure) {
-  MutexLock lock(mutex_);
-  start_failure_ = std::move(failure);
-  state_ = State::failed;
-  if (watchers_) {
-    watchers_->poke();
+  {
+    MutexLock lock(mutex_);
+    start_failure_ = std::move(failure);
   }
-  changed_.notify_all();
+  enter(Event::start_failed);
 }
 
 void Instance::tell_failure(Json failure) {
@@ -275,14 +261,23 @@ void Instance::close_socket() const {
   ::unlink((options_.directory + "/control.sock").c_str());
 }
 
-void Instance::enter(State state) {
-  MutexLock lock(mutex_);
-  state_ = state;
-  changed_.notify_all();
-  if (watchers_) {
-    watchers_->poke();
+void Instance::enter(Event event) {
+  act_on(stops_.enter(event), event);
+}
+
+void Instance::act_on(const Step& step, Event event) {
+  if (step.shows) {
+    MutexLock lock(mutex_);
+    if (watchers_) {
+      watchers_->poke();
+    }
   }
-  log::info("event=state state={}", name_of(state));
+  if (step.logs) {
+    log::info("event=state state={}", name_of(step.state));
+  }
+  if (step.kind == Step::Kind::impossible) {
+    log::error("event=state_impossible state={} reason={}", name_of(step.state), name_of(event));
+  }
 }
 
 }  // namespace efs::daemon

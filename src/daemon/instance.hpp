@@ -16,9 +16,12 @@
 #include "base/mutex.hpp"
 #include "base/timer_thread.hpp"
 #include "config/job_config.hpp"
+#include "control/requests.hpp"
 #include "control/server.hpp"
 #include "daemon/kept_figures.hpp"
+#include "daemon/mount_limits.hpp"
 #include "daemon/slot_keeper.hpp"
+#include "daemon/stop_coordinator.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
 #include "daemon/tasks.hpp"
@@ -61,21 +64,6 @@ struct InstanceOptions {
   fs::OpenTable* opens = nullptr;  // likewise
 };
 
-/// The states before `running` follow one another in this order. `recovering`: a successor replays
-/// the journal. `unsaved`: unmounted, but some results are only in the buffer; a stop tries again.
-enum class State : std::uint8_t {
-  planning,
-  recovering,
-  staging_in,
-  running,
-  unmounting,
-  staging_out,
-  unsaved,
-  ended,
-  failed
-};
-const char* name_of(State state);
-
 // The interval of progress lines to a client that waits.
 constexpr auto progress_interval = std::chrono::milliseconds(250);
 
@@ -99,31 +87,8 @@ class Instance {
   /// of the worker.
   int run();
 
-  /// Requests a stop, as `efs stop` does. Signals use this, too.
-  struct StopRequest {
-    bool stage_out = true;
-    bool keep = false;        // leave the store for the next start
-    bool start_only = false;  // do nothing if the start has succeeded
-    // the end of the export; unsaved results stay in the store
-    std::optional<Clock::time_point> until;
-    // the requested end of the instance, somewhat after `until`
-    std::optional<Clock::time_point> gone_by;
-    // until and gone_by come from an earlier request that this one continues
-    bool inherits = false;
-    bool cut_off = false;  // do not wait for mount namespaces that still have the mount
-    // never replace a file that is newer than this instance: another run of the job may have
-    // written it
-    bool merge = false;
-
-    // a stop that differs from the usual export; only a client can repeat it after a takeover
-    bool is_unusual() const { return keep || merge || !stage_out; }
-
-    // seconds since the first request, if a client repeats a request to a dead predecessor
-    double asked_ago = 0;
-    std::uint64_t ticket = 0;  // of the waiting client; 0: none
-  };
-
-  /// Returns the ticket that finish_stop() will complete.
+  /// Requests a stop, as `efs stop` does. Signals use this, too. Returns the ticket that
+  /// finish_stop() will complete.
   std::uint64_t request_stop(StopRequest request);
 
  private:
@@ -161,15 +126,8 @@ class Instance {
   /// results.
   stage::PfsIo& results_pfs();
   SupervisorClient* passthrough_registry();
-  // instance_limits.cpp: what the mount may do per second
-  bool has_limits() const;
-  fuse::Limits& limits() const;
-  /// Sets the limits of the job file, unless a predecessor's may have been changed.
-  void set_first_limits();
-  control::Json shown_limits() const;
   /// Serves what waits for a limit, and what comes from now on, at once.
   void lift_limits();
-  control::Json handle_limit(const control::Json& request);
   /// Registers one file of each backend with the kernel, to learn whether passthrough works. The
   /// connection must exist.
   void probe_passthrough();
@@ -215,8 +173,8 @@ class Instance {
   Status unmount_or_drain(StopRequest& request, std::string& drained);
   /// Reports EBUSY to the client, because programs use the mount. The instance continues.
   void refuse_stop(const StopRequest& request, const Error& why, std::string drained);
-  void drop_inherited_deadline();
   void await_session_end();
+  void say_that_mount_is_elsewhere();
   Status merge_from_now_on();
   /// Returns a PFS interface with the limits of the job file. All transfers of the instance share
   /// these limits.
@@ -224,8 +182,6 @@ class Instance {
                             stage::PfsIo& pfs = stage::posix_pfs());
   /// Returns true if the life is over: all results are exported, or the deadline has passed.
   bool stage_out(const StopRequest& request);
-  /// The export is cancelled from its begin if its time is up or another stop drops the results.
-  void begin_export(const StopRequest& request);
   /// Writes the receipt, ends or keeps the store, and answers. Returns as stage_out(). `keep`: the
   /// store is wanted after a success, too.
   bool end_export(const StopRequest& request, stage::Receipt receipt, bool keep);
@@ -236,14 +192,6 @@ class Instance {
   /// in `outcome`. Returns false if the store that stays could not be left in order.
   bool part_with_store(const StopRequest& request, bool is_all_back, control::Json& outcome);
   void end_without_export(const StopRequest& request);
-  /// For a request while the export runs.
-  void hurry_export(StopRequest& request) EFS_REQUIRES(mutex_);
-  void inherit_options(StopRequest& request) EFS_REQUIRES(mutex_);
-  static void set_deadline(StopRequest& request, double seconds);
-  void set_usual_deadline(StopRequest& request) EFS_REQUIRES(mutex_);
-  void begin_deadline(StopRequest& request);
-  void drop_last_resort();
-  bool is_asked_within(Clock::duration time);
   static SlotLimits turn_limits(const StopRequest& request);
   Status disown_removed(fs::Staging& staging);
   void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
@@ -262,29 +210,28 @@ class Instance {
   void remove_mount_point();
   control::Json handle(const control::Json& request, const control::Server::Progress& progress);
   control::Json handle_wait(bool starter, const control::Server::Progress& progress);
-  control::Json handle_stop(const control::Json& request,
+  control::Json handle_stop(const control::requests::Stop& asked,
                             const control::Server::Progress& progress);
-  control::Json handle_wait_end(const control::Json& request,
+  control::Json handle_wait_end(const control::requests::WaitEnd& request,
                                 const control::Server::Progress& progress);
-  bool has_ended_within(Clock::duration time);
-  control::Json answer_without_outcome(const StopRequest& wanted) EFS_REQUIRES(mutex_);
+  control::Json answer_without_outcome(const StopRequest& wanted);
   control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
   bool is_starting();
   void give_up_start();
   bool is_stopping(std::uint64_t ticket);
-  void await_recovery();
   // instance_files.cpp: verbs for files while programs run
   control::Json handle_files(const std::string& verb, const control::Json& request,
                              const control::Server::Progress& progress);
-  control::Json handle_load(const control::Json& request);
-  control::Json handle_unload(const control::Json& request);
-  control::Json handle_ls(const control::Json& request, const control::Server::Progress& progress);
-  control::Json handle_explain(const control::Json& request);
-  control::Json handle_set(const control::Json& request);
-  control::Json handle_wait_task(const control::Json& request,
+  control::Json handle_load(const control::requests::Load& request);
+  control::Json handle_unload(const control::requests::Unload& request);
+  control::Json handle_ls(const control::requests::List& request,
+                          const control::Server::Progress& progress);
+  control::Json handle_explain(const control::requests::Explain& request);
+  control::Json handle_set(const control::requests::Set& request);
+  control::Json handle_wait_task(const control::requests::WaitTask& request,
                                  const control::Server::Progress& progress);
-  control::Json handle_cancel(const control::Json& request);
-  Result<std::vector<std::string>> names_in(const control::Json& request) const;
+  control::Json handle_cancel(const control::requests::Cancel& request);
+  Result<std::vector<std::string>> names_in(const std::vector<std::string>& paths) const;
   control::Json unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
                            const SlotLimits& limits);
   std::function<Status(std::uint64_t)> turn_for(queue::Direction direction,
@@ -304,31 +251,24 @@ class Instance {
   void add_changed(control::Json& status);
   control::Json progress_now();
   control::Json status_file_now();
-  void enter(State state);
-  /// Enters the state staging_out and returns the latest request. Later requests find this state
-  /// and shorten the export.
-  Status was_done_as(const StopRequest& wanted) const EFS_REQUIRES(mutex_);
+  void enter(Event event);
+  void act_on(const Step& step, Event event);
+  Status was_done_as(const StopRequest& wanted, const StopRequest& done) const;
+  /// Calls StopCoordinator::begin_to_end().
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
-  bool is_to_be_kept(const StopRequest& request);
-  bool is_hurried();
-  bool is_overruled() const EFS_REQUIRES(mutex_);
-  std::string told_overruled();
   void add_brought_before(stage::Receipt& receipt);
   /// Writes the receipt. Records its path and content in `outcome`. Returns false if the receipt
   /// could not be written to its usual path.
   bool leave_receipt(const stage::Receipt& receipt, control::Json& outcome);
-  std::unique_ptr<TimerThread> cancel_at(Clock::time_point end);
   // instance_drain.cpp: a stop with a deadline while programs use the mount
   bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
   /// Returns the outcome, like that of an unload. Returns nullopt if the PFS did not answer in
   /// time; the task then continues.
   std::optional<control::Json> drain(const StopRequest& request);
-  StopRequest last_request(const StopRequest& request);
   bool end_tasks(const StopRequest& request);
-  void renew_last_resort(const StopRequest& request);
   bool has_drained(std::uint64_t task, const StopRequest& request,
-                   std::optional<Clock::time_point> StopRequest::* end);
+                   std::optional<Clock::time_point> StopTimes::* end);
   void say_what_for(const char* waits_for);
   // instance_record.cpp: the facts of the job for its receipt and its report
   void note(Moment moment);
@@ -346,19 +286,12 @@ class Instance {
   void leave_report(const stage::Receipt& receipt, const StopRequest& request,
                     control::Json& outcome);
   // deadline_exit.cpp: the PFS does not answer and the deadline has passed
-  std::unique_ptr<TimerThread> leave_at(const StopRequest& request);
   void leave_without_pfs() noexcept;
   control::Json leave_what_is_left();
   control::Json drop_what_is_left(const StopRequest& request);
-  bool must_leave();
   /// The same for a start that is cancelled. No results exist that would justify a wait.
-  std::unique_ptr<TimerThread> give_up_at(const StopRequest& request);
   void give_up_without_pfs() noexcept;
-  bool must_give_up();
   void end_start();
-  /// From here on the stop makes no calls to the PFS. Does not return if leave_without_pfs() has
-  /// begun.
-  void claim_end();
   std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();
   void fail_with(control::Json failure);
@@ -375,6 +308,7 @@ class Instance {
   // set and reset under mutex_; declared before session_, which reports requests to it
   std::unique_ptr<Watchers> watchers_;
   std::unique_ptr<fuse::DueWork> space_samples_;  // used by session_ and its requests
+  MountLimits limits_;                            // used by session_
   std::unique_ptr<fuse::Session> session_;
   std::jthread session_thread_;
   std::vector<std::jthread> forgetting_;  // they drop the kernel's state of dead mounts
@@ -400,27 +334,12 @@ class Instance {
   Unloaded unloaded_{options_.directory + "/unloaded"};
   std::unique_ptr<Tasks> tasks_;  // open from listen() on; closed before the unmount
 
-  Mutex mutex_;  // rank 5; under it only the backend's space() is called
+  // rank 5; under it only the backend's space() is called, and never the StopCoordinator
+  Mutex mutex_;
   Condition changed_;
-  State state_ EFS_GUARDED_BY(mutex_);
-  std::optional<StopRequest> stop_request_ EFS_GUARDED_BY(mutex_);
-  // tickets: the last issued, the last completed
-  std::uint64_t stops_asked_ EFS_GUARDED_BY(mutex_) = 0, stops_done_ EFS_GUARDED_BY(mutex_) = 0;
-  // a later stop's deadline while an earlier stop exports
-  std::unique_ptr<TimerThread> hurry_ EFS_GUARDED_BY(mutex_);
-  // its thread locks mutex_: destroy it without the lock
-  std::unique_ptr<TimerThread> last_resort_ EFS_GUARDED_BY(mutex_);
-  bool end_claimed_ EFS_GUARDED_BY(mutex_) = false;  // set by the current stop: claim_end()
-  // set by leave_without_pfs() or give_up_without_pfs()
-  bool leaving_ EFS_GUARDED_BY(mutex_) = false;
-  // like last_resort_, until the start has ended
-  std::unique_ptr<TimerThread> start_resort_ EFS_GUARDED_BY(mutex_);
   // from then on start() does not change store_ and filesystem_
   bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;
-  StopRequest last_stop_ EFS_GUARDED_BY(mutex_);  // the request that led to last_outcome_
-  control::Json last_outcome_ EFS_GUARDED_BY(mutex_);
   control::Json start_failure_ EFS_GUARDED_BY(mutex_);
-  mutable fuse::Limits own_limits_;  // where no memory outlives this process
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   // of the stage-in by this process
   std::vector<stage::TimedFile> slowest_inputs_ EFS_GUARDED_BY(mutex_);
@@ -435,16 +354,14 @@ class Instance {
   bool session_begun_ EFS_GUARDED_BY(mutex_) = false;
   // in a successor: the session accepts notifications to the kernel
   bool session_resumed_ EFS_GUARDED_BY(mutex_) = false;
-  // in a successor of a worker that was exporting: when the export starts without a client's
-  // request
-  std::optional<Clock::time_point> goes_on_alone_at_ EFS_GUARDED_BY(mutex_);
   // text about the wait of the current unmount; null: no unmount waits
   const char* waits_for_ EFS_GUARDED_BY(mutex_) = nullptr;
-  // of the last export; converted to JSON on request only
-  std::shared_ptr<const stage::Receipt> last_receipt_ EFS_GUARDED_BY(mutex_);
   // a successor can continue if this worker dies, according to the kernel
   std::atomic<bool> can_be_replaced_{false};
   std::atomic<bool> ready_{false};  // store_, filesystem_ and session_ may be read
+  ThreadTimers timers_;
+  StopCoordinator stops_;  // calls deadline_
+  Deadline deadline_;      // last: its threads use the members above
 };
 
 }  // namespace efs::daemon

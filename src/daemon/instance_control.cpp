@@ -18,6 +18,7 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
+namespace requests = control::requests;
 
 Json to_json(const SlotClient::Shown& turn) {
   static constexpr std::array standings{"waiting", "holds", "none"};
@@ -56,24 +57,25 @@ Json first_of(const std::vector<stage::PlanSkip>& skipped) {
 }  // namespace
 
 Json Instance::handle(const Json& request, const control::Server::Progress& progress) {
-  const auto verb = verb_of(request);
-  if (verb == "status") {
+  const auto verb = requests::verb_of(request);
+  if (verb == requests::Status::verb) {
     Json status = status_now();
-    if (request.value("changed", false)) {
+    if (requests::from_json<requests::Status>(request).changed) {
       add_changed(status);
     }
     return control::result_line(status);
   }
-  if (verb == "wait") {
-    return handle_wait(is_of_starter(request), progress);
+  if (verb == requests::Wait::verb) {
+    return handle_wait(requests::from_json<requests::Wait>(request).starter, progress);
   }
-  if (verb == "stop") {
-    return handle_stop(request, progress);
+  if (verb == requests::Stop::verb) {
+    return handle_stop(requests::from_json<requests::Stop>(request), progress);
   }
-  if (verb == "wait-end") {
-    return handle_wait_end(request, progress);
+  if (verb == requests::WaitEnd::verb) {
+    return handle_wait_end(requests::from_json<requests::WaitEnd>(request), progress);
   }
-  await_recovery();
+  // A client need not know that a worker died: its request waits for the successor.
+  stops_.await_recovery();
   return handle_files(verb, request, progress);
 }
 
@@ -89,13 +91,11 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
-  {
+  if (stops_.state() == State::failed) {
     MutexLock lock(mutex_);
-    if (state_ == State::failed) {
-      failure_told_ = true;
-      changed_.notify_all();
-      return start_failure_;
-    }
+    failure_told_ = true;
+    changed_.notify_all();
+    return start_failure_;
   }
   return control::result_line(status_now());
 }
@@ -103,41 +103,22 @@ Json Instance::handle_wait(bool starter, const control::Server::Progress& progre
 // Has no effect once the file system is mounted, because programs may use it. The starter may have
 // been only slow or stopped.
 void Instance::give_up_start() {
-  {
+  const bool cancelled =
+      options_.takeovers == 0 &&
+      request_stop({.stage_out = false, .keep = keep_image_, .start_only = true, .times = {}}) != 0;
+  if (cancelled) {
     MutexLock lock(mutex_);
-    if (options_.takeovers > 0 || state_ >= State::running) {
-      return;
-    }
     starter_is_gone_ = true;
+    changed_.notify_all();
   }
-  request_stop(
-      {.stage_out = false, .keep = keep_image_, .start_only = true, .until = {}, .gone_by = {}});
 }
 
 // Waits for a change, at most until the next progress line is due.
 bool Instance::is_starting() {
-  MutexLock lock(mutex_);
-  const auto starting = [this]() EFS_REQUIRES(mutex_) {
-    return state_ < State::running;
-  };
-  if (!starting()) {
-    return false;
-  }
-  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
-  return starting();
+  return stops_.is_starting_until(Clock::now() + progress_interval);
 }
 
-// Delays requests for files in a successor until its recovery is complete. The client need not know
-// that a worker died.
-void Instance::await_recovery() {
-  MutexLock lock(mutex_);
-  while (state_ == State::recovering) {
-    changed_.wait(mutex_);
-  }
-}
-
-Json Instance::handle_stop(const Json& request, const control::Server::Progress& progress) {
-  const StopFields asked = stop_of(request);
+Json Instance::handle_stop(const requests::Stop& asked, const control::Server::Progress& progress) {
   if (asked.supervisor != 0 &&
       asked.supervisor != static_cast<std::uint64_t>(options_.supervisor)) {
     return control::error_line({ESRCH, "the instance has ended; another instance named " +
@@ -145,13 +126,12 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
   }
   StopRequest wanted{.stage_out = asked.stage_out,
                      .keep = asked.keep,
-                     .until = {},
-                     .gone_by = {},
+                     .times = {},
                      .cut_off = asked.cut_off,
                      .merge = asked.merge,
-                     .asked_ago = asked.asked_ago};
+                     .asked_ago = asked_ago_of(asked)};
   if (asked.deadline > 0) {
-    set_deadline(wanted, asked.deadline);
+    wanted.times = StopTimes::within(asked.deadline, Clock::now());
   }
   const std::uint64_t ticket = request_stop(wanted);
   // the stop continues even if the client disappears
@@ -164,66 +144,50 @@ Json Instance::handle_stop(const Json& request, const control::Server::Progress&
 // Waits for the end of the instance by any cause, perhaps as long as the job runs. Checks only once
 // a minute whether the client is gone, so that the node of the job stays idle. The answer is short,
 // because the client may read it late: the file of the receipt has the rest.
-Json Instance::handle_wait_end(const Json& request, const control::Server::Progress& progress) {
+Json Instance::handle_wait_end(const requests::WaitEnd& request,
+                               const control::Server::Progress& progress) {
   if (progress.holds_up_others()) {
     return control::error_line({EAGAIN, "the daemon has no thread to wait"});
   }
-  while (!has_ended_within(std::chrono::minutes(1))) {
+  while (!stops_.is_over_by(Clock::now() + std::chrono::minutes(1))) {
     if (!progress(Json::object())) {
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
-  return outcome_for({.keep = keeps(request), .until = {}, .gone_by = {}}, false);
-}
-
-bool Instance::has_ended_within(std::chrono::steady_clock::duration time) {
-  const auto until = std::chrono::steady_clock::now() + time;
-  MutexLock lock(mutex_);
-  while (state_ != State::ended && state_ != State::failed &&
-         std::chrono::steady_clock::now() < until) {
-    changed_.wait_until(mutex_, until);
-  }
-  return state_ == State::ended || state_ == State::failed;
+  return outcome_for({.keep = request.keep, .times = {}}, false);
 }
 
 // The answer to a client that requested `wanted`, if the instance failed, or if a successor found
 // it ended.
 Json Instance::answer_without_outcome(const StopRequest& wanted) {
+  const State state = stops_.state();
+  MutexLock lock(mutex_);
   failure_told_ = true;
   changed_.notify_all();
-  if (state_ == State::failed && options_.takeovers > 0) {
-    return control::error_line(
-        {ECANCELED,
-         "the daemon died, and its successor failed: " + start_failure_.value("error", "") +
-             ". See what is left: efs status " + options_.config.name});
+  const bool successor = options_.takeovers > 0;
+  if (const char* const refusal = refusal_of_stop(state, successor)) {
+    return control::error_line({ECANCELED, successor ? refusal + start_failure_.value("error", "") +
+                                                           ". See what is left: efs status " +
+                                                           options_.config.name
+                                                     : refusal});
   }
-  if (state_ == State::failed) {
-    return control::error_line(
-        {ECANCELED, "stopped before the inputs were there; nothing is mounted"});
-  }
-  const Status done = wanted.keep ? was_done_as(wanted) : Status();
+  const Status done = wanted.keep ? was_done_as(wanted, {}) : Status();
   return done ? control::result_line() : control::error_line(done.error());
 }
 
 // Returns the answer to a client that requested `wanted`.
 Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
-  Json outcome;
-  std::shared_ptr<const stage::Receipt> receipt;
-  {
-    MutexLock lock(mutex_);
-    if (last_outcome_.is_null()) {
-      return answer_without_outcome(wanted);
-    }
-    outcome = last_outcome_;
-    receipt = last_receipt_;
-    const bool good =
-        outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
-    if (const Status done = good ? was_done_as(wanted) : Status(); !done) {
-      Json line = control::error_line(done.error());
-      // only a stop that ends the instance succeeds: the client can wait for its end
-      line["ended"] = true;
-      return line;
-    }
+  auto [outcome, done, receipt] = stops_.outcome();
+  if (outcome.is_null()) {
+    return answer_without_outcome(wanted);
+  }
+  const bool good =
+      outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
+  if (const Status fulfilled = good ? was_done_as(wanted, done) : Status(); !fulfilled) {
+    Json line = control::error_line(fulfilled.error());
+    // only a stop that ends the instance succeeds: the client can wait for its end
+    line["ended"] = true;
+    return line;
   }
   if (!outcome.is_object()) {
     return control::error_line({ENOMEM, "the stop failed: out of memory"});
@@ -235,58 +199,37 @@ Json Instance::outcome_for(const StopRequest& wanted, bool with_receipt) {
   return outcome;
 }
 
-// Only one of several stops is executed. Its success may differ from the request of another client.
-Status Instance::was_done_as(const StopRequest& wanted) const {
-  if (wanted.stage_out && !last_stop_.stage_out) {
-    return fail(
-        ECANCELED,
-        keep_image_
-            ? "overruled by another stop --no-stage-out: not all results are exported. Export "
-              "them: efs salvage " +
-                  options_.config.name
-            : std::string(
-                  "overruled by another stop --no-stage-out: the other results are dropped"));
-  }
+Status Instance::was_done_as(const StopRequest& wanted, const StopRequest& done) const {
   const auto& config = options_.config;
-  if (wanted.merge && wanted.stage_out && !last_stop_.merge && config.nodes <= 1 &&
-      config.merge_since == 0 && !config.merges) {
-    return fail(
-        ECANCELED,
-        "overruled by another stop without --merge: results of another run may be replaced");
-  }
-  if (wanted.keep && !keep_image_) {
-    return fail(ECANCELED, "overruled by another stop without --keep: the buffer was removed");
-  }
-  return {};
+  return daemon::was_done_as(
+      wanted, done,
+      {.name = config.name,
+       .kept = keep_image_,
+       .always_merges = config.nodes > 1 || config.merge_since != 0 || config.merges});
 }
 
 // Is the stop with this ticket still running? Waits like is_starting().
 bool Instance::is_stopping(std::uint64_t ticket) {
-  MutexLock lock(mutex_);
-  const auto stopping = [&]() EFS_REQUIRES(mutex_) {
-    return stops_done_ < ticket && state_ != State::failed && state_ != State::ended;
-  };
-  if (!stopping()) {
-    return false;
-  }
-  changed_.wait_until(mutex_, std::chrono::steady_clock::now() + progress_interval);
-  return stopping();
+  return stops_.is_stopping_until(ticket, Clock::now() + progress_interval);
 }
 
 Json Instance::progress_now() {
   const stage::ProgressSnapshot p = progress_.snapshot();
   const auto turn_in = turns_.view(queue::Direction::in),
              turn_out = turns_.view(queue::Direction::out);
-  MutexLock lock(mutex_);
-  Json line{{"state", name_of(state_)},     {"bytes_done", p.bytes_done},
+  const State state = stops_.state();
+  Json line{{"state", name_of(state)},      {"bytes_done", p.bytes_done},
             {"bytes_total", p.bytes_total}, {"files_done", p.files_done},
             {"files_total", p.files_total}, {"started", static_cast<double>(p.started) / 1e9}};
-  if (state_ == State::unmounting && waits_for_ != nullptr) {
-    line["note"] = waits_for_;
+  if (state == State::unmounting) {
+    MutexLock lock(mutex_);
+    if (waits_for_ != nullptr) {
+      line["note"] = waits_for_;
+    }
   }
   // While programs run, turns belong to tasks.
-  const auto& turn = state_ == State::staging_in ? turn_in : turn_out;
-  const bool moving = state_ == State::staging_in || state_ == State::staging_out;
+  const auto& turn = state == State::staging_in ? turn_in : turn_out;
+  const bool moving = traits_of(state).transfers;
   if (turn && moving) {
     line["turn"] = to_json(*turn);
   }
@@ -326,14 +269,15 @@ Json Instance::status_file_now() {
             {"bytes_total", p.bytes_total},
             {"files_done", p.files_done},
             {"files_total", p.files_total}};
-  MutexLock lock(mutex_);
-  json["state"] = name_of(state_);
-  json["error"] = start_failure_.contains("error")  ? start_failure_["error"]
-                  : last_outcome_.contains("error") ? last_outcome_["error"]
-                  : state_ == State::unsaved && last_outcome_.contains("summary")
-                      ? last_outcome_["summary"]
-                      : Json();
-  const bool moving = state_ == State::staging_in || state_ == State::staging_out;
+  const auto [state, error, unsaved] = stops_.shown();
+  json["state"] = name_of(state);
+  {
+    MutexLock lock(mutex_);
+    json["error"] = start_failure_.contains("error") ? start_failure_["error"]
+                    : !error.is_null()               ? error
+                                                     : unsaved;
+  }
+  const bool moving = traits_of(state).transfers;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
   json["eta_seconds"] = moving ? seconds_left(p) : Json();
@@ -379,6 +323,7 @@ void Instance::add_identity(Json& status) const {
   status["supervisor_pid"] = options_.supervisor;
   status["worker_pid"] = ::getpid();
   status["takeovers"] = options_.takeovers;
+  status["protocol"] = control::protocol_version;
   status["since"] =
       std::chrono::duration_cast<std::chrono::seconds>(started_.time_since_epoch()).count();
 }
@@ -406,7 +351,7 @@ std::string Instance::why_daemon_io() const {
   if (!options_.config.trace.empty()) {
     return "traced: all I/O is served by the daemon";
   }
-  if (has_limits()) {
+  if (limits_.any()) {
     return "limited (limit-read, limit-write or limit-ops)";
   }
   if (options_.daemon_io) {
@@ -447,8 +392,8 @@ void Instance::add_store(Json& status) const {
                                     : no_takeover;
   }
   status["read_only"] = filesystem_->failed();
-  if (has_limits()) {
-    status["limits"] = shown_limits();
+  if (limits_.any()) {
+    status["limits"] = limits_.shown();
   }
   status["counters"] = figures_of(session_->counters());
   status["open_files"] = figures_of(filesystem_->open_files());
@@ -462,12 +407,12 @@ Json Instance::status_now() {
   for (auto& task : status["tasks"]) {
     tell_turn(task);
   }
+  if (Json unsaved = stops_.shown().unsaved; !unsaved.is_null()) {
+    status["error"] = std::move(unsaved);
+  }
   MutexLock lock(mutex_);
   if (starter_is_gone_) {
     status["given_up"] = true;
-  }
-  if (state_ == State::unsaved && last_outcome_.contains("summary")) {
-    status["error"] = last_outcome_["summary"];
   }
   if (const auto& in = staged_in_) {
     status["staged_in"] = {{"files", in->files},

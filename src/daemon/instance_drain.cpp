@@ -16,7 +16,7 @@ constexpr auto patience_with_tasks = std::chrono::seconds(10);
 // A drain does not merge, even if the stop requests it: a merge begins only when no file can change
 // any more.
 bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmounted) const {
-  return why_not_unmounted.code == EBUSY && request.until && request.stage_out &&
+  return why_not_unmounted.code == EBUSY && request.times.until && request.stage_out &&
          !options_.config.results_dir.empty() && (!request.merge || merging_);
 }
 
@@ -35,45 +35,28 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   if (!unmounted) {
     return unmounted;
   }
-  renew_last_resort(request);
-  if (!end_tasks(request) && !last_request(request).stage_out) {
+  stops_.renew_last_resort(request);
+  if (!end_tasks(request) && !stops_.last_of(request).stage_out) {
     leave_without_pfs();
   }
   (void)tasks_->close(false);
   return {};
 }
 
-// The previous timer may have expired without effect while programs used the mount.
-void Instance::renew_last_resort(const StopRequest& request) {
-  StopRequest last = last_request(request);
-  if (!last.gone_by) {
-    return;
-  }
-  last.gone_by = std::max(*last.gone_by, Clock::now());
-  std::unique_ptr<TimerThread> before;
-  MutexLock lock(mutex_);
-  before = std::exchange(last_resort_, leave_at(last));
-}
-
-// Returns this request or a later one.
-Instance::StopRequest Instance::last_request(const StopRequest& request) {
-  MutexLock lock(mutex_);
-  return stop_request_ && stop_request_->ticket > request.ticket ? *stop_request_ : request;
-}
-
 // Ends all tasks in time; the export completes the rest. Returns false if a task is left at the end
 // of the time.
 bool Instance::end_tasks(const StopRequest& request) {
   for (const auto begin = Clock::now();;) {
-    const StopRequest last = last_request(request);
+    const StopRequest last = stops_.last_of(request);
     auto end = Clock::time_point::max();
-    if (last.until) {
-      end = begin + std::min<Clock::duration>(patience_with_tasks, (*last.until - begin) / 4);
+    if (last.times.until) {
+      end = last.times.quarter(begin, patience_with_tasks);
     } else if (!last.stage_out) {
       end = begin + patience_with_tasks / 2;
     }
     const auto now = Clock::now();
-    if (tasks_->close(last.stage_out && !last.until, std::min(end, now + progress_interval))) {
+    if (tasks_->close(last.stage_out && !last.times.until,
+                      std::min(end, now + progress_interval))) {
       return true;
     }
     if (now >= end) {
@@ -97,12 +80,12 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
   log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"",
             *id);
   say_what_for("programs use the mount: exporting files that they do not write to");
-  bool ended = has_drained(*id, request, &StopRequest::until);
+  bool ended = has_drained(*id, request, &StopTimes::until);
   if (!ended) {
     (void)tasks_->cancel(*id);
   }
   if (!ended) {
-    ended = has_drained(*id, request, &StopRequest::gone_by);
+    ended = has_drained(*id, request, &StopTimes::gone_by);
   }
   say_what_for(nullptr);
   if (!ended) {
@@ -114,13 +97,13 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
 
 // Waits until `end`, or less if a later request has an earlier end or requests no export.
 bool Instance::has_drained(std::uint64_t task, const StopRequest& request,
-                           std::optional<Clock::time_point> StopRequest::* end) {
+                           std::optional<Clock::time_point> StopTimes::* end) {
   while (true) {
-    const StopRequest last = last_request(request);
-    auto latest = *(request.*end);
+    const StopRequest last = stops_.last_of(request);
+    auto latest = *(request.times.*end);
     if (!last.stage_out) {
       latest = Clock::now();
-    } else if (const auto theirs = last.*end) {
+    } else if (const auto theirs = last.times.*end) {
       latest = std::min(latest, *theirs);
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - Clock::now());
@@ -139,32 +122,18 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
   log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; stop again\"",
             describe(why), drained.empty() ? " or exported" : "");
   tasks_->reopen();
-  enter(State::running);
+  enter(Event::stop_refused);
   Json refused = control::error_line(why);
   if (!drained.empty()) {
     refused["summary"] = std::move(drained);
   }
-  if (const std::string overruled = request.stage_out ? told_overruled() : ""; !overruled.empty()) {
+  if (const std::string overruled = request.stage_out ? stops_.told_overruled() : "";
+      !overruled.empty()) {
     refused["error"] = describe(why) + "; " + overruled + " if that stop succeeds",
     refused["code"] = ECANCELED;
   }
-  drop_inherited_deadline();
+  stops_.drop_inherited_deadline();
   finish_stop(request, std::move(refused));
-}
-
-// The request with the deadline is complete. A later request without a deadline gets the full time
-// of the job file.
-void Instance::drop_inherited_deadline() {
-  std::unique_ptr<TimerThread> before;
-  MutexLock lock(mutex_);
-  if (!stop_request_ || !stop_request_->inherits) {
-    return;
-  }
-  stop_request_->until.reset();
-  stop_request_->gone_by.reset();
-  stop_request_->inherits = false;
-  set_usual_deadline(*stop_request_);
-  before = std::exchange(last_resort_, leave_at(*stop_request_));
 }
 
 void Instance::say_what_for(const char* waits_for) {

@@ -17,6 +17,7 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
+namespace requests = control::requests;
 constexpr std::size_t items_per_line = 1000;  // of a listing
 
 /// The title of a task for people.
@@ -28,8 +29,7 @@ std::string headline(const std::vector<std::string>& names) {
   return text;
 }
 
-Status check_backend(const config::JobConfig& config, const Json& request) {
-  const auto id = backend_of(request);
+Status check_backend(const config::JobConfig& config, const std::string& id) {
   if (id.empty() ||
       std::ranges::any_of(config.backends, [&](const auto& known) { return known.id == id; })) {
     return {};
@@ -87,45 +87,43 @@ Result<std::vector<std::string>> paths_for(const std::vector<std::string>& names
 
 Json Instance::handle_files(const std::string& verb, const Json& request,
                             const control::Server::Progress& progress) {
-  if (verb == "wait-task") {
-    return handle_wait_task(request, progress);
+  if (verb == requests::WaitTask::verb) {
+    return handle_wait_task(requests::from_json<requests::WaitTask>(request), progress);
   }
-  if (verb == "cancel") {
-    return handle_cancel(request);
+  if (verb == requests::Cancel::verb) {
+    return handle_cancel(requests::from_json<requests::Cancel>(request));
   }
-  if (verb == "ls") {
-    return handle_ls(request, progress);
+  if (verb == requests::List::verb) {
+    return handle_ls(requests::from_json<requests::List>(request), progress);
   }
   const ReadLock using_files(files_in_use_);
   if (!ready_ || !filesystem_) {
     return control::error_line({EAGAIN, "the instance is not ready, or has ended; see efs status"});
   }
-  if (verb == "load") {
-    return handle_load(request);
+  if (verb == requests::Load::verb) {
+    return handle_load(requests::from_json<requests::Load>(request));
   }
-  if (verb == "unload") {
-    return handle_unload(request);
+  if (verb == requests::Unload::verb) {
+    return handle_unload(requests::from_json<requests::Unload>(request));
   }
-  if (verb == "explain") {
-    return handle_explain(request);
+  if (verb == requests::Explain::verb) {
+    return handle_explain(requests::from_json<requests::Explain>(request));
   }
-  if (verb == "set") {
-    return handle_set(request);
+  if (verb == requests::Set::verb) {
+    return handle_set(requests::from_json<requests::Set>(request));
   }
-  if (verb == "limit") {
-    return handle_limit(request);
+  if (verb == requests::Limit::verb) {
+    return limits_.change(requests::from_json<requests::Limit>(request),
+                          [this](fuse::Limited what) { session_->rate_changed(what); });
   }
   return control::error_line({EINVAL, "unknown verb \"" + verb.substr(0, 100) + "\""}, 2);
 }
 
-// Converts the `paths` of a request to names in the buffer.
-Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
-  const auto paths = paths_of(request);
-  if (!paths) {
-    return std::unexpected(paths.error());
-  }
+// Converts the paths of a request to names in the buffer.
+Result<std::vector<std::string>> Instance::names_in(const std::vector<std::string>& paths) const {
+  EFS_TRY(check_paths(paths));
   std::vector<std::string> names;
-  for (const auto& path : *paths) {
+  for (const auto& path : paths) {
     auto name = stage::buffer_name(options_.config, path);
     if (!name) {
       return std::unexpected(name.error());
@@ -135,12 +133,12 @@ Result<std::vector<std::string>> Instance::names_in(const Json& request) const {
   return names;
 }
 
-Json Instance::handle_load(const Json& request) {
-  auto names = names_in(request);
+Json Instance::handle_load(const requests::Load& request) {
+  auto names = names_in(request.paths);
   if (!names) {
     return control::error_line(names.error(), 2);
   }
-  if (const Status known = check_backend(options_.config, request); !known) {
+  if (const Status known = check_backend(options_.config, request.backend); !known) {
     return control::error_line(known.error(), 2);
   }
   auto what = load_of(request, std::move(*names));
@@ -166,12 +164,12 @@ Json Instance::handle_load(const Json& request) {
   return id ? control::result_line({{"task", *id}}) : control::error_line(id.error());
 }
 
-Json Instance::handle_unload(const Json& request) {
-  auto names = names_in(request);
+Json Instance::handle_unload(const requests::Unload& request) {
+  auto names = names_in(request.paths);
   if (!names) {
     return control::error_line(names.error(), 2);
   }
-  if (const Status known = check_backend(options_.config, request); !known) {
+  if (const Status known = check_backend(options_.config, request.backend); !known) {
     return control::error_line(known.error(), 2);
   }
   if (options_.config.results_dir.empty()) {
@@ -230,7 +228,7 @@ std::function<Status(std::uint64_t)> Instance::turn_for(queue::Direction directi
 }
 
 // Streams the listing, so its length is not limited. Holds no lock while a slow client reads it.
-Json Instance::handle_ls(const Json& request, const control::Server::Progress& progress) {
+Json Instance::handle_ls(const requests::List& request, const control::Server::Progress& progress) {
   std::vector<fs::WalkItem> items;
   {
     const ReadLock using_files(files_in_use_);
@@ -239,8 +237,8 @@ Json Instance::handle_ls(const Json& request, const control::Server::Progress& p
           {EAGAIN, "the instance is not ready, or has ended; see efs status"});
     }
     std::vector<std::string> names{""};
-    if (has_paths(request)) {
-      auto given = names_in(request);
+    if (!request.paths.empty()) {
+      auto given = names_in(request.paths);
       if (!given) {
         return control::error_line(given.error(), 2);
       }
@@ -268,8 +266,8 @@ Json Instance::handle_ls(const Json& request, const control::Server::Progress& p
   return control::result_line({{"count", items.size()}});
 }
 
-Json Instance::handle_explain(const Json& request) {
-  const auto name = stage::buffer_name(options_.config, path_of(request));
+Json Instance::handle_explain(const requests::Explain& request) {
+  const auto name = stage::buffer_name(options_.config, request.path);
   if (!name) {
     return control::error_line(name.error(), 2);
   }
@@ -285,12 +283,12 @@ Json Instance::handle_explain(const Json& request) {
 }
 
 // Changes all names or none: all lookups come before the first change.
-Json Instance::handle_set(const Json& request) {
-  const auto names = names_in(request);
+Json Instance::handle_set(const requests::Set& request) {
+  const auto names = names_in(request.paths);
   if (!names) {
     return control::error_line(names.error(), 2);
   }
-  const auto keep = class_of(request);
+  const auto keep = class_of(request.file_class);
   if (!keep) {
     return control::error_line(keep.error(), 2);
   }
@@ -311,8 +309,9 @@ Json Instance::handle_set(const Json& request) {
   return control::result_line({{"count", paths->size()}});
 }
 
-Json Instance::handle_wait_task(const Json& request, const control::Server::Progress& progress) {
-  const auto id = task_of(request);
+Json Instance::handle_wait_task(const requests::WaitTask& request,
+                                const control::Server::Progress& progress) {
+  const std::uint64_t id = request.task;
   const auto deadline = std::chrono::steady_clock::now() + timeout_of(request);
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -339,8 +338,8 @@ Json Instance::handle_wait_task(const Json& request, const control::Server::Prog
   }
 }
 
-Json Instance::handle_cancel(const Json& request) {
-  const Status done = tasks_->cancel(task_of(request));
+Json Instance::handle_cancel(const requests::Cancel& request) {
+  const Status done = tasks_->cancel(request.task);
   return done ? control::result_line() : control::error_line(done.error());
 }
 

@@ -166,14 +166,13 @@ Status Instance::claim_mount_point() {
 // Opens use the same I/O path for the whole life of the mount, also under a successor.
 SupervisorClient* Instance::passthrough_registry() {
   const bool passthrough = options_.privileged && !options_.daemon_io && !options_.writeback &&
-                           options_.config.trace.empty() && !has_limits() &&
+                           options_.config.trace.empty() && !limits_.any() &&
                            store_.backend->offers_descriptor();
   return passthrough ? &supervisor_ : nullptr;
 }
 
 void Instance::open_session() {
   const bool traced = !options_.config.trace.empty();
-  set_first_limits();
   const bool stacked = may_be_stacked(store_.metadata.get()) ||
                        std::ranges::any_of(store_.others, [](const StoreMember& one) {
                          return may_be_stacked(one.root.get());
@@ -182,14 +181,14 @@ void Instance::open_session() {
   session_ = std::make_unique<fuse::Session>(
       *filesystem_, passthrough_registry(),
       fuse::Session::Options{.sinks = sinks(),
-                             .uncached = traced || has_limits(),
+                             .uncached = traced || limits_.any(),
                              .writeback = options_.writeback,
                              .stacked = stacked,
                              .xattr = options_.config.xattr,
                              .counters = kept != nullptr ? &kept->counters : nullptr,
                              .usage = kept != nullptr ? &kept->usage : nullptr,
                              .due_work = space_samples(),
-                             .limits = has_limits() ? &limits() : nullptr,
+                             .limits = limits_.of_session(),
                              .door = options_.door,
                              .door_totals = kept != nullptr ? &kept->door : nullptr});
 }
@@ -251,7 +250,7 @@ Status Instance::mount() {
   keep_house();
   ready_ = true;
   note(Moment::running);
-  enter(State::running);
+  enter(Event::mounted);
   return {};
 }
 
@@ -329,9 +328,12 @@ Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest>
       log::error("event=session_failed reason=\"{}\"", describe(served.error()));
       supervisor_.abort();
     }
-    MutexLock lock(mutex_);
-    session_ended_ = true;
-    changed_.notify_all();
+    {
+      MutexLock lock(mutex_);
+      session_ended_ = true;
+      changed_.notify_all();
+    }
+    stops_.note_unmounted();
   });
   if (!thread) {
     return with_context(thread.error(), "a thread that serves the mount");

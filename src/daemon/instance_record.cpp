@@ -87,13 +87,12 @@ class ByResource {
 };
 
 /// With a deadline, the results and the receipt have three quarters of the time that is left.
-std::chrono::milliseconds time_for(const Instance::StopRequest& request,
-                                   std::chrono::milliseconds most) {
+std::chrono::milliseconds time_for(const StopRequest& request, std::chrono::milliseconds most) {
   using std::chrono::milliseconds, std::chrono::duration_cast;
-  if (!request.until) {
+  if (!request.times.until) {
     return most;
   }
-  const auto left = *request.until - std::chrono::steady_clock::now();
+  const auto left = *request.times.until - std::chrono::steady_clock::now();
   return std::clamp(duration_cast<milliseconds>(left) / 4, milliseconds(0), most);
 }
 

@@ -307,14 +307,11 @@ Status Instance::take_over() {
   open_session();
   if (!connection) {
     filesystem_->close_all({.kind = fs::Owner::Kind::kernel});
-    {
-      MutexLock lock(mutex_);
-      session_ended_ = true;
-      if (!options_.stop_is_unusual) {
-        goes_on_alone_at_ = std::chrono::steady_clock::now() + patience_for_askers;
-      }
+    stops_.note_unmounted();
+    if (!options_.stop_is_unusual) {
+      stops_.go_on_alone_at(Clock::now() + patience_for_askers);
     }
-    enter(State::unsaved);
+    enter(Event::found_unmounted);
     return {};
   }
   session_->inherit(connection->backings);
@@ -323,7 +320,7 @@ Status Instance::take_over() {
   probe_passthrough();
   keep_house();
   ready_ = true;
-  enter(State::running);
+  enter(Event::resumed);
   return {};
 }
 
@@ -549,7 +546,7 @@ Status Instance::plan_and_stage_in() {
   if (!away) {
     return std::unexpected(away.error());
   }
-  enter(State::staging_in);
+  enter(Event::planned);
   note(Moment::asked_in);
   const auto turn = turns_.take(queue::Direction::in, stage::data_of(*plan), progress_);
   if (!turn) {

@@ -30,9 +30,6 @@ using control::Json;
 
 namespace {
 
-// The time to complete current writes and to remove partial files.
-constexpr auto patience_with_dropped = std::chrono::seconds(20);
-
 // The times at which record_contents() stops to wait for writers.
 struct Patience {
   std::chrono::steady_clock::time_point patient_until;  // for a file that is written
@@ -59,59 +56,16 @@ bool may_still_change(fs::Staging& staging, const fs::WalkItem& item, const Pati
 
 }  // namespace
 
-void Instance::set_deadline(StopRequest& request, double seconds) {
-  seconds = std::min(seconds, 1e8);  // three years: a larger value would overflow the clock
-  // The last writes must still become durable and get their names, so the export ends before the
-  // deadline.
-  const double margin = std::clamp(seconds / 10, std::min(1.0, seconds / 2), 10.0);
-  const auto in = [now = Clock::now()](double time) {
-    return now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
-  };
-  request.until = in(seconds - margin);
-  request.gone_by = in(seconds);
-}
-
-// Sets the deadline of the job file. If a predecessor received the request, sets the remaining
-// time.
-void Instance::set_usual_deadline(StopRequest& request) {
-  constexpr double hardly_any = 0.001;  // seconds
-  if (request.stage_out && options_.config.deadline != 0) {
-    set_deadline(request, std::max(hardly_any, options_.config.deadline - request.asked_ago));
-  }
-}
-
-// For a stop without a client's request.
-void Instance::begin_deadline(StopRequest& request) {
-  std::unique_ptr<TimerThread> before;
-  MutexLock lock(mutex_);
-  if (stop_request_) {
-    return;  // the request has its own deadline
-  }
-  set_usual_deadline(request);
-  before = std::exchange(last_resort_, leave_at(request));
-}
-
 // Waits for a reason to stop. `was_unsaved`: the instance is unmounted already. Returns the
 // request; the usual one if no client has asked.
-Instance::StopRequest Instance::await_stop(bool& was_unsaved) {
-  MutexLock lock(mutex_);
-  end_claimed_ = false;
-  was_unsaved = state_ == State::unsaved;
-  // An unmount from outside (umount, fusermount3 -u) means: export and end. So does a signal. If
-  // the worker then dies, no client repeats the request.
-  while (!stop_request_ && (!session_ended_ || was_unsaved)) {
-    if (!goes_on_alone_at_) {
-      changed_.wait(mutex_);
-    } else if (!changed_.wait_until(mutex_, *goes_on_alone_at_) && !stop_request_) {
-      break;
-    }
-  }
-  if (goes_on_alone_at_ && !stop_request_) {
+StopRequest Instance::await_stop(bool& was_unsaved) {
+  const StopCoordinator::Reason reason = stops_.await_stop();
+  was_unsaved = reason.was_unsaved;
+  if (reason.alone) {
     log::warn(
         "event=stage_out_resumed reason=\"the worker died in it, and no client waits for it\"");
   }
-  goes_on_alone_at_.reset();
-  return stop_request_ ? *stop_request_ : StopRequest{};
+  return reason.request;
 }
 
 // Waits for a reason to stop and stops. Returns true when the life is over.
@@ -130,12 +84,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   const ReservedMemory reserved_memory;
   log::error("event=stop_failed reason=\"{}\"", reason);
   tasks_->reopen();
-  bool unmounted = false;
-  {
-    MutexLock lock(mutex_);
-    unmounted = session_ended_;
-  }
-  enter(unmounted ? State::unsaved : State::running);
+  enter(stops_.is_unmounted() ? Event::export_gave_up : Event::stop_gave_up);
   Json outcome = false;  // allocates no memory; see handle_stop()
   try {
     outcome = control::error_line({ENOMEM, std::string("the stop failed: ") + reason});
@@ -148,11 +97,11 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
 // Returns true when the life is over.
 bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (request.ticket == 0) {
-    begin_deadline(request);
+    stops_.begin_deadline(request);
   }
   if (!was_unsaved) {
     note(Moment::unmounting);
-    enter(State::unmounting);
+    enter(Event::stop_begun);
     std::string drained;
     if (const Status unmounted = unmount_or_drain(request, drained); !unmounted) {
       refuse_stop(request, unmounted.error(), std::move(drained));
@@ -170,26 +119,23 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
     return true;
   }
   if (const Status merging = request.merge ? merge_from_now_on() : Status(); !merging) {
-    enter(State::unsaved);
+    enter(Event::results_left);
     finish_stop(request, control::error_line(merging.error()));
     return false;
   }
   if (stage_out(request)) {
     return true;
   }
-  enter(State::unsaved);
+  enter(Event::results_left);
   return false;
 }
 
 void Instance::end_without_export(const StopRequest& request) {
-  {
-    MutexLock lock(mutex_);
-    last_receipt_.reset();
-  }
+  stops_.set_receipt(nullptr);
   keep_image_ = request.keep;
   Status left;
   if (keep_image_) {
-    left = leave_image(image::ShutdownState::unsaved, request.gone_by);
+    left = leave_image(image::ShutdownState::unsaved, request.times.gone_by);
   } else {
     left = give_store_up();
   }
@@ -276,7 +222,7 @@ void Instance::record_left(image::ShutdownState left) {
 // Removes the store, which is no longer needed. If the removal cannot even begin with the journal,
 // the next start would continue with the store. The manifest with `over` then stays, too.
 Status Instance::give_store_up() {
-  claim_end();
+  deadline_.claim_end();
   record_left(image::ShutdownState::over);
   const Status begun = image::begin_removal(store_.metadata.get());
   store_stays_ = !begun;
@@ -294,12 +240,12 @@ Status Instance::give_store_up() {
 // After a failed stop, the next stop finds the files clean that the failed stop exported. This
 // function adds them, because the new receipt replaces the first one.
 void Instance::add_brought_before(stage::Receipt& receipt) {
-  MutexLock lock(mutex_);
-  if (!last_receipt_) {
+  const auto last = stops_.receipt();
+  if (!last) {
     return;
   }
   std::unordered_map<std::string_view, const stage::ReceiptEntry*> before;
-  for (const auto& entry : last_receipt_->entries) {
+  for (const auto& entry : last->entries) {
     if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) {
       before.emplace(entry.path, &entry);
     }
@@ -320,11 +266,10 @@ void Instance::add_brought_before(stage::Receipt& receipt) {
 
 // With a deadline, a wait for a turn may use the first quarter of the time.
 SlotLimits Instance::turn_limits(const StopRequest& request) {
-  if (!request.until) {
+  if (!request.times.until) {
     return {};
   }
-  const auto now = std::chrono::steady_clock::now();
-  return {.latest = now + (*request.until - now) / 4, .end = request.until};
+  return {.latest = request.times.quarter(Clock::now()), .end = request.times.until};
 }
 
 // From here on the export merges. It may replace only files that this instance itself exported. The
@@ -346,12 +291,6 @@ Status Instance::merge_from_now_on() {
   return {};
 }
 
-void Instance::begin_export(const StopRequest& request) {
-  MutexLock lock(mutex_);
-  progress_.time_is_up = request.until && *request.until <= std::chrono::steady_clock::now();
-  progress_.cancel = progress_.time_is_up || is_overruled();
-}
-
 bool Instance::stage_out(const StopRequest& request) {
   stage::PacedPfs pfs = paced_pfs(progress_.cancel, results_pfs());
   fs::Staging staging(*filesystem_);
@@ -359,12 +298,12 @@ bool Instance::stage_out(const StopRequest& request) {
     return progress_.cancel.load();
   };
   stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
-  begin_export(request);
+  stops_.begin_export(request);
   stage::Options how = stage_options();
-  how.by_rank = request.until.has_value();
-  std::unique_ptr<TimerThread> alarm;
-  if (request.until) {
-    alarm = cancel_at(*request.until);
+  how.by_rank = request.times.until.has_value();
+  std::unique_ptr<Alarm> alarm;
+  if (request.times.until) {
+    alarm = deadline_.end_export_at(*request.times.until);
   }
   const auto turn = turns_.take(queue::Direction::out, store_.backend->space().used, progress_,
                                 turn_limits(request));
@@ -378,8 +317,8 @@ bool Instance::stage_out(const StopRequest& request) {
     receipt.staged_in = staged_in_;
   }
   alarm.reset();
-  const bool keep = is_to_be_kept(request);
-  if (keep || request.until || is_hurried() || stage::exit_code(receipt) != 0) {
+  const bool keep = stops_.is_to_be_kept(request);
+  if (keep || request.times.until || deadline_.is_hurried() || stage::exit_code(receipt) != 0) {
     stage::Booking(options_.config, staging, results_pfs(), placed_.get()).saved(receipt);
   }
   add_brought_before(receipt);
@@ -401,22 +340,19 @@ bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bo
   // Another client's stop has cancelled the export to drop the rest. That client may have sent a
   // different request since.
   const bool was_cut_off = progress_.cancel && !progress_.time_is_up;
-  const bool ends_anyway = request.until && !was_cut_off;
+  const bool ends_anyway = request.times.until && !was_cut_off;
   if (ends_anyway) {
     receipt.way_out = way_out_of_image;
   }
   Json outcome = tell_receipt(receipt, keep, code);
-  claim_end();  // the receipt is there; the report has a time of its own
+  deadline_.claim_end();  // the receipt is there; the report has a time of its own
   leave_report(receipt, request, outcome);
   log::info("event=staged_out verdict={} files={} bytes={} failed={}",
             stage::name_of(receipt.verdict), receipt.totals.staged_out,
             receipt.totals.bytes_staged_out,
             receipt.totals.failed + receipt.totals.conflict + receipt.totals.not_saved);
-  {
-    MutexLock lock(mutex_);
-    last_receipt_ = std::make_shared<const stage::Receipt>(std::move(receipt));
-  }
-  const std::string overruled = code == 0 ? "" : told_overruled();
+  stops_.set_receipt(std::make_shared<const stage::Receipt>(std::move(receipt)));
+  const std::string overruled = code == 0 ? "" : stops_.told_overruled();
   const bool over = code == 0 || ends_anyway;
   keep_image_ = keep || code != 0;
   if (over && !part_with_store(request, is_all_back, outcome) && code == 0) {
@@ -457,8 +393,9 @@ bool Instance::part_with_store(const StopRequest& request, bool is_all_back, Jso
     }
     return true;
   }
-  const Status left = leave_image(
-      is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved, request.gone_by);
+  const Status left =
+      leave_image(is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved,
+                  request.times.gone_by);
   if (!left) {
     outcome["summary"] =
         outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
@@ -504,138 +441,30 @@ bool Instance::leave_receipt(const stage::Receipt& receipt, Json& outcome) {
   return written;
 }
 
-// If no thread can start, the export runs without a deadline, which is better than no export.
-std::unique_ptr<TimerThread> Instance::cancel_at(std::chrono::steady_clock::time_point end) {
-  auto alarm =
-      TimerThread::start(end, [this] { progress_.time_is_up = true, progress_.cancel = true; });
-  if (alarm) {
-    return std::move(*alarm);
+StopRequest Instance::begin_to_end(const StopRequest& request) {
+  const auto [last, step] = stops_.begin_to_end(request);
+  if (step) {
+    act_on(*step, Event::export_begun);
   }
-  log::warn("event=no_deadline reason=\"{}\"", describe(alarm.error()));
-  return nullptr;
-}
-
-// Another client may have requested this during the export.
-bool Instance::is_to_be_kept(const StopRequest& request) {
-  MutexLock lock(mutex_);
-  return request.keep || (stop_request_ && stop_request_->keep);
-}
-
-bool Instance::is_hurried() {
-  MutexLock lock(mutex_);
-  return hurry_ != nullptr;
-}
-
-Instance::StopRequest Instance::begin_to_end(const StopRequest& request) {
-  StopRequest last = request;
-  MutexLock lock(mutex_);
-  if (stop_request_ && stop_request_->ticket > request.ticket) {
-    last = *stop_request_;
-  }
-  if (!last.stage_out) {
-    return last;
-  }
-  state_ = State::staging_out;
-  changed_.notify_all();
-  if (watchers_) {
-    watchers_->poke();
-  }
-  log::info("event=state state={}", name_of(state_));
   return last;
-}
-
-void Instance::hurry_export(StopRequest& request) {
-  // A running export without a deadline gets the deadline of this request. Then this request
-  // continues.
-  if (request.until) {
-    hurry_ = cancel_at(*request.until);
-  }
-  // A stop that drops the rest waits neither for the export nor for a hanging PFS.
-  if (!request.stage_out) {
-    progress_.cancel = true,
-    request.gone_by = std::chrono::steady_clock::now() + patience_with_dropped;
-  }
-}
-
-// A signal or another client's stop does not revoke the options of an earlier request.
-void Instance::inherit_options(StopRequest& request) {
-  if (!stop_request_ || !stop_request_->stage_out || !request.stage_out) {
-    return;
-  }
-  const StopRequest& earlier = *stop_request_;
-  request.keep = request.keep || earlier.keep;
-  request.cut_off = request.cut_off || earlier.cut_off;
-  request.merge = request.merge || earlier.merge;
-  request.inherits = !request.until && earlier.until;
-  if (request.inherits) {
-    request.until = earlier.until, request.gone_by = earlier.gone_by;
-  }
 }
 
 std::uint64_t Instance::request_stop(StopRequest request) {
   // This also cancels the unloads that an earlier stop waits for. The export completes their work
   // in time.
-  if ((request.until || !request.stage_out) && !request.start_only) {
+  if ((request.times.until || !request.stage_out) && !request.start_only) {
     tasks_->cancel_all();
   }
-  std::unique_ptr<TimerThread> before, start_before;
-  MutexLock lock(mutex_);
-  if (request.start_only && state_ >= State::running) {
-    return 0;
-  }
-  if (state_ < State::running) {
-    progress_.cancel = true;
-    start_before = std::exchange(start_resort_, give_up_at(request));
-  }
-  if (state_ == State::staging_out) {
-    hurry_export(request);
-  }
-  inherit_options(request);
-  if (!request.until) {
-    set_usual_deadline(request);
-  }
-  if (request.gone_by) {
-    before = std::exchange(last_resort_, leave_at(request));
-  }
-  request.ticket = ++stops_asked_;
-  stop_request_ = request;
-  changed_.notify_all();
-  return request.ticket;
-}
-
-// Another client's stop drops the results that are not exported.
-bool Instance::is_overruled() const {
-  return stop_request_ && !stop_request_->stage_out;
-}
-
-std::string Instance::told_overruled() {
-  MutexLock lock(mutex_);
-  if (!is_overruled()) {
-    return "";
-  }
-  return std::string("overruled by another stop --no-stage-out: the other results are ") +
-         (stop_request_->keep ? "kept" : "dropped");
+  return stops_.ask(request);
 }
 
 // The stop executes the last of several requests. Its outcome is the answer to all of them.
 void Instance::finish_stop(const StopRequest& request, Json outcome) {
-  claim_end();
-  std::unique_ptr<TimerThread> over;
+  stops_.finish(request, std::move(outcome));
   MutexLock lock(mutex_);
-  last_outcome_ = std::move(outcome);
-  last_stop_ = request;
   if (watchers_) {
     watchers_->poke();
   }
-  if (stop_request_ && stop_request_->ticket == request.ticket) {
-    stop_request_.reset();
-  }
-  stops_done_ = std::max(stops_done_, request.ticket);
-  hurry_.reset();
-  if (!stop_request_) {
-    over = std::move(last_resort_);
-  }
-  changed_.notify_all();
 }
 
 }  // namespace efs::daemon

@@ -22,15 +22,14 @@ Status Instance::unmount_for(StopRequest& request) {
   if (unmounted || request.ticket != 0) {
     return unmounted;
   }
-  request.until.reset();
-  request.gone_by.reset();
-  drop_last_resort();
+  request.times = {};
+  stops_.drop_last_resort();
   {
     MutexLock lock(mutex_);
     waits_for_ = "its connection was ended: waiting for the programs in it to leave";
     log::warn("event=mount_dead mount={} note=\"{}\"", options_.config.mount_dir, waits_for_);
   }
-  while (!unmounted && !is_asked_within(retry_interval)) {
+  while (!unmounted && !stops_.is_asked_by(Clock::now() + retry_interval)) {
     unmounted = unmount(request);
   }
   {
@@ -38,27 +37,9 @@ Status Instance::unmount_for(StopRequest& request) {
     waits_for_ = nullptr;
   }
   if (unmounted) {
-    begin_deadline(request);
+    stops_.begin_deadline(request);
   }
   return unmounted;
-}
-
-// Is a stop requested within this time?
-bool Instance::is_asked_within(std::chrono::steady_clock::duration time) {
-  const auto end = std::chrono::steady_clock::now() + time;
-  MutexLock lock(mutex_);
-  while (!stop_request_ && std::chrono::steady_clock::now() < end) {
-    changed_.wait_until(mutex_, end);
-  }
-  return stop_request_.has_value();
-}
-
-void Instance::drop_last_resort() {
-  std::unique_ptr<TimerThread> before;
-  MutexLock lock(mutex_);
-  if (!stop_request_) {
-    before = std::move(last_resort_);
-  }
 }
 
 // Programs may have left writes that wait for a limit: stores to mapped files, which the kernel
@@ -78,11 +59,10 @@ Status Instance::unmount(const StopRequest& request) {
   lift_limits();
   const auto begin = std::chrono::steady_clock::now();
   const auto patient_until = [&] {
-    const StopRequest last = last_request(request);
+    const StopRequest last = stops_.last_of(request);
     const auto looked_at = begin + time_to_look;
-    return last.until ? std::max(looked_at, std::min(begin + longest_patience,
-                                                     begin + (*last.until - begin) / 4))
-                      : looked_at;
+    return last.times.until ? std::max(looked_at, last.times.quarter(begin, longest_patience))
+                            : looked_at;
   };
   Status unmounted = supervisor_.unmount(request.is_unusual());
   while (!unmounted && unmounted.error().code == EBUSY &&
@@ -110,41 +90,41 @@ void Instance::await_session_end() {
   const auto begin = Clock::now(), patient_until = begin + longest_patience;
   // Use the latest request, which may have an earlier deadline. Most of the time until a deadline
   // belongs to the export.
-  const auto cut_off_at = [&]() EFS_REQUIRES(mutex_) {
-    if (!stop_request_ || (!stop_request_->cut_off && !stop_request_->until)) {
+  const auto cut_off_at = [&] {
+    const auto last = stops_.latest();
+    if (!last || (!last->cut_off && !last->times.until)) {
       return Clock::time_point::max();
     }
-    return stop_request_->until
-               ? std::min(patient_until, begin + (*stop_request_->until - begin) / 4)
-               : patient_until;
+    return last->times.until ? last->times.quarter(begin, longest_patience) : patient_until;
   };
-  for (bool cut = false;;) {
-    {
-      MutexLock lock(mutex_);
-      if (session_ended_) {
-        break;
-      }
-      const auto now = Clock::now();
-      if (now >= patient_until && waits_for_ == nullptr) {
-        waits_for_ =
-            "another mount namespace (a container?) still has the mount: waiting until it is left";
-        log::warn(
-            "event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace "
-            "still has it\"",
-            options_.config.mount_dir);
-      }
-      if (cut || now < cut_off_at()) {
-        changed_.wait_until(mutex_, now + progress_interval);
-        continue;
-      }
+  for (bool cut = false; !stops_.is_unmounted();) {
+    const auto now = Clock::now();
+    if (now >= patient_until) {
+      say_that_mount_is_elsewhere();
+    }
+    if (cut || now < cut_off_at()) {
+      (void)stops_.is_unmounted_by(now + progress_interval);
+      continue;
     }
     cut = true;
     log::warn("event=cut_off mount={}", options_.config.mount_dir);
     session_->write_back();
     session_->end();
   }
+  say_what_for(nullptr);
+}
+
+void Instance::say_that_mount_is_elsewhere() {
   MutexLock lock(mutex_);
-  waits_for_ = nullptr;
+  if (waits_for_ != nullptr) {
+    return;
+  }
+  waits_for_ =
+      "another mount namespace (a container?) still has the mount: waiting until it is left";
+  log::warn(
+      "event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace still has "
+      "it\"",
+      options_.config.mount_dir);
 }
 
 }  // namespace efs::daemon

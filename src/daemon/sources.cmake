@@ -3,6 +3,7 @@
 set(sources
   channel.cpp
   config_memfds.cpp
+  deadline.cpp
   deadline_exit.cpp
   death_pipe.cpp
   efsd.cpp
@@ -11,7 +12,6 @@ set(sources
   instance_directory.cpp
   instance_drain.cpp
   instance_files.cpp
-  instance_limits.cpp
   instance_mount.cpp
   instance_record.cpp
   instance_resume.cpp
@@ -19,20 +19,24 @@ set(sources
   instance_stop.cpp
   instance_unmount.cpp
   job_history.cpp
+  job_state.cpp
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp
+  mount_limits.cpp
   report_files.cpp
   requests.cpp
   signal_watch.cpp
   slot_keeper.cpp
   starter.cpp
   status_file.cpp
+  stop_coordinator.cpp
   store_members.cpp
   store_setup.cpp
   supervisor.cpp
   supervisor_client.cpp
   tasks.cpp
+  timers.cpp
   unloaded.cpp
   watchers.cpp
   worker_watch.cpp

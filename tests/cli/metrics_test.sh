@@ -74,7 +74,7 @@ check 'changed files' test "$(value "$text" 'efs_changed_files{instance="measure
 check 'no figure of status is missing' python3 -SE - "$status" "$SOURCE/src/cli/metrics.cpp" <<'PYTHON'
 import json, sys
 # Texts, identities, and figures that other metrics contain.
-known = set("""ok event name job_file start_options mount root_dir results_dir directory log supervisor_pid worker_pid status_file
+known = set("""ok event name job_file start_options mount root_dir results_dir directory log supervisor_pid worker_pid protocol status_file
 backend durability io io_reason takeover_reason note mean_seconds histogram_us count skipped_first operations requests errors opens
 passthrough_opens daemon_opens state counters staged_in tasks backends turn""".split())
 source = open(sys.argv[2]).read()
