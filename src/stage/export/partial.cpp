@@ -152,8 +152,9 @@ Result<CopiedContent> copy_container(const PartialJob& job, int container, int f
   const auto size = static_cast<std::uint64_t>(before->st_size);
   const std::uint64_t allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
   FileChecksum sum(sum_kind_for(size, allocated));
-  const CopyJob copy{.source = {posix_pfs(), container},
-                     .destination = {with.pfs, fd},
+  const PfsContent from(posix_pfs(), container), to(with.pfs, fd);
+  const CopyJob copy{.source = from,
+                     .destination = to,
                      .size = size,
                      .allocated = allocated,
                      .early_writeback = true};
@@ -315,7 +316,8 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
     return with_context(fd.error(), "reading it back");
   }
   pfs.drop_cache(fd->get());
-  auto sum = hash_data({pfs, fd->get()}, written.size, written.checksum->kind, scratch, cancel);
+  auto sum =
+      hash_data(PfsContent(pfs, fd->get()), written.size, written.checksum->kind, scratch, cancel);
   if (!sum) {
     return with_context(sum.error(), "reading it back");
   }

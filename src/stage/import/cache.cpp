@@ -500,10 +500,9 @@ Status copy_content(int from, int to, Scratch& scratch, Progress& progress) {
     progress.bytes_done += std::min(size, bytes_of(st));
     return {};
   }
-  const CopyJob job{.source = {posix_pfs(), from},
-                    .destination = {posix_pfs(), to},
-                    .size = size,
-                    .allocated = bytes_of(st)};
+  const PfsContent source(posix_pfs(), from), destination(posix_pfs(), to);
+  const CopyJob job{
+      .source = source, .destination = destination, .size = size, .allocated = bytes_of(st)};
   return copy_data(job, scratch, nullptr, progress);
 }
 

@@ -545,10 +545,9 @@ class StageIn {
     if (entry.size >= huge_page && entry.allocated >= entry.size) {
       EFS_TRY(posix_pfs().truncate(container, entry.size));
     }
-    const CopyJob job{.source = {pfs_, source},
-                      .destination = {posix_pfs(), container},
-                      .size = entry.size,
-                      .allocated = entry.allocated};
+    const PfsContent from(pfs_, source), to(posix_pfs(), container);
+    const CopyJob job{
+        .source = from, .destination = to, .size = entry.size, .allocated = entry.allocated};
     return copy_data(job, scratch, nullptr, progress_);
   }
 

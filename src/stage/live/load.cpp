@@ -596,11 +596,9 @@ class Load : LiveTransfer {
       return std::unexpected(source.error());
     }
     Scratch scratch(options_.transfer_size);
+    const PfsContent from(pfs_, source->get()), to(posix_pfs(), container);
     for (const auto& part : parts) {
-      EFS_TRY(copy_part({.source = {pfs_, source->get()},
-                         .destination = {posix_pfs(), container},
-                         .progress = progress_},
-                        part, scratch));
+      EFS_TRY(copy_part({.source = from, .destination = to, .progress = progress_}, part, scratch));
     }
     EFS_TRY(posix_pfs().truncate(container, entry.size));
     auto now = pfs_.fstat(source->get());
