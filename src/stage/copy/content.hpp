@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backends/backend.hpp"
 #include "base/result.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
@@ -69,6 +70,36 @@ class PfsContent final : public ContentSource, public ContentSink {
  private:
   PfsIo& io_;
   const int fd_;
+};
+
+/// A container of the buffer, whatever its backend keeps it in.
+class ContainerContent final : public ContentSource, public ContentSink {
+ public:
+  explicit ContainerContent(Container& container) : container_(container) {}
+
+  Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) const override {
+    return container_.read(into, offset);
+  }
+
+  Result<std::uint64_t> seek(std::uint64_t offset, int whence) const override {
+    return container_.seek(offset, whence);
+  }
+
+  void will_need(std::uint64_t offset, std::uint64_t length) const override {
+    container_.will_need(offset, length);
+  }
+
+  Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) const override {
+    return container_.write(from, offset);
+  }
+
+  Status truncate(std::uint64_t size) const override { return container_.truncate(size); }
+
+  /// Without effect: settle() makes the buffer's data durable.
+  void start_writeback(std::uint64_t, std::uint64_t) const override {}
+
+ private:
+  Container& container_;
 };
 
 }  // namespace efs::stage

@@ -199,7 +199,7 @@ Result<PfsCheck> compare_files(const VersionPair& pair) {
     return with_context(ours.error(), "opening its container");
   }
   auto their_sum = hash_of(PfsContent(means.pfs, theirs->get()), item, means.scratch, means.cancel);
-  auto our_sum = hash_of(PfsContent(posix_pfs(), ours->fd), item, means.scratch, means.cancel);
+  auto our_sum = hash_of(ContainerContent(*ours->container), item, means.scratch, means.cancel);
   if (!their_sum || !our_sum) {
     return with_context(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
   }

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/container_file.hpp"
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
 #include "base/shared_mapping.hpp"
@@ -241,21 +242,6 @@ TEST_CASE("where space is ample a write of a counted store looks for no holes") 
   CHECK(test::hole_searches() == before + 1);
 }
 
-TEST_CASE("what was stored through a descriptor is counted when that is said, and given back") {
-  const test::TempDirectory directory("/tmp");
-  auto backend = make(directory, {"/tmp", true});
-  {
-    auto container = *backend->create(1);
-    const auto data = pattern(1u << 20, 3);
-    REQUIRE(::pwrite(container->descriptor(), data.data(), data.size(), 0) == 1 << 20);
-    container->count_stored();
-  }
-  CHECK(backend->space().used >= 1u << 20);
-  CHECK(backend->space().used < 2u << 20);
-  backend->remove(1);
-  CHECK(backend->space().used == 0);
-}
-
 TEST_CASE("an advisory capacity turns writers away when it is used up") {
   const test::TempDirectory directory("/tmp");
   FsdaxOptions options;
@@ -284,17 +270,17 @@ TEST_CASE("a container can be a file that is there already, under one more name"
   const auto file = [&](const test::TempDirectory& where, std::size_t size) {
     UniqueFd fd(::open((where.path() + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     REQUIRE(::pwrite(fd.get(), data.data(), size, 0) == static_cast<ssize_t>(size));
-    return fd;
+    return std::make_shared<ContainerFile>(std::move(fd), nullptr, false, false);
   };
-  const UniqueFd fd = file(other, data.size());
+  const auto shared = file(other, data.size());
   const auto before = backend->space();
-  auto container = backend->adopt(7, fd.get());
+  auto container = backend->adopt(7, *shared);
   REQUIRE(container);
   std::vector<std::byte> back(data.size());
   REQUIRE((*container)->read(back, 0) == data.size());
   CHECK(back == data);
   CHECK(backend->attributes(7)->st_nlink == 2);
-  CHECK(backend->adopt(7, fd.get()).error().code == EEXIST);
+  CHECK(backend->adopt(7, *shared).error().code == EEXIST);
   if (strict) {
     CHECK(backend->space().used == before.used + data.size());  // it counts, and once
   }
@@ -303,12 +289,12 @@ TEST_CASE("a container can be a file that is there already, under one more name"
     CHECK(backend->space().used == before.used);
   }
   CHECK(std::filesystem::exists(other.path() + "/file"));
-  CHECK(backend->adopt(8, file(elsewhere, 100).get()).error().code == EXDEV);
+  CHECK(backend->adopt(8, *file(elsewhere, 100)).error().code == EXDEV);
   if (!strict) {
     return;
   }
-  REQUIRE(::fallocate(fd.get(), 0, 0, static_cast<off_t>(capacity + 4096)) == 0);
-  CHECK(backend->adopt(9, fd.get()).error().code == ENOSPC);
+  REQUIRE(shared->allocate(0, 0, capacity + 4096));
+  CHECK(backend->adopt(9, *shared).error().code == ENOSPC);
   CHECK(backend->space().used == before.used);
 }
 
