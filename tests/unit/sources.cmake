@@ -3,6 +3,7 @@
 set(sources
   backends/contract_test.cpp
   backends/fsdax_test.cpp
+  backends/paced_backend_test.cpp
   backends/virtual_device_test.cpp
   base/boot_test.cpp
   base/checksum_test.cpp
