@@ -95,6 +95,7 @@ set(sources
   image/memory_fault_test.cpp
   image/replay_corpus_test.cpp
   image/salvage_fault_test.cpp
+  image/slab_salvage_test.cpp
   intercept/known_range_test.cpp
   objects/bundle_test.cpp
   objects/check_test.cpp
@@ -170,6 +171,7 @@ set(sources
   stage/plan/survey_test.cpp
   stage/resume/booking_test.cpp
   stage/resume/resume_test.cpp
+  stage/store_kinds_test.cpp
   stage/symlink_race_test.cpp
   stage/versions/directory_version_test.cpp
   stage/versions/placed_names_test.cpp
