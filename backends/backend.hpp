@@ -62,7 +62,8 @@ class Container {
   virtual Status allocate(int mode, std::uint64_t offset, std::uint64_t length) = 0;
   /// lseek(2) with SEEK_DATA or SEEK_HOLE.
   virtual Result<std::uint64_t> seek(std::uint64_t offset, int whence) = 0;
-  /// Only size, blocks and times are meaningful.
+  /// Size, blocks and times. Of a container that is a file, all of fstat(2). Of another one also:
+  /// st_mode has S_IFREG, st_nlink is 1 and st_ino is 0.
   virtual Result<struct stat> attributes() = 0;
   /// nullopt leaves a time unchanged; stamp_now sets the current time.
   virtual Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) = 0;
@@ -74,11 +75,15 @@ class Container {
   virtual Status sync(bool metadata) = 0;
   /// Maps [offset, offset + length), which must be allocated. ENOTSUP if mapping has no benefit.
   virtual Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) = 0;
-  /// For kernel passthrough and staging; -1 if there is none. Owned by the container.
-  virtual int descriptor() const = 0;
-  /// Counts the bytes that the caller stored through the descriptor, if the backend counts bytes.
-  /// Call once per new container, while the container still has its name.
-  virtual void count_stored() = 0;
+  /// A hint that these bytes will be read soon. Does not wait; has no result.
+  virtual void will_need(std::uint64_t offset, std::uint64_t length) = 0;
+  /// Fills this empty container with the blocks of `other`, and copies nothing. EOPNOTSUPP or
+  /// another error if the two cannot share blocks: the caller copies.
+  virtual Status clone(const Container& other) = 0;
+  /// For kernel passthrough, and for the seal and the hard links of a cache of inputs, alone.
+  /// nullopt: the container is no file. The members above do everything else, and a store that
+  /// counts bytes sees only theirs. Owned by the container.
+  virtual std::optional<int> descriptor() const = 0;
 };
 
 /// The owner according to a container's label. `own`: also if the label is unknown. `unfinished`:
@@ -103,10 +108,10 @@ class Backend {
     return create(id, CachePolicy::kept_open);
   }
 
-  /// Creates a container that is one more name of the open file `fd`. Copies nothing; the bytes are
-  /// shared with the other names (fs/seal.hpp). EXDEV if this store cannot link that file; ENOSPC
-  /// if the file does not fit.
-  virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) = 0;
+  /// Creates a container that is one more name of the file that `other` is. Copies nothing; the
+  /// bytes are shared with the other names (fs/seal.hpp). EXDEV if this store cannot link that
+  /// file, or one of the two is no file; ENOSPC if the file does not fit.
+  virtual Result<std::shared_ptr<Container>> adopt(std::uint64_t id, Container& other) = 0;
   /// The number of descriptors does not grow with the number of files. EUCLEAN, with a text, if the
   /// container carries another label or has lost its label.
   virtual Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) = 0;
@@ -155,8 +160,8 @@ class Backend {
   /// removed before the call. Writes all data of the file system back, so it may take seconds.
   virtual void await_removed() = 0;
   virtual Durability durability() const = 0;
-  /// Returns whether the kernel may do I/O on descriptors directly. False if the daemon must count
-  /// every byte.
+  /// Returns whether the kernel may do I/O on descriptors directly. False if containers have none,
+  /// or if the daemon must count every byte.
   virtual bool offers_descriptor() const = 0;
   /// A tmpfs with huge pages: one byte stored into a file that has its size already takes a whole
   /// huge page, zeros but for that byte. To punch the zeros gives their space back. False where

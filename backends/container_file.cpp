@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <libpmem.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -117,7 +119,7 @@ Status ContainerFile::counted(std::uint64_t upper_bound, Change change) {
 
 Result<std::size_t> ContainerFile::read(std::span<std::byte> into, std::uint64_t offset) {
   std::size_t done = 0;
-  if (waits_) {
+  if (waits_ && slow_work_is_heard()) {
     iovec all{into.data(), into.size()};
     done = static_cast<std::size_t>(std::max<ssize_t>(
         0, ::preadv2(fd_.get(), &all, 1, static_cast<off_t>(offset), RWF_NOWAIT)));
@@ -182,12 +184,6 @@ Result<std::size_t> ContainerFile::write(std::span<const std::byte> from, std::u
   return done;
 }
 
-void ContainerFile::count_stored() {
-  if (account_) {
-    account_->adjust(allocated() - booked_);
-  }
-}
-
 Status ContainerFile::truncate(std::uint64_t size) {
   return counted(0, [&]() -> Status {
     return ::ftruncate(fd_.get(), static_cast<off_t>(size)) == 0 ? Status{} : fail_errno();
@@ -249,6 +245,28 @@ Status ContainerFile::sync(bool metadata) {
     pmem_drain();
   }
   return (metadata ? ::fsync(fd_.get()) : ::fdatasync(fd_.get())) == 0 ? Status{} : fail_errno();
+}
+
+// Memory needs no reading ahead.
+void ContainerFile::will_need(std::uint64_t offset, std::uint64_t length) {
+  if (waits_) {
+    (void)::posix_fadvise(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(length),
+                          POSIX_FADV_WILLNEED);
+  }
+}
+
+Status ContainerFile::clone(const Container& other) {
+  const auto from = other.descriptor();
+  struct stat st{};
+  if (!from) {
+    return fail(EOPNOTSUPP);
+  }
+  if (account_ && ::fstat(*from, &st) != 0) {
+    return fail_errno();
+  }
+  return counted(static_cast<std::uint64_t>(st.st_blocks) * 512, [&]() -> Status {
+    return ::ioctl(fd_.get(), FICLONE, *from) == 0 ? Status{} : fail_errno();
+  });
 }
 
 Result<std::unique_ptr<Segment>> ContainerFile::map(std::uint64_t offset, std::size_t length) {

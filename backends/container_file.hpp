@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A container of fsdax: a file. Internal to the backend.
+// A container that is a file: of fsdax, or outside any store.
 
 #include <array>
 #include <atomic>
@@ -42,14 +42,9 @@ std::array<timespec, 2> times_to_set(std::optional<FileTime> atime, std::optiona
 class ContainerFile final : public Container {
  public:
   /// `account`: null if bytes are not counted. `pmem`: mappings are persistent memory. `waits`: I/O
-  /// may wait for a disk. `booked`: the bytes of the file that `account` has already counted.
-  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits,
-                std::int64_t booked = 0)
-      : fd_(std::move(fd)),
-        account_(std::move(account)),
-        pmem_(pmem),
-        waits_(waits),
-        booked_(booked) {}
+  /// may wait for a disk.
+  ContainerFile(UniqueFd fd, std::shared_ptr<CapacityAccount> account, bool pmem, bool waits)
+      : fd_(std::move(fd)), account_(std::move(account)), pmem_(pmem), waits_(waits) {}
 
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override;
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override;
@@ -62,9 +57,10 @@ class ContainerFile final : public Container {
   Status sync(bool metadata) override;
   Result<std::unique_ptr<Segment>> map(std::uint64_t offset, std::size_t length) override;
 
-  int descriptor() const override { return fd_.get(); }
+  void will_need(std::uint64_t offset, std::uint64_t length) override;
+  Status clone(const Container& other) override;
 
-  void count_stored() override;
+  std::optional<int> descriptor() const override { return fd_.get(); }
 
  private:
   std::int64_t allocated() const;
@@ -76,7 +72,6 @@ class ContainerFile final : public Container {
   const std::shared_ptr<CapacityAccount> account_;
   const bool pmem_;
   const bool waits_;
-  const std::int64_t booked_;
   Mutex growth_;  // rank 40; serialises counted changes of a container, so that deltas are exact
 };
 

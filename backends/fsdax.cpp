@@ -149,7 +149,7 @@ class Fsdax final : public PlainBackend {
     }
     try {
       auto made = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_,
-                                                  durability() == Durability::page, booked);
+                                                  durability() == Durability::page);
       if (policy != CachePolicy::kept_open) {
         return made;
       }
@@ -163,18 +163,22 @@ class Fsdax final : public PlainBackend {
     }
   }
 
-  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
-    struct stat st{};
-    if (::fstat(fd, &st) != 0) {
-      return fail_errno();
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, Container& other) override {
+    const auto file = other.descriptor();
+    if (!file) {
+      return fail(EXDEV);
     }
-    const auto bytes = static_cast<std::uint64_t>(st.st_blocks) * 512;
+    const auto st = other.attributes();
+    if (!st) {
+      return std::unexpected(st.error());
+    }
+    const auto bytes = static_cast<std::uint64_t>(st->st_blocks) * 512;
     if (account_ && !account_->take(bytes)) {
       return fail(ENOSPC);
     }
-    Status linked = link_file(id, fd);
+    Status linked = link_file(id, *file);
     if (!linked && linked.error().code == ENOENT && (linked = make_directory_again(id))) {
-      linked = link_file(id, fd);
+      linked = link_file(id, *file);
     }
     if (!linked) {
       if (account_) {
@@ -228,7 +232,7 @@ class Fsdax final : public PlainBackend {
     std::array<char, 96> text{};
     ssize_t length = 0;
     if (const auto known = cache_.find(id)) {
-      length = ::fgetxattr(known->descriptor(), label_name, text.data(), text.size());
+      length = ::fgetxattr(*known->descriptor(), label_name, text.data(), text.size());
     } else {
       const std::string path = "/proc/self/fd/" + std::to_string(options_.directory.get()) + "/" +
                                static_cast<const char*>(ContainerName(id));
@@ -565,7 +569,7 @@ class Fsdax final : public PlainBackend {
   // space. A later removal forgets the descriptor after the unlink.
   std::shared_ptr<Container> remember(std::uint64_t id, std::shared_ptr<ContainerFile> opened) {
     auto kept = cache_.remember(id, std::move(opened));
-    if (struct stat st{}; ::fstat(kept->descriptor(), &st) == 0 && st.st_nlink == 0) {
+    if (struct stat st{}; ::fstat(*kept->descriptor(), &st) == 0 && st.st_nlink == 0) {
       cache_.forget(id);
     }
     return kept;

@@ -111,7 +111,9 @@ class VirtualDevice final : public Backend {
   }
 
   /// The plan chooses the place of a container, so cached inputs are copied, not linked.
-  Result<std::shared_ptr<Container>> adopt(std::uint64_t, int) override { return fail(EXDEV); }
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t, Container&) override {
+    return fail(EXDEV);
+  }
 
   Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
     Backend* where = holder(id);

@@ -16,6 +16,10 @@ void slow_work_begins() {
   }
 }
 
+bool slow_work_is_heard() {
+  return listener_of_thread != nullptr;
+}
+
 ListenForSlowWork::ListenForSlowWork(SlowWorkListener& listener)
     : before_(std::exchange(listener_of_thread, &listener)) {}
 

@@ -24,6 +24,10 @@ class SlowWorkListener {
 /// number of times, under any lock. Costs one load if there is no listener.
 void slow_work_begins();
 
+/// Returns whether this thread has a listener. To find out whether work will be slow may cost a
+/// system call, which a thread without a listener need not make.
+bool slow_work_is_heard();
+
 /// Registers `listener` for slow work on this thread, for a scope.
 class ListenForSlowWork {
  public:

@@ -537,7 +537,7 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
   if (!container) {
     return std::unexpected(container.error());
   }
-  EFS_TRY(unseal_container(ino, (*container)->descriptor(), staged_as));
+  EFS_TRY(unseal_container(ino, **container, staged_as));
   ReadLock lock(mutex_);
   if (Inode* inode = names_.find(ino)) {
     inode->unshared = true;
@@ -545,24 +545,26 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
   return {};
 }
 
-Status Filesystem::unseal_container(std::uint64_t ino, int fd, const std::string& staged_as) {
-  struct stat st{};
-  if (fd < 0 || ::fstat(fd, &st) != 0 || !is_sealed(st)) {
-    return {};
+Status Filesystem::unseal_container(std::uint64_t ino, Container& container,
+                                    const std::string& staged_as) {
+  auto now = container.attributes();
+  if (!now || !is_sealed(*now)) {
+    return now ? Status{} : std::unexpected(now.error());
   }
   slow_work_begins();
   MutexLock turn(parting_);
   // Another open of the same file may have unsealed it meanwhile, and a program may already write
   // to it; do not unseal it again.
-  if (::fstat(fd, &st) != 0 || !is_sealed(st)) {
-    return {};
+  now = container.attributes();
+  if (!now || !is_sealed(*now)) {
+    return now ? Status{} : std::unexpected(now.error());
   }
   if (Sharer* sharer = sharer_) {
-    sharer->part(fd, staged_as);
+    sharer->part(container, staged_as);
   }
   // first the label: a container without label and seal belongs to no store
   EFS_TRY(backend_.label(ino));
-  return unseal(fd);
+  return unseal(container);
 }
 
 bool is_privilege(std::string_view xattr) {

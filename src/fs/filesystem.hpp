@@ -605,9 +605,8 @@ class Filesystem {
   /// Call it before any change of a container's bytes, size or times, from the first open for
   /// writing on. On return no sharer relies on them. May copy the whole file.
   Status part_with_sharers(std::uint64_t ino) EFS_EXCLUDES(mutex_, parting_);
-  /// Takes the seal, if there is one, off the container that `fd` is open on. `staged_as`: the
-  /// names of the import.
-  Status unseal_container(std::uint64_t ino, int fd, const std::string& staged_as)
+  /// Takes the seal, if there is one, off the open container. `staged_as`: the names of the import.
+  Status unseal_container(std::uint64_t ino, Container& container, const std::string& staged_as)
       EFS_EXCLUDES(mutex_, parting_);
   enum class Closed : std::uint8_t {
     any,

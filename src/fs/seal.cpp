@@ -13,17 +13,21 @@ constexpr mode_t plain_mode = 0600, sealed_mode = 0700;
 }  // namespace
 
 // In this order, because a container without seal and label belongs to no store.
-Status seal(int container) {
-  if (::fchmod(container, sealed_mode) != 0) {
+Status seal(const Container& container) {
+  const auto fd = container.descriptor();
+  if (!fd) {
+    return fail(EOPNOTSUPP, "sealing a container");
+  }
+  if (::fchmod(*fd, sealed_mode) != 0) {
     return fail_errno("sealing a container");
   }
-  const bool gone =
-      ::fremovexattr(container, label_name) == 0 || errno == ENODATA || errno == EOPNOTSUPP;
+  const bool gone = ::fremovexattr(*fd, label_name) == 0 || errno == ENODATA || errno == EOPNOTSUPP;
   return gone ? Status{} : fail_errno("the label of a container");
 }
 
-Status unseal(int container) {
-  return ::fchmod(container, plain_mode) == 0 ? Status{} : fail_errno("unsealing a container");
+Status unseal(const Container& container) {
+  const auto fd = container.descriptor();
+  return fd && ::fchmod(*fd, plain_mode) == 0 ? Status{} : fail_errno("unsealing a container");
 }
 
 bool is_sealed(const struct stat& container) {

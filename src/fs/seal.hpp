@@ -9,15 +9,16 @@
 
 #include <string>
 
+#include "backends/backend.hpp"
 #include "base/result.hpp"
 
 namespace efs {
 
 /// Seals a container. The mark is the owner's execute bit, which has no other use for a container
-/// and which every file system has. `container`: a descriptor with any access mode. Removes the
-/// container's label (backends/fsdax.hpp), because another job may adopt it next.
-Status seal(int container);
-Status unseal(int container);
+/// and which every file system has. `container`: open with any access mode; EOPNOTSUPP if it is no
+/// file. Removes the container's label (backends/fsdax.hpp), because another job may adopt it next.
+Status seal(const Container& container);
+Status unseal(const Container& container);
 bool is_sealed(const struct stat& container);
 
 /// The interface to the sharer of sealed containers. Thread-safe.
@@ -28,7 +29,7 @@ class Sharer {
   /// process changes the container before. The sharer copies the content now, or drops its entry if
   /// it cannot. May take long. Cannot fail. `staged_as`: the import paths, relative to the root,
   /// separated by NUL; "": not known.
-  virtual void part(int container, const std::string& staged_as) = 0;
+  virtual void part(Container& container, const std::string& staged_as) = 0;
 };
 
 }  // namespace efs

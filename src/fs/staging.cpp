@@ -20,8 +20,7 @@ Result<OpenContainer> held(std::uint64_t ino, Result<std::shared_ptr<Container>>
   if (!container) {
     return std::unexpected(container.error());
   }
-  const int fd = (*container)->descriptor();
-  return OpenContainer{.ino = ino, .fd = fd, .holds = std::move(*container)};
+  return OpenContainer{.ino = ino, .container = std::move(*container)};
 }
 
 // Sets the members of the item that the import under its name determines.
@@ -121,27 +120,15 @@ Result<OpenContainer> Staging::begin_open_file_at(unsigned place) {
   if (!container) {
     return std::unexpected(container.error());
   }
-  // Writes to the descriptor bypass the backend. count_stored() reports them to the backend when
-  // the writer is done.
-  Container* const filled = container->get();
-  try {
-    return OpenContainer{
-        .ino = *ino,
-        .fd = filled->descriptor(),
-        .holds = std::shared_ptr<void>(
-            filled, [kept = std::move(*container)](void*) { kept->count_stored(); })};
-  } catch (const std::bad_alloc&) {  // otherwise the container would leak
-    abandon(*ino);
-    throw;
-  }
+  return OpenContainer{.ino = *ino, .container = std::move(*container)};
 }
 
-Result<OpenContainer> Staging::adopt_file(int fd) {
+Result<OpenContainer> Staging::adopt_file(Container& other) {
   const auto ino = new_number();
   if (!ino) {
     return std::unexpected(ino.error());
   }
-  return held(*ino, filesystem_.backend_.adopt(*ino, fd));
+  return held(*ino, filesystem_.backend_.adopt(*ino, other));
 }
 
 Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
@@ -154,8 +141,9 @@ Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
   const std::shared_ptr<void> counted(nullptr, [&count](void*) { --count; });
   auto file = held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
   if (file) {
-    file->holds = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
-        std::move(file->holds), counted);
+    using Counted = std::pair<std::shared_ptr<Container>, std::shared_ptr<void>>;
+    const auto both = std::make_shared<Counted>(std::move(file->container), counted);
+    file->container = std::shared_ptr<Container>(both, both->first.get());
   }
   return file;
 }

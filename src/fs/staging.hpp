@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backend.hpp"
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
-#include "base/unique_fd.hpp"
 #include "fs/inode_numbers.hpp"
 #include "fs/known_directories.hpp"
 
@@ -75,11 +75,10 @@ struct StagedAttributes {
   Nanoseconds mtime = 0;
 };
 
-/// Keeps the container of a file open during its lifetime.
+/// The container of a file, open for reading and writing. It stays open as long as this or a copy.
 struct OpenContainer {
   std::uint64_t ino = 0;
-  int fd = -1;                  // for reading and writing
-  std::shared_ptr<void> holds;  // keeps `fd` open
+  std::shared_ptr<Container> container;
 };
 
 /// A filled file before its publication. `path` is relative to the root.
@@ -180,10 +179,10 @@ class Staging {
   /// The same on backend number `place` (Backend::create_at()).
   Result<OpenContainer> begin_open_file_at(unsigned place);
 
-  /// The same with a hard link to the open file `fd` as its container (Backend::adopt()).
-  Result<OpenContainer> adopt_file(int fd);
+  /// The same with a hard link to `other` as its container (Backend::adopt()).
+  Result<OpenContainer> adopt_file(Container& other);
 
-  /// Opens the container of an existing file. Cheaper than a separate descriptor.
+  /// Opens the container of an existing file.
   Result<OpenContainer> open_container(std::uint64_t ino);
 
   /// As Filesystem::secure().

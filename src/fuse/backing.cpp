@@ -42,7 +42,7 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
     std::vector<Registration> files;
     files.reserve(batch.size());
     for (const auto& one : batch) {
-      files.push_back({.ino = one.ino, .fd = one.container->descriptor()});
+      files.push_back({.ino = one.ino, .fd = one.container->descriptor().value_or(-1)});
     }
     // No lock is needed: no open can name these inodes yet.
     const auto ids = registrar_->open_backing(files);
@@ -251,7 +251,7 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
     MutexLock lock(mutex_);
     for (const auto& file : files) {
       if (!slots_.contains(file.ino)) {
-        unknown.push_back({.ino = file.ino, .fd = file.container->descriptor()});
+        unknown.push_back({.ino = file.ino, .fd = file.container->descriptor().value_or(-1)});
       }
     }
     if (unknown.empty()) {

@@ -132,8 +132,8 @@ class BackingTable final {
   /// first: it is needed only if the inode has no id yet. Without a registrar the table asks for
   /// the container as well, so that an open fails at once if the container cannot be opened.
   Result<Acquired> acquire(std::uint64_t ino, bool wanted, Container* container) {
-    return acquire(ino, wanted,
-                   container == nullptr ? std::nullopt : std::optional(container->descriptor()));
+    const auto descriptor = container == nullptr ? std::nullopt : container->descriptor();
+    return acquire(ino, wanted && (container == nullptr || descriptor), descriptor);
   }
 
   /// The same for a file that may be no container. nullopt: no descriptor is at hand.

@@ -299,6 +299,9 @@ class Check {
   // The checks below return false if they reported the container.
 
   bool is_own_file(std::uint64_t id, const struct stat& st, const std::string& object) {
+    if (st.st_ino == 0) {
+      return true;  // no file
+    }
     if (const auto [twin, first] = inodes_.try_emplace({st.st_dev, st.st_ino}, id); !first) {
       find(Severity::damage, object,
            "is container " + std::to_string(twin->second) +

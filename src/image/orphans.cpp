@@ -30,8 +30,7 @@ class LostBuffer final : public stage::OutgoingBuffer {
     if (!container) {
       return std::unexpected(container.error());
     }
-    const int fd = (*container)->descriptor();
-    return fs::OpenContainer{.ino = ino, .fd = fd, .holds = std::move(*container)};
+    return fs::OpenContainer{.ino = ino, .container = std::move(*container)};
   }
 
   Result<std::uint64_t> available_bytes() override { return std::uint64_t{0}; }
@@ -52,7 +51,8 @@ fs::WalkItem directory_item(const std::string& path, uid_t owner) {
   return item;
 }
 
-fs::WalkItem file_item(const std::string& directory, std::uint64_t id,
+// A container that is no file has no owner.
+fs::WalkItem file_item(const std::string& directory, std::uint64_t id, uid_t owner,
                        const struct stat& attributes) {
   fs::WalkItem item;
   item.path = directory + "/" + std::to_string(id);
@@ -60,6 +60,8 @@ fs::WalkItem file_item(const std::string& directory, std::uint64_t id,
   item.attributes = attributes;
   item.attributes.st_mode = S_IFREG | 0600;
   item.attributes.st_nlink = 1;
+  item.attributes.st_uid = owner;
+  item.attributes.st_gid = ::getegid();
   item.dirty = true;
   item.keep = fs::Keep::persistent;
   return item;
@@ -109,7 +111,7 @@ Result<Orphans> find_orphans(const HeldStore& held) {
       continue;
     }
     lost.bytes += static_cast<std::uint64_t>(attributes->st_size);
-    lost.items.push_back(file_item(own, id, *attributes));
+    lost.items.push_back(file_item(own, id, held.directories.owner, *attributes));
   }
   if (!lost.items.empty()) {
     lost.items.insert(lost.items.begin(), {directory_item(top, held.directories.owner),

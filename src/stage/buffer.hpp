@@ -29,7 +29,7 @@ class Buffer {
   virtual Result<fs::OpenContainer> begin_open_file() = 0;
   /// The same on backend number `place`, if the buffer has several backends.
   virtual Result<fs::OpenContainer> begin_open_file_at(unsigned place) = 0;
-  virtual Result<fs::OpenContainer> adopt_file(int fd) = 0;
+  virtual Result<fs::OpenContainer> adopt_file(Container& other) = 0;
   virtual Result<fs::OpenContainer> open_container(std::uint64_t ino) = 0;
   virtual void abandon(std::uint64_t ino) = 0;
   virtual std::size_t publish_files(std::span<const fs::StagedFile> files, Status& failed) = 0;
@@ -87,7 +87,7 @@ class PlainBuffer : public Buffer {
  public:
   Result<fs::OpenContainer> begin_open_file_at(unsigned) override { return begin_open_file(); }
 
-  Result<fs::OpenContainer> adopt_file(int) override { return fail(EXDEV); }
+  Result<fs::OpenContainer> adopt_file(Container&) override { return fail(EXDEV); }
 
   Result<std::vector<fs::WalkItem>> look(const Plan&) override { return walk(); }
 
@@ -178,7 +178,9 @@ class StagingBuffer final : public PlainBuffer {
     return staging_.begin_open_file_at(place);
   }
 
-  Result<fs::OpenContainer> adopt_file(int fd) override { return staging_.adopt_file(fd); }
+  Result<fs::OpenContainer> adopt_file(Container& other) override {
+    return staging_.adopt_file(other);
+  }
 
   Result<fs::OpenContainer> open_container(std::uint64_t ino) override;
 

@@ -17,7 +17,9 @@ class ForwardingBuffer : public Buffer {
     return inner_.begin_open_file_at(place);
   }
 
-  Result<fs::OpenContainer> adopt_file(int fd) override { return inner_.adopt_file(fd); }
+  Result<fs::OpenContainer> adopt_file(Container& other) override {
+    return inner_.adopt_file(other);
+  }
 
   Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
     return inner_.open_container(ino);

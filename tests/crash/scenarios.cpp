@@ -496,10 +496,9 @@ Step adopt(const std::string& path, const std::string& content) {
             auto data = std::make_shared<SimWorld::Data>();
             data->visible = content;
             data->synced = false;
-            const int fd = 1000 + static_cast<int>(life.world.shared.size());
-            life.world.shared[fd] = data;
+            SimBackend::SimContainer shared(life.world, data);
             fs::Staging staging(life.filesystem);
-            const auto file = life.note(staging.adopt_file(fd));
+            const auto file = life.note(staging.adopt_file(shared));
             if (!file) {
               return;
             }

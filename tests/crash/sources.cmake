@@ -3,6 +3,7 @@
 set(sources
   crash_test.cpp
   enumeration.cpp
+  killed_store_test.cpp
   scenarios.cpp
   staging_test.cpp
   unsettled_test.cpp

@@ -14,7 +14,7 @@ backends: base
 store: base
 fs: base backends store
 fuse: base backends fs
-stage: base config fs
+stage: base backends config fs
 control: base
 queue: base
 image: base config backends store fs stage
@@ -88,6 +88,13 @@ members_with_bodies() {
 }
 no_members_with_bodies() { ! members_with_bodies "$1" | grep .; }
 
+# A container may be no file: only the code that seals a container or links it into the cache of inputs
+# may ask for its descriptor. (The layer fuse asks for it too, for passthrough.)
+container_descriptors() {
+  (cd "$1" && grep -rnE '(^|[^_[:alnum:]])descriptor\(\)' src/fs src/stage src/image --include='*.cpp' --include='*.hpp' | grep -vE '^(src/fs/seal|src/stage/import/cache)\.cpp:')
+}
+no_container_descriptors() { ! container_descriptors "$1" | grep .; }
+
 # --- the checks can fail ---
 copy=$S/copy
 mkdir -p "$copy/tests" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/objects" "$SOURCE/conf" "$copy" || exit 2
@@ -122,6 +129,7 @@ planted 'a layer without a rule' 'newlayer has no rule' bad_includes src/newlaye
 planted 'a path of the workshop' 'planted.hpp' foreign_paths src/base/planted.hpp "constexpr auto where = \"${workshop}main/x\";"
 planted 'a namespace with the mounts of other tests' 'planted.sh' foreign_mounts tests/planted.sh 'unsha''re -m --propagation private sleep 1'   # in two parts, too
 planted 'a member that can be forgotten' 'planted.hpp' members_with_bodies src/base/planted.hpp '  virtual int secure() { return 0; }'
+planted 'a descriptor between layers' 'planted.cpp' container_descriptors src/stage/export/planted.cpp '  const auto fd = container->descriptor();'
 planted 'a bad example' 'planted.yaml' bad_examples conf/planted.yaml 'resorces: []'
 
 # --- the tree ---
@@ -131,6 +139,8 @@ check 'the parts of stage include downwards only' no_bad_stage_includes "$SOURCE
 check 'no path of the workshop' no_foreign_paths "$SOURCE"
 check 'no test keeps the mounts of another one' no_foreign_mounts "$SOURCE"
 check 'virtual members are pure' no_members_with_bodies "$SOURCE"
+check 'no layer works on the descriptor of a container' no_container_descriptors "$SOURCE"
+check 'the two that may are where the check looks' test "$(grep -l 'descriptor()' "$SOURCE/src/fs/seal.cpp" "$SOURCE/src/stage/import/cache.cpp" | wc -l)" = 2
 check 'there are examples' test "$(ls "$SOURCE"/conf/*.yaml | wc -l)" -ge 4
 check 'every example is a valid job file' no_bad_examples "$SOURCE"
 finish

@@ -4,11 +4,12 @@
 #include <linux/fs.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <map>
 #include <memory>
 
 #include "fs/filesystem.hpp"
-#include "support/containers.hpp"
+#include "support/store_kinds.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -28,7 +29,8 @@ using NodePtr = std::shared_ptr<Node>;
 
 class Pair {
  public:
-  Pair() : directory_("/dev/shm"), metadata_(directory_.open()) {
+  explicit Pair(const test::StoreKind& kind)
+      : kind_(kind), directory_("/dev/shm"), metadata_(directory_.open()) {
     reopen();
     root_->directory = true;
   }
@@ -36,7 +38,7 @@ class Pair {
   void reopen() {
     filesystem_.reset();
     backend_.reset();
-    backend_ = test::open_containers(directory_.path());
+    backend_ = kind_.open(directory_.path());
     auto opened = Filesystem::open(*backend_, {.metadata_directory = metadata_.get()});
     REQUIRE(opened);
     filesystem_ = std::move(*opened);
@@ -372,6 +374,7 @@ class Pair {
     return count;
   }
 
+  const test::StoreKind kind_;
   test::TempDirectory directory_;
   UniqueFd metadata_;
   std::unique_ptr<Backend> backend_;
@@ -382,10 +385,11 @@ class Pair {
 }  // namespace
 
 TEST_CASE("random operations do what the model does, also after recovery from the journal") {
+  const auto kind = GENERATE(test::in_files, test::in_slab);
   const auto seed = test::seed();
-  INFO("EFS_TEST_SEED=" << seed);
+  INFO("EFS_TEST_SEED=" << seed << ", containers: " << kind.name);
   std::mt19937_64 random(seed);
-  Pair pair;
+  Pair pair(kind);
   for (int i = 0; i < 6000; ++i) {
     pair.step(random);
     if (i % 100 == 0) {

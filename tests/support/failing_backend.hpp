@@ -47,8 +47,8 @@ class FailingBackend final : public PlainBackend {
     return opened;
   }
 
-  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
-    return real_.adopt(id, fd);
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, Container& other) override {
+    return real_.adopt(id, other);
   }
 
   Status label(std::uint64_t id) override { return real_.label(id); }

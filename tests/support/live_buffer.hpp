@@ -6,44 +6,42 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
-#include "support/containers.hpp"
 #include "support/open_handles.hpp"
+#include "support/store_kinds.hpp"
 #include "support/temp.hpp"
 
 namespace efs::test {
 
 struct LiveBuffer {
+  const StoreKind kind;
   TempDirectory directory{"/dev/shm"};
   UniqueFd metadata;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<fs::Filesystem> filesystem;
   std::unique_ptr<fs::Staging> staging;
 
-  LiveBuffer() : metadata(directory.open()) { open(); }
+  explicit LiveBuffer(const StoreKind& kind_ = in_files) : kind(kind_), metadata(directory.open()) {
+    open();
+  }
 
   /// Opens the existing store, as after a restart.
   void open() {
     staging.reset();
     filesystem.reset();
-    backend = test::open_containers(directory.path());
+    backend.reset();
+    backend = kind.open(directory.path());
     filesystem = std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
     staging = std::make_unique<fs::Staging>(*filesystem);
   }
 
   std::size_t containers() const {
     std::size_t count = 0;
-    for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(directory.path() + "/data")) {
-      if (entry.is_regular_file()) {
-        ++count;
-      }
-    }
+    (void)backend->for_each([&](std::uint64_t) { ++count; });
     return count;
   }
 

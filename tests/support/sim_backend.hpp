@@ -36,13 +36,11 @@ class SimBackend final : public PlainBackend {
       if (world_.ended()) {
         return;
       }
-      data_->look();
       if (bytes().size() < offset + from.size()) {
         std::abort();  // a kernel would send SIGBUS
       }
       std::memcpy(bytes().data() + offset, from.data(), from.size());
       data_->synced = false;
-      data_->show();
     }
 
    private:
@@ -58,7 +56,6 @@ class SimBackend final : public PlainBackend {
 
     Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) override {
       EFS_TRY(world_.call("read"));
-      data_->look();
       if (offset >= data_->visible.size()) {
         return 0;
       }
@@ -68,47 +65,52 @@ class SimBackend final : public PlainBackend {
     }
 
     Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) override {
-      EFS_TRY(world_.call("write"));
-      data_->look();
+      EFS_TRY(change("write"));
       if (data_->visible.size() < offset + from.size()) {
         data_->visible.resize(offset + from.size());
       }
       std::memcpy(data_->visible.data() + offset, from.data(), from.size());
       data_->synced = false;
-      data_->show();
+      data_->mtime = wall_time();
       return from.size();
     }
 
     Status truncate(std::uint64_t size) override {
-      EFS_TRY(world_.call("truncate"));
-      data_->look();
+      EFS_TRY(change("truncate"));
       return resize(size);
     }
 
     Status allocate(int mode, std::uint64_t offset, std::uint64_t length) override {
-      EFS_TRY(world_.call("allocate"));
-      data_->look();
+      EFS_TRY(change("allocate"));
       return mode != 0 || offset + length <= data_->visible.size() ? Status{}
                                                                    : resize(offset + length);
     }
 
-    Result<std::uint64_t> seek(std::uint64_t offset, int) override {
+    /// Has no holes.
+    Result<std::uint64_t> seek(std::uint64_t offset, int whence) override {
       EFS_TRY(world_.call("seek"));
-      return offset;
+      if (offset >= data_->visible.size()) {
+        return fail(ENXIO);
+      }
+      return whence == SEEK_DATA ? offset : data_->visible.size();
     }
 
     Result<struct stat> attributes() override {
       EFS_TRY(world_.call("attributes"));
       struct stat st{};
-      if (world_.gives_descriptors && ::fstat(data_->descriptor(), &st) == 0) {
-        return st;
-      }
+      st.st_mode = S_IFREG | 0600;
+      st.st_nlink = 1;
       st.st_size = static_cast<off_t>(data_->visible.size());
+      st.st_blocks = static_cast<blkcnt_t>((data_->visible.size() + 511) / 512);
+      st.st_atim = to_timespec(data_->atime);
+      st.st_mtim = to_timespec(data_->mtime);
       return st;
     }
 
-    Status set_times(std::optional<FileTime>, std::optional<FileTime>) override {
-      return world_.call("set_times");
+    Status set_times(std::optional<FileTime> atime, std::optional<FileTime> mtime) override {
+      EFS_TRY(change("set_times"));
+      set_times_of(*data_, atime, mtime);
+      return {};
     }
 
     void accessed(AccessTimes) override {}
@@ -129,9 +131,24 @@ class SimBackend final : public PlainBackend {
       return std::make_unique<SimSegment>(world_, data_, offset, length);
     }
 
-    void count_stored() override {}
+    void will_need(std::uint64_t, std::uint64_t) override {}
 
-    int descriptor() const override { return world_.gives_descriptors ? data_->descriptor() : -1; }
+    Status clone(const Container&) override { return fail(EOPNOTSUPP); }
+
+    std::optional<int> descriptor() const override { return std::nullopt; }
+
+    const SimWorld::DataPtr& data() const { return data_; }
+
+    static void set_times_of(SimWorld::Data& data, std::optional<FileTime> atime,
+                             std::optional<FileTime> mtime) {
+      const auto set = [](FileTime& time, const std::optional<FileTime>& wanted) {
+        if (wanted) {
+          time = *wanted == FileTime(stamp_now) ? wall_time() : *wanted;
+        }
+      };
+      set(data.atime, atime);
+      set(data.mtime, mtime);
+    }
 
     static void settle(SimWorld::Data& data) {
       data.durable = data.visible;
@@ -139,10 +156,15 @@ class SimBackend final : public PlainBackend {
     }
 
    private:
+    /// Staging takes the end of the world for a failure and goes on: its later changes are lost.
+    Status change(const char* name) {
+      return world_.ended() ? fail(EIO, "power loss") : world_.call(name);
+    }
+
     Status resize(std::uint64_t size) {
       data_->visible.resize(size);
       data_->synced = false;
-      data_->show();
+      data_->mtime = wall_time();
       return {};
     }
 
@@ -180,13 +202,13 @@ class SimBackend final : public PlainBackend {
     return std::make_shared<SimContainer>(world_, found->second);
   }
 
-  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, int fd) override {
+  Result<std::shared_ptr<Container>> adopt(std::uint64_t id, Container& other) override {
     EFS_TRY(world_.call("adopt"));
-    const auto found = world_.shared.find(fd);
-    if (found == world_.shared.end()) {
+    const auto* shared = dynamic_cast<const SimContainer*>(&other);
+    if (shared == nullptr) {
       return fail(EXDEV);
     }
-    if (!place_.containers.emplace(id, found->second).second) {
+    if (!place_.containers.emplace(id, shared->data()).second) {
       return fail(EEXIST);
     }
     auto made = open(id, CachePolicy::kept_open);
@@ -237,9 +259,15 @@ class SimBackend final : public PlainBackend {
     return (*container)->attributes();
   }
 
-  Status set_times(std::uint64_t id, std::optional<FileTime>, std::optional<FileTime>) override {
+  Status set_times(std::uint64_t id, std::optional<FileTime> atime,
+                   std::optional<FileTime> mtime) override {
     EFS_TRY(world_.call("set_times by id"));
-    return place_.containers.contains(id) ? Status{} : fail(ENOENT);
+    const auto found = place_.containers.find(id);
+    if (found == place_.containers.end()) {
+      return fail(ENOENT);
+    }
+    SimContainer::set_times_of(*found->second, atime, mtime);
+    return {};
   }
 
   Status sync_name(std::uint64_t id) override {

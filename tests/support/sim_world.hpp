@@ -75,7 +75,6 @@ class SimWorld {
     if (dead_) {
       throw PowerLoss{};
     }
-    look();
     ++count_;
     names_.push_back(name);
     if (count_ == end_) {
@@ -154,9 +153,7 @@ class SimWorld {
     bool labelled = false;    // certainly: it was synced after its creation or its label
     bool unfinished = false;  // power loss left its name without its label
     unsigned life = 0;        // life of its creation: power losses so far
-    // set after a caller asked for a descriptor: has the visible content, and is written without
-    // our knowledge
-    UniqueFd file;
+    FileTime atime, mtime;    // as the last caller set them
 
     // Data that was written after the label is missing too.
     void lose_label() {
@@ -164,48 +161,6 @@ class SimWorld {
       visible.clear();
       durable.clear();
       synced = true;
-    }
-
-    int descriptor() {
-      if (file) {
-        return file.get();
-      }
-      file.reset(::memfd_create("container", MFD_CLOEXEC));
-      if (!file || ::fchmod(file.get(), 0600) != 0) {
-        std::abort();
-      }
-      show();
-      return file.get();
-    }
-
-    /// Copies the descriptor's content into `visible`.
-    void look() {
-      struct stat st{};
-      if (!file || ::fstat(file.get(), &st) != 0) {
-        return;
-      }
-      std::string now(static_cast<std::size_t>(st.st_size), '\0');
-      if (::pread(file.get(), now.data(), now.size(), 0) != static_cast<ssize_t>(now.size()) ||
-          now == visible) {
-        return;
-      }
-      visible = std::move(now);
-      synced = false;
-    }
-
-    /// Copies `visible` to the descriptor. Times stay.
-    void show() {
-      struct stat st{};
-      if (!file || ::fstat(file.get(), &st) != 0) {
-        return;
-      }
-      const timespec times[2] = {st.st_atim, st.st_mtim};
-      if (::ftruncate(file.get(), static_cast<off_t>(visible.size())) != 0 ||
-          ::pwrite(file.get(), visible.data(), visible.size(), 0) !=
-              static_cast<ssize_t>(visible.size())) {
-        std::abort();
-      }
-      ::futimens(file.get(), times);
     }
   };
 
@@ -222,10 +177,7 @@ class SimWorld {
 
   bool ended() const { return dead_; }
 
-  bool gives_descriptors = false;  // of containers
-  bool maps = false;               // of containers
-  // files outside the store that can be adopted as containers, by descriptor
-  std::map<int, DataPtr> shared;
+  bool maps = false;              // containers can be mapped
   std::set<std::uint64_t> stuck;  // containers whose removal has failed
 
   /// Returns the container; null if there is none.
@@ -261,7 +213,6 @@ class SimWorld {
 
   /// Applies a power loss: leaves what a machine finds afterwards.
   void crash() {
-    look();
     // Names of the journal's directory: an ordered log. The file system has written any prefix of
     // it.
     while (!names_on_the_way.empty() && chance()) {
@@ -307,13 +258,6 @@ class SimWorld {
     }
   }
 
-  // Reads the data that was written to descriptors until the power loss.
-  void look() {
-    if (gives_descriptors && !dead_) {
-      for_each_container([](std::uint64_t, Data& data) { data.look(); });
-    }
-  }
-
   // Containers: each creation and each removal may be durable or not, independently. A reused
   // number refers to its earlier container, to the new one, or to none.
   void crash_place(Place& place) {
@@ -345,7 +289,6 @@ class SimWorld {
       }
       data->visible = data->durable;
       data->synced = true;
-      data->show();
     }
     place.containers = place.durable_containers = found;
   }

@@ -4,4 +4,5 @@ set(sources
   durable_calls.cpp
   failing_new.cpp
   hole_searches.cpp
+  slab_backend.cpp
 )

@@ -3,6 +3,7 @@
 set(sources
   backends/contract_test.cpp
   backends/fsdax_test.cpp
+  backends/paced_backend_test.cpp
   backends/virtual_device_test.cpp
   base/boot_test.cpp
   base/checksum_test.cpp
@@ -102,6 +103,7 @@ set(sources
   image/memory_fault_test.cpp
   image/replay_corpus_test.cpp
   image/salvage_fault_test.cpp
+  image/slab_salvage_test.cpp
   image/store_3_test.cpp
   intercept/known_range_test.cpp
   objects/bundle_test.cpp
@@ -179,6 +181,7 @@ set(sources
   stage/plan/survey_test.cpp
   stage/resume/booking_test.cpp
   stage/resume/resume_test.cpp
+  stage/store_kinds_test.cpp
   stage/symlink_race_test.cpp
   stage/versions/directory_version_test.cpp
   stage/versions/placed_names_test.cpp

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "stage/copy/transfer.hpp"
+#include "base/result.hpp"
+#include "stage/copy/content.hpp"
 
 namespace efs::stage {
 
@@ -13,12 +14,13 @@ struct DataRange {
   std::uint64_t end = 0;
 };
 
-/// The ranges of a file's first `size` bytes that hold data, in order. Not thread-safe.
+/// The ranges of a file's first `size` bytes that hold data, in order. Borrows the source. Not
+/// thread-safe.
 class DataRanges {
  public:
   /// `seeking`: finds holes. Otherwise the whole file counts as data, as on a file system without
   /// SEEK_HOLE.
-  DataRanges(const End& source, std::uint64_t size, bool seeking)
+  DataRanges(const ContentSource& source, std::uint64_t size, bool seeking)
       : source_(source), size_(size), seeking_(seeking) {}
 
   /// The first range at or after `from`; bytes before `from` are cut off. An empty range at the end
@@ -26,7 +28,7 @@ class DataRanges {
   Result<DataRange> next(std::uint64_t from);
 
  private:
-  const End source_;
+  const ContentSource& source_;
   const std::uint64_t size_;
   bool seeking_;
 };

@@ -22,10 +22,10 @@ constexpr std::uint64_t writeback_step = 32U << 20U;
 constexpr std::uint64_t read_ahead = 16U << 20U;
 
 /// Reads `data.size()` bytes at `offset`, or fails.
-Status read_fully(const End& source, std::span<std::byte> data, std::uint64_t offset) {
+Status read_fully(const ContentSource& source, std::span<std::byte> data, std::uint64_t offset) {
   std::size_t got = 0;
   while (got < data.size()) {
-    auto part = source.io.read(source.fd, data.subspan(got), offset + got);
+    auto part = source.read(data.subspan(got), offset + got);
     if (!part) {
       return with_context(part.error(), "reading");
     }
@@ -112,7 +112,7 @@ class Copy {
     if (data_end_ == job_.size) {
       return {};
     }
-    if (auto done = job_.destination.io.truncate(job_.destination.fd, job_.size); !done) {
+    if (auto done = job_.destination.truncate(job_.size); !done) {
       return with_context(done.error(), "extending");
     }
     return {};
@@ -165,7 +165,7 @@ class Copy {
         step.turn == 0 ? step.end : std::min(job_.size, step.begin + read_ahead);
     const std::uint64_t end = std::min(job_.size, step.end + read_ahead);
     if (begin < end) {
-      job_.source.io.will_need(job_.source.fd, begin, end - begin);
+      job_.source.will_need(begin, end - begin);
     }
   }
 
@@ -195,7 +195,7 @@ class Copy {
       if (progress_.cancel) {
         return fail(ECANCELED, "cancelled");
       }
-      auto part = job_.destination.io.write(job_.destination.fd, data.subspan(done), offset + done);
+      auto part = job_.destination.write(data.subspan(done), offset + done);
       if (!part) {
         return with_context(part.error(), "writing");
       }
@@ -222,7 +222,7 @@ class Copy {
       range = {step.end - std::min(step.end, written_ - flushed_), step.end};
       flushed_ = written_;
     }
-    job_.destination.io.start_writeback(job_.destination.fd, range.begin, range.end - range.begin);
+    job_.destination.start_writeback(range.begin, range.end - range.begin);
   }
 
   const CopyJob& job_;
@@ -265,7 +265,7 @@ Result<DataRange> DataRanges::next(std::uint64_t from) {
   if (!seeking_) {
     return DataRange{from, size_};
   }
-  auto begin = source_.io.seek(source_.fd, from, SEEK_DATA);
+  auto begin = source_.seek(from, SEEK_DATA);
   if (!begin && begin.error().code == ENXIO) {
     return DataRange{size_, size_};
   }
@@ -273,7 +273,7 @@ Result<DataRange> DataRanges::next(std::uint64_t from) {
     seeking_ = false;  // without SEEK_HOLE all is data
     return DataRange{from, size_};
   }
-  auto end = begin ? source_.io.seek(source_.fd, *begin, SEEK_HOLE) : begin;
+  auto end = begin ? source_.seek(*begin, SEEK_HOLE) : begin;
   if (!end) {
     return with_context(end.error(), "finding holes");
   }
@@ -330,8 +330,8 @@ Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progre
   return copy.finish();
 }
 
-Result<FileSum> hash_data(const End& source, std::uint64_t size, SumKind kind, Scratch& scratch,
-                          const std::atomic<bool>& cancel) {
+Result<FileSum> hash_data(const ContentSource& source, std::uint64_t size, SumKind kind,
+                          Scratch& scratch, const std::atomic<bool>& cancel) {
   FileChecksum sum(kind);
   DataRanges ranges(source, size, kind == SumKind::xxh3_sparse);
   const auto buffer = scratch.buffer(0);

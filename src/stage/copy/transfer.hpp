@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// One file's data from one descriptor to another: the loop that stage-in and stage-out share.
+// One file's data from one end to another: the loop that stage-in and stage-out share.
 
 #include <sys/stat.h>
 
@@ -16,8 +16,8 @@
 #include "base/checksum.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "stage/copy/content.hpp"
 #include "stage/copy/progress.hpp"
-#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
 
@@ -79,18 +79,13 @@ class ScratchPool {
   std::vector<std::unique_ptr<Scratch>> free_ EFS_GUARDED_BY(mutex_);
 };
 
-/// One end of a copy. Owns nothing.
-struct End {
-  PfsIo& io;
-  int fd = -1;
-};
-
+/// Borrows the ends.
 struct CopyJob {
-  End source;
-  End destination;               // empty; only this copy uses it
-  std::uint64_t size = 0;        // of the source
-  std::uint64_t allocated = 0;   // if below size: the copy finds and keeps holes
-  bool early_writeback = false;  // for large files: the device writes back during the copy
+  const ContentSource& source;
+  const ContentSink& destination;  // empty; only this copy uses it
+  std::uint64_t size = 0;          // of the source
+  std::uint64_t allocated = 0;     // if below size: the copy finds and keeps holes
+  bool early_writeback = false;    // for large files: the device writes back during the copy
 };
 
 /// Copies `size` bytes. On success the destination has exactly that size, and `sum`, if given, has
@@ -103,8 +98,8 @@ Status copy_data(const CopyJob& job, Scratch& scratch, FileChecksum* sum, Progre
 
 /// The checksum of the first `size` bytes. An xxh3-sparse checksum does not read holes. Errors: as
 /// copy_data.
-Result<FileSum> hash_data(const End& source, std::uint64_t size, SumKind kind, Scratch& scratch,
-                          const std::atomic<bool>& cancel);
+Result<FileSum> hash_data(const ContentSource& source, std::uint64_t size, SumKind kind,
+                          Scratch& scratch, const std::atomic<bool>& cancel);
 
 /// The bytes of a file to transfer: its size without its holes.
 inline std::uint64_t data_of(std::uint64_t size, std::uint64_t allocated) {

@@ -143,22 +143,24 @@ struct CopiedContent {
 };
 
 /// Copies the content of the open `container` to the new file `fd`. The buffer confirms the copy.
-Result<CopiedContent> copy_container(const PartialJob& job, int container, int fd,
+Result<CopiedContent> copy_container(const PartialJob& job, Container& container, int fd,
                                      const PartialMeans& with) {
-  const auto before = posix_pfs().fstat(container);
+  const auto before = container.attributes();
   if (!before) {
     return with_context(before.error(), "reading its container");
   }
   const auto size = static_cast<std::uint64_t>(before->st_size);
   const std::uint64_t allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
   FileChecksum sum(sum_kind_for(size, allocated));
-  const CopyJob copy{.source = {posix_pfs(), container},
-                     .destination = {with.pfs, fd},
+  const ContainerContent from(container);
+  const PfsContent to(with.pfs, fd);
+  const CopyJob copy{.source = from,
+                     .destination = to,
                      .size = size,
                      .allocated = allocated,
                      .early_writeback = true};
   EFS_TRY(copy_data(copy, with.scratch, &sum, with.progress));
-  const auto after = posix_pfs().fstat(container);
+  const auto after = container.attributes();
   EFS_TRY(with.buffer.confirm(job.item.ino, after && same_version(*before, *after)));
   return CopiedContent{.size = size, .checksum = sum.finish()};
 }
@@ -191,7 +193,7 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, const PartialMea
   if (!container) {
     return with_context(container.error(), "opening its container");
   }
-  const auto copied = copy_container(job, container->fd, fd, with);
+  const auto copied = copy_container(job, *container->container, fd, with);
   if (!copied) {
     return std::unexpected(copied.error());
   }
@@ -315,7 +317,8 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
     return with_context(fd.error(), "reading it back");
   }
   pfs.drop_cache(fd->get());
-  auto sum = hash_data({pfs, fd->get()}, written.size, written.checksum->kind, scratch, cancel);
+  auto sum =
+      hash_data(PfsContent(pfs, fd->get()), written.size, written.checksum->kind, scratch, cancel);
   if (!sum) {
     return with_context(sum.error(), "reading it back");
   }

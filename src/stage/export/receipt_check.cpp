@@ -51,8 +51,8 @@ std::string difference_of(const ReceiptEntry& entry, const std::string& place,
   if (entry.bytes != 0 && size != entry.bytes) {
     return "has " + std::to_string(size) + " bytes instead of " + std::to_string(entry.bytes);
   }
-  const auto sum =
-      hash_data({pfs, file->get()}, size, entry.checksum->kind, files.scratch, files.cancel);
+  const auto sum = hash_data(PfsContent(pfs, file->get()), size, entry.checksum->kind,
+                             files.scratch, files.cancel);
   if (!sum) {
     return "cannot be read: " + describe(sum.error());
   }

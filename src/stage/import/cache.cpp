@@ -3,9 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include <string_view>
 #include <thread>
 
+#include "backends/container_file.hpp"
 #include "base/boot.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -41,6 +40,11 @@ Status link_open_file(int fd, int directory, const std::string& name) {
                   AT_SYMLINK_FOLLOW) == 0
              ? Status{}
              : fail_errno("linking " + name);
+}
+
+/// A file of the cache, which may be on a disk.
+std::shared_ptr<Container> container_of(UniqueFd file) {
+  return std::make_shared<ContainerFile>(std::move(file), nullptr, false, true);
 }
 
 // Uses the fine clock: the kernel's own time stamps do not distinguish events within a few
@@ -203,7 +207,7 @@ std::optional<CacheEntry> Cache::read_entry(const std::string& name) const {
 }
 
 std::optional<Cache::Found> Cache::find(const CacheKey& key,
-                                        const std::function<bool(int)>& adopt) {
+                                        const std::function<bool(Container&)>& adopt) {
   const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) {
@@ -215,51 +219,51 @@ std::optional<Cache::Found> Cache::find(const CacheKey& key,
   if (!entry || entry->key != key) {
     return std::nullopt;
   }
-  Found found{.container = UniqueFd(::openat(directory_.get(), name.c_str(),
-                                             O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC))};
+  UniqueFd file(
+      ::openat(directory_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat st{};
-  const bool there = found.container && ::fstat(found.container.get(), &st) == 0;
-  if (!there || !is_as_offered(st, *entry)) {
+  if (!file || ::fstat(file.get(), &st) != 0 || !is_as_offered(st, *entry)) {
     log::warn("event=cache_damaged path=\"{}\" action=\"dropped\"", key.path);
     drop(*lock, name);
     return std::nullopt;
   }
+  Found found{.container = container_of(std::move(file))};
   record_use(directory_.get(), name);
-  found.adopted = st.st_nlink == 1 && adopt(found.container.get());
+  found.adopted = st.st_nlink == 1 && adopt(*found.container);
   return found;
 }
 
-bool Cache::still_whole(int container) {
-  struct stat st{};
-  return ::fstat(container, &st) == 0 && is_sealed(st);
+bool Cache::still_whole(Container& cached) {
+  const auto now = cached.attributes();
+  return now && is_sealed(*now);
 }
 
-Status Cache::offer(const CacheKey& key, int container, Nanoseconds read_from) {
+Status Cache::offer(const CacheKey& key, Container& container, Nanoseconds read_from) {
   if (key.version.ctime > read_from - settling) {
     return fail(EAGAIN, "changed on the PFS less than two seconds before it was read");
   }
-  struct stat st{};
-  if (::fstat(container, &st) != 0) {
-    return fail_errno("container");
+  const auto st = container.attributes();
+  if (!st) {
+    return with_context(st.error(), "container");
   }
-  if (bytes_of(st) > capacity_) {
+  if (bytes_of(*st) > capacity_) {
     return fail(EFBIG, "is larger than the cache, which takes " + format_bytes(capacity_));
   }
-  Status done = publish(key, container);
+  const Status done = container.descriptor() ? publish(key, container) : fail(EXDEV);
   if (done || done.error().code != EXDEV) {
     return done;
   }
-  auto copy = copy_of(container);
-  return copy ? publish(key, copy->get()) : std::unexpected(copy.error());
+  const auto copy = copy_of(container);
+  return copy ? publish(key, **copy) : std::unexpected(copy.error());
 }
 
-Status Cache::publish(const CacheKey& key, int container) {
+Status Cache::publish(const CacheKey& key, Container& container) {
   // Before the name: every named container of the cache is sealed. A needless seal costs one check
   // at the first write.
   EFS_TRY(seal(container));
-  struct stat st{};
-  if (::fstat(container, &st) != 0) {
-    return fail_errno("container");
+  const auto st = container.attributes();
+  if (!st) {
+    return with_context(st.error(), "container");
   }
   const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
@@ -268,26 +272,26 @@ Status Cache::publish(const CacheKey& key, int container) {
   }
   const std::string name = entry_name(key.path);
   drop(*lock, name);
-  make_room(*lock, bytes_of(st));
-  return add(*lock, name, format_entry({.key = key, .held = to_ns(st.st_mtim)}), container);
+  make_room(*lock, bytes_of(*st));
+  return add(*lock, name, format_entry({.key = key, .held = to_ns(st->st_mtim)}), container);
 }
 
 // The container first: without its text it is not an entry.
-Status Cache::add(Lock& lock, const std::string& name, const std::string& text, int container) {
+Status Cache::add(Lock& lock, const std::string& name, const std::string& text,
+                  Container& container) {
   const UniqueFd file(::openat(directory_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!file ||
       ::pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return fail_errno("cache entry");
   }
-  EFS_TRY(link_open_file(container, directory_.get(), name));
+  EFS_TRY(link_open_file(container.descriptor().value_or(-1), directory_.get(), name));
   if (auto linked = link_open_file(file.get(), directory_.get(), name + std::string(key_suffix));
       !linked) {
     ::unlinkat(directory_.get(), name.c_str(), 0);
     return linked;
   }
-  struct stat st{};
-  if (::fstat(container, &st) == 0) {
-    lock.used += bytes_of(st);
+  if (const auto st = container.attributes()) {
+    lock.used += bytes_of(*st);
   }
   record_use(directory_.get(), name);
   return {};
@@ -354,26 +358,26 @@ void Cache::make_room(Lock& lock, std::uint64_t bytes) {
   }
 }
 
-Result<UniqueFd> Cache::copy_of(int container) const {
-  struct stat st{};
+Result<std::shared_ptr<Container>> Cache::copy_of(Container& container) const {
+  const auto st = container.attributes();
   struct statvfs fs{};
-  if (::fstat(container, &st) != 0 || ::fstatvfs(directory_.get(), &fs) != 0) {
-    return fail_errno("container");
+  if (!st || ::fstatvfs(directory_.get(), &fs) != 0) {
+    return st ? fail_errno("cache") : with_context(st.error(), "container");
   }
   // Leaves space of the file system to others.
-  if (fs.f_bavail * fs.f_frsize < bytes_of(st) + fs.f_blocks * fs.f_frsize / 16) {
+  if (fs.f_bavail * fs.f_frsize < bytes_of(*st) + fs.f_blocks * fs.f_frsize / 16) {
     return fail(ENOSPC, "the file system of the cache is almost full");
   }
-  UniqueFd copy(::openat(directory_.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!copy) {
+  UniqueFd file(::openat(directory_.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file) {
     return fail_errno("cache entry");
   }
+  auto copy = container_of(std::move(file));
   Scratch scratch(copy_chunk);
   Progress unseen;
-  EFS_TRY(copy_content(container, copy.get(), scratch, unseen));
-  const std::array<timespec, 2> times{st.st_atim, st.st_mtim};
-  if (::futimens(copy.get(), times.data()) != 0) {
-    return fail_errno("cache entry");
+  EFS_TRY(copy_content(container, *copy, scratch, unseen));
+  if (auto done = copy->set_times(st->st_atim, st->st_mtim); !done) {
+    return with_context(done.error(), "cache entry");
   }
   return copy;
 }
@@ -384,14 +388,14 @@ bool Cache::has(const std::string& name, const struct stat& container) const {
          st.st_ino == container.st_ino && st.st_dev == container.st_dev;
 }
 
-void Cache::part(int container, const std::string& path) {
+void Cache::part(Container& container, const std::string& path) {
   const std::string name = entry_name(path);
-  struct stat st{};
-  if (::fstat(container, &st) != 0 || !has(name, st)) {
+  const auto st = container.attributes();
+  if (!st || !container.descriptor() || !has(name, *st)) {
     return;  // no longer in the cache
   }
   auto copy = copy_of(container);
-  Status kept = copy ? seal(copy->get()) : std::unexpected(copy.error());
+  Status kept = copy ? seal(**copy) : std::unexpected(copy.error());
   const MutexLock turn(turn_);
   auto lock = Lock::take(directory_.get());
   if (!lock) {
@@ -399,7 +403,7 @@ void Cache::part(int container, const std::string& path) {
                      describe(lock.error()));
   }
   const auto entry = read_entry(name);
-  if (!has(name, st)) {
+  if (!has(name, *st)) {
     return;  // no longer in the cache
   }
   drop(*lock, name);
@@ -407,9 +411,9 @@ void Cache::part(int container, const std::string& path) {
     return;
   }
   if (kept) {
-    kept = add(*lock, name, format_entry(*entry), copy->get());
+    kept = add(*lock, name, format_entry(*entry), **copy);
   }
-  log::info("event=cache_parted path=\"{}\" bytes={} kept={} reason=\"{}\"", path, st.st_size,
+  log::info("event=cache_parted path=\"{}\" bytes={} kept={} reason=\"{}\"", path, st->st_size,
             kept ? "yes" : "no", kept ? "" : describe(kept.error()));
 }
 
@@ -487,23 +491,22 @@ Result<Cache::Removed> Cache::remove(const std::function<bool(const CachedFile&)
   return removed;
 }
 
-Status copy_content(int from, int to, Scratch& scratch, Progress& progress) {
-  struct stat st{};
-  if (::fstat(from, &st) != 0) {
-    return fail_errno("container");
+Status copy_content(Container& from, Container& to, Scratch& scratch, Progress& progress) {
+  const auto st = from.attributes();
+  if (!st) {
+    return with_context(st.error(), "container");
   }
-  const auto size = static_cast<std::uint64_t>(st.st_size);
+  const auto size = static_cast<std::uint64_t>(st->st_size);
   if (size == 0) {
     return {};
   }
-  if (::ioctl(to, FICLONE, from) == 0) {
-    progress.bytes_done += std::min(size, bytes_of(st));
+  if (to.clone(from)) {
+    progress.bytes_done += std::min(size, bytes_of(*st));
     return {};
   }
-  const CopyJob job{.source = {posix_pfs(), from},
-                    .destination = {posix_pfs(), to},
-                    .size = size,
-                    .allocated = bytes_of(st)};
+  const ContainerContent source(from), destination(to);
+  const CopyJob job{
+      .source = source, .destination = destination, .size = size, .allocated = bytes_of(*st)};
   return copy_data(job, scratch, nullptr, progress);
 }
 

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
@@ -53,23 +54,22 @@ class Cache {
 
   struct Found {
     // open for reading; its content may change at any time: see still_whole()
-    UniqueFd container;
+    std::shared_ptr<Container> container;
     bool adopted = false;  // `adopt` accepted it
   };
 
-  /// Returns the entry for `key`. If no job shares the container, calls `adopt` with its descriptor
-  /// to give it another name; no other job can adopt it meanwhile. Drops the entry if it was
-  /// modified.
-  std::optional<Found> find(const CacheKey& key, const std::function<bool(int)>& adopt);
+  /// Returns the entry for `key`. If no job shares the container, calls `adopt` to give the
+  /// file another name; no other job can adopt it meanwhile. Drops the entry if it was modified.
+  std::optional<Found> find(const CacheKey& key, const std::function<bool(Container&)>& adopt);
   /// Call it after a copy. True if the container has had the entry's content until now.
-  static bool still_whole(int container);
+  static bool still_whole(Container& cached);
 
-  /// Adds `container` to the cache, by a link if possible, otherwise by a copy. Requires: the
+  /// Adds `container` to the cache, by a link if it is a file, otherwise by a copy. Requires: the
   /// container has the whole content of `key` and its times, and no process writes to it before it
   /// is unsealed. `read_from`: when the read from the PFS began, wall clock. EAGAIN: the file
   /// changed on the PFS too recently. EFBIG, ENOSPC: it does not fit. After an error the container
   /// is unchanged.
-  Status offer(const CacheKey& key, int container, Nanoseconds read_from);
+  Status offer(const CacheKey& key, Container& container, Nanoseconds read_from);
 
   /// Bytes that dropping all unshared entries would free, if the cache is on this file system.
   std::uint64_t idle_bytes(dev_t device);
@@ -78,7 +78,7 @@ class Cache {
 
   /// Call it before a sealed container of the PFS file `path` changes. If the cache shares the
   /// container, it makes a copy or drops the entry. See Sharer.
-  void part(int container, const std::string& path);
+  void part(Container& container, const std::string& path);
 
   /// All entries, the least recently used first.
   Result<std::vector<CachedFile>> list();
@@ -103,12 +103,12 @@ class Cache {
 
   static Result<UniqueFd> open_own(int parent, const std::string& name, const std::string& path);
   std::optional<CacheEntry> read_entry(const std::string& name) const;
-  Status publish(const CacheKey& key, int container);
-  Status add(Lock& lock, const std::string& name, const std::string& text, int container);
+  Status publish(const CacheKey& key, Container& container);
+  Status add(Lock& lock, const std::string& name, const std::string& text, Container& container);
   void drop(Lock& lock, const std::string& name);
   void make_room(Lock& lock, std::uint64_t bytes);
   std::vector<CachedFile> scan(Lock& lock);
-  Result<UniqueFd> copy_of(int container) const;
+  Result<std::shared_ptr<Container>> copy_of(Container& container) const;
   bool has(const std::string& name, const struct stat& container) const;
 
   // rank 8: one thread of this process at a time waits for the lock between processes
@@ -120,8 +120,8 @@ class Cache {
 
 class Scratch;
 struct Progress;
-/// Fills the empty file `to` with the content of `from`; both are on this node. Shares blocks if
-/// the file system can, otherwise copies and keeps holes. Progress as copy_data().
-Status copy_content(int from, int to, Scratch& scratch, Progress& progress);
+/// Fills the empty container `to` with the content of `from`. Shares blocks if the file system can,
+/// otherwise copies and keeps holes. Progress as copy_data().
+Status copy_content(Container& from, Container& to, Scratch& scratch, Progress& progress);
 
 }  // namespace efs::stage

@@ -12,7 +12,7 @@ std::string path_on_pfs(const std::string& root_dir, const std::string& path) {
 
 }  // namespace
 
-void InputSharer::part(int container, const std::string& staged_as) {
+void InputSharer::part(Container& container, const std::string& staged_as) {
   for (const auto& name : fs::split_names(staged_as)) {
     cache_.part(container, path_on_pfs(config_.root_dir, config::source_of(config_, name)));
   }
@@ -41,8 +41,8 @@ std::optional<fs::OpenContainer> Reuse::take(File& file, unsigned place, Scratch
     return std::nullopt;
   }
   std::optional<fs::OpenContainer> held;
-  const auto found = cache_->find(*file.key, [&](int container) {
-    auto adopted = buffer_.adopt_file(container);
+  const auto found = cache_->find(*file.key, [&](Container& cached) {
+    auto adopted = buffer_.adopt_file(cached);
     if (adopted) {
       held = std::move(*adopted);
     }
@@ -54,7 +54,7 @@ std::optional<fs::OpenContainer> Reuse::take(File& file, unsigned place, Scratch
   if (held) {
     progress.bytes_done += file.data;
   } else {
-    held = copied(found->container.get(), place, scratch, progress);
+    held = copied(*found->container, place, scratch, progress);
   }
   if (!held) {
     return std::nullopt;
@@ -66,21 +66,21 @@ std::optional<fs::OpenContainer> Reuse::take(File& file, unsigned place, Scratch
 }
 
 // Copies because another job shares the container, or because the store is on another file system.
-std::optional<fs::OpenContainer> Reuse::copied(int container, unsigned place, Scratch& scratch,
+std::optional<fs::OpenContainer> Reuse::copied(Container& cached, unsigned place, Scratch& scratch,
                                                Progress& progress) {
   auto held = buffer_.begin_open_file_at(place);
   if (!held) {
     return std::nullopt;
   }
   // Checked after the copy: no process writes before the seal is broken.
-  if (copy_content(container, held->fd, scratch, progress) && Cache::still_whole(container)) {
+  if (copy_content(cached, *held->container, scratch, progress) && Cache::still_whole(cached)) {
     return std::move(*held);
   }
   buffer_.abandon(held->ino);
   return std::nullopt;
 }
 
-void Reuse::keep(const File& file, const fs::Origin& version, int container) {
+void Reuse::keep(const File& file, const fs::Origin& version, Container& container) {
   if (!file.key || file.reused) {
     return;
   }

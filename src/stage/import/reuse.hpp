@@ -22,7 +22,7 @@ class InputSharer final : public Sharer {
  public:
   InputSharer(Cache& cache, const config::JobConfig& config) : cache_(cache), config_(config) {}
 
-  void part(int container, const std::string& staged_as) override;
+  void part(Container& container, const std::string& staged_as) override;
 
  private:
   Cache& cache_;
@@ -57,12 +57,12 @@ class Reuse {
                                         Progress& progress);
   /// Offers a file to the cache. Requires: it was read from the PFS as `version`, is whole and has
   /// its times.
-  void keep(const File& file, const fs::Origin& version, int container);
+  void keep(const File& file, const fs::Origin& version, Container& container);
 
   Report report() const;
 
  private:
-  std::optional<fs::OpenContainer> copied(int container, unsigned place, Scratch& scratch,
+  std::optional<fs::OpenContainer> copied(Container& cached, unsigned place, Scratch& scratch,
                                           Progress& progress);
 
   Cache* const cache_;

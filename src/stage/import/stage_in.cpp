@@ -516,13 +516,13 @@ class StageIn {
     }
     pending.add(file->ino);
     if (entry.size > 0 && !from_cache) {
-      EFS_TRY(fill(file->fd, entry, source->get(), scratch));
+      EFS_TRY(fill(*file->container, entry, source->get(), scratch));
     }
     auto origin = unchanged_origin(entry, source->get());
     if (!origin) {
       return std::unexpected(origin.error());
     }
-    if (auto done = posix_pfs().set_times(file->fd, entry.attributes.atime, entry.attributes.mtime);
+    if (auto done = file->container->set_times(entry.attributes.atime, entry.attributes.mtime);
         !done) {
       return with_context(done.error(), "setting its times in the buffer");
     }
@@ -530,7 +530,7 @@ class StageIn {
     if (!xattrs) {
       return with_context(xattrs.error(), "reading its extended attributes");
     }
-    reuse_.keep(known, *origin, file->fd);
+    reuse_.keep(known, *origin, *file->container);
     fs::StagedFile& staged = pending.last();
     staged.xattrs = std::move(*xattrs);
     staged.path = entry.path;
@@ -539,16 +539,16 @@ class StageIn {
     return {};
   }
 
-  Status fill(int container, const PlanEntry& entry, int source, Scratch& scratch) {
+  Status fill(Container& container, const PlanEntry& entry, int source, Scratch& scratch) {
     // A memory file whose size is known is filled with huge pages from the start (tmpfs
     // huge=within_size): twice the speed of first touch. A sparse one would lose its holes to them.
     if (entry.size >= huge_page && entry.allocated >= entry.size) {
-      EFS_TRY(posix_pfs().truncate(container, entry.size));
+      EFS_TRY(container.truncate(entry.size));
     }
-    const CopyJob job{.source = {pfs_, source},
-                      .destination = {posix_pfs(), container},
-                      .size = entry.size,
-                      .allocated = entry.allocated};
+    const PfsContent from(pfs_, source);
+    const ContainerContent to(container);
+    const CopyJob job{
+        .source = from, .destination = to, .size = entry.size, .allocated = entry.allocated};
     return copy_data(job, scratch, nullptr, progress_);
   }
 

@@ -52,7 +52,9 @@ class LoadBuffer final : public PlainBuffer {
     return staging_.begin_open_file_at(place);
   }
 
-  Result<fs::OpenContainer> adopt_file(int fd) override { return staging_.adopt_file(fd); }
+  Result<fs::OpenContainer> adopt_file(Container& other) override {
+    return staging_.adopt_file(other);
+  }
 
   Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
     return staging_.open_container(ino);
@@ -567,8 +569,8 @@ class Load : LiveTransfer {
     }
     file.ino = container->ino;
     files_.push_back(std::move(file));
-    const Status done = fill_parts(container->fd, entry, parts, files_.back());
-    container->holds.reset();
+    const Status done = fill_parts(*container->container, entry, parts, files_.back());
+    container->container.reset();
     if (!done) {
       return failed(entry.path, done.error());
     }
@@ -579,7 +581,7 @@ class Load : LiveTransfer {
     }
   }
 
-  Status fill_parts(int container, const PlanEntry& entry, const std::vector<Part>& parts,
+  Status fill_parts(Container& container, const PlanEntry& entry, const std::vector<Part>& parts,
                     fs::StagedFile& file) {
     std::uint64_t bytes = 0;
     for (const auto& part : parts) {
@@ -596,13 +598,12 @@ class Load : LiveTransfer {
       return std::unexpected(source.error());
     }
     Scratch scratch(options_.transfer_size);
+    const PfsContent from(pfs_, source->get());
+    const ContainerContent to(container);
     for (const auto& part : parts) {
-      EFS_TRY(copy_part({.source = {pfs_, source->get()},
-                         .destination = {posix_pfs(), container},
-                         .progress = progress_},
-                        part, scratch));
+      EFS_TRY(copy_part({.source = from, .destination = to, .progress = progress_}, part, scratch));
     }
-    EFS_TRY(posix_pfs().truncate(container, entry.size));
+    EFS_TRY(container.truncate(entry.size));
     auto now = pfs_.fstat(source->get());
     if (!now) {
       return std::unexpected(now.error());

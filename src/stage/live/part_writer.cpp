@@ -348,14 +348,10 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, co
   // The sum of both versions: holes of either are kept.
   const auto blocks = static_cast<std::uint64_t>(before.st_blocks + item.attributes.st_blocks);
   FileChecksum sum(sum_kind_for(size, blocks * 512));
-  const PartCopy from_old{.source = {pfs_, old.fd.get()},
-                          .destination = {pfs_, fd},
-                          .progress = progress_,
-                          .sum = &sum};
-  const PartCopy from_buffer{.source = {posix_pfs(), container->fd},
-                             .destination = {pfs_, fd},
-                             .progress = progress_,
-                             .sum = &sum};
+  const PfsContent theirs(pfs_, old.fd.get()), to(pfs_, fd);
+  const ContainerContent ours(*container->container);
+  const PartCopy from_old{.source = theirs, .destination = to, .progress = progress_, .sum = &sum};
+  const PartCopy from_buffer{.source = ours, .destination = to, .progress = progress_, .sum = &sum};
   EFS_TRY(copy_part(from_old, {0, part.offset}, scratch));
   EFS_TRY(copy_part(from_buffer, part, scratch));
   EFS_TRY(copy_part(from_old, {end, size - end}, scratch));

@@ -65,9 +65,10 @@ std::vector<Part> united(std::vector<Part> parts, Part added) {
 namespace {
 
 // Writes all of `data` at the offset `at`.
-Status write_full(const End& destination, std::span<const std::byte> data, std::uint64_t at) {
+Status write_full(const ContentSink& destination, std::span<const std::byte> data,
+                  std::uint64_t at) {
   for (std::size_t done = 0; done < data.size();) {
-    auto put = destination.io.write(destination.fd, data.subspan(done), at + done);
+    auto put = destination.write(data.subspan(done), at + done);
     if (!put) {
       return fail(put.error().code, "writing: " + describe(put.error()));
     }
@@ -85,7 +86,7 @@ Status copy_range(const PartCopy& copy, DataRange range, std::span<std::byte> bu
       return fail(ECANCELED, "cancelled");
     }
     const auto most = buffer.first(std::min<std::uint64_t>(buffer.size(), range.end - at));
-    auto got = copy.source.io.read(copy.source.fd, most, at);
+    auto got = copy.source.read(most, at);
     if (!got) {
       return fail(got.error().code, "reading: " + describe(got.error()));
     }

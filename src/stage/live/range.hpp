@@ -33,8 +33,8 @@ std::vector<Part> united(std::vector<Part> parts, Part added);
 
 /// The two files of a copy of parts, and what follows it. Owns nothing.
 struct PartCopy {
-  End source;
-  End destination;
+  const ContentSource& source;
+  const ContentSink& destination;
   Progress& progress;
   FileChecksum* sum = nullptr;  // if given, it receives each part that was copied
 };

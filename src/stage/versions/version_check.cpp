@@ -100,11 +100,11 @@ bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
 }
 
 /// Hashes both files by the method that suits the file in the buffer.
-Result<FileSum> hash_of(PfsIo& io, int fd, const fs::WalkItem& item, Scratch& scratch,
+Result<FileSum> hash_of(const ContentSource& source, const fs::WalkItem& item, Scratch& scratch,
                         const std::atomic<bool>& cancel) {
   const auto size = static_cast<std::uint64_t>(item.attributes.st_size);
   const auto allocated = static_cast<std::uint64_t>(item.attributes.st_blocks) * 512;
-  return hash_data({io, fd}, size, sum_kind_for(size, allocated), scratch, cancel);
+  return hash_data(source, size, sum_kind_for(size, allocated), scratch, cancel);
 }
 
 /// An item, and a link or a regular file on the PFS that has the name of `with`.
@@ -198,8 +198,8 @@ Result<PfsCheck> compare_files(const VersionPair& pair) {
   if (!ours) {
     return with_context(ours.error(), "opening its container");
   }
-  auto their_sum = hash_of(means.pfs, theirs->get(), item, means.scratch, means.cancel);
-  auto our_sum = hash_of(posix_pfs(), ours->fd, item, means.scratch, means.cancel);
+  auto their_sum = hash_of(PfsContent(means.pfs, theirs->get()), item, means.scratch, means.cancel);
+  auto our_sum = hash_of(ContainerContent(*ours->container), item, means.scratch, means.cancel);
   if (!their_sum || !our_sum) {
     return with_context(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
   }

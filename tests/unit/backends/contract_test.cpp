@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One contract for every backend. Each case runs on memory, on a real file system, on both with a
-// capacity that the daemon counts, and on a virtual device of two whose second backend has the
-// containers.
+// capacity that the daemon counts, on a virtual device of two whose second backend has the
+// containers, on a backend whose containers are no files, and on one that is paced.
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <chrono>
@@ -15,22 +16,39 @@
 #include <thread>
 #include <vector>
 
+#include "backends/container_file.hpp"
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
 #include "base/shared_mapping.hpp"
+#include "support/device_pace.hpp"
 #include "support/hole_searches.hpp"
+#include "support/slab_backend.hpp"
 #include "support/temp.hpp"
 
-using namespace efs;
+namespace efs::contract_test {
 
 namespace {
 
 constexpr std::uint64_t capacity = 8u << 20;
 
+enum class Way : std::uint8_t { files, slab, paced };
+
 struct Kind {
   const char* parent;
   bool strict = false;
   bool several = false;
+  Way way = Way::files;
+};
+
+constexpr Kind slab{"/dev/shm", true, false, Way::slab}, paced{"/tmp", true, false, Way::paced};
+
+/// Sleeps in no time.
+struct FastClock final : test::PaceClock {
+  test::Moment time{0};
+
+  test::Moment now() override { return time; }
+
+  void sleep_until(test::Moment moment) override { time = std::max(time, moment); }
 };
 
 std::unique_ptr<Backend> make_one(UniqueFd directory, bool strict, std::size_t open_containers) {
@@ -48,6 +66,14 @@ std::unique_ptr<Backend> make_one(UniqueFd directory, bool strict, std::size_t o
 
 std::unique_ptr<Backend> make(const test::TempDirectory& directory, const Kind& kind,
                               std::size_t open_containers = 512) {
+  if (kind.way == Way::slab) {
+    return test::make_slab({.path = directory.path() + "/slab", .size = capacity}).value();
+  }
+  if (kind.way == Way::paced) {
+    static FastClock clock;
+    return test::make_paced(make_one(directory.open(), kind.strict, open_containers),
+                            {.bytes_per_second = 1'000'000, .calls_per_second = 1000}, clock);
+  }
   if (!kind.several) {
     return make_one(directory.open(), kind.strict, open_containers);
   }
@@ -136,7 +162,7 @@ TEST_CASE("what a container takes before it holds anything is counted") {
 TEST_CASE("containers hold bytes, grow, shrink and have holes") {
   const auto kind =
       GENERATE(Kind{"/dev/shm"}, Kind{"/dev/shm", true}, Kind{"/tmp"}, Kind{"/tmp", true},
-               Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true});
+               Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true}, slab, paced);
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind);
   auto container = backend->create(42);
@@ -163,7 +189,8 @@ TEST_CASE("containers hold bytes, grow, shrink and have holes") {
 }
 
 TEST_CASE("a container is found again, its times can be set, and removed it is gone") {
-  const auto kind = GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", false, true});
+  const auto kind =
+      GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", false, true}, slab, paced);
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind, 4);
   for (std::uint64_t id = 1; id <= 100; ++id) {
@@ -196,7 +223,8 @@ TEST_CASE("a container is found again, its times can be set, and removed it is g
 }
 
 TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
-  const auto kind = GENERATE(Kind{"/dev/shm", true}, Kind{"/tmp", true}, Kind{"/tmp", true, true});
+  const auto kind =
+      GENERATE(Kind{"/dev/shm", true}, Kind{"/tmp", true}, Kind{"/tmp", true, true}, slab, paced);
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind);
   CHECK_FALSE(backend->offers_descriptor());
@@ -241,19 +269,68 @@ TEST_CASE("where space is ample a write of a counted store looks for no holes") 
   CHECK(test::hole_searches() == before + 1);
 }
 
-TEST_CASE("what was stored through a descriptor is counted when that is said, and given back") {
-  const test::TempDirectory directory("/tmp");
-  auto backend = make(directory, {"/tmp", true});
-  {
-    auto container = *backend->create(1);
-    const auto data = pattern(1u << 20, 3);
-    REQUIRE(::pwrite(container->descriptor(), data.data(), data.size(), 0) == 1 << 20);
-    container->count_stored();
+TEST_CASE("a container that is no file shares none") {
+  const test::TempDirectory directory("/dev/shm"), other("/dev/shm");
+  auto of_slab = make(directory, slab), of_files = make(other, Kind{"/dev/shm"});
+  const auto no_file = *of_slab->create(1), file = *of_files->create(1);
+  CHECK_FALSE(no_file->descriptor());
+  CHECK(file->descriptor());
+  CHECK(of_slab->adopt(2, *file).error().code == EXDEV);
+  CHECK(of_files->adopt(2, *no_file).error().code == EXDEV);
+  CHECK_FALSE(no_file->clone(*file));
+  CHECK(file->clone(*no_file).error().code == EOPNOTSUPP);
+}
+
+TEST_CASE("a clone has the other container's bytes and is counted, or there is none") {
+  const auto kind = GENERATE(Kind{"/dev/shm", true}, Kind{"/tmp", true});
+  const test::TempDirectory directory(kind.parent);
+  auto backend = make(directory, kind);
+  const auto one = *backend->create(1), two = *backend->create(2);
+  const auto data = pattern(1u << 20, 5);
+  REQUIRE(one->write(data, 0) == data.size());
+  const auto before = backend->space().used;
+  std::vector<std::byte> back(data.size());
+  if (two->clone(*one)) {
+    CHECK(backend->space().used >= before + data.size());
+    REQUIRE(two->read(back, 0) == data.size());
+    CHECK(back == data);
+  } else {
+    CHECK(backend->space().used == before);
+    CHECK(two->attributes()->st_size == 0);
   }
-  CHECK(backend->space().used >= 1u << 20);
-  CHECK(backend->space().used < 2u << 20);
-  backend->remove(1);
-  CHECK(backend->space().used == 0);
+}
+
+TEST_CASE("what is stored in a segment is in the container, before and after it is moved") {
+  const test::TempDirectory directory("/dev/shm");
+  auto backend = make(directory, slab);
+  const auto container = *backend->create(1), other = *backend->create(2);
+  const auto window = 1u << 20;
+  const auto segment = *container->map(0, window);
+  const auto data = pattern(10'000, 3);
+  // Blocks of both take turns: no container is in one piece.
+  for (std::uint64_t at = 0; at < 10 * data.size(); at += data.size()) {
+    REQUIRE(container->allocate(0, at, data.size()));
+    REQUIRE(other->write(data, at) == data.size());
+    segment->store(at, data);
+  }
+  std::vector<std::byte> back(data.size());
+  const auto has = [&](std::uint64_t at) {
+    return container->read(back, at) == data.size() && back == data &&
+           std::ranges::equal(segment->bytes().subspan(at, data.size()), data);
+  };
+  CHECK(has(0));
+  CHECK(has(9 * data.size()));
+  // Given back and taken again, the range shows zeros, and then what is stored.
+  REQUIRE(container->truncate(0));
+  REQUIRE(other->write(data, 20 * data.size()) == data.size());
+  REQUIRE(container->allocate(0, 0, data.size()));
+  CHECK(std::ranges::all_of(segment->bytes().first(data.size()),
+                            [](std::byte byte) { return byte == std::byte{0}; }));
+  segment->store(0, data);
+  CHECK(has(0));
+  REQUIRE(other->read(back, 20 * data.size()) == data.size());
+  CHECK(back == data);
+  CHECK(backend->is_written(1));
 }
 
 TEST_CASE("an advisory capacity turns writers away when it is used up") {
@@ -284,17 +361,17 @@ TEST_CASE("a container can be a file that is there already, under one more name"
   const auto file = [&](const test::TempDirectory& where, std::size_t size) {
     UniqueFd fd(::open((where.path() + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     REQUIRE(::pwrite(fd.get(), data.data(), size, 0) == static_cast<ssize_t>(size));
-    return fd;
+    return std::make_shared<ContainerFile>(std::move(fd), nullptr, false, false);
   };
-  const UniqueFd fd = file(other, data.size());
+  const auto shared = file(other, data.size());
   const auto before = backend->space();
-  auto container = backend->adopt(7, fd.get());
+  auto container = backend->adopt(7, *shared);
   REQUIRE(container);
   std::vector<std::byte> back(data.size());
   REQUIRE((*container)->read(back, 0) == data.size());
   CHECK(back == data);
   CHECK(backend->attributes(7)->st_nlink == 2);
-  CHECK(backend->adopt(7, fd.get()).error().code == EEXIST);
+  CHECK(backend->adopt(7, *shared).error().code == EEXIST);
   if (strict) {
     CHECK(backend->space().used == before.used + data.size());  // it counts, and once
   }
@@ -303,12 +380,12 @@ TEST_CASE("a container can be a file that is there already, under one more name"
     CHECK(backend->space().used == before.used);
   }
   CHECK(std::filesystem::exists(other.path() + "/file"));
-  CHECK(backend->adopt(8, file(elsewhere, 100).get()).error().code == EXDEV);
+  CHECK(backend->adopt(8, *file(elsewhere, 100)).error().code == EXDEV);
   if (!strict) {
     return;
   }
-  REQUIRE(::fallocate(fd.get(), 0, 0, static_cast<off_t>(capacity + 4096)) == 0);
-  CHECK(backend->adopt(9, fd.get()).error().code == ENOSPC);
+  REQUIRE(shared->allocate(0, 0, capacity + 4096));
+  CHECK(backend->adopt(9, *shared).error().code == ENOSPC);
   CHECK(backend->space().used == before.used);
 }
 
@@ -330,3 +407,5 @@ TEST_CASE("a directory that takes no MAP_SYNC is not persistent memory") {
   }
   CHECK((persistent || found != Durability::cache_line));
 }
+
+}  // namespace efs::contract_test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The production containers: the calls that reach the kernel and libpmem, and their objects.
 #include "backends/fsdax.hpp"
+#include "backends/container_file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -277,9 +278,9 @@ TEST_CASE("a directory of containers that was removed because it was empty is ma
   for (const auto id : ids) {
     CHECK(std::filesystem::exists(container_of(scene.path, id)));
   }
-  const UniqueFd file(::open(scene.path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (file) {
-    CHECK(scene.backend->adopt(0x77, file.get()));
+  if (UniqueFd file(::open(scene.path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)); file) {
+    ContainerFile other(std::move(file), nullptr, false, false);
+    CHECK(scene.backend->adopt(0x77, other));
   }
 }
 

@@ -115,11 +115,11 @@ TEST_CASE("a large file where no thread can be had is copied by its caller", "[t
   expected.update(std::as_bytes(std::span(text)));
   {
     const test::NoThreads none;
-    REQUIRE(stage::copy_data({.source = {stage::posix_pfs(), from.get()},
-                              .destination = {stage::posix_pfs(), to.get()},
-                              .size = size,
-                              .allocated = size},
-                             scratch, &sum, progress));
+    const stage::PfsContent source(stage::posix_pfs(), from.get()),
+        destination(stage::posix_pfs(), to.get());
+    REQUIRE(stage::copy_data(
+        {.source = source, .destination = destination, .size = size, .allocated = size}, scratch,
+        &sum, progress));
   }
   std::string copied(size, '\0');
   REQUIRE(::pread(to.get(), copied.data(), size, 0) == static_cast<ssize_t>(size));

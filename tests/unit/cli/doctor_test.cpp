@@ -62,14 +62,14 @@ TEST_CASE("a rule of systemd-tmpfiles that removes what dead instances left is f
     return judge_cleaning("store", directory, parse_cleaning(rules));
   };
   const std::string tmp = "# comment\nq /tmp 1777 root root 10d\n",
-                    none = "D /tmp 1777 root root -\n";
+                    without_age = "D /tmp 1777 root root -\n";
   REQUIRE(judge(tmp, "/tmp/scratch").size() == 1);
   CHECK(judge(tmp, "/tmp/scratch").front().level == Level::warning);
   CHECK(judge(tmp, "/tmp/scratch").front().text.contains("older than 10d from /tmp"));
   CHECK(judge(tmp, "/tmp").size() == 1);
   CHECK(judge("e /local/*/scratch/ - - - 2w\n", "/local/a/scratch").size() == 1);
   CHECK(judge(tmp, "/tmpfiles").empty());
-  CHECK(judge(none, "/tmp/scratch").empty());
+  CHECK(judge(without_age, "/tmp/scratch").empty());
   CHECK(judge("x /tmp/x 0 0 0 10d\n", "/tmp/x").empty());
   CHECK(judge(tmp + "x /tmp/scratch/efs-*\n", "/tmp/scratch").empty());
   CHECK(judge(tmp + "x /tmp/scratch\n", "/tmp/scratch").empty());
@@ -236,26 +236,26 @@ TEST_CASE("a unit of slurmd's that takes jobs' file systems along is found", "[d
 }
 
 TEST_CASE("what a job of some memory gets without a capacity", "[doctor]") {
-  constexpr std::uint64_t mib = 1U << 20U;
+  constexpr std::uint64_t mebibyte = 1U << 20U;
   efs::config::JobConfig site;
   site.backends.push_back({.id = "dram"});
-  const efs::MemoryBound plenty{.bytes = 9000 * mib, .source = "/proc/meminfo"},
-      little{.bytes = 100 * mib, .source = "memory.max"};
-  const Finding usual = judge_job_memory(500 * mib, plenty, site);
+  const efs::MemoryBound plenty{.bytes = 9000 * mebibyte, .source = "/proc/meminfo"},
+      scarce{.bytes = 100 * mebibyte, .source = "memory.max"};
+  const Finding usual = judge_job_memory(500 * mebibyte, plenty, site);
   CHECK(usual.level == Level::ok);
   CHECK(usual.what == "a job of 500 MiB");
   CHECK(usual.text.starts_with("a DRAM store without a capacity has 250 MiB: 50% of its memory"));
-  const Finding bound = judge_job_memory(500 * mib, little, site);
+  const Finding bound = judge_job_memory(500 * mebibyte, scarce, site);
   CHECK(bound.level == Level::warning);
   CHECK(
       bound.text.starts_with("a DRAM store without a capacity has 50 MiB: 50% of 100 MiB, which is "
                              "all that this node has for it (memory.max)"));
-  CHECK(judge_job_memory(10 * mib, plenty, site).level == Level::problem);
+  CHECK(judge_job_memory(10 * mebibyte, plenty, site).level == Level::problem);
   site.memory_share = 20;
-  site.backends.front().most_capacity = 64 * mib;
-  CHECK(judge_job_memory(200 * mib, plenty, site)
+  site.backends.front().most_capacity = 64 * mebibyte;
+  CHECK(judge_job_memory(200 * mebibyte, plenty, site)
             .text.starts_with("a DRAM store without a capacity has 40 MiB"));
-  CHECK(judge_job_memory(500 * mib, plenty, site)
+  CHECK(judge_job_memory(500 * mebibyte, plenty, site)
             .text.starts_with("a DRAM store without a capacity has 64 MiB"));
 }
 

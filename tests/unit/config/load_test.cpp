@@ -362,7 +362,7 @@ TEST_CASE("every example in conf is a good job file") {
 TEST_CASE("the capacity of a backend that declares none") {
   constexpr std::uint64_t gib = 1u << 30;
   JobConfig config;
-  Backend backend;
+  efs::config::Backend backend;
   CHECK(capacity_of(config, backend, 8 * gib) == 4 * gib);
   config.job_memory = 9 * gib;
   CHECK(capacity_of(config, backend, 8 * gib) == 4 * gib);

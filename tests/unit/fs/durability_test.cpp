@@ -68,7 +68,7 @@ struct Scene {
     fs::Staging staging(*filesystem);
     const auto begun = staging.begin_open_file();
     REQUIRE(begun);
-    REQUIRE(::pwrite(begun->fd, name.data(), name.size(), 0) == static_cast<ssize_t>(name.size()));
+    REQUIRE(begun->container->write(std::as_bytes(std::span(name)), 0) == name.size());
     REQUIRE(test::publish_file(staging, *backend,
                                {.ino = begun->ino,
                                 .path = name,

@@ -82,7 +82,7 @@ TEST_CASE("servable: regular files with a name and without privilege, as they ar
   REQUIRE(found.size() == 1);
   CHECK(found.front().ino == plain);
   std::string read(data.size(), ' ');
-  CHECK(::pread(found.front().container->descriptor(), read.data(), read.size(), 0) ==
+  CHECK(::pread(*found.front().container->descriptor(), read.data(), read.size(), 0) ==
         static_cast<ssize_t>(read.size()));
   CHECK(read == data);
   CHECK(files.servable({}).empty());

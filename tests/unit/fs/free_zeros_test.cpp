@@ -205,7 +205,7 @@ TEST_CASE("zeros stay while a program may write to them", "[fs][zeros]") {
   SECTION("a mapping of the container, which the kernel does not tell of") {
     const auto container = store.real->open(ino, CachePolicy::closed);
     const UniqueFd mapped(
-        ::open(("/proc/self/fd/" + std::to_string((*container)->descriptor())).c_str(), O_RDWR));
+        ::open(("/proc/self/fd/" + std::to_string(*(*container)->descriptor())).c_str(), O_RDWR));
     test::release(files, ino, O_RDWR);
     CHECK(store.allocated(ino) == 3 * extent);
   }

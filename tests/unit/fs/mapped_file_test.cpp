@@ -63,9 +63,11 @@ class MemoryContainer final : public Container {
     return std::make_unique<MemorySegment>(memory.data() + offset, length);
   }
 
-  int descriptor() const override { return -1; }
+  void will_need(std::uint64_t, std::uint64_t) override {}
 
-  void count_stored() override {}
+  Status clone(const Container&) override { return fail(EOPNOTSUPP); }
+
+  std::optional<int> descriptor() const override { return std::nullopt; }
 
   std::vector<std::byte> memory;
   std::vector<Range> mapped;

@@ -28,8 +28,7 @@ constexpr fs::Origin staged_version{.device = 1, .inode = 2, .size = 3, .mtime =
 
 std::uint64_t filled(LiveBuffer& buffer, const std::string& content) {
   const auto file = *buffer.staging->begin_open_file();
-  CHECK(::pwrite(file.fd, content.data(), content.size(), 0) ==
-        static_cast<ssize_t>(content.size()));
+  CHECK(file.container->write(std::as_bytes(std::span(content)), 0) == content.size());
   return file.ino;
 }
 
@@ -215,7 +214,7 @@ TEST_CASE(
     // As the kernel does for a program whose I/O passes through.
     REQUIRE(buffer.filesystem->open({}, ino, O_RDWR)->passthrough);
     const auto container = buffer.filesystem->container(ino);
-    const std::string link = "/proc/self/fd/" + std::to_string((*container)->descriptor());
+    const std::string link = "/proc/self/fd/" + std::to_string(*(*container)->descriptor());
     const UniqueFd fd(::open(link.c_str(), O_RDWR | O_CLOEXEC));
     mapping = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     REQUIRE(mapping != MAP_FAILED);

@@ -159,7 +159,7 @@ TEST_CASE(
   const auto files = scene.filesystem->servable({scene.first, scene.first + 1});
   REQUIRE(files.size() == 2);
   for (const auto& file : files) {
-    CHECK((::fcntl(file.container->descriptor(), F_GETFL) & O_ACCMODE) == O_RDONLY);
+    CHECK((::fcntl(*file.container->descriptor(), F_GETFL) & O_ACCMODE) == O_RDONLY);
     CHECK_FALSE(scene.real->is_written(file.ino));
   }
 }

@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 
+#include "backends/container_file.hpp"
 #include "stage/buffer.hpp"
 #include "support/failing_new.hpp"
 
@@ -66,8 +67,9 @@ class FakeBuffer final : public PlainBuffer {
     if (!fd) {
       return std::unexpected(fd.error());
     }
-    auto held = std::make_shared<UniqueFd>(std::move(*fd));
-    return fs::OpenContainer{.ino = ino, .fd = held->get(), .holds = held};
+    return fs::OpenContainer{
+        .ino = ino,
+        .container = std::make_shared<ContainerFile>(std::move(*fd), nullptr, false, true)};
   }
 
   Result<UniqueFd> open_container(std::uint64_t ino, int flags) {

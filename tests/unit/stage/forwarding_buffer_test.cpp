@@ -5,6 +5,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "backends/container_file.hpp"
+
 using namespace efs;
 using namespace efs::stage;
 
@@ -23,7 +25,9 @@ class Recorder final : public Buffer {
     return noted("begin_open_file_at", fail(EIO));
   }
 
-  Result<fs::OpenContainer> adopt_file(int) override { return noted("adopt_file", fail(EIO)); }
+  Result<fs::OpenContainer> adopt_file(Container&) override {
+    return noted("adopt_file", fail(EIO));
+  }
 
   Result<fs::OpenContainer> open_container(std::uint64_t) override {
     return noted("hold", fail(EIO));
@@ -103,7 +107,8 @@ TEST_CASE("a forwarding buffer hands every call on, and its answer back", "[stag
   Recorder recorder;
   ForwardingBuffer buffer(recorder);
   Status failed;
-  CHECK((!buffer.begin_open_file() && !buffer.begin_open_file_at(1) && !buffer.adopt_file(0) &&
+  ContainerFile shared(UniqueFd(), nullptr, false, false);
+  CHECK((!buffer.begin_open_file() && !buffer.begin_open_file_at(1) && !buffer.adopt_file(shared) &&
          !buffer.open_container(1)));
   buffer.abandon(1);
   CHECK(buffer.publish_files({}, failed) == 7);

@@ -21,7 +21,7 @@ namespace efs::stage::test {
 namespace stdfs = std::filesystem;
 
 struct LiveScene {
-  LiveScene() {
+  explicit LiveScene(const efs::test::StoreKind& kind = efs::test::in_files) : buffer(kind) {
     stdfs::create_directories(top.path() + "/in/d");
     stdfs::create_directory(top.path() + "/out");
     config.name = "job";

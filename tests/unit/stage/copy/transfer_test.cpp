@@ -39,8 +39,9 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
   Progress progress;
   progress.cancel = cancelled;
   Copied copied;
-  const CopyJob job{.source = {pfs, in.get()},
-                    .destination = {pfs, out.get()},
+  const PfsContent source(pfs, in.get()), destination(pfs, out.get());
+  const CopyJob job{.source = source,
+                    .destination = destination,
                     .size = static_cast<std::uint64_t>(attributes.st_size),
                     .allocated = static_cast<std::uint64_t>(attributes.st_blocks) * 512};
   copied.status = copy_data(job, scratch, &sum, progress);

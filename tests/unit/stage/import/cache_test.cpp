@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "backends/container_file.hpp"
 #include "fs/seal.hpp"
 #include "support/short_of_memory.hpp"
 #include "support/temp.hpp"
@@ -33,6 +34,15 @@ CacheKey key_of(const std::string& path, std::uint64_t size, unsigned version = 
 
 constexpr Nanoseconds long_after = 100'000'000'000;
 
+std::shared_ptr<Container> open_container(const std::string& path, int mode = O_RDWR) {
+  return std::make_shared<ContainerFile>(UniqueFd(::open(path.c_str(), mode | O_CLOEXEC)), nullptr,
+                                         false, false);
+}
+
+std::string link_of(const Container& container) {
+  return "/proc/self/fd/" + std::to_string(container.descriptor().value());
+}
+
 /// A cache, and the containers of a job on the same file system.
 struct Place {
   efs::test::TempDirectory top{"/dev/shm"};
@@ -54,30 +64,30 @@ struct Place {
   std::string directory() const { return top.path() + "/efs-cache-" + std::to_string(::geteuid()); }
 
   /// A container of a job's with this content.
-  UniqueFd container(const std::string& content, std::string* name = nullptr) {
+  std::shared_ptr<Container> container(const std::string& content, std::string* name = nullptr) {
     const std::string path = store + "/" + std::to_string(++containers);
     write_file(path, content);
     if (name != nullptr) {
       *name = path;
     }
-    return UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    return open_container(path);
   }
 
   /// Adds the container to the cache and removes it from the job's store.
   Status put(const CacheKey& key, const std::string& content) {
     std::string name;
-    const UniqueFd fd = container(content, &name);
-    const Status done = cache->offer(key, fd.get(), long_after);
+    const auto offered = container(content, &name);
+    const Status done = cache->offer(key, *offered, long_after);
     ::unlink(name.c_str());
     return done;
   }
 
   std::optional<std::string> get(const CacheKey& key) {
-    const auto found = cache->find(key, [](int) { return false; });
+    const auto found = cache->find(key, [](Container&) { return false; });
     if (!found) {
       return std::nullopt;
     }
-    return content_of("/proc/self/fd/" + std::to_string(found->container.get()));
+    return content_of(link_of(*found->container));
   }
 
   std::size_t names() const {
@@ -169,13 +179,13 @@ TEST_CASE("what was changed behind the cache's back is dropped", "[cache]") {
 TEST_CASE("a file that has just changed on the PFS is not kept", "[cache]") {
   Place place;
   const CacheKey key = key_of("/pfs/a", 5);
-  const UniqueFd fd = place.container("alpha");
-  CHECK(place.cache->offer(key, fd.get(), key.version.ctime + Cache::settling - 1).error().code ==
+  const auto container = place.container("alpha");
+  CHECK(place.cache->offer(key, *container, key.version.ctime + Cache::settling - 1).error().code ==
         EAGAIN);
   // by a clock that goes ahead of ours
-  CHECK(place.cache->offer(key, fd.get(), key.version.ctime - 1).error().code == EAGAIN);
+  CHECK(place.cache->offer(key, *container, key.version.ctime - 1).error().code == EAGAIN);
   CHECK(place.names() == 0);
-  CHECK(place.cache->offer(key, fd.get(), key.version.ctime + Cache::settling));
+  CHECK(place.cache->offer(key, *container, key.version.ctime + Cache::settling));
 }
 
 TEST_CASE("the least recently used goes first, and nothing goes above the capacity", "[cache]") {
@@ -210,19 +220,19 @@ TEST_CASE("a container is in place in one job at a time", "[cache]") {
   const CacheKey key = key_of("/pfs/a", 5);
   REQUIRE(place.put(key, "alpha"));
   const std::string mine = place.store + "/mine";
-  const auto link = [&](int fd) {
-    return ::linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(fd)).c_str(), AT_FDCWD,
-                    mine.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  const auto link = [&](Container& found) {
+    return ::linkat(AT_FDCWD, link_of(found).c_str(), AT_FDCWD, mine.c_str(), AT_SYMLINK_FOLLOW) ==
+           0;
   };
   CHECK(place.cache->find(key, link)->adopted);
   CHECK(stat_of(mine).st_ino == stat_of(place.data_of("/pfs/a")).st_ino);
   CHECK(place.cache->list()->front().in_use);
   bool asked = false;
-  const auto second = place.cache->find(key, [&](int) { return asked = true; });
+  const auto second = place.cache->find(key, [&](Container&) { return asked = true; });
   REQUIRE(second);
   CHECK_FALSE(asked);
   CHECK_FALSE(second->adopted);
-  CHECK(Cache::still_whole(second->container.get()));
+  CHECK(Cache::still_whole(*second->container));
   ::unlink(mine.c_str());
   CHECK(place.cache->find(key, link)->adopted);
 }
@@ -232,32 +242,32 @@ TEST_CASE("before its container is changed the cache gets a copy", "[cache]") {
   const std::string content = random_text(3 * mib, 3);
   const CacheKey key = key_of("/pfs/a", content.size());
   std::string name;
-  const UniqueFd fd = place.container(content, &name);
-  REQUIRE(place.cache->offer(key, fd.get(), long_after));
+  const auto container = place.container(content, &name);
+  REQUIRE(place.cache->offer(key, *container, long_after));
   CHECK(stat_of(name).st_nlink == 2);
-  const auto reader = place.cache->find(key, [](int) { return false; });
-  place.cache->part(fd.get(), "/pfs/a");
+  const auto reader = place.cache->find(key, [](Container&) { return false; });
+  place.cache->part(*container, "/pfs/a");
   CHECK(stat_of(name).st_nlink == 1);
-  REQUIRE(unseal(fd.get()));
+  REQUIRE(unseal(*container));
   // a reader that copies from the job's container detects the change
-  CHECK_FALSE(Cache::still_whole(reader->container.get()));
+  CHECK_FALSE(Cache::still_whole(*reader->container));
   write_file(name, "changed");
   CHECK((place.get(key) == content));
-  place.cache->part(fd.get(), "/pfs/a");  // once more does nothing
+  place.cache->part(*container, "/pfs/a");  // once more does nothing
   CHECK((place.get(key) == content));
 }
 
 TEST_CASE("an entry that has gone is not made again by parting", "[cache]") {
   Place place;
   const CacheKey key = key_of("/pfs/a", 5);
-  const UniqueFd fd = place.container("alpha");
-  REQUIRE(place.cache->offer(key, fd.get(), long_after));
+  const auto container = place.container("alpha");
+  REQUIRE(place.cache->offer(key, *container, long_after));
   REQUIRE(place.cache->remove([](const CachedFile&) { return true; }));
-  place.cache->part(fd.get(), "/pfs/a");
+  place.cache->part(*container, "/pfs/a");
   CHECK(place.names() == 0);
-  REQUIRE(place.cache->offer(key, fd.get(), long_after));
+  REQUIRE(place.cache->offer(key, *container, long_after));
   REQUIRE(place.put(key_of("/pfs/a", 6, 2), "alpha2"));  // another version of the same path
-  place.cache->part(fd.get(), "/pfs/a");
+  place.cache->part(*container, "/pfs/a");
   CHECK(place.get(key_of("/pfs/a", 6, 2)) == "alpha2");
 }
 
@@ -271,9 +281,9 @@ TEST_CASE("what lies on another file system is kept as a copy", "[cache]") {
   write_file(name, content);
   ::truncate(name.c_str(), 5 * mib);
   set_mtime(name, 1'234'567'891'234'567'891);
-  const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto container = open_container(name, O_RDONLY);
   const CacheKey key = key_of("/pfs/a", 5 * mib);
-  REQUIRE(place.cache->offer(key, fd.get(), long_after));
+  REQUIRE(place.cache->offer(key, *container, long_after));
   CHECK((place.get(key) == content_of(name)));
   CHECK(place.cache->list()->front().bytes < 3 * mib);  // holes are kept
 }
@@ -341,8 +351,8 @@ TEST_CASE("the cache gives up what nobody has in place, the oldest first", "[cac
     return key_of(std::string("/pfs/") + name, mib);
   };
   std::string name;
-  const UniqueFd fd = place.container(content, &name);
-  REQUIRE(place.cache->offer(key('a'), fd.get(), long_after));  // a job has it
+  const auto container = place.container(content, &name);
+  REQUIRE(place.cache->offer(key('a'), *container, long_after));  // a job has it
   for (const char other : {'b', 'c', 'd'}) {
     REQUIRE(place.put(key(other), content));
   }
@@ -370,31 +380,30 @@ TEST_CASE("several daemons at once: what is found is what was put there", "[cach
           const unsigned n = (i * 7 + d * 3) % 40;
           const CacheKey key = key_of("/pfs/" + std::to_string(n), 64U << 10U);
           const std::string name = place.store + "/" + std::to_string(d) + "-" + std::to_string(i);
-          const auto link = [&](int fd) {
-            return ::linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(fd)).c_str(), AT_FDCWD,
-                            name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+          const auto link = [&](Container& found) {
+            return ::linkat(AT_FDCWD, link_of(found).c_str(), AT_FDCWD, name.c_str(),
+                            AT_SYMLINK_FOLLOW) == 0;
           };
           if (const auto found = (*cache)->find(key, link)) {
             ++hits;
-            const std::string got =
-                content_of("/proc/self/fd/" + std::to_string(found->container.get()));
+            const std::string got = content_of(link_of(*found->container));
             if (found->adopted ? got != content(n)
-                               : got != content(n) && Cache::still_whole(found->container.get())) {
+                               : got != content(n) && Cache::still_whole(*found->container)) {
               ++wrong;
             }
             if (!found->adopted) {
               continue;
             }
-            const UniqueFd mine(::open(name.c_str(), O_RDWR | O_CLOEXEC));  // a job that writes
-            (*cache)->part(mine.get(), key.path);
-            if (!unseal(mine.get()) || ::pwrite(mine.get(), "changed", 7, 0) != 7) {
+            const auto mine = open_container(name);  // a job that writes
+            (*cache)->part(*mine, key.path);
+            if (!unseal(*mine) || mine->write(std::as_bytes(std::span("changed", 7)), 0) != 7) {
               ++wrong;
             }
             ::unlink(name.c_str());
           } else {
             write_file(name, content(n));
-            const UniqueFd mine(::open(name.c_str(), O_RDWR | O_CLOEXEC));
-            if ((*cache)->offer(key, mine.get(), long_after)) {
+            const auto mine = open_container(name);
+            if ((*cache)->offer(key, *mine, long_after)) {
               ++puts;
             }
             ::unlink(name.c_str());
@@ -436,10 +445,11 @@ std::ptrdiff_t open_descriptors_here() {
 struct FullCache {
   static constexpr std::uint64_t page = 4096;
   Place place{3 * page};
-  UniqueFd in_place = place.container(content('a')), offered = place.container(content('d'));
+  std::shared_ptr<Container> in_place = place.container(content('a')),
+                             offered = place.container(content('d'));
 
   FullCache() {
-    REQUIRE(place.cache->offer(key('a'), in_place.get(), long_after));
+    REQUIRE(place.cache->offer(key('a'), *in_place, long_after));
     for (const char name : {'b', 'c'}) {
       REQUIRE(place.put(key(name), content(name)));
     }
@@ -447,8 +457,8 @@ struct FullCache {
   }
 
   bool is_shared() const {
-    struct stat st{};
-    return ::fstat(in_place.get(), &st) != 0 || st.st_nlink > 1;
+    const auto st = in_place->attributes();
+    return !st || st->st_nlink > 1;
   }
 
   static CacheKey key(char name) { return key_of(std::string("/pfs/") + name, page); }
@@ -465,14 +475,14 @@ struct CacheUse {
 const CacheUse cache_uses[] = {
     {"find",
      [](FullCache& full) {
-       (void)full.place.cache->find(full.key('b'), [](int) { return false; });
+       (void)full.place.cache->find(full.key('b'), [](Container&) { return false; });
      },
      [](FullCache& full) {
        return full.place.get(full.key('b')) == full.content('b');
      }},
     {"offer",
      [](FullCache& full) {
-       (void)full.place.cache->offer(full.key('d'), full.offered.get(), long_after);
+       (void)full.place.cache->offer(full.key('d'), *full.offered, long_after);
      },
      [](FullCache& full) {
        return full.place.get(full.key('d')) == full.content('d');
@@ -481,7 +491,7 @@ const CacheUse cache_uses[] = {
      [](FullCache& full) {
        return full.place.cache->list()->size() == 3;
      }},
-    {"part", [](FullCache& full) { full.place.cache->part(full.in_place.get(), "/pfs/a"); },
+    {"part", [](FullCache& full) { full.place.cache->part(*full.in_place, "/pfs/a"); },
      [](FullCache& full) {
        return !full.is_shared();
      }},

@@ -192,7 +192,7 @@ TEST_CASE("readers that had the file open see what the first writer writes", "[c
   const auto reader = filesystem.open({}, ino, O_RDONLY);
   REQUIRE(reader);
   REQUIRE(reader->passthrough);
-  const UniqueFd own(::fcntl((*filesystem.container(ino))->descriptor(), F_DUPFD_CLOEXEC, 0));
+  const UniqueFd own(::fcntl(*(*filesystem.container(ino))->descriptor(), F_DUPFD_CLOEXEC, 0));
   {
     std::vector<std::jthread> writers;  // two first opens at once
     for (int i = 0; i < 2; ++i) {
@@ -200,7 +200,7 @@ TEST_CASE("readers that had the file open see what the first writer writes", "[c
         const auto opened = filesystem.open({}, ino, O_WRONLY);
         const char byte = static_cast<char>('x' + i);
         if (opened) {
-          (void)!::pwrite((*filesystem.container(ino))->descriptor(), &byte, 1, i);
+          (void)!::pwrite(*(*filesystem.container(ino))->descriptor(), &byte, 1, i);
         }
       });
     }
@@ -238,9 +238,9 @@ TEST_CASE("a file that has lost what says where it came from is parted all the s
   const auto opened = job.live.filesystem->open({}, job.live.ino("mine"), O_RDWR);
   REQUIRE(opened);
   const auto container = job.live.filesystem->container(job.live.ino("mine"));
-  REQUIRE(::pwrite((*container)->descriptor(), "changed", 7, 0) == 7);
+  REQUIRE(::pwrite(*(*container)->descriptor(), "changed", 7, 0) == 7);
   const std::array<timespec, 2> times{held.st_atim, held.st_mtim};  // as cp -p would
-  REQUIRE(::futimens((*container)->descriptor(), times.data()) == 0);
+  REQUIRE(::futimens(*(*container)->descriptor(), times.data()) == 0);
   const Job next(s.scene, s.cache.get());
   REQUIRE(next.report.ok());
   CHECK((next.live.read("data") == s.content));

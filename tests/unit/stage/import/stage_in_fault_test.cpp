@@ -4,6 +4,7 @@
 // every allocation of memory fails.
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <sys/xattr.h>
 
@@ -13,9 +14,9 @@
 #include "fs/filesystem.hpp"
 #include "stage/buffer.hpp"
 #include "stage/import/stage_in.hpp"
-#include "support/containers.hpp"
 #include "support/short_of_memory.hpp"
 #include "support/staged_file.hpp"
+#include "support/store_kinds.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
 
@@ -29,16 +30,16 @@ constexpr std::uint64_t mebibyte = 1U << 20U;
 
 /// A store in a directory: made by the process that is killed, opened again by the test.
 struct RealStore {
-  explicit RealStore(const std::string& path) : path_(path) {
+  explicit RealStore(const std::string& path,
+                     const efs::test::StoreKind& kind = efs::test::in_files) {
     for (const auto& part : {path, path + "/meta"}) {
       stdfs::create_directory(part);
     }
     metadata.reset(::open((path + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    backend = efs::test::open_containers(path);
+    backend = kind.open(path);
     filesystem = std::move(*fs::Filesystem::open(*backend, {.metadata_directory = metadata.get()}));
   }
 
-  std::string path_;
   UniqueFd metadata;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<fs::Filesystem> filesystem;
@@ -153,9 +154,7 @@ std::size_t leaks(RealStore& store) {
     }
   }
   std::size_t containers = 0;
-  for (const auto& entry : stdfs::recursive_directory_iterator(store.path_ + "/data")) {
-    containers += entry.is_regular_file() ? 1 : 0;
-  }
+  (void)store.backend->for_each([&](std::uint64_t) { ++containers; });
   return containers - named.size();
 }
 
@@ -228,6 +227,7 @@ TEST_CASE(
     "stage-in: killed at every PFS call; the inputs are as they were, and no name leads to half a "
     "file",
     "[stage][in][faults][killed]") {
+  const auto kind = GENERATE(efs::test::in_files, efs::test::in_slab);
   Scene scene;
   prepare(scene);
   const auto inputs = state_of(scene.root);
@@ -236,19 +236,21 @@ TEST_CASE(
   const efs::test::Sample sample(seed);
   std::uint64_t n = sample.first;
   for (bool complete = false; !complete; n += sample.step) {
-    INFO("EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed << ": killed at call " << n);
+    INFO(kind.name << ", EFS_SAMPLE=" << sample.step << " EFS_TEST_SEED=" << seed
+                   << ": killed at call " << n);
     const std::string path = scene.top + "/store";
     const auto code = killed_at_call(n, [&](PfsIo& pfs) {
-      RealStore store(path);
+      RealStore store(path, kind);
       return stage_all_in(scene, store, pfs);
     });
     REQUIRE(code.value_or(0) == 0);
     complete = code.has_value();
     REQUIRE((state_of(scene.root) == inputs));
     {
-      RealStore store(path);
+      RealStore store(path, kind);
       const std::size_t names = whole_names(scene, store);
       REQUIRE(names > 0);
+      REQUIRE(leaks(store) == 0);
       seen.insert(names - 1);
     }
     if (complete) {
