@@ -328,6 +328,8 @@ Status Instance::serve_in_thread(UniqueFd fuse, std::optional<fuse::InitRequest>
       log::error("event=session_failed reason=\"{}\"", describe(served.error()));
       supervisor_.abort();
     }
+    // Now that no successor can go on with the connection.
+    filesystem_->close_all({.kind = fs::Owner::Kind::kernel});
     {
       MutexLock lock(mutex_);
       session_ended_ = true;

@@ -70,7 +70,8 @@ Filesystem::~Filesystem() {
 Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Options& options) {
   std::unique_ptr<OpenTable> own_opens;
   if (options.opens == nullptr) {
-    auto made = OpenTable::make();
+    auto made =
+        OpenTable::make(options.read_only ? OpenTable::fewest_slots : OpenTable::usual_slots);
     if (!made) {
       return std::unexpected(made.error());
     }

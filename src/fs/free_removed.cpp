@@ -39,10 +39,20 @@ Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
       (inode->lookups > 0 && options_.rules.free_after_reader) || ino == root_ino) {
     return {};
   }
-  // The program of an open that is not repeated after a takeover was killed.
-  if (inode->inherited && inode->is_open()) {
-    opens_.close_if([ino](const OpenFile& file) { return file.ino == ino; },
-                    [](const OpenFile&) {});
+  // The kernel has forgotten the file: the program of an open that is not repeated after a takeover
+  // was killed. What another owner has open stays.
+  if (inode->is_open()) {
+    const auto is_of_file = [ino](const OpenFile& file) {
+      return file.ino == ino;
+    };
+    opens_.close_if(
+        [&](const OpenFile& file) {
+          return is_of_file(file) && file.owner.kind == Owner::Kind::kernel;
+        },
+        [](const OpenFile&) {});
+    if (opens_.count(is_of_file) > 0) {
+      return {};
+    }
   }
   const bool has_container = inode->is_regular() && !inode->freed;
   const Reaped reaped{.gone = true,

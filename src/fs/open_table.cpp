@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -27,11 +28,17 @@ OpenTable::OpenTable(Memory memory, std::size_t slots)
       most_(slots) {}
 
 // Not a memory file: its size would count against RLIMIT_FSIZE. MAP_NORESERVE: a page counts when
-// it is touched.
+// it is touched, but from the beginning if vm.overcommit_memory is 2. Then, or within RLIMIT_AS,
+// there may be memory for fewer slots only.
 Result<std::unique_ptr<OpenTable>> OpenTable::make(std::size_t slots) {
   constexpr int shared = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
-  const std::size_t bytes = cache_line + slots * sizeof(Slot);
+  std::size_t bytes = cache_line + slots * sizeof(Slot);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, shared, -1, 0);
+  while (memory == MAP_FAILED && errno == ENOMEM && slots > fewest_slots) {
+    slots = std::max(slots / 2, fewest_slots);
+    bytes = cache_line + slots * sizeof(Slot);
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, shared, -1, 0);
+  }
   if (memory == MAP_FAILED) {
     return fail_errno("memory for the table of open files");
   }
@@ -42,7 +49,7 @@ Result<std::unique_ptr<OpenTable>> OpenTable::make(std::size_t slots) {
 Result<std::uint64_t> OpenTable::open(const OpenFile& file) {
   const auto index = take_slot();
   if (!index) {
-    return fail(ENFILE, "the table of open files is full");
+    return fail(ENFILE);  // no text, which may need memory: the caller has counted the open
   }
   Slot& slot = slots_[*index];
   const std::uint64_t generation = (slot.state.load(std::memory_order_relaxed) | low_half) + 1;

@@ -45,10 +45,12 @@ struct OpenFile {
 class OpenTable {
  public:
   static constexpr std::size_t usual_slots = std::size_t{4} << 20U;  // 128 MiB, touched when used
+  static constexpr std::size_t fewest_slots = std::size_t{16} << 10U;
 
   /// Makes an empty table. Processes that are forked afterwards share its entries. Each process
   /// has a free list of its own, so only one of them may use the table at a time, and a later one
-  /// calls restore() first. Fails with ENOMEM if the memory cannot be mapped.
+  /// calls restore() first. Makes fewer slots, down to `fewest_slots`, if memory is short. Fails
+  /// with ENOMEM if the memory cannot be mapped.
   static Result<std::unique_ptr<OpenTable>> make(std::size_t slots = usual_slots);
 
   /// Adds an entry and returns its handle. On return a successor knows the entry. ENFILE: the table

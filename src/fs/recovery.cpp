@@ -226,6 +226,9 @@ void Filesystem::settle_nameless(std::vector<std::uint64_t>& containers) {
     const bool has_container = container != containers.end() && *container == ino;
     Inode& inode = *names_.find(ino);
     if (may_be_in_use(inode, has_container)) {
+      if (has_container && inode.is_regular()) {
+        unnamed_.insert(ino);
+      }
       continue;
     }
     inode.lookups = 0;

@@ -503,10 +503,9 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
       connection_.paced.reset();
     }
   }
-  // The connection has ended, so no thread waits in a notification for a reply of this session.
+  // No thread serves any more, so none waits in a notification for a reply of this session.
   publish_session(nullptr);
   connection_.session = nullptr;
-  connection_.filesystem.close_all({.kind = fs::Owner::Kind::kernel});
   fuse_session_destroy(session);
   fuse_opt_free_args(&args);
   if (const int failure = shared.failure; failure != 0) {

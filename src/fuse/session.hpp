@@ -61,9 +61,10 @@ class Session final : public fs::KernelView {
   Session& operator=(const Session&) = delete;
 
   /// Serves `fuse_fd` (a mounted /dev/fuse) until the unmount, and then returns success. Makes the
-  /// open file non-blocking. At the end all that programs have open in the mount is closed
-  /// (Filesystem::close_all()). Call once. `keep` receives the INIT request, for a successor,
-  /// before the daemon answers the request. `begun` is called when the daemon has answered it.
+  /// open file non-blocking. Call once. What programs have open stays counted, because after an
+  /// error the connection may go on with a successor. `keep` receives the INIT request, for a
+  /// successor, before the daemon answers the request. `begun` is called when the daemon has
+  /// answered it.
   Status serve(UniqueFd fuse_fd, const RequestLoop::Options& options,
                const std::function<void(const InitRequest&)>& keep,
                const std::function<void()>& begun);

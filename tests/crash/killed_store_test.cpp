@@ -21,6 +21,7 @@
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "support/observed_backend.hpp"
+#include "support/open_handles.hpp"
 #include "support/store_kinds.hpp"
 #include "support/temp.hpp"
 
@@ -64,7 +65,7 @@ Step change(const std::string& path, const std::function<bool(Filesystem&, std::
               return false;
             }
             const bool done = work(files, ino);
-            files.release(ino, O_RDWR);
+            efs::test::release(files, ino, O_RDWR);
             return done;
           }};
 }

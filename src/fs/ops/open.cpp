@@ -13,7 +13,7 @@ namespace {
 
 // The kernel takes the recorded size of a file whose container is gone, 0, for its end, and asks
 // for no data.
-Status has_container(Backend& backend, std::uint64_t ino) {
+Status has_container(Backend& backend, std::uint64_t ino) try {
   const auto there = backend.attributes(ino);
   if (there) {
     return {};
@@ -23,6 +23,9 @@ Status has_container(Backend& backend, std::uint64_t ino) {
     return std::unexpected(there.error());
   }
   return fail(EIO, "container " + std::to_string(ino) + " is gone from the store");
+} catch (const std::bad_alloc&) {  // not further up: the open is counted
+
+  return fail(ENOMEM);
 }
 
 }  // namespace
@@ -82,8 +85,9 @@ Status Filesystem::add_open(const Caller& caller, Inode& inode, int flags, Opene
   if (!handle) {
     inode.count_close(flags);
     if (!opens_were_full_.test_and_set()) {
-      log::error("event=opens_failed reason=\"{}\" note=\"later ones are not logged\"",
-                 describe(handle.error()));
+      log::error(
+          "event=opens_failed reason=\"the table of open files is full\" note=\"later ones are not "
+          "logged\"");
     }
     return fail(ENFILE);
   }
@@ -160,14 +164,24 @@ bool Filesystem::release(std::uint64_t handle) {
   return true;
 }
 
-// The rooms are given back together, because settle_room() waits for the kernel.
-void Filesystem::close_all(const Owner& owner) {
+// Rooms and zeros are given back together or later, because each of them waits for the kernel. A
+// lack of memory leaves space in use, until the next start at the latest.
+void Filesystem::close_all(const Owner& owner) try {
   opens_.close_if([&](const OpenFile& file) { return file.owner == owner; },
                   [this](const OpenFile& file) {
                     record_survivor(file);
-                    free_closed(file.ino, count_release(file));
+                    const Closed closed = count_release(file);
+                    try {
+                      if (closed == Closed::last_writer) {
+                        leave_zeros(file.ino);
+                      } else {
+                        free_closed(file.ino, closed);
+                      }
+                    } catch (const std::bad_alloc&) {
+                    }  // the next file
                   });
   give_back_rooms();
+} catch (const std::bad_alloc&) {
 }
 
 void Filesystem::record_survivor(const OpenFile& file) {

@@ -55,12 +55,15 @@ void choose_caching(const Connection& connection, fuse_ino_t ino, int id, fuse_f
 }
 
 // The kernel has cached that this file has no blocks, and will hold its data now: as_cached().
-bool gets_first_blocks(fs::Filesystem& filesystem, fuse_ino_t ino, int flags) {
+bool gets_first_blocks(fs::Filesystem& filesystem, fuse_ino_t ino, int flags) try {
   if ((flags & O_ACCMODE) == O_RDONLY) {
     return false;
   }
   const auto entry = filesystem.getattr(ino);
   return entry && entry->attributes.st_blocks == 0;
+} catch (const std::bad_alloc&) {  // not further up: the open is counted
+
+  return true;
 }
 
 // Opens a file for the client and chooses the kernel's or the daemon's path for the I/O.

@@ -154,7 +154,7 @@ TEST_CASE("the death of the last writer gives zeros back", "[fs][zeros][opens]")
     // A program that has outlived the connection may write.
     const auto container = store.real->open(ino, CachePolicy::closed);
     const UniqueFd survivor(
-        ::open(("/proc/self/fd/" + std::to_string((*container)->descriptor())).c_str(), O_WRONLY));
+        ::open(("/proc/self/fd/" + std::to_string(*(*container)->descriptor())).c_str(), O_WRONLY));
     store.filesystem->close_all({});
     CHECK(store.allocated(ino) == 3 * extent);
     CHECK_FALSE(fs::Staging(*store.filesystem).is_counted_quiet(ino));

@@ -180,7 +180,7 @@ TEST_CASE("files and parts of files are loaded and unloaded on any store", "[sta
   REQUIRE(job.live.filesystem->open({}, ino, O_WRONLY));
   REQUIRE(job.live.filesystem->write({}, ino, std::as_bytes(std::span(patch)), mebibyte) ==
           patch.size());
-  job.live.filesystem->release(ino, O_WRONLY);
+  efs::test::release(*job.live.filesystem, ino, O_WRONLY);
   const auto receipt = job.unload({.names = {"data"}, .part = {mebibyte, patch.size()}});
   INFO(describe_unload(receipt));
   REQUIRE(receipt.verdict == Verdict::complete);
