@@ -68,6 +68,8 @@ def arguments():
                         help="of names: another program keeps each CPU busy meanwhile")
     parser.add_argument("--only", action="append", choices=workloads.NAMES, metavar="WORKLOAD",
                         help="of workloads: one of " + ", ".join(workloads.NAMES))
+    parser.add_argument("--layout", action="append", choices=growth.LAYOUTS,
+                        help="of growth: one of flat, nested; default both")
     parser.add_argument("--most", type=int, default=100_000, metavar="N",
                         help="of growth: the most files, default 100000")
     found = parser.parse_intermixed_args()

@@ -65,13 +65,14 @@ def growth(bench):
     rows = collections.defaultdict(lambda: common.Row("", "op/s"))
     with common.places(bench, with_ext4=False) as found:
         numbers = list(counts(bench))
-        for layout in LAYOUTS:
+        layouts = bench.arguments.layout or LAYOUTS
+        for layout in layouts:
             for count in numbers:
                 for turn in range(rounds_of(bench, count)):
                     for place in common.rotated(found, turn):
                         measure(bench, place, layout, count, rows)
         print(f"{'files':28}" + "".join(f"{number:10}" for number in numbers))
-        for layout in LAYOUTS:
+        for layout in layouts:
             for operation in OPERATIONS:
                 for place in (place for place in found if place.job is not None):
                     print_operation(rows, layout, operation, place)
