@@ -371,7 +371,8 @@ fs::Filesystem::Options Instance::filesystem_options(mode_t root_mode, bool same
 }
 
 std::unexpected<Error> Instance::not_opened(const Error& error) const {
-  const bool may_be_damaged = store_.left && error.code != EPROTONOSUPPORT;
+  const bool may_be_damaged =
+      store_.left && error.code != EPROTONOSUPPORT && error.code != ENOSPC && error.code != ENOMEM;
   return fail(error.code,
               store_.path + ": " + describe(error) +
                   (may_be_damaged ? "; see the damage: efs check-image " + store_.path +

@@ -4,6 +4,7 @@
 #include <linux/fs.h>
 
 #include <cstring>
+#include <limits>
 
 #include "fs/acl.hpp"
 
@@ -74,8 +75,14 @@ std::unique_ptr<Inode> new_inode(const MakeNode& r) {
   return inode;
 }
 
-// True if the extents are sound, in order, without overlap, and in [begin, end).
-bool are_sound(const SetContent& r) {
+// True if the sizes fit in a struct stat, and the extents are not too many, sound, in order,
+// without overlap, and in [begin, end).
+bool is_sound(const SetContent& r) {
+  constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
+  if (r.size > largest || r.physical > largest || r.begin > r.end ||
+      r.extents.size() > SetContent::most_extents) {
+    return false;
+  }
   std::uint64_t from = r.begin;
   for (const auto& one : r.extents) {
     if (!one.is_sound() || one.offset < from || one.end() > r.end) {
@@ -503,7 +510,7 @@ Status Namespace::apply_one(const Gone& r) {
 
 Status Namespace::apply_one(const SetContent& r) {
   Inode* inode = find(r.ino);
-  if (inode == nullptr || !inode->is_regular() || !are_sound(r)) {
+  if (inode == nullptr || !inode->is_regular() || !is_sound(r)) {
     return impossible("set content");
   }
   Extents extents;

@@ -10,11 +10,16 @@ namespace {
 constexpr std::uint32_t version_without_levels = 3;
 constexpr std::size_t types_without_levels = 15;
 
-std::unexpected<Error> too_new(std::size_t type, unsigned needs) {
+// The lowest level whose readers can carry out the record.
+std::uint8_t needs_of(const Record& record) {
+  return std::holds_alternative<SetContent>(record) ? content_level : first_level;
+}
+
+std::unexpected<Error> too_new(std::size_t type, unsigned needs, unsigned level) {
   return fail(EPROTONOSUPPORT,
               "a record of type " + std::to_string(type) + " needs level " + std::to_string(needs) +
-                  " of the format, and this efs has level " + std::to_string(record_level) +
-                  ". Nothing was changed. Open the store with the efs that wrote it, or a newer "
+                  " of the format, and this efs has level " + std::to_string(level) +
+                  ". Nothing was removed. Open the store with the efs that wrote it, or a newer "
                   "one");
 }
 
@@ -50,13 +55,14 @@ std::uint64_t inode_of(const Record& record) {
 
 void encode(const Record& record, std::vector<std::byte>& out) {
   out.push_back(static_cast<std::byte>(record.index()));
-  out.push_back(static_cast<std::byte>(first_level));
+  out.push_back(static_cast<std::byte>(needs_of(record)));
   // fields() serves reading and writing; the writer changes nothing.
   std::visit([&]<typename T>(const T& one) { const_cast<T&>(one).fields(FieldWriter(out)); },
              record);
 }
 
-Result<std::optional<Record>> decode(std::span<const std::byte> bytes, std::uint32_t version) {
+Result<std::optional<Record>> decode(std::span<const std::byte> bytes, std::uint32_t version,
+                                     std::uint8_t level) {
   const bool has_level = version > version_without_levels;
   if (bytes.size() < (has_level ? 2 : 1)) {
     return fail(EPROTO, "empty record");
@@ -68,8 +74,8 @@ Result<std::optional<Record>> decode(std::span<const std::byte> bytes, std::uint
     return fail(EPROTO, "record of type " + std::to_string(type) + " has level " +
                             std::to_string(needs) + ", which no efs writes");
   }
-  if (needs > record_level) {
-    return too_new(type, needs);
+  if (needs > level) {
+    return too_new(type, needs, level);
   }
   if (type >= known && has_level) {
     return std::nullopt;

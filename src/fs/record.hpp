@@ -254,16 +254,21 @@ using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXa
 /// lower level.
 inline constexpr std::uint8_t first_level = 4, record_level = 4;
 
+/// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file
+/// systems cannot serve such a file. So it refuses the record (see decode()), and writes none.
+inline constexpr std::uint8_t content_level = 5;
+
 /// The inode in the reply to the record's request; 0 for Unlink and Rename.
 std::uint64_t inode_of(const Record& record);
 
 /// Appends the record's bytes to `out`.
 void encode(const Record& record, std::vector<std::byte>& out);
 
-/// Reads a record of a journal of this version. nullopt: a type of a newer efs, which this one may
-/// skip. EPROTO if the bytes are not a record. EPROTONOSUPPORT with a text if only a newer efs can
-/// carry it out.
+/// Reads a record of a journal of this version, as a reader of `level`. nullopt: a type of a newer
+/// efs, which this one may skip. EPROTO if the bytes are not a record. EPROTONOSUPPORT with a text
+/// if only a reader of a higher level can carry it out. Tests read higher levels than record_level.
 Result<std::optional<Record>> decode(std::span<const std::byte> bytes,
-                                     std::uint32_t version = store::journal_version);
+                                     std::uint32_t version = store::journal_version,
+                                     std::uint8_t level = record_level);
 
 }  // namespace efs::fs

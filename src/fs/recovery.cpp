@@ -22,6 +22,43 @@ std::uint64_t removal_size(const std::string& name) {
   return store::Journal::record_size(name.size() + 32);
 }
 
+// The space that the removals of all names need.
+std::uint64_t reserve_for(const Namespace& names) {
+  std::uint64_t reserve = 0;
+  names.for_each_name(
+      [&](const Inode&, const std::string& name, const Inode&) { reserve += removal_size(name); });
+  return reserve;
+}
+
+// Bytes of a journal that begins with a snapshot of these names, with the space for their removal.
+std::uint64_t snapshot_size(const Namespace& names) {
+  std::uint64_t bytes = sizeof(store::JournalHeader) + reserve_for(names);
+  names.snapshot([&](const Record& record) {
+    std::vector<std::byte> payload;
+    encode(record, payload);
+    bytes += store::Journal::record_size(payload.size());
+  });
+  names.for_each_name(
+      [&](const Inode&, const std::string& name, const Inode&) { bytes += removal_size(name); });
+  return (bytes / store::journal_chunk + 1) * store::journal_chunk;
+}
+
+// A start cannot write the journal in the present format.
+std::unexpected<Error> not_converted(const Error& error, std::uint32_t version,
+                                     const Namespace& names) {
+  const std::string anew = "the journal has format " + std::to_string(version) +
+                           " and must be written anew, which needs ";
+  if (error.code == ENOSPC) {
+    return fail(ENOSPC, anew + std::to_string(snapshot_size(names) >> 20U) +
+                            " MiB: free space or raise the capacity and start again, or export "
+                            "with efs salvage");
+  }
+  if (error.code == ENOMEM) {
+    return fail(ENOMEM, anew + "memory: free memory and start again, or export with efs salvage");
+  }
+  return with_context(error, "the journal cannot be written in today's format");
+}
+
 }  // namespace
 
 // A start after the death of all processes and a takeover differ only in the state of the kernel:
@@ -88,6 +125,10 @@ Status Filesystem::replay() {
   const auto carry_out = [this](const store::Record& stored) EFS_REQUIRES(mutex_) -> Status {
     return replay_one(stored);
   };
+  const auto note = [this](store::ReplayEnd end) {
+    end.skipped = recovery_.journal.skipped;  // replay_one() has counted them
+    recovery_.journal = end;
+  };
   if (options_.read_only || is_out_of_reach()) {
     auto end = store::Journal::scan(*medium_, journal_name, carry_out,
                                     {.after_power_loss = options_.after_power_loss,
@@ -96,7 +137,7 @@ Status Filesystem::replay() {
     if (!end) {
       return std::unexpected(end.error());
     }
-    recovery_.journal = *end;
+    note(*end);
     return {};
   }
   auto journal = store::Journal::open(medium_, journal_name, carry_out,
@@ -111,7 +152,11 @@ Status Filesystem::replay() {
     return std::unexpected(journal.error());
   }
   journal_ = std::move(*journal);
-  recovery_.journal = journal_->replayed();
+  note(journal_->replayed());
+  if (recovery_.journal.skipped != 0) {
+    log::warn("event=records_skipped records={} note=\"of a newer efs\"",
+              recovery_.journal.skipped);
+  }
   return {};
 }
 
@@ -159,9 +204,8 @@ Status Filesystem::secure_journal() {
   log::error("event=journal_failed reason=\"{}\" action=\"{}\"", describe(written.error()),
              options_.takeover ? "read-only from now on" : "not opened");
   if (!options_.takeover) {
-    return version == store::journal_version
-               ? written
-               : with_context(written.error(), "the journal cannot be written in today's format");
+    return version == store::journal_version ? written
+                                             : not_converted(written.error(), version, names_);
   }
   // Programs can still read, and a stage-out exports the remaining files.
   broken_ = true;
@@ -185,7 +229,8 @@ Status Filesystem::replay_one(const store::Record& stored) {
     return std::unexpected(read.error());
   }
   if (!*read) {
-    return {};  // of a newer efs, which allows to skip it
+    ++recovery_.journal.skipped;
+    return {};
   }
   const Record& record = **read;
   if (std::holds_alternative<NewConnection>(record)) {
@@ -196,10 +241,7 @@ Status Filesystem::replay_one(const store::Record& stored) {
 }
 
 void Filesystem::rebuild_reserve() {
-  std::uint64_t reserve = 0;
-  names_.for_each_name(
-      [&](const Inode&, const std::string& name, const Inode&) { reserve += removal_size(name); });
-  if (const Status kept = journal_->set_reserve(reserve); !kept) {
+  if (const Status kept = journal_->set_reserve(reserve_for(names_)); !kept) {
     log::warn("event=reserve_not_rebuilt reason=\"{}\" note=\"removals may need space\"",
               describe(kept.error()));
   }

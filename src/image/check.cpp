@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "fs/namespace.hpp"
 #include "fs/seal.hpp"
+#include "image/check_extents.hpp"
 #include "image/check_tree.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
@@ -114,8 +115,13 @@ class Check {
     }
     if (end->version != store::journal_version) {
       find(Severity::note, "journal",
-           "it has format " + std::to_string(end->version) + "; a start makes it format " +
-               std::to_string(store::journal_version));
+           "it has format " + std::to_string(end->version) +
+               "; a start or --repair makes it format " + std::to_string(store::journal_version));
+    }
+    if (end->skipped != 0) {
+      find(Severity::note, "journal",
+           "it has records of a newer efs that this one skips, " + std::to_string(end->skipped) +
+               " in number; the next snapshot drops them");
     }
     journal_damaged_ = is_damaged(*end, rebooted_);
     report_.records = end->records;
@@ -191,7 +197,7 @@ class Check {
                (journal_damaged_ ? "" : "; a start removes them"));
     }
     check_files(*backends->backend, there);
-    check_extents(*backends->backend);
+    check_extents(*backends->backend, there);
   }
 
   void compare_contents(Backend& backend) {
@@ -220,33 +226,15 @@ class Check {
     });
   }
 
-  // No two files may have the same bytes of a device.
-  void check_extents(Backend& backend) {
-    struct Used {
-      unsigned place;
-      std::uint64_t device, length, ino;
+  void check_extents(Backend& backend, const std::set<std::uint64_t>& there) {
+    const auto place_of = [&](std::uint64_t ino) {
+      return there.contains(ino) ? std::optional(backend.place_of(ino)) : std::nullopt;
     };
-
-    std::vector<Used> used;
-    names_.for_each([&](const fs::Inode& inode) {
-      for (const auto& extent :
-           inode.content() ? inode.content()->extents.list() : std::vector<fs::Extent>()) {
-        used.push_back({backend.place_of(inode.ino), extent.device, extent.length, inode.ino});
-      }
-    });
-    std::ranges::sort(used, {}, [](const Used& one) { return std::pair(one.place, one.device); });
-    const Used* before = nullptr;  // of the same place, the one that ends last
-    for (const auto& one : used) {
-      const bool is_first = before == nullptr || before->place != one.place;
-      if (!is_first && one.device - before->device < before->length) {
-        find(Severity::damage, name_of_inode(one.ino),
-             "its content and that of " + name_of_inode(before->ino) +
-                 " are in the same place, at byte " + std::to_string(one.device) +
-                 " of the device");
-      }
-      if (is_first || one.device + one.length > before->device + before->length) {
-        before = &one;
-      }
+    for (const auto& shared : find_shared_bytes(names_, place_of)) {
+      find(Severity::damage, name_of_inode(shared.ino),
+           "its content and that of " + name_of_inode(shared.other) +
+               " are in the same place, at byte " + std::to_string(shared.device) +
+               " of the device");
     }
   }
 

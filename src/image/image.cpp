@@ -333,17 +333,23 @@ Result<HeldStore> hold_store(const std::string& path, Hold hold) {
 Result<store::ReplayEnd> replay_names(const Directories& store, const Manifest& manifest,
                                       bool rebooted, fs::Namespace& names) {
   const auto medium = store::directory_medium(store.metadata.get());
-  const auto apply = [&names](const store::Record& stored) -> Status {
+  std::uint64_t skipped = 0;
+  const auto apply = [&](const store::Record& stored) -> Status {
     const auto record = fs::decode(stored.payload, stored.version);
     if (!record) {
       return std::unexpected(record.error());
     }
-    return *record ? names.apply(**record) : Status{};  // nullopt: of a newer efs, to be skipped
+    skipped += *record ? 0 : 1;
+    return *record ? names.apply(**record) : Status{};
   };
-  return store::Journal::scan(*medium, "journal", apply,
-                              {.after_power_loss = rebooted,
-                               .instance = manifest.instance,
-                               .complete_to = manifest.journal_to});
+  auto end = store::Journal::scan(*medium, "journal", apply,
+                                  {.after_power_loss = rebooted,
+                                   .instance = manifest.instance,
+                                   .complete_to = manifest.journal_to});
+  if (end) {
+    end->skipped = skipped;
+  }
+  return end;
 }
 
 bool is_damaged(const store::ReplayEnd& end, bool rebooted) {

@@ -91,6 +91,9 @@ Result<Orphans> find_orphans(const HeldStore& held) {
   Orphans lost;
   fs::Namespace names{0755, 0, 0, 0};
   const auto end = replay_names(held.directories, held.manifest, held.rebooted, names);
+  if (!end && end.error().code == EPROTONOSUPPORT) {
+    return fail(EPROTONOSUPPORT, held.directories.path + ": " + describe(end.error()));
+  }
   if (!end) {
     lost.journal_problem = describe(end.error());
   }

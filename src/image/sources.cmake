@@ -2,6 +2,7 @@
 # Made by cmake/list_sources.sh.
 set(sources
   check.cpp
+  check_extents.cpp
   check_tree.cpp
   contents.cpp
   image.cpp

@@ -38,6 +38,9 @@ struct ReplayEnd {
   std::uint32_t version = journal_version;  // of the format
   // data follows the last good record: power loss during a write, or damage
   bool torn = false;
+  // good records that the caller's replay skipped: of a newer efs, which allows it. The caller
+  // counts
+  std::uint64_t skipped = 0;
   InstanceId instance;  // the owner, according to the header
   // the last record when the journal got its name or the store was left; or, if the machine still
   // runs since, when the instance died
@@ -81,8 +84,9 @@ class Journal {
   /// an old record must never verify behind a new one. Removes an unfinished snapshot. Appends
   /// continue at the end, without a reserve until set_reserve().
   ///
-  /// EPROTO with a text if the header is invalid. EPROTONOSUPPORT with a text if the format is not
-  /// one that this efs reads. The error of `replay` if it rejects a record. EUCLEAN, with
+  /// EPROTO with a text if the header is invalid. EPROTONOSUPPORT with a text, and nothing changed,
+  /// if the format is not one that this efs reads. The error of `replay` if it rejects a record,
+  /// before anything is removed or overwritten. EUCLEAN, with
   /// nothing changed, in these cases: the journal belongs to another instance; it ends too early or
   /// is cut short; or a record that does not verify was complete once, and power loss cannot
   /// explain this.
@@ -147,7 +151,7 @@ class Journal {
   void put(std::span<const std::byte> bytes, std::uint64_t at);
   Status read_header();
   Status replay_all(const Replay& replay, bool verify = true);
-  Status check_version(const JournalHeader& header) const;
+  Status check_version(const JournalHeader& header, bool is_whole) const;
   Status expect(Medium& medium, const JournalOptions& options);
   void open_last();
   void record_last();

@@ -32,7 +32,7 @@ everything_of() { find "$1" -printf '%P %y %m %n %s %T@ %C@\n' | sort; find "$1"
 # --- checked and salvaged as it is ---
 check 'the store is there' left
 before=$(everything_of "$EFS_RUNTIME_DIR/store-3")
-check_exit 'check-image' 3 'format 3; a start makes it format 4' "$EFS" check-image store-3
+check_exit 'check-image' 3 'format 3; a start or --repair makes it format 4' "$EFS" check-image store-3
 check_exit 'clean refuses' 1 'not removed' "$EFS" clean store-3
 check_exit 'salvage --list' 0 'd/deep/three' "$EFS" salvage --list store-3
 check 'they change nothing' test "$before" = "$(everything_of "$EFS_RUNTIME_DIR/store-3")"
@@ -75,6 +75,7 @@ check_not 'and speaks of no damage' grep -q damage <<<"$said"
 check_exit 'so does check-image' 1 "$newer" "$EFS" check-image store-3
 check_exit 'and --repair' 1 "$newer" "$EFS" check-image --repair store-3
 check_exit 'and salvage' 1 "$newer" "$EFS" salvage store-3
+check_exit 'and salvage --lost' 1 "$newer" "$EFS" salvage --lost --list store-3
 check_exit 'and clean' 1 "$newer" "$EFS" clean store-3
 check 'none of them changes it' diff <(echo "$before") <(everything_of "$STORE")
 drop_store store-3

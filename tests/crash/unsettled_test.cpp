@@ -323,6 +323,34 @@ TEST_CASE("a journal of format 3 is whole after any call fails that makes it one
   }
 }
 
+TEST_CASE("a start without room to write a journal of format 3 anew says what it needs",
+          "[crash]") {
+  unsigned told = 0;
+  bool complete = false;
+  for (std::uint64_t n = 1; !complete; ++n) {
+    test::SimWorld world(Durability::page, n);
+    test::SimBackend backend(world);
+    {
+      const auto filesystem = open_on(backend, world, false);
+      REQUIRE(filesystem->make_node({}, fs::root_ino, "kept", S_IFDIR | 0700, 0));
+      REQUIRE(filesystem->fsync_metadata());
+    }
+    test::make_format_3(world);
+    world.fail_call(n, ENOSPC);
+    const auto opened = Filesystem::open(
+        backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = false});
+    told += !opened && opened.error().code == ENOSPC &&
+                    opened.error().what ==
+                        "the journal has format 3 and must be written anew, which needs 4 MiB: "
+                        "free space or raise the capacity and start again, or export with efs "
+                        "salvage"
+                ? 1
+                : 0;
+    complete = world.failed_call().empty();
+  }
+  CHECK(told > 0);
+}
+
 TEST_CASE("a successor that cannot write the journal anew changes nothing more", "[crash]") {
   for (const bool takeover : {true, false}) {
     test::SimWorld world(Durability::page, 1);

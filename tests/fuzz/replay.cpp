@@ -219,7 +219,7 @@ void apply_filled(std::span<const std::byte> input, fs::Namespace& names) {
 void replay(std::vector<std::byte> journal, fs::Namespace& names) {
   OneFile medium(std::move(journal));
   (void)store::Journal::scan(medium, "journal", [&](const store::Record& stored) -> Status {
-    const auto record = fs::decode(stored.payload, stored.version);
+    const auto record = fs::decode(stored.payload, stored.version, fs::content_level);
     if (!record) {
       return std::unexpected(record.error());
     }
@@ -299,7 +299,7 @@ void check_snapshot(const fs::Namespace& names) {
   names.snapshot([&](const fs::Record& record) {
     std::vector<std::byte> bytes;
     fs::encode(record, bytes);
-    const auto read = fs::decode(bytes);
+    const auto read = fs::decode(bytes, store::journal_version, fs::content_level);
     if (!read || !again.apply(read->value())) {
       std::abort();
     }

@@ -97,6 +97,7 @@ set(sources
   image/bad_container_test.cpp
   image/bad_image_test.cpp
   image/bad_journal_test.cpp
+  image/check_extents_test.cpp
   image/check_tree_test.cpp
   image/contents_test.cpp
   image/manifest_test.cpp

@@ -6,15 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "fs/filesystem.hpp"
 #include "fs/namespace.hpp"
-#include "support/containers.hpp"
-#include "support/temp.hpp"
+#include "fs/record.hpp"
+#include "store/journal.hpp"
 
 namespace efs::content_test {
 
 using fs::Extent;
-using fs::Filesystem;
 using fs::SetContent;
 
 namespace {
@@ -42,7 +40,7 @@ fs::Namespace copy_of(const fs::Namespace& names, std::size_t* records = nullptr
     std::vector<std::byte> bytes;
     fs::encode(record, bytes);
     REQUIRE(bytes.size() <= store::Journal::max_payload);
-    REQUIRE(copy.apply(fs::decode(bytes)->value()));
+    REQUIRE(copy.apply(fs::decode(bytes, store::journal_version, fs::content_level)->value()));
     if (records != nullptr && std::holds_alternative<SetContent>(record)) {
       ++*records;
     }
@@ -101,10 +99,23 @@ TEST_CASE("content records that no backend can cause are refused and change noth
     CHECK_FALSE(names.apply(
         SetContent{.ino = file, .size = 1, .begin = 10, .end = 100, .extents = extents}));
   }
+  constexpr std::uint64_t too_large = std::uint64_t{1} << 63U;
+  CHECK_FALSE(names.apply(SetContent{.ino = file, .size = too_large}));
+  CHECK_FALSE(names.apply(SetContent{.ino = file, .size = 1, .physical = too_large}));
+  CHECK_FALSE(names.apply(SetContent{.ino = file, .size = 1, .begin = 2, .end = 1}));
+  std::vector<Extent> too_many;
+  for (std::uint64_t i = 0; i <= SetContent::most_extents; ++i) {
+    too_many.push_back({.offset = 2 * i, .device = 4 * i, .length = 1});
+  }
+  SetContent many{.ino = file, .size = 1, .begin = 0, .end = to_the_end, .extents = too_many};
+  CHECK_FALSE(names.apply(many));
   CHECK_FALSE(names.apply(SetContent{.ino = directory, .size = 1}));
   CHECK_FALSE(names.apply(SetContent{.ino = 99, .size = 1}));
   CHECK(names.find(file)->content() == nullptr);
   CHECK(names.find(directory)->content() == nullptr);
+  many.extents.pop_back();
+  CHECK(names.apply(many));
+  CHECK(names.apply(SetContent{.ino = file, .size = too_large - 1, .physical = too_large - 1}));
 }
 
 TEST_CASE("a snapshot keeps a content, in as many records as it needs", "[fs]") {
@@ -141,107 +152,6 @@ TEST_CASE("a snapshot keeps a content, in as many records as it needs", "[fs]") 
     CHECK(after.ctime == before.ctime);
     CHECK(copy.find(directory)->content() == nullptr);
   }
-}
-
-namespace {
-
-// A store with the file "f", and the content of "f" in its journal.
-class StoreWithContent {
- public:
-  StoreWithContent() {
-    {
-      auto filesystem = open({});
-      ino_ = filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0600, 0)->ino;
-    }
-    std::vector<std::byte> bytes;
-    fs::encode(SetContent{.ino = ino_,
-                          .size = 123'456,
-                          .physical = 4097,
-                          .atime = timespec{.tv_sec = 5, .tv_nsec = 6},
-                          .mtime = timespec{.tv_sec = 7, .tv_nsec = 8},
-                          .ctime = timespec{.tv_sec = 9, .tv_nsec = 10},
-                          .begin = 0,
-                          .end = to_the_end,
-                          .extents = {{0, 4096, 4096}, {100'000, 65'536, 1}}},
-               bytes);
-    auto journal = store::Journal::open(store::directory_medium(top_fd_.get()), "journal",
-                                        [](const store::Record&) -> Status { return {}; });
-    REQUIRE(journal);
-    REQUIRE(journal->append(0, bytes, 0));
-  }
-
-  std::unique_ptr<Filesystem> open(Filesystem::Options options) {
-    filesystem_gone();
-    backend_ = test::open_containers(top_.path());
-    options.metadata_directory = top_fd_.get();
-    return std::move(Filesystem::open(*backend_, options).value());
-  }
-
-  void filesystem_gone() { backend_.reset(); }
-
-  std::uint64_t ino() const { return ino_; }
-
-  int meta() const { return top_fd_.get(); }
-
-  // The namespace in the journal now.
-  fs::Namespace names() const {
-    fs::Namespace names(0755, 0, 0, 0);
-    REQUIRE(store::Journal::scan(
-        *store::directory_medium(top_fd_.get()), "journal", [&](const store::Record& stored) {
-          return names.apply(fs::decode(stored.payload, stored.version)->value());
-        }));
-    return names;
-  }
-
- private:
-  test::TempDirectory top_{"/dev/shm"};
-  UniqueFd top_fd_ = top_.open();
-  std::unique_ptr<Backend> backend_;
-  std::uint64_t ino_ = 0;
-};
-
-void check_attributes(Filesystem& filesystem, std::uint64_t ino) {
-  const auto entry = filesystem.getattr(ino);
-  REQUIRE(entry);
-  const struct stat& st = entry->attributes;
-  CHECK(st.st_size == 123'456);
-  CHECK(st.st_blocks == 9);
-  CHECK(FileTime(st.st_atim) == FileTime(timespec{.tv_sec = 5, .tv_nsec = 6}));
-  CHECK(FileTime(st.st_mtim) == FileTime(timespec{.tv_sec = 7, .tv_nsec = 8}));
-  CHECK(FileTime(st.st_ctim) == FileTime(timespec{.tv_sec = 9, .tv_nsec = 10}));
-}
-
-}  // namespace
-
-TEST_CASE("a recovery keeps a content, getattr shows it, and a removal drops it", "[fs]") {
-  StoreWithContent store;
-  for (const bool takeover : {false, true}) {
-    const auto filesystem = store.open({.takeover = takeover});
-    check_attributes(*filesystem, store.ino());
-  }
-  check_attributes(*store.open({.after_power_loss = true}), store.ino());
-  check_attributes(*store.open({.read_only = true}), store.ino());
-  // a snapshot
-  const auto before = store::Journal::scan(*store::directory_medium(store.meta()), "journal",
-                                           [](const store::Record&) -> Status { return {}; });
-  {
-    const auto filesystem = store.open({.smallest_compaction = 1});
-    REQUIRE(filesystem->make_node({}, fs::root_ino, "g", S_IFDIR | 0700, 0));
-    check_attributes(*filesystem, store.ino());
-  }
-  const auto after = store::Journal::scan(*store::directory_medium(store.meta()), "journal",
-                                          [](const store::Record&) -> Status { return {}; });
-  CHECK(after->first_sequence > before->first_sequence);
-  {
-    const auto filesystem = store.open({});
-    check_attributes(*filesystem, store.ino());
-    CHECK(store.names().find(store.ino())->content()->extents.size() == 2);
-    REQUIRE(filesystem->unlink({}, fs::root_ino, "f"));
-    (void)filesystem->forget(store.ino(), 100);
-  }
-  const auto filesystem = store.open({.smallest_compaction = 1});
-  REQUIRE(filesystem->make_node({}, fs::root_ino, "h", S_IFDIR | 0700, 0));
-  CHECK(store.names().find(store.ino()) == nullptr);
 }
 
 }  // namespace efs::content_test

@@ -47,6 +47,11 @@ std::vector<std::byte> bytes_of(const Record& record) {
   return bytes;
 }
 
+// As a reader that has the level of every record.
+auto decode_all(std::span<const std::byte> bytes) {
+  return decode(bytes, efs::store::journal_version, content_level);
+}
+
 }  // namespace
 
 TEST_CASE("every record survives encoding, and there is an example of every type") {
@@ -55,7 +60,7 @@ TEST_CASE("every record survives encoding, and there is an example of every type
   for (std::size_t i = 0; i < all.size(); ++i) {
     REQUIRE(all[i].index() == i);
     const auto bytes = bytes_of(all[i]);
-    const auto back = decode(bytes);
+    const auto back = decode_all(bytes);
     REQUIRE(back);
     CHECK(bytes_of(back->value()) == bytes);
   }
@@ -65,7 +70,7 @@ TEST_CASE("a record that is shorter than the fields of its level is refused") {
   for (const auto& record : examples()) {
     const auto bytes = bytes_of(record);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
-      const auto cut = decode(std::span(bytes).first(length));
+      const auto cut = decode_all(std::span(bytes).first(length));
       REQUIRE_FALSE(cut);
       CHECK(cut.error().code == EPROTO);
     }
@@ -78,7 +83,7 @@ TEST_CASE("a reader skips the fields and the types of a later level, unless it n
     const auto bytes = bytes_of(record);
     auto longer = bytes;
     longer.insert(longer.end(), 9, std::byte{1});
-    const auto read = decode(longer);
+    const auto read = decode_all(longer);
     REQUIRE(read);
     CHECK(bytes_of(read->value()) == bytes);
     longer[1] = std::byte{record_level + 1};
@@ -87,7 +92,7 @@ TEST_CASE("a reader skips the fields and the types of a later level, unless it n
     CHECK(refused.error().code == EPROTONOSUPPORT);
     CHECK(refused.error().what ==
           "a record of type " + std::to_string(record.index()) +
-              " needs level 5 of the format, and this efs has level 4. Nothing was changed. Open "
+              " needs level 5 of the format, and this efs has level 4. Nothing was removed. Open "
               "the store with the efs that wrote it, or a newer one");
     longer[1] = std::byte{first_level - 1};
     CHECK(decode(longer).error().code == EPROTO);
@@ -99,6 +104,18 @@ TEST_CASE("a reader skips the fields and the types of a later level, unless it n
     CHECK(decode(std::vector{std::byte(type), std::byte{record_level + 1}}).error().code ==
           EPROTONOSUPPORT);
     CHECK(decode(std::vector{std::byte(type), std::byte{0}}).error().code == EPROTO);
+  }
+}
+
+TEST_CASE("the record of a content is reserved for the next level: this efs refuses it") {
+  for (const auto& record : examples()) {
+    INFO(record.index());
+    const auto bytes = bytes_of(record);
+    const bool is_content = std::holds_alternative<SetContent>(record);
+    CHECK(std::to_integer<int>(bytes[1]) == (is_content ? 5 : 4));
+    const auto read = decode(bytes);
+    CHECK(read.has_value() == !is_content);
+    CHECK((read || read.error().code == EPROTONOSUPPORT));
   }
 }
 

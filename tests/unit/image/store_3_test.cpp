@@ -15,6 +15,7 @@
 
 #include "base/boot.hpp"
 #include "image/check.hpp"
+#include "image/orphans.hpp"
 #include "image/salvage.hpp"
 #include "support/dead_image.hpp"
 #include "support/dead_image_looks.hpp"
@@ -147,7 +148,11 @@ void check_refused(const test::DeadImage& dead, const std::string& text) {
   REQUIRE_FALSE(repaired);
   const auto opened = image::open_image(dead.store());
   REQUIRE_FALSE(opened);
-  for (const auto& error : {checked.error(), repaired.error(), opened.error()}) {
+  const auto held = image::hold_store(dead.store(), image::Hold::to_look);
+  REQUIRE(held);
+  const auto lost = image::find_orphans(*held);  // they would be all contents
+  REQUIRE_FALSE(lost);
+  for (const auto& error : {checked.error(), repaired.error(), opened.error(), lost.error()}) {
     CHECK(error.code == EPROTONOSUPPORT);
     CHECK(error.what.contains(text));
     CHECK(error.what.contains("Open the store with the efs that wrote it, or a newer one"));
@@ -212,7 +217,8 @@ TEST_CASE("a store of format 3 is checked and salvaged as it is", "[image][salva
   }
   INFO(findings);
   CHECK(report->worst() == image::Severity::leftover);  // the file that was open without a name
-  CHECK(findings.contains("note journal: it has format 3; a start makes it format 4\n"));
+  CHECK(
+      findings.contains("note journal: it has format 3; a start or --repair makes it format 4\n"));
   CHECK(findings.find("leftover") == findings.rfind("leftover"));
   auto opened = image::open_image(store.path());
   REQUIRE(opened);
@@ -225,6 +231,18 @@ TEST_CASE("a store of format 3 is checked and salvaged as it is", "[image][salva
   CHECK(text_of(store.results() + "/replaced") == "new\n");
   CHECK_FALSE(std::filesystem::exists(store.results() + "/input/clean"));
   CHECK(everything_below(store.path()) == before);
+}
+
+TEST_CASE("a repair of a store of format 3 makes it format 4", "[image]") {
+  const Store3 store;
+  REQUIRE(image::repair_image(store.path()));
+  CHECK(test::header_of(text_of(store.journal())).version == 4);
+  const auto report = image::check_image(store.path());
+  REQUIRE(report);
+  CHECK(report->worst() == image::Severity::note);
+  const Opened opened(store);
+  REQUIRE(opened.filesystem);
+  CHECK(listing_of(**opened.filesystem) == store.lines("listing"));
 }
 
 TEST_CASE("the records of a snapshot and of operations are the same in both formats", "[image]") {
@@ -265,8 +283,13 @@ TEST_CASE("a store that a newer efs wrote is refused, and is left as it is", "[i
     check_refused(dead, "record " + std::to_string(last) + ": a record of type " +
                             std::to_string(type) +
                             " needs level 5 of the format, and this efs has level 4. Nothing was "
-                            "changed. ");
+                            "removed. ");
   }
+  const test::DeadImage dead;
+  std::vector<std::byte> content;
+  fs::encode(fs::SetContent{.ino = dead.ino("d/big"), .size = 10}, content);
+  append(dead, content);
+  check_refused(dead, "a record of type 15 needs level 5 of the format");
 }
 
 TEST_CASE("records and fields of a newer efs that an older one may skip are skipped",
@@ -279,32 +302,12 @@ TEST_CASE("records and fields of a newer efs that an older one may skip are skip
   longer.insert(longer.end(), 12, std::byte{7});
   append(dead, longer);
   CHECK(test::damage_in(dead).empty());
+  CHECK(test::findings(dead, image::Severity::note)
+            .contains("journal: it has records of a newer efs that this one skips, 1 in number"));
   const test::Started started(dead);
   REQUIRE(started.filesystem);
+  CHECK((*started.filesystem)->recovery().journal.skipped == 1);
   CHECK((*started.filesystem)->getxattr(dead.ino("d"), "user.new") == "v");
-}
-
-TEST_CASE("check-image finds two files whose content is in the same place of the device",
-          "[image]") {
-  const test::DeadImage dead;
-  const auto content = [&](const char* path, std::uint64_t device) {
-    std::vector<std::byte> bytes;
-    fs::encode(fs::SetContent{.ino = dead.ino(path),
-                              .size = 10,
-                              .physical = 10,
-                              .begin = 0,
-                              .end = ~std::uint64_t{0},
-                              .extents = {{0, device, 10}}},
-               bytes);
-    append(dead, bytes);
-  };
-  content("d/big", 4096);
-  content("d/sparse", 4106);
-  CHECK(test::damage_in(dead).empty());
-  content("d/sparse", 4105);
-  CHECK(test::damage_in(dead) ==
-        "d/sparse: its content and that of d/big are in the same place, at byte 4105 of the "
-        "device\n");
 }
 
 }  // namespace efs::store_3_test

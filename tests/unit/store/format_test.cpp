@@ -147,7 +147,7 @@ std::vector<Pinned> pinned() {
            .begin = u64(0x4c),
            .end = u64(0x54),
            .extents = {{u64(0x5c), u64(0x64), u64(0x6c)}, {u64(0x74), u64(0x7c), u64(0x84)}}},
-       "0f 04 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b2c2d2e2f 30313233 "
+       "0f 05 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b2c2d2e2f 30313233 "
        "3435363738393a3b 3c3d3e3f 4041424344454647 48494a4b 4c4d4e4f50515253 5455565758595a5b "
        "02000000 5c5d5e5f60616263 6465666768696a6b 6c6d6e6f70717273 "
        "7475767778797a7b 7c7d7e7f80818283 8485868788898a8b"}};
@@ -182,7 +182,7 @@ TEST_CASE("the bytes of every record are those of the journal's version") {
     const auto bytes = bytes_of(all[type].record);
     CHECK(all[type].record.index() == type);
     CHECK(digits_of(bytes) == expected);
-    const auto read = decode(bytes);
+    const auto read = decode(bytes, journal_version, fs::content_level);
     REQUIRE(read);
     CHECK(digits_of(bytes_of(read->value())) == expected);
   }

@@ -194,6 +194,32 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a later version is told by magic and version, whatever its checksum is", "[replay]") {
+  const efs::test::TempDirectory directory("/dev/shm");
+  const auto fd = directory.open();
+  const auto medium = efs::store::directory_medium(fd.get());
+  REQUIRE(Journal::create(medium, "j"));
+  const std::string path = directory.path() + "/j";
+  const auto code_with = [&](std::uint32_t version) {
+    std::string changed = content(path);
+    std::memcpy(changed.data() + offsetof(efs::store::JournalHeader, version), &version,
+                sizeof version);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << changed;
+    const auto nothing = [](const Record&) -> efs::Status {
+      return {};
+    };
+    const auto opened = Journal::open(medium, "j", nothing);
+    CHECK(content(path) == changed);
+    if (version > efs::store::journal_version) {
+      CHECK(opened.error().what.ends_with(", or a newer one. Or the header is damaged"));
+    }
+    return opened ? 0 : opened.error().code;
+  };
+  CHECK(code_with(efs::store::journal_version + 1) == EPROTONOSUPPORT);
+  CHECK(code_with(efs::store::oldest_version) == EPROTO);  // its checksum is known, and wrong
+  CHECK(code_with(efs::store::journal_version) == 0);
+}
+
 TEST_CASE("a journal of an older version takes no record before a snapshot replaces it",
           "[replay]") {
   const efs::test::TempDirectory directory("/dev/shm");
