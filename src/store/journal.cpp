@@ -288,13 +288,13 @@ Status Journal::read_header() {
   EFS_TRY(map_chunk(0));
   JournalHeader header{};
   std::memcpy(&header, chunk_, sizeof header);
-  const bool is_whole =
-      header.checksum == checksum(bytes_of(header, offsetof(JournalHeader, checksum)));
-  // All versions have magic and version at these places; a later one may have another checksum.
-  if (header.magic != journal_magic || (!is_whole && header.version <= journal_version)) {
+  // All versions have these fields and this checksum, so that damage is not taken for a later
+  // version, which a salvage would refuse.
+  if (header.magic != journal_magic ||
+      header.checksum != checksum(bytes_of(header, offsetof(JournalHeader, checksum)))) {
     return fail(EPROTO, "journal " + name_ + ": not a journal of efs, or its header is damaged");
   }
-  EFS_TRY(check_version(header, is_whole));
+  EFS_TRY(check_version(header));
   end_.version = header.version;
   end_.tail = sizeof(JournalHeader);
   end_.first_sequence = header.first_sequence;
@@ -304,7 +304,7 @@ Status Journal::read_header() {
   return {};
 }
 
-Status Journal::check_version(const JournalHeader& header, bool is_whole) const {
+Status Journal::check_version(const JournalHeader& header) const {
   if (header.version >= oldest_version && header.version <= journal_version &&
       header.chunk == journal_chunk && header.header_size == sizeof(JournalHeader)) {
     return {};
@@ -314,8 +314,7 @@ Status Journal::check_version(const JournalHeader& header, bool is_whole) const 
                   std::to_string(header.version) + ", and this efs reads " +
                   std::to_string(oldest_version) + " to " + std::to_string(journal_version) +
                   "). Nothing was changed. Open the store with the efs that wrote it" +
-                  (header.version < oldest_version ? "" : ", or a newer one") +
-                  (is_whole ? "" : ". Or the header is damaged"));
+                  (header.version < oldest_version ? "" : ", or a newer one"));
 }
 
 // Whole chunks are allocated before use. If a full file system allocated only a part of a chunk,

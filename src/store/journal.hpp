@@ -151,7 +151,7 @@ class Journal {
   void put(std::span<const std::byte> bytes, std::uint64_t at);
   Status read_header();
   Status replay_all(const Replay& replay, bool verify = true);
-  Status check_version(const JournalHeader& header, bool is_whole) const;
+  Status check_version(const JournalHeader& header) const;
   Status expect(Medium& medium, const JournalOptions& options);
   void open_last();
   void record_last();
