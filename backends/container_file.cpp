@@ -101,14 +101,14 @@ std::uint64_t ContainerFile::missing(std::uint64_t offset, std::uint64_t length)
 }
 
 // Runs a change that allocates at most `upper_bound` bytes, and counts the bytes it really
-// allocated.
+// allocated. A change that allocates none is made also while more than the capacity is in use.
 template <typename Change>
 Status ContainerFile::counted(std::uint64_t upper_bound, Change change) {
   if (!account_) {
     return change();
   }
   MutexLock lock(growth_);
-  if (!account_->take(upper_bound)) {
+  if (upper_bound != 0 && !account_->take(upper_bound)) {
     return fail(ENOSPC);
   }
   const auto before = allocated();

@@ -273,9 +273,8 @@ Json Instance::status_file_now() {
   json["state"] = name_of(state);
   {
     MutexLock lock(mutex_);
-    json["error"] = start_failure_.contains("error") ? start_failure_["error"]
-                    : !error.is_null()               ? error
-                                                     : unsaved;
+    const bool failed = state == State::failed && start_failure_.contains("error");
+    json["error"] = failed ? start_failure_["error"] : !error.is_null() ? error : unsaved;
   }
   const bool moving = traits_of(state).transfers;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);

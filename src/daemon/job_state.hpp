@@ -71,6 +71,7 @@ inline constexpr auto state_rules = std::to_array<Rule>({
     {State::running, Event::stop_begun, State::unmounting},
     {State::running, Event::stop_gave_up, State::running},
     {State::running, Event::export_gave_up, State::unsaved},  // unmounted from outside
+    {State::running, Event::over, State::ended},  // the last resort, while the unmount gave up
     {State::running, Event::destroyed, State::failed},
 
     {State::unmounting, Event::stop_refused, State::running},

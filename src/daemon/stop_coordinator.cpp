@@ -227,9 +227,11 @@ void StopCoordinator::drop_last_resort() {
 }
 
 void StopCoordinator::renew_last_resort(const StopRequest& request) {
-  const StopRequest last = last_of(request);
+  std::unique_ptr<Alarm> before;
+  const MutexLock lock(mutex_);  // a later request must not set its own in between
+  const StopRequest& last = request_ && request_->ticket > request.ticket ? *request_ : request;
   if (last.times.gone_by) {
-    (void)deadline_.set_last_resort(std::max(*last.times.gone_by, deadline_.now()));
+    before = deadline_.set_last_resort(std::max(*last.times.gone_by, deadline_.now()));
   }
 }
 

@@ -8,12 +8,8 @@
 namespace efs::daemon {
 namespace {
 
-class ThreadAlarm final : public Alarm {
- public:
-  explicit ThreadAlarm(std::unique_ptr<TimerThread> thread) : thread_(std::move(thread)) {}
-
- private:
-  std::unique_ptr<TimerThread> thread_;
+struct ThreadAlarm final : Alarm {
+  std::unique_ptr<TimerThread> thread;
 };
 
 }  // namespace
@@ -23,11 +19,15 @@ Timers::Time ThreadTimers::now() const {
 }
 
 Result<std::unique_ptr<Alarm>> ThreadTimers::at(Time time, std::function<void()> action) {
+  // Allocated first: to end the thread again would wait for its action, perhaps for a lock of the
+  // caller.
+  auto alarm = std::make_unique<ThreadAlarm>();
   auto thread = TimerThread::start(time, std::move(action));
   if (!thread) {
     return std::unexpected(thread.error());
   }
-  return std::make_unique<ThreadAlarm>(std::move(*thread));
+  alarm->thread = std::move(*thread);
+  return alarm;
 }
 
 void ThreadTimers::await_exit() {

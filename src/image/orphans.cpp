@@ -60,8 +60,10 @@ fs::WalkItem file_item(const std::string& directory, std::uint64_t id, uid_t own
   item.attributes = attributes;
   item.attributes.st_mode = S_IFREG | 0600;
   item.attributes.st_nlink = 1;
-  item.attributes.st_uid = owner;
-  item.attributes.st_gid = ::getegid();
+  if (attributes.st_ino == 0) {
+    item.attributes.st_uid = owner;
+    item.attributes.st_gid = ::getegid();
+  }
   item.dirty = true;
   item.keep = fs::Keep::persistent;
   return item;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fs/staging.hpp"
+#include "stage/export/conflict.hpp"
 #include "stage/export/partial.hpp"
 #include "stage/export/receipt.hpp"
 
@@ -37,6 +38,8 @@ struct Outgoing {
   bool no_room = false;       // settled as failed because of missing space only
   // the name belongs to a file that is neither the job's input nor its result
   bool replaces = false;
+  // with entry.placed_as: why it did not get its own name
+  Obstacle kept_beside = Obstacle::none;
   PartialFile file;
   ReceiptEntry entry;
 

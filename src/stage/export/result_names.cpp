@@ -149,6 +149,7 @@ bool ResultNames::resolve(Outgoing& out, const Decision& decision, int directory
     return true;
   }
   if (decision.act == Act::keep_both) {
+    out.kept_beside = decision.obstacle;
     const auto may_write = keep_beside(out, texts.both, directory, scratch);
     if (may_write) {
       return *may_write;

@@ -113,7 +113,7 @@ bool ResultPublisher::take_name(Outgoing& out, int directory, Scratch& scratch) 
     }
     // Another run has since used that name: this version gets the next one.
     if (!out.entry.placed_as.empty() &&
-        !names_.resolve(out, names_.decide(out, {.version = PfsVersion::other}), directory,
+        !names_.resolve(out, {.act = Act::keep_both, .obstacle = out.kept_beside}, directory,
                         scratch)) {
       return false;
     }

@@ -27,7 +27,7 @@ const std::map<Event, std::string_view> expected{
     {Event::results_left, "-----U-=="},     //
     {Event::stop_gave_up, "---RR--=="},     //
     {Event::export_gave_up, "---UUUU=="},   //
-    {Event::over, "----eee=="},             //
+    {Event::over, "---eeee=="},             //
     {Event::destroyed, "fffffff=="},        //
 };
 

@@ -92,6 +92,31 @@ TEST_CASE("on-conflict: keep-both takes no name that another run has given meanw
   CHECK(partials_below(scene.root) == 0);
 }
 
+TEST_CASE("existing: keep-both takes no name that another run has given meanwhile",
+          "[stage][out][existing]") {
+  Scene scene;
+  scene.config.existing = config::Existing::keep_both;
+  write_file(scene.results + "/f", "another's");
+  scene.buffer.put("f", S_IFREG, "ours");
+  FaultPfs pfs([](auto, const auto&, const auto&) { return 0; });
+  int named = 0;
+  pfs.on_naming = [&](const std::string& name) {
+    if (named++ < 2) {
+      write_file(scene.results + "/" + name, "another run's, kept as " + name);
+    }
+  };
+  const Receipt receipt = scene.out(pfs);
+  CHECK(receipt.verdict == Verdict::complete);
+  CHECK(named == 3);
+  CHECK(entry_of(receipt, "f")->placed_as == "f.efs-job.3");
+  CHECK_FALSE(entry_of(receipt, "f")->replaced);
+  CHECK(content_of(scene.results + "/f") == "another's");
+  CHECK(content_of(scene.results + "/f.efs-job") == "another run's, kept as f.efs-job");
+  CHECK(content_of(scene.results + "/f.efs-job.2") == "another run's, kept as f.efs-job.2");
+  CHECK(content_of(scene.results + "/f.efs-job.3") == "ours");
+  CHECK(partials_below(scene.results) == 0);
+}
+
 TEST_CASE("on-conflict: keep-both also where the change comes while the file is written",
           "[stage][out][conflict]") {
   Scene scene;
