@@ -56,7 +56,7 @@ if kernel_has_it; then
   check 'result: a successor takes over' taken_over
   check_exit 'result: it cannot be changed' 1 'Input/output error' bash -c "echo more >>$MNT/lost"
   check 'result: the others are there' grep -qx good "$MNT/good"
-  check_exit 'result: an unload names it' 1 'failed: lost: its content cannot be read' "$EFS" unload -w -i result lost good
+  check_exit 'result: an unload names it, and brings the other' 3 'failed: lost: its content cannot be read' "$EFS" unload -w -i result lost good
   exec 7<"$MNT/good"   # keeps the mount busy
   check_exit 'result: a stop with a deadline brings out what it can' 1 'lost: its content cannot be read' "$EFS" stop --deadline 5 result
   exec 7<&-

@@ -43,7 +43,7 @@ struct Entry {
 
 /// The container of a block, and the position in it. One word: a block belongs to one container or
 /// to none, whenever the process dies.
-struct Owner {
+struct alignas(8) Owner {
   std::uint32_t entry_plus_one = 0;  // 0: the block is free
   std::uint32_t index = 0;
 };
