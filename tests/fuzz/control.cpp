@@ -1,39 +1,82 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lines of arbitrary bytes on the control socket: either an error, or a request. Reads every field
-// of a request as the daemon does.
+// Lines of arbitrary bytes on the control socket: either an error, or a request, which the daemon's
+// functions get.
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 
 #include "base/json_text.hpp"
+#include "control/protocol.hpp"
+#include "control/requests.hpp"
 #include "daemon/requests.hpp"
 
 namespace {
 
 using namespace efs::daemon;
 using efs::control::Json;
+namespace requests = efs::control::requests;
 
-// A read that throws is a request that the server rejects; the later fields are still read.
-template <typename... Read>
-void read_each(const Json& request, Read... read) {
-  const auto attempt = [&](auto one) {
-    try {
-      (void)one(request);
-    } catch (const std::exception&) {
-    }
-  };
-  (attempt(read), ...);
+template <typename Work>
+void attempt(Work work) {
+  try {
+    (void)work();
+  } catch (const std::exception&) {  // the server refuses the request
+  }
 }
 
-void read_fields(const Json& request) {
-  read_each(request, verb_of, is_of_starter, keeps, stop_of, paths_of, has_paths, path_of,
-            backend_of, class_of, task_of, timeout_of);
-  read_each(
-      request, [](const Json& one) { return load_of(one, {"name"}); },
-      [](const Json& one) { return unload_of(one, {"name"}); });
+// What the daemon does with the fields of a request.
+struct Use {
+  void operator()(const requests::Load& request) const {
+    attempt([&] { return load_of(request, {"name"}); });
+  }
+
+  void operator()(const requests::Unload& request) const {
+    attempt([&] { return unload_of(request, {"name"}); });
+  }
+
+  void operator()(const requests::Stop& request) const {
+    attempt([&] { return asked_ago_of(request); });
+  }
+
+  void operator()(const requests::WaitTask& request) const {
+    attempt([&] { return timeout_of(request); });
+  }
+
+  void operator()(const auto&) const {}
+};
+
+// A request that is written and read again is the same.
+template <typename Request>
+void check_as(const Json& line) {
+  attempt([&] {
+    const Request request = requests::from_json<Request>(line);
+    if (requests::from_json<Request>(requests::to_json(request)) != request) {
+      std::abort();
+    }
+    Use{}(request);
+    return 0;
+  });
+}
+
+// As a request of each kind, whatever its verb is.
+void check_request(const Json& line) {
+  attempt([&] { return requests::verb_of(line); });
+  check_as<requests::Status>(line);
+  check_as<requests::Wait>(line);
+  check_as<requests::WaitEnd>(line);
+  check_as<requests::Stop>(line);
+  check_as<requests::Load>(line);
+  check_as<requests::Unload>(line);
+  check_as<requests::WaitTask>(line);
+  check_as<requests::Cancel>(line);
+  check_as<requests::List>(line);
+  check_as<requests::Explain>(line);
+  check_as<requests::Set>(line);
+  check_as<requests::Limit>(line);
 }
 
 }  // namespace
@@ -54,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (efs::json_from_text(efs::json_to_text(*line)) != *line) {
       std::abort();
     }
-    read_fields(*line);
+    check_request(*line);
   }
   ::close(ends[1]);
   return 0;
