@@ -140,7 +140,7 @@ constexpr StopEffect effect_of_stop(State state, bool start_only) {
 /// the stop succeeds. `successor`: the worker replaces a dead one.
 const char* refusal_of_stop(State state, bool successor);
 
-/// What the caller of JobStateMachine::handle() does next.
+/// The step that the caller of JobStateMachine::handle() takes next.
 struct Step {
   enum class Kind : std::uint8_t { taken, ignored, impossible };
   Kind kind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What programs may do on the mount of an instance per second.
+// The limits of a mount: the bytes and operations that programs get per second.
 
 #include <functional>
 

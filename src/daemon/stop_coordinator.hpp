@@ -81,7 +81,7 @@ class StopCoordinator {
 
   Outcome outcome() const;
 
-  /// What status and the status file show, at one moment.
+  /// The figures of status and of the status file, at one moment.
   struct Shown {
     State state = State::planning;
     control::Json error;    // of the last outcome, or null

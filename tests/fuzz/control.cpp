@@ -28,7 +28,7 @@ void attempt(Work work) {
   }
 }
 
-// What the daemon does with the fields of a request.
+// Uses the fields of a request as the daemon does.
 struct Use {
   void operator()(const requests::Load& request) const {
     attempt([&] { return load_of(request, {"name"}); });

@@ -28,7 +28,7 @@ struct Encounter {
   bool is_directory = false;
 };
 
-/// What the job file says.
+/// The two policies of the job file.
 struct ConflictRules {
   config::OnConflict on_conflict = config::OnConflict::fail;
   config::Existing existing = config::Existing::replace;

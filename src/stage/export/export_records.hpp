@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the journal and the export log are told of the names that results get.
+// Tells the journal and the export log the names that results get.
 
 #include "stage/export/export_context.hpp"
 #include "stage/export/outgoing.hpp"

@@ -10,7 +10,7 @@
 
 namespace efs::stage {
 
-/// What a call does to the PFS, for the question whether it may be repeated after an error:
+/// The effect of a call on the PFS. It decides whether the call may be repeated after an error:
 ///
 ///  - `reading` calls change nothing.
 ///  - `idempotent` calls have the same effect when done twice (pwrite, chmod ...).
@@ -27,7 +27,7 @@ struct PfsCall {
   std::string_view object = {};  // the name that the member got; "" for a descriptor
 };
 
-/// What happens around each call that is forwarded.
+/// Acts around each call that is forwarded.
 class PfsCallPolicy {
  public:
   virtual ~PfsCallPolicy() = default;

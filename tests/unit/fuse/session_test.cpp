@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the INIT request of a kernel says, and the end of a connection.
+// Tests of the INIT request of a kernel, and of the end of a session.
 #include "fuse/session.hpp"
 
 #include <fcntl.h>
