@@ -33,7 +33,7 @@ write tests/mount ! -path './intercept_random/*' ! -name intercept_mpi.c
 # LABEL PART: what tests/run-all.sh calls one by one.
 {
   echo '# Made by cmake/list_sources.sh.'
-  printf '%s\n' 'unit plain' 'unit mapped-segments' 'address sanitizer' 'address killed' 'thread sanitizer' 'fuzz fuzzing'
+  printf '%s\n' 'unit plain' 'address sanitizer' 'address killed' 'thread sanitizer' 'fuzz fuzzing'
   for label in slurm cli mount lint package; do
     for script in tests/"$label"/*_test.sh; do [ ! -e "$script" ] || echo "$label $(basename "$script" _test.sh)"; done
   done

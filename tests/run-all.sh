@@ -78,16 +78,12 @@ sanitized() {
 perform() {
   case $1/$2 in
     unit/plain) EFS_SAMPLE=${EFS_SAMPLE:-5} catch "$build/bin/efs-tests" ;;
-    # libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
-    # The crash enumeration and the injected faults bring a store of their own; where memory ends does not hang on the store, and
-    # where the PFS fails does little: one place of twenty.
-    # Objects, queues, the node's cache, job files and what reads receipts have no segments.
-    unit/mapped-segments) EFS_SAMPLE=20 PMEM_IS_PMEM_FORCE=1 catch "$build/bin/efs-tests" '~[crash]~[fault]~[memory]~[objects]~[queue]~[cache]~[config]~[record]~[receipt]~[doctor]' ;;
     # A process that a sanitizer has made large is slow to fork: what forks a thousand times has one of its own. Such children,
     # the crash enumeration, the injected faults, what has no memory, the replay of damaged journals and what is tagged [alone] have one thread (or
     # two that wait for each other); the thread sanitizer has nothing to find there.
     # The proofs that the enumeration works ([bites]) run with the enumeration.
-    address/sanitizer) sanitized asan '~[killed]~[bites]' 400 ;;
+    # In the first, libpmem takes this memory for persistent: the daemon's I/O goes through mapped segments, the journal is flushed.
+    address/sanitizer) PMEM_IS_PMEM_FORCE=1 sanitized asan '~[killed]~[bites]' 400 ;;
     address/killed) sanitized asan '[killed]' 10 ;;
     thread/sanitizer) sanitized tsan '~[crash]~[fault]~[killed]~[replay]~[memory]~[alone]' 300 ;;
     fuzz/*) tests/fuzz/fuzz_test.sh ;;
@@ -101,8 +97,7 @@ perform() {
 title() {
   case $1/$2 in
     unit/plain) echo 'unit and model tests' ;;
-    unit/mapped-segments) echo 'unit and model tests on mapped segments' ;;
-    address/sanitizer) echo 'address and undefined sanitizers' ;;
+    address/sanitizer) echo 'address and undefined sanitizers, on mapped segments' ;;
     address/killed) echo 'address and undefined sanitizers, processes killed' ;;
     thread/sanitizer) echo 'thread sanitizer' ;;
     fuzz/*) echo fuzzing ;;
@@ -162,6 +157,8 @@ join() {
 address() { renice -n 7 "$BASHPID" >/dev/null; parts address; }
 threads() { renice -n 10 "$BASHPID" >/dev/null; parts thread; parts fuzz; }
 
+# The sanitizers' builds with Clang look for data that is touched without its mutex: tests/lint/thread_safety_test.sh need not.
+if [ -z "${EFS_FAST:-}" ] && command -v clang++-19 >/dev/null; then export EFS_ANALYSED=1; fi
 queue cli
 queue mount
 queue lint

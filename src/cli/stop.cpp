@@ -277,6 +277,8 @@ Asked ask_while_looked_at(World& world, const control::Instance& instance,
 
 // For an instance that exits without waiting for the PFS, after its deadline.
 constexpr std::chrono::seconds longest_farewell{2};
+// For any other: it frees its store. Only a hung file system, of its log for example, takes longer.
+constexpr std::chrono::minutes longest_end{1};
 
 // Reports an answer of the daemon that is no outcome of a stop.
 Stopped not_stopped(World& world, const std::string& mount, const Asked& asked,
@@ -291,21 +293,22 @@ Stopped not_stopped(World& world, const std::string& mount, const Asked& asked,
   }
   // the caller's next step must find the instance ended
   if (answer.value("ended", false) && !asked.is_at_rest) {
-    end.wait();
+    (void)end.wait(longest_end);
   }
   return failed_stop(world, error_in(answer, "stop failed"));
 }
 
 // Waits for the end of an instance that has answered. If a call to the PFS holds its processes,
-// adds that to the summary.
-void await_end(const control::EndWatch& end, bool is_at_rest, Json& answer) {
+// says so.
+void await_end(World& world, const control::EndWatch& end, bool is_at_rest, Json& answer) {
   const bool lingers = answer.value("lingers", false);
   if (lingers && !end.wait(longest_farewell) && answer.contains("summary")) {
     answer["summary"].get_ref<std::string&>() +=
         "Its processes are still there: a call to the PFS blocks them. They end when the PFS "
         "answers.\n";
-  } else if (!answer.value("kept", false) && !lingers && !is_at_rest) {
-    end.wait();
+  } else if (!answer.value("kept", false) && !lingers && !is_at_rest && !end.wait(longest_end)) {
+    world.err << "efs: the stop is complete, but processes of the instance are still there: they "
+                 "free its store, or a file system with a log or a status file blocks them\n";
   }
 }
 
@@ -387,7 +390,7 @@ Stopped stop_instance(World& world, const control::Instance& given,
   if (code != 0 && !answer.contains("error")) {
     add_error(answer);
   }
-  await_end(end, asked.is_at_rest, answer);
+  await_end(world, end, asked.is_at_rest, answer);
   if (!world.json && answer.contains("summary")) {
     print_outcome(world, instance.name, seen.status, answer);
   }

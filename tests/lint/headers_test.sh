@@ -3,7 +3,7 @@
 # Each source compiles by itself, not only in a unity build, and includes its own header first. So each header compiles alone.
 #   headers_test.sh BIN_DIR
 # The headers of the system are read once, into a precompiled header: alone they take clang most of the time. So a header that
-# lacks one of those is found only where no source includes it first. The seed chooses one of twelve sources. EFS_HEADERS_ALONE=1
+# lacks one of those is found only where no source includes it first. The seed chooses one of twenty sources. EFS_HEADERS_ALONE=1
 # compiles all without the precompiled header.
 set -uo pipefail
 . "$(dirname "$0")/../cli/lib.sh" "$@"
@@ -75,8 +75,8 @@ else
   check 'the headers of the system compile' bash -c "cd '$BIN/..' && $CLANG -fpch-instantiate-templates ${flags/-fsyntax-only/} -x c++-header '$S/system.hpp' -o '$S/system.pch'"
   seed=${EFS_SEED:-$RANDOM}
   echo "seed $seed (EFS_SEED=$seed repeats it)"
-  some() { sources "$SOURCE" | awk -v chosen=$((seed % 12)) 'NR % 12 == chosen'; }
-  check 'one of twelve sources is chosen' test "$(some | wc -l)" -gt 20
+  some() { sources "$SOURCE" | awk -v chosen=$((seed % 20)) 'NR % 20 == chosen'; }
+  check 'one of twenty sources is chosen' test "$(some | wc -l)" -gt 12
   check 'each of them compiles by itself with those of the system' nothing "$(some | alone -include-pch "$S/system.pch")"
 fi
 finish

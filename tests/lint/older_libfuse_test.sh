@@ -42,14 +42,14 @@ sources() {
 check 'there are sources' test "$(sources | wc -l)" -ge 4
 check 'what includes libfuse is of the layer fuse' test -z "$(sources | grep -v '^fuse/')"
 
-# built HEADERS SOURCE...: each source compiles with these headers; the objects are in $S/objects.
+# built HEADERS SOURCE...: the sources compile, as one, with these headers; the object is $S/all.o.
 built() {
-  local headers=$1 source; shift
-  rm -rf "$S/objects"; mkdir "$S/objects"
-  for source; do echo "$source"; done | xargs -P "$(nproc)" -I{} sh -c 'exec "$1" '"$FLAGS"' -isystem "$2" -w -O0 -c "$3" -o "$4/$(basename "$3").o"' sh "$CXX" "$headers" {} "$S/objects"
+  local headers=$1; shift
+  printf '#include "%s"\n' "$@" >"$S/all.cpp"
+  sh -c 'exec "$1" '"$FLAGS"' -isystem "$2" -w -O0 -c "$3" -o "$4"' sh "$CXX" "$headers" "$S/all.cpp" "$S/all.o"
 }
 # Lists the functions of libfuse that they use.
-needed() { nm -u "$S"/objects/*.o | awk '$1 == "U" && $2 ~ /^fuse_/ { print $2 }' | sort -u; }
+needed() { nm -u "$S/all.o" | awk '$1 == "U" && $2 ~ /^fuse_/ { print $2 }' | sort -u; }
 
 old=$S/old
 mkdir "$old" && cp "$present"/*.h "$old"
