@@ -23,6 +23,7 @@ names: single operations on names, likewise, by efs-bench-meta, and the bound of
        reaches that does nothing but answer (efs-bench-names).
 intercept: calls and programs with libefs-intercept, against a tmpfs and the mount without it.
 growth: creates, opens, stats and unlinks of 10^3 to 10^5 files (--most for more), against a tmpfs.
+builds: I/O, names and staging, against another build of efs (--old).
 
 Needs root. The exit status is 1 if a workload failed, and 0 whether a goal is met or missed.
 """
@@ -36,6 +37,7 @@ import tempfile
 
 sys.dont_write_bytecode = True  # the source may be read-only
 
+import builds  # noqa: E402
 import common  # noqa: E402
 import growth  # noqa: E402
 import intercept  # noqa: E402
@@ -46,7 +48,7 @@ import workloads  # noqa: E402
 
 # In the order in which they run.
 PARTS = {**mount_io.PARTS, **staging.PARTS, **workloads.PARTS, **names.PARTS, **growth.PARTS,
-         **intercept.PARTS}
+         **intercept.PARTS, **builds.PARTS}
 
 
 def arguments():
@@ -72,6 +74,8 @@ def arguments():
                         help="of growth: one of flat, nested; default both")
     parser.add_argument("--most", type=int, default=100_000, metavar="N",
                         help="of growth: the most files, default 100000")
+    parser.add_argument("--old", metavar="BUILD_DIR", type=os.path.abspath,
+                        help="of builds: the build to compare with")
     found = parser.parse_intermixed_args()
     found.build = os.path.abspath(found.build)
     found.parts = found.parts or ["micro", "macro"]

@@ -18,9 +18,9 @@ def fio(path, pattern, block):
     return job["read" if "read" in pattern else "write"]["bw_bytes"] / 2**20
 
 
-def meta(bench, path):
+def meta(bench, path, count=5000):
     where = tempfile.mkdtemp(dir=path)
-    lines = run(f"{bench.build}/bin/efs-bench-meta", where, "5000").split("\n")
+    lines = run(f"{bench.build}/bin/efs-bench-meta", where, str(count)).split("\n")
     os.rmdir(where)
     return {name: float(rate) for name, rate in (line.split() for line in lines if line)}
 

@@ -69,6 +69,11 @@ if kernel_has_it; then check 'served by passthrough' says 'tar x rw' 'passthroug
 check 'served by the daemon' says 'tar x daemon-io,xattr: off' 'daemon$'
 check_not 'a workload that was not chosen' is_row find
 
+# --- two builds ---
+bench 1 builds --old "$S/none"
+check 'another build that is not there fails the run' test $code = 1
+check 'it is named' grep -E "^builds: FAILED: .*$S/none" <<<"$said"
+
 # --- endings ---
 fake du 'exit 3'
 fake find ':'
