@@ -16,6 +16,7 @@
 #include "image/contents.hpp"
 #include "image/image.hpp"
 #include "image/removal.hpp"
+#include "stage/buffer.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/export/unmatched.hpp"
 #include "stage/options.hpp"

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "fs/namespace.hpp"
-#include "stage/buffer.hpp"
 #include "stage/export/stage_out.hpp"
+#include "stage/export_source.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t tag_length = 8;
 
 /// Presents the containers as files of these names.
-class LostBuffer final : public stage::OutgoingBuffer {
+class LostBuffer final : public stage::RestingSource {
  public:
   LostBuffer(Backend& backend, std::vector<fs::WalkItem> items)
       : backend_(backend), items_(std::move(items)) {}
@@ -32,8 +32,6 @@ class LostBuffer final : public stage::OutgoingBuffer {
     }
     return fs::OpenContainer{.ino = ino, .container = std::move(*container)};
   }
-
-  Result<std::uint64_t> available_bytes() override { return std::uint64_t{0}; }
 
  private:
   Backend& backend_;

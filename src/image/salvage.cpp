@@ -9,10 +9,11 @@
 
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
+#include "stage/buffer.hpp"
 #include "stage/export/removed_inputs.hpp"
 #include "stage/export/selection.hpp"
 #include "stage/export/stage_out.hpp"
-#include "stage/forwarding_buffer.hpp"
+#include "stage/forwarding_source.hpp"
 #include "stage/live/inventory.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
@@ -26,12 +27,12 @@ namespace {
 
 /// The buffer of an offline store, without changed contents. `all`: treats every file as if no copy
 /// existed elsewhere.
-class ImageBuffer final : public stage::ForwardingBuffer {
+class ImageBuffer final : public stage::ForwardingSource {
  public:
   /// `elsewhere`: the target is not results-dir, so copies in results-dir do not count.
-  ImageBuffer(stage::Buffer& inner, const std::map<std::uint64_t, std::string>& changed, bool all,
-              bool elsewhere)
-      : ForwardingBuffer(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
+  ImageBuffer(stage::ExportSource& inner, const std::map<std::uint64_t, std::string>& changed,
+              bool all, bool elsewhere)
+      : ForwardingSource(inner), changed_(changed), all_(all), elsewhere_(elsewhere) {}
 
   Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
     const auto changed = changed_.find(ino);

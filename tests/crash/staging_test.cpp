@@ -11,6 +11,7 @@
 
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
+#include "stage/buffer.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/import/stage_in.hpp"
 #include "stage/live/load.hpp"

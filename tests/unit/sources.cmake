@@ -152,7 +152,7 @@ set(sources
   stage/export/stage_out_rules_test.cpp
   stage/export/stage_out_test.cpp
   stage/export/unmatched_test.cpp
-  stage/forwarding_buffer_test.cpp
+  stage/forwarding_source_test.cpp
   stage/import/cache_test.cpp
   stage/import/reuse_test.cpp
   stage/import/stage_in_fault_test.cpp

@@ -3,11 +3,11 @@
 // The objects that all parts of one stage-out use.
 
 #include "config/job_config.hpp"
-#include "stage/buffer.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/copy/worker_pool.hpp"
 #include "stage/export/export_failures.hpp"
 #include "stage/export/results_tree.hpp"
+#include "stage/export_source.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
@@ -16,7 +16,7 @@ namespace efs::stage {
 /// All are borrowed and must outlive the parts.
 struct ExportContext {
   const config::JobConfig& config;
-  Buffer& buffer;
+  ExportSource& buffer;
   PfsIo& pfs;
   ResultsTree& tree;
   const Options& options;

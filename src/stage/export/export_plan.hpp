@@ -14,9 +14,9 @@
 
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
-#include "stage/buffer.hpp"
 #include "stage/export/outgoing.hpp"
 #include "stage/export/selection.hpp"
+#include "stage/export_source.hpp"
 #include "stage/options.hpp"
 
 namespace efs::stage {
@@ -24,7 +24,7 @@ namespace efs::stage {
 /// Makes no call to the PFS. Not thread-safe. All arguments are borrowed and must outlive the plan.
 class ExportPlan {
  public:
-  ExportPlan(const config::JobConfig& config, Buffer& buffer, const Options& options)
+  ExportPlan(const config::JobConfig& config, ExportSource& buffer, const Options& options)
       : config_(config), buffer_(buffer), options_(options) {}
 
   /// Call once. `items`: the selected ones of `all`; the plan borrows them. Settles the results
@@ -88,7 +88,7 @@ class ExportPlan {
   std::unordered_map<std::string_view, std::size_t> results_by_directory() const;
 
   const config::JobConfig& config_;
-  Buffer& buffer_;
+  ExportSource& buffer_;
   const Options& options_;
   std::vector<Outgoing> firsts_;
   std::vector<Outgoing> further_names_;    // of files whose first name is in firsts_ or before_

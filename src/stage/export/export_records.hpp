@@ -33,7 +33,7 @@ class ExportRecords {
   Result<struct stat> named_copy(const Outgoing& out, int directory);
   Status record_placed(const Outgoing& out, int directory, const struct stat& copy);
 
-  Buffer& buffer_;
+  ExportSource& buffer_;
   PfsIo& pfs_;
   PlacedNames* const placed_;
 };

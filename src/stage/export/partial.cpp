@@ -130,7 +130,7 @@ bool same_version(const struct stat& a, const struct stat& b) {
 
 /// The objects that writing a partial uses.
 struct PartialMeans {
-  Buffer& buffer;
+  ExportSource& buffer;
   PfsIo& pfs;
   Scratch& scratch;
   Progress& progress;
@@ -277,7 +277,7 @@ Result<PartialFile> write_link(const PartialJob& job, PfsIo& pfs) {
 
 }  // namespace
 
-Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs,
+Result<PartialFile> write_partial(const PartialJob& job, ExportSource& buffer, PfsIo& pfs,
                                   Scratch& scratch, Progress& progress) {
   return S_ISLNK(job.item.attributes.st_mode)
              ? write_link(job, pfs)

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "fs/staging.hpp"
-#include "stage/buffer.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/copy/transfer.hpp"
+#include "stage/export_source.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
@@ -76,7 +76,7 @@ auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work wo
 /// a symbolic link. It replaces the partial of a killed stage-out. After an error no partial is
 /// left, unless its removal failed too; the error then says so. Not durable without `fsync`.
 /// Thread-safe for different items.
-Result<PartialFile> write_partial(const PartialJob& job, Buffer& buffer, PfsIo& pfs,
+Result<PartialFile> write_partial(const PartialJob& job, ExportSource& buffer, PfsIo& pfs,
                                   Scratch& scratch, Progress& progress);
 
 /// True if the error of publish_partial() or link_partial() says that the name belongs to another

@@ -10,7 +10,7 @@
 
 namespace efs::stage {
 
-/// Selects from Buffer::gone() the inputs whose removal the job file propagates to the PFS:
+/// Selects from ExportSource::gone() the inputs whose removal the job file propagates to the PFS:
 /// persistent ones that a resource names or contains. Empty without `deletions: propagate`. For a
 /// resource with a list, the list decides: a file that a load imported is not an input. If the list
 /// cannot be read, none of its files is selected.

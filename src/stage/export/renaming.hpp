@@ -9,7 +9,7 @@
 
 #include "config/job_config.hpp"
 #include "stage/export/receipt.hpp"
-#include "stage/forwarding_buffer.hpp"
+#include "stage/forwarding_source.hpp"
 
 namespace efs::stage {
 
@@ -17,10 +17,10 @@ namespace efs::stage {
 /// new files. A result keeps its own name and is refused (refusal()) if another item of the buffer
 /// has its new name. Owns nothing. Thread-safe are only the members that threads of the stage-out
 /// call: open_container(), has(), confirm(), named(), refusal(), own_path().
-class RenamingBuffer final : public ForwardingBuffer {
+class RenamingBuffer final : public ForwardingSource {
  public:
-  RenamingBuffer(const config::JobConfig& config, Buffer& inner)
-      : ForwardingBuffer(inner), config_(config) {}
+  RenamingBuffer(const config::JobConfig& config, ExportSource& inner)
+      : ForwardingSource(inner), config_(config) {}
 
   /// Replaces the names in the receipt by the names in the buffer. `placed_as` gets the path in
   /// results-dir.

@@ -81,7 +81,7 @@ class ResultBatches {
   template <typename Results>
   void sync_names_of(const Results& results);
 
-  Buffer& buffer_;
+  ExportSource& buffer_;
   const Options& options_;
   const bool reads_back_;
   ResultsTree& tree_;

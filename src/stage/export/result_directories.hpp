@@ -106,7 +106,7 @@ class ResultDirectories {
 
   const ConflictRules rules_;
   const Options& options_;
-  Buffer& buffer_;
+  ExportSource& buffer_;
   PfsIo& pfs_;
   ResultsTree& tree_;
   ExportFailures& failures_;

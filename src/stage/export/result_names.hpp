@@ -77,7 +77,7 @@ class ResultNames {
   bool is_own_copy(const Outgoing& out, int directory);
 
   const config::JobConfig& config_;
-  Buffer& buffer_;
+  ExportSource& buffer_;
   PfsIo& pfs_;
   ResultsTree& tree_;
   Progress& progress_;

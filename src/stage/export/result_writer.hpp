@@ -47,7 +47,7 @@ class ResultWriter {
   bool may_write(Outgoing& out, int directory, Scratch& scratch);
 
   const config::JobConfig& config_;
-  Buffer& buffer_;
+  ExportSource& buffer_;
   PfsIo& pfs_;
   ResultsTree& tree_;
   Progress& progress_;

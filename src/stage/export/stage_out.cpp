@@ -53,8 +53,8 @@ constexpr std::size_t looks_in_a_row = 64;  // consecutive names that one thread
 
 class StageOut {
  public:
-  StageOut(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs, const Options& options,
-           Progress& progress)
+  StageOut(const config::JobConfig& config, ExportSource& buffer, PfsIo& pfs,
+           const Options& options, Progress& progress)
       : config_(config),
         buffer_(buffer),
         pfs_(pfs),
@@ -538,7 +538,7 @@ class StageOut {
   }
 
   const config::JobConfig& config_;
-  Buffer& buffer_;
+  ExportSource& buffer_;
   PfsIo& pfs_;
   Options options_;
   Progress& progress_;
@@ -564,7 +564,7 @@ class StageOut {
 
 }  // namespace
 
-Receipt stage_out(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs,
+Receipt stage_out(const config::JobConfig& config, ExportSource& buffer, PfsIo& pfs,
                   const Options& options, Progress& progress) {
   try {
     if (!config::renames_results(config)) {

@@ -4,9 +4,9 @@
 // when it is whole.
 
 #include "config/job_config.hpp"
-#include "stage/buffer.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/export/receipt.hpp"
+#include "stage/export_source.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
@@ -18,7 +18,7 @@ namespace efs::stage {
 /// staged-out only when its data, attributes and name are durable. The buffer is not changed, so
 /// the call can be repeated: it replaces partials of an earlier, killed call. If results_dir is
 /// root_dir, it recognises the files that the killed call exported by their content.
-Receipt stage_out(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs,
+Receipt stage_out(const config::JobConfig& config, ExportSource& buffer, PfsIo& pfs,
                   const Options& options, Progress& progress);
 
 }  // namespace efs::stage

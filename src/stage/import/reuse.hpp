@@ -9,9 +9,9 @@
 
 #include "base/mutex.hpp"
 #include "fs/seal.hpp"
-#include "stage/buffer.hpp"
 #include "stage/copy/transfer.hpp"
 #include "stage/import/cache.hpp"
+#include "stage/import_sink.hpp"
 #include "stage/plan/planner.hpp"
 
 namespace efs::stage {
@@ -38,7 +38,7 @@ class Reuse {
     std::string reason;                  // for the first of them
   };
 
-  Reuse(Cache* cache, Buffer& buffer, std::string root_dir)
+  Reuse(Cache* cache, ImportSink& buffer, std::string root_dir)
       : cache_(cache), buffer_(buffer), root_dir_(std::move(root_dir)) {}
 
   /// The state of one file. `source`: the attributes of the file on the PFS, which the user could
@@ -66,7 +66,7 @@ class Reuse {
                                           Progress& progress);
 
   Cache* const cache_;
-  Buffer& buffer_;
+  ImportSink& buffer_;
   const std::string root_dir_;
   std::atomic<std::uint64_t> files_{0}, bytes_{0};
   mutable Mutex mutex_;  // rank 90 (leaf)

@@ -99,7 +99,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 class PendingFiles {
  public:
   /// Room for them is made at once: a file that there is no memory to note could not be freed.
-  PendingFiles(Buffer& buffer, std::size_t most) : buffer_(buffer) { files_.reserve(most); }
+  PendingFiles(ImportSink& buffer, std::size_t most) : buffer_(buffer) { files_.reserve(most); }
 
   PendingFiles(const PendingFiles&) = delete;
   PendingFiles& operator=(const PendingFiles&) = delete;
@@ -123,7 +123,7 @@ class PendingFiles {
     }
   }
 
-  /// The number of files that have their name now; `failed` as Buffer::publish_files says.
+  /// The number of files that have their name now; `failed` as ImportSink::publish_files says.
   std::size_t size() const { return files_.size(); }
 
   std::uint64_t size_of(std::size_t number) const { return files_[number].origin.size; }
@@ -131,14 +131,15 @@ class PendingFiles {
   std::size_t publish(Status& failed) { return published_ = buffer_.publish_files(files_, failed); }
 
  private:
-  Buffer& buffer_;
+  ImportSink& buffer_;
   std::vector<fs::StagedFile> files_;
   std::size_t published_ = 0;
 };
 
 class StageIn {
  public:
-  StageIn(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options, Progress& progress)
+  StageIn(const Plan& plan, ImportSink& buffer, PfsIo& pfs, const Options& options,
+          Progress& progress)
       : plan_(plan),
         kinds_(plan),
         buffer_(buffer),
@@ -577,7 +578,7 @@ class StageIn {
 
   const Plan& plan_;
   const Kinds kinds_;
-  Buffer& buffer_;
+  ImportSink& buffer_;
   PfsIo& pfs_;
   Progress& progress_;
   WorkerPool pool_;
@@ -597,7 +598,7 @@ class StageIn {
 
 }  // namespace
 
-StageReport stage_in(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options,
+StageReport stage_in(const Plan& plan, ImportSink& buffer, PfsIo& pfs, const Options& options,
                      Progress& progress) {
   try {
     return StageIn(plan, buffer, pfs, options, progress).run();

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "stage/buffer.hpp"
+#include "stage/import_sink.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/copy/slowest_files.hpp"
 #include "stage/options.hpp"
@@ -49,7 +49,7 @@ struct StageReport {
 /// ECANCELED after a cancel, ESTALE for a file that changed during its copy, ENOSPC for a full
 /// buffer. After a failure the published files stay and all others are abandoned; the caller then
 /// discards the instance.
-StageReport stage_in(const Plan& plan, Buffer& buffer, PfsIo& pfs, const Options& options,
+StageReport stage_in(const Plan& plan, ImportSink& buffer, PfsIo& pfs, const Options& options,
                      Progress& progress);
 
 }  // namespace efs::stage

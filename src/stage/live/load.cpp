@@ -35,7 +35,7 @@ bool is_whole(const fs::WalkItem& item) {
 
 /// The buffer as stage_in() sees it during a load. It keeps published files unnamed until all are
 /// complete.
-class LoadBuffer final : public PlainBuffer {
+class LoadBuffer final : public ImportSink {
  public:
   explicit LoadBuffer(fs::Staging& staging) : staging_(staging) {}
 
@@ -46,18 +46,12 @@ class LoadBuffer final : public PlainBuffer {
     }
   }
 
-  Result<fs::OpenContainer> begin_open_file() override { return staging_.begin_open_file(); }
-
   Result<fs::OpenContainer> begin_open_file_at(unsigned place) override {
     return staging_.begin_open_file_at(place);
   }
 
   Result<fs::OpenContainer> adopt_file(Container& other) override {
     return staging_.adopt_file(other);
-  }
-
-  Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
-    return staging_.open_container(ino);
   }
 
   void abandon(std::uint64_t ino) override { staging_.abandon(ino); }
@@ -95,9 +89,9 @@ class LoadBuffer final : public PlainBuffer {
   }
 
   /// Empty, because the plan already leaves out the files in the buffer.
-  Result<std::vector<fs::WalkItem>> walk() override { return std::vector<fs::WalkItem>(); }
-
-  Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
+  Result<std::vector<fs::WalkItem>> look(const Plan&) override {
+    return std::vector<fs::WalkItem>();
+  }
 
   /// The whole files that need their names; the caller now owns them.
   std::vector<fs::StagedFile> take() {

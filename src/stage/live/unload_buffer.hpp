@@ -15,7 +15,7 @@
 
 #include "base/mutex.hpp"
 #include "fs/staging.hpp"
-#include "stage/buffer.hpp"
+#include "stage/export_source.hpp"
 
 namespace efs::stage {
 
@@ -28,7 +28,7 @@ struct Proof {
 };
 
 /// The buffer as stage_out() sees it during an unload: the chosen items only, all of them results.
-class UnloadBuffer final : public OutgoingBuffer {
+class UnloadBuffer final : public ExportSource {
  public:
   UnloadBuffer(fs::Staging& staging, bool as_is, bool in_place)
       : staging_(staging), as_is_(as_is), in_place_(in_place) {}
@@ -48,6 +48,9 @@ class UnloadBuffer final : public OutgoingBuffer {
 
   Result<std::vector<fs::WalkItem>> walk() override { return items; }
 
+  /// An unload leaves the removed inputs on the PFS.
+  std::vector<fs::WalkItem> gone() override { return {}; }
+
   Result<std::vector<fs::WalkItem>> inputs() override {
     auto all = staging_.walk();
     if (all) {
@@ -63,18 +66,20 @@ class UnloadBuffer final : public OutgoingBuffer {
     return staging_.revoke(names, side, called);
   }
 
-  Result<std::uint64_t> available_bytes() override { return staging_.available_bytes(); }
-
   Status secure(std::span<const std::uint64_t> inos) override { return staging_.secure(inos); }
 
   bool has(const std::string& path) override { return staging_.find(path).has_value(); }
+
+  std::string own_path(const std::string& path) override { return path; }
+
+  std::string refusal(const std::string&) override { return {}; }
 
   bool is_at_rest() const override { return false; }
 
   Status confirm(std::uint64_t ino, bool same) override {
     const auto it = proofs_.find(ino);
     if (it == proofs_.end()) {
-      return PlainBuffer::confirm(ino, same);
+      return confirm_unchanged(same);
     }
     const auto now = staging_.edits(ino);
     const bool untouched = same && it->second.quiet && now && *now == it->second.edits;

@@ -11,7 +11,7 @@
 
 #include "base/clock.hpp"
 #include "config/job_config.hpp"
-#include "stage/buffer.hpp"
+#include "stage/export_source.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
@@ -19,7 +19,7 @@ namespace efs::stage {
 /// Thread-safe. All arguments are borrowed and must outlive the object.
 class InputGuard {
  public:
-  InputGuard(const config::JobConfig& config, Buffer& buffer, PfsIo& pfs)
+  InputGuard(const config::JobConfig& config, ExportSource& buffer, PfsIo& pfs)
       : config_(config), buffer_(buffer), pfs_(pfs) {}
 
   /// True if the file `there`, which a result is about to replace, is the source of an input. Only
@@ -38,7 +38,7 @@ class InputGuard {
   bool leads_to(const std::string& source, const struct stat& there);
 
   const config::JobConfig& config_;
-  Buffer& buffer_;
+  ExportSource& buffer_;
   PfsIo& pfs_;
   std::once_flag asked_;
   // Constant after the first call. Key: the inode number on the PFS.

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "fs/staging.hpp"
-#include "stage/buffer.hpp"
 #include "stage/copy/transfer.hpp"
+#include "stage/export_source.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
@@ -67,7 +67,7 @@ struct Comparand {
 
 /// The objects that a check uses. `cancel` ends the reading of both files.
 struct VersionMeans {
-  Buffer& buffer;
+  ExportSource& buffer;
   PfsIo& pfs;
   Scratch& scratch;
   const std::atomic<bool>& cancel;

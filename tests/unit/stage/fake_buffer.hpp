@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A stage::Buffer over a plain directory: containers are files in it, the namespace is a map in
+// A buffer over a plain directory: containers are files in it, the namespace is a map in
 // memory.
 
 #include <fcntl.h>
@@ -15,14 +15,15 @@
 #include <string>
 
 #include "backends/container_file.hpp"
-#include "stage/buffer.hpp"
+#include "stage/export_source.hpp"
+#include "stage/import_sink.hpp"
 #include "support/failing_new.hpp"
 
 namespace efs::stage::test {
 
-/// Thread-safe as Buffer requires. The directory is borrowed. Assumes enough memory: each call
-/// succeeds completely or does nothing.
-class FakeBuffer final : public PlainBuffer {
+/// Thread-safe as ImportSink and ExportSource require. The directory is borrowed. Assumes enough
+/// memory: each call succeeds completely or does nothing.
+class FakeBuffer final : public ImportSink, public RestingSource {
  public:
   struct Node {
     std::uint64_t ino = 0;
@@ -53,13 +54,15 @@ class FakeBuffer final : public PlainBuffer {
     return ino;
   }
 
-  Result<fs::OpenContainer> begin_open_file() override {
+  Result<fs::OpenContainer> begin_open_file_at(unsigned) override {
     auto ino = begin_file();
     if (!ino) {
       return std::unexpected(ino.error());
     }
     return open_container(*ino);
   }
+
+  Result<fs::OpenContainer> adopt_file(Container&) override { return fail(EXDEV); }
 
   Result<fs::OpenContainer> open_container(std::uint64_t ino) override {
     const efs::test::SparedAllocations spared;
@@ -198,7 +201,7 @@ class FakeBuffer final : public PlainBuffer {
     return items;
   }
 
-  Result<std::uint64_t> available_bytes() override { return std::uint64_t{1} << 40U; }
+  Result<std::vector<fs::WalkItem>> look(const Plan&) override { return walk(); }
 
   Status secure(std::span<const std::uint64_t> inos) override {
     const std::lock_guard lock(mutex_);

@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "stage/buffer.hpp"
 #include "stage/import/cache.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"

@@ -19,7 +19,7 @@ void time_is_up(Progress& progress) {
 }
 
 /// Has `count` empty results, of which there are no containers.
-class ManyResults final : public OutgoingBuffer {
+class ManyResults final : public RestingSource {
  public:
   explicit ManyResults(std::size_t count, std::function<void()> listed = {})
       : count_(count), listed_(std::move(listed)) {}
@@ -27,8 +27,6 @@ class ManyResults final : public OutgoingBuffer {
   Result<fs::OpenContainer> open_container(std::uint64_t) override {
     return fail(EIO, "no result is to be opened");
   }
-
-  Result<std::uint64_t> available_bytes() override { return 0; }
 
   Result<std::vector<fs::WalkItem>> walk() override {
     std::vector<fs::WalkItem> items(count_);
@@ -60,7 +58,7 @@ TEST_CASE(
   Scene scene;
   Progress progress;
   bool is_listed_in_time = false;
-  std::unique_ptr<Buffer> buffer;
+  std::unique_ptr<ExportSource> buffer;
   SECTION("behind the walk") {
     buffer = std::make_unique<ManyResults>(fs::many_names, [&] { time_is_up(progress); });
   }

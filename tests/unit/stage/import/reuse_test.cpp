@@ -2,6 +2,7 @@
 // Stage-in through the cache, into a real file system: what is read from the PFS, counted where it
 // is called.
 #include "stage/import/reuse.hpp"
+#include "stage/buffer.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

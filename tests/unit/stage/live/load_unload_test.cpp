@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "fs/kernel_view.hpp"
+#include "stage/buffer.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_pfs.hpp"
