@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "stage/import_sink.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/copy/slowest_files.hpp"
+#include "stage/import_sink.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/pauses.hpp"
 #include "stage/plan/planner.hpp"
