@@ -300,15 +300,18 @@ Stopped not_stopped(World& world, const std::string& mount, const Asked& asked,
 
 // Waits for the end of an instance that has answered. If a call to the PFS holds its processes,
 // says so.
-void await_end(World& world, const control::EndWatch& end, bool is_at_rest, Json& answer) {
+void await_end(World& world, const std::string& name, const control::EndWatch& end, bool is_at_rest,
+               Json& answer) {
   const bool lingers = answer.value("lingers", false);
   if (lingers && !end.wait(longest_farewell) && answer.contains("summary")) {
     answer["summary"].get_ref<std::string&>() +=
         "Its processes are still there: a call to the PFS blocks them. They end when the PFS "
         "answers.\n";
   } else if (!answer.value("kept", false) && !lingers && !is_at_rest && !end.wait(longest_end)) {
-    world.err << "efs: the stop is complete, but processes of the instance are still there: they "
-                 "free its store, or a file system with a log or a status file blocks them\n";
+    world.err << "efs: " << escaped(name)
+              << ": the stop is complete, but its processes are still there. They free its store, "
+                 "or the file system of its mount point, log or status file does not answer. They "
+                 "end by themselves, and the name is free then.\n";
   }
 }
 
@@ -390,7 +393,7 @@ Stopped stop_instance(World& world, const control::Instance& given,
   if (code != 0 && !answer.contains("error")) {
     add_error(answer);
   }
-  await_end(world, end, asked.is_at_rest, answer);
+  await_end(world, instance.name, end, asked.is_at_rest, answer);
   if (!world.json && answer.contains("summary")) {
     print_outcome(world, instance.name, seen.status, answer);
   }
