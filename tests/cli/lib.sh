@@ -82,11 +82,11 @@ stall() {
   done
   echo 'there is always a request in progress'; return 1
 }
-# Prints the number of requests to all mounts of this test that have no answer yet.
+# Prints the number of requests that have no answer yet, to the mounts below $STALL_BELOW.
 requests_in_progress() {
   local connections=$S/connections device sum=0
   mkdir -p "$connections" && mount -t fusectl none "$connections" 2>/dev/null || { echo 0; return; }
-  for device in $(awk -v below="$S/" 'index($5, below) == 1 && / - fuse.efs / { sub(/.*:/, "", $3); print $3 }' /proc/self/mountinfo | sort -u); do
+  for device in $(awk -v below="${STALL_BELOW:-$S}/" 'index($5 "/", below) == 1 && / - fuse.efs / { sub(/.*:/, "", $3); print $3 }' /proc/self/mountinfo | sort -u); do
     sum=$((sum + $(cat "$connections/$device/waiting" 2>/dev/null || echo 0)))
   done
   umount "$connections"

@@ -115,10 +115,10 @@ again() {  # the directories come back
 }
 
 hangs() {  # the file system of all three: an instance's, both of whose processes are stopped
-  local place text both pid
+  local place text both pid STALL_BELOW
   fresh place 'resources: []'
   check "$NAME: start" "$EFS" start "$JOB"
-  place=$MNT text=$(status)
+  place=$MNT STALL_BELOW=$MNT text=$(status)
   both="$(field "$text" 'd["supervisor_pid"]') $(field "$text" 'd["worker_pid"]')"
   fresh hangs
   sed -i "/results-dir/a\\  status-file: $place/status\\n  access-log: $place/log\\n  trace: $place/trace" "$JOB"
