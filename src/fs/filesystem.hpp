@@ -272,6 +272,10 @@ class Filesystem {
   /// is one. ENFILE: too many files are open. `just_made`: the same request has made the file, and
   /// that cannot be undone if open() fails, so optional work of the daemon's path is left out.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags, bool just_made = false);
+
+  /// See OpenTable.
+  void note_daemon_path(std::uint64_t handle) { opens_.note_daemon_path(handle); }
+
   /// Returns false, without effect, for a handle that is not open: the release is a repeated one.
   bool release(std::uint64_t handle);
   /// The owner has died: releases all that it has open. Its programs may outlive it, and write to

@@ -56,20 +56,24 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
   }
 }
 
-void BackingTable::inherit(std::span<const InheritedBacking> inherited,
+void BackingTable::inherit(std::span<const InheritedBacking> inherited, const Opens& on_daemon,
                            const std::function<bool(std::uint64_t)>& exists) {
+  if (registrar_ == nullptr) {
+    return;
+  }
   constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
   // If an inode has two ids, the predecessor had not yet sent the message that closes the earlier
-  // id. The kernel counts ids up, so the larger id is the later one. Id 0 is the inode's present
-  // state, so it sorts last.
+  // id. The kernel counts ids up, so the larger id is the later one.
   std::vector<InheritedBacking> in_order(inherited.begin(), inherited.end());
-  std::ranges::sort(in_order, {},
-                    [](const InheritedBacking& one) { return std::pair(one.id == 0, one.id); });
+  std::ranges::sort(in_order, {}, &InheritedBacking::id);
   Ids unused;
   {
     MutexLock lock(mutex_);
+    for (const auto& [ino, opens] : on_daemon) {
+      add(ino, 0, opens);
+    }
     for (const auto& one : in_order) {
-      const bool wanted = exists(one.ino);
+      const bool wanted = exists(one.ino) && !on_daemon.contains(one.ino);
       const auto earlier = slots_.find(one.ino);
       if (const int id = !wanted                   ? one.id
                          : earlier != slots_.end() ? earlier->second.id
@@ -176,13 +180,6 @@ void BackingTable::revoke_unopened(Slot& slot) {
   close_pending(false);
 }
 
-void BackingTable::count_open(std::uint64_t ino, Slot& slot) {
-  if (slot.id == 0 && slot.opens == 0) {
-    registrar_->keep_to_daemon(ino, true);
-  }
-  ++slot.opens;
-}
-
 Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted,
                                                      std::optional<int> descriptor) try {
   const bool lacks_container = wanted && !descriptor;
@@ -205,7 +202,7 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     } else if (!wanted) {
       revoke_unopened(slot);
     }
-    count_open(ino, slot);
+    ++slot.opens;
     acquired.id = slot.id;
   }
   return acquired;
@@ -328,9 +325,7 @@ void BackingTable::release(std::uint64_t ino) {
       return;
     }
     if (it->second.id == 0) {
-      registrar_->keep_to_daemon(ino, false);
-      erase(it);
-      return;
+      return erase(it);
     }
     make_idle(it->second);
     close_pending(false);
@@ -352,8 +347,6 @@ void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
     } else {
       if (it->second.id != 0) {
         close_later(it->second.id, bytes);
-      } else {
-        registrar_->keep_to_daemon(ino, false);
       }
       erase(it);
       close_pending(false);

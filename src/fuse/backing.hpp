@@ -37,12 +37,9 @@ class BackingRegistrar {
   virtual std::vector<Result<int>> open_backing(std::span<const Registration> files) = 0;
   /// Does not wait. The end of the connection closes all ids that are still open.
   virtual void close_backing(std::span<const int> ids) = 0;
-  /// Reports that the inode is open on the daemon's path (`open`), or no longer open. A successor
-  /// must not offer passthrough for an inode that is open on the daemon's path. Does not wait.
-  virtual void keep_to_daemon(std::uint64_t ino, bool open) = 0;
 };
 
-/// A registration of the predecessor. Id 0: the inode is on the daemon's path.
+/// A registration of the predecessor.
 struct InheritedBacking {
   std::uint64_t ino = 0;
   std::int32_t id = 0;
@@ -109,11 +106,15 @@ class BackingTable final {
   /// The connection has ended before the destructor runs, and the kernel has dropped the ids.
   ~BackingTable() = default;
 
-  /// Call after a takeover, before the first request. The number of opens of these inodes is
+  /// Numbers of opens by inode.
+  using Opens = std::unordered_map<std::uint64_t, std::uint64_t>;
+
+  /// Call after a takeover, before the first request. `on_daemon`: what is open on the daemon's
+  /// path, and stays there until all of it is closed. The number of opens of other inodes is
   /// unknown, so their ids stay until drop(). If an inode has two ids, the later one stays.
   /// `exists` says whether an inode exists. The ids of inodes that do not exist are closed: their
   /// files were never created.
-  void inherit(std::span<const InheritedBacking> inherited,
+  void inherit(std::span<const InheritedBacking> inherited, const Opens& on_daemon,
                const std::function<bool(std::uint64_t)>& exists);
   /// Registers containers that no inode uses yet, with one call per batch. They count as idle until
   /// acquire().
@@ -195,7 +196,6 @@ class BackingTable final {
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
   /// Ends the registration of an inode that is not open, if there is one.
   void revoke_unopened(Slot& slot) EFS_REQUIRES(mutex_);
-  void count_open(std::uint64_t ino, Slot& slot) EFS_REQUIRES(mutex_);
   int register_now(std::uint64_t ino, int descriptor) EFS_REQUIRES(mutex_);
   bool has_others_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
 

@@ -427,8 +427,20 @@ Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options,
              &init);
 }
 
+// The table of open files does not have the door. An id says that it was passed through.
 void Session::inherit(std::span<const InheritedBacking> backings) {
-  connection_.backing.inherit(backings, [this](std::uint64_t ino) {
+  BackingTable::Opens on_daemon;
+  connection_.filesystem.open_files().for_each([&](std::uint64_t, const fs::OpenFile& file) {
+    if (file.by_daemon) {
+      ++on_daemon[file.ino];
+    }
+  });
+  const auto clients = connection_.door.totals().clients.load();
+  if (clients > 0 &&
+      std::ranges::find(backings, door_inode, &InheritedBacking::ino) == backings.end()) {
+    on_daemon[door_inode] = clients;
+  }
+  connection_.backing.inherit(backings, on_daemon, [this](std::uint64_t ino) {
     return ino == door_inode ? connection_.door.exists() : connection_.filesystem.exists(ino);
   });
 }

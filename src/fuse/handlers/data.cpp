@@ -82,6 +82,9 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
     return std::unexpected(acquired.error());
   }
   info->fh = opened->handle;
+  if (acquired->id == 0) {
+    filesystem.note_daemon_path(opened->handle);
+  }
   // Invalidates attributes only (no offset), because this takes no lock of the kernel that a
   // request may hold.
   const bool stale = connection.writeback ? gets_first_blocks(filesystem, ino, info->flags)

@@ -213,7 +213,7 @@ TEST_CASE("a container is asked for only by who is to be registered") {
   CHECK_FALSE(again->needs_container);
   CHECK(again->id == 1);
   CHECK_FALSE(scene.table.acquire(row + 1, false, nullptr)->needs_container);
-  CHECK(scene.registrar.on_daemon == std::set{row + 1});
+  CHECK(scene.table.keeps_to_daemon(row + 1));
   // If two opens ask at once, both pass a container and one registers it.
   CHECK(scene.acquire(row + 2) == scene.acquire(row + 2));
   CHECK(scene.registrar.questions == 2);
@@ -347,16 +347,17 @@ TEST_CASE("idle ids are bounded, also those of files that were made and never op
   CHECK(scene.registrar.known.empty());
 }
 
-TEST_CASE("what is open on the daemon's path is known to the registrar, for a successor") {
+TEST_CASE("an inode stays on the daemon's path until all its opens are closed") {
   BackingScene scene;
   (void)scene.container(2);
   CHECK(scene.acquire(2, false) == 0);
-  CHECK(scene.acquire(2, false) == 0);
-  CHECK(scene.registrar.on_daemon == std::set<std::uint64_t>{2});
+  CHECK(scene.acquire(2, true) == 0);
   scene.table.release(2);
-  CHECK(scene.registrar.on_daemon.size() == 1);
-  scene.table.release(2);
-  CHECK(scene.registrar.on_daemon.empty());
+  CHECK(scene.table.keeps_to_daemon(2));
+  CHECK(scene.acquire(2, true) == 0);
+  scene.table.release(2), scene.table.release(2);
+  CHECK_FALSE(scene.table.keeps_to_daemon(2));
+  CHECK(scene.acquire(2, true) != 0);
 }
 
 TEST_CASE("a successor keeps every inode on the path and id that its predecessor gave it") {
@@ -366,12 +367,10 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
   }
   scene.registrar.known = {7, 8};
   scene.registrar.last = 100;
-  const std::vector<InheritedBacking> inherited{
-      {.ino = 2, .id = 7}, {.ino = 3, .id = 0}, {.ino = 9, .id = 8}};
-  scene.registrar.on_daemon = {3};
-  scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 7}, {.ino = 9, .id = 8}};
+  scene.table.inherit(inherited, {{3, 2}}, [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.acquire(2) == 7);
-  CHECK(scene.acquire(3) == 0);  // may be open there: passthrough would fail
+  CHECK(scene.acquire(3) == 0);  // passthrough would fail
   CHECK(scene.acquire(4) == 101);
   for (int i = 0; i < 3; ++i) {
     scene.table.release(2);
@@ -380,11 +379,15 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
   scene.table.run();
   // closes the id of the file that was never created
   CHECK(scene.registrar.known == std::set<int>{7, 101});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(scene.table.keeps_to_daemon(3));
+    scene.table.release(3);
+  }
+  CHECK(scene.acquire(3) == 102);  // all are closed
   scene.table.drop(2, 0);
   scene.table.drop(3, 0);
   scene.table.run();
   CHECK(scene.registrar.known == std::set<int>{101});
-  CHECK(scene.registrar.on_daemon.empty());
 }
 
 namespace {
@@ -406,9 +409,7 @@ class FrugalRegistrar final : public BackingRegistrar {
 
   void close_backing(std::span<const int> ids) override { known -= static_cast<int>(ids.size()); }
 
-  void keep_to_daemon(std::uint64_t, bool open) override { on_daemon += open ? 1 : -1; }
-
-  int last = 0, known = 0, on_daemon = 0;
+  int last = 0, known = 0;
 };
 
 }  // namespace
@@ -445,7 +446,6 @@ TEST_CASE(
     table.run();
     INFO("number " << n);
     CHECK(registrar.known == 0);
-    CHECK(registrar.on_daemon == 0);
   }
 }
 
@@ -455,10 +455,12 @@ TEST_CASE("of two ids of one inode a successor takes the later, and the daemon's
     scene.registrar.known.insert(id);
   }
   scene.registrar.last = 100;
-  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 21}, {.ino = 2, .id = 3},
-                                                {.ino = 2, .id = 20}, {.ino = 3, .id = 0},
-                                                {.ino = 3, .id = 30}, {.ino = 9, .id = 40}};
-  scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 21},
+                                                {.ino = 2, .id = 3},
+                                                {.ino = 2, .id = 20},
+                                                {.ino = 3, .id = 30},
+                                                {.ino = 9, .id = 40}};
+  scene.table.inherit(inherited, {{3, 1}}, [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.registrar.known == std::set{21});
   CHECK(scene.table.acquire(2, true, nullptr)->id == 21);
   CHECK(scene.table.acquire(3, true, nullptr)->id == 0);
@@ -510,8 +512,6 @@ class SmallRegistrar final : public BackingRegistrar {
     }
   }
 
-  void keep_to_daemon(std::uint64_t, bool) override {}
-
   bool knows(int id) const { return (known >> id & 1U) != 0; }
 
   unsigned known = 0;
@@ -537,7 +537,7 @@ TEST_CASE(
           }
           short_of_memory([&] {
             try {
-              BackingTable(&registrar, test::at_most(4)).inherit(inherited, is_there);
+              BackingTable(&registrar, test::at_most(4)).inherit(inherited, {{9, 1}}, is_there);
             } catch (const std::bad_alloc&) {
             }
           });
@@ -547,7 +547,7 @@ TEST_CASE(
           std::erase_if(inherited,
                         [&](const InheritedBacking& one) { return !registrar.knows(one.id); });
           BackingTable next(&registrar, test::at_most(4));
-          next.inherit(inherited, is_there);
+          next.inherit(inherited, {}, is_there);
           REQUIRE(registrar.known == 0b11111100);
           for (std::uint64_t ino = 2; ino < 8; ++ino) {
             REQUIRE(next.acquire(ino, true, nullptr).value().id == static_cast<int>(ino));
