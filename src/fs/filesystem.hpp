@@ -293,6 +293,10 @@ class Filesystem {
   /// Files that a program may have open for writing. Includes those.
   std::vector<std::uint64_t> open_for_writing() const;
 
+  /// True if the counted opens prove, at no cost, that no program can write to the file, by an open
+  /// or a mapping. False if they do not.
+  bool is_counted_quiet(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+
   /// True if every walk of a directory must reach the worker, because it changes the access time.
   bool every_walk_counts() const { return options_.access_times == AccessTimes::strict; }
 
@@ -429,6 +433,8 @@ class Filesystem {
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   /// Counts what the predecessor's clients have open.
   void inherit_opens() EFS_REQUIRES(mutex_);
+  /// True if the counts of the inode's opens are exact.
+  bool is_counted(const Inode& inode) const;
   bool has_its_names_only(const Inode& wanted) const EFS_REQUIRES_SHARED(mutex_);
   bool may_be_in_use(const Inode& nameless, bool has_container) const EFS_REQUIRES_SHARED(mutex_);
   enum class Finding : std::uint8_t;

@@ -19,6 +19,12 @@ std::uint64_t row_of(std::uint64_t ino) {
 
 }  // namespace
 
+bool FullTablePolicy::has_neighbour(std::uint64_t ino) const {
+  return std::ranges::any_of(lately_, [ino](std::uint64_t other) {
+    return other != 0 && other != ino && row_of(other) == row_of(ino);
+  });
+}
+
 std::size_t ids_to_keep_of(std::size_t kept, std::uint64_t open, std::uint64_t file_max) {
   const std::uint64_t quarter = file_max / 4;
   std::uint64_t most = BackingTable::idle_if_unknown;
@@ -101,10 +107,8 @@ BackingTable::Slot& BackingTable::add(std::uint64_t ino, int id, std::uint64_t o
   return slot;
 }
 
-void BackingTable::add_idle(std::uint64_t ino, int id, bool ahead) try {
-  Slot& slot = add(ino, id, 0);
-  slot.ahead = ahead;
-  make_idle(slot);
+void BackingTable::add_idle(std::uint64_t ino, int id) try {
+  make_idle(add(ino, id, 0));
 } catch (const std::bad_alloc&) {
   close_later(id, 0);
 }
@@ -122,9 +126,6 @@ void BackingTable::make_idle(Slot& slot) {
   // Two at a time: a lowered limit is reached step by step.
   for (int closed = 0; closed < 2 && idle_.size() > idle_limit_; ++closed) {
     const auto oldest = slots_.find(idle_.back());
-    if (oldest->second.ahead) {
-      ahead_.wasted();
-    }
     close_later(oldest->second.id, 0);
     erase(oldest);
   }
@@ -135,9 +136,6 @@ void BackingTable::make_used(Slot& slot) {
     open_.splice(open_.begin(), idle_, slot.place);
   }
   slot.idle = false;
-  if (std::exchange(slot.ahead, false)) {
-    ahead_.used();
-  }
 }
 
 void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
@@ -192,13 +190,15 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     const auto known = slots_.find(ino);
     const bool fresh = known == slots_.end();
     if (fresh && lacks_container) {
-      return Acquired{.needs_container = true};
+      return Acquired{.needs_container = true,
+                      .small_without = is_full() && full_.allows_daemon(ino)};
     }
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
     if (fresh && wanted) {
       slot.id = register_now(ino, *descriptor);
       acquired.row = slot.id != 0 && deserves_batch(ino);
+      full_.opened(ino);
     } else if (!wanted) {
       revoke_unopened(slot);
     }
@@ -206,6 +206,19 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     acquired.id = slot.id;
   }
   return acquired;
+} catch (const std::bad_alloc&) {  // add() failed: nothing has changed
+
+  return fail(ENOMEM);
+}
+
+Result<BackingTable::Acquired> BackingTable::acquire_unregistered(std::uint64_t ino) try {
+  MutexLock lock(mutex_);
+  const auto known = slots_.find(ino);
+  Slot& slot = known == slots_.end() ? add(ino, 0, 0) : known->second;
+  make_used(slot);
+  full_.opened(ino);
+  ++slot.opens;
+  return Acquired{.id = slot.id, .unregistered = slot.id == 0};
 } catch (const std::bad_alloc&) {  // add() failed: nothing has changed
 
   return fail(ENOMEM);
@@ -259,7 +272,7 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
       if (!ids[i]) {
         continue;  // the file's open tries again and logs the reason
       }
-      add_idle(unknown[i].ino, *ids[i], true);
+      add_idle(unknown[i].ino, *ids[i]);
       ++registered;
     }
     close_pending(false);

@@ -169,21 +169,100 @@ TEST_CASE("a batch takes the place of idle ids, but not of open files") {
   CHECK(small.rest_of_batch(row).size() == 29);
 }
 
-TEST_CASE("batches go on while ids are short, if opens use what they bring") {
-  AheadPolicy policy;
-  CHECK(policy.pays());
-  for (int i = 0; i < 31; ++i) {
-    policy.wasted();
+TEST_CASE("in a full table a file is registered if a neighbour of it was opened lately") {
+  FullTablePolicy policy;
+  CHECK_FALSE(policy.has_neighbour(row));
+  policy.opened(row), policy.opened(row - 1), policy.opened(row + 32);
+  CHECK_FALSE(policy.has_neighbour(row));  // itself, and files of other batches
+  CHECK(policy.has_neighbour(row + 31));
+  unsigned allowed = 0;
+  for (unsigned i = 0; i < 4 * FullTablePolicy::registers_each; ++i) {
+    CHECK_FALSE(policy.allows_daemon(row + 1));
+    allowed += policy.allows_daemon(row) ? 1 : 0;
   }
-  int allowed = 0;
-  for (int i = 0; i < 2 * 256; ++i) {
-    allowed += policy.pays() ? 1 : 0;
+  CHECK(allowed == 4 * (FullTablePolicy::registers_each - 1));
+  for (std::uint64_t other = 1; other <= 16; ++other) {
+    policy.opened(row + other * 64);
   }
-  CHECK(allowed == 2);  // to see whether it has changed
-  for (int i = 0; i < 31; ++i) {
-    policy.used();
+  CHECK(policy.allows_daemon(row + 1));  // that was long ago
+}
+
+namespace {
+
+// All ids are those of idle files with other numbers.
+struct FullScene : RowScene {
+  BackingTable full{&registrar, test::at_most(40)};
+  int asked = 0;
+
+  FullScene() {
+    for (std::uint64_t ino = 10'000; ino < 10'000 + 40 * 64; ino += 64) {
+      const std::vector made{container(ino)};
+      full.prepare(made);
+    }
+    REQUIRE(registrar.known.size() == 40);
+    asked = registrar.questions;
   }
-  CHECK(policy.pays());
+};
+
+}  // namespace
+
+TEST_CASE("a full table offers small files the daemon's path, one with room does not") {
+  FullScene scene;
+  CHECK_FALSE(scene.table.acquire(row, true, nullptr)->small_without);
+  const auto offered = scene.full.acquire(row, true, nullptr);
+  CHECK((offered->needs_container && offered->small_without));
+  int refused = 0;
+  for (unsigned i = 0; i < 2 * FullTablePolicy::registers_each; ++i) {
+    refused += scene.full.acquire(row, true, nullptr)->small_without ? 0 : 1;
+  }
+  CHECK(refused == 2);
+  // of these files other opens decide
+  CHECK_FALSE(scene.full.acquire(10'000, true, nullptr)->small_without);
+  CHECK_FALSE(scene.full.acquire(row, false, nullptr)->small_without);
+  CHECK_FALSE(scene.full.acquire(row, true, nullptr)->small_without);
+}
+
+TEST_CASE("in a full table opens in order register batches, others do not") {
+  FullScene scene;
+  const auto open = [&](std::uint64_t ino) {
+    const auto offered = scene.full.acquire(ino, true, nullptr);
+    if (offered->small_without) {
+      return *scene.full.acquire_unregistered(ino);
+    }
+    return *scene.full.acquire(ino, true, scene.file(ino).container.get());
+  };
+  CHECK(open(row + 3).unregistered);
+  scene.full.release(row + 3);
+  CHECK(open(row + 3).unregistered);  // the same file again
+  scene.full.release(row + 3);
+  CHECK(open(row + 40).unregistered);
+  const auto second = open(row + 4);
+  CHECK((second.id != 0 && second.row));
+  CHECK(scene.full.rest_of_batch(row + 4).size() == 31);
+}
+
+TEST_CASE("an unregistered open asks nobody, and keeps its inode on the daemon's path") {
+  FullScene scene;
+  const auto first = scene.full.acquire_unregistered(row);
+  CHECK((first->unregistered && first->id == 0));
+  CHECK(scene.full.keeps_to_daemon(row));
+  const auto writer = scene.full.acquire(row, true, nullptr);
+  CHECK((writer->id == 0 && !writer->needs_container && !writer->unregistered));
+  CHECK(scene.full.acquire_unregistered(row)->unregistered);
+  scene.full.release(row), scene.full.release(row);
+  CHECK(scene.full.acquire(row, true, scene.file(row).container.get())->id == 0);
+  scene.full.release(row), scene.full.release(row);
+  CHECK_FALSE(scene.full.keeps_to_daemon(row));
+  CHECK(scene.registrar.questions == scene.asked);
+  // another open has registered it meanwhile
+  const int id = scene.full.acquire(row, true, scene.file(row).container.get())->id;
+  const auto second = scene.full.acquire_unregistered(row);
+  CHECK((id != 0 && second->id == id && !second->unregistered));
+  scene.full.release(row);
+  CHECK(scene.full.passes_through(row));
+  CHECK(scene.full.acquire_unregistered(row + 1)->unregistered);
+  scene.full.drop(row + 1, 0);
+  CHECK_FALSE(scene.full.keeps_to_daemon(row + 1));
 }
 
 TEST_CASE("the limit of idle ids follows the machine") {
