@@ -62,37 +62,42 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
   }
 }
 
-void BackingTable::inherit(std::span<const InheritedBacking> inherited, const Opens& on_daemon,
+void BackingTable::inherit(std::span<const InheritedBacking> inherited, const OpensByInode& opens,
                            const std::function<bool(std::uint64_t)>& exists) {
   if (registrar_ == nullptr) {
     return;
   }
-  constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
   // If an inode has two ids, the predecessor had not yet sent the message that closes the earlier
   // id. The kernel counts ids up, so the larger id is the later one.
   std::vector<InheritedBacking> in_order(inherited.begin(), inherited.end());
   std::ranges::sort(in_order, {}, &InheritedBacking::id);
   Ids unused;
+  unused.reserve(in_order.size());
   {
     MutexLock lock(mutex_);
-    for (const auto& [ino, opens] : on_daemon) {
-      add(ino, 0, opens);
+    for (const auto& [ino, open] : opens) {
+      if (open.by_daemon > 0) {
+        add(ino, 0, open.by_daemon);
+      }
+    }
+    for (const auto& [ino, id, _] : in_order) {
+      const auto known = slots_.find(ino);
+      if (!exists(ino) || (known != slots_.end() && known->second.id == 0)) {
+        unused.push_back(id);
+      } else if (known != slots_.end()) {
+        unused.push_back(std::exchange(known->second.id, id));
+      } else {
+        const auto open = opens.find(ino);
+        add(ino, id, open != opens.end() ? open->second.through : 0);
+      }
     }
     for (const auto& one : in_order) {
-      const bool wanted = exists(one.ino) && !on_daemon.contains(one.ino);
-      const auto earlier = slots_.find(one.ino);
-      if (const int id = !wanted                   ? one.id
-                         : earlier != slots_.end() ? earlier->second.id
-                                                   : 0;
-          id != 0) {
-        unused.push_back(id);
-      }
-      if (wanted && earlier != slots_.end()) {
-        earlier->second.id = one.id;
-      } else if (wanted) {
-        add(one.ino, one.id, never_counted_down);
+      if (const auto known = slots_.find(one.ino);
+          known != slots_.end() && known->second.opens == 0 && !known->second.idle) {
+        make_idle(known->second);
       }
     }
+    close_pending(false);
   }
   close(unused);
 }

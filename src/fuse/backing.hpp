@@ -109,15 +109,18 @@ class BackingTable final {
   /// The connection has ended before the destructor runs, and the kernel has dropped the ids.
   ~BackingTable() = default;
 
-  /// Numbers of opens by inode.
-  using Opens = std::unordered_map<std::uint64_t, std::uint64_t>;
+  /// What is open of an inode, by the path of its I/O.
+  struct Opens {
+    std::uint64_t through = 0, by_daemon = 0;
+  };
 
-  /// Call after a takeover, before the first request. `on_daemon`: what is open on the daemon's
-  /// path, and stays there until all of it is closed. The number of opens of other inodes is
-  /// unknown, so their ids stay until drop(). If an inode has two ids, the later one stays.
-  /// `exists` says whether an inode exists. The ids of inodes that do not exist are closed: their
-  /// files were never created.
-  void inherit(std::span<const InheritedBacking> inherited, const Opens& on_daemon,
+  using OpensByInode = std::unordered_map<std::uint64_t, Opens>;
+
+  /// Call after a takeover, before the first request. `opens` may be too high, but not too low: all
+  /// opens of an inode stay on their path, and on the id, until so many are released. If an inode
+  /// has two ids, the later one stays. `exists` says whether an inode exists. The ids of inodes
+  /// that do not exist are closed: their files were never created.
+  void inherit(std::span<const InheritedBacking> inherited, const OpensByInode& opens,
                const std::function<bool(std::uint64_t)>& exists);
   /// Registers containers that no inode uses yet, with one call per batch. They count as idle until
   /// acquire().

@@ -447,7 +447,8 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
   scene.registrar.known = {7, 8};
   scene.registrar.last = 100;
   const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 7}, {.ino = 9, .id = 8}};
-  scene.table.inherit(inherited, {{3, 2}}, [](std::uint64_t ino) { return ino != 9; });
+  scene.table.inherit(inherited, {{2, {.through = 1}}, {3, {.by_daemon = 2}}},
+                      [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.acquire(2) == 7);
   CHECK(scene.acquire(3) == 0);  // passthrough would fail
   CHECK(scene.acquire(4) == 101);
@@ -539,11 +540,30 @@ TEST_CASE("of two ids of one inode a successor takes the later, and the daemon's
                                                 {.ino = 2, .id = 20},
                                                 {.ino = 3, .id = 30},
                                                 {.ino = 9, .id = 40}};
-  scene.table.inherit(inherited, {{3, 1}}, [](std::uint64_t ino) { return ino != 9; });
+  scene.table.inherit(inherited, {{3, {.by_daemon = 1}}},
+                      [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.registrar.known == std::set{21});
   CHECK(scene.table.acquire(2, true, nullptr)->id == 21);
   CHECK(scene.table.acquire(3, true, nullptr)->id == 0);
   CHECK(scene.table.keeps_to_daemon(3));
+}
+
+TEST_CASE("a successor keeps the ids of closed files within the limit, those used last") {
+  BackingScene scene;
+  BackingTable next(&scene.registrar, test::at_most(3));
+  std::vector<InheritedBacking> inherited;
+  for (int id = 1; id <= 10; ++id) {
+    scene.registrar.known.insert(id);
+    inherited.push_back({.ino = static_cast<std::uint64_t>(100 + id), .id = id});
+  }
+  next.inherit(inherited, {{101, {.through = 1}}, {102, {.through = 2}}},
+               [](std::uint64_t) { return true; });
+  next.run();
+  CHECK(scene.registrar.known == std::set{1, 2, 8, 9, 10});
+  next.release(101), next.release(102);
+  CHECK(next.acquire(102, true, nullptr)->id == 2);
+  next.run();
+  CHECK(scene.registrar.known == std::set{1, 2, 9, 10});
 }
 
 TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[faults][memory]") {
@@ -616,7 +636,8 @@ TEST_CASE(
           }
           short_of_memory([&] {
             try {
-              BackingTable(&registrar, test::at_most(4)).inherit(inherited, {{9, 1}}, is_there);
+              BackingTable(&registrar, test::at_most(40))
+                  .inherit(inherited, {{5, {.through = 1}}, {9, {.by_daemon = 1}}}, is_there);
             } catch (const std::bad_alloc&) {
             }
           });
@@ -625,7 +646,7 @@ TEST_CASE(
           }
           std::erase_if(inherited,
                         [&](const InheritedBacking& one) { return !registrar.knows(one.id); });
-          BackingTable next(&registrar, test::at_most(4));
+          BackingTable next(&registrar, test::at_most(40));
           next.inherit(inherited, {}, is_there);
           REQUIRE(registrar.known == 0b11111100);
           for (std::uint64_t ino = 2; ino < 8; ++ino) {
