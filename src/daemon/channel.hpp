@@ -48,10 +48,7 @@ enum class Ask : std::uint32_t {
   // id or a negative errno
   open_backing,
   close_backing,  // numbers: backing ids; never answered
-  // number: an inode that is open on the daemon's path (count 1) or no longer open (count 0); never
-  // answered
-  keep_to_daemon,
-  keep_init,  // number: length; text: the INIT request of the connection, for a successor
+  keep_init,      // number: length; text: the INIT request of the connection, for a successor
   // from a successor -> /dev/fuse descriptor; number and text as in keep_init. ENOTCONN: not
   // mounted
   resume,

@@ -94,12 +94,13 @@ std::optional<Message> Supervisor::answer_if_asked(Received& received, UniqueFd&
   const Ask asked = received.message.ask;
   Message reply;
   try {
-    if (one_way(received.message)) {
+    if (asked == Ask::close_backing) {
+      close_backing(received.message);
       return std::nullopt;
     }
     reply = answer(received, fd);
   } catch (const std::exception& problem) {
-    if (asked == Ask::close_backing || asked == Ask::keep_to_daemon) {
+    if (asked == Ask::close_backing) {
       return std::nullopt;
     }
     reply.error = ENOMEM;
@@ -107,23 +108,6 @@ std::optional<Message> Supervisor::answer_if_asked(Received& received, UniqueFd&
   }
   reply.ask = asked;
   return reply;
-}
-
-// Handles the messages that are never answered.
-bool Supervisor::one_way(const Message& ask) {
-  if (ask.ask == Ask::close_backing) {
-    close_backing(ask);
-    return true;
-  }
-  if (ask.ask != Ask::keep_to_daemon) {
-    return false;
-  }
-  if (ask.count != 0) {
-    on_daemon_.insert(ask.number);
-  } else {
-    on_daemon_.erase(ask.number);
-  }
-  return true;
 }
 
 Supervisor::ShutdownState Supervisor::left() const {
@@ -341,12 +325,9 @@ Message Supervisor::resume(UniqueFd& fd) const {
 
 Message Supervisor::inherited(UniqueFd& fd) const {
   std::vector<fuse::InheritedBacking> all;
-  all.reserve(backings_.size() + on_daemon_.size());
+  all.reserve(backings_.size());
   for (const auto& [id, ino] : backings_) {
     all.push_back({.ino = ino, .id = id});
-  }
-  for (const auto ino : on_daemon_) {
-    all.push_back({.ino = ino, .id = 0});
   }
   fd.reset(::memfd_create("efs-backings", MFD_CLOEXEC));
   const std::size_t bytes = all.size() * sizeof(fuse::InheritedBacking);

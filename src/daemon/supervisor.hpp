@@ -11,7 +11,6 @@
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -90,7 +89,6 @@ class Supervisor {
   Message drop_dead(const Message& ask, const UniqueFd& parent);
   Message mount(const Message& ask, const UniqueFd& point, UniqueFd& fd);
   Message unmount(const Message& ask);
-  bool one_way(const Message& ask);
   Message open_backing(const Received& ask);
   int open_backing(const UniqueFd& container);
   bool is_door(const struct stat& file) const;
@@ -112,8 +110,6 @@ class Supervisor {
   bool stop_is_unusual_ = false;
   std::string init_;                                          // the INIT request of the connection
   std::unordered_map<std::int32_t, std::uint64_t> backings_;  // backing id -> inode
-  // inodes that are open on the daemon's path
-  std::unordered_set<std::uint64_t> on_daemon_;
 };
 
 }  // namespace efs::daemon

@@ -147,12 +147,6 @@ void SupervisorClient::close_backing(std::span<const int> ids) {
   (void)send_message(channel_.get(), message);
 }
 
-void SupervisorClient::keep_to_daemon(std::uint64_t ino, bool open) {
-  Message message = make(Ask::keep_to_daemon, ino);
-  message.count = open ? 1 : 0;
-  (void)send_message(channel_.get(), message);
-}
-
 void SupervisorClient::keep_init(const fuse::InitRequest& init) {
   Message message = make(Ask::keep_init, init.size());
   std::memcpy(message.text.data(), init.data(), std::min(init.size(), message.text.size()));

@@ -51,7 +51,6 @@ class SupervisorClient final : public fuse::BackingRegistrar {
 
   std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override;
   void close_backing(std::span<const int> ids) override;
-  void keep_to_daemon(std::uint64_t ino, bool open) override;
 
   /// Stores the INIT request for a successor: see Session::serve().
   void keep_init(const fuse::InitRequest& init);

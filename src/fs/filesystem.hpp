@@ -272,6 +272,10 @@ class Filesystem {
   /// is one. ENFILE: too many files are open. `just_made`: the same request has made the file, and
   /// that cannot be undone if open() fails, so optional work of the daemon's path is left out.
   Result<Opened> open(const Caller& caller, std::uint64_t ino, int flags, bool just_made = false);
+
+  /// See OpenTable.
+  void note_daemon_path(std::uint64_t handle) { opens_.note_daemon_path(handle); }
+
   /// Returns false, without effect, for a handle that is not open: the release is a repeated one.
   bool release(std::uint64_t handle);
   /// The owner has died: releases all that it has open. Its programs may outlive it, and write to
@@ -288,6 +292,10 @@ class Filesystem {
   std::vector<std::uint64_t> may_be_mapped() const;
   /// Files that a program may have open for writing. Includes those.
   std::vector<std::uint64_t> open_for_writing() const;
+
+  /// True if the counted opens prove, at no cost, that no program can write to the file, by an open
+  /// or a mapping. False if they do not.
+  bool is_counted_quiet(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
 
   /// True if every walk of a directory must reach the worker, because it changes the access time.
   bool every_walk_counts() const { return options_.access_times == AccessTimes::strict; }
@@ -425,6 +433,8 @@ class Filesystem {
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   /// Counts what the predecessor's clients have open.
   void inherit_opens() EFS_REQUIRES(mutex_);
+  /// True if the counts of the inode's opens are exact.
+  bool is_counted(const Inode& inode) const;
   bool has_its_names_only(const Inode& wanted) const EFS_REQUIRES_SHARED(mutex_);
   bool may_be_in_use(const Inode& nameless, bool has_container) const EFS_REQUIRES_SHARED(mutex_);
   enum class Finding : std::uint8_t;

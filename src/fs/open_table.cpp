@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint64_t low_half = 0xFFFF'FFFF;
 constexpr std::uint64_t next_tag = std::uint64_t{1} << 32U;
-constexpr std::size_t cache_line = 64;  // bytes
+constexpr std::size_t cache_line = 64;                         // bytes
+constexpr std::uint32_t daemon_bit = std::uint32_t{1} << 31U;  // no flag of open(2)
 
 }  // namespace
 
@@ -57,7 +58,8 @@ Result<std::uint64_t> OpenTable::open(const OpenFile& file) {
   // Released each: a visit that reads one of them finds that the state has changed.
   slot.ino.store(file.ino, std::memory_order_release);
   slot.request.store(file.request, std::memory_order_release);
-  slot.flags.store(static_cast<std::uint32_t>(file.flags), std::memory_order_release);
+  slot.flags.store(static_cast<std::uint32_t>(file.flags) | (file.by_daemon ? daemon_bit : 0),
+                   std::memory_order_release);
   slot.number.store(file.owner.number, std::memory_order_release);
   slot.state.store(state, std::memory_order_release);
   return handle_of(*index, state);
@@ -79,6 +81,10 @@ std::optional<OpenFile> OpenTable::close(std::uint64_t handle) {
   }
   give_back(index);
   return file;
+}
+
+void OpenTable::note_daemon_path(std::uint64_t handle) {
+  slots_[handle & low_half].flags.fetch_or(daemon_bit, std::memory_order_release);
 }
 
 std::optional<std::uint64_t> OpenTable::find(const Owner& owner, std::uint64_t request) const {
@@ -113,7 +119,9 @@ std::optional<OpenFile> OpenTable::entry(std::uint64_t index, std::uint64_t stat
   OpenFile file;
   file.ino = slot.ino.load(std::memory_order_acquire);
   file.request = slot.request.load(std::memory_order_acquire);
-  file.flags = static_cast<int>(slot.flags.load(std::memory_order_acquire));
+  const std::uint32_t flags = slot.flags.load(std::memory_order_acquire);
+  file.flags = static_cast<int>(flags & ~daemon_bit);
+  file.by_daemon = (flags & daemon_bit) != 0;
   file.owner = {.kind = static_cast<Owner::Kind>(state & low_half),
                 .number = slot.number.load(std::memory_order_acquire)};
   return slot.state.load(std::memory_order_acquire) == state ? std::optional(file) : std::nullopt;

@@ -32,6 +32,7 @@ struct OpenFile {
   std::uint64_t ino = 0;
   int flags = 0;              // those of open(2)
   std::uint64_t request = 0;  // the kernel's request that opened the file; 0: none
+  bool by_daemon = false;     // the daemon does its I/O: see OpenTable::note_daemon_path()
 };
 
 /// A fixed number of slots and a free list. open() and close() allocate nothing and take no lock.
@@ -59,6 +60,9 @@ class OpenTable {
   /// Removes an entry and returns it. Returns nothing if the handle is not that of an entry: it was
   /// closed before.
   std::optional<OpenFile> close(std::uint64_t handle);
+  /// Notes in an entry that the daemon does the I/O. Call it before the kernel learns of the open:
+  /// a successor offers passthrough for an inode without such an entry.
+  void note_daemon_path(std::uint64_t handle);
   /// The entry that a request of this owner has made.
   std::optional<std::uint64_t> find(const Owner& owner, std::uint64_t request) const;
 
@@ -105,7 +109,7 @@ class OpenTable {
     std::atomic<std::uint64_t> state;  // generation << 32 | kind of the owner; kind 0: free
     std::atomic<std::uint64_t> ino;    // of a free slot: the link of the free list
     std::atomic<std::uint64_t> request;
-    std::atomic<std::uint32_t> flags;
+    std::atomic<std::uint32_t> flags;   // and daemon_bit
     std::atomic<std::uint32_t> number;  // of the owner
   };
 

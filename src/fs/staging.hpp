@@ -315,8 +315,7 @@ class Staging {
   /// Makes the kernel write back the data of the file that it holds, for a copy of a file that
   /// programs may be writing to. Call it from a thread that serves no requests.
   void write_back(std::uint64_t ino);
-  /// True if the counted opens prove, at no cost, that no program can write to the file. False if
-  /// they do not.
+  /// See Filesystem.
   bool is_counted_quiet(std::uint64_t ino) const;
   /// True if a process is proved to have the container open for writing. False if that is unknown.
   bool is_written(std::uint64_t ino);
@@ -409,7 +408,6 @@ class Staging {
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
   void let_go(std::uint64_t ino);
   void invalidate_names_in(std::uint64_t ino, KernelView& kernel);
-  bool is_counted(const Inode& inode) const;
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   void find_copy(const Inode& inode, WalkItem& item) const;
   /// Sets the members of the item that the exported copy determines.

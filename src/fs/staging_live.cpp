@@ -274,19 +274,8 @@ Result<std::uint64_t> Staging::add_symlink(const std::string& path, const std::s
   return made->ino;
 }
 
-// True if the counts are exact. A write-only descriptor cannot be mapped. The kernel sends a
-// RELEASE after the last write, including asynchronous ones. A passthrough mapping outlives the
-// mount, so the counts are not exact after a start on an existing store. After a takeover they are
-// exact, but a dirty file may be mapped (inherit_references()).
-bool Staging::is_counted(const Inode& inode) const {
-  return !inode.opened_read_write &&
-         (!filesystem_.recovery_.found || filesystem_.options_.takeover);
-}
-
 bool Staging::is_counted_quiet(std::uint64_t ino) const {
-  ReadLock lock(filesystem_.mutex_);
-  const auto found = filesystem_.regular(ino);
-  return found && is_counted(**found) && (*found)->write_opens == 0;
+  return filesystem_.is_counted_quiet(ino);
 }
 
 Result<Writers> Staging::writers(std::uint64_t ino) {
@@ -302,7 +291,7 @@ Result<Writers> Staging::writers(std::uint64_t ino) {
     // Read first: a later open for writing changes this number.
     writers.edits = inode.edits;
     writers.open = inode.write_opens;
-    counted = is_counted(inode);
+    counted = filesystem_.is_counted(inode);
   }
   if (writers.open > 0) {
     return writers;

@@ -19,6 +19,12 @@ std::uint64_t row_of(std::uint64_t ino) {
 
 }  // namespace
 
+bool FullTablePolicy::has_neighbour(std::uint64_t ino) const {
+  return std::ranges::any_of(lately_, [ino](std::uint64_t other) {
+    return other != 0 && other != ino && row_of(other) == row_of(ino);
+  });
+}
+
 std::size_t ids_to_keep_of(std::size_t kept, std::uint64_t open, std::uint64_t file_max) {
   const std::uint64_t quarter = file_max / 4;
   std::uint64_t most = BackingTable::idle_if_unknown;
@@ -56,33 +62,42 @@ void BackingTable::prepare(std::span<const fs::ContainerPool::Ready> containers)
   }
 }
 
-void BackingTable::inherit(std::span<const InheritedBacking> inherited,
+void BackingTable::inherit(std::span<const InheritedBacking> inherited, const OpensByInode& opens,
                            const std::function<bool(std::uint64_t)>& exists) {
-  constexpr std::uint64_t never_counted_down = std::uint64_t{1} << 62;
+  if (registrar_ == nullptr) {
+    return;
+  }
   // If an inode has two ids, the predecessor had not yet sent the message that closes the earlier
-  // id. The kernel counts ids up, so the larger id is the later one. Id 0 is the inode's present
-  // state, so it sorts last.
+  // id. The kernel counts ids up, so the larger id is the later one.
   std::vector<InheritedBacking> in_order(inherited.begin(), inherited.end());
-  std::ranges::sort(in_order, {},
-                    [](const InheritedBacking& one) { return std::pair(one.id == 0, one.id); });
+  std::ranges::sort(in_order, {}, &InheritedBacking::id);
   Ids unused;
+  unused.reserve(in_order.size());
   {
     MutexLock lock(mutex_);
-    for (const auto& one : in_order) {
-      const bool wanted = exists(one.ino);
-      const auto earlier = slots_.find(one.ino);
-      if (const int id = !wanted                   ? one.id
-                         : earlier != slots_.end() ? earlier->second.id
-                                                   : 0;
-          id != 0) {
-        unused.push_back(id);
-      }
-      if (wanted && earlier != slots_.end()) {
-        earlier->second.id = one.id;
-      } else if (wanted) {
-        add(one.ino, one.id, never_counted_down);
+    for (const auto& [ino, open] : opens) {
+      if (open.by_daemon > 0) {
+        add(ino, 0, open.by_daemon);
       }
     }
+    for (const auto& [ino, id, _] : in_order) {
+      const auto known = slots_.find(ino);
+      if (!exists(ino) || (known != slots_.end() && known->second.id == 0)) {
+        unused.push_back(id);
+      } else if (known != slots_.end()) {
+        unused.push_back(std::exchange(known->second.id, id));
+      } else {
+        const auto open = opens.find(ino);
+        add(ino, id, open != opens.end() ? open->second.through : 0);
+      }
+    }
+    for (const auto& one : in_order) {
+      if (const auto known = slots_.find(one.ino);
+          known != slots_.end() && known->second.opens == 0 && !known->second.idle) {
+        make_idle(known->second);
+      }
+    }
+    close_pending(false);
   }
   close(unused);
 }
@@ -97,10 +112,8 @@ BackingTable::Slot& BackingTable::add(std::uint64_t ino, int id, std::uint64_t o
   return slot;
 }
 
-void BackingTable::add_idle(std::uint64_t ino, int id, bool ahead) try {
-  Slot& slot = add(ino, id, 0);
-  slot.ahead = ahead;
-  make_idle(slot);
+void BackingTable::add_idle(std::uint64_t ino, int id) try {
+  make_idle(add(ino, id, 0));
 } catch (const std::bad_alloc&) {
   close_later(id, 0);
 }
@@ -118,9 +131,6 @@ void BackingTable::make_idle(Slot& slot) {
   // Two at a time: a lowered limit is reached step by step.
   for (int closed = 0; closed < 2 && idle_.size() > idle_limit_; ++closed) {
     const auto oldest = slots_.find(idle_.back());
-    if (oldest->second.ahead) {
-      ahead_.wasted();
-    }
     close_later(oldest->second.id, 0);
     erase(oldest);
   }
@@ -131,9 +141,6 @@ void BackingTable::make_used(Slot& slot) {
     open_.splice(open_.begin(), idle_, slot.place);
   }
   slot.idle = false;
-  if (std::exchange(slot.ahead, false)) {
-    ahead_.used();
-  }
 }
 
 void BackingTable::erase(std::unordered_map<std::uint64_t, Slot>::iterator it) {
@@ -176,13 +183,6 @@ void BackingTable::revoke_unopened(Slot& slot) {
   close_pending(false);
 }
 
-void BackingTable::count_open(std::uint64_t ino, Slot& slot) {
-  if (slot.id == 0 && slot.opens == 0) {
-    registrar_->keep_to_daemon(ino, true);
-  }
-  ++slot.opens;
-}
-
 Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wanted,
                                                      std::optional<int> descriptor) try {
   const bool lacks_container = wanted && !descriptor;
@@ -195,20 +195,35 @@ Result<BackingTable::Acquired> BackingTable::acquire(std::uint64_t ino, bool wan
     const auto known = slots_.find(ino);
     const bool fresh = known == slots_.end();
     if (fresh && lacks_container) {
-      return Acquired{.needs_container = true};
+      return Acquired{.needs_container = true,
+                      .small_without = is_full() && full_.allows_daemon(ino)};
     }
     Slot& slot = fresh ? add(ino, 0, 0) : known->second;
     make_used(slot);
     if (fresh && wanted) {
       slot.id = register_now(ino, *descriptor);
       acquired.row = slot.id != 0 && deserves_batch(ino);
+      full_.opened(ino);
     } else if (!wanted) {
       revoke_unopened(slot);
     }
-    count_open(ino, slot);
+    ++slot.opens;
     acquired.id = slot.id;
   }
   return acquired;
+} catch (const std::bad_alloc&) {  // add() failed: nothing has changed
+
+  return fail(ENOMEM);
+}
+
+Result<BackingTable::Acquired> BackingTable::acquire_unregistered(std::uint64_t ino) try {
+  MutexLock lock(mutex_);
+  const auto known = slots_.find(ino);
+  Slot& slot = known == slots_.end() ? add(ino, 0, 0) : known->second;
+  make_used(slot);
+  full_.opened(ino);
+  ++slot.opens;
+  return Acquired{.id = slot.id, .unregistered = slot.id == 0};
 } catch (const std::bad_alloc&) {  // add() failed: nothing has changed
 
   return fail(ENOMEM);
@@ -262,7 +277,7 @@ std::size_t BackingTable::register_batch(std::span<const fs::ContainerPool::Read
       if (!ids[i]) {
         continue;  // the file's open tries again and logs the reason
       }
-      add_idle(unknown[i].ino, *ids[i], true);
+      add_idle(unknown[i].ino, *ids[i]);
       ++registered;
     }
     close_pending(false);
@@ -328,9 +343,7 @@ void BackingTable::release(std::uint64_t ino) {
       return;
     }
     if (it->second.id == 0) {
-      registrar_->keep_to_daemon(ino, false);
-      erase(it);
-      return;
+      return erase(it);
     }
     make_idle(it->second);
     close_pending(false);
@@ -352,8 +365,6 @@ void BackingTable::drop(std::uint64_t ino, std::uint64_t bytes) {
     } else {
       if (it->second.id != 0) {
         close_later(it->second.id, bytes);
-      } else {
-        registrar_->keep_to_daemon(ino, false);
       }
       erase(it);
       close_pending(false);

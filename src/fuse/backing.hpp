@@ -2,6 +2,7 @@
 #pragma once
 // Passthrough: the inodes whose I/O the kernel does itself, and their backing ids.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -37,12 +38,9 @@ class BackingRegistrar {
   virtual std::vector<Result<int>> open_backing(std::span<const Registration> files) = 0;
   /// Does not wait. The end of the connection closes all ids that are still open.
   virtual void close_backing(std::span<const int> ids) = 0;
-  /// Reports that the inode is open on the daemon's path (`open`), or no longer open. A successor
-  /// must not offer passthrough for an inode that is open on the daemon's path. Does not wait.
-  virtual void keep_to_daemon(std::uint64_t ino, bool open) = 0;
 };
 
-/// A registration of the predecessor. Id 0: the inode is on the daemon's path.
+/// A registration of the predecessor.
 struct InheritedBacking {
   std::uint64_t ino = 0;
   std::int32_t id = 0;
@@ -59,29 +57,31 @@ std::size_t ids_to_keep(std::size_t kept);
 /// The same for a machine with `open` open files (0: unknown) of at most `file_max`.
 std::size_t ids_to_keep_of(std::size_t kept, std::uint64_t open, std::uint64_t file_max);
 
-/// Whether registrations that no open has asked for pay: an open uses them before they are closed.
-/// Not thread-safe.
-class AheadPolicy {
+/// How the files of a full table are served: each new id closes another one. An id costs more than
+/// all requests of a small file, unless it comes with a batch whose files are opened soon, as when
+/// programs open neighbours one after the other. Not thread-safe.
+class FullTablePolicy {
  public:
-  void used() { count(used_); }
+  /// More bytes are read faster with passthrough, even if the file is registered alone.
+  static constexpr std::uint64_t most_bytes = 128u << 10;
+  /// One of so many opens registers its file, so a file that is opened again and again gets an id.
+  static constexpr unsigned registers_each = 16;
 
-  void wasted() { count(wasted_); }
+  /// A file without an id is opened.
+  void opened(std::uint64_t ino) { lately_.at(next_++ % lately_.size()) = ino; }
 
-  /// True if the next batch should be registered. Now and then also if they do not pay, to see
-  /// whether that has changed.
-  bool pays() { return wasted_ <= used_ || ++refused_ % 256 == 0; }
+  /// True if another file of the inode's batch was opened lately.
+  bool has_neighbour(std::uint64_t ino) const;
 
- private:
-  void count(unsigned& which) {
-    constexpr unsigned memory = 4096;
-    if (++which > memory) {
-      used_ /= 2;
-      wasted_ /= 2;
-    }
+  /// True if the open may take the daemon's path although passthrough is allowed.
+  bool allows_daemon(std::uint64_t ino) {
+    return !has_neighbour(ino) && ++asked_ % registers_each != 0;
   }
 
-  unsigned used_ = 0, wasted_ = 0;
-  unsigned refused_ = 0;
+ private:
+  std::array<std::uint64_t, 16> lately_{};  // more than there are programs that open in order
+  std::size_t next_ = 0;
+  unsigned asked_ = 0;
 };
 
 /// All opens of one inode use one mode and one backing id (the kernel requires this:
@@ -109,11 +109,18 @@ class BackingTable final {
   /// The connection has ended before the destructor runs, and the kernel has dropped the ids.
   ~BackingTable() = default;
 
-  /// Call after a takeover, before the first request. The number of opens of these inodes is
-  /// unknown, so their ids stay until drop(). If an inode has two ids, the later one stays.
-  /// `exists` says whether an inode exists. The ids of inodes that do not exist are closed: their
-  /// files were never created.
-  void inherit(std::span<const InheritedBacking> inherited,
+  /// What is open of an inode, by the path of its I/O.
+  struct Opens {
+    std::uint64_t through = 0, by_daemon = 0;
+  };
+
+  using OpensByInode = std::unordered_map<std::uint64_t, Opens>;
+
+  /// Call after a takeover, before the first request. `opens` may be too high, but not too low: all
+  /// opens of an inode stay on their path, and on the id, until so many are released. If an inode
+  /// has two ids, the later one stays. `exists` says whether an inode exists. The ids of inodes
+  /// that do not exist are closed: their files were never created.
+  void inherit(std::span<const InheritedBacking> inherited, const OpensByInode& opens,
                const std::function<bool(std::uint64_t)>& exists);
   /// Registers containers that no inode uses yet, with one call per batch. They count as idle until
   /// acquire().
@@ -123,6 +130,10 @@ class BackingTable final {
     int id = 0;  // 0: the daemon's path
     // no open was counted: call again with the container, or with `wanted` false
     bool needs_container = false;
+    // with needs_container: acquire_unregistered() may be called instead, for an open that only
+    // reads a file of at most FullTablePolicy::most_bytes
+    bool small_without = false;
+    bool unregistered = false;  // of acquire_unregistered()
     // acquire() registered the inode, and it is not the first of its batch: the caller should
     // register the rest of the batch
     bool row = false;
@@ -139,6 +150,10 @@ class BackingTable final {
   /// The same for a file that may be no container. nullopt: no descriptor is at hand.
   Result<Acquired> acquire(std::uint64_t ino, bool wanted, std::optional<int> descriptor)
       EFS_EXCLUDES(mutex_);
+  /// Counts an open on the daemon's path of an inode that nobody has open, though passthrough is
+  /// allowed. If the inode has an id meanwhile, counts as acquire() does. Until all are closed, the
+  /// inode's other opens take the daemon's path as well.
+  Result<Acquired> acquire_unregistered(std::uint64_t ino) EFS_EXCLUDES(mutex_);
   /// Returns the inodes of `ino`'s registration batch that the table does not contain. A batch is
   /// most_at_once neighbouring inode numbers: files that were imported or made together are often
   /// opened together. Returns none if the table has no room for a whole batch.
@@ -179,7 +194,6 @@ class BackingTable final {
     int id = 0;
     std::uint64_t opens = 0;
     bool idle = false;                              // not open
-    bool ahead = false;                             // registered with a batch, and not opened yet
     std::list<std::uint64_t>::iterator place = {};  // in idle_, else in open_
   };
 
@@ -189,18 +203,17 @@ class BackingTable final {
   /// calls do not throw.
   Slot& add(std::uint64_t ino, int id, std::uint64_t opens) EFS_REQUIRES(mutex_);
   /// Closes the id again if memory is exhausted.
-  void add_idle(std::uint64_t ino, int id, bool ahead = false) EFS_REQUIRES(mutex_);
+  void add_idle(std::uint64_t ino, int id) EFS_REQUIRES(mutex_);
   void make_idle(Slot& slot) EFS_REQUIRES(mutex_);
   void make_used(Slot& slot) EFS_REQUIRES(mutex_);
   void erase(std::unordered_map<std::uint64_t, Slot>::iterator it) EFS_REQUIRES(mutex_);
   /// Ends the registration of an inode that is not open, if there is one.
   void revoke_unopened(Slot& slot) EFS_REQUIRES(mutex_);
-  void count_open(std::uint64_t ino, Slot& slot) EFS_REQUIRES(mutex_);
   int register_now(std::uint64_t ino, int descriptor) EFS_REQUIRES(mutex_);
   bool has_others_of_row(std::uint64_t ino) const EFS_REQUIRES(mutex_);
 
-  bool deserves_batch(std::uint64_t ino) EFS_REQUIRES(mutex_) {
-    return has_others_of_row(ino) && has_room_for_row() && (!is_full() || ahead_.pays());
+  bool deserves_batch(std::uint64_t ino) const EFS_REQUIRES(mutex_) {
+    return has_room_for_row() && (is_full() ? full_.has_neighbour(ino) : has_others_of_row(ino));
   }
 
   /// A batch closes ids that are idle, but none of files that are open. After a takeover it is not
@@ -230,7 +243,7 @@ class BackingTable final {
   std::list<std::uint64_t> open_ EFS_GUARDED_BY(mutex_);
   std::size_t idle_limit_ EFS_GUARDED_BY(mutex_);
   unsigned since_limit_ EFS_GUARDED_BY(mutex_) = 0;  // ids that became idle since it was renewed
-  AheadPolicy ahead_ EFS_GUARDED_BY(mutex_);
+  FullTablePolicy full_ EFS_GUARDED_BY(mutex_);
   Ids closing_ EFS_GUARDED_BY(mutex_);  // at most most_at_once
   std::uint64_t closing_bytes_ EFS_GUARDED_BY(mutex_) = 0;
   int last_refusal_ EFS_GUARDED_BY(mutex_) = 0;  // errno of the last logged refusal

@@ -427,8 +427,20 @@ Status Session::take_over(UniqueFd fuse_fd, const RequestLoop::Options& options,
              &init);
 }
 
+// The table of open files does not have the door. An id says that it was passed through.
 void Session::inherit(std::span<const InheritedBacking> backings) {
-  connection_.backing.inherit(backings, [this](std::uint64_t ino) {
+  BackingTable::OpensByInode opens;
+  connection_.filesystem.open_files().for_each([&](std::uint64_t, const fs::OpenFile& file) {
+    if (file.owner.kind == fs::Owner::Kind::kernel) {
+      ++(file.by_daemon ? opens[file.ino].by_daemon : opens[file.ino].through);
+    }
+  });
+  if (const auto clients = connection_.door.totals().clients.load(); clients > 0) {
+    const bool has_id =
+        std::ranges::find(backings, door_inode, &InheritedBacking::ino) != backings.end();
+    (has_id ? opens[door_inode].through : opens[door_inode].by_daemon) = clients;
+  }
+  connection_.backing.inherit(backings, opens, [this](std::uint64_t ino) {
     return ino == door_inode ? connection_.door.exists() : connection_.filesystem.exists(ino);
   });
 }

@@ -37,16 +37,7 @@ class Registrar final : public fuse::BackingRegistrar {
     }
   }
 
-  void keep_to_daemon(std::uint64_t ino, bool open) override {
-    if (open) {
-      CHECK(on_daemon.insert(ino).second);
-    } else {
-      CHECK(on_daemon.erase(ino) == 1);
-    }
-  }
-
   std::set<int> known;
-  std::set<std::uint64_t> on_daemon;
   int last = 0, questions = 0, closings = 0, fail_next = 0;
 };
 

@@ -122,6 +122,20 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
   return fail(ENOMEM);
 }
 
+// A write-only descriptor cannot be mapped. The kernel sends a RELEASE after the last write,
+// including asynchronous ones. A passthrough mapping outlives the mount, so the counts are not
+// exact after a start on an existing store. After a takeover they are exact, but a dirty file may
+// be mapped (inherit_references()).
+bool Filesystem::is_counted(const Inode& inode) const {
+  return !inode.opened_read_write && (!recovery_.found || options_.takeover);
+}
+
+bool Filesystem::is_counted_quiet(std::uint64_t ino) const {
+  ReadLock lock(mutex_);
+  const auto found = regular(ino);
+  return found && is_counted(**found) && (*found)->write_opens == 0;
+}
+
 std::vector<std::uint64_t> Filesystem::may_be_mapped() const {
   return regular_files([](const Inode& inode) { return inode.read_write_opens > 0; });
 }

@@ -21,11 +21,40 @@ struct Opening {
   bool just_made = false;  // by the same request
 };
 
+// The kernel may serve a small file from its own pages while no program can write past them. If
+// each read counts for the access time, none may be served so.
+bool suits_pages(const Connection& connection, fuse_ino_t ino, int flags) {
+  fs::Filesystem& filesystem = connection.filesystem;
+  if ((flags & (O_ACCMODE | O_TRUNC | O_DIRECT)) != O_RDONLY || connection.uncached ||
+      filesystem.every_walk_counts() || !filesystem.is_counted_quiet(ino)) {
+    return false;
+  }
+  const auto entry = filesystem.getattr(ino);
+  const bool has_container = entry && !entry->may_change_unseen;
+  return has_container &&
+         static_cast<std::uint64_t>(entry->attributes.st_size) <= FullTablePolicy::most_bytes;
+}
+
+// From acquire_unregistered() on every open takes the daemon's path. A mapping of an open before it
+// could still change the file unseen: then the open counts as not made.
+Result<BackingTable::Acquired> count_small(Connection& connection, fuse_ino_t ino) {
+  const auto acquired = connection.backing.acquire_unregistered(ino);
+  if (acquired && acquired->unregistered && !connection.filesystem.is_counted_quiet(ino)) {
+    connection.backing.release(ino);
+    return BackingTable::Acquired{.needs_container = true};
+  }
+  return acquired;
+}
+
 // The open of a new file does not fail if no descriptor is available: the daemon's path needs no
 // descriptor yet.
-Result<BackingTable::Acquired> count_open(Connection& connection, fuse_ino_t ino, bool wanted,
-                                          bool just_made) try {
+Result<BackingTable::Acquired> count_open(Connection& connection, const Opening& opening,
+                                          bool wanted) try {
+  const auto [ino, info, just_made] = opening;
   auto acquired = connection.backing.acquire(ino, wanted, nullptr);
+  if (acquired && acquired->small_without && suits_pages(connection, ino, info->flags)) {
+    acquired = count_small(connection, ino);
+  }
   if (!acquired || !acquired->needs_container) {
     return acquired;
   }
@@ -36,21 +65,22 @@ Result<BackingTable::Acquired> count_open(Connection& connection, fuse_ino_t ino
   return connection.backing.acquire(ino, container.has_value(),
                                     container ? container->get() : nullptr);
 } catch (const std::bad_alloc&) {
-  return just_made ? connection.backing.acquire(ino, false, nullptr) : fail(ENOMEM);
+  return opening.just_made ? connection.backing.acquire(opening.ino, false, nullptr) : fail(ENOMEM);
 }
 
-// The kernel's caches of an open file. Passthrough writes would leave a kept cache stale. The
-// daemon does not see reads that the kernel serves from its cache.
-void choose_caching(const Connection& connection, fuse_ino_t ino, int id, fuse_file_info& info) {
+// The kernel's caches of an open file. A mapping with passthrough would leave kept pages stale, but
+// not those of an unregistered open: there is no such mapping, and each open with passthrough drops
+// all pages. The daemon does not see reads that the kernel serves from its cache.
+void choose_caching(const Connection& connection, fuse_ino_t ino,
+                    const BackingTable::Acquired& acquired, fuse_file_info& info) {
 #if EFS_HAVE_PASSTHROUGH
-  info.backing_id = id;
+  info.backing_id = acquired.id;
 #endif
-  info.direct_io = connection.uncached && id == 0 ? 1 : 0;
+  info.direct_io = connection.uncached && acquired.id == 0 ? 1 : 0;
   // Not parallel_direct_writes: two writes that overlap would mix, one of several requests always,
   // and each on persistent memory. On other file systems the inode's lock keeps them apart.
-  info.keep_cache =
-      connection.backing.enabled() || connection.filesystem.read_moves_atime(ino, info.flags) ? 0
-                                                                                              : 1;
+  const bool stay_right = !connection.backing.enabled() || acquired.unregistered;
+  info.keep_cache = stay_right && !connection.filesystem.read_moves_atime(ino, info.flags) ? 1 : 0;
   info.noflush = 1;
 }
 
@@ -76,12 +106,15 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   if (!opened) {
     return std::unexpected(opened.error());
   }
-  const auto acquired = count_open(connection, ino, opened->passthrough, just_made);
+  const auto acquired = count_open(connection, opening, opened->passthrough);
   if (!acquired) {
     filesystem.release(opened->handle);
     return std::unexpected(acquired.error());
   }
   info->fh = opened->handle;
+  if (acquired->id == 0) {
+    filesystem.note_daemon_path(opened->handle);
+  }
   // Invalidates attributes only (no offset), because this takes no lock of the kernel that a
   // request may hold.
   const bool stale = connection.writeback ? gets_first_blocks(filesystem, ino, info->flags)
@@ -96,7 +129,7 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   if (acquired->id != 0) {
     connection.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
   }
-  choose_caching(connection, ino, acquired->id, *info);
+  choose_caching(connection, ino, *acquired, *info);
   return acquired;
 }
 

@@ -101,7 +101,6 @@ TEST_CASE("where the supervisor is gone, questions fail and closing does not han
   supervisor_end.reset();
   SupervisorClient client(std::move(worker_end));
   client.close_backing(std::array{0});
-  client.keep_to_daemon(2, true);
   const auto opened = client.open_backing(std::array{fuse::Registration{2, 0}});
   REQUIRE(opened.size() == 1);
   CHECK_FALSE(opened.front());

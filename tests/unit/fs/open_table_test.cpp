@@ -87,6 +87,22 @@ TEST_CASE("open table: a handle that is closed, or never was one, closes nothing
   CHECK(table->close(next)->ino == 2);
 }
 
+TEST_CASE("open table: who does the I/O of an open is noted until it is closed", "[fs][opens]") {
+  const auto table = table_of(2);
+  const auto handle = *table->open({.ino = 1, .flags = O_RDWR, .request = 3});
+  const auto is_by_daemon = [](const OpenFile& file) {
+    return file.by_daemon;
+  };
+  CHECK(table->count(is_by_daemon) == 0);
+  in_process_that_is_killed([&] { table->note_daemon_path(handle); });
+  table->restore();
+  REQUIRE(table->count(is_by_daemon) == 1);
+  const auto was = table->close(handle);
+  CHECK((was->by_daemon && was->flags == O_RDWR));
+  REQUIRE(table->open({.ino = 2}));
+  CHECK(table->count(is_by_daemon) == 0);
+}
+
 TEST_CASE("open table: a full one says so, and has room again after a close", "[fs][opens]") {
   const auto table = table_of(3);
   std::vector<std::uint64_t> handles;

@@ -169,21 +169,100 @@ TEST_CASE("a batch takes the place of idle ids, but not of open files") {
   CHECK(small.rest_of_batch(row).size() == 29);
 }
 
-TEST_CASE("batches go on while ids are short, if opens use what they bring") {
-  AheadPolicy policy;
-  CHECK(policy.pays());
-  for (int i = 0; i < 31; ++i) {
-    policy.wasted();
+TEST_CASE("in a full table a file is registered if a neighbour of it was opened lately") {
+  FullTablePolicy policy;
+  CHECK_FALSE(policy.has_neighbour(row));
+  policy.opened(row), policy.opened(row - 1), policy.opened(row + 32);
+  CHECK_FALSE(policy.has_neighbour(row));  // itself, and files of other batches
+  CHECK(policy.has_neighbour(row + 31));
+  unsigned allowed = 0;
+  for (unsigned i = 0; i < 4 * FullTablePolicy::registers_each; ++i) {
+    CHECK_FALSE(policy.allows_daemon(row + 1));
+    allowed += policy.allows_daemon(row) ? 1 : 0;
   }
-  int allowed = 0;
-  for (int i = 0; i < 2 * 256; ++i) {
-    allowed += policy.pays() ? 1 : 0;
+  CHECK(allowed == 4 * (FullTablePolicy::registers_each - 1));
+  for (std::uint64_t other = 1; other <= 16; ++other) {
+    policy.opened(row + other * 64);
   }
-  CHECK(allowed == 2);  // to see whether it has changed
-  for (int i = 0; i < 31; ++i) {
-    policy.used();
+  CHECK(policy.allows_daemon(row + 1));  // that was long ago
+}
+
+namespace {
+
+// All ids are those of idle files with other numbers.
+struct FullScene : RowScene {
+  BackingTable full{&registrar, test::at_most(40)};
+  int asked = 0;
+
+  FullScene() {
+    for (std::uint64_t ino = 10'000; ino < 10'000 + 40 * 64; ino += 64) {
+      const std::vector made{container(ino)};
+      full.prepare(made);
+    }
+    REQUIRE(registrar.known.size() == 40);
+    asked = registrar.questions;
   }
-  CHECK(policy.pays());
+};
+
+}  // namespace
+
+TEST_CASE("a full table offers small files the daemon's path, one with room does not") {
+  FullScene scene;
+  CHECK_FALSE(scene.table.acquire(row, true, nullptr)->small_without);
+  const auto offered = scene.full.acquire(row, true, nullptr);
+  CHECK((offered->needs_container && offered->small_without));
+  int refused = 0;
+  for (unsigned i = 0; i < 2 * FullTablePolicy::registers_each; ++i) {
+    refused += scene.full.acquire(row, true, nullptr)->small_without ? 0 : 1;
+  }
+  CHECK(refused == 2);
+  // of these files other opens decide
+  CHECK_FALSE(scene.full.acquire(10'000, true, nullptr)->small_without);
+  CHECK_FALSE(scene.full.acquire(row, false, nullptr)->small_without);
+  CHECK_FALSE(scene.full.acquire(row, true, nullptr)->small_without);
+}
+
+TEST_CASE("in a full table opens in order register batches, others do not") {
+  FullScene scene;
+  const auto open = [&](std::uint64_t ino) {
+    const auto offered = scene.full.acquire(ino, true, nullptr);
+    if (offered->small_without) {
+      return *scene.full.acquire_unregistered(ino);
+    }
+    return *scene.full.acquire(ino, true, scene.file(ino).container.get());
+  };
+  CHECK(open(row + 3).unregistered);
+  scene.full.release(row + 3);
+  CHECK(open(row + 3).unregistered);  // the same file again
+  scene.full.release(row + 3);
+  CHECK(open(row + 40).unregistered);
+  const auto second = open(row + 4);
+  CHECK((second.id != 0 && second.row));
+  CHECK(scene.full.rest_of_batch(row + 4).size() == 31);
+}
+
+TEST_CASE("an unregistered open asks nobody, and keeps its inode on the daemon's path") {
+  FullScene scene;
+  const auto first = scene.full.acquire_unregistered(row);
+  CHECK((first->unregistered && first->id == 0));
+  CHECK(scene.full.keeps_to_daemon(row));
+  const auto writer = scene.full.acquire(row, true, nullptr);
+  CHECK((writer->id == 0 && !writer->needs_container && !writer->unregistered));
+  CHECK(scene.full.acquire_unregistered(row)->unregistered);
+  scene.full.release(row), scene.full.release(row);
+  CHECK(scene.full.acquire(row, true, scene.file(row).container.get())->id == 0);
+  scene.full.release(row), scene.full.release(row);
+  CHECK_FALSE(scene.full.keeps_to_daemon(row));
+  CHECK(scene.registrar.questions == scene.asked);
+  // another open has registered it meanwhile
+  const int id = scene.full.acquire(row, true, scene.file(row).container.get())->id;
+  const auto second = scene.full.acquire_unregistered(row);
+  CHECK((id != 0 && second->id == id && !second->unregistered));
+  scene.full.release(row);
+  CHECK(scene.full.passes_through(row));
+  CHECK(scene.full.acquire_unregistered(row + 1)->unregistered);
+  scene.full.drop(row + 1, 0);
+  CHECK_FALSE(scene.full.keeps_to_daemon(row + 1));
 }
 
 TEST_CASE("the limit of idle ids follows the machine") {
@@ -213,7 +292,7 @@ TEST_CASE("a container is asked for only by who is to be registered") {
   CHECK_FALSE(again->needs_container);
   CHECK(again->id == 1);
   CHECK_FALSE(scene.table.acquire(row + 1, false, nullptr)->needs_container);
-  CHECK(scene.registrar.on_daemon == std::set{row + 1});
+  CHECK(scene.table.keeps_to_daemon(row + 1));
   // If two opens ask at once, both pass a container and one registers it.
   CHECK(scene.acquire(row + 2) == scene.acquire(row + 2));
   CHECK(scene.registrar.questions == 2);
@@ -347,16 +426,17 @@ TEST_CASE("idle ids are bounded, also those of files that were made and never op
   CHECK(scene.registrar.known.empty());
 }
 
-TEST_CASE("what is open on the daemon's path is known to the registrar, for a successor") {
+TEST_CASE("an inode stays on the daemon's path until all its opens are closed") {
   BackingScene scene;
   (void)scene.container(2);
   CHECK(scene.acquire(2, false) == 0);
-  CHECK(scene.acquire(2, false) == 0);
-  CHECK(scene.registrar.on_daemon == std::set<std::uint64_t>{2});
+  CHECK(scene.acquire(2, true) == 0);
   scene.table.release(2);
-  CHECK(scene.registrar.on_daemon.size() == 1);
-  scene.table.release(2);
-  CHECK(scene.registrar.on_daemon.empty());
+  CHECK(scene.table.keeps_to_daemon(2));
+  CHECK(scene.acquire(2, true) == 0);
+  scene.table.release(2), scene.table.release(2);
+  CHECK_FALSE(scene.table.keeps_to_daemon(2));
+  CHECK(scene.acquire(2, true) != 0);
 }
 
 TEST_CASE("a successor keeps every inode on the path and id that its predecessor gave it") {
@@ -366,12 +446,11 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
   }
   scene.registrar.known = {7, 8};
   scene.registrar.last = 100;
-  const std::vector<InheritedBacking> inherited{
-      {.ino = 2, .id = 7}, {.ino = 3, .id = 0}, {.ino = 9, .id = 8}};
-  scene.registrar.on_daemon = {3};
-  scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 7}, {.ino = 9, .id = 8}};
+  scene.table.inherit(inherited, {{2, {.through = 1}}, {3, {.by_daemon = 2}}},
+                      [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.acquire(2) == 7);
-  CHECK(scene.acquire(3) == 0);  // may be open there: passthrough would fail
+  CHECK(scene.acquire(3) == 0);  // passthrough would fail
   CHECK(scene.acquire(4) == 101);
   for (int i = 0; i < 3; ++i) {
     scene.table.release(2);
@@ -380,11 +459,15 @@ TEST_CASE("a successor keeps every inode on the path and id that its predecessor
   scene.table.run();
   // closes the id of the file that was never created
   CHECK(scene.registrar.known == std::set<int>{7, 101});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(scene.table.keeps_to_daemon(3));
+    scene.table.release(3);
+  }
+  CHECK(scene.acquire(3) == 102);  // all are closed
   scene.table.drop(2, 0);
   scene.table.drop(3, 0);
   scene.table.run();
   CHECK(scene.registrar.known == std::set<int>{101});
-  CHECK(scene.registrar.on_daemon.empty());
 }
 
 namespace {
@@ -406,9 +489,7 @@ class FrugalRegistrar final : public BackingRegistrar {
 
   void close_backing(std::span<const int> ids) override { known -= static_cast<int>(ids.size()); }
 
-  void keep_to_daemon(std::uint64_t, bool open) override { on_daemon += open ? 1 : -1; }
-
-  int last = 0, known = 0, on_daemon = 0;
+  int last = 0, known = 0;
 };
 
 }  // namespace
@@ -445,7 +526,6 @@ TEST_CASE(
     table.run();
     INFO("number " << n);
     CHECK(registrar.known == 0);
-    CHECK(registrar.on_daemon == 0);
   }
 }
 
@@ -455,14 +535,35 @@ TEST_CASE("of two ids of one inode a successor takes the later, and the daemon's
     scene.registrar.known.insert(id);
   }
   scene.registrar.last = 100;
-  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 21}, {.ino = 2, .id = 3},
-                                                {.ino = 2, .id = 20}, {.ino = 3, .id = 0},
-                                                {.ino = 3, .id = 30}, {.ino = 9, .id = 40}};
-  scene.table.inherit(inherited, [](std::uint64_t ino) { return ino != 9; });
+  const std::vector<InheritedBacking> inherited{{.ino = 2, .id = 21},
+                                                {.ino = 2, .id = 3},
+                                                {.ino = 2, .id = 20},
+                                                {.ino = 3, .id = 30},
+                                                {.ino = 9, .id = 40}};
+  scene.table.inherit(inherited, {{3, {.by_daemon = 1}}},
+                      [](std::uint64_t ino) { return ino != 9; });
   CHECK(scene.registrar.known == std::set{21});
   CHECK(scene.table.acquire(2, true, nullptr)->id == 21);
   CHECK(scene.table.acquire(3, true, nullptr)->id == 0);
   CHECK(scene.table.keeps_to_daemon(3));
+}
+
+TEST_CASE("a successor keeps the ids of closed files within the limit, those used last") {
+  BackingScene scene;
+  BackingTable next(&scene.registrar, test::at_most(3));
+  std::vector<InheritedBacking> inherited;
+  for (int id = 1; id <= 10; ++id) {
+    scene.registrar.known.insert(id);
+    inherited.push_back({.ino = static_cast<std::uint64_t>(100 + id), .id = id});
+  }
+  next.inherit(inherited, {{101, {.through = 1}}, {102, {.through = 2}}},
+               [](std::uint64_t) { return true; });
+  next.run();
+  CHECK(scene.registrar.known == std::set{1, 2, 8, 9, 10});
+  next.release(101), next.release(102);
+  CHECK(next.acquire(102, true, nullptr)->id == 2);
+  next.run();
+  CHECK(scene.registrar.known == std::set{1, 2, 9, 10});
 }
 
 TEST_CASE("a row: every allocation of memory fails once, and no id is lost", "[faults][memory]") {
@@ -510,8 +611,6 @@ class SmallRegistrar final : public BackingRegistrar {
     }
   }
 
-  void keep_to_daemon(std::uint64_t, bool) override {}
-
   bool knows(int id) const { return (known >> id & 1U) != 0; }
 
   unsigned known = 0;
@@ -537,7 +636,8 @@ TEST_CASE(
           }
           short_of_memory([&] {
             try {
-              BackingTable(&registrar, test::at_most(4)).inherit(inherited, is_there);
+              BackingTable(&registrar, test::at_most(40))
+                  .inherit(inherited, {{5, {.through = 1}}, {9, {.by_daemon = 1}}}, is_there);
             } catch (const std::bad_alloc&) {
             }
           });
@@ -546,8 +646,8 @@ TEST_CASE(
           }
           std::erase_if(inherited,
                         [&](const InheritedBacking& one) { return !registrar.knows(one.id); });
-          BackingTable next(&registrar, test::at_most(4));
-          next.inherit(inherited, is_there);
+          BackingTable next(&registrar, test::at_most(40));
+          next.inherit(inherited, {}, is_there);
           REQUIRE(registrar.known == 0b11111100);
           for (std::uint64_t ino = 2; ino < 8; ++ino) {
             REQUIRE(next.acquire(ino, true, nullptr).value().id == static_cast<int>(ino));
