@@ -64,10 +64,27 @@ Status Instance::listen() {
   tasks_ = std::move(*tasks);
   tasks_->inherit(options_.takeovers > 0);
   unloaded_.inherit(options_.takeovers > 0);
+  status_ = std::make_unique<JobStatus>(JobStatus::Parts{.facts = facts_,
+                                                         .stops = stops_,
+                                                         .start = start_outcome_,
+                                                         .progress = progress_,
+                                                         .turns = turns_,
+                                                         .tasks = *tasks_,
+                                                         .buffer = *this,
+                                                         .mount = *this,
+                                                         .sources = {this}});
+  api_ = std::make_unique<ControlApi>(ControlApi::Parts{.facts = facts_,
+                                                        .stops = stops_,
+                                                        .start = start_outcome_,
+                                                        .tasks = *tasks_,
+                                                        .status = *status_,
+                                                        .buffer = *this,
+                                                        .transfers = *this,
+                                                        .mount = *this});
   auto server = control::Server::listen(
       options_.directory + "/control.sock", options_.owner,
       [this](const Json& request, const control::Server::Progress& progress) {
-        return handle(request, progress);
+        return api_->handle(request, progress);
       });
   if (!server) {
     return std::unexpected(server.error());
@@ -164,26 +181,19 @@ Status Instance::begin(bool successor) {
 }
 
 void Instance::fail_with(Json failure) {
-  {
-    MutexLock lock(mutex_);
-    start_failure_ = std::move(failure);
-  }
+  start_outcome_.fail(std::move(failure));
   enter(Event::start_failed);
 }
 
 void Instance::tell_failure(Json failure) {
   fail_with(std::move(failure));
-  MutexLock lock(mutex_);
-  // Waits until the starter has read the reason. If the starter is gone, the name becomes free at
-  // once.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!failure_told_ && !starter_is_gone_ && changed_.wait_until(mutex_, end)) {
-  }
+  // If the starter is gone, the name becomes free at once.
+  start_outcome_.await_told(Clock::now() + std::chrono::seconds(10));
 }
 
 Status Instance::open_watchers() {
-  auto watchers =
-      Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
+  auto watchers = Watchers::open(options_.config, options_.directory,
+                                 [this] { return status_->status_file(); });
   if (!watchers) {
     return std::unexpected(watchers.error());
   }
@@ -194,7 +204,7 @@ Status Instance::open_watchers() {
 
 void Instance::open_watchers_later() {
   auto watchers = Watchers::open_later(options_.config, options_.directory,
-                                       [this] { return status_file_now(); });
+                                       [this] { return status_->status_file(); });
   MutexLock lock(mutex_);
   watchers_ = std::move(watchers);
 }
@@ -224,6 +234,24 @@ void Instance::tear_down() {
   }
   // release the lock last: otherwise a start could use the store while it is removed
   store_.lock.reset();
+}
+
+bool Instance::use(const std::function<void(const OpenBuffer&)>& work) {
+  const ReadLock using_files(files_in_use_);
+  if (!ready_ || !filesystem_) {
+    return false;
+  }
+  work({.files = *filesystem_, .backend = *store_.backend});
+  return true;
+}
+
+const char* Instance::waits_for() {
+  MutexLock lock(mutex_);
+  return waits_for_;
+}
+
+Json Instance::change_limits(const control::requests::Limit& request) {
+  return limits_.change(request, [this](fuse::Limited what) { session_->rate_changed(what); });
 }
 
 std::vector<fuse::EventSink*> Instance::sinks() {

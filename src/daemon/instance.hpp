@@ -18,9 +18,13 @@
 #include "config/job_config.hpp"
 #include "control/requests.hpp"
 #include "control/server.hpp"
+#include "daemon/control_api.hpp"
+#include "daemon/control_parts.hpp"
+#include "daemon/job_status.hpp"
 #include "daemon/kept_figures.hpp"
 #include "daemon/mount_limits.hpp"
 #include "daemon/slot_keeper.hpp"
+#include "daemon/start_outcome.hpp"
 #include "daemon/stop_coordinator.hpp"
 #include "daemon/store_setup.hpp"
 #include "daemon/supervisor_client.hpp"
@@ -64,22 +68,22 @@ struct InstanceOptions {
   fs::OpenTable* opens = nullptr;  // likewise
 };
 
-// The interval of progress lines to a client that waits.
-constexpr auto progress_interval = std::chrono::milliseconds(250);
-
 // The advice after a stop with a deadline: no daemon remains that could be stopped again.
 constexpr const char* way_out_of_image = "export them: efs salvage";
 
 // The time at the end for files that hold no user data and may be on a hanging file system.
 constexpr auto patience_with_trifles = std::chrono::seconds(5);
 
-class Instance {
+class Instance final : private StatusSource,
+                       private BufferAccess,
+                       private LiveTransfers,
+                       private MountControl {
   using Clock = std::chrono::steady_clock;
 
  public:
   /// `turns`: the client that waits for turns at the PFS, for import and export.
   Instance(InstanceOptions options, SupervisorClient& supervisor, SlotClient& turns);
-  ~Instance();
+  ~Instance() override;
 
   /// Opens the control socket. Call run() afterwards.
   Status listen();
@@ -89,7 +93,7 @@ class Instance {
 
   /// Requests a stop, as `efs stop` does. Signals use this, too. Returns the ticket that
   /// finish_stop() will complete.
-  std::uint64_t request_stop(StopRequest request);
+  std::uint64_t request_stop(StopRequest request) { return api_->request_stop(request); }
 
  private:
   /// Calls start() or take_over(). Converts exceptions to errors.
@@ -208,52 +212,27 @@ class Instance {
   /// Exits the process with `code` if closing takes too long.
   void close_watchers(int code);
   void remove_mount_point();
-  control::Json handle(const control::Json& request, const control::Server::Progress& progress);
-  control::Json handle_wait(bool starter, const control::Server::Progress& progress);
-  control::Json handle_stop(const control::requests::Stop& asked,
-                            const control::Server::Progress& progress);
-  control::Json handle_wait_end(const control::requests::WaitEnd& request,
-                                const control::Server::Progress& progress);
-  control::Json answer_without_outcome(const StopRequest& wanted);
-  control::Json outcome_for(const StopRequest& wanted, bool with_receipt);
-  bool is_starting();
-  void give_up_start();
-  bool is_stopping(std::uint64_t ticket);
-  // instance_files.cpp: verbs for files while programs run
-  control::Json handle_files(const std::string& verb, const control::Json& request,
-                             const control::Server::Progress& progress);
-  control::Json handle_load(const control::requests::Load& request);
-  control::Json handle_unload(const control::requests::Unload& request);
-  control::Json handle_ls(const control::requests::List& request,
-                          const control::Server::Progress& progress);
-  control::Json handle_explain(const control::requests::Explain& request);
-  control::Json handle_set(const control::requests::Set& request);
-  control::Json handle_wait_task(const control::requests::WaitTask& request,
-                                 const control::Server::Progress& progress);
-  control::Json handle_cancel(const control::requests::Cancel& request);
-  Result<std::vector<std::string>> names_in(const std::vector<std::string>& paths) const;
+  void add_status(control::Json& status) override;
+  bool use(const std::function<void(const OpenBuffer&)>& work) override;
+
+  bool is_kept() const override { return keep_image_; }
+
+  control::Json load(const stage::LoadRequest& what, stage::Progress& progress) override;
+  control::Json unload(const stage::UnloadRequest& what, stage::Progress& progress) override;
+  const char* waits_for() override;
+  control::Json change_limits(const control::requests::Limit& request) override;
   control::Json unload_now(const stage::UnloadRequest& what, stage::Progress& progress,
                            const SlotLimits& limits);
   std::function<Status(std::uint64_t)> turn_for(queue::Direction direction,
                                                 const stage::Progress& progress,
                                                 std::optional<SlotClient::Held>& turn,
                                                 SlotLimits limits);
-  /// Adds to a running task the state of its wait for the PFS.
-  void tell_turn(control::Json& task) const;
-  void add_identity(control::Json& status) const;
   void add_backends(control::Json& status) const EFS_REQUIRES(mutex_);
   std::string why_daemon_io() const EFS_REQUIRES(mutex_);
   /// Adds the figures of the store and of the session, which must be ready_.
   void add_store(control::Json& status) const EFS_REQUIRES(mutex_);
-  control::Json status_now();
-  /// Adds the number of files that a stage-out would export now, and their bytes. Adds nothing if a
-  /// walk over the names takes too long, because programs wait meanwhile.
-  void add_changed(control::Json& status);
-  control::Json progress_now();
-  control::Json status_file_now();
   void enter(Event event);
   void act_on(const Step& step, Event event);
-  Status was_done_as(const StopRequest& wanted, const StopRequest& done) const;
   /// Calls StopCoordinator::begin_to_end().
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, control::Json outcome);
@@ -300,6 +279,10 @@ class Instance {
   InstanceOptions options_;  // the start determines merge_since
   SupervisorClient& supervisor_;
   SlotClient& turns_;
+  const JobFacts facts_{.config = options_.config,
+                        .directory = options_.directory,
+                        .supervisor = options_.supervisor,
+                        .takeovers = options_.takeovers};
   std::unique_ptr<control::Server> server_;
   Store store_;
   std::unique_ptr<stage::Cache> cache_;
@@ -326,29 +309,26 @@ class Instance {
   std::unique_ptr<TimerThread> housekeeper_;  // destroyed before filesystem_
   stage::Progress progress_;
   stage::Throttle throttle_;
-  const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 
   // rank 4: control requests that use filesystem_ hold it shared; the end of filesystem_ holds it
   // exclusively
   SharedMutex files_in_use_;
   Unloaded unloaded_{options_.directory + "/unloaded"};
-  std::unique_ptr<Tasks> tasks_;  // open from listen() on; closed before the unmount
+  std::unique_ptr<Tasks> tasks_;       // open from listen() on; closed before the unmount
+  std::unique_ptr<JobStatus> status_;  // likewise
+  std::unique_ptr<ControlApi> api_;    // likewise
 
   // rank 5; under it only the backend's space() is called, and never the StopCoordinator
   Mutex mutex_;
   Condition changed_;
   // from then on start() does not change store_ and filesystem_
   bool start_has_store_ EFS_GUARDED_BY(mutex_) = false;
-  control::Json start_failure_ EFS_GUARDED_BY(mutex_);
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
   // of the stage-in by this process
   std::vector<stage::TimedFile> slowest_inputs_ EFS_GUARDED_BY(mutex_);
   std::string lost_ EFS_GUARDED_BY(mutex_);  // text about losses of an earlier instance
   // by backend index: why the kernel refuses passthrough for the backend's files
   std::map<unsigned, std::string> refusals_ EFS_GUARDED_BY(mutex_);
-  bool failure_told_ EFS_GUARDED_BY(mutex_) = false;
-  // the starter disappeared before the start had ended: the instance is unwanted
-  bool starter_is_gone_ EFS_GUARDED_BY(mutex_) = false;
   bool session_ended_ EFS_GUARDED_BY(mutex_) = false;
   // the kernel has sent its first request and has received the answer
   bool session_begun_ EFS_GUARDED_BY(mutex_) = false;
@@ -360,6 +340,7 @@ class Instance {
   std::atomic<bool> can_be_replaced_{false};
   std::atomic<bool> ready_{false};  // store_, filesystem_ and session_ may be read
   ThreadTimers timers_;
+  StartOutcome start_outcome_;
   StopCoordinator stops_;  // calls deadline_
   Deadline deadline_;      // last: its threads use the members above
 };

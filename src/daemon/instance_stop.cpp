@@ -449,15 +449,6 @@ StopRequest Instance::begin_to_end(const StopRequest& request) {
   return last;
 }
 
-std::uint64_t Instance::request_stop(StopRequest request) {
-  // This also cancels the unloads that an earlier stop waits for. The export completes their work
-  // in time.
-  if ((request.times.until || !request.stage_out) && !request.start_only) {
-    tasks_->cancel_all();
-  }
-  return stops_.ask(request);
-}
-
 // The stop executes the last of several requests. Its outcome is the answer to all of them.
 void Instance::finish_stop(const StopRequest& request, Json outcome) {
   stops_.finish(request, std::move(outcome));

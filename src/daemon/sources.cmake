@@ -3,23 +3,26 @@
 set(sources
   channel.cpp
   config_memfds.cpp
+  control_api.cpp
   deadline.cpp
   deadline_exit.cpp
   death_pipe.cpp
   efsd.cpp
+  file_verbs.cpp
   instance.cpp
-  instance_control.cpp
   instance_directory.cpp
   instance_drain.cpp
-  instance_files.cpp
   instance_mount.cpp
   instance_record.cpp
   instance_resume.cpp
   instance_start.cpp
+  instance_status.cpp
   instance_stop.cpp
+  instance_transfers.cpp
   instance_unmount.cpp
   job_history.cpp
   job_state.cpp
+  job_status.cpp
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp
@@ -28,6 +31,7 @@ set(sources
   requests.cpp
   signal_watch.cpp
   slot_keeper.cpp
+  start_outcome.cpp
   starter.cpp
   status_file.cpp
   stop_coordinator.cpp

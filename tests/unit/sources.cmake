@@ -43,8 +43,10 @@ set(sources
   control/server_test.cpp
   daemon/channel_test.cpp
   daemon/config_memfds_test.cpp
+  daemon/control_api_test.cpp
   daemon/deadline_test.cpp
   daemon/death_pipe_test.cpp
+  daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
   daemon/job_state_test.cpp
   daemon/kept_figures_test.cpp
