@@ -57,12 +57,12 @@ Json not_ready() {
   return control::error_line({EAGAIN, "the instance is not ready, or has ended; see efs status"});
 }
 
-/// The answer to a request for a task.
-Json answer_of(const Result<std::uint64_t>& task) {
+/// The result lines of a request for a task, and of any other.
+Json line_of(const Result<std::uint64_t>& task) {
   return task ? control::result_line({{"task", *task}}) : control::error_line(task.error());
 }
 
-Json answer_of(const Status& done) {
+Json line_of(const Status& done) {
   return done ? control::result_line() : control::error_line(done.error());
 }
 
@@ -74,7 +74,7 @@ Json FileVerbs::handle(const std::string& verb, const Json& request,
     return wait_task(requests::from_json<requests::WaitTask>(request), progress);
   }
   if (verb == requests::Cancel::verb) {
-    return answer_of(its_.tasks.cancel(requests::from_json<requests::Cancel>(request).task));
+    return line_of(its_.tasks.cancel(requests::from_json<requests::Cancel>(request).task));
   }
   if (verb == requests::List::verb) {
     return list(requests::from_json<requests::List>(request), progress);
@@ -137,7 +137,7 @@ Json FileVerbs::load(const requests::Load& request) {
     return control::error_line(what.error(), 2);
   }
   std::string text = headline(what->names);
-  return answer_of(its_.tasks.start(
+  return line_of(its_.tasks.start(
       TaskKind::load, std::move(text),
       [&transfers = its_.transfers, what = std::move(*what)](stage::Progress& progress) {
         return transfers.load(what, progress);
@@ -158,7 +158,7 @@ Json FileVerbs::unload(const requests::Unload& request) {
     return control::error_line(what.error(), 2);
   }
   std::string text = headline(what->names);
-  return answer_of(its_.tasks.start(
+  return line_of(its_.tasks.start(
       TaskKind::unload, std::move(text),
       [&transfers = its_.transfers, what = std::move(*what)](stage::Progress& progress) {
         return transfers.unload(what, progress);

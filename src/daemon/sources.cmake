@@ -12,21 +12,20 @@ set(sources
   instance.cpp
   instance_directory.cpp
   instance_drain.cpp
-  instance_mount.cpp
-  instance_record.cpp
-  instance_resume.cpp
-  instance_start.cpp
-  instance_status.cpp
   instance_stop.cpp
-  instance_transfers.cpp
-  instance_unmount.cpp
   job_history.cpp
+  job_recorder.cpp
   job_state.cpp
   job_status.cpp
+  job_store.cpp
+  job_store_open.cpp
+  job_watchers.cpp
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp
   mount_limits.cpp
+  mount_service.cpp
+  mount_service_unmount.cpp
   report_files.cpp
   requests.cpp
   signal_watch.cpp
@@ -41,6 +40,9 @@ set(sources
   supervisor_client.cpp
   tasks.cpp
   timers.cpp
+  transfer_import.cpp
+  transfer_resume.cpp
+  transfer_service.cpp
   unloaded.cpp
   watchers.cpp
   worker_watch.cpp

@@ -49,8 +49,10 @@ set(sources
   daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
   daemon/job_state_test.cpp
+  daemon/job_store_test.cpp
   daemon/kept_figures_test.cpp
   daemon/mount_limits_test.cpp
+  daemon/mount_service_test.cpp
   daemon/report_files_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp
@@ -58,6 +60,7 @@ set(sources
   daemon/status_file_test.cpp
   daemon/stop_coordinator_test.cpp
   daemon/tasks_test.cpp
+  daemon/transfer_service_test.cpp
   daemon/unloaded_test.cpp
   daemon/worker_watch_test.cpp
   fs/acl_test.cpp
