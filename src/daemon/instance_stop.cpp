@@ -43,7 +43,7 @@ bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   log::error("event=stop_failed reason=\"{}\"", reason);
   tasks_->reopen();
   enter(stops_.is_unmounted() ? Event::export_gave_up : Event::stop_gave_up);
-  Json outcome = false;  // allocates no memory; see handle_stop()
+  Json outcome = false;  // allocates no memory; see ControlApi::stop()
   try {
     outcome = control::error_line({ENOMEM, std::string("the stop failed: ") + reason});
   } catch (const std::bad_alloc&) {

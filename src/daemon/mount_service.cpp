@@ -173,7 +173,7 @@ Status MountService::claim_point() {
     }
   }
   log::warn(
-      "event=point_locked mount={} note=\"by a program that is no instance of this user\" "
+      "event=mount_point_locked mount={} note=\"by a program that is no instance of this user\" "
       "action=\"goes on\"",
       path);
   return {};
@@ -187,7 +187,7 @@ void MountService::remove_point() {
     ::rmdir(path.c_str());
   };
   if (!with_timeout(patience_with_trifles, remove)) {
-    log::warn("event=point_stays directory={} reason=\"its file system does not answer\"",
+    log::warn("event=mount_point_stays directory={} reason=\"its file system does not answer\"",
               config_.mount_dir);
   }
 }
