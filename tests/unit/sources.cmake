@@ -48,8 +48,10 @@ set(sources
   daemon/death_pipe_test.cpp
   daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
+  daemon/job_recorder_test.cpp
   daemon/job_state_test.cpp
   daemon/job_store_test.cpp
+  daemon/job_watchers_test.cpp
   daemon/kept_figures_test.cpp
   daemon/mount_limits_test.cpp
   daemon/mount_service_test.cpp

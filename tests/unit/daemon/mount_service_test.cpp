@@ -10,49 +10,16 @@
 #include "support/fake_timers.hpp"
 #include "support/live_buffer.hpp"
 #include "support/temp.hpp"
+#include "unit/daemon/fake_privileges.hpp"
 
 namespace efs::daemon {
 namespace {
 
 using control::Json;
+using scene::FakePrivileges;
 
-/// A supervisor that mounts nothing.
-struct FakePrivileges final : MountPrivileges {
-  Status drop_dead_mount(int, const std::string&) override { return {}; }
-
-  Status check_mount(int) override { return allowed; }
-
-  Result<UniqueFd> mount(int, std::uint64_t, const std::string&) override {
-    return std::unexpected(Error{EPERM, "no fusermount3"});
-  }
-
-  Status unmount(bool is_unusual) override {
-    ++unmounts;
-    unusual = is_unusual;
-    return unmounted;
-  }
-
-  void abort() override { ++aborts; }
-
-  void keep_init(const fuse::InitRequest&) override {}
-
-  void report_progress() override {}
-
-  std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override {
-    return {files.size(), fail(EPERM)};
-  }
-
-  void close_backing(std::span<const int>) override {}
-
-  void keep_to_daemon(std::uint64_t, bool) override {}
-
-  Status allowed, unmounted;
-  int unmounts = 0, aborts = 0;
-  bool unusual = false;
-};
-
-struct Scene {
-  Scene() {
+struct MountScene {
+  MountScene() {
     config.name = "job";
     config.mount_dir = top.path() + "/mnt";
   }
@@ -80,7 +47,7 @@ struct Scene {
 };
 
 TEST_CASE("a mount directory that efs made is removed", "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   REQUIRE(it.mount.prepare_point());
   CHECK(it.mount.made_point());
   CHECK(std::filesystem::is_directory(it.config.mount_dir));
@@ -90,7 +57,7 @@ TEST_CASE("a mount directory that efs made is removed", "[daemon][mount]") {
 }
 
 TEST_CASE("a mount directory of the user stays", "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   std::filesystem::create_directory(it.config.mount_dir);
   REQUIRE(it.mount.prepare_point());
   CHECK_FALSE(it.mount.made_point());
@@ -99,7 +66,7 @@ TEST_CASE("a mount directory of the user stays", "[daemon][mount]") {
 }
 
 TEST_CASE("an unusable mount directory is refused before data move", "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   it.privileges.allowed = fail(EACCES, "not yours");
   CHECK(it.mount.prepare_point().error().what.contains("not yours"));
   it.privileges.allowed = {};
@@ -111,7 +78,7 @@ TEST_CASE("an unusable mount directory is refused before data move", "[daemon][m
 
 TEST_CASE("the mount of an earlier instance elsewhere is dropped with its directory",
           "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   image::Manifest before;
   before.mount_dir = it.top.path() + "/former";
   before.made_mount_dir = true;
@@ -121,7 +88,7 @@ TEST_CASE("the mount of an earlier instance elsewhere is dropped with its direct
 }
 
 TEST_CASE("a refused mount names the directory", "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   REQUIRE(it.mount.prepare_point());
   CHECK_FALSE(it.mount.has_session());
   it.open();
@@ -134,7 +101,7 @@ TEST_CASE("a refused mount names the directory", "[daemon][mount]") {
 }
 
 TEST_CASE("status shows the session from its publication to its end", "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   const auto status = [&] {
     Json json = {{"backends", {{{"id", "a"}}}}};
     it.mount.add_status(json);
@@ -155,7 +122,7 @@ TEST_CASE("status shows the session from its publication to its end", "[daemon][
 }
 
 TEST_CASE("an unmount while programs use the mount fails in time", "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   it.open();
   it.privileges.unmounted = fail(EBUSY);
   StopRequest request{.keep = true, .times = {}, .ticket = 1};
@@ -169,7 +136,7 @@ TEST_CASE("an unmount while programs use the mount fails in time", "[daemon][mou
 }
 
 TEST_CASE("a mount without limits refuses limits", "[daemon][mount]") {
-  Scene it;
+  MountScene it;
   CHECK(it.mount.change_limits({.read = 5, .write = {}, .ops = {}})["code"] == EOPNOTSUPP);
 }
 

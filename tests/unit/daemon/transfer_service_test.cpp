@@ -13,8 +13,8 @@ using control::Json;
 using scene::JobScene;
 using scene::OneStore;
 
-struct Scene : JobScene {
-  Scene() {
+struct TransferScene : JobScene {
+  TransferScene() {
     put_input("a", "input");
     config.resources = {{.path = config.root_dir}};
   }
@@ -38,7 +38,7 @@ struct Scene : JobScene {
 
 TEST_CASE("the import brings the inputs into the buffer, and status counts them",
           "[daemon][transfer]") {
-  Scene it;
+  TransferScene it;
   it.transfers.inherit(false);
   it.start();
   CHECK(it.planned == 1);
@@ -51,7 +51,7 @@ TEST_CASE("the import brings the inputs into the buffer, and status counts them"
 }
 
 TEST_CASE("an import that cannot start leaves no trace in status", "[daemon][transfer]") {
-  Scene it;
+  TransferScene it;
   it.config.resources = {{.path = it.config.root_dir + "/none"}};
   REQUIRE(it.one.open());
   const Status refused = it.transfers.import_inputs([&] { ++it.planned; });
@@ -65,7 +65,7 @@ TEST_CASE("an import that cannot start leaves no trace in status", "[daemon][tra
 }
 
 TEST_CASE("load and unload return the result line of their task", "[daemon][transfer]") {
-  Scene it;
+  TransferScene it;
   it.start();
   it.put_input("b", "later");
   stage::Progress progress;
@@ -82,7 +82,7 @@ TEST_CASE("load and unload return the result line of their task", "[daemon][tran
 }
 
 TEST_CASE("the receipt of the export lists what unloads exported before", "[daemon][transfer]") {
-  Scene it;
+  TransferScene it;
   it.start();
   it.one.write("early", "1");
   stage::Progress progress;
@@ -100,7 +100,7 @@ TEST_CASE("the receipt of the export lists what unloads exported before", "[daem
 }
 
 TEST_CASE("the receipt of a second stop lists what the first one exported", "[daemon][transfer]") {
-  Scene it;
+  TransferScene it;
   it.start();
   it.one.write("result", "1");
   const stage::Receipt first = it.transfers.export_results({});
@@ -114,7 +114,7 @@ TEST_CASE("the receipt of a second stop lists what the first one exported", "[da
 }
 
 TEST_CASE("after a failure the next transfer looks for partial files", "[daemon][transfer]") {
-  Scene it;
+  TransferScene it;
   it.start();
   CHECK_FALSE(it.transfers.options().has_a_past);
   it.transfers.note_failure();
