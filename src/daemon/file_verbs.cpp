@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "control/replies.hpp"
 #include "daemon/requests.hpp"
 #include "fs/staging.hpp"
 #include "stage/live/inventory.hpp"
@@ -13,6 +14,7 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
+namespace replies = control::replies;
 namespace requests = control::requests;
 constexpr std::size_t items_per_line = 1000;  // of a listing
 
@@ -59,7 +61,7 @@ Json not_ready() {
 
 /// The result lines of a request for a task, and of any other.
 Json line_of(const Result<std::uint64_t>& task) {
-  return task ? control::result_line({{"task", *task}}) : control::error_line(task.error());
+  return task ? to_json(replies::TaskStarted{.task = *task}) : control::error_line(task.error());
 }
 
 Json line_of(const Status& done) {
@@ -211,7 +213,7 @@ Json FileVerbs::list(const requests::List& request, const control::Server::Progr
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
-  return control::result_line({{"count", items->size()}});
+  return to_json(replies::Counted{.count = items->size()});
 }
 
 Json FileVerbs::explain(const OpenBuffer& buffer, const requests::Explain& request) {
@@ -254,7 +256,7 @@ Json FileVerbs::set(const OpenBuffer& buffer, const requests::Set& request) {
       return control::error_line(done.error());
     }
   }
-  return control::result_line({{"count", paths->size()}});
+  return to_json(replies::Counted{.count = paths->size()});
 }
 
 Json FileVerbs::wait_task(const requests::WaitTask& request,

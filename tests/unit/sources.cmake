@@ -39,6 +39,7 @@ set(sources
   config/yaml_text_test.cpp
   control/asking_test.cpp
   control/end_watch_test.cpp
+  control/replies_test.cpp
   control/requests_test.cpp
   control/server_test.cpp
   daemon/channel_test.cpp
