@@ -122,7 +122,8 @@ bool Instance::stage_out(const StopRequest& request) {
   if (request.times.until) {
     alarm = deadline_.end_export_at(*request.times.until);
   }
-  stage::Receipt receipt = transfers_.export_results(turn_limits(request));
+  std::optional<SlotClient::Held> turn;  // at the PFS, until the receipt is written
+  stage::Receipt receipt = transfers_.export_results(turn_limits(request), turn);
   alarm.reset();
   const bool keep = stops_.is_to_be_kept(request);
   if (keep || request.times.until || deadline_.is_hurried() || stage::exit_code(receipt) != 0) {

@@ -148,7 +148,8 @@ std::function<Status(std::uint64_t)> TransferService::turn_for(
 }
 
 // Only a stop without a deadline leaves `limits.end` empty.
-stage::Receipt TransferService::export_results(const SlotLimits& limits) {
+stage::Receipt TransferService::export_results(const SlotLimits& limits,
+                                               std::optional<SlotClient::Held>& turn) {
   stage::PacedPfs pfs = paced_pfs(its_.progress.cancel, its_.store.results_pfs());
   fs::Staging staging(its_.store.files());
   const auto is_over = [this] {
@@ -157,8 +158,11 @@ stage::Receipt TransferService::export_results(const SlotLimits& limits) {
   stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
   stage::Options how = options();
   how.by_rank = limits.end.has_value();
-  const auto turn =
-      its_.turns.take(queue::Direction::out, its_.store.space().used, its_.progress, limits);
+  // a cancelled wait: stage_out() reports it
+  if (auto taken =
+          its_.turns.take(queue::Direction::out, its_.store.space().used, its_.progress, limits)) {
+    turn.emplace(std::move(*taken));
+  }
   note(Moment::out_begun);
   stage::Receipt receipt = stage::stage_out(its_.config, buffer, pfs, how, its_.progress);
   its_.progress.listing = false;

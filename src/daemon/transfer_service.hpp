@@ -61,8 +61,8 @@ class TransferService final : public StatusSource, public LiveTransfers {
   // -- the export
 
   /// Exports the results; returns the receipt. `limits`: of the stop; with an end, exports in the
-  /// order of the job file.
-  stage::Receipt export_results(const SlotLimits& limits);
+  /// order of the job file. The caller holds `turn` until it has written the receipt.
+  stage::Receipt export_results(const SlotLimits& limits, std::optional<SlotClient::Held>& turn);
   /// Marks what was exported, for a buffer that stays in use.
   void book(const stage::Receipt& receipt);
   /// Adds to the receipt of a stop the results that `last`, the one of a failed stop, lists as

@@ -37,6 +37,7 @@ struct RecorderScene : scene::JobScene {
                          }}};
   StopCoordinator stops{{}, deadline, progress};
   SlotClient turns;
+  std::optional<SlotClient::Held> turn;
   JobFacts facts{.config = config, .directory = path("instance"), .takeovers = 3};
   scene::OneStore one{*this};
   scene::FakePrivileges privileges;
@@ -58,7 +59,7 @@ struct RecorderScene : scene::JobScene {
 TEST_CASE("the receipt is written to results-dir and replaces an earlier one elsewhere",
           "[daemon][receipt]") {
   RecorderScene it;
-  const stage::Receipt receipt = it.transfers.export_results({});
+  const stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   const std::string results = it.config.results_dir;
   it.config.results_dir = it.path("none");
   Json outcome = Json::object();
@@ -76,7 +77,7 @@ TEST_CASE("the receipt is written to results-dir and replaces an earlier one els
 
 TEST_CASE("a job without results-dir has a summary and no receipt", "[daemon][receipt]") {
   RecorderScene it;
-  const stage::Receipt receipt = it.transfers.export_results({});
+  const stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   it.config.results_dir.clear();
   Json outcome = Json::object();
   CHECK(it.recorder.write_receipt(receipt, outcome));
@@ -87,7 +88,7 @@ TEST_CASE("a job without results-dir has a summary and no receipt", "[daemon][re
 TEST_CASE("the report lies beside the receipt, with the record of the job", "[daemon][receipt]") {
   RecorderScene it;
   it.config.report = true;
-  stage::Receipt receipt = it.transfers.export_results({});
+  stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   it.recorder.add_record(receipt, {});
   REQUIRE(receipt.record);
   CHECK((receipt.record->job_file == "/jobs/scene.yaml" && receipt.record->takeovers == 3));

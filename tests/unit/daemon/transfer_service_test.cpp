@@ -28,6 +28,7 @@ struct TransferScene : JobScene {
   int planned = 0;
   stage::Progress progress;
   SlotClient turns;
+  std::optional<SlotClient::Held> turn;
   OneStore one{*this};
   TransferService transfers{{.config = config,
                              .directory = path("instance"),
@@ -88,7 +89,7 @@ TEST_CASE("the receipt of the export lists what unloads exported before", "[daem
   stage::Progress progress;
   CHECK(it.transfers.unload({.names = {"early"}}, progress)["ok"] == true);
   it.one.write("late", "2");
-  stage::Receipt receipt = it.transfers.export_results({});
+  stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   CHECK(stage::exit_code(receipt) == 0);
   CHECK(receipt.staged_in->files == 1);
   CHECK(efs::test::file_text(it.config.results_dir + "/late") == "2");
@@ -103,9 +104,9 @@ TEST_CASE("the receipt of a second stop lists what the first one exported", "[da
   TransferScene it;
   it.start();
   it.one.write("result", "1");
-  const stage::Receipt first = it.transfers.export_results({});
+  const stage::Receipt first = it.transfers.export_results({}, it.turn);
   it.transfers.book(first);
-  stage::Receipt second = it.transfers.export_results({});
+  stage::Receipt second = it.transfers.export_results({}, it.turn);
   it.transfers.add_earlier(second, &first);
   const auto result = std::ranges::find(second.entries, "result", &stage::ReceiptEntry::path);
   REQUIRE(result != second.entries.end());
