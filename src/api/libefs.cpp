@@ -17,6 +17,7 @@
 #include "api/efs.h"
 #include "base/text.hpp"
 #include "control/asking.hpp"
+#include "control/replies.hpp"
 #include "control/requests.hpp"
 
 namespace {
@@ -26,6 +27,7 @@ using efs::Result;
 using efs::control::Client;
 using efs::control::Instance;
 using efs::control::Json;
+namespace replies = efs::control::replies;
 namespace requests = efs::control::requests;
 
 thread_local std::string last_error;
@@ -75,6 +77,15 @@ int code_of_way(int error) {
 int told(int code, const std::string& text, bool lines = false) {
   last_error = efs::printable(text, lines);
   return code;
+}
+
+/// For a result line, or the outcome of a task.
+int told_outcome(const Json& line) {
+  if (replies::is_success(line)) {
+    return EFS_API_SUCCESS;
+  }
+  const auto failure = replies::from_json<replies::Failure>(line);
+  return told(code_of(failure.code), failure.error, failure.lines);
 }
 
 bool lies_in(const std::string& path, const std::string& top) {
@@ -180,11 +191,7 @@ int call(const Json& request, Json& answer) {
     return told(code_of_way(got.error().code), describe(got.error()));
   }
   answer = std::move(*got);
-  if (answer.value("ok", false)) {
-    return EFS_API_SUCCESS;
-  }
-  return told(code_of(answer.value("code", EIO)), answer.value("error", "failed"),
-              answer.value("lines", false));
+  return told_outcome(answer);
 }
 
 /// Returns the error in the control block of a call that accepts `flags`; "" if there is none.
@@ -244,7 +251,7 @@ int begin(efs_iocb* cb, unsigned known, Json (*request_of)(const efs_iocb&)) {
   if (const int code = call(request, answer); code != EFS_API_SUCCESS) {
     return code;
   }
-  const auto task = answer.value("task", std::uint64_t{0});
+  const auto task = replies::from_json<replies::TaskStarted>(answer).task;
   if (task == 0 || task > INT_MAX) {
     return told(EFS_API_EBADRESPONSE, "the daemon sent no valid task number");
   }
@@ -271,11 +278,7 @@ int look(efs_iocb* cb, std::optional<std::uint64_t> timeout_ms) {
     return EFS_API_ETASKINPROGRESS;
   }
   const Json outcome = answer.value("outcome", Json::object());
-  if (outcome.value("ok", false)) {
-    return EFS_API_SUCCESS;
-  }
-  return told(code_of(outcome.value("code", EIO)), outcome.value("error", "failed"),
-              outcome.value("lines", false));
+  return told_outcome(outcome);
 }
 
 struct Meaning {

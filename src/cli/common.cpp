@@ -21,6 +21,7 @@
 #include "cli/slurm_site.hpp"
 #include "config/start_command.hpp"
 #include "control/asking.hpp"
+#include "control/replies.hpp"
 
 namespace efs::cli {
 
@@ -406,8 +407,9 @@ Result<Json> ask(const control::Instance& instance, const Json& request,
   if (!answer) {
     return answer;
   }
-  if (!answer->value("ok", false)) {
-    return std::unexpected(error_in(*answer, "failed"));
+  if (!control::replies::is_success(*answer)) {
+    return std::unexpected(
+        control::replies::from_json<control::replies::Failure>(*answer).as_error());
   }
   answer->erase("event");
   return answer;
@@ -422,7 +424,7 @@ int start_task(World& world, const FileArguments& arguments, const Json& request
   if (!answer) {
     return report(world, answer.error());
   }
-  const auto task = answer->value("task", std::uint64_t{0});
+  const auto task = control::replies::from_json<control::replies::TaskStarted>(*answer).task;
   if (arguments.wait) {
     return finish_task(world, *instance, task);
   }

@@ -6,6 +6,7 @@ set(sources
   end_watch.cpp
   instances.cpp
   protocol.cpp
+  replies.cpp
   requests.cpp
   server.cpp
 )

@@ -14,7 +14,6 @@
 #include "base/text.hpp"
 #include "daemon/instance.hpp"
 #include "fs/staging.hpp"
-#include "image/removal.hpp"
 #include "stage/export/selection.hpp"
 
 namespace efs::daemon {
@@ -44,7 +43,7 @@ stage::Receipt Instance::receipt_of_what_is_left() {
   const auto is_over = [end = Clock::now() + time_to_list] {
     return Clock::now() >= end;
   };
-  const auto items = fs::Staging(*filesystem_).walk({}, is_over);
+  const auto items = fs::Staging(store_.files()).walk({}, is_over);
   if (!items && items.error().code == ECANCELED) {
     receipt.reason = why + ", and there are too many files to list them: all are in the buffer";
   } else if (!items) {
@@ -73,12 +72,11 @@ stage::Receipt Instance::receipt_of_what_is_left() {
 }
 
 Json Instance::leave_what_is_left() {
-  keep_image_ = true;
-  supervisor_.keep_store(true);
+  store_.keep_in_any_case(true);
   auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
   Json outcome = control::result_line({{"staged_out", true},
                                        {"exit", std::max(1, stage::exit_code(*receipt))},
-                                       {"image", store_.path},
+                                       {"image", store_.path()},
                                        {"lingers", true},
                                        {"conflicts", receipt->totals.conflict},
                                        {"replaced", receipt->totals.replaced}});
@@ -88,7 +86,7 @@ Json Instance::leave_what_is_left() {
       stage::write_receipt(*receipt, file, stage::posix_pfs())) {
     outcome["receipt_file"] = file;
   }
-  if (const Status left = leave_image(image::ShutdownState::unsaved, Clock::now()); !left) {
+  if (const Status left = store_.leave(image::ShutdownState::unsaved, Clock::now()); !left) {
     note += printable(describe(left.error())) + "\n";
   }
   outcome["summary"] = stage::describe(*receipt) + note;
@@ -97,14 +95,12 @@ Json Instance::leave_what_is_left() {
 }
 
 Json Instance::drop_what_is_left(const StopRequest& request) {
-  keep_image_ = request.keep;
-  supervisor_.keep_store(request.keep);
-  if (keep_image_) {
-    (void)leave_image(image::ShutdownState::unsaved, Clock::now());
+  store_.keep_in_any_case(request.keep);
+  if (request.keep) {
+    (void)store_.leave(image::ShutdownState::unsaved, Clock::now());
   } else {
-    record_left(image::ShutdownState::over);
-    (void)image::begin_removal(store_.metadata.get());
-    remove_store(store_);
+    (void)store_.give_up();
+    store_.remove();
   }
   return control::result_line({{"staged_out", false}, {"lingers", true}});
 }
@@ -119,18 +115,26 @@ void Instance::leave_without_pfs() noexcept try {
   const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
   const ReservedMemory reserved_memory;
   const StopRequest last = stops_.latest().value_or(StopRequest{});
-  remove_mount_point();
+  mount_.remove_point();
   Json outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
   stops_.finish_all(last, std::move(outcome));
   std::this_thread::sleep_for(farewell);
   close_socket();
-  log::error("event=left_without_pfs store={} reason=\"{}\"", store_.path, why_late());
+  log::error("event=left_without_pfs store={} reason=\"{}\"", store_.path(), why_late());
   enter(Event::over);
-  close_watchers(0);
+  watchers_.close(0);
   ::_exit(0);
 } catch (const std::exception&) {  // no memory: the store is as after a death
 
   ::_exit(0);
+}
+
+void Instance::give_back_or_remove() {
+  if (store_.is_kept()) {
+    give_back_what_was_kept(true);
+  } else {
+    store_.remove();
+  }
 }
 
 void Instance::end_start() {
@@ -149,25 +153,16 @@ void Instance::give_up_without_pfs() noexcept try {
   log::error(
       "event=start_given_up_without_pfs reason=\"the start was stopped, and a call to the PFS "
       "hangs\"");
-  bool has_store = false;
-  {
-    MutexLock lock(mutex_);
-    has_store = start_has_store_;
+  if (store_.has_files()) {
+    mount_.remove_point();
+    give_back_or_remove();
   }
-  if (has_store) {
-    remove_mount_point();
-  }
-  if (has_store && keep_image_) {
-    give_back_what_was_kept(true);
-  }
-  if (has_store && !keep_image_) {
-    remove_store(store_);
-  }
-  fail_with(control::error_line(
+  start_outcome_.fail(control::error_line(
       {ETIMEDOUT, "stopped before all inputs were imported: the PFS does not answer"}));
+  enter(Event::start_failed);
   close_socket();
   std::this_thread::sleep_for(farewell);
-  close_watchers(1);
+  watchers_.close(1);
   ::_exit(1);
 } catch (const std::exception&) {  // no memory: as after a death
 

@@ -1,29 +1,55 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The begin of an instance, by a start or by a takeover, and the end of the process.
 #include "daemon/instance.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/with_timeout.hpp"
-#include "image/image.hpp"
-#include "stage/options.hpp"
-#include "stage/pfs/partial_name.hpp"
+#include "base/memory.hpp"
 
 namespace efs::daemon {
 
 using control::Json;
 
+namespace {
+
+// Clients that requested a stop from the predecessor repeat the request within moments.
+constexpr auto patience_for_askers = std::chrono::seconds(10);
+// The time for the starter to read the reason of a failure.
+constexpr auto patience_with_starter = std::chrono::seconds(10);
+
+JobStoreOptions store_options(const InstanceOptions& options) {
+  return {.directory = options.directory,
+          .privileged = options.mount.privileged,
+          .takeover = options.takeovers > 0,
+          .mount_flags = options.mount.flags,
+          .root_mode = options.root_mode,
+          .door = options.mount.door,
+          .opens = options.opens};
+}
+
+}  // namespace
+
 Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotClient& turns)
     : options_(std::move(options)),
       supervisor_(supervisor),
       turns_(turns),
-      limits_(options_.config, options_.figures != nullptr ? &options_.figures->limits : nullptr,
-              options_.takeovers > 0),
-      throttle_(stage::pace_of(options_.config)),
-      stops_({.successor = options_.takeovers > 0, .usual_deadline = options_.config.deadline},
+      facts_{.config = options_.config,
+             .directory = options_.directory,
+             .supervisor = options_.supervisor,
+             .takeovers = options_.takeovers},
+      store_(options_.config, store_options(options_), supervisor),
+      watchers_(options_.config, options_.directory, [this] { return status_->status_file(); }),
+      mount_(options_.config, options_.mount, supervisor, stops_),
+      transfers_({.config = options_.config,
+                  .directory = options_.directory,
+                  .store = store_,
+                  .turns = turns,
+                  .progress = progress_,
+                  .figures = options_.mount.figures}),
+      stops_({.successor = facts_.is_successor(), .usual_deadline = options_.config.deadline},
              deadline_, progress_),
       deadline_(timers_,
                 {.cut_export = [this] { progress_.time_is_up = true, progress_.cancel = true; },
@@ -33,41 +59,54 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
                        give_up_without_pfs();
                      }}) {}
 
-// Destroy the server first: its requests use members that are declared after it, and its destructor
-// waits for them. After an exception in run() these requests must not wait for an end that never
-// comes.
+// Destroy the server first: its destructor waits for its requests, which use the other members.
+// After an exception in run() these requests must not wait for an end that never comes.
 Instance::~Instance() {
   (void)stops_.enter(Event::destroyed);
   server_.reset();
 }
 
-stage::Options Instance::stage_options() const {
-  return {.workers = options_.config.workers,
-          .transfer_size = options_.config.transfer_size,
-          .partial_tag = stage::partial_tag_of(store::to_string(store_.instance)),
-          .has_a_past = store_.left || may_have_left_partials_,
-          .receipt_name = stage::receipt_name(options_.config.name),
-          .placed = placed_.get(),
-          .opened = opened_.get(),
-          .cache = cache_.get()};
-}
-
-stage::PacedPfs Instance::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) {
-  return {pfs, stage::pace_of(options_.config), throttle_, cancel};
-}
-
-Status Instance::listen() {
+Status Instance::open_tasks() {
   auto tasks = Tasks::open(options_.directory + "/tasks");
   if (!tasks) {
     return std::unexpected(tasks.error());
   }
   tasks_ = std::move(*tasks);
-  tasks_->inherit(options_.takeovers > 0);
-  unloaded_.inherit(options_.takeovers > 0);
+  tasks_->inherit(facts_.is_successor());
+  return {};
+}
+
+Status Instance::listen() {
+  EFS_TRY(open_tasks());
+  recorder_ = std::make_unique<JobRecorder>(JobRecorder::Parts{.facts = facts_,
+                                                               .store = store_,
+                                                               .mount = mount_,
+                                                               .transfers = transfers_,
+                                                               .tasks = *tasks_,
+                                                               .progress = progress_,
+                                                               .figures = options_.mount.figures});
+  status_ = std::make_unique<JobStatus>(
+      JobStatus::Parts{.facts = facts_,
+                       .stops = stops_,
+                       .start = start_outcome_,
+                       .progress = progress_,
+                       .turns = turns_,
+                       .tasks = *tasks_,
+                       .buffer = store_,
+                       .mount = mount_,
+                       .sources = {&transfers_, &watchers_, &store_, &mount_}});
+  api_ = std::make_unique<ControlApi>(ControlApi::Parts{.facts = facts_,
+                                                        .stops = stops_,
+                                                        .start = start_outcome_,
+                                                        .tasks = *tasks_,
+                                                        .status = *status_,
+                                                        .buffer = store_,
+                                                        .transfers = transfers_,
+                                                        .mount = mount_});
   auto server = control::Server::listen(
       options_.directory + "/control.sock", options_.owner,
       [this](const Json& request, const control::Server::Progress& progress) {
-        return handle(request, progress);
+        return api_->handle(request, progress);
       });
   if (!server) {
     return std::unexpected(server.error());
@@ -77,9 +116,8 @@ Status Instance::listen() {
 }
 
 int Instance::run() {
-  const bool successor = options_.takeovers > 0;
   note(Moment::begun);
-  if (const auto noted = successor ? noted_end() : std::nullopt) {
+  if (const auto noted = facts_.is_successor() ? noted_end() : std::nullopt) {
     // A worker records the end only after the unmount. If the filesystem is still mounted, another
     // process wrote the record: ignore it and remove nothing.
     if (const auto connection = supervisor_.resume();
@@ -88,38 +126,45 @@ int Instance::run() {
     }
     log::error("event=manifest_contradicted left={} note=\"it is mounted\" action=\"goes on\"",
                image::name_of(noted->left));
-    record_left(image::ShutdownState::in_use);
+    store_.record_end(image::ShutdownState::in_use);
   }
-  const Status started = begin(successor);
-  if (successor && !started) {
-    log::error("event=takeover_failed reason=\"{}\"", describe(started.error()));
-    fail_with(control::error_line(started.error()));
-    close_watchers(1);
-    return 1;  // everything stays unchanged: the supervisor decides
-  }
-  if (!started) {
-    end_start();
-    log::error("event=start_failed reason=\"{}\"", describe(started.error()));
-    give_back_what_was_kept();
-    tear_down();
-    tell_failure(control::error_line(started.error()));
-    close_watchers(1);
-    close_socket();
-    return 1;
+  if (const Status started = begin(); !started) {
+    return facts_.is_successor() ? fail_takeover(started.error()) : fail_start(started.error());
   }
   while (!serve_until_stopped()) {
   }
   tear_down();
   close_socket();
   enter(Event::over);
-  close_watchers(0);
+  watchers_.close(0);
   return 0;
 }
 
+// Everything stays unchanged: the supervisor decides.
+int Instance::fail_takeover(const Error& error) {
+  log::error("event=takeover_failed reason=\"{}\"", describe(error));
+  start_outcome_.fail(control::error_line(error));
+  enter(Event::start_failed);
+  watchers_.close(1);
+  return 1;
+}
+
+int Instance::fail_start(const Error& error) {
+  end_start();
+  log::error("event=start_failed reason=\"{}\"", describe(error));
+  give_back_what_was_kept();
+  tear_down();
+  start_outcome_.fail(control::error_line(error));
+  enter(Event::start_failed);
+  // If the starter is gone, the name becomes free at once.
+  start_outcome_.await_told(Clock::now() + patience_with_starter);
+  watchers_.close(1);
+  close_socket();
+  return 1;
+}
+
 std::optional<image::Manifest> Instance::noted_end() const {
-  const UniqueFd directory(
-      ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  auto manifest = image::read_manifest(directory.get());
+  auto manifest = store_.earlier();
   if (!manifest || manifest->left == image::ShutdownState::in_use) {
     return {};
   }
@@ -129,21 +174,22 @@ std::optional<image::Manifest> Instance::noted_end() const {
 // Completes the end of a predecessor that recorded its end, perhaps reported it, and died while it
 // removed or left the store.
 int Instance::finish(const image::Manifest& noted) {
-  keep_image_ = noted.left != image::ShutdownState::over;
-  made_mount_point_ = noted.made_mount_dir;
+  store_.keep(noted.left != image::ShutdownState::over);
+  mount_.set_made_point(noted.made_mount_dir);
   log::warn("event=takeover takeovers={} predecessor=\"{}\" note=\"it had ended: its store is {}\"",
-            options_.takeovers, options_.predecessor, keep_image_ ? "kept" : "removed");
-  if (const Status opened = open_store(); !opened) {
+            options_.takeovers, options_.predecessor, store_.is_kept() ? "kept" : "removed");
+  if (const Status opened = store_.open(); !opened) {
     log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
-    fail_with(control::error_line(opened.error()));
+    start_outcome_.fail(control::error_line(opened.error()));
+    enter(Event::start_failed);
     return 1;
   }
   if (noted.left == image::ShutdownState::unsaved) {
     const std::string text = "not all results are exported: the daemon died. They are in " +
-                             store_.path + "; the receipt lists them";
+                             store_.path() + "; the receipt lists them";
     stops_.finish(StopRequest{}, control::result_line({{"staged_out", true},
                                                        {"exit", 3},
-                                                       {"image", store_.path},
+                                                       {"image", store_.path()},
                                                        {"summary", text + "\n"},
                                                        {"error", text}}));
   }
@@ -153,9 +199,10 @@ int Instance::finish(const image::Manifest& noted) {
   return 0;
 }
 
-Status Instance::begin(bool successor) {
+Status Instance::begin() {
   try {
-    return successor ? take_over() : start();
+    transfers_.inherit(facts_.is_successor());
+    return facts_.is_successor() ? take_over() : start();
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   } catch (const std::exception& problem) {
@@ -163,98 +210,103 @@ Status Instance::begin(bool successor) {
   }
 }
 
-void Instance::fail_with(Json failure) {
-  {
-    MutexLock lock(mutex_);
-    start_failure_ = std::move(failure);
+Status Instance::start() {
+  // A failed start must not remove the store of an earlier instance.
+  const auto before = store_.earlier();
+  store_.keep_in_any_case(before.has_value() || before.error().code != ENOENT);
+  EFS_TRY(watchers_.open());
+  if (before) {
+    EFS_TRY(store_.check_reach(*before));
+    EFS_TRY(mount_.drop_former(*before));
   }
-  enter(Event::start_failed);
-}
-
-void Instance::tell_failure(Json failure) {
-  fail_with(std::move(failure));
-  MutexLock lock(mutex_);
-  // Waits until the starter has read the reason. If the starter is gone, the name becomes free at
-  // once.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!failure_told_ && !starter_is_gone_ && changed_.wait_until(mutex_, end)) {
+  EFS_TRY(mount_.prepare_point());
+  EFS_TRY(store_.open());
+  if (before) {
+    EFS_TRY(store_.refuse_second(*before));
   }
-}
-
-Status Instance::open_watchers() {
-  auto watchers =
-      Watchers::open(options_.config, options_.directory, [this] { return status_file_now(); });
-  if (!watchers) {
-    return std::unexpected(watchers.error());
-  }
-  MutexLock lock(mutex_);
-  watchers_ = std::move(*watchers);
+  store_.keep_in_any_case(store_.is_left());
+  EFS_TRY(open_files());
+  EFS_TRY(transfers_.import_inputs([this] { enter(Event::planned); }));
+  end_start();  // the start makes no more calls to the PFS
+  // The plan of a million inputs used this thread's arena. The threads that serve programs have
+  // other arenas and would never reuse its memory.
+  give_back_freed();
+  open_session();
+  EFS_TRY(mount_.mount());
+  publish();
+  note(Moment::running);
+  enter(Event::mounted);
   return {};
 }
 
-void Instance::open_watchers_later() {
-  auto watchers = Watchers::open_later(options_.config, options_.directory,
-                                       [this] { return status_file_now(); });
-  MutexLock lock(mutex_);
-  watchers_ = std::move(watchers);
+Status Instance::take_over() {
+  watchers_.open_later();
+  store_.keep(true);  // until a stop decides otherwise
+  EFS_TRY(store_.open());
+  if (!store_.is_left()) {
+    return fail(ENOENT, "the predecessor's store " + store_.path() + " is gone");
+  }
+  EFS_TRY(open_files());
+  auto connection = supervisor_.resume();
+  if (!connection && connection.error().code != ENOTCONN) {
+    return std::unexpected(connection.error());
+  }
+  log::warn("event=takeover takeovers={} predecessor=\"{}\" mounted={}", options_.takeovers,
+            options_.predecessor, connection.has_value());
+  if (connection) {
+    store_.correct_manifest();
+  }
+  open_session();
+  if (!connection) {
+    store_.files().close_all({.kind = fs::Owner::Kind::kernel});
+    stops_.note_unmounted();
+    if (!options_.stop_is_unusual) {
+      stops_.go_on_alone_at(Clock::now() + patience_for_askers);
+    }
+    enter(Event::found_unmounted);
+    return {};
+  }
+  EFS_TRY(mount_.resume(std::move(*connection), tasks_->lost() != 0));
+  publish();
+  enter(Event::resumed);
+  return {};
+}
+
+Status Instance::open_files() {
+  const Status opened = store_.open_files(mount_.made_point());
+  // also after a failure: the end of the start removes the directory
+  mount_.set_made_point(mount_.made_point() || store_.made_mount_dir());
+  EFS_TRY(opened);
+  if (store_.is_left() && !facts_.is_successor() && options_.mount.figures != nullptr) {
+    options_.mount.figures->history.continued = true;
+  }
+  return {};
+}
+
+void Instance::open_session() {
+  mount_.open_session(
+      {.open = store_.buffer(), .places = store_.places(), .sinks = watchers_.sinks()});
+}
+
+void Instance::publish() {
+  store_.publish();
+  mount_.publish();
+}
+
+// A start on a kept store has failed before a program could change the store. Keeps the store for
+// the next start.
+void Instance::give_back_what_was_kept(bool in_a_hurry) {
+  if (!mount_.has_session()) {
+    store_.give_back(in_a_hurry);
+  }
 }
 
 void Instance::tear_down() {
-  if (session_thread_.joinable()) {
-    // only after a failed start: nothing was written yet, and no program may delay the end
-    supervisor_.abort();
-    session_thread_.join();
-  }
+  mount_.abort();
   tasks_->close(false);
-  ready_ = false;
-  housekeeper_.reset();
-  mount_point_.reset();
-  remove_mount_point();
-  {
-    const WriteLock users(files_in_use_);
-    MutexLock lock(mutex_);  // no request may read these members while they are destroyed
-    session_.reset();
-    filesystem_.reset();
-    store_.backend.reset();
-    store_.metadata.reset();
-  }
-  supervisor_.keep_store(keep_image_ || store_stays_);
-  if (!keep_image_) {
-    remove_store(store_);
-  }
-  // release the lock last: otherwise a start could use the store while it is removed
-  store_.lock.reset();
-}
-
-std::vector<fuse::EventSink*> Instance::sinks() {
-  MutexLock lock(mutex_);
-  return watchers_->sinks();
-}
-
-// Skips the removal of an empty directory if its file system hangs.
-void Instance::remove_mount_point() {
-  if (!made_mount_point_) {
-    return;
-  }
-  const auto remove = [path = options_.config.mount_dir] {
-    ::rmdir(path.c_str());
-  };
-  if (!with_timeout(patience_with_trifles, remove)) {
-    log::warn("event=mount_point_stays directory={} reason=\"its file system does not answer\"",
-              options_.config.mount_dir);
-  }
-}
-
-// Writes the last document of the status file, which reads the state of the instance. The file may
-// be on a hanging file system.
-void Instance::close_watchers(int code) {
-  const auto in_any_case =
-      TimerThread::start(Clock::now() + patience_with_trifles, [code] { ::_exit(code); });
-  std::unique_ptr<Watchers> last;
-  {
-    MutexLock lock(mutex_);
-    last.swap(watchers_);
-  }
+  mount_.release_point();
+  mount_.remove_point();
+  store_.close([this] { mount_.close_session(); });
 }
 
 void Instance::close_socket() const {
@@ -267,16 +319,19 @@ void Instance::enter(Event event) {
 
 void Instance::act_on(const Step& step, Event event) {
   if (step.shows) {
-    MutexLock lock(mutex_);
-    if (watchers_) {
-      watchers_->poke();
-    }
+    watchers_.poke();
   }
   if (step.logs) {
     log::info("event=state state={}", name_of(step.state));
   }
   if (step.kind == Step::Kind::impossible) {
     log::error("event=state_impossible state={} reason={}", name_of(step.state), name_of(event));
+  }
+}
+
+void Instance::note(Moment moment) {
+  if (options_.mount.figures != nullptr) {
+    options_.mount.figures->history.note(moment);
   }
 }
 

@@ -17,24 +17,25 @@ constexpr auto patience_with_tasks = std::chrono::seconds(10);
 // any more.
 bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmounted) const {
   return why_not_unmounted.code == EBUSY && request.times.until && request.stage_out &&
-         !options_.config.results_dir.empty() && (!request.merge || merging_);
+         !options_.config.results_dir.empty() && (!request.merge || store_.is_merging());
 }
 
 // Tasks that wait for a hanging PFS must neither delay the stop beyond its deadline nor make it
 // take the mount from programs.
 Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   const bool idle = end_tasks(request);
-  Status unmounted = unmount_for(request);
+  Status unmounted = mount_.unmount_for(request);
   if (!unmounted && idle && may_drain(request, unmounted.error())) {
     const auto outcome = drain(request);
     drained = outcome
                   ? outcome->value("summary", outcome->value("error", ""))
                   : "nothing: the PFS did not answer in time, or there were too many files to list";
-    unmounted = unmount_for(request);
+    unmounted = mount_.unmount_for(request);
   }
   if (!unmounted) {
     return unmounted;
   }
+  store_.end_upkeep();
   stops_.renew_last_resort(request);
   if (!end_tasks(request) && !stops_.last_of(request).stage_out) {
     leave_without_pfs();
@@ -68,18 +69,18 @@ bool Instance::end_tasks(const StopRequest& request) {
 // Runs in its own thread. If the PFS hangs, the stop is refused in time and the busy mount stays.
 // The job may continue to load and unload.
 std::optional<Json> Instance::drain(const StopRequest& request) {
-  const auto id =
-      tasks_->start(TaskKind::drain, "files that no program writes to",
-                    [this, limits = turn_limits(request)](stage::Progress& progress) {
-                      return unload_now({.names = {""}, .results_only = true}, progress, limits);
-                    });
+  const auto id = tasks_->start(TaskKind::drain, "files that no program writes to",
+                                [this, limits = turn_limits(request)](stage::Progress& progress) {
+                                  return transfers_.unload_until(
+                                      {.names = {""}, .results_only = true}, progress, limits);
+                                });
   if (!id) {
     return control::error_line(id.error());
   }
   tasks_->reopen();
   log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"",
             *id);
-  say_what_for("programs use the mount: exporting files that they do not write to");
+  mount_.set_waits_for("programs use the mount: exporting files that they do not write to");
   bool ended = has_drained(*id, request, &StopTimes::until);
   if (!ended) {
     (void)tasks_->cancel(*id);
@@ -87,7 +88,7 @@ std::optional<Json> Instance::drain(const StopRequest& request) {
   if (!ended) {
     ended = has_drained(*id, request, &StopTimes::gone_by);
   }
-  say_what_for(nullptr);
+  mount_.set_waits_for(nullptr);
   if (!ended) {
     return std::nullopt;
   }
@@ -134,11 +135,6 @@ void Instance::refuse_stop(const StopRequest& request, const Error& why, std::st
   }
   stops_.drop_inherited_deadline();
   finish_stop(request, std::move(refused));
-}
-
-void Instance::say_what_for(const char* waits_for) {
-  MutexLock lock(mutex_);
-  waits_for_ = waits_for;
 }
 
 }  // namespace efs::daemon

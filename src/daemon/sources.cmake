@@ -3,31 +3,34 @@
 set(sources
   channel.cpp
   config_memfds.cpp
+  control_api.cpp
   deadline.cpp
   deadline_exit.cpp
   death_pipe.cpp
   efsd.cpp
+  file_verbs.cpp
   instance.cpp
-  instance_control.cpp
   instance_directory.cpp
   instance_drain.cpp
-  instance_files.cpp
-  instance_mount.cpp
-  instance_record.cpp
-  instance_resume.cpp
-  instance_start.cpp
   instance_stop.cpp
-  instance_unmount.cpp
   job_history.cpp
+  job_recorder.cpp
   job_state.cpp
+  job_status.cpp
+  job_store.cpp
+  job_store_open.cpp
+  job_watchers.cpp
   kept_figures.cpp
   memory_stores.cpp
   mount.cpp
   mount_limits.cpp
+  mount_service.cpp
+  mount_service_unmount.cpp
   report_files.cpp
   requests.cpp
   signal_watch.cpp
   slot_keeper.cpp
+  start_outcome.cpp
   starter.cpp
   status_file.cpp
   stop_coordinator.cpp
@@ -37,6 +40,9 @@ set(sources
   supervisor_client.cpp
   tasks.cpp
   timers.cpp
+  transfer_import.cpp
+  transfer_resume.cpp
+  transfer_service.cpp
   unloaded.cpp
   watchers.cpp
   worker_watch.cpp

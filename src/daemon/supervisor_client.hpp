@@ -10,12 +10,11 @@
 #include "base/mutex.hpp"
 #include "daemon/channel.hpp"
 #include "daemon/memory_stores.hpp"
-#include "fuse/backing.hpp"
-#include "fuse/session.hpp"
+#include "daemon/mount_privileges.hpp"
 
 namespace efs::daemon {
 
-class SupervisorClient final : public fuse::BackingRegistrar {
+class SupervisorClient final : public MountPrivileges {
  public:
   explicit SupervisorClient(UniqueFd channel) : channel_(std::move(channel)) {}
 
@@ -37,23 +36,16 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   Result<UniqueFd> hold_store(const UniqueFd& lock);
   /// Sets whether the store stays when this instance ends for any reason.
   void keep_store(bool keep);
-  /// Unmounts `name` in `parent` if it is a dead mount of this user. Fails with EBUSY if the mount
-  /// is alive.
-  Status drop_dead_mount(int parent, const std::string& name);
-  Status check_mount(int mount_point);
-  /// Mounts over the directory `mount_point`. Returns the FUSE descriptor.
-  Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source);
-  /// Fails with EBUSY while the mount is in use. Succeeds if it is already unmounted. `unusual`: a
-  /// successor must wait until a client repeats the stop request.
-  Status unmount(bool unusual);
-  /// Ends the connection by force: programs on the mount get errors instead of a hang.
-  void abort();
+  Status drop_dead_mount(int parent, const std::string& name) override;
+  Status check_mount(int mount_point) override;
+  Result<UniqueFd> mount(int mount_point, std::uint64_t flags, const std::string& source) override;
+  Status unmount(bool unusual) override;
+  void abort() override;
 
   std::vector<Result<int>> open_backing(std::span<const fuse::Registration> files) override;
   void close_backing(std::span<const int> ids) override;
 
-  /// Stores the INIT request for a successor: see Session::serve().
-  void keep_init(const fuse::InitRequest& init);
+  void keep_init(const fuse::InitRequest& init) override;
 
   /// The connection of a mount whose worker died; ENOTCONN if there is none.
   struct Connection {
@@ -63,7 +55,7 @@ class SupervisorClient final : public fuse::BackingRegistrar {
   };
 
   Result<Connection> resume();
-  void report_progress();
+  void report_progress() override;
 
  private:
   Result<Received> ask(const Message& message, std::span<const int> fds = {});

@@ -169,7 +169,7 @@ crowd() { local before; before=$(told_of no_thread); await 20 crowd_is_told "$be
 crowd_is_told() {
   python3 - "$MNT/crowd" <<'END'
 import errno, os, sys, threading
-count = max(16, min(64, 2 * os.cpu_count()))  # as session_threads() in src/daemon/instance_mount.cpp
+count = max(16, min(64, 2 * os.cpu_count()))  # as session_threads() in src/daemon/mount_service.cpp
 together, problems = threading.Barrier(count), []
 
 def work(name):

@@ -37,8 +37,8 @@ constexpr const char* stages[] = {"efs2fs10Filesystem6commitE",
 
 // Functions of a takeover that separate the restored parts of the state.
 constexpr const char* takeover_stages[] = {"efs6daemon8Instance9take_overE",
-                                           "efs6daemon8Instance10open_storeE",
-                                           "efs6daemon8Instance15open_filesystemE",
+                                           "efs6daemon8JobStore4openE",
+                                           "efs6daemon8JobStore10open_filesE",
                                            "efs6daemon5Tasks7inheritE",
                                            "efs2fs10Filesystem7recoverE",
                                            "efs2fs10Filesystem6replayE",

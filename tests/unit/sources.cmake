@@ -39,16 +39,23 @@ set(sources
   config/yaml_text_test.cpp
   control/asking_test.cpp
   control/end_watch_test.cpp
+  control/replies_test.cpp
   control/requests_test.cpp
   control/server_test.cpp
   daemon/channel_test.cpp
   daemon/config_memfds_test.cpp
+  daemon/control_api_test.cpp
   daemon/deadline_test.cpp
   daemon/death_pipe_test.cpp
+  daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
+  daemon/job_recorder_test.cpp
   daemon/job_state_test.cpp
+  daemon/job_store_test.cpp
+  daemon/job_watchers_test.cpp
   daemon/kept_figures_test.cpp
   daemon/mount_limits_test.cpp
+  daemon/mount_service_test.cpp
   daemon/report_files_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp
@@ -56,6 +63,7 @@ set(sources
   daemon/status_file_test.cpp
   daemon/stop_coordinator_test.cpp
   daemon/tasks_test.cpp
+  daemon/transfer_service_test.cpp
   daemon/unloaded_test.cpp
   daemon/worker_watch_test.cpp
   fs/acl_test.cpp

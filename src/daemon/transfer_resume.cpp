@@ -9,10 +9,9 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "daemon/instance.hpp"
+#include "daemon/transfer_service.hpp"
 #include "fs/staging.hpp"
 #include "stage/buffer.hpp"
-#include "stage/export/results_tree.hpp"
 #include "stage/export/selection.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/plan/planner.hpp"
@@ -85,31 +84,10 @@ Status place_what_is_missing(const config::JobConfig& config, stage::Plan& plan,
 
 }  // namespace
 
-// Restores the modes of directories that a killed export had changed for a while. These temporary
-// modes are not the PFS's.
-void Instance::shut_what_was_opened() {
-  const std::string& results = options_.config.results_dir;
-  if (results.empty() || !opened_->has_any_of_before()) {
-    return;
-  }
-  const auto there = is_there(results_pfs(), results);
-  if (!there || !*there || !stage::check_mounted(options_.config, results_pfs())) {
-    return;
-  }
-  stage::ResultsTree tree(results_pfs(), opened_.get());
-  Status shut = tree.open(results);
-  if (shut) {
-    shut = tree.restore_access(false);  // a missing directory may only be not mounted yet
-  }
-  if (!shut) {
-    log::warn("event=not_shut reason=\"{}\"", describe(shut.error()));
-  }
-}
-
 // A salvage or a killed stop may have removed inputs that still exist in the buffer under other
 // names. Revokes their registration under the names that are gone from the PFS.
-Status Instance::disown_removed(fs::Staging& staging) {
-  if (!options_.config.in_place && options_.config.results_dir != options_.config.root_dir) {
+Status TransferService::disown_removed(fs::Staging& staging) {
+  if (!its_.config.in_place && its_.config.results_dir != its_.config.root_dir) {
     return {};
   }
   std::vector<fs::PfsName> names;
@@ -117,7 +95,7 @@ Status Instance::disown_removed(fs::Staging& staging) {
     if (item.ino == 0) {
       continue;
     }
-    const auto there = is_there(stage::posix_pfs(), options_.config.root_dir + "/" + item.path);
+    const auto there = is_there(stage::posix_pfs(), its_.config.root_dir + "/" + item.path);
     if (!there) {
       return std::unexpected(there.error());
     }
@@ -131,10 +109,11 @@ Status Instance::disown_removed(fs::Staging& staging) {
 // Ignores problems of two kinds of inputs. The buffer has the current version of files that the job
 // changed, or exported with an unreadable mode. Files that the job removed and an export then
 // deleted from the PFS must stay deleted.
-void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const {
-  const bool in_place = placed_ && config::has_results_in_place(options_.config);
+void TransferService::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const {
+  const bool in_place = its_.store.placed() != nullptr && config::has_results_in_place(its_.config);
   std::erase_if(plan.problems, [&](const stage::PlanProblem& problem) {
-    if (in_place && !problem.not_there.empty() && placed_->has_removed(problem.not_there)) {
+    if (in_place && !problem.not_there.empty() &&
+        its_.store.placed()->has_removed(problem.not_there)) {
       return true;
     }
     const auto item = problem.unreadable.empty() ? fail(ENOENT) : staging.find(problem.unreadable);
@@ -145,7 +124,7 @@ void Instance::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging)
 // Refuses the start if a container was changed from outside. The plan imports its files again, so
 // they are safe. Files that a program renamed, or that efs load imported, would be read with the
 // foreign contents.
-Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
+Status TransferService::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
   std::unordered_set<std::string_view> planned;
   for (const auto& entry : plan.entries) {
     planned.insert(entry.path);
@@ -162,17 +141,18 @@ Status Instance::refuse_foreign(const stage::Plan& plan, fs::Staging& staging) {
     return fail(EUCLEAN, escaped(item.path) +
                              ": its container is not what was staged in, and no program changed "
                              "it: it was replaced or cut short. List such files: efs check-image " +
-                             options_.config.name + "; export the others: efs salvage " +
-                             options_.config.name + "; then remove the buffer: efs clean " +
-                             options_.config.name);
+                             its_.config.name + "; export the others: efs salvage " +
+                             its_.config.name + "; then remove the buffer: efs clean " +
+                             its_.config.name);
   }
   return {};
 }
 
 // Removes from the plan the inputs that an earlier instance imported, and perhaps changed. Returns
 // the number of inputs that stay absent because the job removed them.
-Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::Staging& staging) {
-  EFS_TRY(stage::disown_others(options_.config, plan, staging));
+Result<std::uint64_t> TransferService::subtract_what_is_there(stage::Plan& plan,
+                                                              fs::Staging& staging) {
+  EFS_TRY(stage::disown_others(its_.config, plan, staging));
   EFS_TRY(disown_removed(staging));
   EFS_TRY(refuse_foreign(plan, staging));
   auto items = stage::StagingBuffer(staging).look(plan);
@@ -181,25 +161,25 @@ Result<std::uint64_t> Instance::subtract_what_is_there(stage::Plan& plan, fs::St
   }
   EFS_TRY(add_displaced(plan, staging, *items));
   const auto is_out = [this](const std::string& path) {
-    const auto& config = options_.config;
+    const auto& config = its_.config;
     return config.results_dir.empty()
                ? Result<bool>(false)
-               : is_there(results_pfs(),
+               : is_there(its_.store.results_pfs(),
                           config.results_dir + "/" + config::result_path(config, path));
   };
-  const auto away = stage::stays_away(options_.config, plan, staging,
-                                      store_.manifest.left == image::ShutdownState::kept, is_out);
+  const auto away = stage::stays_away(its_.config, plan, staging,
+                                      its_.store.left_as() == image::ShutdownState::kept, is_out);
   if (!away) {
     return std::unexpected(away.error());
   }
   const auto subtracted = stage::subtract(plan, *items, *away);
   if (!subtracted.problems.empty()) {
-    return std::unexpected(stuck(options_.config.name, subtracted.problems).error());
+    return std::unexpected(stuck(its_.config.name, subtracted.problems).error());
   }
   for (const auto& path : subtracted.outdated) {
     EFS_TRY(staging.remove(path));
   }
-  EFS_TRY(place_what_is_missing(options_.config, plan, staging));
+  EFS_TRY(place_what_is_missing(its_.config, plan, staging));
   log::info(
       "event=resume_plan missing_files={} missing_bytes={} kept_files={} kept_bytes={} "
       "changed_by_job={} away_files={} outdated={}",

@@ -5,10 +5,11 @@
 #include <thread>
 
 #include "base/log.hpp"
-#include "daemon/instance.hpp"
+#include "daemon/mount_service.hpp"
 
 namespace efs::daemon {
 
+constexpr auto look_interval = std::chrono::milliseconds(250);  // for an earlier deadline
 constexpr auto retry_interval = std::chrono::seconds(1);
 constexpr auto pause_between_tries = std::chrono::milliseconds(100);
 // a program that only looks (df, a monitor) has left the mount by then
@@ -17,7 +18,7 @@ constexpr auto longest_patience = std::chrono::seconds(10);
 
 // If root has ended the connection, no client waits for an answer. Programs may stay in the mount
 // as long as they need. The time that the job file allows a stop begins after they have left.
-Status Instance::unmount_for(StopRequest& request) {
+Status MountService::unmount_for(StopRequest& request) {
   Status unmounted = unmount(request);
   if (unmounted || request.ticket != 0) {
     return unmounted;
@@ -27,7 +28,7 @@ Status Instance::unmount_for(StopRequest& request) {
   {
     MutexLock lock(mutex_);
     waits_for_ = "its connection was ended: waiting for the programs in it to leave";
-    log::warn("event=mount_dead mount={} note=\"{}\"", options_.config.mount_dir, waits_for_);
+    log::warn("event=mount_dead mount={} note=\"{}\"", config_.mount_dir, waits_for_);
   }
   while (!unmounted && !stops_.is_asked_by(Clock::now() + retry_interval)) {
     unmounted = unmount(request);
@@ -44,7 +45,7 @@ Status Instance::unmount_for(StopRequest& request) {
 
 // Programs may have left writes that wait for a limit: stores to mapped files, which the kernel
 // sends later. Before Linux 6.16 an unmount does not wait for them.
-void Instance::lift_limits() {
+void MountService::lift_limits() {
   session_->lift_limits(true);
   const auto end = Clock::now() + longest_patience;
   while (session_->has_delayed() && Clock::now() < end) {
@@ -55,7 +56,7 @@ void Instance::lift_limits() {
 // Retries a busy unmount for a short time: a signal has no client to report EBUSY to, so a program
 // that only looks at the mount must not make it fail. A stop with a deadline waits longer for
 // programs that are about to end.
-Status Instance::unmount(const StopRequest& request) {
+Status MountService::unmount(const StopRequest& request) {
   lift_limits();
   const auto begin = std::chrono::steady_clock::now();
   const auto patient_until = [&] {
@@ -64,29 +65,28 @@ Status Instance::unmount(const StopRequest& request) {
     return last.times.until ? std::max(looked_at, last.times.quarter(begin, longest_patience))
                             : looked_at;
   };
-  Status unmounted = supervisor_.unmount(request.is_unusual());
+  Status unmounted = privileges_.unmount(request.is_unusual());
   while (!unmounted && unmounted.error().code == EBUSY &&
          std::chrono::steady_clock::now() < patient_until()) {
     std::this_thread::sleep_for(pause_between_tries);
-    unmounted = supervisor_.unmount(request.is_unusual());
+    unmounted = privileges_.unmount(request.is_unusual());
   }
   if (!unmounted) {
     session_->lift_limits(false);
     return fail(unmounted.error().code,
-                options_.config.mount_dir + " is in use: " + describe(unmounted.error()));
+                config_.mount_dir + " is in use: " + describe(unmounted.error()));
   }
-  if (session_thread_.joinable()) {
+  if (thread_.joinable()) {
     await_session_end();
-    session_thread_.join();
+    thread_.join();
   }
-  housekeeper_.reset();
   return {};
 }
 
 // The connection ends with the last copy of the mount. Other namespaces (containers, jobs that
 // started while it existed) may have copies. A program may use such a copy until it leaves it. A
 // stop that cannot wait cuts the program off.
-void Instance::await_session_end() {
+void MountService::await_session_end() {
   const auto begin = Clock::now(), patient_until = begin + longest_patience;
   // Use the latest request, which may have an earlier deadline. Most of the time until a deadline
   // belongs to the export.
@@ -103,18 +103,18 @@ void Instance::await_session_end() {
       say_that_mount_is_elsewhere();
     }
     if (cut || now < cut_off_at()) {
-      (void)stops_.is_unmounted_by(now + progress_interval);
+      (void)stops_.is_unmounted_by(now + look_interval);
       continue;
     }
     cut = true;
-    log::warn("event=cut_off mount={}", options_.config.mount_dir);
+    log::warn("event=cut_off mount={}", config_.mount_dir);
     session_->write_back();
     session_->end();
   }
-  say_what_for(nullptr);
+  set_waits_for(nullptr);
 }
 
-void Instance::say_that_mount_is_elsewhere() {
+void MountService::say_that_mount_is_elsewhere() {
   MutexLock lock(mutex_);
   if (waits_for_ != nullptr) {
     return;
@@ -124,7 +124,7 @@ void Instance::say_that_mount_is_elsewhere() {
   log::warn(
       "event=mount_elsewhere mount={} note=\"unmounted here, but another mount namespace still has "
       "it\"",
-      options_.config.mount_dir);
+      config_.mount_dir);
 }
 
 }  // namespace efs::daemon

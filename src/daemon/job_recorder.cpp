@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The record of a job in its receipt, and the report beside the receipt.
+#include "daemon/job_recorder.hpp"
+
+#include <unistd.h>
+
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
-#include "daemon/instance.hpp"
+#include "base/text.hpp"
 #include "daemon/report_files.hpp"
 #include "report/report.hpp"
 #include "stage/export/missed_names.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
+#include "stage/plan/results_dir.hpp"
 
 namespace efs::daemon {
 
@@ -135,24 +140,8 @@ bool is_of_efs(const std::string& name) {
 
 }  // namespace
 
-void Instance::note(Moment moment) {
-  if (options_.figures != nullptr) {
-    options_.figures->history.note(moment);
-  }
-}
-
-fuse::DueWork* Instance::space_samples() {
-  if (options_.figures != nullptr && options_.config.report) {
-    space_samples_ = std::make_unique<fuse::DueWork>([this]() -> Clock::duration {
-      return options_.figures->history.space.add(
-          {.time = wall_clock(), .used = store_.backend->space().used});
-    });
-  }
-  return space_samples_.get();
-}
-
-stage::JobCounters Instance::job_counters() {
-  const fuse::Counters& counters = options_.figures->counters;
+stage::JobCounters JobRecorder::job_counters() {
+  const fuse::Counters& counters = its_.figures->counters;
   stage::JobCounters record{.opens = counters.opens,
                             .passthrough_opens = counters.passthrough_opens,
                             .read_bytes = counters.read_bytes,
@@ -160,21 +149,18 @@ stage::JobCounters Instance::job_counters() {
                             .requests = counters.requests(),
                             .errors = counters.errors(),
                             .daemon_reason = {}};
-  MutexLock lock(mutex_);
-  if (session_ && !session_->passthrough()) {
-    record.daemon_reason = why_daemon_io();
-  }
+  record.daemon_reason = its_.mount.daemon_reason();
   return record;
 }
 
-stage::MissedInputs Instance::missed_inputs(std::chrono::milliseconds time) {
-  const auto& missed = options_.figures->usage.missed;
-  fs::Staging staging(*filesystem_);
+stage::MissedInputs JobRecorder::missed_inputs(std::chrono::milliseconds time) {
+  const auto& missed = its_.figures->usage.missed;
+  fs::Staging staging(its_.store.files());
   std::vector<MissedName> names;
   for (const auto& [parent, name] : missed.all()) {
     auto path = is_of_efs(name) ? std::nullopt : staging.path_below(parent, name);
     if (path && !staging.find(*path)) {
-      names.push_back({.path = *path, .source = config::source_of(options_.config, *path)});
+      names.push_back({.path = *path, .source = config::source_of(config_, *path)});
     }
   }
   std::ranges::sort(names, {}, &MissedName::path);
@@ -182,8 +168,7 @@ stage::MissedInputs Instance::missed_inputs(std::chrono::milliseconds time) {
   names.erase(twice.begin(), twice.end());
   stage::MissedInputs found;
   if (!names.empty()) {
-    found = ask_root_dir(options_.config.root_dir, std::move(names),
-                         stage::pace_of(options_.config), time);
+    found = ask_root_dir(config_.root_dir, std::move(names), stage::pace_of(config_), time);
   }
   found.not_kept = missed.not_kept();
   found.named = found.files.size();
@@ -194,51 +179,88 @@ stage::MissedInputs Instance::missed_inputs(std::chrono::milliseconds time) {
 }
 
 // The mount is gone, so no request adds a sample.
-stage::JobSpace Instance::job_space() {
-  const Space now = store_.backend->space();
-  stage::JobSpace space{.capacity = now.capacity, .samples = options_.figures->history.space.all()};
+stage::JobSpace JobRecorder::job_space() {
+  const Space now = its_.store.space();
+  stage::JobSpace space{.capacity = now.capacity, .samples = its_.figures->history.space.all()};
   space.samples.push_back({.time = wall_clock(), .used = now.used});
   return space;
 }
 
-stage::JobRecord Instance::record_of_job(const stage::Receipt& receipt,
-                                         const StopRequest& request) {
+stage::JobRecord JobRecorder::record_of_job(const stage::Receipt& receipt,
+                                            const StopRequest& request) {
   stage::JobRecord record;
-  record.job_file = options_.config.source;
-  record.root_dir = options_.config.root_dir;
-  record.takeovers = options_.takeovers;
-  record.transfers = tasks_->transfers(most_transfers, record.unlisted_transfers);
-  {
-    MutexLock lock(mutex_);
-    record.slowest_inputs = slowest_inputs_;
-  }
-  if (options_.figures == nullptr) {
+  record.job_file = config_.source;
+  record.root_dir = config_.root_dir;
+  record.takeovers = its_.facts.takeovers;
+  record.transfers = its_.tasks.transfers(most_transfers, record.unlisted_transfers);
+  record.slowest_inputs = its_.transfers.slowest_inputs();
+  if (its_.figures == nullptr) {
     return record;
   }
-  record.phases = options_.figures->history.phases(
+  record.phases = its_.figures->history.phases(
       receipt.staged_in ? receipt.staged_in->bytes - receipt.staged_in->bytes_reused : 0,
       receipt.totals.bytes_staged_out);
   record.counters = job_counters();
   record.space = job_space();
-  record.continued = options_.figures->history.continued;
+  record.continued = its_.figures->history.continued;
   if (!record.continued) {
-    record.unopened = unopened_in(receipt, options_.figures->usage.opened, options_.config);
+    record.unopened = unopened_in(receipt, its_.figures->usage.opened, config_);
   }
   record.missed = missed_inputs(time_for(request, patience_with_missed));
   return record;
 }
 
 // A stop does not fail for the sake of the record.
-void Instance::add_record(stage::Receipt& receipt, const StopRequest& request) try {
+void JobRecorder::add_record(stage::Receipt& receipt, const StopRequest& request) try {
   receipt.record = record_of_job(receipt, request);
 } catch (const std::bad_alloc&) {
   log::warn("event=report_not_written reason=\"out of memory\"");
 }
 
+bool JobRecorder::write_receipt(const stage::Receipt& receipt, Json& outcome) {
+  std::string note = receipt.note.empty() ? "" : receipt.note + "\n";
+  if (config_.results_dir.empty()) {
+    outcome["summary"] = stage::describe(receipt, stage::names_shown_without_receipt) + note;
+    return true;
+  }
+  const std::string path = config_.results_dir + "/" + stage::receipt_name(config_.name);
+  // each node has its own receipt: no merge
+  stage::PacedPfs plain = its_.transfers.paced_pfs(its_.progress.cancel);
+  Status there = stage::check_mounted(config_, plain);
+  if (there) {
+    there = stage::write_receipt(receipt, path, plain, its_.transfers.options().partial_tag);
+  }
+  std::size_t names = stage::names_shown;
+  if (there) {
+    outcome["receipt_file"] = path;
+    // remove the receipt of an earlier stop, which would contradict this one
+    ::unlink((its_.facts.directory + "/receipt.json").c_str());
+  } else {
+    note += "The receipt could not be written: " + escaped(path) + ": " +
+            printable(describe(there.error())) + "\n";
+    if (!write_second_receipt(receipt, outcome, note)) {
+      names = stage::names_shown_without_receipt;
+    }
+  }
+  outcome["summary"] = stage::describe(receipt, names) + note;
+  return there.has_value();
+}
+
+bool JobRecorder::write_second_receipt(const stage::Receipt& receipt, Json& outcome,
+                                       std::string& note) {
+  const std::string path = its_.facts.directory + "/receipt.json";
+  if (!stage::write_receipt(receipt, path, stage::posix_pfs())) {
+    return false;
+  }
+  outcome["receipt_file"] = path;
+  note += "Meanwhile it is here: " + escaped(path) + "\n";
+  return true;
+}
+
 // A stop does not fail for the sake of the report.
-void Instance::leave_report(const stage::Receipt& receipt, const StopRequest& request,
-                            Json& outcome) try {
-  const auto& config = options_.config;
+void JobRecorder::write_report(const stage::Receipt& receipt, const StopRequest& request,
+                               Json& outcome) try {
+  const auto& config = config_;
   const std::string receipt_file = config.results_dir + "/" + stage::receipt_name(config.name);
   // results-dir may be absent: then the receipt is elsewhere
   if (config.results_dir.empty() || outcome.value("receipt_file", "") != receipt_file) {
@@ -258,7 +280,7 @@ void Instance::leave_report(const stage::Receipt& receipt, const StopRequest& re
   }
   ReportFiles files{.directory = config.results_dir,
                     .job = config.name,
-                    .partial_tag = stage_options().partial_tag,
+                    .partial_tag = its_.transfers.options().partial_tag,
                     .page = {},
                     .names = {}};
   auto time = time_for(request, patience_with_page);

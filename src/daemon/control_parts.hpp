@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// What the control requests of a job need from its parts, as narrow interfaces. A test replaces the
+// parts. All functions are thread-safe.
+
+#include <sys/types.h>
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "config/job_config.hpp"
+#include "control/requests.hpp"
+#include "fs/filesystem.hpp"
+#include "stage/copy/progress.hpp"
+#include "stage/live/load.hpp"
+#include "stage/live/unload.hpp"
+
+namespace efs::daemon {
+
+/// The facts about an instance that this worker does not change.
+struct JobFacts {
+  const config::JobConfig& config;
+  std::string directory;  // of the instance; contains the control socket
+  pid_t supervisor = 0;
+  unsigned takeovers = 0;  // number of dead workers before this one
+  std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
+
+  bool is_successor() const { return takeovers > 0; }
+};
+
+/// Adds its fields to the status of the job.
+class StatusSource {
+ public:
+  StatusSource() = default;
+  virtual ~StatusSource() = default;
+  StatusSource(const StatusSource&) = delete;
+  StatusSource& operator=(const StatusSource&) = delete;
+
+  virtual void add_status(control::Json& status) = 0;
+};
+
+/// The file system of a job and the store below it.
+struct OpenBuffer {
+  fs::Filesystem& files;
+  Backend& backend;
+};
+
+/// The buffer, for requests that use its files while programs run.
+class BufferAccess {
+ public:
+  BufferAccess() = default;
+  virtual ~BufferAccess() = default;
+  BufferAccess(const BufferAccess&) = delete;
+  BufferAccess& operator=(const BufferAccess&) = delete;
+
+  /// Calls `work`; the buffer stays open until `work` returns. Returns false, without a call,
+  /// before programs use the buffer and after its end.
+  virtual bool use(const std::function<void(const OpenBuffer&)>& work) = 0;
+  /// Does the store stay when the instance ends?
+  virtual bool is_kept() const = 0;
+};
+
+/// Transfers while programs run. A task calls them: the buffer stays open meanwhile. Each returns
+/// the result line of the task.
+class LiveTransfers {
+ public:
+  LiveTransfers() = default;
+  virtual ~LiveTransfers() = default;
+  LiveTransfers(const LiveTransfers&) = delete;
+  LiveTransfers& operator=(const LiveTransfers&) = delete;
+
+  virtual control::Json load(const stage::LoadRequest& what, stage::Progress& progress) = 0;
+  virtual control::Json unload(const stage::UnloadRequest& what, stage::Progress& progress) = 0;
+};
+
+/// The mount that programs use.
+class MountControl {
+ public:
+  MountControl() = default;
+  virtual ~MountControl() = default;
+  MountControl(const MountControl&) = delete;
+  MountControl& operator=(const MountControl&) = delete;
+
+  /// Text about the wait of the current unmount; null: no unmount waits.
+  virtual const char* waits_for() = 0;
+  /// Changes the limits of the mount. Returns the answer to the client.
+  virtual control::Json change_limits(const control::requests::Limit& request) = 0;
+};
+
+}  // namespace efs::daemon

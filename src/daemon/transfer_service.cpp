@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Loads, unloads and the export.
+#include "daemon/transfer_service.hpp"
+
+#include <ranges>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "stage/buffer.hpp"
+#include "stage/export/stage_out.hpp"
+#include "stage/pfs/partial_name.hpp"
+#include "stage/resume/booking.hpp"
+
+namespace efs::daemon {
+
+using control::Json;
+
+namespace {
+
+Json outcome_of(const stage::LoadReport& report) {
+  if (report.ok()) {
+    return control::result_line({{"files", report.files},
+                                 {"already", report.already},
+                                 {"bytes", report.bytes},
+                                 {"seconds", report.seconds}});
+  }
+  Error error = report.failure->error;
+  error.what = describe(error);
+  if (!report.failure->path.empty()) {
+    error.what = report.failure->path + ": " + error.what;
+  }
+  return control::error_line(error);
+}
+
+Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
+  const int exit = stage::exit_code(receipt);
+  Json line = exit == 0 ? control::result_line()
+                        : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt),
+                                               stage::describe_unload(receipt), true},
+                                              exit);
+  line["summary"] = stage::describe_unload(receipt);
+  line["receipt"] = stage::to_json(receipt);
+  return line;
+}
+
+// The answer contains only the first ones; the receipt lists all.
+Json first_of(const std::vector<stage::PlanSkip>& skipped) {
+  constexpr std::size_t most = 100;
+  Json all = Json::array();
+  for (const auto& skip : skipped | std::views::take(most)) {
+    all.push_back({{"path", skip.path}, {"reason", skip.reason}, {"vanished", skip.vanished}});
+  }
+  return all;
+}
+
+void add_exported_before(stage::Receipt& receipt, const stage::Receipt& last) {
+  std::unordered_map<std::string_view, const stage::ReceiptEntry*> before;
+  for (const auto& entry : last.entries) {
+    if (entry.action == stage::Action::staged_out || entry.action == stage::Action::kept) {
+      before.emplace(entry.path, &entry);
+    }
+  }
+  for (auto& entry : receipt.entries) {
+    const auto found = before.find(entry.path);
+    if (found == before.end() || entry.action != stage::Action::unchanged) {
+      continue;
+    }
+    entry = *found->second;
+    entry.action = stage::Action::kept;
+    if (entry.reason.empty()) {
+      entry.reason = "an earlier stage-out exported it";
+    }
+  }
+  stage::settle(receipt);
+}
+
+}  // namespace
+
+TransferService::TransferService(Parts parts)
+    : its_(std::move(parts)),
+      throttle_(stage::pace_of(its_.config)),
+      unloaded_(its_.directory + "/unloaded") {}
+
+stage::Options TransferService::options() const {
+  return {.workers = its_.config.workers,
+          .transfer_size = its_.config.transfer_size,
+          .partial_tag = stage::partial_tag_of(store::to_string(its_.store.id())),
+          .has_a_past = its_.store.is_left() || may_have_left_partials_,
+          .receipt_name = stage::receipt_name(its_.config.name),
+          .placed = its_.store.placed(),
+          .opened = its_.store.opened(),
+          .cache = its_.store.cache()};
+}
+
+stage::PacedPfs TransferService::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) {
+  return {pfs, stage::pace_of(its_.config), throttle_, cancel};
+}
+
+Json TransferService::load(const stage::LoadRequest& what, stage::Progress& progress) {
+  fs::Staging staging(its_.store.files());
+  stage::PacedPfs pfs = paced_pfs(progress.cancel);
+  std::optional<SlotClient::Held> turn;
+  stage::Options how = options();
+  how.beside_programs = true;
+  how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
+  return outcome_of(stage::load(
+      {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
+      what));
+}
+
+Json TransferService::unload(const stage::UnloadRequest& what, stage::Progress& progress) {
+  return unload_until(what, progress, {});
+}
+
+Json TransferService::unload_until(const stage::UnloadRequest& what, stage::Progress& progress,
+                                   const SlotLimits& limits) {
+  fs::Staging staging(its_.store.files());
+  stage::PacedPfs pfs = paced_pfs(progress.cancel, its_.store.results_pfs());
+  std::optional<SlotClient::Held> turn;
+  stage::Options how = options();
+  how.beside_programs = !limits.end;
+  how.by_rank = limits.end.has_value();
+  how.wait_for_turn = turn_for(queue::Direction::out, progress, turn, limits);
+  stage::Receipt receipt = stage::unload(
+      {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
+      what);
+  receipt.retries = pfs.retried();
+  if (stage::exit_code(receipt) != 0) {
+    may_have_left_partials_ = true;
+  }
+  unloaded_.remember(receipt);
+  return outcome_of(receipt, progress.cancel);
+}
+
+// For a task, which holds its turn until it ends.
+std::function<Status(std::uint64_t)> TransferService::turn_for(
+    queue::Direction direction, const stage::Progress& progress,
+    std::optional<SlotClient::Held>& turn, SlotLimits limits) {
+  return [this, direction, &progress, &turn, limits](std::uint64_t bytes) -> Status {
+    auto taken = its_.turns.take(direction, bytes, progress, limits);
+    if (!taken) {
+      return std::unexpected(taken.error());
+    }
+    turn.emplace(std::move(*taken));
+    return {};
+  };
+}
+
+// Only a stop without a deadline leaves `limits.end` empty.
+stage::Receipt TransferService::export_results(const SlotLimits& limits,
+                                               std::optional<SlotClient::Held>& turn) {
+  stage::PacedPfs pfs = paced_pfs(its_.progress.cancel, its_.store.results_pfs());
+  fs::Staging staging(its_.store.files());
+  const auto is_over = [this] {
+    return its_.progress.cancel.load();
+  };
+  stage::StagingBuffer buffer(staging, stage::Writers::refused, is_over);
+  stage::Options how = options();
+  how.by_rank = limits.end.has_value();
+  // a cancelled wait: stage_out() reports it
+  if (auto taken =
+          its_.turns.take(queue::Direction::out, its_.store.space().used, its_.progress, limits)) {
+    turn.emplace(std::move(*taken));
+  }
+  note(Moment::out_begun);
+  stage::Receipt receipt = stage::stage_out(its_.config, buffer, pfs, how, its_.progress);
+  its_.progress.listing = false;
+  note(Moment::out_ended);
+  receipt.retries = pfs.retried();
+  MutexLock lock(mutex_);
+  receipt.staged_in = staged_in_;
+  return receipt;
+}
+
+void TransferService::book(const stage::Receipt& receipt) {
+  fs::Staging staging(its_.store.files());
+  stage::Booking(its_.config, staging, its_.store.results_pfs(), its_.store.placed())
+      .saved(receipt);
+}
+
+// The next stop finds the files clean that a failed stop exported, and the new receipt replaces the
+// first one.
+void TransferService::add_earlier(stage::Receipt& receipt, const stage::Receipt* last) const {
+  if (last != nullptr) {
+    add_exported_before(receipt, *last);
+  }
+  fs::Staging staging(its_.store.files());
+  unloaded_.add_to(receipt,
+                   [&](const std::string& path) { return staging.find(path).has_value(); });
+}
+
+void TransferService::add_status(Json& status) {
+  MutexLock lock(mutex_);
+  if (const auto& in = staged_in_) {
+    status["staged_in"] = {{"files", in->files},
+                           {"bytes", in->bytes},
+                           {"bytes_read", in->bytes - in->bytes_reused},
+                           {"files_reused", in->files_reused},
+                           {"bytes_reused", in->bytes_reused},
+                           {"files_away", in->files_away},
+                           {"skipped", in->skipped.size()},
+                           {"skipped_first", first_of(in->skipped)}};
+  }
+}
+
+std::vector<stage::TimedFile> TransferService::slowest_inputs() const {
+  MutexLock lock(mutex_);
+  return slowest_inputs_;
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The transfers of a job between the PFS and its buffer: the import before programs run, loads and
+// unloads meanwhile, and the export. All share the limits of the job file and the turns at the PFS.
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "config/job_config.hpp"
+#include "daemon/control_parts.hpp"
+#include "daemon/job_store.hpp"
+#include "daemon/kept_figures.hpp"
+#include "daemon/slot_keeper.hpp"
+#include "daemon/unloaded.hpp"
+#include "fs/staging.hpp"
+#include "stage/copy/progress.hpp"
+#include "stage/export/receipt.hpp"
+#include "stage/options.hpp"
+#include "stage/pfs/paced_pfs.hpp"
+#include "stage/plan/planner.hpp"
+
+namespace efs::daemon {
+
+/// load(), unload(), unload_until() and the figures are thread-safe. The other functions are for
+/// the thread of the instance. The buffer must be open, except for inherit() and the figures.
+class TransferService final : public StatusSource, public LiveTransfers {
+ public:
+  /// All outlive this object. The import notes in `config` the files that lists name.
+  struct Parts {
+    config::JobConfig& config;
+    std::string directory;  // of the instance
+    JobStore& store;
+    SlotClient& turns;
+    stage::Progress& progress;       // of the import and of the export
+    KeptFigures* figures = nullptr;  // outlive the worker; null: there are none
+  };
+
+  explicit TransferService(Parts parts);
+
+  // -- the import
+
+  /// Takes over the facts of the import and of the unloads of a dead worker, if this worker is its
+  /// `successor`. Those of an earlier instance are ignored.
+  void inherit(bool successor);
+  /// Plans and imports. Imports only what is missing if an earlier instance left the buffer. Calls
+  /// `planned` before the first byte moves. Fails if the job cannot start.
+  Status import_inputs(const std::function<void()>& planned);
+
+  // -- while programs run
+
+  control::Json load(const stage::LoadRequest& what, stage::Progress& progress) override;
+  control::Json unload(const stage::UnloadRequest& what, stage::Progress& progress) override;
+  /// An unload of a stop with a deadline: exports in the order of the job file.
+  control::Json unload_until(const stage::UnloadRequest& what, stage::Progress& progress,
+                             const SlotLimits& limits);
+
+  // -- the export
+
+  /// Exports the results; returns the receipt. `limits`: of the stop; with an end, exports in the
+  /// order of the job file. The caller holds `turn` until it has written the receipt.
+  stage::Receipt export_results(const SlotLimits& limits, std::optional<SlotClient::Held>& turn);
+  /// Marks what was exported, for a buffer that stays in use.
+  void book(const stage::Receipt& receipt);
+  /// Adds to the receipt of a stop the results that `last`, the one of a failed stop, lists as
+  /// exported, and those that unloads exported.
+  void add_earlier(stage::Receipt& receipt, const stage::Receipt* last) const;
+
+  /// The export has failed: it may have left partial files on the PFS.
+  void note_failure() { may_have_left_partials_ = true; }
+
+  // -- figures and tools
+
+  void add_status(control::Json& status) override;
+  /// The slowest files of the import by this process.
+  std::vector<stage::TimedFile> slowest_inputs() const;
+  stage::Options options() const;
+  /// Returns a PFS interface with the limits of the job file.
+  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel,
+                            stage::PfsIo& pfs = stage::posix_pfs());
+
+ private:
+  Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);
+  void record_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs, fs::Staging& staging);
+  Status record_plan(stage::Plan& plan);
+  void inherit_listed();
+  void inherit_staged_in();
+  void record_staged_in(const stage::StagedIn& staged_in, std::vector<stage::TimedFile> slowest);
+  void note(Moment moment);
+  // a buffer of an earlier instance: transfer_resume.cpp
+  Result<std::uint64_t> subtract_what_is_there(stage::Plan& plan, fs::Staging& staging);
+  Status disown_removed(fs::Staging& staging);
+  void forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& staging) const;
+  Status refuse_foreign(const stage::Plan& plan, fs::Staging& staging);
+  std::function<Status(std::uint64_t)> turn_for(queue::Direction direction,
+                                                const stage::Progress& progress,
+                                                std::optional<SlotClient::Held>& turn,
+                                                SlotLimits limits);
+
+  const Parts its_;
+  stage::Throttle throttle_;
+  std::atomic<bool> may_have_left_partials_{false};  // a transfer failed
+  Unloaded unloaded_;
+  mutable Mutex mutex_;  // rank 90 (leaf)
+  std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
+  std::vector<stage::TimedFile> slowest_inputs_ EFS_GUARDED_BY(mutex_);
+};
+
+}  // namespace efs::daemon

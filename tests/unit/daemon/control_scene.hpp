@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// The parts of a job as its control requests see them, without a mount: what the tests of the
+// control verbs share.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/control_api.hpp"
+#include "support/fake_timers.hpp"
+#include "support/live_buffer.hpp"
+
+namespace efs::daemon::scene {
+
+using control::Json;
+using efs::test::FakeTimers;
+using efs::test::LiveBuffer;
+
+/// A buffer that tests open and close.
+struct FakeBuffer final : BufferAccess {
+  bool use(const std::function<void(const OpenBuffer&)>& work) override {
+    if (buffer) {
+      work({.files = *buffer->filesystem, .backend = *buffer->backend});
+    }
+    return buffer != nullptr;
+  }
+
+  bool is_kept() const override { return kept; }
+
+  std::unique_ptr<LiveBuffer> buffer;
+  bool kept = false;
+};
+
+/// Notes the transfers and does nothing.
+struct FakeTransfers final : LiveTransfers {
+  Json load(const stage::LoadRequest& what, stage::Progress& progress) override {
+    progress.begin(what.names.size(), 0);
+    loaded = what.names;
+    return control::result_line({{"files", what.names.size()}});
+  }
+
+  Json unload(const stage::UnloadRequest& what, stage::Progress&) override {
+    unloaded = what.names;
+    return control::error_line({EIO, "the PFS is away"});
+  }
+
+  std::vector<std::string> loaded, unloaded;
+};
+
+struct FakeMount final : MountControl {
+  const char* waits_for() override { return note; }
+
+  Json change_limits(const control::requests::Limit& request) override {
+    return control::result_line({{"limits", {{"read", request.read.value_or(0)}}}});
+  }
+
+  const char* note = nullptr;
+};
+
+struct FakeSource final : StatusSource {
+  void add_status(Json& status) override { status["capacity"] = 4096; }
+};
+
+struct ControlScene {
+  explicit ControlScene(unsigned takeovers = 0)
+      : facts{.config = config, .directory = "/run/job", .supervisor = 77, .takeovers = takeovers},
+        stops({.successor = takeovers > 0}, deadline, progress),
+        tasks(std::move(*Tasks::open())) {
+    config.name = "job";
+    config.root_dir = "/pfs/in";
+    config.results_dir = "/pfs/out";
+    config.mount_dir = "/mnt";
+  }
+
+  ControlScene& running() {
+    (void)stops.enter(Event::planned);
+    (void)stops.enter(Event::mounted);
+    buffer.buffer = std::make_unique<LiveBuffer>();
+    return *this;
+  }
+
+  /// The stop of the instance ended with this line, and the instance ends.
+  void end(Json line) {
+    (void)stops.enter(Event::stop_begun);
+    stops.finish(stops.await_stop().request, std::move(line));
+    (void)stops.enter(Event::over);
+  }
+
+  Json ask(const Json& request, bool there = true) {
+    const control::Server::Progress to_client(
+        [&](Json line) {
+          lines.push_back(std::move(line));
+          return there;
+        },
+        alone);
+    return api.handle(Json::parse(request.dump()), to_client);  // as the server reads it
+  }
+
+  /// Runs a task to its end. Returns its outcome.
+  Json outcome_of(const Json& started) {
+    return ask({{"verb", "wait-task"}, {"task", started.at("task")}}).at("outcome");
+  }
+
+  config::JobConfig config;
+  FakeTimers timers;
+  stage::Progress progress;
+  SlotClient turns;
+  Deadline deadline{timers,
+                    {.cut_export = [] {},
+                     .leave = [] {},
+                     .give_up =
+                         [] {
+                         }}};
+  JobFacts facts;
+  StopCoordinator stops;
+  StartOutcome start;
+  FakeBuffer buffer;
+  FakeTransfers transfers;
+  FakeMount mount;
+  FakeSource source;
+  bool alone = false;  // the answer blocks all other clients
+  std::vector<Json> lines;
+  std::unique_ptr<Tasks> tasks;
+  JobStatus status{{.facts = facts,
+                    .stops = stops,
+                    .start = start,
+                    .progress = progress,
+                    .turns = turns,
+                    .tasks = *tasks,
+                    .buffer = buffer,
+                    .mount = mount,
+                    .sources = {&source}}};
+  ControlApi api{{.facts = facts,
+                  .stops = stops,
+                  .start = start,
+                  .tasks = *tasks,
+                  .status = status,
+                  .buffer = buffer,
+                  .transfers = transfers,
+                  .mount = mount}};
+};
+
+}  // namespace efs::daemon::scene

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "daemon/file_verbs.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "unit/daemon/control_scene.hpp"
+
+namespace efs::daemon {
+namespace {
+
+using control::Json;
+using scene::ControlScene;
+
+TEST_CASE("no verb for files is carried out before programs use the buffer", "[daemon][control]") {
+  ControlScene it;
+  for (const char* verb : {"load", "unload", "ls", "explain", "set", "limit"}) {
+    CAPTURE(verb);
+    const Json answer = it.ask({{"verb", verb}, {"paths", {"a"}}, {"path", "a"}, {"class", ""}});
+    CHECK((answer["ok"] == false && answer["code"] == EAGAIN));
+  }
+  CHECK(it.ask({{"verb", "cancel"}, {"task", 5}})["code"] == ESRCH);
+  CHECK(it.ask({{"verb", "wait-task"}, {"task", 5}})["code"] == ESRCH);
+}
+
+TEST_CASE("load and unload run as tasks whose outcome wait-task returns", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  const Json load = it.ask({{"verb", "load"}, {"paths", {"/pfs/in/d/a", "b"}}});
+  CHECK(load["ok"] == true);
+  CHECK(it.outcome_of(load)["files"] == 2);
+  CHECK(it.transfers.loaded == std::vector<std::string>{"d/a", "b"});
+  const Json unload = it.ask({{"verb", "unload"}, {"paths", {"c"}}});
+  CHECK(it.outcome_of(unload)["error"] == "the PFS is away");
+  CHECK(it.transfers.unloaded == std::vector<std::string>{"c"});
+  const Json tasks = it.ask({{"verb", "status"}})["tasks"];
+  REQUIRE(tasks.size() == 2);
+  CHECK((tasks[0]["what"] == "d/a and 1 more" && tasks[0]["task_state"] == "done"));
+  CHECK((tasks[1]["kind"] == "unload" && tasks[1]["task_state"] == "failed"));
+  CHECK(it.ask({{"verb", "cancel"}, {"task", 1}})["code"] == EALREADY);
+}
+
+TEST_CASE("load and unload are refused without a task", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  for (const char* verb : {"load", "unload"}) {
+    CAPTURE(verb);
+    for (const Json& wrong : {Json{{"paths", Json::array()}}, Json{{"paths", {"/elsewhere"}}},
+                              Json{{"paths", {"a"}}, {"backend", "none"}}}) {
+      Json request = wrong;
+      request["verb"] = verb;
+      const Json answer = it.ask(request);
+      CAPTURE(request.dump());
+      CHECK((answer["ok"] == false && answer["exit"] == 2));
+    }
+  }
+  it.config.results_dir.clear();
+  CHECK(it.ask({{"verb", "unload"}, {"paths", {"a"}}})["exit"] == 2);
+  it.tasks->close(false);
+  CHECK(it.ask({{"verb", "load"}, {"paths", {"a"}}})["code"] == ESHUTDOWN);
+  CHECK(it.ask({{"verb", "status"}})["tasks"].empty());
+}
+
+TEST_CASE("ls lists what it was asked for, in progress lines", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.buffer.buffer->write("a", "1");
+  it.buffer.buffer->write("b", "22");
+  CHECK(it.ask({{"verb", "ls"}, {"paths", {"b"}}})["count"] == 1);
+  REQUIRE(it.lines.size() == 1);
+  CHECK(it.lines[0]["items"][0]["path"] == "b");
+  CHECK(it.lines[0]["items"][0]["size"] == 2);
+  CHECK(it.ask({{"verb", "ls"}, {"paths", {"none"}}})["code"] == ENOENT);
+  CHECK(it.ask({{"verb", "ls"}, {"paths", {"/elsewhere"}}})["exit"] == 2);
+  CHECK(it.ask({{"verb", "ls"}}, false)["code"] == EPIPE);
+}
+
+TEST_CASE("set changes all names or none", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.buffer.buffer->write("a", "1");
+  const auto count = [&] {
+    return it.ask({{"verb", "status"}, {"changed", true}})["changed_files"];
+  };
+  const auto set = [&](const char* to, const Json& paths) {
+    return it.ask({{"verb", "set"}, {"class", to}, {"paths", paths}});
+  };
+  CHECK(count() == 1);
+  CHECK(set("temporary", {"a", "none"})["ok"] == false);
+  CHECK(count() == 1);
+  CHECK(set("temporary", {"a"})["count"] == 1);
+  CHECK(count() == 0);
+  CHECK(set("best", {"a"})["exit"] == 2);
+  it.config.results_dir.clear();
+  CHECK(set("persistent", {"a"})["code"] == EINVAL);
+}
+
+TEST_CASE("explain names the backend of a file", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.buffer.buffer->write("a", "1");
+  const Json answer = it.ask({{"verb", "explain"}, {"path", "a"}});
+  CHECK((answer["ok"] == true && answer["in_buffer"] == true));
+  CHECK(answer["backend"] == it.buffer.buffer->backend->description());
+  CHECK(it.ask({{"verb", "explain"}, {"path", "/elsewhere"}})["exit"] == 2);
+}
+
+TEST_CASE("limit is a request to the mount", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  CHECK(it.ask({{"verb", "limit"}, {"read", 7}})["limits"]["read"] == 7);
+}
+
+}  // namespace
+}  // namespace efs::daemon
