@@ -23,6 +23,7 @@
 #include "daemon/instance.hpp"
 #include "daemon/status_file.hpp"
 #include "fs/acl.hpp"
+#include "fs/placed_file.hpp"
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
@@ -244,11 +245,11 @@ Status Instance::open_placed() {
   if (placed_ || !stage::may_meet_others(options_.config)) {
     return {};
   }
-  auto placed = stage::PlacedNames::open(store_.metadata.get(), options_.config.results_dir);
-  if (!placed) {
-    return fail(placed.error().code, store_.path + ": " + describe(placed.error()));
+  auto file = fs::PlacedFile::open(store_.metadata.get());
+  if (!file) {
+    return fail(file.error().code, store_.path + ": " + describe(file.error()));
   }
-  placed_ = std::move(*placed);
+  placed_ = std::make_unique<stage::PlacedNames>(std::move(*file), options_.config.results_dir);
   return {};
 }
 

@@ -32,6 +32,7 @@ set(sources
   ops/unlink.cpp
   ops/write.cpp
   ops/xattr.cpp
+  placed_file.cpp
   record.cpp
   recovery.cpp
   room_ahead.cpp

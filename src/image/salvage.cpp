@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "fs/placed_file.hpp"
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "stage/export/removed_inputs.hpp"
@@ -297,7 +298,11 @@ Result<std::unique_ptr<stage::PlacedNames>> open_placed(const Image& image,
   if (!options.to.empty() || !stage::may_meet_others(config)) {
     return nullptr;
   }
-  return stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir);
+  auto file = fs::PlacedFile::open(image.directories.metadata.get());
+  if (!file) {
+    return std::unexpected(file.error());
+  }
+  return std::make_unique<stage::PlacedNames>(std::move(*file), config.results_dir);
 }
 
 // Returns whether other nodes or jobs may export to the target too. The stores of several nodes may
