@@ -214,6 +214,7 @@ void Instance::tear_down() {
     const WriteLock users(files_in_use_);
     MutexLock lock(mutex_);  // no request may read these members while they are destroyed
     session_.reset();
+    placed_.reset();
     filesystem_.reset();
     store_.backend.reset();
     store_.metadata.reset();

@@ -315,7 +315,7 @@ class Instance {
   UniqueFd mount_point_;
   bool made_mount_point_ = false;
   std::unique_ptr<stage::OpenedDirectories> opened_;  // belongs to store_
-  // names of results that may collide with other files; belongs to store_
+  // names of results that may collide with other files; uses filesystem_
   std::unique_ptr<stage::PlacedNames> placed_;
   // for a job on several nodes, or since a stop with merge
   std::unique_ptr<stage::PfsIo> merging_;

@@ -23,6 +23,7 @@
 #include "daemon/instance.hpp"
 #include "daemon/status_file.hpp"
 #include "fs/acl.hpp"
+#include "fs/ledger_log.hpp"
 #include "fs/placed_file.hpp"
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
@@ -240,16 +241,18 @@ void Instance::record_mount_point(bool takeover) {
   }
 }
 
-// Opens the log of exported names that may collide with files of other writers.
+// The ledger of exported names that may collide with files of other writers.
 Status Instance::open_placed() {
   if (placed_ || !stage::may_meet_others(options_.config)) {
     return {};
   }
-  auto file = fs::PlacedFile::open(store_.metadata.get());
-  if (!file) {
+  // room for the exports of a salvage
+  if (const auto file = fs::PlacedFile::open(store_.metadata.get()); !file) {
     return fail(file.error().code, store_.path + ": " + describe(file.error()));
   }
-  placed_ = std::make_unique<stage::PlacedNames>(std::move(*file), options_.config.results_dir);
+  auto log = std::make_unique<fs::LedgerLog>(*filesystem_);
+  log->reserve_room();
+  placed_ = std::make_unique<stage::PlacedNames>(std::move(log), options_.config.results_dir);
   return {};
 }
 

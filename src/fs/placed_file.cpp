@@ -173,7 +173,7 @@ struct PlacedFile::Record {
 PlacedFile::PlacedFile(UniqueFd fd, int metadata)
     : metadata_(metadata), room_ahead_(room_ahead(metadata)), fd_(std::move(fd)) {}
 
-Result<std::unique_ptr<PlacedFile>> PlacedFile::open(int metadata) {
+Result<std::unique_ptr<PlacedFile>> PlacedFile::open(int metadata, const ledger::Ledger& before) {
   static_assert(sizeof(Record) == 112 && std::is_trivially_copyable_v<Record>,
                 "as the header says");
   UniqueFd fd(::openat(metadata, placed_name,
@@ -185,12 +185,14 @@ Result<std::unique_ptr<PlacedFile>> PlacedFile::open(int metadata) {
     return fail_errno(std::string("meta/") + placed_name + ", which lists the exports");
   }
   std::unique_ptr<PlacedFile> file(new PlacedFile(std::move(fd), metadata));
-  EFS_TRY(file->load());
+  EFS_TRY(file->load(before));
   return file;
 }
 
-Status PlacedFile::load() {
+Status PlacedFile::load(const ledger::Ledger& before) {
   const MutexLock lock(mutex_);
+  before.snapshot([this](const ledger::Event& event)
+                      EFS_REQUIRES(mutex_) { ledger_.apply(event); });
   if (!fd_) {
     return {};
   }
@@ -225,7 +227,12 @@ Result<bool> PlacedFile::read_records(bool is_empty) {
     const auto whole = static_cast<std::size_t>(n) / sizeof(Record);
     if (whole > 0) {
       const bool is_start = records_ == 0;
-      is_whole = apply_read(std::span(some).first(whole)) && (is_start || is_whole);
+      const auto apply = [this](const ledger::Event& event) EFS_REQUIRES(mutex_) {
+        ledger_.apply(event);
+      };
+      is_whole =
+          visit_events(std::span(some).first(whole), is_start, apply) && (is_start || is_whole);
+      records_ += whole;
     }
     if (whole < some.size()) {
       // later writes replace an incomplete last record
@@ -234,20 +241,39 @@ Result<bool> PlacedFile::read_records(bool is_empty) {
   }
 }
 
-/// Applies the undamaged records. Returns true if all are undamaged, and if the first one of the
-/// file is the head.
-bool PlacedFile::apply_read(std::span<const Record> records) {
+bool PlacedFile::visit_events(std::span<const Record> records, bool is_start,
+                              const std::function<void(const ledger::Event&)>& visit) {
   bool is_whole = true;
   for (const auto& record : records) {
     const bool is_good = record.check == record.sum();
-    const bool is_placed_well = records_ > 0 || record.kind == Record::is_head;
+    const bool is_placed_well = !is_start || record.kind == Record::is_head;
     is_whole = is_whole && is_good && is_placed_well;
     if (const auto event = is_good ? record.event() : std::nullopt) {
-      ledger_.apply(*event);
+      visit(*event);
     }
-    ++records_;
+    is_start = false;
   }
   return is_whole;
+}
+
+Status PlacedFile::events(store::Medium& medium,
+                          const std::function<void(const ledger::Event&)>& visit) {
+  const auto file = medium.open(placed_name, true);
+  if (!file && file.error().code == ENOENT) {
+    return {};
+  }
+  const auto size = file ? (*file)->size() : std::unexpected(file.error());
+  const auto bytes = size && *size > 0 ? (*file)->map(0, *size) : Result<std::byte*>(nullptr);
+  if (!size || !bytes) {
+    return with_context(size ? bytes.error() : size.error(), "meta/placed");
+  }
+  std::vector<Record> records(*size / sizeof(Record));
+  std::memcpy(records.data(), *bytes, records.size() * sizeof(Record));
+  const bool is_whole = visit_events(records, true, visit);
+  if (!is_whole || *size % sizeof(Record) != 0) {
+    visit(ledger::Missed{});
+  }
+  return {};
 }
 
 void PlacedFile::read(const std::function<void(const ledger::Ledger&)>& look) const {

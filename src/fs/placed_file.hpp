@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The file `meta/placed` of a store: events of the ledger.
+// The file `meta/placed` of a store: events of the ledger that its journal does not have yet. A
+// salvage writes them there, because it does not change the journal, which may be damaged, of an
+// older format, or on a read-only file system. The next start puts them in the journal. An efs
+// whose journal had no events of the ledger left all of them there.
 //
 // Format: records of 112 bytes in the machine's byte order, each with its XXH3-64. The first record
 // says since when events may be missing because the buffer was full; a record that does not verify
@@ -18,6 +21,7 @@
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "ledger/log.hpp"
+#include "store/medium.hpp"
 
 namespace efs::fs {
 
@@ -26,8 +30,13 @@ inline constexpr const char* placed_name = "placed";
 class PlacedFile final : public ledger::Log {
  public:
   /// Opens the file of the store with this metadata directory, which is borrowed. Makes a missing
-  /// one. Opens a file without write permission for reading.
-  static Result<std::unique_ptr<PlacedFile>> open(int metadata);
+  /// one, with room for events. Opens a file without write permission for reading. `before`: the
+  /// ledger that the events follow.
+  static Result<std::unique_ptr<PlacedFile>> open(int metadata, const ledger::Ledger& before = {});
+
+  /// Visits the events of the file, if there is one, and a Missed if it is damaged.
+  static Status events(store::Medium& medium,
+                       const std::function<void(const ledger::Event&)>& visit);
 
   void read(const std::function<void(const ledger::Ledger&)>& look) const override;
   Status append(const std::function<std::vector<ledger::Event>(const ledger::Ledger&)>& make,
@@ -38,10 +47,13 @@ class PlacedFile final : public ledger::Log {
   struct Record;
 
   PlacedFile(UniqueFd fd, int metadata);
+  /// Visits the events of the undamaged records. Returns true if all are undamaged, and if the
+  /// first one of the file (`is_start`) is the head.
+  static bool visit_events(std::span<const Record> records, bool is_start,
+                           const std::function<void(const ledger::Event&)>& visit);
   static Record record_of(const ledger::Event& event);
-  Status load();
+  Status load(const ledger::Ledger& before);
   Result<bool> read_records(bool is_empty) EFS_REQUIRES(mutex_);
-  bool apply_read(std::span<const Record> records) EFS_REQUIRES(mutex_);
   Status append_one(const ledger::Event& event) EFS_REQUIRES(mutex_);
   Status write(const Record& record, std::uint64_t at) EFS_REQUIRES(mutex_);
   void record_missed(Nanoseconds since) EFS_REQUIRES(mutex_);

@@ -10,6 +10,7 @@ set(sources
   free_zeros.cpp
   inode.cpp
   known_directories.cpp
+  ledger_log.cpp
   mapped_file.cpp
   namespace.cpp
   open_table.cpp

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "fs/ledger_log.hpp"
 #include "fs/placed_file.hpp"
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
@@ -298,7 +299,10 @@ Result<std::unique_ptr<stage::PlacedNames>> open_placed(const Image& image,
   if (!options.to.empty() || !stage::may_meet_others(config)) {
     return nullptr;
   }
-  auto file = fs::PlacedFile::open(image.directories.metadata.get());
+  Result<std::unique_ptr<fs::PlacedFile>> file = nullptr;
+  fs::LedgerLog(*image.filesystem).read([&](const ledger::Ledger& before) {
+    file = fs::PlacedFile::open(image.directories.metadata.get(), before);
+  });
   if (!file) {
     return std::unexpected(file.error());
   }

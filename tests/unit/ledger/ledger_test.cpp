@@ -81,6 +81,24 @@ TEST_CASE("ledger: the states of a directory", "[ledger]") {
             .directory(x) == set);
 }
 
+TEST_CASE("ledger: a deed ends what was announced", "[ledger]") {
+  const File before = known_file(6), coming = known_file(7, FileVersion::any_ctime);
+  const Ledger exported = after({Announced{x, coming, before}, Exported{x, known_file(7)}});
+  CHECK(whose(exported, known_file(7)) == WhoseCopy::ours);
+  CHECK(whose(exported, known_file(7, 6)) == WhoseCopy::theirs);
+  CHECK(whose(exported, known_file(7, 6), Ctime::ignored) == WhoseCopy::ours);
+  CHECK(exported.whose(x_of_y, known_file(7), Ctime::counts) == WhoseCopy::of_another_path);
+  const Ledger removed = after(
+      {Exported{x, before}, Announced{x, coming, before}, Announced{x, {}, before}, Removed{x}});
+  CHECK(whose(removed, before) == WhoseCopy::theirs);
+  CHECK(removed.has_removed(x.name));
+  const Ledger imported =
+      after({DirectoryGiven{.at = x, .state = {.version = 17}}, Announced{x, coming, before},
+             Exported{x, known_file(7)}, Announced{x, coming, before}, Imported{x.name}});
+  CHECK_FALSE(imported.knows(x.name));
+  CHECK(whose(imported, known_file(7)) == WhoseCopy::unknown);
+}
+
 TEST_CASE("ledger: files since a loss of events are of unknown origin", "[ledger]") {
   const Ledger ledger = after({Missed{50}, Missed{60}, Exported{x, known_file(7)}});
   CHECK(ledger.is_incomplete());
