@@ -22,7 +22,7 @@ write() {
   else mv "$directory/sources.cmake.new" "$directory/sources.cmake"; fi
 }
 
-for layer in base config store fs fuse stage control queue image report record intercept daemon cli; do write "src/$layer"; done
+for layer in base config store ledger fs fuse stage control queue image report record intercept daemon cli; do write "src/$layer"; done
 write backends
 write objects
 write slurm-plugin

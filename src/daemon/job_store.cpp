@@ -230,6 +230,7 @@ void JobStore::close(const std::function<void()>& end_session) {
   {
     const WriteLock users(in_use_);
     end_session();
+    placed_.reset();
     filesystem_.reset();
     store_.backend.reset();
     store_.metadata.reset();

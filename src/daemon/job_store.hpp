@@ -190,7 +190,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   std::unique_ptr<stage::InputSharer> sharer_;  // outlives filesystem_, which reports changes to it
   std::unique_ptr<fs::Filesystem> filesystem_;
   std::unique_ptr<stage::OpenedDirectories> opened_;
-  // names of results that may collide with other files; belongs to store_
+  // names of results that may collide with other files; uses filesystem_
   std::unique_ptr<stage::PlacedNames> placed_;
   // for a job on several nodes, or since a stop with merge
   std::unique_ptr<stage::PfsIo> merging_;

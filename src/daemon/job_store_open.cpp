@@ -12,6 +12,8 @@
 #include "config/mount_options.hpp"
 #include "daemon/job_store.hpp"
 #include "fs/acl.hpp"
+#include "fs/ledger_log.hpp"
+#include "fs/placed_file.hpp"
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "image/image.hpp"
@@ -156,16 +158,18 @@ void JobStore::record_mount_point() {
   }
 }
 
-// Opens the log of exported names that may collide with files of other writers.
+// The ledger of exported names that may collide with files of other writers.
 Status JobStore::open_placed() {
   if (placed_ || !stage::may_meet_others(config_)) {
     return {};
   }
-  auto placed = stage::PlacedNames::open(store_.metadata.get(), config_.results_dir);
-  if (!placed) {
-    return fail(placed.error().code, store_.path + ": " + describe(placed.error()));
+  // room for the exports of a salvage
+  if (const auto file = fs::PlacedFile::open(store_.metadata.get()); !file) {
+    return fail(file.error().code, store_.path + ": " + describe(file.error()));
   }
-  placed_ = std::move(*placed);
+  auto log = std::make_unique<fs::LedgerLog>(*filesystem_);
+  log->reserve_room();
+  placed_ = std::make_unique<stage::PlacedNames>(std::move(log), config_.results_dir);
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
@@ -97,6 +98,9 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
     }
   }
   EFS_TRY(fs->recover());
+  if (!options.read_only && !options.takeover) {
+    EFS_TRY(fs->convert_placed());
+  }
   WriteLock lock(fs->mutex_);
   fs->first_own_ = fs->names_.next_unused();
   return fs;
@@ -254,7 +258,8 @@ bool Filesystem::shortened_for_room() {
 // a small journal that takes almost no time.
 bool Filesystem::saves_much() const {
   constexpr std::uint64_t small = 4U << 20U;
-  return journal_->size() < small || journal_->records() > names_.size() + names_.size() / 2;
+  const std::size_t lines = names_.size() + names_.ledger().size();
+  return journal_->size() < small || journal_->records() > lines + lines / 2;
 }
 
 void Filesystem::compact_inherited() {
@@ -277,6 +282,7 @@ Status Filesystem::compact() try {
   const Status done = journal_->replace(
       [this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
         Status status;
+        auto reserve = static_cast<std::int64_t>(room_for_events_);
         names_.snapshot([&](const Record& record) {
           if (!status) {
             return;
@@ -288,9 +294,10 @@ Status Filesystem::compact() try {
           const std::size_t name = node != nullptr   ? node->name.size()
                                    : link != nullptr ? link->name.size()
                                                      : 0;
-          status = next.append(
-              0, bytes,
-              name == 0 ? 0 : static_cast<std::int64_t>(store::Journal::record_size(name + 32)));
+          if (name != 0) {
+            reserve += static_cast<std::int64_t>(store::Journal::record_size(name + 32));
+          }
+          status = next.append(0, bytes, std::exchange(reserve, 0));
         });
         completed_requests_.for_each([&](std::uint64_t request, std::uint64_t ino) {
           if (!status) {

@@ -421,6 +421,7 @@ class Filesystem {
   void share_with(Sharer* sharer) { sharer_ = sharer; }
 
  private:
+  friend class LedgerLog;
   friend class Staging;
   Filesystem(Backend& backend, const Options& options, std::unique_ptr<OpenTable> own_opens);
 
@@ -428,6 +429,7 @@ class Filesystem {
   /// Returns the containers of the backend, sorted. Notes in recovery_ if some could not be listed.
   Status list_containers(std::vector<std::uint64_t>& containers);
   Status replay() EFS_REQUIRES(mutex_);
+  void look_for_failed_sync();
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
@@ -491,6 +493,20 @@ class Filesystem {
   /// takeover.
   Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
+  std::uint64_t reserve_for_removals() const EFS_REQUIRES_SHARED(mutex_);
+  void reserve_for_events(std::uint64_t wanted) EFS_REQUIRES(mutex_);
+  /// As commit(). After an error this process knows the event all the same.
+  Status commit_event(const ledger::Event& event) EFS_REQUIRES(mutex_);
+  /// Records that a later process does not know the events since then.
+  void record_missed_events(Nanoseconds since) EFS_REQUIRES(mutex_);
+  /// Tries again to record the events that the journal did not take.
+  void record_missing_events() EFS_REQUIRES(mutex_);
+  Status commit_at_any_room(const Record& record) EFS_REQUIRES(mutex_);
+  /// Marks the events as incomplete if this journal may lack some.
+  Status doubt_events() EFS_REQUIRES(mutex_);
+  /// Moves the events of meta/placed to the journal.
+  Status convert_placed() EFS_EXCLUDES(mutex_);
+  Status commit_placed(std::span<const ledger::Event> events) EFS_REQUIRES(mutex_);
   /// Encodes the record to scratch_, and makes sure that apply() will find memory. ENOMEM, or
   /// throws std::bad_alloc.
   Status prepare_append(const Record& record) EFS_REQUIRES(mutex_);
@@ -811,6 +827,10 @@ class Filesystem {
   // running calls of settle() that have not yet recorded their files
   unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned tended_ = 0;
+  // bytes of the journal's reserve that events may use when the store is full
+  std::uint64_t room_for_events_ EFS_GUARDED_BY(mutex_) = 0;
+  // since when events of this process are missing in the journal
+  std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);
   CompletedRequests completed_requests_ EFS_GUARDED_BY(mutex_);
 
   SpaceAccount space_;

@@ -172,7 +172,7 @@ void Namespace::make_room(const Record& record) {
     parent = replaced->parent;
   }
   if (parent == 0) {
-    return;
+    return ledger_.make_room();
   }
   efs::fs::make_room(inodes_);
   if (Inode* inode = directory(parent)) {

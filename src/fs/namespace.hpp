@@ -9,11 +9,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
 #include "fs/inode.hpp"
 #include "fs/record.hpp"
+#include "ledger/ledger.hpp"
 
 namespace efs::fs {
 
@@ -75,6 +77,9 @@ class Namespace {
   /// Does not contain files that still exist under another name: their inode has the record.
   const std::map<std::string, GoneInput>& gone() const { return gone_; }
 
+  /// What this store has done to the names of results-dir.
+  const ledger::Ledger& ledger() const { return ledger_; }
+
   std::size_t size() const { return inodes_.size(); }
 
   /// The path of `name` in `directory`, relative to the root ("a/b").
@@ -104,6 +109,13 @@ class Namespace {
   Status apply_one(const Settled& record);
   Status apply_one(const Gone& record);
   Status apply_one(const SetContent& record);
+
+  template <typename Event>
+    requires std::is_constructible_v<ledger::Event, const Event&>
+  Status apply_one(const Event& event) {
+    ledger_.apply(event);
+    return {};
+  }
 
   // These records concern requests and not names; Filesystem handles them.
   Status apply_one(const NewConnection&) { return {}; }
@@ -138,6 +150,7 @@ class Namespace {
   std::uint64_t directory_renames_ = 0;
   bool has_kept_directories_ = false;
   std::map<std::string, GoneInput> gone_;
+  ledger::Ledger ledger_;
 };
 
 /// A record with the inode's present staging data. Callers change one or two fields.

@@ -12,7 +12,11 @@ constexpr std::size_t types_without_levels = 15;
 
 // The lowest level whose readers can carry out the record.
 std::uint8_t needs_of(const Record& record) {
-  return std::holds_alternative<SetContent>(record) ? content_level : first_level;
+  constexpr std::size_t first_event = Record(ledger::Announced{}).index();
+  if (std::holds_alternative<SetContent>(record)) {
+    return content_level;
+  }
+  return record.index() < first_event ? first_level : ledger_level;
 }
 
 std::unexpected<Error> too_new(std::size_t type, unsigned needs, unsigned level) {

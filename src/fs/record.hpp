@@ -17,6 +17,7 @@
 #include "base/result.hpp"
 #include "fs/extents.hpp"
 #include "fs/staging.hpp"
+#include "ledger/event.hpp"
 #include "store/format.hpp"
 
 namespace efs::fs {
@@ -244,19 +245,25 @@ struct SetContent {
 
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr,
-                            UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace,
-                            Settled, Gone, SetContent>;
+using Record =
+    std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
+                 NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone,
+                 SetContent, ledger::Announced, ledger::Exported, ledger::Removed, ledger::Imported,
+                 ledger::DirectoryGiven, ledger::Missed>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new
 /// level. It is needed, unless a reader may ignore the type or the field: encode() then keeps the
 /// lower level.
-inline constexpr std::uint8_t first_level = 4, record_level = 4;
+inline constexpr std::uint8_t first_level = 4, record_level = 5;
+
+/// Of the events of the ledger: a reader that skipped one could take another user's file for this
+/// store's.
+inline constexpr std::uint8_t ledger_level = 5;
 
 /// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file
 /// systems cannot serve such a file. So it refuses the record (see decode()), and writes none.
-inline constexpr std::uint8_t content_level = 5;
+inline constexpr std::uint8_t content_level = 6;
 
 /// The inode in the reply to the record's request; 0 for Unlink and Rename.
 std::uint64_t inode_of(const Record& record);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -37,6 +38,21 @@ class FieldWriter {
     requires std::is_integral_v<T>
   void put(T value) {
     raw(&value, sizeof value);
+  }
+
+  /// A structure with fields of its own.
+  template <typename T>
+    requires requires(T& one, FieldWriter& writer) { one.fields(writer); }
+  void put(const T& one) {
+    const_cast<T&>(one).fields(*this);  // the writer changes nothing
+  }
+
+  template <typename T>
+  void put(const std::optional<T>& field) {
+    put(field.has_value());
+    if (field) {
+      put(*field);
+    }
   }
 
   void put(const FileTime& time) { (*this)(time.seconds, time.nanoseconds); }
@@ -97,6 +113,28 @@ class FieldReader {
     requires std::is_integral_v<T>
   void get(T& value) {
     raw(&value, sizeof value);
+  }
+
+  void get(bool& value) {
+    std::uint8_t byte = 0;
+    get(byte);
+    value = byte == 1;
+    ok_ = ok_ && byte <= 1;
+  }
+
+  template <typename T>
+    requires requires(T& one, FieldReader& reader) { one.fields(reader); }
+  void get(T& one) {
+    one.fields(*this);
+  }
+
+  template <typename T>
+  void get(std::optional<T>& field) {
+    bool is_there = false;
+    get(is_there);
+    if (is_there) {
+      get(field.emplace());
+    }
   }
 
   void get(FileTime& time) { (*this)(time.seconds, time.nanoseconds); }

@@ -69,6 +69,7 @@ Status Filesystem::recover() {
   {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
+    look_for_failed_sync();
     auto emptied = EmptiedFiles::read(*medium_);
     // A salvage exports the rest, and a takeover serves programs.
     if (!emptied && !options_.takeover && !options_.read_only) {
@@ -88,6 +89,7 @@ Status Filesystem::recover() {
       rebuild_reserve();
     }
     settle_nameless(containers);
+    EFS_TRY(doubt_events());
     EFS_TRY(finish_emptied());
     EFS_TRY(match_containers(containers));
     if (!options_.read_only) {
@@ -105,6 +107,11 @@ Status Filesystem::recover() {
     return fail(EIO, "the journal cannot be written to");
   }
   return options_.read_only || broken_ ? Status{} : sync_journal();
+}
+
+void Filesystem::look_for_failed_sync() {
+  const auto noted = medium_->open(failure_name, true);
+  recovery_.sync_failed = noted || noted.error().code != ENOENT;
 }
 
 // A start fails until all containers can be listed. A takeover continues, because programs use the
@@ -183,8 +190,6 @@ bool Filesystem::is_out_of_reach() {
 // succeed without them. Then the whole journal is written again, to another file. The same makes a
 // journal of the present format from one of an older efs, before anything is appended.
 Status Filesystem::secure_journal() {
-  const auto noted = medium_->open(failure_name, true);
-  recovery_.sync_failed = noted || noted.error().code != ENOENT;
   const std::uint32_t version = recovery_.journal.version;
   if (!recovery_.sync_failed && version == store::journal_version) {
     const Status synced =
@@ -240,8 +245,12 @@ Status Filesystem::replay_one(const store::Record& stored) {
   return names_.apply(record);
 }
 
+std::uint64_t Filesystem::reserve_for_removals() const {
+  return reserve_for(names_);
+}
+
 void Filesystem::rebuild_reserve() {
-  if (const Status kept = journal_->set_reserve(reserve_for(names_)); !kept) {
+  if (const Status kept = journal_->set_reserve(reserve_for_removals() + room_for_events_); !kept) {
     log::warn("event=reserve_not_rebuilt reason=\"{}\" note=\"removals may need space\"",
               describe(kept.error()));
   }

@@ -165,6 +165,9 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   for (const auto& [path, input] : gone_) {
     emit(gone_record_of(path, input));
   }
+  ledger_.snapshot([&](const ledger::Event& event) {
+    emit(std::visit([](const auto& one) -> Record { return one; }, event));
+  });
   // Last, because the records above have changed their times.
   for (const Inode* directory : directories) {
     emit(NextCookie{.ino = directory->ino, .next = directory->directory->next_cookie()});

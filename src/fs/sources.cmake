@@ -10,6 +10,7 @@ set(sources
   free_zeros.cpp
   inode.cpp
   known_directories.cpp
+  ledger_log.cpp
   mapped_file.cpp
   namespace.cpp
   open_table.cpp
@@ -32,6 +33,7 @@ set(sources
   ops/unlink.cpp
   ops/write.cpp
   ops/xattr.cpp
+  placed_file.cpp
   record.cpp
   recovery.cpp
   room_ahead.cpp

@@ -23,6 +23,7 @@
 #include "base/result.hpp"
 #include "fs/inode_numbers.hpp"
 #include "fs/known_directories.hpp"
+#include "ledger/version.hpp"
 
 namespace efs::fs {
 
@@ -35,21 +36,8 @@ struct Replace;
 struct SetStaging;
 
 /// The version of a PFS file at its import. A stage-out compares it with the present version.
-struct Origin {
-  std::uint64_t device = 0;
-  std::uint64_t inode = 0;
-  std::uint64_t size = 0;  // bytes
-  Nanoseconds mtime = 0;
-  // 0: an exported copy that another node may also have exported; its version is unknown
-  Nanoseconds ctime = 0;
-  // for a copy that is about to get its name, which changes ctime: compare the other members
-  static constexpr Nanoseconds any_ctime = -1;
-  bool operator==(const Origin&) const = default;
-};
-
-/// Compares the members that stay the same when the file gets another name or the PFS is mounted
-/// again. A hard link does not make another version.
-bool is_same_file(const Origin& a, const Origin& b);
+using Origin = ledger::FileVersion;
+using ledger::is_same_file;
 
 /// The class that a user has set for a name during the job (efs set). A directory's class applies
 /// to everything below without a class of its own.

@@ -36,10 +36,6 @@ struct Staging::Taken {
   }
 };
 
-bool is_same_file(const Origin& a, const Origin& b) {
-  return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime;
-}
-
 bool Staging::is_stale(const Inode& inode, const std::string& name, const PfsName* taken,
                        const Origin& known) const {
   filesystem_.mutex_.assert_held_shared();

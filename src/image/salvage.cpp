@@ -7,6 +7,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "fs/ledger_log.hpp"
+#include "fs/placed_file.hpp"
 #include "fs/staging.hpp"
 #include "image/contents.hpp"
 #include "stage/buffer.hpp"
@@ -298,7 +300,14 @@ Result<std::unique_ptr<stage::PlacedNames>> open_placed(const Image& image,
   if (!options.to.empty() || !stage::may_meet_others(config)) {
     return nullptr;
   }
-  return stage::PlacedNames::open(image.directories.metadata.get(), config.results_dir);
+  Result<std::unique_ptr<fs::PlacedFile>> file = nullptr;
+  fs::LedgerLog(*image.filesystem).read([&](const ledger::Ledger& before) {
+    file = fs::PlacedFile::open(image.directories.metadata.get(), before);
+  });
+  if (!file) {
+    return std::unexpected(file.error());
+  }
+  return std::make_unique<stage::PlacedNames>(std::move(*file), config.results_dir);
 }
 
 // Returns whether other nodes or jobs may export to the target too. The stores of several nodes may

@@ -175,6 +175,16 @@ mkdir "$MNT/o"
 seq -f "$MNT/o/%04g" 1800 | while read -r name; do echo one >"$name"; done
 for size in 64 4; do until ! dd if=/dev/zero of="$MNT/fill-$size" bs=${size}k count=1024 oflag=append conv=notrunc status=none 2>"$S/full.txt"; do :; done; done
 check 'full: it is' grep -q 'No space left' "$S/full.txt"
+# The journal, too, except for the room that it keeps for exports.
+python3 - "$MNT/fill-4" <<'FILL' || exit 2
+import itertools, os, sys
+number = itertools.count()
+for size in 60000, 4000, 200:
+    for _ in range(20000):
+        try: os.setxattr(sys.argv[1], f"user.{next(number)}", b"x" * size)
+        except OSError: break
+    else: sys.exit("the journal is not full")
+FILL
 check 'full: unload' "$EFS" unload -i full -w o
 kill_both full; started "$JOB"; rm "$MNT"/fill-*
 all_in_o() { [ "$(cat "$PFS/o/"* | sort | uniq -c | xargs)" = "$1" ] || cat "$PFS/o/"* | sort | uniq -c; }

@@ -90,6 +90,17 @@ std::string line_of(const fs::Inode& inode, const std::string& name) {
   return line.str();
 }
 
+// The bytes of the event's record, as numbers.
+std::string text_of(const ledger::Event& event) {
+  std::vector<std::byte> bytes;
+  fs::encode(std::visit([](const auto& one) -> fs::Record { return one; }, event), bytes);
+  std::string text;
+  for (const auto byte : bytes) {
+    text += std::to_string(std::to_integer<int>(byte)) + " ";
+  }
+  return text;
+}
+
 // Returns all state that records describe, except current times. Clean files that are not settled
 // count as missing, because power loss removes them.
 std::string state_of(const Namespace& names) {
@@ -115,6 +126,12 @@ std::string state_of(const Namespace& names) {
                     (input.saved ? " saved " + copy_of(input.saved) : "") + " keep " +
                     std::to_string(static_cast<int>(input.keep)));
   }
+  names.ledger().snapshot([&](const ledger::Event& event) {
+    // what power loss tore may have been an event
+    if (!std::holds_alternative<ledger::Missed>(event)) {
+      lines.push_back("ledger " + text_of(event));
+    }
+  });
   std::sort(lines.begin(), lines.end());
   std::string state = line_of(names.root(), "/") + "\n";
   for (const auto& line : lines) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "crash/scenarios.hpp"
+
+#include "fs/ledger_log.hpp"
 #include "support/open_handles.hpp"
 #include "support/staged_file.hpp"
 
@@ -467,6 +469,31 @@ Step record_named(const std::string& path) {
           }};
 }
 
+// What an export does to a name that others may take; a stage-out syncs it after the names.
+Step note_export(ledger::NameKey name) {
+  return {"note the export of name " + std::to_string(name), [=](Life& life) {
+            fs::LedgerLog log(life.filesystem);
+            const ledger::Name at{.name = name, .own = name};
+            const ledger::File file{.version = {.inode = name, .size = 1, .mtime = 1, .ctime = 1}};
+            const auto note = [&](const ledger::Event& event) {
+              life.note(log.append(
+                  [&](const ledger::Ledger&) { return std::vector<ledger::Event>{event}; }, 1));
+            };
+            note(ledger::Announced{.at = at, .version = file});
+            note(ledger::Exported{.at = at, .file = file});
+            note(ledger::DirectoryGiven{.at = at, .state = {.version = name, .interrupted = true}});
+            note(ledger::Removed{at});
+            note(ledger::Imported{name});
+            note(ledger::Announced{.at = at, .version = file, .before = file});
+          }};
+}
+
+Step sync_exports() {
+  return {"sync the ledger", [=](Life& life) {
+            life.note(fs::LedgerLog(life.filesystem).sync());
+          }};
+}
+
 // A part of the file was written over another file.
 Step mark_changed(const std::string& path) {
   return {"mark " + path + " as changed", [=](Life& life) {
@@ -739,6 +766,12 @@ Scenario every_operation() {
           unlink("moved"),
           forget_gone("in/late"),
           fsyncdir()};
+}
+
+Scenario every_export() {
+  return {new_connection(),       create("x"),   note_export(1), note_export(2),
+          surely(sync_exports()), create("y"),   note_export(1), note_export(3),
+          surely(fsyncdir()),     note_export(2)};
 }
 
 Scenario every_staging() {

@@ -15,6 +15,9 @@ Scenario every_operation();
 /// tests/lint/scenario_coverage_test.sh checks that the two scenarios together cover everything.
 Scenario every_staging();
 
+/// Every event of the ledger.
+Scenario every_export();
+
 /// Steps with a visible change each, and syncs that are acknowledged.
 Scenario visible_operations();
 

@@ -12,12 +12,13 @@ rules='base:
 config: base
 backends: base
 store: base
-fs: base backends store
+ledger: base
+fs: base backends store ledger
 fuse: base backends fs
-stage: base backends config fs
+stage: base backends config ledger fs
 control: base
 queue: base
-image: base config backends store fs stage
+image: base config backends store ledger fs stage
 report: base stage
 recorder:
 intercept: base
@@ -114,6 +115,7 @@ planted 'fs that includes fuse' 'fs must not include fuse' bad_includes src/fs/o
 planted 'fs that includes stage' 'fs must not include stage' bad_includes src/fs/planted.hpp '#include "stage/plan/planner.hpp" // why not'
 planted 'fs that includes daemon' 'fs must not include daemon' bad_includes src/fs/planted.cpp '#include "daemon/instance.hpp"'
 planted 'fs that includes config' 'fs must not include config' bad_includes src/fs/planted.cpp '#include "config/load.hpp"'
+planted 'a ledger that includes store' 'ledger must not include store' bad_includes src/ledger/planted.cpp '#include "store/journal.hpp"'
 planted 'a backend that includes store' 'backends must not include store' bad_includes backends/planted.cpp '#include "store/journal.hpp"'
 planted 'store that includes backends' 'store must not include backends' bad_includes src/store/planted.cpp '#include "backends/backend.hpp"'
 planted 'control that includes config' 'control must not include config' bad_includes src/control/planted.cpp '#include "config/load.hpp"'

@@ -2,4 +2,5 @@
 # Made by cmake/list_sources.sh.
 set(sources
   filesystem_model_test.cpp
+  ledger_model_test.cpp
 )

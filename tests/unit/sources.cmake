@@ -79,6 +79,7 @@ set(sources
   fs/free_zeros_test.cpp
   fs/gone_test.cpp
   fs/known_directories_test.cpp
+  fs/ledger_log_test.cpp
   fs/mapped_file_test.cpp
   fs/open_table_test.cpp
   fs/record_test.cpp
@@ -115,6 +116,7 @@ set(sources
   image/slab_salvage_test.cpp
   image/store_3_test.cpp
   intercept/known_range_test.cpp
+  ledger/ledger_test.cpp
   objects/bundle_test.cpp
   objects/check_test.cpp
   objects/checkpoint_background_test.cpp

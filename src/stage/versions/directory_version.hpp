@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "ledger/version.hpp"
 #include "stage/pfs/pfs_io.hpp"
 
 namespace efs::stage {
@@ -28,14 +29,7 @@ Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd);
 /// attribute differs, except by a chance of 1 in 2^64. Never 0.
 std::uint64_t directory_version(const DirectoryAttributes& attributes);
 
-/// The attributes as separate values.
-struct DirectoryShape {
-  mode_t mode = 0;
-  uid_t uid = 0;
-  gid_t gid = 0;
-  std::uint64_t xattrs = 0;  // their version
-};
-
+using ledger::DirectoryShape;
 DirectoryShape shape_of(const DirectoryAttributes& attributes);
 
 /// True if `theirs` can result from an interrupted change from `was` to `ours`. `was` is nullopt if

@@ -16,16 +16,8 @@ namespace {
 
 /// True if `now` is the version `known`. `linked`: its ctime does not count.
 bool is_recorded(const struct stat& now, const std::optional<fs::Origin>& known, bool linked) {
-  if (!known || known->ctime == 0) {
-    return false;
-  }
-  linked = linked || known->ctime == fs::Origin::any_ctime;
-  const fs::Origin version{.device = known->device,
-                           .inode = now.st_ino,
-                           .size = static_cast<std::uint64_t>(now.st_size),
-                           .mtime = to_ns(now.st_mtim),
-                           .ctime = linked ? known->ctime : to_ns(now.st_ctim)};
-  return version == *known;
+  return known && is_version(*known, ledger::version_of(now),
+                             linked ? ledger::Ctime::ignored : ledger::Ctime::counts);
 }
 
 }  // namespace
@@ -47,8 +39,7 @@ bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours)
 }
 
 bool is_copy(const struct stat& now, const fs::Origin& copy) {
-  return now.st_ino == copy.inode && static_cast<std::uint64_t>(now.st_size) == copy.size &&
-         to_ns(now.st_mtim) == copy.mtime;
+  return is_same_file(copy, ledger::version_of(now));
 }
 
 bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "fs/staging.hpp"
+#include "ledger/ledger.hpp"
 #include "stage/copy/transfer.hpp"
 #include "stage/export_source.hpp"
 #include "stage/pfs/pfs_io.hpp"
@@ -36,7 +37,7 @@ bool is_copy(const struct stat& now, const fs::Origin& copy);
 bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item);
 
 class PlacedNames;
-enum class WhoseCopy : std::uint8_t;
+using ledger::WhoseCopy;
 
 /// The relation of the file on the PFS to an item that will replace it.
 enum class PfsVersion : std::uint8_t {

@@ -9,6 +9,7 @@
 
 #include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/ledger_log.hpp"
 #include "store/format.hpp"
 #include "support/temp.hpp"
 
@@ -131,13 +132,52 @@ struct CompactionScene {
     store.directory.reset(
         ::open((directory.path() + "/data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     backend = std::move(*make_fsdax(std::move(store)));
+    open();
+    ino = filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
+  }
+
+  void open() {
+    filesystem.reset();
     auto opened =
         Filesystem::open(*backend, {.medium = std::make_shared<ScarceMedium>(
                                         store::directory_medium(metadata.get()), shortage),
                                     .smallest_compaction = store::journal_chunk});
     REQUIRE(opened);
     filesystem = std::move(*opened);
-    ino = filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
+  }
+
+  /// The store has no room for a record, nor for a snapshot.
+  void fill() {
+    shortage.descriptors = true;
+    shortage.room = 3 * store::journal_chunk;
+    Status done;
+    for (int i = 0; i < too_many && done; ++i) {
+      done = change();
+    }
+    REQUIRE_FALSE(done);
+    for (int i = 0; i < too_many && filesystem->setxattr({}, ino, "user.y", "small", 0); ++i) {
+    }
+  }
+
+  /// An event of a file whose ctime is `at`.
+  Status note_export(Nanoseconds at) {
+    const auto number = static_cast<std::uint64_t>(at);
+    const ledger::Exported event{
+        .at = {.name = number, .own = 1},
+        .file = {.version = {.inode = number, .size = 1, .mtime = 1, .ctime = at}}};
+    return fs::LedgerLog(*filesystem)
+        .append([&](const auto&) { return std::vector<ledger::Event>{event}; }, at);
+  }
+
+  ledger::WhoseCopy whose(Nanoseconds at) {
+    auto whose = ledger::WhoseCopy::unknown;
+    const auto number = static_cast<std::uint64_t>(at);
+    fs::LedgerLog(*filesystem).read([&](const ledger::Ledger& known) {
+      whose = known.whose({.name = number, .own = 1},
+                          {.version = {.inode = number, .size = 1, .mtime = 1, .ctime = at}},
+                          ledger::Ctime::counts);
+    });
+    return whose;
   }
 
   /// Appends a record of 32 KiB that replaces the previous one: a snapshot has only one of them.
@@ -197,5 +237,52 @@ TEST_CASE("a store that is full of a journal takes changes again when there is r
   CHECK(scene.journal() < 3 * store::journal_chunk);
   for (int i = 0; i < 1000; ++i) {
     REQUIRE(scene.change());
+  }
+}
+
+TEST_CASE("ledger: events of a full store use the room for them; later ones are known as missing",
+          "[fs][ledger]") {
+  CompactionScene scene;
+  fs::LedgerLog(*scene.filesystem).reserve_room();
+  scene.fill();
+  Nanoseconds noted = 10;
+  while (scene.note_export(noted)) {
+    ++noted;
+    REQUIRE(noted < 100'000);
+  }
+  CHECK(noted > 2000);  // 256 KiB
+  CHECK_FALSE(scene.note_export(noted + 1));
+  CHECK(scene.whose(noted + 1) == ledger::WhoseCopy::ours);  // this process knows them
+  SECTION("to the next process") {
+    scene.open();
+    CHECK(scene.whose(10) == ledger::WhoseCopy::ours);
+    CHECK(scene.whose(noted - 1) == ledger::WhoseCopy::ours);
+    CHECK(scene.whose(noted) == ledger::WhoseCopy::unsure);
+    CHECK(scene.whose(noted + 1) == ledger::WhoseCopy::unsure);
+    CHECK(scene.whose(9) == ledger::WhoseCopy::unknown);
+  }
+  SECTION("unless there was room later") {
+    scene.shortage.descriptors = false;
+    scene.shortage.room = UINT64_MAX;
+    REQUIRE(fs::LedgerLog(*scene.filesystem).sync());
+    scene.open();
+    CHECK(scene.whose(noted + 1) == ledger::WhoseCopy::ours);
+    CHECK(scene.whose(noted + 2) == ledger::WhoseCopy::unknown);
+  }
+  SECTION("and removals still have their room") {
+    CHECK(scene.filesystem->unlink({}, fs::root_ino, "f"));
+  }
+}
+
+TEST_CASE("ledger: a snapshot keeps the room for events", "[fs][ledger]") {
+  CompactionScene scene;
+  fs::LedgerLog(*scene.filesystem).reserve_room();
+  for (int i = 0; i < 1000; ++i) {
+    REQUIRE(scene.change());  // the journal is compacted several times
+  }
+  REQUIRE(scene.journal() <= 3 * store::journal_chunk);
+  scene.fill();
+  for (Nanoseconds at = 10; at < 2000; ++at) {
+    REQUIRE(scene.note_export(at));
   }
 }

@@ -8,6 +8,7 @@
 #include "fs/record_fields.hpp"
 
 using namespace efs::fs;
+namespace ledger = efs::ledger;
 
 namespace {
 
@@ -38,7 +39,14 @@ std::vector<Record> examples() {
       Replace{7, 1, 9, "name"},
       Settled{std::string(16, 'x')},
       Gone{0100000, 1, 2, 1, 1, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}, "a/name", "target"},
-      SetContent{7, 10, 20, 1, 2, 3, 4, 50, {{4, 100, 6}, {20, 300, 8}}}};
+      SetContent{7, 10, 20, 1, 2, 3, 4, 50, {{4, 100, 6}, {20, 300, 8}}},
+      ledger::Announced{
+          {1, 2}, ledger::File{{1, 2, 3, 4, 5}, true}, ledger::File{{6, 7, 8, 9, 10}}},
+      ledger::Exported{{1, 2}, {{1, 2, 3, 4, 5}, true}},
+      ledger::Removed{{1, 2}},
+      ledger::Imported{1},
+      ledger::DirectoryGiven{{1, 2}, {17, true, ledger::DirectoryShape{0750, 1, 2, 3}, true, 18}},
+      ledger::Missed{50}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {

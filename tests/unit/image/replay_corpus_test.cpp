@@ -36,7 +36,8 @@ Result<store::ReplayEnd> scan_journal(test::SimWorld& world, const store::Replay
   return store::Journal::scan(medium, "journal", replay);
 }
 
-// Appends the record of a content, which no operation writes: it is of a later level.
+// Appends the record of a content, which no operation writes: it is of a later level. And that of
+// missing events, which only a full store writes.
 void add_content(test::SimWorld& world, std::uint64_t ino) {
   auto journal = store::Journal::open(std::make_shared<test::SimMedium>(world), "journal",
                                       [](const store::Record&) -> Status { return {}; });
@@ -48,6 +49,9 @@ void add_content(test::SimWorld& world, std::uint64_t ino) {
                             .end = 8192,
                             .extents = {{0, 4096, 4096}, {4096, 65536, 4096}}},
              bytes);
+  REQUIRE(journal->append(0, bytes, 0));
+  bytes.clear();
+  fs::encode(ledger::Missed{50}, bytes);
   REQUIRE(journal->append(0, bytes, 0));
 }
 
@@ -102,6 +106,7 @@ void make_corpus() {
   }
   write_saved("operations", left_by(test::every_operation(), 1U << 30U));
   write_saved("staging", left_by(test::every_staging(), 1U << 30U));
+  write_saved("exports", left_by(test::every_export(), 1U << 30U));
   write_saved("snapshot", left_by(test::every_operation(), 1500));
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stage/versions/placed_names.hpp"
+#include "support/placed.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
 
@@ -35,9 +36,7 @@ struct ExistingScene : Scene {
     if (!may_meet_others(config)) {
       return;
     }
-    auto opened = PlacedNames::open(metadata.get(), results);
-    REQUIRE(opened);
-    placed = std::move(*opened);
+    placed = efs::test::placed_names(metadata.get(), results);
     options.placed = placed.get();
   }
 

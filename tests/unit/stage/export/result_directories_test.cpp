@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "stage/pfs/partial_name.hpp"
+#include "support/placed.hpp"
 #include "unit/stage/counted_pauses.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
@@ -42,9 +43,7 @@ struct Shared : Scene {
   /// As after a restart.
   void open_placed() {
     meta.reset(::open(metadata.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    auto opened = PlacedNames::open(meta.get(), root);
-    REQUIRE(opened);
-    placed = std::move(*opened);
+    placed = efs::test::placed_names(meta.get(), root);
     options.placed = placed.get();
   }
 
@@ -261,7 +260,7 @@ TEST_CASE("stage-out: what somebody makes of a directory that was made and not f
   scene.node().attributes.mode = wanted;
   scene.buffer.overwrite("d/f", "new");
   stdfs::remove_all(scene.root + "/d");
-  const std::string file = scene.metadata + "/" + placed_name;
+  const std::string file = scene.metadata + "/" + fs::placed_name;
   mode_t made = 0;
   CHECK(scene
             .out_with("rename",

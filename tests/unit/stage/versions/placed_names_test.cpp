@@ -16,6 +16,7 @@
 #include <optional>
 #include <random>
 
+#include "support/placed.hpp"
 #include "support/temp.hpp"
 
 namespace efs::stage {
@@ -27,14 +28,12 @@ struct PlacedScene {
   std::unique_ptr<PlacedNames> names = opened();
 
   std::unique_ptr<PlacedNames> opened(const char* results_dir = "/results") const {
-    auto made = PlacedNames::open(metadata.get(), results_dir);
-    REQUIRE(made);
-    return std::move(*made);
+    return efs::test::placed_names(metadata.get(), results_dir);
   }
 
   void reopen() { names = opened(); }
 
-  std::string file() const { return directory.path() + "/" + placed_name; }
+  std::string file() const { return directory.path() + "/" + fs::placed_name; }
 
   WhoseCopy ownership(const std::string& name, const struct stat& there,
                       bool by_ctime = true) const {
@@ -306,15 +305,15 @@ TEST_CASE("placed: what is no file of ours in its place is refused", "[stage][pl
   const efs::test::TempDirectory directory;
   const UniqueFd metadata = directory.open();
   SECTION("a link") {
-    REQUIRE(::symlinkat("/etc/passwd", metadata.get(), placed_name) == 0);
+    REQUIRE(::symlinkat("/etc/passwd", metadata.get(), fs::placed_name) == 0);
   }
   SECTION("a pipe") {
-    REQUIRE(::mkfifoat(metadata.get(), placed_name, 0600) == 0);
+    REQUIRE(::mkfifoat(metadata.get(), fs::placed_name, 0600) == 0);
   }
   SECTION("a directory") {
-    REQUIRE(::mkdirat(metadata.get(), placed_name, 0700) == 0);
+    REQUIRE(::mkdirat(metadata.get(), fs::placed_name, 0700) == 0);
   }
-  const auto made = PlacedNames::open(metadata.get(), "/results");
+  const auto made = fs::PlacedFile::open(metadata.get());
   REQUIRE_FALSE(made);
   CHECK(describe(made.error()).find("meta/placed") != std::string::npos);
 }
