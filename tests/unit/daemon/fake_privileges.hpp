@@ -39,8 +39,6 @@ struct FakePrivileges final : MountPrivileges {
 
   void close_backing(std::span<const int>) override {}
 
-  void keep_to_daemon(std::uint64_t, bool) override {}
-
   Status allowed, unmounted;
   int unmounts = 0, aborts = 0;
   bool unusual = false;
