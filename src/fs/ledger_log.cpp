@@ -134,8 +134,8 @@ Status Filesystem::commit_at_any_room(const Record& record) {
   return is_full(done) ? commit(0, record, -size_of(record)) : done;
 }
 
-/// After a failed sync or append of an earlier process, its later exports have no record. What
-/// power loss tore may have been an event.
+/// After a failed sync or append of an earlier process, its later exports have no record. Power
+/// loss may have torn an event.
 Status Filesystem::doubt_events() {
   if (recovery_.sync_failed) {
     EFS_TRY(names_.apply(ledger::Missed{}));

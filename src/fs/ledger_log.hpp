@@ -14,7 +14,7 @@ namespace efs::fs {
 
 class Filesystem;
 
-/// Of a file system that is opened for reading, only read() has an effect. The file system must
+/// If the file system is opened for reading, only read() has an effect. The file system must
 /// outlive it.
 class LedgerLog final : public ledger::Log {
  public:

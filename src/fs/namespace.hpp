@@ -77,7 +77,7 @@ class Namespace {
   /// Does not contain files that still exist under another name: their inode has the record.
   const std::map<std::string, GoneInput>& gone() const { return gone_; }
 
-  /// What this store has done to the names of results-dir.
+  /// The changes of this store to the names of results-dir.
   const ledger::Ledger& ledger() const { return ledger_; }
 
   std::size_t size() const { return inodes_.size(); }

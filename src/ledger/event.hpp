@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What happens to a name on the PFS by the doing of a store. All values are absolute, so that a
+// A store changes a name on the PFS: each event records one step of that. All values are absolute, so that a
 // series of events applied twice gives the same ledger.
 
 #include <cstdint>

@@ -42,6 +42,10 @@ Origin origin(std::uint8_t first) {
   return {u64(first), u64(first + 8), u64(first + 16), i64(first + 24), i64(first + 32)};
 }
 
+ledger::File file(std::uint8_t first, bool linked) {
+  return {{u64(first), u64(first + 8), u64(first + 16), i64(first + 24), i64(first + 32)}, linked};
+}
+
 std::vector<Pinned> pinned() {
   return {
       {MakeNode{.ino = u64(0x10),
@@ -147,10 +151,35 @@ std::vector<Pinned> pinned() {
            .begin = u64(0x4c),
            .end = u64(0x54),
            .extents = {{u64(0x5c), u64(0x64), u64(0x6c)}, {u64(0x74), u64(0x7c), u64(0x84)}}},
-       "0f 05 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b2c2d2e2f 30313233 "
+       "0f 06 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b2c2d2e2f 30313233 "
        "3435363738393a3b 3c3d3e3f 4041424344454647 48494a4b 4c4d4e4f50515253 5455565758595a5b "
        "02000000 5c5d5e5f60616263 6465666768696a6b 6c6d6e6f70717273 "
-       "7475767778797a7b 7c7d7e7f80818283 8485868788898a8b"}};
+       "7475767778797a7b 7c7d7e7f80818283 8485868788898a8b"},
+      {ledger::Announced{.at = ledger::Name{.name = u64(0x10), .own = u64(0x18)},
+                         .version = file(0x20, true),
+                         .before = file(0x48, false)},
+       "10 05 1011121314151617 18191a1b1c1d1e1f 01 2021222324252627 28292a2b2c2d2e2f "
+       "3031323334353637 38393a3b3c3d3e3f 4041424344454647 01 01 48494a4b4c4d4e4f "
+       "5051525354555657 58595a5b5c5d5e5f 6061626364656667 68696a6b6c6d6e6f 00"},
+      {ledger::Exported{.at = ledger::Name{.name = u64(0x10), .own = u64(0x18)},
+                        .file = file(0x20, true)},
+       "11 05 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b2c2d2e2f "
+       "3031323334353637 38393a3b3c3d3e3f 4041424344454647 01"},
+      {ledger::Removed{.at = ledger::Name{.name = u64(0x10), .own = u64(0x18)}},
+       "12 05 1011121314151617 18191a1b1c1d1e1f"},
+      {ledger::Imported{.name = u64(0x10)}, "13 05 1011121314151617"},
+      {ledger::DirectoryGiven{.at = ledger::Name{.name = u64(0x10), .own = u64(0x18)},
+                              .state = {.version = u64(0x20),
+                                        .interrupted = true,
+                                        .was = ledger::DirectoryShape{.mode = u32(0x28),
+                                                                      .uid = u32(0x2c),
+                                                                      .gid = u32(0x30),
+                                                                      .xattrs = u64(0x34)},
+                                        .unfinished = false,
+                                        .applied = u64(0x3c)}},
+       "14 05 1011121314151617 18191a1b1c1d1e1f 01 2021222324252627 01 01 28292a2b 2c2d2e2f "
+       "30313233 3435363738393a3b 00 01 3c3d3e3f40414243"},
+      {ledger::Missed{.since = i64(0x10)}, "15 05 1011121314151617"}};
 }
 
 std::vector<std::byte> bytes_of(const fs::Record& record) {
