@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// A store changes a name on the PFS: each event records one step of that. All values are absolute, so that a
-// series of events applied twice gives the same ledger.
+// A store changes a name on the PFS: each event records one step of that. All values are absolute,
+// so that a series of events applied twice gives the same ledger.
 
 #include <cstdint>
 #include <optional>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The files that a store knows under the names of results-dir, and by whose doing. It is needed if other users'
-// files may be there too. An inode records only one copy of itself and loses that record when it is
-// linked, renamed, replaced or removed, so it cannot tell the owner of a file on the PFS. Pure:
-// only apply() changes it, and nothing here reads the PFS or the store.
+// The files that a store knows under the names of results-dir, and by whose doing. It is needed if
+// other users' files may be there too. An inode records only one copy of itself and loses that
+// record when it is linked, renamed, replaced or removed, so it cannot tell the owner of a file on
+// the PFS. Pure: only apply() changes it, and nothing here reads the PFS or the store.
 
 #include <cstdint>
 #include <functional>
