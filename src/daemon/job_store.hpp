@@ -75,7 +75,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   /// for example, recorded a salvage. Programs still write, so the record is wrong.
   void correct_manifest();
   /// From here on programs use the files, and requests may. Starts the upkeep: group commit, and
-  /// updates of the export log for data that have reached the medium.
+  /// a record of the files whose content has reached the medium.
   void publish();
 
   // -- facts

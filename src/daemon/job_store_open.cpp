@@ -173,7 +173,7 @@ Status JobStore::open_placed() {
   return {};
 }
 
-// A salvage or a killed stop has not updated the export log.
+// A salvage or a killed stop has not updated the ledger.
 Status JobStore::book_what_is_out() {
   fs::Staging staging(*filesystem_);
   stage::Booking booking(config_, staging, results_pfs(), placed_.get());

@@ -35,7 +35,7 @@ struct Options {
   bool has_a_past = false;
   // stage-out: the receipt's name in results-dir, which no result can have; "": none
   std::string receipt_name = {};
-  // the export log of the store; null: only this store writes to results-dir. Must outlive the
+  // the ledger of the store; null: only this store writes to results-dir. Must outlive the
   // transfer
   PlacedNames* placed = nullptr;
   // stage-out: the directories whose mode a process of the store has changed; must outlive the

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -168,6 +169,21 @@ class Filler {
   }
 
   void fill(std::int64_t& value) { value = byte(); }
+
+  void fill(bool& value) { value = byte() % 2 != 0; }
+
+  template <typename T>
+    requires requires(T& one, Filler& filler) { one.fields(filler); }
+  void fill(T& one) {
+    one.fields(*this);
+  }
+
+  template <typename T>
+  void fill(std::optional<T>& one) {
+    if (byte() % 2 != 0) {
+      fill(one.emplace());
+    }
+  }
 
   void fill(FileTime& time) { time = Nanoseconds{byte()}; }
 

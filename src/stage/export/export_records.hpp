@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Tells the journal and the export log the names that results get.
+// Tells the journal the names that results get.
 
 #include "stage/export/export_context.hpp"
 #include "stage/export/outgoing.hpp"
@@ -8,7 +8,7 @@
 
 namespace efs::stage {
 
-/// Records the names given in the export log, `placed` of the options, unless that is null.
+/// Records the names given in the ledger, `placed` of the options, too, unless that is null.
 /// Thread-safe for different results. `directory` is always the open directory of the result.
 class ExportRecords {
  public:

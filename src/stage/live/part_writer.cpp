@@ -152,7 +152,7 @@ Result<PartWriter::OldVersion> PartWriter::open_old(const fs::WalkItem& item) {
 
 /// If the replaced version was another user's, nothing is recorded: the remaining bytes are that
 /// user's. Otherwise the new version is recorded as this job's, even if its name does not survive
-/// a crash. For a new file of the job the export log has the record.
+/// a crash. For a new file of the job the ledger has the record.
 void PartWriter::record_version(const fs::WalkItem& item, const PartialFile& made,
                                 Replaced replaced, ReceiptEntry& entry) {
   if (!made.lost.empty()) {

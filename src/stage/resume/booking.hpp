@@ -23,7 +23,7 @@ namespace efs::stage {
 /// Not thread-safe; no program may write to the buffer during a call.
 class Booking {
  public:
-  /// `placed`: the export log; null if only this store writes to results-dir.
+  /// `placed`: the ledger; null if only this store writes to results-dir.
   Booking(const config::JobConfig& config, fs::Staging& staging, PfsIo& pfs,
           const PlacedNames* placed);
 

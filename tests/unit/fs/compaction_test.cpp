@@ -169,6 +169,17 @@ struct CompactionScene {
         .append([&](const auto&) { return std::vector<ledger::Event>{event}; }, at);
   }
 
+  /// Fills the store, and the room for events. Returns the number of the first one that failed.
+  Nanoseconds fill_with_exports(Nanoseconds first) {
+    fill();
+    Nanoseconds at = first;
+    while (note_export(at)) {
+      ++at;
+      REQUIRE(at < first + 100'000);
+    }
+    return at;
+  }
+
   ledger::WhoseCopy whose(Nanoseconds at) {
     auto whose = ledger::WhoseCopy::unknown;
     const auto number = static_cast<std::uint64_t>(at);
@@ -244,12 +255,7 @@ TEST_CASE("ledger: events of a full store use the room for them; later ones are 
           "[fs][ledger]") {
   CompactionScene scene;
   fs::LedgerLog(*scene.filesystem).reserve_room();
-  scene.fill();
-  Nanoseconds noted = 10;
-  while (scene.note_export(noted)) {
-    ++noted;
-    REQUIRE(noted < 100'000);
-  }
+  const Nanoseconds noted = scene.fill_with_exports(10);
   CHECK(noted > 2000);  // 256 KiB
   CHECK_FALSE(scene.note_export(noted + 1));
   CHECK(scene.whose(noted + 1) == ledger::WhoseCopy::ours);  // this process knows them
@@ -271,6 +277,30 @@ TEST_CASE("ledger: events of a full store use the room for them; later ones are 
   }
   SECTION("and removals still have their room") {
     CHECK(scene.filesystem->unlink({}, fs::root_ino, "f"));
+  }
+}
+
+TEST_CASE("ledger: events that fail after a snapshot are known as missing, too", "[fs][ledger]") {
+  CompactionScene scene;
+  fs::LedgerLog(*scene.filesystem).reserve_room();
+  const Nanoseconds noted = scene.fill_with_exports(10);
+  scene.shortage.descriptors = false;
+  scene.shortage.room += 32 * store::journal_chunk;
+  for (int i = 0; i < 3000; ++i) {
+    REQUIRE(scene.change());  // snapshots, by themselves
+  }
+  SECTION("the room for events is there again") {
+    scene.fill();
+    for (Nanoseconds at = noted + 1; at < noted + 2000; ++at) {
+      REQUIRE(scene.note_export(at));
+    }
+  }
+  SECTION("when that is used up") {
+    const Nanoseconds later = scene.fill_with_exports(noted + 1);
+    scene.open();
+    CHECK(scene.whose(noted) == ledger::WhoseCopy::ours);
+    CHECK(scene.whose(later - 1) == ledger::WhoseCopy::ours);
+    CHECK(scene.whose(later) == ledger::WhoseCopy::unsure);
   }
 }
 
